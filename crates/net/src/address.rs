@@ -1,0 +1,186 @@
+//! Addresses of interfaces.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
+    AddressScope, CacheInfo,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use serde::{Deserialize, Serialize};
+
+use crate::{Netlink, PROTOCOL, Result};
+
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// The interface's name.
+    pub device: String,
+    /// The address with the length of its prefix; host bits kept.
+    pub address: IpNet,
+    /// IPv6: use at once, without duplicate address detection.
+    #[serde(default)]
+    pub no_dad: bool,
+    /// Make no route to the address's prefix.
+    #[serde(default)]
+    pub no_prefix_route: bool,
+    /// Preferred lifetime 0: accept packets, but never choose as a source.
+    #[serde(default)]
+    pub deprecated: bool,
+    /// Who made it ([`PROTOCOL`]: this program); told by Linux 5.18 and later.
+    /// Adding ignores it and always sets [`PROTOCOL`].
+    #[serde(skip)]
+    pub protocol: Option<u8>,
+}
+
+impl Address {
+    /// `address` on `device` without any option.
+    #[must_use]
+    pub fn new(device: &str, address: IpNet) -> Self {
+        Self {
+            device: device.to_owned(),
+            address,
+            no_dad: false,
+            no_prefix_route: false,
+            deprecated: false,
+            protocol: None,
+        }
+    }
+
+    /// Whether both are the same address on the same interface, whatever their
+    /// options.
+    #[must_use]
+    pub fn same_object(&self, other: &Self) -> bool {
+        self.device == other.device && self.address == other.address
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.address, self.device)
+    }
+}
+
+impl Netlink {
+    /// Lists the addresses of `device`, or of all interfaces.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`],
+    /// [`crate::Error::Answer`].
+    pub fn addresses(&mut self, device: Option<&str>) -> Result<Vec<Address>> {
+        let names = self.link_names()?;
+        let mut message = AddressMessage::default();
+        if let Some(device) = device {
+            message.header.index = self.link(device)?.index;
+        }
+        let request = RouteNetlinkMessage::GetAddress(message);
+        let answers = self.dump(&request, "list addresses")?;
+        Ok(answers
+            .into_iter()
+            .filter_map(|answer| {
+                let RouteNetlinkMessage::NewAddress(message) = answer else {
+                    return None;
+                };
+                from_message(&message, names.get(&message.header.index)?)
+            })
+            .collect())
+    }
+
+    /// Adds an address.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `EEXIST` if
+    /// the interface has it, `EOPNOTSUPP` or `EACCES` if IPv6 is disabled there.
+    pub fn add_address(&mut self, address: &Address) -> Result<()> {
+        let message = self.to_message(address)?;
+        self.request(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            || format!("add address {address}"),
+        )?;
+        Ok(())
+    }
+
+    /// Deletes an address; its options are of no account.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with
+    /// `EADDRNOTAVAIL` if the interface does not have it.
+    pub fn delete_address(&mut self, address: &Address) -> Result<()> {
+        let message = self.to_message(address)?;
+        self.request(RouteNetlinkMessage::DelAddress(message), 0, || {
+            format!("delete address {address}")
+        })?;
+        Ok(())
+    }
+
+    fn to_message(&mut self, address: &Address) -> Result<AddressMessage> {
+        let ip = address.address.addr();
+        let mut flags = AddressFlags::empty();
+        flags.set(AddressFlags::Nodad, address.no_dad && ip.is_ipv6());
+        flags.set(AddressFlags::Noprefixroute, address.no_prefix_route);
+        let mut message = AddressMessage::default();
+        message.header.family = family(ip);
+        message.header.prefix_len = address.address.prefix_len();
+        message.header.flags = AddressHeaderFlags::from_bits_retain(flags.bits() as u8);
+        message.header.scope = AddressScope::Universe;
+        message.header.index = self.link(&address.device)?.index;
+        message.attributes = vec![
+            AddressAttribute::Local(ip),
+            AddressAttribute::Address(ip),
+            AddressAttribute::Flags(flags),
+            AddressAttribute::Protocol(AddressProtocol::Other(PROTOCOL)),
+        ];
+        if address.deprecated {
+            let mut lifetimes = CacheInfo::default();
+            lifetimes.ifa_preferred = 0;
+            lifetimes.ifa_valid = u32::MAX;
+            message
+                .attributes
+                .push(AddressAttribute::CacheInfo(lifetimes));
+        }
+        Ok(message)
+    }
+}
+
+/// The netlink family of an address.
+pub(crate) fn family(ip: IpAddr) -> AddressFamily {
+    match ip {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn from_message(message: &AddressMessage, device: &str) -> Option<Address> {
+    let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
+    let mut local = None;
+    let mut plain = None;
+    let mut deprecated = false;
+    let mut protocol = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => plain = Some(*ip),
+            AddressAttribute::Flags(all) => flags = *all,
+            AddressAttribute::CacheInfo(info) => deprecated = info.ifa_preferred == 0,
+            AddressAttribute::Protocol(number) => protocol = Some(u8::from(*number)),
+            _ => {}
+        }
+    }
+    // With a peer, the local address is our end; IPv6 without one has no local.
+    let ip = local.or(plain)?;
+    Some(Address {
+        device: device.to_owned(),
+        address: IpNet::new(ip, message.header.prefix_len).ok()?,
+        no_dad: flags.contains(AddressFlags::Nodad),
+        no_prefix_route: flags.contains(AddressFlags::Noprefixroute),
+        deprecated,
+        protocol: protocol.filter(|number| *number != 0),
+    })
+}

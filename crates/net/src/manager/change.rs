@@ -1,0 +1,103 @@
+//! What a manager can change.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, NeighbourProxy, Route, Rule, SysctlKey};
+
+/// A change to the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// Set a kernel setting; taken back by restoring the value from before.
+    ///
+    /// Switching `net.ipv4.ip_forward` or `net.ipv6.conf.all.forwarding`
+    /// overwrites each interface's own `forwarding`; these are restored too.
+    Sysctl {
+        /// The setting.
+        key: SysctlKey,
+        /// The value.
+        value: String,
+    },
+    /// Set an interface up; taken back by setting it down.
+    Up {
+        /// The interface's name.
+        device: String,
+    },
+    /// Set an interface's MTU; taken back by restoring the one from before.
+    Mtu {
+        /// The interface's name.
+        device: String,
+        /// The MTU, in octets.
+        mtu: u32,
+    },
+    /// Add an address; taken back by deleting it.
+    Address(Address),
+    /// Add a route; taken back by deleting it. A route of somebody else at the
+    /// same place is an error (`EEXIST`).
+    Route(Route),
+    /// Add a policy rule; taken back by deleting it.
+    Rule(Rule),
+    /// Add a neighbour proxy; taken back by deleting it.
+    NeighbourProxy(NeighbourProxy),
+}
+
+impl Change {
+    /// A change of a kernel setting.
+    #[must_use]
+    pub fn sysctl(key: SysctlKey, value: &str) -> Self {
+        Self::Sysctl {
+            key,
+            value: crate::sysctl::normal(value),
+        }
+    }
+
+    /// What the change is about: two changes with the same key cannot both be
+    /// in force unless they are equal.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Sysctl { key, .. } => format!("sysctl {key}"),
+            Self::Up { device } => format!("up {device}"),
+            Self::Mtu { device, .. } => format!("mtu {device}"),
+            Self::Address(address) => format!("address {address}"),
+            Self::Route(route) => format!(
+                "route {} table {} metric {}",
+                route.destination,
+                route.table,
+                route.effective_metric()
+            ),
+            Self::Rule(rule) => format!("rule {rule}"),
+            Self::NeighbourProxy(proxy) => format!("proxy {proxy}"),
+        }
+    }
+
+    /// The interface that the change vanishes with.
+    pub(crate) fn device(&self) -> Option<&str> {
+        match self {
+            Self::Sysctl { key, .. } => key.device(),
+            Self::Up { device } | Self::Mtu { device, .. } => Some(device),
+            Self::Address(address) => Some(&address.device),
+            Self::Route(route) => route.device.as_deref(),
+            Self::Rule(_) => None,
+            Self::NeighbourProxy(proxy) => Some(&proxy.device),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// Completes "cannot ...".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysctl { key, value } => write!(f, "set sysctl {key} to {value}"),
+            Self::Up { device } => write!(f, "set interface {device} up"),
+            Self::Mtu { device, mtu } => {
+                write!(f, "set the MTU of interface {device} to {mtu}")
+            }
+            Self::Address(address) => write!(f, "add address {address}"),
+            Self::Route(route) => write!(f, "add route {route}"),
+            Self::Rule(rule) => write!(f, "add rule {rule}"),
+            Self::NeighbourProxy(proxy) => write!(f, "add neighbour proxy {proxy}"),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Making changes and taking them back.
+
+use std::fs;
+
+use super::change::Change;
+use super::ledger::{Entry, Undo};
+use crate::{
+    Address, Error, NeighbourProxy, Netlink, PROTOCOL, Result, Route, RouteFilter, Rule, SysctlKey,
+    sysctl,
+};
+
+/// Index of the interface that `change` vanishes with, if there is such.
+pub(super) fn ifindex(netlink: &mut Netlink, change: &Change) -> Result<Option<u32>> {
+    match change.device() {
+        Some(device) => Ok(Some(netlink.link(device)?.index)),
+        None => Ok(None),
+    }
+}
+
+/// How `change` will be taken back; none if it is in force already.
+pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<Undo>> {
+    Ok(match change {
+        Change::Sysctl { key, value } => {
+            let before = sysctl::read(key)?;
+            if before == *value {
+                return Ok(None);
+            }
+            Some(Undo::Sysctl {
+                value: before,
+                overwritten: overwritten_by(key),
+            })
+        }
+        Change::Up { device } => (!netlink.link(device)?.up).then_some(Undo::Down),
+        Change::Mtu { device, mtu } => {
+            let before = netlink.link(device)?.mtu;
+            (before != *mtu).then_some(Undo::Mtu { mtu: before })
+        }
+        Change::Address(address) => absent(find_address(netlink, address)?.as_ref()),
+        Change::Route(route) => {
+            let found = find_route(netlink, route)?;
+            absent(found.filter(|found| found.same_effect(route)).as_ref())
+        }
+        Change::Rule(rule) => absent(find_rule(netlink, rule)?.as_ref()),
+        Change::NeighbourProxy(proxy) => absent(find_proxy(netlink, proxy)?.as_ref()),
+    })
+}
+
+/// Makes a change that [`prepare`] found not to be in force.
+pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
+    match change {
+        Change::Sysctl { key, value } => sysctl::write(key, value),
+        Change::Up { device } => netlink.set_up(device, true),
+        Change::Mtu { device, mtu } => netlink.set_mtu(device, *mtu),
+        Change::Address(address) => netlink.add_address(address),
+        Change::Route(route) => netlink.add_route(route),
+        Change::Rule(rule) => netlink.add_rule(rule),
+        Change::NeighbourProxy(proxy) => netlink.add_neighbour_proxy(proxy),
+    }
+}
+
+/// Makes a change in the place of an earlier one of this program with the same
+/// key and other values.
+pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
+    match change {
+        Change::Route(route) => netlink.replace_route(route),
+        Change::Address(address) => {
+            if find_address(netlink, address)?.is_some() {
+                netlink.delete_address(address)?;
+            }
+            netlink.add_address(address)
+        }
+        other => make(netlink, other),
+    }
+}
+
+/// Takes a change back if it still is as this program left it; else says what
+/// was found instead.
+pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<String>> {
+    if let Some(found) = interface_gone(netlink, entry)? {
+        return Ok(Some(found));
+    }
+    match (&entry.change, &entry.undo) {
+        (
+            Change::Sysctl { key, value },
+            Undo::Sysctl {
+                value: before,
+                overwritten,
+            },
+        ) => {
+            let now = match sysctl::read(key) {
+                Err(error) if error.errno() == Some(libc::ENOENT) => return gone(),
+                result => result?,
+            };
+            if now != *value {
+                return Ok(Some(format!("it is {now} now")));
+            }
+            sysctl::write(key, before)?;
+            restore_overwritten(overwritten)?;
+        }
+        (Change::Up { device }, Undo::Down) => {
+            if !netlink.link(device)?.up {
+                return Ok(Some("it is down".to_owned()));
+            }
+            netlink.set_up(device, false)?;
+        }
+        (Change::Mtu { device, mtu }, Undo::Mtu { mtu: before }) => {
+            let now = netlink.link(device)?.mtu;
+            if now != *mtu {
+                return Ok(Some(format!("it is {now} now")));
+            }
+            netlink.set_mtu(device, *before)?;
+        }
+        (Change::Address(address), _) => match find_address(netlink, address)? {
+            None => return gone(),
+            // Kernels before 5.18 do not keep who made an address.
+            Some(Address {
+                protocol: Some(other),
+                ..
+            }) if other != PROTOCOL => return replaced(),
+            Some(_) => netlink.delete_address(address)?,
+        },
+        (Change::Route(route), _) => match find_route(netlink, route)? {
+            None => return gone(),
+            Some(found) if found.protocol != PROTOCOL => return replaced(),
+            Some(_) => netlink.delete_route(route)?,
+        },
+        (Change::Rule(rule), _) => match find_rule(netlink, rule)? {
+            None => return gone(),
+            Some(found) if found.protocol != PROTOCOL => return replaced(),
+            Some(_) => netlink.delete_rule(rule)?,
+        },
+        (Change::NeighbourProxy(proxy), _) => match find_proxy(netlink, proxy)? {
+            None => return gone(),
+            Some(found) if found.protocol != Some(PROTOCOL) => return replaced(),
+            Some(_) => netlink.delete_neighbour_proxy(proxy)?,
+        },
+        (change, _) => {
+            return Ok(Some(format!(
+                "the ledger does not say how to undo: {change}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the interface that a change vanishes with is not the same any more.
+fn interface_gone(netlink: &mut Netlink, entry: &Entry) -> Result<Option<String>> {
+    let (Some(device), Some(index)) = (entry.change.device(), entry.ifindex) else {
+        return Ok(None);
+    };
+    Ok(match netlink.find_link(device)? {
+        Some(link) if link.index == index => None,
+        Some(_) => Some(format!("{device} is another interface now")),
+        None => Some(format!("{device} is gone")),
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "saves each caller a wrapping")]
+fn gone() -> Result<Option<String>> {
+    Ok(Some("it is gone".to_owned()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "saves each caller a wrapping")]
+fn replaced() -> Result<Option<String>> {
+    Ok(Some("somebody else has put another there".to_owned()))
+}
+
+fn absent<T>(found: Option<&T>) -> Option<Undo> {
+    match found {
+        Some(_) => None,
+        None => Some(Undo::Delete),
+    }
+}
+
+fn find_address(netlink: &mut Netlink, wanted: &Address) -> Result<Option<Address>> {
+    let addresses = netlink.addresses(Some(&wanted.device))?;
+    Ok(addresses.into_iter().find(|it| it.same_object(wanted)))
+}
+
+/// The route at the place of `wanted`; among several the one that does the
+/// same, else the one that is ours.
+fn find_route(netlink: &mut Netlink, wanted: &Route) -> Result<Option<Route>> {
+    let mut routes = netlink.routes(RouteFilter {
+        table: Some(wanted.table),
+        protocol: None,
+    })?;
+    routes.retain(|route| route.same_object(wanted));
+    routes.sort_by_key(|route| (!route.same_effect(wanted), route.protocol != PROTOCOL));
+    Ok(routes.into_iter().next())
+}
+
+fn find_rule(netlink: &mut Netlink, wanted: &Rule) -> Result<Option<Rule>> {
+    let rules = netlink.rules()?;
+    Ok(rules.into_iter().find(|it| it.same_object(wanted)))
+}
+
+fn find_proxy(netlink: &mut Netlink, wanted: &NeighbourProxy) -> Result<Option<NeighbourProxy>> {
+    let proxies = netlink.neighbour_proxies()?;
+    Ok(proxies.into_iter().find(|it| it.same_object(wanted)))
+}
+
+/// The interfaces' own `forwarding` that writing `key` overwrites.
+fn overwritten_by(key: &SysctlKey) -> Vec<(SysctlKey, String)> {
+    let Some(version) = key.overwrites_forwarding() else {
+        return Vec::new();
+    };
+    let Ok(devices) = fs::read_dir(format!("/proc/sys/net/{version}/conf")) else {
+        return Vec::new();
+    };
+    let names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter(|name| name != "all")
+        .filter_map(|name| {
+            let key: SysctlKey = format!("net/{version}/conf/{name}/forwarding")
+                .parse()
+                .ok()?;
+            // One that vanishes meanwhile has nothing to restore.
+            let value = sysctl::read(&key).ok()?;
+            Some((key, value))
+        })
+        .collect()
+}
+
+fn restore_overwritten(settings: &[(SysctlKey, String)]) -> Result<()> {
+    for (key, before) in settings {
+        match sysctl::read(key) {
+            Ok(now) if now == *before => {}
+            Ok(_) => sysctl::write(key, before)?,
+            Err(Error::Sysctl { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

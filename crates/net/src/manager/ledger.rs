@@ -1,0 +1,146 @@
+//! The file that records all changes in a network namespace.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::change::Change;
+use crate::{Error, NamespaceId, Result, SysctlKey};
+
+/// Version of the file's form.
+const VERSION: u32 = 1;
+
+/// All changes in a network namespace, in the order in which they were made.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ledger {
+    version: u32,
+    /// The kernel's number of this run of the host. Whatever was recorded in
+    /// another is gone.
+    boot: String,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One change, and how to take it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    /// Who needs it; never empty.
+    pub(super) owners: Vec<String>,
+    pub(super) change: Change,
+    /// Index of the interface that the change vanishes with.
+    pub(super) ifindex: Option<u32>,
+    pub(super) undo: Undo,
+}
+
+impl Entry {
+    pub(super) fn has(&self, owner: &str) -> bool {
+        self.owners.iter().any(|name| name == owner)
+    }
+}
+
+/// How to take a change back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "undo", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Undo {
+    /// Remove what was added.
+    Delete,
+    /// Set the interface down.
+    Down,
+    /// Set the former MTU.
+    Mtu { mtu: u32 },
+    /// Write the former value, and then these settings of interfaces, which
+    /// writing it overwrites.
+    Sysctl {
+        value: String,
+        overwritten: Vec<(SysctlKey, String)>,
+    },
+}
+
+impl Ledger {
+    /// Reads the ledger in `dir`; without one, or with one from before the
+    /// host's last start, an empty one.
+    pub(super) fn load(dir: &Path) -> Result<Self> {
+        let boot = boot_id()?;
+        let empty = Self {
+            version: VERSION,
+            boot: boot.clone(),
+            entries: Vec::new(),
+        };
+        let path = dir.join(FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty),
+            Err(error) => return Err(Error::file("read", path)(error)),
+        };
+        let damaged = |reason: String| Error::Ledger {
+            path: path.clone(),
+            reason,
+        };
+        let ledger: Self =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if ledger.version != VERSION {
+            return Err(damaged(format!("version {}", ledger.version)));
+        }
+        if ledger.entries.iter().any(|entry| entry.owners.is_empty()) {
+            return Err(damaged("a change without an owner".to_owned()));
+        }
+        Ok(if ledger.boot == boot { ledger } else { empty })
+    }
+
+    /// Brings the ledger to disk: afterwards either the old or the new one is
+    /// there, whatever happens.
+    pub(super) fn save(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(FILE);
+        let draft = dir.join(format!("{FILE}.new"));
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| Error::Ledger {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        text.push(b'\n');
+        write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
+        fs::rename(&draft, &path).map_err(Error::file("replace", &path))?;
+        File::open(dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(Error::file("sync", dir))
+    }
+
+    pub(super) fn position(&self, key: &str) -> Option<usize> {
+        self.entries
+            .iter()
+            .position(|entry| entry.change.key() == key)
+    }
+}
+
+const FILE: &str = "ledger.json";
+
+/// The folder of a network namespace's ledger; made if need be.
+pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> Result<PathBuf> {
+    let dir = run_dir.join("net").join(namespace.to_string());
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(Error::file("make", &dir))?;
+    Ok(dir)
+}
+
+fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+fn boot_id() -> Result<String> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
+    Ok(text.trim().to_owned())
+}

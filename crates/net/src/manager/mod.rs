@@ -1,0 +1,343 @@
+//! Changes to the host that are taken back.
+//!
+//! All owners in a network namespace share one ledger, a JSON file that is
+//! brought to disk before each change is made. It records who needs a change
+//! and what was there before. The last owner to give a change up takes it
+//! back, and only if it still is as this program left it.
+
+mod change;
+mod effect;
+mod ledger;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::lock::{BriefLock, OwnerLock};
+use crate::{Error, NamespaceId, Netlink, Result};
+
+pub use change::Change;
+use ledger::{Entry, Ledger};
+
+/// What came of [`Manager::apply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// The change was made.
+    Made,
+    /// It had been so before this program touched the host; it stays so
+    /// afterwards.
+    Present,
+    /// Another owner had made it; it stays until the last of both gives it up.
+    Shared,
+    /// This owner had made it, perhaps in an earlier life.
+    Kept,
+}
+
+/// What came of taking changes back.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Report {
+    /// Taken back.
+    pub undone: Vec<Change>,
+    /// Given up, but needed by another owner and therefore left.
+    pub shared: Vec<Change>,
+    /// Left as they are, since they no longer look as this program left them:
+    /// the change and what was found.
+    pub left: Vec<(Change, String)>,
+    /// Could not be taken back; they stay in the ledger for another attempt.
+    pub failed: Vec<(Change, Error)>,
+}
+
+impl Report {
+    /// Whether nothing was there to take back.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.undone.is_empty()
+            && self.shared.is_empty()
+            && self.left.is_empty()
+            && self.failed.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    /// One phrase for a log line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} changes taken back", self.undone.len())?;
+        if !self.shared.is_empty() {
+            write!(f, ", {} left for others", self.shared.len())?;
+        }
+        for (change, found) in &self.left {
+            write!(f, "; left alone: {change} ({found})")?;
+        }
+        for (change, error) in &self.failed {
+            write!(f, "; failed: {change} ({error})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes changes to one network namespace on behalf of one owner, and takes
+/// exactly these back.
+///
+/// An owner is a translator's name. While a manager exists no other process
+/// can be the same owner. Dropping it takes nothing back: that is for
+/// [`Manager::restore`], or, after a crash, for the next manager of the owner,
+/// which finds all changes in the ledger. That one either calls
+/// [`Manager::restore`] at once, or applies what it needs, keeping what is
+/// there already in being, and then calls [`Manager::settle`].
+///
+/// Must be used in the network namespace that it was opened in.
+#[derive(Debug)]
+pub struct Manager {
+    owner: String,
+    namespace: NamespaceId,
+    dir: PathBuf,
+    netlink: Netlink,
+    /// Keys of changes from an earlier life that were not applied again so far.
+    inherited: BTreeSet<String>,
+    _lock: OwnerLock,
+}
+
+impl Manager {
+    /// Becomes `owner` in the calling thread's network namespace.
+    ///
+    /// The state is in `run_dir`, in a folder `net`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OwnerName`]; [`Error::OwnerRunning`]; [`Error::File`] if the
+    /// state cannot be written; [`Error::Ledger`] if it is damaged.
+    pub fn open(run_dir: &Path, owner: &str) -> Result<Self> {
+        check_owner(owner)?;
+        let namespace = NamespaceId::current()?;
+        let dir = ledger::directory(run_dir, namespace)?;
+        let path = dir.join(format!("{owner}.owner"));
+        let lock = OwnerLock::acquire(&path)?.map_err(|pid| Error::OwnerRunning {
+            owner: owner.to_owned(),
+            pid,
+        })?;
+        let mut manager = Self {
+            owner: owner.to_owned(),
+            namespace,
+            dir,
+            netlink: Netlink::open()?,
+            inherited: BTreeSet::new(),
+            _lock: lock,
+        };
+        let (_guard, ledger) = manager.ledger()?;
+        let inherited = ledger.entries.iter().filter(|entry| entry.has(owner));
+        manager.inherited = inherited.map(|entry| entry.change.key()).collect();
+        Ok(manager)
+    }
+
+    /// The owner's name.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Whether an earlier process left changes that were neither applied again
+    /// nor taken back.
+    #[must_use]
+    pub fn has_inherited(&self) -> bool {
+        !self.inherited.is_empty()
+    }
+
+    /// Sees to it that `change` is in force.
+    ///
+    /// If this owner alone has made the same setting with another value, the
+    /// value is changed, and the one from before this program is still what
+    /// will be restored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if another owner needs it otherwise; the errors of
+    /// the operation itself, with nothing changed; [`Error::File`];
+    /// [`Error::OtherNamespace`].
+    pub fn apply(&mut self, change: &Change) -> Result<Applied> {
+        let (_guard, mut ledger) = self.ledger()?;
+        let key = change.key();
+        let ifindex = effect::ifindex(&mut self.netlink, change)?;
+        let found = ledger.position(&key);
+        if let Some(position) = found {
+            let entry = &ledger.entries[position];
+            if entry.ifindex == ifindex {
+                let applied = self.apply_known(&mut ledger, position, change)?;
+                self.inherited.remove(&key);
+                return Ok(applied);
+            }
+            // The interface went away with what was changed; this is a new one
+            // of the same name.
+            ledger.entries.remove(position);
+        }
+        let Some(undo) = effect::prepare(&mut self.netlink, change)? else {
+            if found.is_some() {
+                ledger.save(&self.dir)?;
+            }
+            return Ok(Applied::Present);
+        };
+        ledger.entries.push(Entry {
+            owners: vec![self.owner.clone()],
+            change: change.clone(),
+            ifindex,
+            undo,
+        });
+        ledger.save(&self.dir)?;
+        if let Err(error) = effect::make(&mut self.netlink, change) {
+            ledger.entries.pop();
+            ledger.save(&self.dir)?;
+            return Err(error);
+        }
+        Ok(Applied::Made)
+    }
+
+    /// Gives one change up and takes it back, unless another owner needs it.
+    /// One that this owner has not made is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures
+    /// of the operation itself are in the report.
+    pub fn retract(&mut self, change: &Change) -> Result<Report> {
+        let key = change.key();
+        self.take_back(|entry| entry.change.key() == key)
+    }
+
+    /// Takes back what an earlier life of this owner left and nobody applied
+    /// again since [`Manager::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::retract`].
+    pub fn settle(&mut self) -> Result<Report> {
+        let inherited = std::mem::take(&mut self.inherited);
+        self.take_back(|entry| inherited.contains(&entry.change.key()))
+    }
+
+    /// Takes everything back that this owner has made in this or an earlier
+    /// life, the latest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::retract`].
+    pub fn restore(&mut self) -> Result<Report> {
+        self.inherited.clear();
+        self.take_back(|_| true)
+    }
+
+    /// Handles a change whose object the ledger knows.
+    fn apply_known(
+        &mut self,
+        ledger: &mut Ledger,
+        position: usize,
+        change: &Change,
+    ) -> Result<Applied> {
+        let entry = &mut ledger.entries[position];
+        let ours = entry.has(&self.owner);
+        if entry.change == *change {
+            if !ours {
+                entry.owners.push(self.owner.clone());
+                ledger.save(&self.dir)?;
+            }
+            // Somebody may have undone it meanwhile, or a crash came between
+            // the ledger and the change.
+            if effect::prepare(&mut self.netlink, change)?.is_some() {
+                effect::make(&mut self.netlink, change)?;
+            }
+            return Ok(if ours { Applied::Kept } else { Applied::Shared });
+        }
+        if entry.owners != [self.owner.as_str()] {
+            let others = entry.owners.iter().filter(|owner| **owner != self.owner);
+            return Err(Error::Conflict {
+                wanted: change.to_string(),
+                present: entry.change.to_string(),
+                owners: others.cloned().collect(),
+            });
+        }
+        let before = std::mem::replace(&mut entry.change, change.clone());
+        ledger.save(&self.dir)?;
+        if let Err(error) = effect::remake(&mut self.netlink, change) {
+            ledger.entries[position].change = before;
+            ledger.save(&self.dir)?;
+            return Err(error);
+        }
+        Ok(Applied::Made)
+    }
+
+    fn take_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Report> {
+        let (_guard, mut ledger) = self.ledger()?;
+        let mut report = Report::default();
+        for position in (0..ledger.entries.len()).rev() {
+            let entry = &ledger.entries[position];
+            if !entry.has(&self.owner) || !wanted(entry) {
+                continue;
+            }
+            let change = entry.change.clone();
+            self.inherited.remove(&change.key());
+            if entry.owners.len() > 1 {
+                ledger.entries[position]
+                    .owners
+                    .retain(|owner| *owner != self.owner);
+                ledger.save(&self.dir)?;
+                report.shared.push(change);
+                continue;
+            }
+            // Undone first, struck out afterwards: after a crash in between the
+            // next attempt finds that there is nothing left to do.
+            match effect::unmake(&mut self.netlink, entry) {
+                Ok(None) => report.undone.push(change),
+                Ok(Some(found)) => report.left.push((change, found)),
+                Err(error) => {
+                    report.failed.push((change, error));
+                    continue;
+                }
+            }
+            ledger.entries.remove(position);
+            ledger.save(&self.dir)?;
+        }
+        Ok(report)
+    }
+
+    /// Locks and reads the ledger.
+    fn ledger(&self) -> Result<(BriefLock, Ledger)> {
+        if NamespaceId::current()? != self.namespace {
+            return Err(Error::OtherNamespace);
+        }
+        let guard = BriefLock::acquire(&self.dir.join("ledger.lock"))?;
+        Ok((guard, Ledger::load(&self.dir)?))
+    }
+}
+
+/// Takes back what owners whose processes have ended left in the calling
+/// thread's network namespace; owners that are running are passed over.
+///
+/// # Errors
+///
+/// As [`Manager::open`] and [`Manager::restore`].
+pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
+    let dir = ledger::directory(run_dir, NamespaceId::current()?)?;
+    let owners: BTreeSet<String> = {
+        let _guard = BriefLock::acquire(&dir.join("ledger.lock"))?;
+        let entries = Ledger::load(&dir)?.entries.into_iter();
+        entries.flat_map(|entry| entry.owners).collect()
+    };
+    let mut reports = Vec::new();
+    for owner in owners {
+        match Manager::open(run_dir, &owner) {
+            Ok(mut manager) => reports.push((owner, manager.restore()?)),
+            Err(Error::OwnerRunning { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(reports)
+}
+
+fn check_owner(name: &str) -> Result<()> {
+    let allowed = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
+    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.bytes().all(allowed) {
+        return Err(Error::OwnerName {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}

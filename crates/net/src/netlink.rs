@@ -1,0 +1,178 @@
+//! Asking the kernel over a routing netlink socket.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, NlaBuffer, NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::{Error, Result};
+
+/// A connection to the kernel's routing tables.
+///
+/// Belongs to the network namespace of the thread that opened it, wherever it
+/// is used later. Interfaces are given by name and looked up with each request.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a connection in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`] if the kernel has no routing netlink or the process
+    /// may not use it.
+    pub fn open() -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            socket.set_ext_ack(true)?;
+            // Error answers without a copy of the request; the explanation
+            // follows the header at once.
+            socket.set_cap_ack(true)?;
+            // Lets dumps be filtered by the kernel.
+            socket.set_netlink_get_strict_chk(true)?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|source| Error::Netlink {
+            operation: "open a routing netlink socket".to_owned(),
+            source,
+            detail: None,
+        })?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Sends a request and returns the answers up to the acknowledgement.
+    ///
+    /// `operation` completes "cannot ..." in an error.
+    pub(crate) fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        self.exchange(message, flags | NLM_F_ACK, &operation)
+            .map(|(answers, _)| answers)
+    }
+
+    /// Asks for all objects of a kind; again if they changed meanwhile.
+    pub(crate) fn dump(
+        &mut self,
+        message: &RouteNetlinkMessage,
+        operation: &str,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        const ATTEMPTS: usize = 5;
+        for _ in 0..ATTEMPTS {
+            let (answers, interrupted) =
+                self.exchange(message.clone(), NLM_F_DUMP, &|| operation.to_owned())?;
+            if !interrupted {
+                return Ok(answers);
+            }
+        }
+        Err(Error::Answer {
+            operation: operation.to_owned(),
+            reason: format!("the list kept changing while it was read ({ATTEMPTS} attempts)"),
+        })
+    }
+
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: &dyn Fn() -> String,
+    ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
+        let failed = |source: io::Error, detail| Error::Netlink {
+            operation: operation(),
+            source,
+            detail,
+        };
+        let unexpected = |reason: String| Error::Answer {
+            operation: operation(),
+            reason,
+        };
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        request.header.sequence_number = self.sequence;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket
+            .send(&bytes, 0)
+            .map_err(|error| failed(error, None))?;
+
+        let mut answers = Vec::new();
+        let mut interrupted = false;
+        loop {
+            let (datagram, _) = self
+                .socket
+                .recv_from_full()
+                .map_err(|error| failed(error, None))?;
+            let mut rest = datagram.as_slice();
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| unexpected(error.to_string()))?;
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length.max(NETLINK_HEADER)..).unwrap_or_default();
+                // An answer to a request that was given up on earlier.
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(message) => answers.push(message),
+                    NetlinkPayload::Done(done) if done.code == 0 => {
+                        return Ok((answers, interrupted));
+                    }
+                    NetlinkPayload::Done(done) => {
+                        let error = io::Error::from_raw_os_error(done.code.saturating_abs());
+                        return Err(failed(error, explanation(&done.extended_ack)));
+                    }
+                    NetlinkPayload::Error(error) if error.raw_code() == 0 => {
+                        return Ok((answers, interrupted));
+                    }
+                    NetlinkPayload::Error(error) => {
+                        let attributes = error.header.get(NETLINK_HEADER..).unwrap_or_default();
+                        return Err(failed(error.to_io(), explanation(attributes)));
+                    }
+                    NetlinkPayload::Noop => {}
+                    _ => return Err(unexpected("messages were lost".to_owned())),
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Netlink").finish_non_exhaustive()
+    }
+}
+
+/// Octets of a netlink message's header.
+const NETLINK_HEADER: usize = 16;
+
+/// Flag of an answer: the objects changed while they were listed.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// `NLMSGERR_ATTR_MSG`: the kernel's explanation, a C string.
+const EXPLANATION: u16 = 1;
+
+fn explanation(attributes: &[u8]) -> Option<String> {
+    NlasIterator::new(attributes)
+        .filter_map(std::result::Result::ok)
+        .find(|attribute: &NlaBuffer<&[u8]>| attribute.kind() == EXPLANATION)
+        .map(|attribute| {
+            let text = attribute.value().split(|octet| *octet == 0).next();
+            String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+        })
+        .filter(|text| !text.is_empty())
+}
