@@ -1,0 +1,118 @@
+//! Mapping of addresses between IPv4 and IPv6 (RFC 7915 section 6).
+//!
+//! Three algorithms: explicit mappings ([`EamTable`], RFC 7757) first, then the translation prefixes
+//! ([`Pool6`], RFC 6052), and for ICMPv6 errors of routers that have no IPv4 address a configured
+//! source (RFC 6791). [`classify`] tells which addresses may not be translated at all.
+
+pub mod classify;
+mod eam;
+mod pool6;
+
+pub use eam::{Eam, EamError, EamTable, Overlap};
+pub use pool6::{Pool6, Pool6Error};
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::config::Config;
+use crate::verdict::DropReason;
+
+/// By which algorithm an address was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// An explicit address mapping.
+    Eam(Eam),
+    /// A translation prefix.
+    Pool6(Pool6),
+    /// The configured source of ICMP errors (RFC 6791).
+    IcmpSource,
+}
+
+/// A mapped address and how it came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped<A> {
+    /// The address in the other family.
+    pub addr: A,
+    /// The algorithm.
+    pub via: Via,
+}
+
+/// Why an address has no counterpart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmapped {
+    /// No mapping covers it.
+    NoMapping,
+    /// RFC 6052 section 3.1: the Well-Known Prefix with a non-global IPv4 address.
+    NonGlobal,
+    /// RFC 6052 section 2.2: bits 64 to 71 are not zero.
+    ReservedOctet,
+}
+
+impl Unmapped {
+    /// The drop reason when a source address is unmapped.
+    pub fn as_source(self) -> DropReason {
+        self.reason(DropReason::NoMappingSource)
+    }
+
+    /// The drop reason when a destination address is unmapped.
+    pub fn as_destination(self) -> DropReason {
+        self.reason(DropReason::NoMappingDestination)
+    }
+
+    fn reason(self, no_mapping: DropReason) -> DropReason {
+        match self {
+            Unmapped::NoMapping => no_mapping,
+            Unmapped::NonGlobal => DropReason::NonGlobal,
+            Unmapped::ReservedOctet => DropReason::ReservedOctet,
+        }
+    }
+}
+
+/// Maps an IPv4 address: explicit mappings first, then the first prefix of `pool6`.
+pub fn map_v4(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
+    match config.eam.v4_to_v6(addr) {
+        Some((mapped, eam)) => Ok(Mapped {
+            addr: mapped,
+            via: Via::Eam(eam),
+        }),
+        None => map_v4_by_pool6(config, addr),
+    }
+}
+
+/// Maps an IPv4 address by the first prefix of `pool6`, as if no explicit mapping matched
+/// (RFC 7757 section 4.2.1).
+pub fn map_v4_by_pool6(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
+    let pool6 = *config.pool6.first().ok_or(Unmapped::NoMapping)?;
+    check_global(config, pool6, addr)?;
+    Ok(Mapped {
+        addr: pool6.embed(addr),
+        via: Via::Pool6(pool6),
+    })
+}
+
+/// Maps an IPv6 address: explicit mappings first, then the longest prefix of `pool6` that covers it.
+pub fn map_v6(config: &Config, addr: Ipv6Addr) -> Result<Mapped<Ipv4Addr>, Unmapped> {
+    if let Some((mapped, eam)) = config.eam.v6_to_v4(addr) {
+        return Ok(Mapped {
+            addr: mapped,
+            via: Via::Eam(eam),
+        });
+    }
+    let covering = config.pool6.iter().filter(|pool6| pool6.contains(addr));
+    let pool6 = *covering
+        .max_by_key(|pool6| pool6.len())
+        .ok_or(Unmapped::NoMapping)?;
+    let mapped = pool6.extract(addr).ok_or(Unmapped::ReservedOctet)?;
+    check_global(config, pool6, mapped)?;
+    Ok(Mapped {
+        addr: mapped,
+        via: Via::Pool6(pool6),
+    })
+}
+
+/// RFC 6052 section 3.1: the Well-Known Prefix must not represent non-global IPv4 addresses.
+fn check_global(config: &Config, pool6: Pool6, addr: Ipv4Addr) -> Result<(), Unmapped> {
+    if pool6.is_well_known() && !config.allow_private && !classify::is_global_v4(addr) {
+        return Err(Unmapped::NonGlobal);
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Explicit address mappings (RFC 7757).
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// One explicit address mapping: an IPv4 prefix and an IPv6 prefix (RFC 7757 section 3.2).
+///
+/// The IPv4 prefix has at most as many suffix bits as the IPv6 prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Eam {
+    v4: Ipv4Net,
+    v6: Ipv6Net,
+}
+
+/// Why a mapping, or a table of them, is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EamError {
+    /// The IPv4 prefix has more suffix bits than the IPv6 prefix (RFC 7757 section 3.2).
+    Suffix(Eam),
+    /// Bits are set behind a prefix length.
+    HostBits(Eam),
+    /// The same IPv4 or IPv6 prefix in two mappings (RFC 7757 section 5).
+    Duplicate(Eam, Eam),
+}
+
+/// Two mappings whose prefixes overlap in one family, so that translation there and back may differ
+/// (RFC 7757 section 5). Allowed; operators are warned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The shorter prefix's mapping.
+    pub outer: Eam,
+    /// The longer prefix's mapping.
+    pub inner: Eam,
+}
+
+impl Eam {
+    /// A mapping between `v4` and `v6`.
+    pub fn new(v4: Ipv4Net, v6: Ipv6Net) -> Result<Eam, EamError> {
+        let eam = Eam { v4, v6 };
+        if v4.network() != v4.addr() || v6.network() != v6.addr() {
+            return Err(EamError::HostBits(eam));
+        }
+        if 32 - v4.prefix_len() > 128 - v6.prefix_len() {
+            return Err(EamError::Suffix(eam));
+        }
+        Ok(eam)
+    }
+
+    /// The IPv4 prefix.
+    pub fn v4(&self) -> Ipv4Net {
+        self.v4
+    }
+
+    /// The IPv6 prefix.
+    pub fn v6(&self) -> Ipv6Net {
+        self.v6
+    }
+
+    /// RFC 7757 section 3.3.1: the suffix of `addr` behind the IPv6 prefix, padded with zeros.
+    #[inline]
+    fn embed(&self, addr: Ipv4Addr) -> Ipv6Addr {
+        let suffix = u128::from(addr.to_bits() & suffix_mask_v4(self.v4.prefix_len()));
+        let suffix_bits = 32 - u32::from(self.v4.prefix_len());
+        let room = 128 - u32::from(self.v6.prefix_len());
+        // `room` is at least `suffix_bits`; a shift by 128 happens only for an empty suffix.
+        let shifted = suffix.checked_shl(room - suffix_bits).unwrap_or(0);
+        Ipv6Addr::from_bits(self.v6.addr().to_bits() | shifted)
+    }
+
+    /// RFC 7757 section 3.3.2: the first suffix bits of `addr` behind the IPv4 prefix, the rest
+    /// discarded.
+    #[inline]
+    fn extract(&self, addr: Ipv6Addr) -> Ipv4Addr {
+        let suffix_bits = 32 - u32::from(self.v4.prefix_len());
+        let room = 128 - u32::from(self.v6.prefix_len());
+        let shifted = addr.to_bits().checked_shr(room - suffix_bits).unwrap_or(0) as u32;
+        let suffix = shifted & suffix_mask_v4(self.v4.prefix_len());
+        Ipv4Addr::from_bits(self.v4.addr().to_bits() | suffix)
+    }
+}
+
+impl fmt::Display for Eam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.v4, self.v6)
+    }
+}
+
+impl fmt::Display for EamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EamError::Suffix(eam) => write!(
+                f,
+                "{eam}: the IPv4 prefix has {} suffix bits, more than the IPv6 prefix's {} (RFC 7757 section 3.2)",
+                32 - eam.v4.prefix_len(),
+                128 - u16::from(eam.v6.prefix_len()),
+            ),
+            EamError::HostBits(eam) => write!(f, "{eam}: bits are set behind a prefix length"),
+            EamError::Duplicate(first, second) => {
+                write!(
+                    f,
+                    "{first} and {second} share a prefix (RFC 7757 section 5)"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for EamError {}
+
+/// The explicit address mapping table (RFC 7757 section 3.1), made for longest-prefix look-up.
+///
+/// Built once; look-ups do not allocate. A look-up is one binary search per distinct prefix length.
+#[derive(Clone, Debug, Default)]
+pub struct EamTable {
+    entries: Vec<Eam>,
+    v4: Vec<Level<u32>>,
+    v6: Vec<Level<u128>>,
+}
+
+/// The mappings that share one prefix length, sorted by prefix value; the longest length first.
+#[derive(Clone, Debug)]
+struct Level<T> {
+    len: u8,
+    rows: Vec<(T, u32)>,
+}
+
+impl EamTable {
+    /// A table of these mappings.
+    pub fn new(entries: impl IntoIterator<Item = Eam>) -> Result<EamTable, EamError> {
+        let entries: Vec<Eam> = entries.into_iter().collect();
+        let v4 = levels(&entries, |eam| {
+            (eam.v4.addr().to_bits(), eam.v4.prefix_len())
+        })?;
+        let v6 = levels(&entries, |eam| {
+            (eam.v6.addr().to_bits(), eam.v6.prefix_len())
+        })?;
+        Ok(EamTable { entries, v4, v6 })
+    }
+
+    /// The mappings, in the order given.
+    pub fn entries(&self) -> &[Eam] {
+        &self.entries
+    }
+
+    /// Whether there is no mapping.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// RFC 7757 section 3.3.1.
+    #[inline]
+    pub fn v4_to_v6(&self, addr: Ipv4Addr) -> Option<(Ipv6Addr, Eam)> {
+        let bits = addr.to_bits();
+        let eam = self.v4.iter().find_map(|level| {
+            let key = bits & !suffix_mask_v4(level.len);
+            let at = level.rows.binary_search_by_key(&key, |row| row.0).ok()?;
+            self.entries.get(level.rows[at].1 as usize)
+        })?;
+        Some((eam.embed(addr), *eam))
+    }
+
+    /// RFC 7757 section 3.3.2.
+    #[inline]
+    pub fn v6_to_v4(&self, addr: Ipv6Addr) -> Option<(Ipv4Addr, Eam)> {
+        let bits = addr.to_bits();
+        let eam = self.v6.iter().find_map(|level| {
+            let key = bits & !suffix_mask_v6(level.len);
+            let at = level.rows.binary_search_by_key(&key, |row| row.0).ok()?;
+            self.entries.get(level.rows[at].1 as usize)
+        })?;
+        Some((eam.extract(addr), *eam))
+    }
+
+    /// Pairs of mappings that overlap in one family. Each mapping is compared with the longest
+    /// shorter prefix that covers it.
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        let mut found = Vec::new();
+        for (depth, level) in self.v4.iter().enumerate() {
+            for &(bits, inner) in &level.rows {
+                found.extend(self.v4[depth + 1..].iter().find_map(|outer| {
+                    let key = bits & !suffix_mask_v4(outer.len);
+                    self.pair(
+                        outer.rows.binary_search_by_key(&key, |row| row.0),
+                        outer,
+                        inner,
+                    )
+                }));
+            }
+        }
+        for (depth, level) in self.v6.iter().enumerate() {
+            for &(bits, inner) in &level.rows {
+                found.extend(self.v6[depth + 1..].iter().find_map(|outer| {
+                    let key = bits & !suffix_mask_v6(outer.len);
+                    self.pair(
+                        outer.rows.binary_search_by_key(&key, |row| row.0),
+                        outer,
+                        inner,
+                    )
+                }));
+            }
+        }
+        found
+    }
+
+    fn pair<T>(&self, hit: Result<usize, usize>, outer: &Level<T>, inner: u32) -> Option<Overlap> {
+        let outer = outer.rows[hit.ok()?].1;
+        Some(Overlap {
+            outer: self.entries[outer as usize],
+            inner: self.entries[inner as usize],
+        })
+    }
+}
+
+/// Sorts the mappings by prefix length and value, and refuses a prefix that stands twice.
+fn levels<T: Ord + Copy>(
+    entries: &[Eam],
+    key: impl Fn(&Eam) -> (T, u8),
+) -> Result<Vec<Level<T>>, EamError> {
+    let mut keyed: Vec<(core::cmp::Reverse<u8>, T, u32)> = Vec::with_capacity(entries.len());
+    for (index, eam) in (0u32..).zip(entries) {
+        let (bits, len) = key(eam);
+        keyed.push((core::cmp::Reverse(len), bits, index));
+    }
+    keyed.sort_unstable();
+    let mut levels: Vec<Level<T>> = Vec::new();
+    for (len, bits, index) in keyed {
+        match levels.last_mut() {
+            Some(level) if level.len == len.0 => {
+                if let Some(&(last, first)) = level.rows.last()
+                    && last == bits
+                {
+                    let (first, second) = (entries[first as usize], entries[index as usize]);
+                    return Err(EamError::Duplicate(first, second));
+                }
+                level.rows.push((bits, index));
+            }
+            _ => levels.push(Level {
+                len: len.0,
+                rows: alloc::vec![(bits, index)],
+            }),
+        }
+    }
+    Ok(levels)
+}
+
+#[inline]
+fn suffix_mask_v4(len: u8) -> u32 {
+    u32::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+}
+
+#[inline]
+fn suffix_mask_v6(len: u8) -> u128 {
+    u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! ICMP messages (RFC 7915 sections 4.2, 4.3, 5.2 and 5.3).
+//!
+//! Queries keep their body: type and checksum change. An error is taken apart from the front: the
+//! outer IP header goes, ICMP and inner header are written anew in front of the inner packet's
+//! payload, which stays where it is; then the outer header is put in front and the checksum is
+//! computed over what has become a new message.
+
+mod error;
+mod extension;
+mod inner;
+mod maps;
+
+pub(crate) use error::{error_v4_to_v6, error_v6_to_v4};
+
+use fordway_wire::checksum::{Sum, pseudo_v6, update, update_partial};
+use fordway_wire::icmp::{self, CHECKSUM_AT};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::{get_u8, get_u16, put_u8, put_u16};
+
+use crate::packet::{ChecksumState, Packet};
+use crate::trace::{ChecksumStep, Step, Trace};
+use crate::transport::own_partial;
+use crate::verdict::DropReason;
+
+/// Translates an ICMPv4 query at `at` into ICMPv6. `pseudo` is the sum of the new pseudo-header.
+pub(crate) fn query_v4_to_v6(
+    packet: &mut Packet<'_>,
+    at: usize,
+    pseudo: Sum,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    query(packet, at, Sum::ZERO, pseudo, maps::query_v4_to_v6, trace)
+}
+
+/// Translates an ICMPv6 informational message at `at` into ICMPv4. `pseudo` is the sum of the old
+/// pseudo-header.
+pub(crate) fn query_v6_to_v4(
+    packet: &mut Packet<'_>,
+    at: usize,
+    pseudo: Sum,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    query(packet, at, pseudo, Sum::ZERO, maps::query_v6_to_v4, trace)
+}
+
+fn query(
+    packet: &mut Packet<'_>,
+    at: usize,
+    old_pseudo: Sum,
+    new_pseudo: Sum,
+    map: fn(u8) -> Option<u8>,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    let partial = own_partial(packet.offload.checksum, at);
+    let message = packet.bytes_mut().get_mut(at..).unwrap_or_default();
+    if message.len() < icmp::HEADER_LEN {
+        return Err(DropReason::Truncated);
+    }
+    let (from, code) = (get_u8(message, 0), get_u8(message, 1));
+    let to = map(from).ok_or(DropReason::IcmpType)?;
+    trace.step(Step::Icmp {
+        from: (from, code),
+        to: (to, code),
+    });
+    let checksum = get_u16(message, CHECKSUM_AT);
+    put_u8(message, 0, to);
+    if partial {
+        // The device will sum the message with its new type; the field holds the pseudo-header.
+        let checksum = update_partial(checksum, old_pseudo, new_pseudo);
+        put_u16(message, CHECKSUM_AT, checksum);
+        trace.step(Step::Checksum(ChecksumStep::Partial));
+        return Ok(());
+    }
+    let old = old_pseudo.add_u16(u16::from_be_bytes([from, code]));
+    let new = new_pseudo.add_u16(u16::from_be_bytes([to, code]));
+    put_u16(message, CHECKSUM_AT, update(checksum, old, new));
+    trace.step(Step::Checksum(ChecksumStep::Updated));
+    Ok(())
+}
+
+/// Puts `outer` in front of the ICMPv6 message that `packet` is, and computes its checksum.
+pub(crate) fn finish_v6(packet: &mut Packet<'_>, outer: &Ipv6Header) -> Result<(), DropReason> {
+    let len = packet.len() as u32;
+    let pseudo = pseudo_v6(outer.src, outer.dst, outer.next_header, len);
+    write_checksum(packet, pseudo);
+    put_front(packet, &outer.to_bytes(), ipv6::HEADER_LEN)
+}
+
+/// Puts `outer` in front of the ICMPv4 message that `packet` is, and computes its checksum.
+pub(crate) fn finish_v4(packet: &mut Packet<'_>, outer: &Ipv4Header) -> Result<(), DropReason> {
+    write_checksum(packet, Sum::ZERO);
+    put_front(packet, &outer.to_bytes(), ipv4::HEADER_LEN)
+}
+
+/// Computes the checksum of the ICMP message that `packet` is. Its offload state is then complete.
+fn write_checksum(packet: &mut Packet<'_>, pseudo: Sum) {
+    let message = packet.bytes_mut();
+    put_u16(message, CHECKSUM_AT, 0);
+    let checksum = pseudo.add_bytes(message).finish();
+    put_u16(message, CHECKSUM_AT, checksum);
+    if packet.offload.checksum != ChecksumState::Verified {
+        packet.offload.checksum = ChecksumState::Complete;
+    }
+}
+
+/// Puts a header in front of the packet.
+pub(crate) fn put_front(
+    packet: &mut Packet<'_>,
+    header: &[u8],
+    len: usize,
+) -> Result<(), DropReason> {
+    if !packet.grow_front(len) {
+        return Err(DropReason::NoHeadroom);
+    }
+    packet.bytes_mut()[..len].copy_from_slice(&header[..len]);
+    Ok(())
+}

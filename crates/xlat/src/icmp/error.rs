@@ -1,0 +1,132 @@
+//! ICMP errors: the message around the inner packet.
+
+use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::icmp::{self, IcmpHeader};
+use fordway_wire::ipv6::{self, Ipv6Header};
+
+use crate::config::{Config, IPV6_MIN_MTU};
+use crate::packet::{ChecksumState, Packet};
+use crate::trace::{Step, Trace};
+use crate::transport::own_partial;
+use crate::v4_to_v6::Pass;
+use crate::verdict::DropReason;
+
+use super::extension::{self, Layout};
+use super::{inner, maps, put_front};
+
+/// Longest ICMPv6 error, IPv6 header included (RFC 4443 section 2.4 (c)).
+const ICMPV6_MAX: usize = IPV6_MIN_MTU as usize;
+
+/// Translates the ICMPv4 error at `at`. The packet is then the ICMPv6 message alone, its checksum
+/// still to be computed.
+pub(crate) fn error_v4_to_v6(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    at: usize,
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    let message = &packet.bytes()[at..];
+    let icmp = IcmpHeader::parse(message).ok_or(DropReason::Truncated)?;
+    verify(packet, at, Sum::ZERO)?;
+    let layout = Layout::of_v4(&icmp, &packet.bytes()[at..]);
+
+    trace.step(Step::Inner);
+    let original = packet
+        .bytes_mut()
+        .get_mut(layout.original_range(at))
+        .unwrap_or_default();
+    let inner = inner::v4_to_v6(config, original, pass, trace)?;
+    trace.step(Step::InnerEnd);
+
+    let mut new = maps::error_v4_to_v6(config, icmp, inner.seen, trace)?;
+    let room = ICMPV6_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN;
+    let field = extension::refit(
+        packet,
+        at,
+        layout,
+        &inner,
+        extension::Family::V6 { room, new },
+    );
+    if let Some(field) = field {
+        trace.step(Step::Extension {
+            original: field.original,
+            extension: layout.extension_len(),
+        });
+        // RFC 4884 section 4: the length in 64-bit words, in the first octet of the rest.
+        new.rest |= ((field.original / 8) as u32) << 24;
+    }
+    replace_front(packet, at, &inner, new)
+}
+
+/// Translates the ICMPv6 error at `at`. The packet is then the ICMPv4 message alone, its checksum
+/// still to be computed.
+pub(crate) fn error_v6_to_v4(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    at: usize,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    let message = &packet.bytes()[at..];
+    let icmp = IcmpHeader::parse(message).ok_or(DropReason::Truncated)?;
+    let outer = Ipv6Header::parse(packet.bytes()).map_err(|_| DropReason::Truncated)?;
+    let len = message.len() as u32;
+    verify(
+        packet,
+        at,
+        pseudo_v6(outer.src, outer.dst, fordway_wire::protocol::ICMPV6, len),
+    )?;
+    let layout = Layout::of_v6(&icmp, &packet.bytes()[at..]);
+
+    trace.step(Step::Inner);
+    let original = packet
+        .bytes_mut()
+        .get_mut(layout.original_range(at))
+        .unwrap_or_default();
+    let inner = inner::v6_to_v4(config, original, trace)?;
+    trace.step(Step::InnerEnd);
+
+    let mut new = maps::error_v6_to_v4(config, icmp, inner.seen, trace)?;
+    let field = extension::refit(packet, at, layout, &inner, extension::Family::V4);
+    if let Some(field) = field {
+        trace.step(Step::Extension {
+            original: field.original,
+            extension: layout.extension_len(),
+        });
+        // RFC 4884 section 4: the length in 32-bit words, in the second octet of the rest.
+        new.rest |= ((field.original / 4) as u32) << 16;
+    }
+    replace_front(packet, at, &inner, new)
+}
+
+/// A wrong checksum must not come out right, and here it is computed anew: so it is verified first.
+/// One that the host vouches for, or that is still partial, is right.
+fn verify(packet: &Packet<'_>, at: usize, pseudo: Sum) -> Result<(), DropReason> {
+    let vouched = packet.offload.checksum == ChecksumState::Verified
+        || own_partial(packet.offload.checksum, at);
+    if vouched || pseudo.add_bytes(&packet.bytes()[at..]).fold() == 0xffff {
+        Ok(())
+    } else {
+        Err(DropReason::BadIcmpChecksum)
+    }
+}
+
+/// Replaces outer header, ICMP header and inner header by the new ICMP and inner headers.
+fn replace_front(
+    packet: &mut Packet<'_>,
+    at: usize,
+    inner: &inner::Translated,
+    new: maps::ErrorHeader,
+) -> Result<(), DropReason> {
+    if !packet.shrink_front(at + icmp::HEADER_LEN + inner.old_len) {
+        return Err(DropReason::IcmpInner);
+    }
+    put_front(packet, &inner.header, inner.header_len)?;
+    let header = IcmpHeader {
+        kind: new.kind,
+        code: new.code,
+        checksum: 0,
+        rest: new.rest,
+    };
+    put_front(packet, &header.to_bytes(), icmp::HEADER_LEN)
+}

@@ -1,0 +1,232 @@
+//! The packet inside an ICMP error (RFC 7915 sections 4.3 and 5.3).
+//!
+//! It may be cut short after 8 octets of transport header, so nothing can be verified; checksums are
+//! updated by the difference, and a field that was cut off is left alone.
+
+use fordway_wire::checksum::{Sum, pseudo_v6, update};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::{get_u8, get_u16, icmp, protocol, put_u8, put_u16, transport};
+
+use crate::addr;
+use crate::config::Config;
+use crate::trace::{Step, Trace};
+use crate::transport::Part;
+use crate::v4_to_v6::{HEADER_MAX, Pass, traffic_class, with_fragment_header};
+use crate::verdict::DropReason;
+
+use super::maps;
+
+/// The translated inner header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Translated {
+    /// The new header; the first `header_len` octets count.
+    pub(super) header: [u8; HEADER_MAX],
+    /// Octets of the new header.
+    pub(super) header_len: usize,
+    /// Octets of the old header with options or extension headers.
+    pub(super) old_len: usize,
+    /// What the old header said.
+    pub(super) seen: maps::Inner,
+}
+
+/// How the ICMP message inside is translated.
+struct InnerIcmp {
+    map: fn(u8) -> Option<u8>,
+    is_error: fn(u8) -> bool,
+    old_pseudo: Sum,
+    new_pseudo: Sum,
+}
+
+/// Translates the IPv4 packet at the start of `original`: its transport header in place, its header
+/// into the value returned. The TTL is not decremented.
+pub(super) fn v4_to_v6(
+    config: &Config,
+    original: &mut [u8],
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<Translated, DropReason> {
+    let header = Ipv4Header::parse(original).map_err(|_| DropReason::IcmpInner)?;
+    let part = Part::of(header.fragment_offset, header.more_fragments);
+    let src = addr::map_v4(config, header.src).map_err(|_| DropReason::IcmpInner)?;
+    // RFC 7757 section 4.2.1, rule 2.
+    let dst = match pass {
+        Pass::First => addr::map_v4(config, header.dst),
+        Pass::Hairpin => addr::map_v4_by_pool6(config, header.dst),
+    };
+    let dst = dst.map_err(|_| DropReason::IcmpInner)?;
+    trace.step(Step::SourceV4(header.src, src));
+    trace.step(Step::DestinationV4(header.dst, dst));
+
+    let next_header = match header.protocol {
+        protocol::ICMP => protocol::ICMPV6,
+        other => other,
+    };
+    let len = header.payload_len() as u32;
+    let message = InnerIcmp {
+        map: maps::query_v4_to_v6,
+        is_error: icmp::v4::is_error,
+        old_pseudo: Sum::ZERO,
+        new_pseudo: pseudo_v6(src.addr, dst.addr, protocol::ICMPV6, len),
+    };
+    let old = Sum::ZERO.add_v4(header.src).add_v4(header.dst);
+    let new = Sum::ZERO.add_v6(src.addr).add_v6(dst.addr);
+    let payload = &mut original[header.header_len..];
+    let is_icmp = header.protocol == protocol::ICMP;
+    transport(
+        payload,
+        header.protocol,
+        is_icmp.then_some(message),
+        part,
+        old,
+        new,
+        trace,
+    )?;
+
+    let fields = Ipv6Header {
+        traffic_class: traffic_class(config, header.tos),
+        flow_label: 0,
+        payload_len: header.payload_len() as u16,
+        next_header,
+        hop_limit: header.ttl,
+        src: src.addr,
+        dst: dst.addr,
+    };
+    let (bytes, header_len) = with_fragment_header(fields, &header, false);
+    let total_len = usize::from(header.total_len);
+    Ok(Translated {
+        header: bytes,
+        header_len,
+        old_len: header.header_len,
+        seen: maps::Inner {
+            total_len,
+            has_fragment_header: false,
+        },
+    })
+}
+
+/// Translates the IPv6 packet at the start of `original`, likewise. The hop limit is not decremented.
+pub(super) fn v6_to_v4(
+    config: &Config,
+    original: &mut [u8],
+    trace: &mut impl Trace,
+) -> Result<Translated, DropReason> {
+    let header = Ipv6Header::parse(original).map_err(|_| DropReason::IcmpInner)?;
+    let extensions = ipv6::walk(original, header.next_header).map_err(|_| DropReason::IcmpInner)?;
+    let fragment = extensions.fragment;
+    let part = fragment.map_or(Part::Whole, |f| Part::of(f.offset, f.more));
+    let src = addr::map_v6(config, header.src).map_err(|_| DropReason::IcmpInner)?;
+    let dst = addr::map_v6(config, header.dst).map_err(|_| DropReason::IcmpInner)?;
+    trace.step(Step::SourceV6(header.src, src));
+    trace.step(Step::DestinationV6(header.dst, dst));
+
+    let extension_len = extensions.header_len - ipv6::HEADER_LEN;
+    let payload_len = usize::from(header.payload_len)
+        .checked_sub(extension_len)
+        .ok_or(DropReason::IcmpInner)?;
+    let total_len = u16::try_from(ipv4::HEADER_LEN + payload_len).unwrap_or(u16::MAX);
+    let message = InnerIcmp {
+        map: maps::query_v6_to_v4,
+        is_error: icmp::v6::is_error,
+        old_pseudo: pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32),
+        new_pseudo: Sum::ZERO,
+    };
+    let old = Sum::ZERO.add_v6(header.src).add_v6(header.dst);
+    let new = Sum::ZERO.add_v4(src.addr).add_v4(dst.addr);
+    let payload = &mut original[extensions.header_len..];
+    let is_icmp = extensions.protocol == protocol::ICMPV6;
+    transport(
+        payload,
+        extensions.protocol,
+        is_icmp.then_some(message),
+        part,
+        old,
+        new,
+        trace,
+    )?;
+
+    let fields = Ipv4Header {
+        header_len: ipv4::HEADER_LEN,
+        tos: traffic_class(config, header.traffic_class),
+        total_len,
+        identification: fragment.map_or(0, |f| f.identification as u16),
+        dont_fragment: fragment.is_none() && total_len > 1260,
+        more_fragments: fragment.is_some_and(|f| f.more),
+        fragment_offset: fragment.map_or(0, |f| f.offset),
+        ttl: header.hop_limit,
+        protocol: if is_icmp {
+            protocol::ICMP
+        } else {
+            extensions.protocol
+        },
+        src: src.addr,
+        dst: dst.addr,
+    };
+    let mut bytes = [0u8; HEADER_MAX];
+    bytes[..ipv4::HEADER_LEN].copy_from_slice(&fields.to_bytes());
+    Ok(Translated {
+        header: bytes,
+        header_len: ipv4::HEADER_LEN,
+        old_len: extensions.header_len,
+        seen: maps::Inner {
+            total_len: ipv6::HEADER_LEN + usize::from(header.payload_len),
+            has_fragment_header: fragment.is_some(),
+        },
+    })
+}
+
+/// Updates the inner transport header, as far as it is there.
+fn transport(
+    payload: &mut [u8],
+    protocol: u8,
+    message: Option<InnerIcmp>,
+    part: Part,
+    old: Sum,
+    new: Sum,
+    _trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    if part == Part::Later {
+        return Ok(());
+    }
+    if let Some(message) = message {
+        return icmp_query(payload, &message);
+    }
+    let Some(field) = transport::checksum_at(protocol) else {
+        return Ok(());
+    };
+    if payload.len() < field + 2 {
+        return Ok(());
+    }
+    let checksum = get_u16(payload, field);
+    // A zero UDP checksum means none. It is not computed: the datagram is not here.
+    if protocol == protocol::UDP && checksum == 0 {
+        return Ok(());
+    }
+    let updated = match update(checksum, old, new) {
+        0 if matches!(protocol, protocol::UDP | protocol::UDP_LITE) => 0xffff,
+        updated => updated,
+    };
+    put_u16(payload, field, updated);
+    Ok(())
+}
+
+/// RFC 7915 sections 4.3 and 5.3: an ICMP error inside is one header too many.
+///
+/// In the first fragment of a query the length of the pseudo-header is not known; its checksum is then
+/// as near as this fragment's length comes. Nobody can verify it: the rest of the message is not here.
+fn icmp_query(payload: &mut [u8], message: &InnerIcmp) -> Result<(), DropReason> {
+    if payload.len() < icmp::HEADER_LEN {
+        return Err(DropReason::IcmpInner);
+    }
+    let (from, code) = (get_u8(payload, 0), get_u8(payload, 1));
+    if (message.is_error)(from) {
+        return Err(DropReason::IcmpNested);
+    }
+    let to = (message.map)(from).ok_or(DropReason::IcmpInner)?;
+    let old = message.old_pseudo.add_u16(u16::from_be_bytes([from, code]));
+    let new = message.new_pseudo.add_u16(u16::from_be_bytes([to, code]));
+    let checksum = get_u16(payload, icmp::CHECKSUM_AT);
+    put_u8(payload, 0, to);
+    put_u16(payload, icmp::CHECKSUM_AT, update(checksum, old, new));
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! A packet in a buffer with headroom, and the state of its offloads.
+
+use core::ops::Range;
+
+use fordway_wire::checksum::Sum;
+
+use crate::fragment::{Fragments, Plan};
+
+/// Octets that must lie free in front of a packet so that every outcome fits in place.
+///
+/// The longest growth is an IPv4 ICMP error that becomes ICMPv6 (two headers of 20 more octets and
+/// an inner Fragment Header of 8), or an ICMPv6 error of 48 octets put in front of an IPv6 packet.
+pub const HEADROOM: usize = 64;
+
+/// What is known of the transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// The checksum field is complete; nobody vouches for it.
+    #[default]
+    Complete,
+    /// The checksum field is complete, and the host has verified it (or made it).
+    Verified,
+    /// The field holds the folded pseudo-header sum; the device completes it by summing from octet
+    /// `start` of the packet to its end, into octet `start + offset`.
+    Partial {
+        /// First octet covered, counted from the start of the IP header.
+        start: u16,
+        /// Where the checksum field lies, counted from `start`.
+        offset: u16,
+    },
+}
+
+/// Which kind of super-packet this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GsoKind {
+    /// An ordinary packet.
+    #[default]
+    None,
+    /// TCP over IPv4, to be segmented.
+    TcpV4,
+    /// TCP over IPv6, to be segmented.
+    TcpV6,
+    /// UDP, to be cut into datagrams of `size` octets of payload each (USO), IPv4 or IPv6.
+    Udp,
+}
+
+/// Segmentation offload state (GSO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gso {
+    /// Kind of super-packet.
+    pub kind: GsoKind,
+    /// The TCP flow negotiated ECN: CWR goes out with the first segment only.
+    pub ecn: bool,
+    /// Octets of transport payload per segment.
+    pub size: u16,
+    /// Octets of IP and transport headers, counted from the start of the IP header. A hint: not
+    /// trusted, but kept true through translation.
+    pub header_len: u16,
+}
+
+/// Offload state that travels beside a packet, as in the virtio-net header of a TUN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Transport checksum.
+    pub checksum: ChecksumState,
+    /// Segmentation.
+    pub gso: Gso,
+}
+
+/// A packet that lies in a buffer with room in front of it.
+///
+/// The packet starts at the IP header; there is no link-layer header. Translation moves the start.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    buffer: &'a mut [u8],
+    start: usize,
+    end: usize,
+    /// Offload state; translation keeps it true.
+    pub offload: Offload,
+    pub(crate) plan: Option<Plan>,
+}
+
+impl<'a> Packet<'a> {
+    /// The packet in `buffer[range]`. `range.start` is the headroom: give at least [`HEADROOM`]
+    /// octets, else outcomes that need more are dropped as `NoHeadroom`.
+    ///
+    /// A range outside the buffer is cut to it.
+    pub fn new(buffer: &'a mut [u8], range: Range<usize>, offload: Offload) -> Packet<'a> {
+        let end = range.end.min(buffer.len());
+        let start = range.start.min(end);
+        Packet {
+            buffer,
+            start,
+            end,
+            offload,
+            plan: None,
+        }
+    }
+
+    /// The octets of the packet, from its IP header.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The octets of the packet, to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    /// Length in octets.
+    #[inline]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "an empty packet has no meaning of its own"
+    )]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Where the packet lies in its buffer now.
+    #[inline]
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Free octets in front of the packet.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.start
+    }
+
+    /// The buffer whole, for a caller that puts its own header in front of the packet.
+    #[inline]
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        self.buffer
+    }
+
+    /// The pieces in which the packet has to leave: itself, or its fragments when it does not fit
+    /// (RFC 7915 sections 4.1 and 5.1.1). Empty only when the packet is.
+    pub fn fragments(&self) -> Fragments<'_> {
+        Fragments::new(self.bytes(), self.plan)
+    }
+
+    /// Whether [`Packet::fragments`] gives more than one piece.
+    #[inline]
+    pub fn is_split(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// The packets that this one will be on a wire: 1, or the number of segments of a super-packet.
+    #[inline]
+    pub fn segments(&self) -> usize {
+        let Gso {
+            kind,
+            size,
+            header_len,
+            ..
+        } = self.offload.gso;
+        if kind == GsoKind::None || size == 0 {
+            return 1;
+        }
+        self.len()
+            .saturating_sub(usize::from(header_len))
+            .div_ceil(usize::from(size))
+            .max(1)
+    }
+
+    /// Completes a partial checksum in software, as the device would have.
+    pub fn complete_checksum(&mut self) {
+        let ChecksumState::Partial { start, offset } = self.offload.checksum else {
+            return;
+        };
+        let covered = self
+            .bytes_mut()
+            .get_mut(usize::from(start)..)
+            .unwrap_or_default();
+        let checksum = match Sum::ZERO.add_bytes(covered).finish() {
+            // RFC 768 for UDP; for TCP both are zero.
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        fordway_wire::put_u16(covered, usize::from(offset), checksum);
+        self.offload.checksum = ChecksumState::Complete;
+    }
+
+    /// Keeps the offload state true when the transport header moves from octet `old` of the packet to
+    /// octet `new`.
+    #[inline]
+    pub(crate) fn move_transport(&mut self, old: usize, new: usize) {
+        let moved = |at: u16| u16::try_from((usize::from(at) + new).saturating_sub(old));
+        if let ChecksumState::Partial { start, .. } = &mut self.offload.checksum {
+            *start = moved(*start).unwrap_or(*start);
+        }
+        let header_len = &mut self.offload.gso.header_len;
+        if *header_len != 0 {
+            *header_len = moved(*header_len).unwrap_or(*header_len);
+        }
+    }
+
+    /// Moves the start forward by `n` octets (a shorter packet). `false`: the packet is shorter.
+    #[inline]
+    pub(crate) fn shrink_front(&mut self, n: usize) -> bool {
+        let fits = n <= self.len();
+        if fits {
+            self.start += n;
+        }
+        fits
+    }
+
+    /// Moves the start back by `n` octets (a longer packet). `false`: not enough headroom.
+    #[inline]
+    pub(crate) fn grow_front(&mut self, n: usize) -> bool {
+        let fits = n <= self.start;
+        if fits {
+            self.start -= n;
+        }
+        fits
+    }
+
+    /// Cuts the packet to at most `len` octets.
+    #[inline]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start + len);
+    }
+
+    /// Lengthens the packet to `len` octets, the new ones zero. `false`: no room behind it.
+    #[inline]
+    pub(crate) fn pad_to(&mut self, len: usize) -> bool {
+        let end = self.start + len;
+        if end > self.buffer.len() {
+            return false;
+        }
+        if end > self.end {
+            self.buffer[self.end..end].fill(0);
+            self.end = end;
+        }
+        true
+    }
+}

@@ -1,0 +1,344 @@
+//! ICMP errors that the translator originates (RFC 7915 sections 4.4 and 5.4).
+
+use core::time::Duration;
+
+use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::icmp::{self, CHECKSUM_AT, IcmpHeader};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
+
+use crate::addr::classify;
+use crate::config::{Config, IPV6_MIN_MTU, IcmpErrors};
+use crate::icmp::put_front;
+use crate::packet::{ChecksumState, GsoKind, Offload, Packet};
+use crate::stop::Stop;
+use crate::trace::{Step, Suppressed, Trace};
+use crate::translator::State;
+use crate::transport::segment_header_len;
+use crate::verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};
+
+/// Octets of an ICMPv4 error at most (RFC 1812 section 4.3.2.3).
+const ICMPV4_MAX: usize = 576;
+
+/// Octets of an ICMPv6 error at most (RFC 4443 section 2.4 (c)).
+const ICMPV6_MAX: usize = IPV6_MIN_MTU as usize;
+
+/// Type of Service of an ICMPv4 error: precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
+const ICMPV4_TOS: u8 = 0xc0;
+
+/// TTL and hop limit of errors (the value that IANA recommends for packets that a host sends).
+const HOP_LIMIT: u8 = 64;
+
+/// Ends a packet that stopped: with the ICMP error that is due, if it may be sent, else by a drop.
+pub(crate) fn answer(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    stop: Stop,
+    now: Duration,
+    state: &mut State,
+    trace: &mut impl Trace,
+) -> Verdict {
+    let Stop {
+        reason,
+        answer: Some(kind),
+    } = stop
+    else {
+        return Verdict::Drop(stop.reason);
+    };
+    trace.step(Step::Error(kind, reason));
+    match build(config, packet, kind, now, state) {
+        Ok(()) => Verdict::Reply(IcmpError { kind, reason }),
+        Err(why) => {
+            trace.step(Step::Suppressed(why));
+            if why != Suppressed::Forbidden {
+                state.suppressed += 1;
+            }
+            Verdict::Drop(reason)
+        }
+    }
+}
+
+fn build(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    kind: IcmpErrorKind,
+    now: Duration,
+    state: &mut State,
+) -> Result<(), Suppressed> {
+    let version = get_u8(packet.bytes(), 0) >> 4;
+    let sender = if version == 4 {
+        Sender::V4(
+            sender_v4(packet).ok_or(Suppressed::Forbidden)?,
+            config.icmp_source4,
+        )
+    } else {
+        Sender::V6(
+            sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?,
+            config.icmp_source6,
+        )
+    };
+    if matches!(sender, Sender::V4(_, None) | Sender::V6(_, None)) {
+        return Err(Suppressed::NoSource);
+    }
+    match config.icmp_errors {
+        IcmpErrors::Off => return Err(Suppressed::Off),
+        IcmpErrors::Unlimited => {}
+        IcmpErrors::Limited { per_second, burst } => {
+            if !state.limiter.take(now, per_second, burst) {
+                return Err(Suppressed::RateLimit);
+            }
+        }
+    }
+    one_segment(packet);
+    packet.offload = Offload::default();
+    let built = match sender {
+        Sender::V4(to, Some(source)) => {
+            packet.truncate(ICMPV4_MAX - ipv4::HEADER_LEN - icmp::HEADER_LEN);
+            put_error_v4(packet, kind, source, to, state.next_identification(1))
+        }
+        Sender::V6(to, Some(source)) => {
+            packet.truncate(ICMPV6_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN);
+            put_error_v6(packet, kind, source, to)
+        }
+        _ => return Err(Suppressed::NoSource),
+    };
+    built.map_err(|_| Suppressed::Forbidden)
+}
+
+/// To whom an error goes, and from which configured address.
+enum Sender {
+    V4(core::net::Ipv4Addr, Option<core::net::Ipv4Addr>),
+    V6(core::net::Ipv6Addr, Option<core::net::Ipv6Addr>),
+}
+
+/// The sender of an IPv4 packet, if it may be told (RFC 1122 section 3.2.2): not about an ICMP error,
+/// a fragment other than the first, a multicast or broadcast, nor to an address that is no host's.
+fn sender_v4(packet: &Packet<'_>) -> Option<core::net::Ipv4Addr> {
+    let bytes = packet.bytes();
+    let header = Ipv4Header::parse(bytes).ok()?;
+    let query = |kind| {
+        matches!(
+            kind,
+            icmp::v4::ECHO | icmp::v4::ECHO_REPLY | 9 | 10 | 13..=18
+        )
+    };
+    let about_error = header.protocol == protocol::ICMP
+        && !bytes.get(header.header_len).copied().is_some_and(query);
+    let forbidden = about_error
+        || header.fragment_offset != 0
+        || classify::illegal_v4(header.dst).is_some()
+        || classify::illegal_v4(header.src).is_some();
+    (!forbidden).then_some(header.src)
+}
+
+/// The sender of an IPv6 packet, if it may be told (RFC 4443 section 2.4 (e)). "Prohibited" is never
+/// said about ICMPv6 (RFC 7915 section 5.4).
+fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<core::net::Ipv6Addr> {
+    let bytes = packet.bytes();
+    let header = Ipv6Header::parse(bytes).ok()?;
+    let extensions = ipv6::walk(bytes, header.next_header).ok()?;
+    let is_icmp = extensions.protocol == protocol::ICMPV6;
+    let later_fragment = extensions.fragment.is_some_and(|f| f.offset != 0);
+    let about_error = is_icmp
+        && (later_fragment
+            || bytes
+                .get(extensions.header_len)
+                .is_none_or(|&kind| icmp::v6::is_error(kind) || kind == icmp::v6::REDIRECT));
+    let forbidden = about_error
+        || is_icmp && kind == IcmpErrorKind::AdministrativelyProhibited
+        || classify::illegal_v6(header.dst).is_some()
+        || classify::illegal_v6(header.src).is_some();
+    (!forbidden).then_some(header.src)
+}
+
+/// Makes of a packet what was or would have been on the wire: its checksum complete, and of a
+/// super-packet the first segment.
+fn one_segment(packet: &mut Packet<'_>) {
+    let (kind, size) = (
+        packet.offload.gso.kind,
+        usize::from(packet.offload.gso.size),
+    );
+    if kind != GsoKind::None {
+        let ChecksumState::Partial { start, .. } = packet.offload.checksum else {
+            return;
+        };
+        let at = usize::from(start);
+        let segment = packet.bytes().get(at..).unwrap_or_default();
+        let header = segment_header_len(kind, segment);
+        let old_len = segment.len();
+        let new_len = old_len.min(header + size);
+        packet.truncate(at + new_len);
+        resize(packet, at, kind, old_len, new_len);
+    }
+    packet.complete_checksum();
+}
+
+/// Writes the lengths of a packet whose transport part, at `at`, has gone from `old_len` to `new_len`
+/// octets: IP header, UDP header, and the pseudo-header sum in the partial checksum.
+fn resize(packet: &mut Packet<'_>, at: usize, kind: GsoKind, old_len: usize, new_len: usize) {
+    let is_udp = kind == GsoKind::Udp;
+    let field = if is_udp {
+        wire_transport::UDP_CHECKSUM_AT
+    } else {
+        wire_transport::TCP_CHECKSUM_AT
+    };
+    let bytes = packet.bytes_mut();
+    let checksum = fordway_wire::get_u16(bytes, at + field);
+    let sums = (
+        Sum::ZERO.add_u32(old_len as u32),
+        Sum::ZERO.add_u32(new_len as u32),
+    );
+    let checksum = fordway_wire::checksum::update_partial(checksum, sums.0, sums.1);
+    put_u16(bytes, at + field, checksum);
+    if is_udp {
+        put_u16(bytes, at + wire_transport::UDP_LENGTH_AT, new_len as u16);
+    }
+    if get_u8(bytes, 0) >> 4 == 4 {
+        put_u16(bytes, 2, (at + new_len) as u16);
+        put_u16(bytes, 10, 0);
+        let header = bytes.get(..at).unwrap_or_default();
+        let checksum = Sum::ZERO.add_bytes(header).finish();
+        put_u16(bytes, 10, checksum);
+    } else {
+        put_u16(bytes, 4, (at + new_len - ipv6::HEADER_LEN) as u16);
+    }
+}
+
+fn put_error_v4(
+    packet: &mut Packet<'_>,
+    kind: IcmpErrorKind,
+    src: core::net::Ipv4Addr,
+    dst: core::net::Ipv4Addr,
+    identification: u16,
+) -> Result<(), DropReason> {
+    use icmp::v4;
+    let (kind, code, rest) = match kind {
+        IcmpErrorKind::TimeExceeded => (v4::TIME_EXCEEDED, 0, 0),
+        IcmpErrorKind::TooBig { mtu } => {
+            (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED, u32::from(mtu))
+        }
+        IcmpErrorKind::AdministrativelyProhibited => {
+            (v4::UNREACHABLE, v4::ADMINISTRATIVELY_PROHIBITED, 0)
+        }
+        IcmpErrorKind::SourceRouteFailed => (v4::UNREACHABLE, v4::SOURCE_ROUTE_FAILED, 0),
+        IcmpErrorKind::ParameterProblem { pointer } => (v4::PARAMETER_PROBLEM, 0, pointer << 24),
+    };
+    put_icmp(
+        packet,
+        IcmpHeader {
+            kind,
+            code,
+            checksum: 0,
+            rest,
+        },
+        Sum::ZERO,
+    )?;
+    let header = Ipv4Header {
+        header_len: ipv4::HEADER_LEN,
+        tos: ICMPV4_TOS,
+        total_len: (ipv4::HEADER_LEN + packet.len()) as u16,
+        identification,
+        dont_fragment: false,
+        more_fragments: false,
+        fragment_offset: 0,
+        ttl: HOP_LIMIT,
+        protocol: protocol::ICMP,
+        src,
+        dst,
+    };
+    put_front(packet, &header.to_bytes(), ipv4::HEADER_LEN)
+}
+
+fn put_error_v6(
+    packet: &mut Packet<'_>,
+    kind: IcmpErrorKind,
+    src: core::net::Ipv6Addr,
+    dst: core::net::Ipv6Addr,
+) -> Result<(), DropReason> {
+    use icmp::v6;
+    let (kind, code, rest) = match kind {
+        IcmpErrorKind::TimeExceeded => (v6::TIME_EXCEEDED, 0, 0),
+        IcmpErrorKind::TooBig { mtu } => (v6::PACKET_TOO_BIG, 0, u32::from(mtu)),
+        // There is no source route in IPv6; a Routing header is a Parameter Problem.
+        IcmpErrorKind::AdministrativelyProhibited | IcmpErrorKind::SourceRouteFailed => {
+            (v6::UNREACHABLE, v6::ADMINISTRATIVELY_PROHIBITED, 0)
+        }
+        IcmpErrorKind::ParameterProblem { pointer } => (v6::PARAMETER_PROBLEM, 0, pointer),
+    };
+    let len = (packet.len() + icmp::HEADER_LEN) as u32;
+    let pseudo = pseudo_v6(src, dst, protocol::ICMPV6, len);
+    put_icmp(
+        packet,
+        IcmpHeader {
+            kind,
+            code,
+            checksum: 0,
+            rest,
+        },
+        pseudo,
+    )?;
+    let header = Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: packet.len() as u16,
+        next_header: protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src,
+        dst,
+    };
+    put_front(packet, &header.to_bytes(), ipv6::HEADER_LEN)
+}
+
+/// Puts an ICMP header in front of the packet and computes its checksum.
+fn put_icmp(packet: &mut Packet<'_>, header: IcmpHeader, pseudo: Sum) -> Result<(), DropReason> {
+    put_front(packet, &header.to_bytes(), icmp::HEADER_LEN)?;
+    let checksum = pseudo.add_bytes(packet.bytes()).finish();
+    put_u16(packet.bytes_mut(), CHECKSUM_AT, checksum);
+    Ok(())
+}
+
+/// A token bucket. Tokens are counted in billionths, so that time in nanoseconds fills it exactly.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RateLimiter {
+    /// Tokens left, and when they were counted; `None`: full, never used.
+    level: Option<(u128, Duration)>,
+}
+
+impl RateLimiter {
+    /// Takes one token. `false`: none left.
+    fn take(&mut self, now: Duration, per_second: u32, burst: u32) -> bool {
+        const TOKEN: u128 = 1_000_000_000;
+        let full = u128::from(burst) * TOKEN;
+        let level = match self.level {
+            None => full,
+            Some((level, then)) => {
+                let gained = now.saturating_sub(then).as_nanos() * u128::from(per_second);
+                full.min(level + gained)
+            }
+        };
+        let taken = level >= TOKEN;
+        self.level = Some((if taken { level - TOKEN } else { level }, now));
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limiter_gives_a_burst_then_its_rate() {
+        let mut limiter = RateLimiter::default();
+        let at = Duration::from_millis;
+        let burst = (0..20).filter(|_| limiter.take(at(5), 100, 10)).count();
+        assert_eq!(burst, 10);
+        assert!(!limiter.take(at(14), 100, 10));
+        assert!(limiter.take(at(15), 100, 10));
+        assert!(!limiter.take(at(15), 100, 10));
+        let later = (0..20)
+            .filter(|_| limiter.take(at(100_000), 100, 10))
+            .count();
+        assert_eq!(later, 10);
+    }
+}

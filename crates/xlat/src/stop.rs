@@ -1,0 +1,60 @@
+//! Why translation of a packet stopped, and whether its sender is to be told.
+
+use crate::verdict::{DropReason, IcmpErrorKind};
+
+/// Translation stopped; the packet is unchanged if `answer` is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) reason: DropReason,
+    /// The ICMP error that is due; `None`: the packet is dropped silently.
+    pub(crate) answer: Option<IcmpErrorKind>,
+}
+
+impl Stop {
+    pub(crate) fn answered(reason: DropReason, answer: IcmpErrorKind) -> Stop {
+        Stop {
+            reason,
+            answer: Some(answer),
+        }
+    }
+
+    pub(crate) fn too_big(mtu: usize) -> Stop {
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        Stop::answered(DropReason::TooBig, IcmpErrorKind::TooBig { mtu })
+    }
+
+    /// The packet is none of the translator's: stopped at its addresses, before anything was changed.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(
+            self.reason,
+            DropReason::BadVersion
+                | DropReason::Martian
+                | DropReason::Loopback
+                | DropReason::LinkLocal
+                | DropReason::Multicast
+                | DropReason::Broadcast
+                | DropReason::NoMappingSource
+                | DropReason::NoMappingDestination
+        )
+    }
+
+    pub(crate) fn hop_limit() -> Stop {
+        Stop::answered(DropReason::HopLimitExceeded, IcmpErrorKind::TimeExceeded)
+    }
+}
+
+/// RFC 7915 sections 4.4 and 5.4: what is discarded for a reason that the RFC does not call silent
+/// is answered by "administratively prohibited".
+impl From<DropReason> for Stop {
+    fn from(reason: DropReason) -> Stop {
+        let answer = match reason {
+            DropReason::NonGlobal
+            | DropReason::NoMappingSource
+            | DropReason::NoMappingDestination
+            | DropReason::ReservedOctet
+            | DropReason::Loop => Some(IcmpErrorKind::AdministrativelyProhibited),
+            _ => None,
+        };
+        Stop { reason, answer }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the translator did to a packet, step by step, for `fordway explain`.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::addr::{Mapped, Via};
+use crate::counters::Direction;
+use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
+
+/// One step. `in_error`: the step concerns the packet inside an ICMP error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The direction was chosen by the IP version.
+    Direction(Direction),
+    /// Packet inside an ICMP error: the following steps concern it, until [`Step::InnerEnd`].
+    Inner,
+    /// Back to the outer packet.
+    InnerEnd,
+    /// The IPv4 header is sound: its length, the payload's length, the protocol.
+    HeaderV4 {
+        /// Octets of the header with options.
+        header: usize,
+        /// Octets behind it.
+        payload: usize,
+        /// Protocol number.
+        protocol: u8,
+    },
+    /// The IPv6 header is sound.
+    HeaderV6 {
+        /// Octets of the header and all extension headers.
+        header: usize,
+        /// Octets behind them.
+        payload: usize,
+        /// The transport's protocol number.
+        protocol: u8,
+    },
+    /// IPv4 options were left out.
+    OptionsIgnored(usize),
+    /// IPv6 extension headers (other than the Fragment Header) were left out, in octets.
+    ExtensionsSkipped(usize),
+    /// The hop limit was decremented to this value.
+    HopLimit(u8),
+    /// The source address was mapped from IPv4.
+    SourceV4(Ipv4Addr, Mapped<Ipv6Addr>),
+    /// The destination address was mapped from IPv4.
+    DestinationV4(Ipv4Addr, Mapped<Ipv6Addr>),
+    /// The source address was mapped from IPv6.
+    SourceV6(Ipv6Addr, Mapped<Ipv4Addr>),
+    /// The destination address was mapped from IPv6.
+    DestinationV6(Ipv6Addr, Mapped<Ipv4Addr>),
+    /// A fragment: offset in octets, more to come, identification.
+    Fragment {
+        /// Offset of the payload in the original packet, in octets.
+        offset: usize,
+        /// More fragments follow.
+        more: bool,
+        /// Identification.
+        identification: u32,
+    },
+    /// DF in the IPv4 header made.
+    DontFragment(bool),
+    /// The transport checksum was updated (or left partial, or computed).
+    Checksum(ChecksumStep),
+    /// The MSS option was lowered.
+    MssClamped {
+        /// The sender's value.
+        from: u16,
+        /// The value now.
+        to: u16,
+    },
+    /// ICMP type and code were translated.
+    Icmp {
+        /// Type and code before.
+        from: (u8, u8),
+        /// Type and code now.
+        to: (u8, u8),
+    },
+    /// The MTU of a Packet Too Big or Fragmentation Needed was translated.
+    Mtu {
+        /// The value before; 0 when the router gave none.
+        from: u32,
+        /// The value now.
+        to: u32,
+    },
+    /// The pointer of a Parameter Problem was translated.
+    Pointer {
+        /// The value before.
+        from: u32,
+        /// The value now.
+        to: u32,
+    },
+    /// RFC 4884 extensions kept, with the length field now (in units of the family).
+    Extension {
+        /// Octets of the original datagram field now.
+        original: usize,
+        /// Octets of the extension structure.
+        extension: usize,
+    },
+    /// The packet will be fragmented so that each piece has at most so many octets.
+    Split(usize),
+    /// The super-packet's segment size was lowered.
+    SegmentSize {
+        /// Before.
+        from: u16,
+        /// Now.
+        to: u16,
+    },
+    /// The packet turns back to IPv6 (RFC 7757 section 4).
+    Hairpin,
+    /// An ICMP error is due.
+    Error(IcmpErrorKind, DropReason),
+    /// It is not sent.
+    Suppressed(Suppressed),
+    /// The end.
+    Verdict(Verdict),
+}
+
+/// What happened to a transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumStep {
+    /// Updated incrementally (RFC 1624).
+    Updated,
+    /// Partial before and after; only the pseudo-header sum changed.
+    Partial,
+    /// Computed over the whole datagram.
+    Computed,
+    /// The protocol has no checksum that covers addresses, or none in this piece.
+    Untouched,
+}
+
+/// Why an ICMP error that was due is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suppressed {
+    /// RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e): never about this packet.
+    Forbidden,
+    /// The rate limit.
+    RateLimit,
+    /// Switched off.
+    Off,
+    /// No source address is configured.
+    NoSource,
+}
+
+impl Step {
+    /// The section that the step follows.
+    pub fn section(&self) -> &'static str {
+        match self {
+            Step::Direction(Direction::V4ToV6) => "RFC 7915 section 4",
+            Step::Direction(Direction::V6ToV4) => "RFC 7915 section 5",
+            Step::Inner | Step::InnerEnd => "RFC 7915 sections 4.3 and 5.3",
+            Step::HeaderV4 { .. } | Step::OptionsIgnored(_) => "RFC 7915 section 4.1",
+            Step::HeaderV6 { .. } | Step::ExtensionsSkipped(_) => "RFC 7915 section 5.1",
+            Step::HopLimit(_) => "RFC 7915 sections 4.1 and 5.1",
+            Step::SourceV4(_, Mapped { via, .. }) | Step::DestinationV4(_, Mapped { via, .. }) => {
+                via.section()
+            }
+            Step::SourceV6(_, Mapped { via, .. }) | Step::DestinationV6(_, Mapped { via, .. }) => {
+                via.section()
+            }
+            Step::Fragment { .. } => "RFC 7915 sections 4.1 and 5.1.1",
+            Step::DontFragment(_) => "RFC 7915 section 5.1",
+            Step::Checksum(_) => "RFC 7915 sections 4.5 and 5.5",
+            Step::MssClamped { .. } => "RFC 9293 section 3.7.1",
+            Step::Icmp { .. } | Step::Mtu { .. } | Step::Pointer { .. } => {
+                "RFC 7915 sections 4.2 and 5.2"
+            }
+            Step::Extension { .. } => "RFC 4884 section 5",
+            Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 section 4.1",
+            Step::Hairpin => "RFC 7757 section 4.2.2",
+            Step::Error(..) => "RFC 7915 sections 4.4 and 5.4",
+            Step::Suppressed(_) => "RFC 1122 section 3.2.2 and RFC 4443 section 2.4",
+            Step::Verdict(_) => "",
+        }
+    }
+}
+
+impl Via {
+    /// The section that describes the mapping.
+    pub fn section(&self) -> &'static str {
+        match self {
+            Via::Eam(_) => "RFC 7757 section 3.3",
+            Via::Pool6(_) => "RFC 6052 section 2.3",
+            Via::IcmpSource => "RFC 6791 section 3",
+        }
+    }
+}
+
+/// Takes the steps of a translation. `()` takes none and costs nothing.
+pub trait Trace {
+    /// Takes one step.
+    fn step(&mut self, step: Step);
+}
+
+impl Trace for () {
+    #[inline(always)]
+    fn step(&mut self, _step: Step) {}
+}
+
+impl Trace for alloc::vec::Vec<Step> {
+    fn step(&mut self, step: Step) {
+        self.push(step);
+    }
+}

@@ -1,0 +1,279 @@
+//! Transport headers: checksums that cover addresses, and the TCP MSS (RFC 7915 sections 4.5, 5.5).
+
+use fordway_wire::checksum::{Sum, update, update_partial};
+use fordway_wire::{get_u16, protocol, put_u16, transport};
+
+use crate::config::{Config, UdpChecksumZero};
+use crate::packet::{ChecksumState, GsoKind, Packet};
+use crate::trace::{ChecksumStep, Step, Trace};
+use crate::verdict::DropReason;
+
+/// Which part of its original packet a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// The first fragment: the transport header is in it, not all of the payload.
+    First,
+    /// Another fragment: no transport header.
+    Later,
+}
+
+impl Part {
+    pub(crate) fn of(offset: usize, more: bool) -> Part {
+        match (offset, more) {
+            (0, false) => Part::Whole,
+            (0, true) => Part::First,
+            _ => Part::Later,
+        }
+    }
+}
+
+/// A transport header in a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    /// Where it starts, in octets from the start of the packet.
+    pub(crate) at: usize,
+    /// Protocol number.
+    pub(crate) protocol: u8,
+    /// Which part of the original packet the packet is.
+    pub(crate) part: Part,
+}
+
+/// The addresses of a packet before and after translation, as sums of the pseudo-header.
+///
+/// Protocol and length are the same in both pseudo-headers of every transport but ICMP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressSums {
+    pub(crate) old: Sum,
+    pub(crate) new: Sum,
+}
+
+/// Checks that the offload state fits the packet.
+///
+/// What passes here can be relied on: a partial checksum's field lies in the packet, in the transport
+/// header or behind it, and a super-packet is whole, of the right protocol, and has its checksum partial.
+pub(crate) fn check_offload(
+    packet: &Packet<'_>,
+    Segment { at, protocol, part }: Segment,
+    tcp: GsoKind,
+) -> Result<(), DropReason> {
+    let gso = packet.offload.gso;
+    let Some(field) = partial_field(packet.offload.checksum) else {
+        let plain = gso.kind == GsoKind::None;
+        return if plain {
+            Ok(())
+        } else {
+            Err(DropReason::BadOffload)
+        };
+    };
+    let ChecksumState::Partial { start, offset } = packet.offload.checksum else {
+        return Ok(());
+    };
+    let (start, offset) = (usize::from(start), usize::from(offset));
+    let fits = start >= at && field + 2 <= packet.len() && part == Part::Whole;
+    let own = start == at;
+    let right_field = match transport::checksum_at(protocol) {
+        Some(expected) if own => offset == expected,
+        _ => true,
+    };
+    let segment = &packet.bytes()[at.min(packet.len())..];
+    let right_gso = match gso.kind {
+        GsoKind::None => true,
+        GsoKind::Udp => {
+            own && protocol == protocol::UDP
+                && gso.size > 0
+                && segment.len() > transport::UDP_HEADER_LEN
+        }
+        kind => {
+            own && protocol == protocol::TCP
+                && kind == tcp
+                && gso.size > 0
+                && transport::tcp_header_len(segment).is_some()
+        }
+    };
+    if fits && right_field && right_gso {
+        Ok(())
+    } else {
+        Err(DropReason::BadOffload)
+    }
+}
+
+fn partial_field(checksum: ChecksumState) -> Option<usize> {
+    match checksum {
+        ChecksumState::Partial { start, offset } => Some(usize::from(start) + usize::from(offset)),
+        _ => None,
+    }
+}
+
+/// Octets of the transport header of each segment of a super-packet; 0 for an ordinary packet.
+pub(crate) fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
+    match gso {
+        GsoKind::None => 0,
+        GsoKind::Udp => transport::UDP_HEADER_LEN,
+        GsoKind::TcpV4 | GsoKind::TcpV6 => transport::tcp_header_len(segment).unwrap_or(0),
+    }
+}
+
+/// Corrects a transport header for changed addresses. ICMP is not handled here.
+///
+/// `to_v6`: the packet becomes IPv6, where UDP must have a checksum (RFC 8200 section 8.1).
+#[inline]
+pub(crate) fn translate(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    segment: Segment,
+    sums: AddressSums,
+    to_v6: bool,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    let step = match transport::checksum_at(segment.protocol) {
+        Some(field) if segment.part != Part::Later => {
+            if segment.protocol == protocol::TCP && config.mss_clamp {
+                clamp_mss(config, packet, segment.at, trace);
+            }
+            correct(config, packet, segment, field, sums, to_v6)?
+        }
+        _ => ChecksumStep::Untouched,
+    };
+    trace.step(Step::Checksum(step));
+    Ok(())
+}
+
+fn correct(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    Segment { at, protocol, part }: Segment,
+    field: usize,
+    sums: AddressSums,
+    to_v6: bool,
+) -> Result<ChecksumStep, DropReason> {
+    let minimum = match protocol {
+        protocol::TCP => transport::TCP_HEADER_LEN,
+        protocol::UDP => transport::UDP_HEADER_LEN,
+        _ => field + 2,
+    };
+    // The checksum of a tiny first fragment lies in the next one, out of reach (RFC 1858).
+    let minimum = if part == Part::First {
+        minimum.min(field + 2)
+    } else {
+        minimum
+    };
+    let own_partial = own_partial(packet.offload.checksum, at);
+    let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
+    if segment.len() < minimum {
+        return Err(DropReason::Truncated);
+    }
+    let checksum = get_u16(segment, field);
+    if own_partial {
+        put_u16(segment, field, update_partial(checksum, sums.old, sums.new));
+        return Ok(ChecksumStep::Partial);
+    }
+    if protocol == protocol::UDP && checksum == 0 && to_v6 {
+        return udp_without_checksum(config, packet, at, part, sums.new);
+    }
+    if protocol == protocol::UDP && checksum == 0 {
+        // RFC 6935: a zero checksum over IPv6 stays what it is.
+        return Ok(ChecksumStep::Untouched);
+    }
+    let updated = update(checksum, sums.old, sums.new);
+    put_u16(segment, field, never_zero(protocol, updated));
+    Ok(ChecksumStep::Updated)
+}
+
+/// RFC 768: a computed UDP checksum of zero is sent as all ones. The same for UDP-Lite (RFC 3828).
+fn never_zero(protocol: u8, checksum: u16) -> u16 {
+    match (protocol, checksum) {
+        (protocol::UDP | protocol::UDP_LITE, 0) => 0xffff,
+        _ => checksum,
+    }
+}
+
+/// RFC 7915 section 4.5: UDP over IPv4 without a checksum.
+fn udp_without_checksum(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    at: usize,
+    part: Part,
+    addresses: Sum,
+) -> Result<ChecksumStep, DropReason> {
+    match config.udp_checksum_zero {
+        UdpChecksumZero::Pass => return Ok(ChecksumStep::Untouched),
+        UdpChecksumZero::Drop => return Err(DropReason::UdpChecksumZero),
+        UdpChecksumZero::Compute if part != Part::Whole => {
+            return Err(DropReason::UdpChecksumZeroFragment);
+        }
+        UdpChecksumZero::Compute => {}
+    }
+    // A tunnel's inner checksum may still be partial; the sum must cover it completed.
+    packet.complete_checksum();
+    let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
+    let len = transport::udp_len(segment);
+    if len < transport::UDP_HEADER_LEN || len > segment.len() {
+        return Err(DropReason::Truncated);
+    }
+    let sum = addresses
+        .add_u16(u16::from(protocol::UDP))
+        .add_u32(len as u32)
+        .add_bytes(&segment[..len]);
+    put_u16(
+        segment,
+        transport::UDP_CHECKSUM_AT,
+        never_zero(protocol::UDP, sum.finish()),
+    );
+    Ok(ChecksumStep::Computed)
+}
+
+/// Whether the checksum of the transport header at `at` itself is partial (and not that of a packet
+/// inside it).
+pub(crate) fn own_partial(checksum: ChecksumState, at: usize) -> bool {
+    matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) == at)
+}
+
+/// Lowers the MSS option of a SYN to what fits both sides without fragments.
+///
+/// Source: RFC 9293 section 3.7.1: the MSS counts neither IP nor TCP header, 40 octets over IPv4 and
+/// 60 over IPv6.
+fn clamp_mss(config: &Config, packet: &mut Packet<'_>, at: usize, trace: &mut impl Trace) {
+    let limit = config
+        .mtu4
+        .saturating_sub(40)
+        .min(config.mtu6.saturating_sub(60));
+    let Ok(limit) = u16::try_from(limit) else {
+        return;
+    };
+    let own_partial = own_partial(packet.offload.checksum, at);
+    let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
+    if !transport::tcp_is_syn(segment) {
+        return;
+    }
+    let Some(mss_at) = transport::tcp_mss_at(segment) else {
+        return;
+    };
+    let from = get_u16(segment, mss_at);
+    if from <= limit {
+        return;
+    }
+    put_u16(segment, mss_at, limit);
+    if !own_partial {
+        // An option may start at an odd offset: its octets then stand swapped in the sum.
+        let word = |value: u16| {
+            if mss_at % 2 == 0 {
+                value
+            } else {
+                value.swap_bytes()
+            }
+        };
+        let (old, new) = (
+            Sum::ZERO.add_u16(word(from)),
+            Sum::ZERO.add_u16(word(limit)),
+        );
+        let checksum = get_u16(segment, transport::TCP_CHECKSUM_AT);
+        put_u16(
+            segment,
+            transport::TCP_CHECKSUM_AT,
+            update(checksum, old, new),
+        );
+    }
+    trace.step(Step::MssClamped { from, to: limit });
+}

@@ -1,0 +1,367 @@
+//! IPv4 to IPv6 (RFC 7915 section 4).
+
+use core::net::Ipv6Addr;
+
+use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
+use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
+use fordway_wire::{get_u8, icmp as wire_icmp, protocol};
+
+use crate::addr::{self, Mapped, Via, classify};
+use crate::config::{Config, TrafficClass};
+use crate::fragment::Plan;
+use crate::icmp;
+use crate::packet::{Gso, GsoKind, Packet};
+use crate::stop::Stop;
+use crate::trace::{Step, Trace};
+use crate::transport::{self, AddressSums, Part, Segment};
+use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
+
+/// Octets of the longest header made: IPv6 with a Fragment Header.
+pub(crate) const HEADER_MAX: usize = ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LEN;
+
+/// How the packet came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// From outside.
+    First,
+    /// Out of `v6_to_v4`, because its destination has an explicit mapping (RFC 7757 section 4.2.2).
+    Hairpin,
+}
+
+/// Source and destination as mapped.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    src: Mapped<Ipv6Addr>,
+    dst: Mapped<Ipv6Addr>,
+}
+
+/// Translates a packet whose first octet says IPv4.
+pub(crate) fn translate(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<Verdict, Stop> {
+    let header = validate(packet)?;
+    let at = header.header_len;
+    let part = Part::of(header.fragment_offset, header.more_fragments);
+    trace.step(Step::HeaderV4 {
+        header: at,
+        payload: header.payload_len(),
+        protocol: header.protocol,
+    });
+    let is_icmp_error = header.protocol == protocol::ICMP
+        && part != Part::Later
+        && wire_icmp::v4::is_error(get_u8(packet.bytes(), at));
+
+    let addresses = map_addresses(config, packet, &header, is_icmp_error, pass, trace)?;
+    let hop_limit = hop_limit(config, packet, &header, pass, trace)?;
+    let protocol = check_protocol(header.protocol)?;
+    check_fragment(&header, trace)?;
+    let segment = Segment {
+        at,
+        protocol: header.protocol,
+        part,
+    };
+    transport::check_offload(packet, segment, GsoKind::TcpV4)?;
+
+    if is_icmp_error {
+        icmp::error_v4_to_v6(config, packet, at, pass, trace)?;
+        let outer = Ipv6Header {
+            traffic_class: traffic_class(config, header.tos),
+            flow_label: 0,
+            payload_len: packet.len() as u16,
+            next_header: protocol,
+            hop_limit,
+            src: addresses.src.addr,
+            dst: addresses.dst.addr,
+        };
+        icmp::finish_v6(packet, &outer)?;
+        return Ok(Verdict::Forward);
+    }
+
+    let limit = fit(config, packet, &header, trace)?;
+    let sums = AddressSums {
+        old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
+        new: Sum::ZERO
+            .add_v6(addresses.src.addr)
+            .add_v6(addresses.dst.addr),
+    };
+    if header.protocol == protocol::ICMP {
+        let pseudo = pseudo_v6(
+            addresses.src.addr,
+            addresses.dst.addr,
+            protocol::ICMPV6,
+            header.payload_len() as u32,
+        );
+        icmp::query_v4_to_v6(packet, at, pseudo, trace)?;
+    } else {
+        transport::translate(config, packet, segment, sums, true, trace)?;
+    }
+
+    let split = limit.is_some();
+    let (new, new_len) = header_v6(config, &header, addresses, protocol, hop_limit, split);
+    if !(packet.shrink_front(at) && packet.grow_front(new_len)) {
+        return Err(DropReason::NoHeadroom.into());
+    }
+    packet.bytes_mut()[..new_len].copy_from_slice(&new[..new_len]);
+    packet.move_transport(at, new_len);
+    if packet.offload.gso.kind == GsoKind::TcpV4 {
+        packet.offload.gso.kind = GsoKind::TcpV6;
+    }
+    if let Some(limit) = limit {
+        trace.step(Step::Split(limit));
+        packet.complete_checksum();
+        packet.plan = Some(Plan::new(limit, HEADER_MAX));
+    }
+    Ok(Verdict::Forward)
+}
+
+/// Lengths, version and header checksum; cuts off what lies behind Total Length.
+fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
+    let bytes = packet.bytes();
+    let header = Ipv4Header::parse(bytes).map_err(|error| match error {
+        Ipv4Error::Truncated => DropReason::Truncated,
+        Ipv4Error::Version => DropReason::BadVersion,
+        Ipv4Error::Length => DropReason::BadHeader,
+    })?;
+    let total_len = usize::from(header.total_len);
+    if bytes.len() < total_len {
+        return Err(DropReason::Truncated);
+    }
+    if !ipv4::header_checksum_is_valid(&bytes[..header.header_len]) {
+        return Err(DropReason::BadHeaderChecksum);
+    }
+    packet.truncate(total_len);
+    Ok(header)
+}
+
+/// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
+fn map_addresses(
+    config: &Config,
+    packet: &Packet<'_>,
+    header: &Ipv4Header,
+    is_icmp_error: bool,
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<Addresses, DropReason> {
+    if let Some(reason) = classify::illegal_v4(header.dst) {
+        return Err(reason);
+    }
+    let illegal_source = classify::illegal_v4(header.src);
+    // RFC 7915 section 4.1: the illegal source of an ICMP error is translated, to help those who
+    // search for trouble.
+    if let Some(reason) = illegal_source
+        && !is_icmp_error
+    {
+        return Err(reason);
+    }
+    let to_self = config.icmp_source4 == Some(header.dst);
+    let from_self = config.icmp_source4 == Some(header.src) && !is_icmp_error;
+    if pass == Pass::First && (to_self || from_self || header.src == header.dst) {
+        return Err(DropReason::SelfAddressed);
+    }
+    let by_pool6 = illegal_source.is_some()
+        || pass == Pass::Hairpin && hairpins_source(packet, header, is_icmp_error);
+    let src = if by_pool6 {
+        addr::map_v4_by_pool6(config, header.src)
+    } else {
+        addr::map_v4(config, header.src)
+    };
+    let src = src.map_err(addr::Unmapped::as_source)?;
+    let dst = addr::map_v4(config, header.dst).map_err(addr::Unmapped::as_destination)?;
+    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+    if both_pool6 && !config.ipv4_translatable {
+        return Err(DropReason::Loop);
+    }
+    trace.step(Step::SourceV4(header.src, src));
+    trace.step(Step::DestinationV4(header.dst, dst));
+    Ok(Addresses { src, dst })
+}
+
+/// RFC 7757 section 4.2.1, rules 1 and 3: whose source must not be mapped explicitly.
+fn hairpins_source(packet: &Packet<'_>, header: &Ipv4Header, is_icmp_error: bool) -> bool {
+    if !is_icmp_error {
+        return true;
+    }
+    let inner = packet
+        .bytes()
+        .get(header.header_len + wire_icmp::HEADER_LEN..)
+        .unwrap_or_default();
+    Ipv4Header::parse(inner).is_ok_and(|inner| inner.dst == header.src)
+}
+
+/// RFC 7915 section 4.1: source routes and the hop limit.
+fn hop_limit(
+    config: &Config,
+    packet: &Packet<'_>,
+    header: &Ipv4Header,
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<u8, Stop> {
+    let options = &packet.bytes()[ipv4::HEADER_LEN..header.header_len];
+    if ipv4::has_unexpired_source_route(options) {
+        return Err(Stop::answered(
+            DropReason::SourceRoute,
+            IcmpErrorKind::SourceRouteFailed,
+        ));
+    }
+    if !options.is_empty() {
+        trace.step(Step::OptionsIgnored(options.len()));
+    }
+    // RFC 7757 section 4.2.2: a hairpinned packet is not counted twice.
+    let hops = u8::from(config.decrement_hop_limit && pass == Pass::First);
+    if header.ttl <= hops {
+        return Err(Stop::hop_limit());
+    }
+    let hop_limit = header.ttl - hops;
+    trace.step(Step::HopLimit(hop_limit));
+    Ok(hop_limit)
+}
+
+/// The Next Header of the translated packet.
+///
+/// A number that means something else in IPv6 (an extension header, ICMPv6) is refused: copied, it
+/// would let an IPv4 host write IPv6 headers. IGMP is dropped by RFC 7915 section 4.2.
+fn check_protocol(protocol: u8) -> Result<u8, DropReason> {
+    match protocol {
+        protocol::ICMP => Ok(protocol::ICMPV6),
+        protocol::IGMP => Err(DropReason::Protocol),
+        protocol::HOPOPT
+        | protocol::IPV6_ROUTE
+        | protocol::IPV6_FRAG
+        | protocol::IPV6_OPTS
+        | protocol::ICMPV6 => Err(DropReason::Protocol),
+        other => Ok(other),
+    }
+}
+
+fn check_fragment(header: &Ipv4Header, trace: &mut impl Trace) -> Result<(), DropReason> {
+    if !header.is_fragment() {
+        return Ok(());
+    }
+    let payload = header.payload_len();
+    let end = header.fragment_offset + payload;
+    // RFC 791 section 3.2: pieces but the last are multiples of 8, and all end within 65,535.
+    if header.more_fragments && (!payload.is_multiple_of(8) || payload == 0) || end > ipv4::MAX_LEN
+    {
+        return Err(DropReason::BadFragment);
+    }
+    trace.step(Step::Fragment {
+        offset: header.fragment_offset,
+        more: header.more_fragments,
+        identification: u32::from(header.identification),
+    });
+    if header.protocol == protocol::ICMP {
+        return Err(DropReason::FragmentedIcmp);
+    }
+    Ok(())
+}
+
+/// Whether the packet fits (RFC 7915 section 4.1). `Some(limit)`: it has to leave in fragments of at
+/// most `limit` octets. May lower the segment size of a super-packet.
+fn fit(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    header: &Ipv4Header,
+    trace: &mut impl Trace,
+) -> Result<Option<usize>, Stop> {
+    let fragment = if header.is_fragment() {
+        ipv6::FRAGMENT_HEADER_LEN
+    } else {
+        0
+    };
+    let head = ipv6::HEADER_LEN + fragment;
+    let mtu6 = config.mtu6 as usize;
+    let lowest = mtu6.min(config.lowest_ipv6_mtu as usize);
+    let Gso { kind, size, .. } = packet.offload.gso;
+    let len = match kind {
+        GsoKind::None => head + header.payload_len(),
+        _ => {
+            let segment = &packet.bytes()[header.header_len..];
+            head + transport::segment_header_len(kind, segment) + usize::from(size)
+        }
+    };
+    if header.dont_fragment {
+        // The IPv4 packet that becomes an IPv6 packet of `mtu6` octets.
+        let mtu = mtu6 - head + ipv4::HEADER_LEN;
+        return if len > mtu6 {
+            Err(Stop::too_big(mtu))
+        } else {
+            Ok(None)
+        };
+    }
+    if len <= lowest {
+        return Ok(None);
+    }
+    match kind {
+        GsoKind::None => Ok(Some(lowest)),
+        GsoKind::TcpV4 | GsoKind::TcpV6 => {
+            // Smaller segments do what fragments would, and arrive in more networks.
+            let to = (lowest + usize::from(size) - len) as u16;
+            packet.offload.gso.size = to;
+            trace.step(Step::SegmentSize { from: size, to });
+            Ok(None)
+        }
+        // Datagram boundaries can't move; a datagram that fits the next hop goes whole.
+        GsoKind::Udp if len <= mtu6 => Ok(None),
+        GsoKind::Udp => Err(Stop::too_big(mtu6 - head + ipv4::HEADER_LEN)),
+    }
+}
+
+/// The IPv6 header (RFC 7915 section 4.1), with a Fragment Header if the packet is a fragment or will
+/// be `split`; the octets used come second.
+fn header_v6(
+    config: &Config,
+    header: &Ipv4Header,
+    addresses: Addresses,
+    next_header: u8,
+    hop_limit: u8,
+    split: bool,
+) -> ([u8; HEADER_MAX], usize) {
+    let fields = Ipv6Header {
+        traffic_class: traffic_class(config, header.tos),
+        flow_label: 0,
+        payload_len: header.payload_len() as u16,
+        next_header,
+        hop_limit,
+        src: addresses.src.addr,
+        dst: addresses.dst.addr,
+    };
+    with_fragment_header(fields, header, split)
+}
+
+/// Writes `fields`, and behind them a Fragment Header with the fragment fields of the IPv4 header if
+/// that is a fragment or will be `split`.
+pub(crate) fn with_fragment_header(
+    mut fields: Ipv6Header,
+    header: &Ipv4Header,
+    split: bool,
+) -> ([u8; HEADER_MAX], usize) {
+    let mut out = [0u8; HEADER_MAX];
+    if !header.is_fragment() && !split {
+        out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
+        return (out, ipv6::HEADER_LEN);
+    }
+    let fragment = FragmentHeader {
+        next_header: fields.next_header,
+        offset: header.fragment_offset,
+        more: header.more_fragments,
+        identification: u32::from(header.identification),
+    };
+    fields.next_header = protocol::IPV6_FRAG;
+    fields.payload_len = fields
+        .payload_len
+        .saturating_add(ipv6::FRAGMENT_HEADER_LEN as u16);
+    out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
+    out[ipv6::HEADER_LEN..].copy_from_slice(&fragment.to_bytes());
+    (out, HEADER_MAX)
+}
+
+pub(crate) fn traffic_class(config: &Config, octet: u8) -> u8 {
+    match config.traffic_class {
+        TrafficClass::Copy => octet,
+        TrafficClass::Set(value) => value,
+    }
+}

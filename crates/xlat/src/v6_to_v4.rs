@@ -1,0 +1,327 @@
+//! IPv6 to IPv4 (RFC 7915 section 5).
+
+use core::net::Ipv4Addr;
+
+use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
+use fordway_wire::{get_u8, icmp as wire_icmp, protocol};
+
+use crate::addr::{self, Mapped, Unmapped, Via, classify};
+use crate::config::{Config, IPV6_MIN_MTU};
+use crate::fragment::Plan;
+use crate::icmp;
+use crate::packet::{GsoKind, Packet};
+use crate::stop::Stop;
+use crate::trace::{Step, Trace};
+use crate::translator::State;
+use crate::transport::{self, AddressSums, Part, Segment};
+use crate::v4_to_v6::{self, Pass, traffic_class};
+use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
+
+/// Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags").
+const DF_CLEAR_MAX: usize = 1260;
+
+/// Source and destination as mapped.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    src: Mapped<Ipv4Addr>,
+    dst: Mapped<Ipv4Addr>,
+}
+
+/// Translates a packet whose first octet says IPv6.
+pub(crate) fn translate(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    state: &mut State,
+    trace: &mut impl Trace,
+) -> Result<Verdict, Stop> {
+    let (header, extensions) = validate(packet)?;
+    let at = extensions.header_len;
+    let payload_len = packet.len() - at;
+    let part = extensions
+        .fragment
+        .map_or(Part::Whole, |f| Part::of(f.offset, f.more));
+    trace.step(Step::HeaderV6 {
+        header: at,
+        payload: payload_len,
+        protocol: extensions.protocol,
+    });
+    let is_icmp_error = extensions.protocol == protocol::ICMPV6
+        && part != Part::Later
+        && wire_icmp::v6::is_error(get_u8(packet.bytes(), at));
+
+    let addresses = map_addresses(config, &header, is_icmp_error, trace)?;
+    let ttl = hop_limit(config, &header, &extensions, trace)?;
+    let protocol = check_protocol(extensions.protocol)?;
+    check_fragment(&extensions, payload_len, trace)?;
+    let segment = Segment {
+        at,
+        protocol: extensions.protocol,
+        part,
+    };
+    transport::check_offload(packet, segment, GsoKind::TcpV6)?;
+    let hairpin = hairpins(config, packet, &addresses, is_icmp_error.then_some(at));
+
+    let mut new = Ipv4Header {
+        header_len: ipv4::HEADER_LEN,
+        tos: traffic_class(config, header.traffic_class),
+        total_len: 0,
+        identification: 0,
+        dont_fragment: false,
+        more_fragments: extensions.fragment.is_some_and(|f| f.more),
+        fragment_offset: extensions.fragment.map_or(0, |f| f.offset),
+        ttl,
+        protocol,
+        src: addresses.src.addr,
+        dst: addresses.dst.addr,
+    };
+    if is_icmp_error {
+        icmp::error_v6_to_v4(config, packet, at, trace)?;
+        new.total_len = (ipv4::HEADER_LEN + packet.len()) as u16;
+        new.dont_fragment = usize::from(new.total_len) > DF_CLEAR_MAX;
+        new.identification = identification(state, &extensions.fragment, 1);
+        icmp::finish_v4(packet, &new)?;
+    } else {
+        let size = size(config, packet, &extensions, hairpin)?;
+        new.total_len = size.total_len as u16;
+        new.dont_fragment = size.dont_fragment;
+        new.identification = identification(state, &extensions.fragment, packet.segments());
+        trace.step(Step::DontFragment(size.dont_fragment));
+
+        if extensions.protocol == protocol::ICMPV6 {
+            let len = payload_len as u32;
+            let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, len);
+            icmp::query_v6_to_v4(packet, at, pseudo, trace)?;
+        } else {
+            let sums = AddressSums {
+                old: Sum::ZERO.add_v6(header.src).add_v6(header.dst),
+                new: Sum::ZERO.add_v4(new.src).add_v4(new.dst),
+            };
+            transport::translate(config, packet, segment, sums, false, trace)?;
+        }
+        // The header shrinks, but headroom is not all that could be missing.
+        if !(packet.shrink_front(at) && packet.grow_front(ipv4::HEADER_LEN)) {
+            return Err(DropReason::NoHeadroom.into());
+        }
+        packet.bytes_mut()[..ipv4::HEADER_LEN].copy_from_slice(&new.to_bytes());
+        packet.move_transport(at, ipv4::HEADER_LEN);
+        if packet.offload.gso.kind == GsoKind::TcpV6 {
+            packet.offload.gso.kind = GsoKind::TcpV4;
+        }
+        if let Some(limit) = size.split {
+            trace.step(Step::Split(limit));
+            packet.complete_checksum();
+            packet.plan = Some(Plan::new(limit, ipv4::HEADER_LEN));
+        }
+    }
+
+    if hairpin {
+        trace.step(Step::Hairpin);
+        return v4_to_v6::translate(config, packet, Pass::Hairpin, trace);
+    }
+    Ok(Verdict::Forward)
+}
+
+/// Lengths, version, extension headers; cuts off what lies behind Payload Length.
+fn validate(packet: &mut Packet<'_>) -> Result<(Ipv6Header, Extensions), DropReason> {
+    let bytes = packet.bytes();
+    let header = Ipv6Header::parse(bytes).map_err(reason)?;
+    let len = ipv6::HEADER_LEN + usize::from(header.payload_len);
+    let whole = bytes.get(..len).ok_or(DropReason::Truncated)?;
+    let extensions = ipv6::walk(whole, header.next_header).map_err(reason)?;
+    packet.truncate(len);
+    Ok((header, extensions))
+}
+
+fn reason(error: Ipv6Error) -> DropReason {
+    match error {
+        Ipv6Error::Truncated => DropReason::Truncated,
+        Ipv6Error::Version => DropReason::BadVersion,
+        Ipv6Error::ExtensionBehindFragment => DropReason::FragmentExtension,
+    }
+}
+
+/// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
+fn map_addresses(
+    config: &Config,
+    header: &Ipv6Header,
+    is_icmp_error: bool,
+    trace: &mut impl Trace,
+) -> Result<Addresses, DropReason> {
+    for addr in [header.dst, header.src] {
+        if let Some(reason) = classify::illegal_v6(addr) {
+            return Err(reason);
+        }
+    }
+    if config.icmp_source6 == Some(header.dst) || header.src == header.dst {
+        return Err(DropReason::SelfAddressed);
+    }
+    let dst = addr::map_v6(config, header.dst).map_err(Unmapped::as_destination)?;
+    let src = match (addr::map_v6(config, header.src), config.icmp_source4) {
+        (Err(Unmapped::NoMapping), Some(addr)) if is_icmp_error => Mapped {
+            addr,
+            via: Via::IcmpSource,
+        },
+        (mapped, _) => mapped.map_err(Unmapped::as_source)?,
+    };
+    // A mapping can lead to an address that must not be on a wire.
+    for addr in [dst.addr, src.addr] {
+        if let Some(reason) = classify::illegal_v4(addr) {
+            return Err(reason);
+        }
+    }
+    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+    if both_pool6 && !config.ipv4_translatable {
+        return Err(DropReason::Loop);
+    }
+    trace.step(Step::SourceV6(header.src, src));
+    trace.step(Step::DestinationV6(header.dst, dst));
+    Ok(Addresses { src, dst })
+}
+
+/// RFC 7915 section 5.1: Routing headers and the hop limit.
+fn hop_limit(
+    config: &Config,
+    header: &Ipv6Header,
+    extensions: &Extensions,
+    trace: &mut impl Trace,
+) -> Result<u8, Stop> {
+    if let Some(at) = extensions.segments_left_at {
+        let answer = IcmpErrorKind::ParameterProblem { pointer: at as u32 };
+        return Err(Stop::answered(DropReason::RoutingHeader, answer));
+    }
+    if extensions.skipped() > 0 {
+        trace.step(Step::ExtensionsSkipped(extensions.skipped()));
+    }
+    let hops = u8::from(config.decrement_hop_limit);
+    if header.hop_limit <= hops {
+        return Err(Stop::hop_limit());
+    }
+    let ttl = header.hop_limit - hops;
+    trace.step(Step::HopLimit(ttl));
+    Ok(ttl)
+}
+
+/// The Protocol of the translated packet. ICMPv4 and IGMP have no business in IPv6: copied, they
+/// would let an IPv6 host write messages that IPv4 hosts believe came over IPv4.
+fn check_protocol(next_header: u8) -> Result<u8, DropReason> {
+    match next_header {
+        protocol::ICMPV6 => Ok(protocol::ICMP),
+        protocol::ICMP | protocol::IGMP => Err(DropReason::Protocol),
+        other => Ok(other),
+    }
+}
+
+fn check_fragment(
+    extensions: &Extensions,
+    payload: usize,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
+    let Some(FragmentHeader {
+        offset,
+        more,
+        identification,
+        ..
+    }) = extensions.fragment
+    else {
+        return Ok(());
+    };
+    // RFC 8200 section 4.5: pieces but the last are multiples of 8, and all end within 65,535.
+    let bad_length = more && (!payload.is_multiple_of(8) || payload == 0);
+    if bad_length || offset + payload + ipv4::HEADER_LEN > ipv4::MAX_LEN {
+        return Err(DropReason::BadFragment);
+    }
+    trace.step(Step::Fragment {
+        offset,
+        more,
+        identification,
+    });
+    if extensions.protocol == protocol::ICMPV6 && (offset != 0 || more) {
+        return Err(DropReason::FragmentedIcmp);
+    }
+    Ok(())
+}
+
+/// RFC 7757 section 4.2.2: whether the packet turns back to IPv6. `icmp_error_at`: where the ICMP
+/// header of an ICMP error lies.
+fn hairpins(
+    config: &Config,
+    packet: &Packet<'_>,
+    addresses: &Addresses,
+    icmp_error_at: Option<usize>,
+) -> bool {
+    if !config.hairpin || config.eam.is_empty() {
+        return false;
+    }
+    let by_pool6_and_explicit = |mapped: Mapped<Ipv4Addr>| {
+        matches!(mapped.via, Via::Pool6(_)) && config.eam.v4_to_v6(mapped.addr).is_some()
+    };
+    match icmp_error_at {
+        // Conditions A1 to A3.
+        None => by_pool6_and_explicit(addresses.dst),
+        // Conditions B1 to B3.
+        Some(at) => {
+            let inner = packet
+                .bytes()
+                .get(at + wire_icmp::HEADER_LEN..)
+                .unwrap_or_default();
+            Ipv6Header::parse(inner)
+                .is_ok_and(|inner| addr::map_v6(config, inner.src).is_ok_and(by_pool6_and_explicit))
+        }
+    }
+}
+
+/// How long the IPv4 packet is, and how it leaves.
+struct Size {
+    total_len: usize,
+    dont_fragment: bool,
+    /// It has to leave in fragments of at most so many octets.
+    split: Option<usize>,
+}
+
+/// RFC 7915 section 5.1 ("Total Length", "Flags") and the end of section 5.1.1.
+fn size(
+    config: &Config,
+    packet: &Packet<'_>,
+    extensions: &Extensions,
+    hairpin: bool,
+) -> Result<Size, Stop> {
+    let segment = &packet.bytes()[extensions.header_len..];
+    let total_len = ipv4::HEADER_LEN + segment.len();
+    let gso = packet.offload.gso;
+    // What counts is the packet on the wire: one segment of a super-packet.
+    let len = match gso.kind {
+        GsoKind::None => total_len,
+        kind => {
+            let header = transport::segment_header_len(kind, segment);
+            ipv4::HEADER_LEN + header + usize::from(gso.size)
+        }
+    };
+    let dont_fragment = extensions.fragment.is_none() && len > DF_CLEAR_MAX;
+    // A hairpinned packet does not see the IPv4 network.
+    let mtu4 = if hairpin {
+        ipv4::MAX_LEN
+    } else {
+        (config.mtu4 as usize).min(ipv4::MAX_LEN)
+    };
+    let split = len > mtu4;
+    if total_len > ipv4::MAX_LEN || split && (dont_fragment || gso.kind != GsoKind::None) {
+        let mtu = mtu4.min(ipv4::MAX_LEN - ipv4::HEADER_LEN) + ipv6::HEADER_LEN - ipv4::HEADER_LEN;
+        return Err(Stop::too_big(mtu.max(IPV6_MIN_MTU as usize)));
+    }
+    Ok(Size {
+        total_len,
+        dont_fragment,
+        split: split.then_some(mtu4),
+    })
+}
+
+/// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A
+/// super-packet takes one for each segment.
+fn identification(state: &mut State, fragment: &Option<FragmentHeader>, segments: usize) -> u16 {
+    match fragment {
+        Some(fragment) => fragment.identification as u16,
+        None => state.next_identification(segments),
+    }
+}
