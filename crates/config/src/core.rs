@@ -1,0 +1,88 @@
+//! From the file's configuration to the core's.
+
+use std::net::Ipv6Addr;
+
+use fordway_xlat::addr::{Eam, EamError, EamTable};
+use fordway_xlat::{Config as CoreConfig, ConfigError, IcmpErrors};
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use crate::types::{Attach, Mode, Translator};
+
+/// What the host decides where the file leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// IPv6 path MTU, in octets.
+    pub mtu6: u32,
+    /// Source of ICMPv6 errors, if there is one.
+    pub icmp_source6: Option<Ipv6Addr>,
+    /// The CLAT's IPv6 address; not used in other modes.
+    pub clat_v6: Option<Ipv6Addr>,
+    /// Queues; each has an equal part of the rate of ICMP errors.
+    pub queues: usize,
+}
+
+/// Why there is no core configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoreError {
+    /// A CLAT without an IPv6 address.
+    #[error("the CLAT has no IPv6 address")]
+    NoClatAddress,
+    /// The CLAT's own mapping and `eam` don't go together.
+    #[error(transparent)]
+    Eam(#[from] EamError),
+    /// The core refuses the rest.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+impl Translator {
+    /// The core's configuration of this translator.
+    ///
+    /// # Errors
+    ///
+    /// What the file alone can't tell: [`CoreError`].
+    pub fn core(&self, resolved: &Resolved) -> Result<CoreConfig, CoreError> {
+        let mut eam = self.eam.clone();
+        if let Mode::Clat(clat) = &self.mode {
+            // RFC 6877 section 6.3: without an IPv6 prefix for the IPv4 hosts, one IPv6 address
+            // stands for all of them; here it stands for the host's one IPv4 address.
+            let v6 = resolved.clat_v6.ok_or(CoreError::NoClatAddress)?;
+            eam.push(Eam::new(Ipv4Net::from(clat.v4), Ipv6Net::from(v6))?);
+        }
+        let config = CoreConfig {
+            pool6: self.pool6().to_vec(),
+            eam: EamTable::new(eam)?,
+            icmp_source4: self.icmp_source4,
+            icmp_source6: resolved.icmp_source6,
+            // The IPv4 side is limited by its routes; the kernel answers for them.
+            mtu4: CoreConfig::default().mtu4,
+            mtu6: resolved.mtu6,
+            lowest_ipv6_mtu: self.lowest_ipv6_mtu.min(resolved.mtu6),
+            // Routing into the interface and out of it are the two hops of this attach point.
+            decrement_hop_limit: match self.attach {
+                Attach::Interface => false,
+            },
+            traffic_class: self.traffic_class,
+            udp_checksum_zero: self.udp_checksum_zero,
+            allow_private: self.allow_private,
+            ipv4_translatable: self.ipv4_translatable,
+            hairpin: self.hairpin,
+            mss_clamp: self.mss_clamp,
+            icmp_errors: share(self.icmp_errors, resolved.queues),
+            pass_unmatched: false,
+        };
+        Ok(config)
+    }
+}
+
+/// One queue's part of a rate; at least one error per second.
+fn share(errors: IcmpErrors, queues: usize) -> IcmpErrors {
+    let queues = u32::try_from(queues.max(1)).unwrap_or(u32::MAX);
+    match errors {
+        IcmpErrors::Limited { per_second, burst } => IcmpErrors::Limited {
+            per_second: (per_second / queues).max(1),
+            burst: (burst / queues).max(1),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,201 @@
+//! Errors and warnings with their place in the text.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The configuration is refused.
+    Error,
+    /// It is taken, but may not do what was meant.
+    Warning,
+}
+
+/// One thing to say about one place of the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Diagnostic {
+    pub(crate) severity: Severity,
+    /// One sentence without a full stop.
+    pub(crate) message: String,
+    /// Octets of the text that it is about.
+    pub(crate) span: Range<usize>,
+    /// What stands beside the caret.
+    pub(crate) label: String,
+    /// Other places that matter.
+    pub(crate) related: Vec<(Range<usize>, String)>,
+    /// What to write instead.
+    pub(crate) help: Option<String>,
+}
+
+impl Diagnostic {
+    pub(crate) fn error(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            message: message.into(),
+            span,
+            label: String::new(),
+            related: Vec::new(),
+            help: None,
+        }
+    }
+
+    pub(crate) fn warning(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(span, message)
+        }
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    pub(crate) fn related(mut self, span: Range<usize>, label: impl Into<String>) -> Diagnostic {
+        self.related.push((span, label.into()));
+        self
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Collects diagnostics while a text is read.
+#[derive(Debug, Default)]
+pub(crate) struct Sink(Vec<Diagnostic>);
+
+impl Sink {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    pub(crate) fn into_report(self, origin: &str, text: &str) -> Report {
+        let mut diagnostics = self.0;
+        // Stable: what concerns one place stays in the order in which it was found.
+        diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
+        Report {
+            origin: origin.to_owned(),
+            text: text.to_owned(),
+            diagnostics,
+        }
+    }
+}
+
+/// Everything that is to be said about a configuration text, in the order of the text.
+///
+/// Displays as plain text, with the lines concerned and carets under them.
+#[derive(Clone, Debug)]
+pub struct Report {
+    origin: String,
+    text: String,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.diagnostics.is_empty()
+    }
+
+    /// Whether the configuration is refused.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Each message as one line for a log or JSON: severity, line, column (both from 1, the column
+    /// in characters), sentence.
+    pub fn lines(&self) -> impl Iterator<Item = (Severity, usize, usize, &str)> {
+        self.diagnostics.iter().map(|diagnostic| {
+            let (line, column) = position(&self.text, diagnostic.span.start);
+            (
+                diagnostic.severity,
+                line,
+                column,
+                diagnostic.message.as_str(),
+            )
+        })
+    }
+
+    /// The name of the text that was read, usually a file's.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The report as text for a terminal, with colours or without.
+    #[must_use]
+    pub fn render(&self, color: bool) -> String {
+        let renderer = if color {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
+        let renderer = renderer.decor_style(DecorStyle::Ascii);
+        let rendered: Vec<String> = self
+            .diagnostics
+            .iter()
+            .map(|diagnostic| renderer.render(&[self.group(diagnostic)]))
+            .collect();
+        rendered.join("\n\n")
+    }
+
+    fn group<'a>(&'a self, diagnostic: &'a Diagnostic) -> Group<'a> {
+        let level = match diagnostic.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let clip = |span: &Range<usize>| {
+            let start = span.start.min(self.text.len());
+            start..span.end.clamp(start, self.text.len())
+        };
+        let primary = AnnotationKind::Primary.span(clip(&diagnostic.span));
+        let primary = match diagnostic.label.as_str() {
+            "" => primary,
+            label => primary.label(label),
+        };
+        let related = diagnostic.related.iter().map(|(span, label)| {
+            AnnotationKind::Context
+                .span(clip(span))
+                .label(label.as_str())
+        });
+        let snippet = Snippet::source(self.text.as_str())
+            .path(self.origin.as_str())
+            .annotation(primary)
+            .annotations(related);
+        let group = level
+            .primary_title(diagnostic.message.as_str())
+            .element(snippet);
+        match &diagnostic.help {
+            Some(help) => group.element(Level::HELP.message(help.as_str())),
+            None => group,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+/// Line and column of an octet of a text, both from 1; the column counts characters.
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |line| line.chars().count())
+        + 1;
+    (line, column)
+}

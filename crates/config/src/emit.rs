@@ -1,0 +1,184 @@
+//! A configuration as TOML, every key written out.
+
+use std::fmt;
+
+use fordway_xlat::{IcmpErrors, TrafficClass};
+use serde::Serialize;
+
+use crate::sections::{FORMATS, LEVELS};
+use crate::translator::UDP_CHECKSUM_ZERO;
+use crate::types::{Attach, Config, Engine, Mode, Source6, Translator};
+
+/// Displays as a configuration file that parses to the same configuration.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for translator in &self.translators {
+            let table = TranslatorTable::of(translator);
+            writeln!(
+                f,
+                "[[translator]]\n{}",
+                toml::to_string(&table).map_err(|_| fmt::Error)?
+            )?;
+        }
+        let rest = Rest {
+            control: ControlTable {
+                socket: self.control.socket.to_string_lossy().into_owned(),
+                timeout: humantime::format_duration(self.control.timeout).to_string(),
+            },
+            metrics: MetricsTable {
+                listen: strings(&self.metrics.listen),
+            },
+            log: LogTable {
+                level: word(&LEVELS, self.log.level),
+                format: word(&FORMATS, self.log.format),
+            },
+        };
+        f.write_str(&toml::to_string(&rest).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Absent options are left out; all other keys are always written.
+#[derive(Serialize)]
+struct TranslatorTable {
+    name: String,
+    mode: &'static str,
+    engine: &'static str,
+    attach: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool6: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pref64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v4: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v6: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uplink: Option<String>,
+    eam: Vec<[String; 2]>,
+    routes4: Vec<String>,
+    metric: u32,
+    icmp_source4: String,
+    icmp_source6: String,
+    icmp_errors: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_errors_burst: Option<u32>,
+    udp_checksum_zero: &'static str,
+    traffic_class: WordOrNumber,
+    allow_private: bool,
+    ipv4_translatable: bool,
+    hairpin: bool,
+    mss_clamp: bool,
+    mtu: WordOrNumber,
+    lowest_ipv6_mtu: u32,
+    queues: WordOrNumber,
+    manage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WordOrNumber {
+    Word(&'static str),
+    Number(u32),
+}
+
+#[derive(Serialize)]
+struct Rest {
+    control: ControlTable,
+    metrics: MetricsTable,
+    log: LogTable,
+}
+
+#[derive(Serialize)]
+struct ControlTable {
+    socket: String,
+    timeout: String,
+}
+
+#[derive(Serialize)]
+struct MetricsTable {
+    listen: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LogTable {
+    level: &'static str,
+    format: &'static str,
+}
+
+impl TranslatorTable {
+    fn of(t: &Translator) -> TranslatorTable {
+        let clat = t.clat();
+        let auto = || "auto".to_owned();
+        let (icmp_errors, icmp_errors_burst) = match t.icmp_errors {
+            IcmpErrors::Off => ("off".to_owned(), None),
+            IcmpErrors::Unlimited => ("unlimited".to_owned(), None),
+            IcmpErrors::Limited { per_second, burst } => (format!("{per_second}/s"), Some(burst)),
+        };
+        TranslatorTable {
+            name: t.name.to_string(),
+            mode: t.mode_name(),
+            engine: match t.engine {
+                Engine::Auto => "auto",
+                Engine::User => "user",
+            },
+            attach: match t.attach {
+                Attach::Interface => "interface",
+            },
+            pool6: match &t.mode {
+                Mode::Siit { pool6 } => Some(strings(pool6)),
+                Mode::Clat(_) => None,
+            },
+            pref64: clat.map(|clat| clat.pref64.to_string()),
+            v4: clat.map(|clat| clat.v4.to_string()),
+            v6: clat.map(|clat| clat.v6.map_or_else(auto, |v6| v6.to_string())),
+            uplink: clat.map(|clat| clat.uplink.as_ref().map_or_else(auto, ToString::to_string)),
+            eam: t
+                .eam
+                .iter()
+                .map(|eam| [eam.v4().to_string(), eam.v6().to_string()])
+                .collect(),
+            routes4: strings(&t.routes4),
+            metric: t.metric,
+            icmp_source4: t
+                .icmp_source4
+                .map_or("off".to_owned(), |source| source.to_string()),
+            icmp_source6: match t.icmp_source6 {
+                Source6::Auto => auto(),
+                Source6::Off => "off".to_owned(),
+                Source6::Address(address) => address.to_string(),
+            },
+            icmp_errors,
+            icmp_errors_burst,
+            udp_checksum_zero: word(&UDP_CHECKSUM_ZERO, t.udp_checksum_zero),
+            traffic_class: match t.traffic_class {
+                TrafficClass::Copy => WordOrNumber::Word("copy"),
+                TrafficClass::Set(octet) => WordOrNumber::Number(octet.into()),
+            },
+            allow_private: t.allow_private,
+            ipv4_translatable: t.ipv4_translatable,
+            hairpin: t.hairpin,
+            mss_clamp: t.mss_clamp,
+            mtu: t
+                .mtu
+                .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
+            lowest_ipv6_mtu: t.lowest_ipv6_mtu,
+            queues: t
+                .queues
+                .and_then(|queues| u32::try_from(queues).ok())
+                .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
+            manage: t.manage,
+        }
+    }
+}
+
+fn strings<T: ToString>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+/// The word that stands for a value; the tables hold every value.
+fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    words
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(word, _)| word)
+}

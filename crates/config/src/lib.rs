@@ -1,0 +1,108 @@
+//! Fordway's configuration file.
+//!
+//! [`parse`] turns one TOML text into a [`Config`] of validated types, or into a [`Report`] that
+//! names every error at once: file, line, column, what is wrong, what to write. Unknown keys are
+//! refused. [`Config`] displays as a TOML text with every key written out, which parses back to the
+//! same configuration.
+//!
+//! What the host decides (the path MTU, the CLAT's IPv6 address, the number of queues) is left
+//! open here; [`Translator::core`] takes it as [`Resolved`] and gives the core's configuration.
+#![forbid(unsafe_code)]
+
+mod check;
+mod core;
+mod diagnostic;
+mod draft;
+mod emit;
+mod name;
+mod section;
+mod sections;
+mod translator;
+mod types;
+mod value;
+
+pub use crate::core::{CoreError, Resolved};
+pub use diagnostic::{Report, Severity};
+pub use name::{InterfaceName, NameError};
+pub use types::{
+    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Source6,
+    Translator,
+};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the daemon listens for `fordway status` unless `[control] socket` says otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/fordway/control.sock";
+
+/// Default of `metric`: higher than any that a host's own default routes usually have, so that
+/// native IPv4 wins where there is some.
+pub const DEFAULT_METRIC: u32 = 2048;
+
+/// A configuration, and what deserves a second look in it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Warnings; [`Report::is_empty`] when there are none.
+    pub warnings: Report,
+}
+
+/// Why a configuration file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file can't be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file is wrong; displays as a text of several lines.
+    #[error("{0}")]
+    Invalid(Report),
+}
+
+/// Reads and parses a file. `-` is standard input.
+///
+/// # Errors
+///
+/// [`LoadError::Read`] and [`LoadError::Invalid`].
+pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    let failed = |source| LoadError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let (origin, text) = if path == Path::new("-") {
+        (
+            "<stdin>".to_owned(),
+            io::read_to_string(io::stdin()).map_err(failed)?,
+        )
+    } else {
+        (
+            path.display().to_string(),
+            std::fs::read_to_string(path).map_err(failed)?,
+        )
+    };
+    parse(&origin, &text).map_err(LoadError::Invalid)
+}
+
+/// Parses a text. `origin` is the name that errors show, usually the file's.
+///
+/// # Errors
+///
+/// A [`Report`] of all that is wrong, in the order of the text; never empty.
+pub fn parse(origin: &str, text: &str) -> Result<Loaded, Report> {
+    let mut sink = diagnostic::Sink::default();
+    let drafts = draft::read(text, &mut sink);
+    check::across(&drafts, &mut sink);
+    let report = sink.into_report(origin, text);
+    match drafts.finish() {
+        Some(config) if !report.has_errors() => Ok(Loaded {
+            config,
+            warnings: report,
+        }),
+        _ => Err(report),
+    }
+}

@@ -1,0 +1,181 @@
+//! Reading a table key by key, and refusing the keys that nobody asked for.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::diagnostic::{Diagnostic, Sink};
+
+/// A value and its place.
+pub(crate) type Value<'i> = Spanned<DeValue<'i>>;
+
+/// What is wrong with a value. Several, since a list may have several wrong items.
+#[derive(Debug)]
+pub(crate) struct Problems(Vec<Problem>);
+
+/// One thing that is wrong with a value, at the value's place.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    span: Range<usize>,
+    message: String,
+    help: String,
+}
+
+impl Problem {
+    /// `message` completes "`key`: ..."; `help` says what to write.
+    pub(crate) fn new(
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            span,
+            message: message.into(),
+            help: help.into(),
+        }
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Problems {
+        Problems(vec![problem])
+    }
+}
+
+impl Problems {
+    /// All values, or all problems of all of them.
+    pub(crate) fn collect<T>(
+        results: impl Iterator<Item = Result<T, Problems>>,
+    ) -> Result<Vec<T>, Problems> {
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(value) => good.push(value),
+                Err(problems) => bad.extend(problems.0),
+            }
+        }
+        if bad.is_empty() {
+            Ok(good)
+        } else {
+            Err(Problems(bad))
+        }
+    }
+}
+
+/// A table whose keys are being read.
+pub(crate) struct Section<'t, 'i> {
+    /// As people write it: `[[translator]]`.
+    title: &'static str,
+    table: &'t DeTable<'i>,
+    span: Range<usize>,
+    known: Vec<&'static str>,
+    refused: Vec<&'static str>,
+}
+
+impl<'t, 'i> Section<'t, 'i> {
+    pub(crate) fn new(
+        title: &'static str,
+        table: &'t DeTable<'i>,
+        span: Range<usize>,
+    ) -> Section<'t, 'i> {
+        Section {
+            title,
+            table,
+            span,
+            known: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// Where the section stands.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// Reads a key. `None`: it is absent, or wrong and reported.
+    pub(crate) fn read<T>(
+        &mut self,
+        sink: &mut Sink,
+        key: &'static str,
+        parse: impl FnOnce(&'t Value<'i>) -> Result<T, Problems>,
+    ) -> Option<Spanned<T>> {
+        self.known.push(key);
+        let (_, value) = self.table.get_key_value(key)?;
+        match parse(value) {
+            Ok(parsed) => Some(Spanned::new(value.span(), parsed)),
+            Err(problems) => {
+                for problem in problems.0 {
+                    let message = format!("`{key}`: {}", problem.message);
+                    sink.push(Diagnostic::error(problem.span, message).help(problem.help));
+                }
+                None
+            }
+        }
+    }
+
+    /// Reads a key that must be there.
+    pub(crate) fn require<T>(
+        &mut self,
+        sink: &mut Sink,
+        key: &'static str,
+        help: &str,
+        parse: impl FnOnce(&'t Value<'i>) -> Result<T, Problems>,
+    ) -> Option<Spanned<T>> {
+        if self.table.get_key_value(key).is_none() {
+            let message = format!("{} has no `{key}`", self.title);
+            sink.push(Diagnostic::error(self.span(), message).help(help));
+        }
+        self.read(sink, key, parse)
+    }
+
+    /// Refuses a key that means something elsewhere, with the reason.
+    pub(crate) fn refuse(&mut self, sink: &mut Sink, key: &'static str, why: &str, help: &str) {
+        self.refused.push(key);
+        if let Some((name, _)) = self.table.get_key_value(key) {
+            let message = format!("`{key}`: {why}");
+            sink.push(Diagnostic::error(name.span(), message).help(help));
+        }
+    }
+
+    /// Whether a key is there, right or wrong.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.get_key_value(key).is_some()
+    }
+
+    /// Reports the keys that nobody read.
+    pub(crate) fn finish(self, sink: &mut Sink) {
+        for key in self.table.keys() {
+            let name = key.get_ref().as_ref();
+            if self.known.contains(&name) || self.refused.contains(&name) {
+                continue;
+            }
+            let message = format!("unknown key `{name}` in {}", self.title);
+            let diagnostic = Diagnostic::error(key.span(), message);
+            sink.push(match closest(name, &self.known) {
+                Some(known) => diagnostic.label(format!("did you mean `{known}`?")),
+                None => diagnostic.help(format!("the keys are {}", enumerate(&self.known))),
+            });
+        }
+    }
+}
+
+/// The known word that a mistyped one most likely stands for.
+pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    let scored = known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(&word, known), *known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.8).then_some(best.1)
+}
+
+/// "`a`, `b` and `c`".
+fn enumerate(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

@@ -1,0 +1,382 @@
+//! `[[translator]]`.
+
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+use fordway_xlat::addr::{Eam, Pool6};
+use fordway_xlat::config::{ICMP_SOURCE4, IPV6_MIN_MTU};
+use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
+use ipnet::Ipv4Net;
+use toml::Spanned;
+
+use crate::DEFAULT_METRIC;
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::name::InterfaceName;
+use crate::section::{Section, Value};
+use crate::sections::{Table, set};
+use crate::types::{Attach, Clat, Engine, Mode, Source6, Translator};
+use crate::value;
+
+/// RFC 7335: the addresses of the "service continuity prefix", of which a CLAT's host takes one.
+const CLAT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+
+/// The least and the greatest IPv6 path MTU.
+const MTU: std::ops::RangeInclusive<i64> = IPV6_MIN_MTU as i64..=65_535;
+
+/// A translator as read: the finished value, and the places that checks across entries point at.
+pub(crate) struct Draft {
+    translator: Option<Translator>,
+    /// Where the entry begins.
+    pub(crate) span: Range<usize>,
+    pub(crate) name: Option<Spanned<InterfaceName>>,
+    pub(crate) pool6: Vec<Spanned<Pool6>>,
+    pub(crate) eam: Vec<Spanned<Eam>>,
+    pub(crate) v6: Option<Range<usize>>,
+    pub(crate) routes4: Vec<Spanned<Ipv4Net>>,
+}
+
+impl Draft {
+    /// The translator as far as it is complete.
+    pub(crate) fn translator(&self) -> Option<&Translator> {
+        self.translator.as_ref()
+    }
+
+    pub(crate) fn finish(self) -> Option<Translator> {
+        self.translator
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Siit,
+    Clat,
+}
+
+/// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
+pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
+    let mut section = Section::new("[[translator]]", table, span);
+    let kind = section
+        .require(
+            sink,
+            "mode",
+            "write mode = \"siit\" or mode = \"clat\"",
+            kind,
+        )?
+        .into_inner();
+    let name_help = "write a name such as name = \"siit0\"; the interface gets it";
+    let name = section.require(sink, "name", name_help, value::name);
+    let eam_help = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
+    let eam = list(section.read(sink, "eam", |v| value::list(v, eam_help, value::eam)));
+    let routes4_help = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
+    let default_routes4 = match kind {
+        Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
+        Kind::Siit => Vec::new(),
+    };
+    let routes4 = section
+        .read(sink, "routes4", |v| {
+            value::list(v, routes4_help, value::prefix4)
+        })
+        .map_or(default_routes4, Spanned::into_inner);
+    let (mode, pool6, v6) = match kind {
+        Kind::Siit => read_siit(&mut section, sink),
+        Kind::Clat => read_clat(&mut section, sink),
+    };
+    refuse_what_comes_later(&mut section, sink);
+    let translator = read_common(&mut section, sink, kind, !eam.is_empty());
+    let span = section.span();
+    section.finish(sink);
+    let translator = match (name.clone(), mode) {
+        (Some(name), Some(mode)) => Some(Translator {
+            name: name.into_inner(),
+            mode,
+            eam: eam.iter().map(|eam| *eam.get_ref()).collect(),
+            routes4: routes4.iter().map(|net| *net.get_ref()).collect(),
+            ..translator
+        }),
+        _ => None,
+    };
+    Some(Draft {
+        translator,
+        span,
+        name,
+        pool6,
+        eam,
+        v6,
+        routes4,
+    })
+}
+
+fn kind(value: &Value<'_>) -> Result<Kind, crate::section::Problems> {
+    let unavailable = [
+        (
+            "nat64",
+            "this version of fordway has no mode \"nat64\" (stateful NAT64)",
+        ),
+        ("nat-pt", "this version of fordway has no mode \"nat-pt\""),
+    ];
+    value::choice_with(
+        value,
+        &[("siit", Kind::Siit), ("clat", Kind::Clat)],
+        &unavailable,
+    )
+}
+
+type Particular = (Option<Mode>, Vec<Spanned<Pool6>>, Option<Range<usize>>);
+
+fn read_siit(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
+    let help = "write a list such as [\"64:ff9b::/96\"]";
+    let read = section.read(sink, "pool6", |v| value::list(v, help, value::pool6));
+    let pool6 = list(read);
+    for (key, help) in [
+        (
+            "pref64",
+            "in mode siit the translation prefixes are pool6 = [...]",
+        ),
+        (
+            "v4",
+            "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]",
+        ),
+        (
+            "v6",
+            "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]",
+        ),
+        ("uplink", "leave it out; routes decide in mode siit"),
+    ] {
+        section.refuse(sink, key, "this key belongs to mode clat", help);
+    }
+    if !section.has("pool6") && !section.has("eam") {
+        let message = "neither `pool6` nor `eam` is set: no address could be translated";
+        let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
+        sink.push(Diagnostic::error(section.span(), message).help(help));
+    }
+    let mode = Mode::Siit {
+        pool6: pool6.iter().map(|pool6| *pool6.get_ref()).collect(),
+    };
+    (Some(mode), pool6, None)
+}
+
+fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
+    let pool6_help = "in mode clat the PLAT's translation prefix is pref64 = \"64:ff9b::/96\"";
+    section.refuse(sink, "pool6", "this key belongs to mode siit", pool6_help);
+    let help = "write the PLAT's prefix such as pref64 = \"64:ff9b::/96\"";
+    let pref64 = section.require(sink, "pref64", help, |v| match v.get_ref().as_str() {
+        Some("auto") => Err(crate::section::Problem::new(
+            v.span(),
+            "this version of fordway can't discover the prefix (RFC 7050, RFC 8781)",
+            help,
+        )
+        .into()),
+        _ => value::pool6(v),
+    });
+    let mut v4 = CLAT_V4;
+    set(&mut v4, section.read(sink, "v4", value::host4));
+    let v6 = section.read(sink, "v6", |v| value::auto_or(v, value::host6));
+    let uplink = section.read(sink, "uplink", |v| value::auto_or(v, value::name));
+    let v6_span = v6.as_ref().map(Spanned::span);
+    let mode = pref64.as_ref().map(|pref64| {
+        Mode::Clat(Clat {
+            pref64: *pref64.get_ref(),
+            v4,
+            v6: v6.and_then(Spanned::into_inner),
+            uplink: uplink.and_then(Spanned::into_inner),
+        })
+    });
+    (mode, pref64.into_iter().collect(), v6_span)
+}
+
+fn refuse_what_comes_later(section: &mut Section<'_, '_>, sink: &mut Sink) {
+    let stateful = "this key belongs to stateful NAT64, which this version of fordway has not";
+    section.refuse(sink, "pool4", stateful, "leave it out");
+    let dynamic = "this version of fordway has no dynamic mappings";
+    section.refuse(
+        sink,
+        "dynamic4",
+        dynamic,
+        "give each IPv6 host a mapping in eam = [...]",
+    );
+}
+
+fn read_common(
+    section: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    kind: Kind,
+    has_eam: bool,
+) -> Translator {
+    let clat = kind == Kind::Clat;
+    let mut t = Translator {
+        // Placeholders, replaced by the caller where there is something to put in their place.
+        name: InterfaceName::placeholder(),
+        mode: Mode::Siit { pool6: Vec::new() },
+        eam: Vec::new(),
+        routes4: Vec::new(),
+        engine: Engine::default(),
+        attach: Attach::default(),
+        metric: DEFAULT_METRIC,
+        icmp_source4: Some(ICMP_SOURCE4),
+        icmp_source6: Source6::default(),
+        icmp_errors: IcmpErrors::default(),
+        udp_checksum_zero: UdpChecksumZero::default(),
+        traffic_class: TrafficClass::default(),
+        allow_private: false,
+        ipv4_translatable: !clat && !has_eam,
+        hairpin: true,
+        mss_clamp: clat,
+        mtu: None,
+        lowest_ipv6_mtu: IPV6_MIN_MTU,
+        queues: None,
+        manage: true,
+    };
+    set(&mut t.engine, section.read(sink, "engine", engine));
+    set(&mut t.attach, section.read(sink, "attach", attach));
+    set(&mut t.metric, section.read(sink, "metric", metric));
+    set(
+        &mut t.icmp_source4,
+        section.read(sink, "icmp_source4", source4),
+    );
+    set(
+        &mut t.icmp_source6,
+        section.read(sink, "icmp_source6", source6),
+    );
+    read_icmp_errors(section, sink, &mut t.icmp_errors);
+    set(
+        &mut t.udp_checksum_zero,
+        section.read(sink, "udp_checksum_zero", udp_checksum_zero),
+    );
+    set(
+        &mut t.traffic_class,
+        section.read(sink, "traffic_class", traffic_class),
+    );
+    set(
+        &mut t.allow_private,
+        section.read(sink, "allow_private", value::boolean),
+    );
+    set(
+        &mut t.ipv4_translatable,
+        section.read(sink, "ipv4_translatable", value::boolean),
+    );
+    set(
+        &mut t.hairpin,
+        section.read(sink, "hairpin", value::boolean),
+    );
+    set(
+        &mut t.mss_clamp,
+        section.read(sink, "mss_clamp", value::boolean),
+    );
+    set(
+        &mut t.mtu,
+        section.read(sink, "mtu", |v| {
+            value::auto_or(v, |v| value::octets(v, MTU))
+        }),
+    );
+    let lowest = section.read(sink, "lowest_ipv6_mtu", |v| value::octets(v, MTU));
+    warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
+    set(&mut t.lowest_ipv6_mtu, lowest);
+    set(&mut t.queues, section.read(sink, "queues", queues));
+    set(&mut t.manage, section.read(sink, "manage", value::boolean));
+    t
+}
+
+type Parsed<T> = Result<T, crate::section::Problems>;
+
+fn engine(v: &Value<'_>) -> Parsed<Engine> {
+    let unavailable = [("kernel", "this version of fordway has no kernel engine")];
+    value::choice_with(
+        v,
+        &[("auto", Engine::Auto), ("user", Engine::User)],
+        &unavailable,
+    )
+}
+
+fn attach(v: &Value<'_>) -> Parsed<Attach> {
+    let why = "this attach point needs the kernel engine, which this version of fordway has not";
+    value::choice_with(
+        v,
+        &[("interface", Attach::Interface)],
+        &[("uplink", why), ("xdp", why)],
+    )
+}
+
+fn metric(v: &Value<'_>) -> Parsed<u32> {
+    // The range lies within u32.
+    value::integer(v, 1..=i64::from(u32::MAX), "").map(|number| number as u32)
+}
+
+fn source4(v: &Value<'_>) -> Parsed<Option<Ipv4Addr>> {
+    match v.get_ref().as_str() {
+        Some("off") => Ok(None),
+        _ => value::host4(v).map(Some),
+    }
+}
+
+fn source6(v: &Value<'_>) -> Parsed<Source6> {
+    match v.get_ref().as_str() {
+        Some("off") => Ok(Source6::Off),
+        _ => Ok(value::auto_or(v, value::host6)?.map_or(Source6::Auto, Source6::Address)),
+    }
+}
+
+fn udp_checksum_zero(v: &Value<'_>) -> Parsed<UdpChecksumZero> {
+    value::choice(v, &UDP_CHECKSUM_ZERO)
+}
+
+pub(crate) const UDP_CHECKSUM_ZERO: [(&str, UdpChecksumZero); 3] = [
+    ("compute", UdpChecksumZero::Compute),
+    ("drop", UdpChecksumZero::Drop),
+    ("pass", UdpChecksumZero::Pass),
+];
+
+fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
+    match v.get_ref().as_integer() {
+        // The range lies within u8.
+        Some(_) => value::integer(v, 0..=255, "").map(|octet| TrafficClass::Set(octet as u8)),
+        None => value::choice(v, &[("copy", TrafficClass::Copy)]),
+    }
+}
+
+fn queues(v: &Value<'_>) -> Parsed<Option<usize>> {
+    value::auto_or(v, |v| {
+        value::integer(v, 1..=256, "").map(|number| number as usize)
+    })
+}
+
+fn read_icmp_errors(section: &mut Section<'_, '_>, sink: &mut Sink, errors: &mut IcmpErrors) {
+    let IcmpErrors::Limited {
+        burst: default_burst,
+        ..
+    } = IcmpErrors::default()
+    else {
+        return;
+    };
+    set(
+        errors,
+        section.read(sink, "icmp_errors", value::icmp_errors),
+    );
+    let read = section.read(sink, "icmp_errors_burst", |v| {
+        value::integer(v, 1..=1_000_000, "")
+    });
+    match errors {
+        IcmpErrors::Limited { burst, .. } => {
+            *burst = read.map_or(default_burst, |read| read.into_inner() as u32);
+        }
+        IcmpErrors::Off | IcmpErrors::Unlimited => {
+            if let Some(read) = read {
+                let message = "`icmp_errors_burst` has no effect without a rate";
+                let help = "write a rate such as icmp_errors = \"1000/s\", or leave the burst out";
+                sink.push(Diagnostic::warning(read.span(), message).help(help));
+            }
+        }
+    }
+}
+
+fn warn_of_lowest_mtu(sink: &mut Sink, lowest: Option<&Spanned<u32>>, mtu: Option<u32>) {
+    if let (Some(lowest), Some(mtu)) = (lowest, mtu)
+        && *lowest.get_ref() > mtu
+    {
+        let message = format!("`lowest_ipv6_mtu` is above `mtu`: {mtu} octets is what fits");
+        sink.push(Diagnostic::warning(lowest.span(), message).help(format!("write {mtu}")));
+    }
+}
+
+fn list<T>(read: Option<Spanned<Vec<T>>>) -> Vec<T> {
+    read.map(Spanned::into_inner).unwrap_or_default()
+}

@@ -1,0 +1,211 @@
+//! The validated configuration.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fordway_xlat::addr::{Eam, Pool6};
+use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
+use ipnet::Ipv4Net;
+
+use crate::DEFAULT_SOCKET;
+use crate::name::InterfaceName;
+
+/// One configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Config {
+    /// The translators, at least one, in the order of the file.
+    pub translators: Vec<Translator>,
+    /// `[control]`.
+    pub control: Control,
+    /// `[metrics]`.
+    pub metrics: Metrics,
+    /// `[log]`.
+    pub log: Log,
+}
+
+/// One `[[translator]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translator {
+    /// Its name and its interface's.
+    pub name: InterfaceName,
+    /// What it does.
+    pub mode: Mode,
+    /// Which engine carries the packets.
+    pub engine: Engine,
+    /// Where packets are taken.
+    pub attach: Attach,
+    /// Explicit address mappings (RFC 7757), free of duplicates.
+    pub eam: Vec<Eam>,
+    /// IPv4 networks routed into the interface, beside those of `eam` in mode siit.
+    pub routes4: Vec<Ipv4Net>,
+    /// Metric of the routes into the interface.
+    pub metric: u32,
+    /// Source of ICMPv4 errors (RFC 6791); `None`: off.
+    pub icmp_source4: Option<Ipv4Addr>,
+    /// Source of ICMPv6 errors.
+    pub icmp_source6: Source6,
+    /// Whether and how often ICMP errors are sent.
+    pub icmp_errors: IcmpErrors,
+    /// UDP over IPv4 without a checksum.
+    pub udp_checksum_zero: UdpChecksumZero,
+    /// Type of Service and Traffic Class.
+    pub traffic_class: TrafficClass,
+    /// 64:ff9b::/96 may carry non-global IPv4 addresses (against RFC 6052 section 3.1).
+    pub allow_private: bool,
+    /// IPv6 hosts are numbered from `pool6`.
+    pub ipv4_translatable: bool,
+    /// Hairpinning (RFC 7757 section 4).
+    pub hairpin: bool,
+    /// The TCP MSS is clamped.
+    pub mss_clamp: bool,
+    /// IPv6 path MTU in octets; `None`: found on the host.
+    pub mtu: Option<u32>,
+    /// Longest IPv6 packet made of an IPv4 packet without DF, in octets.
+    pub lowest_ipv6_mtu: u32,
+    /// Queues (and threads); `None`: by the number of processors.
+    pub queues: Option<usize>,
+    /// Addresses, routes, rules and sysctls are set up and taken down.
+    pub manage: bool,
+}
+
+/// What a translator does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Stateless IP/ICMP translation (RFC 7915) between networks.
+    Siit {
+        /// Translation prefixes, routed into the interface.
+        pool6: Vec<Pool6>,
+    },
+    /// The customer side of 464XLAT (RFC 6877).
+    Clat(Clat),
+}
+
+/// What only a CLAT has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clat {
+    /// The translation prefix of the PLAT.
+    pub pref64: Pool6,
+    /// The host's IPv4 address on the interface.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 counterpart; `None`: made from the uplink's prefix.
+    pub v6: Option<Ipv6Addr>,
+    /// The device towards the IPv6 network; `None`: found by the route to `pref64`.
+    pub uplink: Option<InterfaceName>,
+}
+
+/// Source address of ICMPv6 errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source6 {
+    /// The host's preferred address towards the IPv6 side.
+    #[default]
+    Auto,
+    /// None: such errors are not sent.
+    Off,
+    /// This one.
+    Address(Ipv6Addr),
+}
+
+/// Which engine carries the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// The best that the host allows.
+    #[default]
+    Auto,
+    /// The user engine, on a TUN device.
+    User,
+}
+
+/// Where packets are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// What is routed into the translator's interface.
+    #[default]
+    Interface,
+}
+
+/// `[control]`: the socket of `fordway status` and `fordway stats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Path of the Unix socket.
+    pub socket: PathBuf,
+    /// Time that a client has for its request.
+    pub timeout: Duration,
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Control {
+            socket: PathBuf::from(DEFAULT_SOCKET),
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// `[metrics]`: the HTTP endpoint for Prometheus.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Addresses and ports; empty: no endpoint.
+    pub listen: Vec<SocketAddr>,
+}
+
+/// `[log]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Least severity that is written.
+    pub level: LogLevel,
+    /// Form of a line.
+    pub format: LogFormat,
+}
+
+/// Least severity that is written to the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Translator {
+    /// The mode's name in the file.
+    #[must_use]
+    pub fn mode_name(&self) -> &'static str {
+        match self.mode {
+            Mode::Siit { .. } => "siit",
+            Mode::Clat(_) => "clat",
+        }
+    }
+
+    /// The translation prefixes: `pool6`, or a CLAT's `pref64`.
+    #[must_use]
+    pub fn pool6(&self) -> &[Pool6] {
+        match &self.mode {
+            Mode::Siit { pool6 } => pool6,
+            Mode::Clat(clat) => std::slice::from_ref(&clat.pref64),
+        }
+    }
+
+    /// The CLAT's part, if this is one.
+    #[must_use]
+    pub fn clat(&self) -> Option<&Clat> {
+        match &self.mode {
+            Mode::Siit { .. } => None,
+            Mode::Clat(clat) => Some(clat),
+        }
+    }
+}
