@@ -1,0 +1,173 @@
+//! The user engine: the core of Fordway on the queues of a TUN device.
+//!
+//! ```text
+//!   kernel ──► queue 0 ──► thread 0: receive ► translate ► send ──► queue 0 ──► kernel
+//!          ──► queue 1 ──► thread 1: receive ► translate ► send ──► queue 1 ──►
+//! ```
+//!
+//! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that
+//! only it writes; all share one immutable [`Translator`]. Nothing is allocated per packet and
+//! nothing is locked. A packet is received with headroom, translated in place together with its
+//! offload state, and sent from where it lies; only fragments are sent as two pieces.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod offload;
+mod queue;
+
+pub use counters::{IoCounters, IoTotals, QueueCounters};
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use fordway_tun::{Device, Queue, Waker};
+use fordway_xlat::Translator;
+
+use crate::queue::Worker;
+
+/// Why an engine did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A thread or descriptor could not be made.
+    #[error("can't start the threads of {interface}: {source}")]
+    Start {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The interface was deleted under the engine.
+    #[error("interface {interface} was deleted")]
+    Gone {
+        /// The interface.
+        interface: String,
+    },
+    /// A queue gave an error that does not pass.
+    #[error("queue {queue} of {interface}: {source}")]
+    Queue {
+        /// The interface.
+        interface: String,
+        /// The queue's number, from 0.
+        queue: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A queue's thread ended by a panic: a fault in Fordway.
+    #[error("queue {queue} of {interface} panicked; this is a fault in Fordway, please report it")]
+    Panicked {
+        /// The interface.
+        interface: String,
+        /// The queue's number, from 0.
+        queue: usize,
+    },
+}
+
+/// A running user engine. Dropping it stops it.
+#[derive(Debug)]
+pub struct Engine {
+    device: Device,
+    translator: Arc<Translator>,
+    counters: Vec<Arc<QueueCounters>>,
+    threads: Vec<JoinHandle<Result<(), Error>>>,
+    stop: Waker,
+}
+
+/// Starts one thread per queue. `device` and `queues` come from [`Device::open`].
+///
+/// `seed` makes the first IPv4 identification of each queue; give a random number.
+pub fn start(
+    device: Device,
+    queues: Vec<Queue>,
+    translator: Arc<Translator>,
+    seed: u64,
+) -> Result<Engine, Error> {
+    let interface = device.name().to_owned();
+    let start = |source| Error::Start {
+        interface: interface.clone(),
+        source,
+    };
+    let stop = Waker::new().map_err(start)?;
+    let mut engine = Engine {
+        device,
+        translator,
+        counters: Vec::new(),
+        threads: Vec::new(),
+        stop,
+    };
+    for queue in queues {
+        let counters = Arc::new(QueueCounters::default());
+        engine.counters.push(Arc::clone(&counters));
+        let name = format!("{}-{}", interface, queue.index());
+        let identification = identification(seed, queue.index());
+        let worker = Worker::new(
+            interface.clone(),
+            queue,
+            Arc::clone(&engine.translator),
+            counters,
+            engine.stop.clone(),
+            identification,
+        );
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || worker.run());
+        engine.threads.push(thread.map_err(start)?);
+    }
+    Ok(engine)
+}
+
+/// A different start for each queue, so that two queues do not use the same identifications at once.
+fn identification(seed: u64, queue: usize) -> u16 {
+    // An odd multiplier spreads neighbouring queue numbers over all 16 bits.
+    ((seed
+        .wrapping_add(queue as u64)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        >> 48) as u16
+}
+
+impl Engine {
+    /// The interface.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The translator that runs.
+    pub fn translator(&self) -> &Arc<Translator> {
+        &self.translator
+    }
+
+    /// The counters of each queue, in the order of the queues.
+    pub fn counters(&self) -> &[Arc<QueueCounters>] {
+        &self.counters
+    }
+
+    /// Whether a thread has ended by itself; [`Engine::stop`] then tells why.
+    pub fn failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any
+    /// interface goes down. Gives the first error that had ended a thread before.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), Error> {
+        self.stop.wake();
+        let mut result = Ok(());
+        for (queue, thread) in self.threads.drain(..).enumerate() {
+            let interface = self.device.name().to_owned();
+            let ended = thread
+                .join()
+                .unwrap_or(Err(Error::Panicked { interface, queue }));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Whoever wants the reason calls `stop`.
+        let _ = self.join();
+    }
+}

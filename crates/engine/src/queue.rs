@@ -1,0 +1,195 @@
+//! The run loop of one queue: receive, translate, send.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader, Waker};
+use fordway_xlat::counters::Arrival;
+use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Translator, Verdict};
+
+use crate::counters::{IoError, QueueCounters};
+use crate::{Error, offload};
+
+/// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
+/// A multiple of 64 octets, so that headers share few cache lines.
+const START: usize = (HEADROOM + VnetHeader::LEN).next_multiple_of(64);
+
+/// Room behind a packet: ICMP extensions that move back (RFC 4884).
+const TAIL: usize = 256;
+
+/// Packets received before the loop looks at the clock and at the stop signal again.
+const BURST: usize = 64;
+
+/// One queue's thread.
+pub(crate) struct Worker {
+    interface: String,
+    queue: Queue,
+    translator: Arc<Translator>,
+    counters: Arc<QueueCounters>,
+    stop: Waker,
+    state: State,
+}
+
+/// Why a burst ended.
+enum Burst {
+    /// The queue may hold more.
+    More,
+    /// The queue is empty.
+    Empty,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        interface: String,
+        queue: Queue,
+        translator: Arc<Translator>,
+        counters: Arc<QueueCounters>,
+        stop: Waker,
+        identification: u16,
+    ) -> Worker {
+        let state = State::new(identification);
+        Worker {
+            interface,
+            queue,
+            translator,
+            counters,
+            stop,
+            state,
+        }
+    }
+
+    /// Runs until it is told to stop, or the interface goes.
+    pub(crate) fn run(mut self) -> Result<(), Error> {
+        let mut buffer = vec![0u8; START + MAX_PACKET + 1 + TAIL];
+        let origin = Instant::now();
+        loop {
+            let burst = self.burst(&mut buffer, origin)?;
+            let timeout = match burst {
+                // The stop signal is looked at without waiting.
+                Burst::More => Some(std::time::Duration::ZERO),
+                Burst::Empty => None,
+            };
+            let ready = self
+                .queue
+                .wait(&self.stop, timeout)
+                .map_err(|e| self.error(e))?;
+            if ready.woken {
+                return Ok(());
+            }
+            if ready.gone {
+                return Err(self.gone());
+            }
+        }
+    }
+
+    /// Takes up to [`BURST`] packets through.
+    fn burst(&mut self, buffer: &mut [u8], origin: Instant) -> Result<Burst, Error> {
+        let now = origin.elapsed();
+        for _ in 0..BURST {
+            match self.queue.recv(buffer, START) {
+                Ok(RecvOutcome::Packet { header, len }) => {
+                    self.packet(buffer, header, len, now)?;
+                }
+                Ok(RecvOutcome::Empty) => return Ok(Burst::Empty),
+                Ok(RecvOutcome::Truncated) => self.counters.io.raise(IoError::Receive),
+                Ok(RecvOutcome::Gone) => return Err(self.gone()),
+                Err(error) => {
+                    self.counters.io.raise(IoError::Receive);
+                    return Err(self.error(error));
+                }
+            }
+        }
+        Ok(Burst::More)
+    }
+
+    /// One packet: translated, sent, counted.
+    fn packet(
+        &mut self,
+        buffer: &mut [u8],
+        header: VnetHeader,
+        len: usize,
+        now: std::time::Duration,
+    ) -> Result<(), Error> {
+        let Some(offload) = offload::from_vnet(&header) else {
+            self.counters.core.drop(DropReason::BadOffload);
+            return Ok(());
+        };
+        let mut packet = Packet::new(buffer, START..START + len, offload);
+        let arrival = Arrival {
+            direction: Direction::of(packet.bytes()),
+            octets: len,
+            segments: packet.segments(),
+        };
+        let verdict = self
+            .translator
+            .translate(&mut packet, now, &mut self.state, &mut ());
+        self.counters.core.suppress(self.state.take_suppressed());
+        let (sent, pieces) = match verdict {
+            Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
+            Verdict::Forward | Verdict::Reply(_) => (self.send(&mut packet)?, 1),
+            Verdict::Drop(_) | Verdict::Pass => (Ok(()), 1),
+        };
+        match sent {
+            Ok(()) => self.counters.core.record(arrival, verdict, pieces),
+            Err(reason) => self.counters.core.drop(reason),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<Result<(), DropReason>, Error> {
+        let header = offload::to_vnet(&packet.offload);
+        let range = packet.range();
+        let outcome =
+            self.queue
+                .send_in_place(packet.buffer_mut(), range.start, range.end, &header);
+        self.sent(outcome)
+    }
+
+    /// Sends the pieces of a packet; stops at the first that is not taken, for the rest would be of no
+    /// use to the receiver.
+    fn send_fragments(
+        &mut self,
+        packet: &Packet<'_>,
+    ) -> Result<(Result<(), DropReason>, usize), Error> {
+        let mut pieces = 0;
+        for fragment in packet.fragments() {
+            let header = offload::to_vnet(&packet.offload);
+            let outcome = self
+                .queue
+                .send_parts(&header, fragment.head(), fragment.body);
+            if let Err(reason) = self.sent(outcome)? {
+                return Ok((Err(reason), pieces));
+            }
+            pieces += 1;
+        }
+        Ok((Ok(()), pieces))
+    }
+
+    /// Counts what came of sending. The outer result ends the thread.
+    fn sent(&self, outcome: std::io::Result<SendOutcome>) -> Result<Result<(), DropReason>, Error> {
+        let (error, reason) = match outcome.map_err(|e| self.error(e))? {
+            SendOutcome::Sent => return Ok(Ok(())),
+            SendOutcome::Gone => return Err(self.gone()),
+            SendOutcome::Full => (IoError::Full, DropReason::QueueFull),
+            SendOutcome::Down => (IoError::Down, DropReason::DeviceError),
+            SendOutcome::NoBuffers => (IoError::NoBuffers, DropReason::DeviceError),
+            SendOutcome::Refused => (IoError::Refused, DropReason::DeviceError),
+        };
+        self.counters.io.raise(error);
+        Ok(Err(reason))
+    }
+
+    fn gone(&self) -> Error {
+        Error::Gone {
+            interface: self.interface.clone(),
+        }
+    }
+
+    fn error(&self, source: std::io::Error) -> Error {
+        Error::Queue {
+            interface: self.interface.clone(),
+            queue: self.queue.index(),
+            source,
+        }
+    }
+}
