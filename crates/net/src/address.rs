@@ -97,7 +97,7 @@ impl Netlink {
     /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `EEXIST` if
     /// the interface has it, `EOPNOTSUPP` or `EACCES` if IPv6 is disabled there.
     pub fn add_address(&mut self, address: &Address) -> Result<()> {
-        let message = self.to_message(address)?;
+        let message = self.address_message(address)?;
         self.request(
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
@@ -113,14 +113,14 @@ impl Netlink {
     /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with
     /// `EADDRNOTAVAIL` if the interface does not have it.
     pub fn delete_address(&mut self, address: &Address) -> Result<()> {
-        let message = self.to_message(address)?;
+        let message = self.address_message(address)?;
         self.request(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("delete address {address}")
         })?;
         Ok(())
     }
 
-    fn to_message(&mut self, address: &Address) -> Result<AddressMessage> {
+    fn address_message(&mut self, address: &Address) -> Result<AddressMessage> {
         let ip = address.address.addr();
         let mut flags = AddressFlags::empty();
         flags.set(AddressFlags::Nodad, address.no_dad && ip.is_ipv6());

@@ -211,6 +211,14 @@ impl Error {
         }
     }
 
+    /// Whether the kernel does not have the version of IP that was asked for.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        matches!(
+            self.errno(),
+            Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT)
+        )
+    }
+
     /// For mapping an I/O error on `path`.
     pub(crate) fn file(
         operation: &'static str,

@@ -67,7 +67,12 @@ impl Netlink {
             message.header.family = family;
             message.header.flags = NeighbourFlags::Proxy;
             let request = RouteNetlinkMessage::GetNeighbour(message);
-            for answer in self.dump(&request, "list neighbour proxies")? {
+            let answers = match self.dump(&request, "list neighbour proxies") {
+                Ok(answers) => answers,
+                Err(error) if error.is_unsupported() => continue,
+                Err(error) => return Err(error),
+            };
+            for answer in answers {
                 let RouteNetlinkMessage::NewNeighbour(message) = answer else {
                     continue;
                 };

@@ -69,7 +69,7 @@ pub struct Route {
     pub advmss: Option<u32>,
     /// Who made it ([`PROTOCOL`]: this program). Adding always sets
     /// [`PROTOCOL`].
-    #[serde(skip)]
+    #[serde(skip, default = "ours")]
     pub protocol: u8,
 }
 
@@ -122,6 +122,10 @@ impl Route {
     }
 }
 
+fn ours() -> u8 {
+    PROTOCOL
+}
+
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.destination)?;
@@ -148,6 +152,8 @@ pub struct RouteFilter {
     pub table: Option<u32>,
     /// Made by this protocol only, for instance [`PROTOCOL`].
     pub protocol: Option<u8>,
+    /// Out of the interface with this index only.
+    pub index: Option<u32>,
 }
 
 /// Which way a packet would go.
@@ -232,12 +238,16 @@ impl Netlink {
             if let Some(table) = filter.table {
                 message.attributes.push(RouteAttribute::Table(table));
             }
+            if let Some(index) = filter.index {
+                message.attributes.push(RouteAttribute::Oif(index));
+            }
             let answers = match self.dump(&RouteNetlinkMessage::GetRoute(message), "list routes") {
                 Ok(answers) => answers,
                 // A table that does not exist (yet) has no routes.
                 Err(error) if filter.table.is_some() && error.errno() == Some(libc::ENOENT) => {
                     continue;
                 }
+                Err(error) if error.is_unsupported() => continue,
                 Err(error) => return Err(error),
             };
             for answer in answers {
@@ -404,10 +414,17 @@ fn from_message(message: &RouteMessage, names: &HashMap<u32, String>) -> Option<
         AddressFamily::Inet6 => Some(IpAddr::from([0; 16])),
         _ => None,
     })?;
+    let kind = kind_of(header.kind);
+    // IPv6 files routes that lead nowhere under the loopback interface.
+    let leads_out = !matches!(
+        kind,
+        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
+    );
+    let index = parsed.index.filter(|_| leads_out);
     Some(Route {
         destination: IpNet::new(destination, header.destination_prefix_length).ok()?,
-        kind: kind_of(header.kind),
-        device: parsed.index.and_then(|index| names.get(&index).cloned()),
+        kind,
+        device: index.and_then(|index| names.get(&index).cloned()),
         gateway: parsed.gateway,
         source: parsed.source,
         table: parsed.table.unwrap_or(u32::from(header.table)),

@@ -32,11 +32,12 @@ pub struct Rule {
     pub iif: Option<String>,
     /// Transport protocol.
     pub ip_protocol: Option<u8>,
-    /// Destination ports, first and last.
+    /// Destination ports, first and last; the kernel refuses a range that
+    /// contains 0 or 65,535.
     pub destination_ports: Option<(u16, u16)>,
     /// Who made it ([`PROTOCOL`]: this program). Adding always sets
     /// [`PROTOCOL`].
-    #[serde(skip)]
+    #[serde(skip, default = "ours")]
     pub protocol: u8,
 }
 
@@ -65,6 +66,10 @@ impl Rule {
         other.protocol = self.protocol;
         *self == other
     }
+}
+
+fn ours() -> u8 {
+    PROTOCOL
 }
 
 impl fmt::Display for Rule {
@@ -106,12 +111,7 @@ impl Netlink {
             message.header.family = family;
             let answers = match self.dump(&RouteNetlinkMessage::GetRule(message), "list rules") {
                 Ok(answers) => answers,
-                // No rules of an IP version that the kernel does not have.
-                Err(error)
-                    if matches!(error.errno(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) =>
-                {
-                    continue;
-                }
+                Err(error) if error.is_unsupported() => continue,
                 Err(error) => return Err(error),
             };
             for answer in answers {

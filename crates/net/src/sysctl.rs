@@ -29,6 +29,10 @@ impl SysctlKey {
 
     /// Forwarding of IPv6 between all interfaces:
     /// `net.ipv6.conf.all.forwarding`.
+    ///
+    /// Switching it on makes the kernel drop the default routes it learned from
+    /// router advertisements, except on interfaces whose `accept_ra` is 2: set
+    /// that first where the way out is learned.
     #[must_use]
     pub fn forwarding_v6() -> Self {
         Self("net/ipv6/conf/all/forwarding".to_owned())
@@ -64,14 +68,25 @@ impl SysctlKey {
         }
     }
 
-    /// The version of IP whose forwarding on all interfaces this switches, and
-    /// thereby overwrites every interface's own `forwarding`.
-    pub(crate) fn overwrites_forwarding(&self) -> Option<&'static str> {
-        match self.0.as_str() {
-            "net/ipv4/ip_forward" | "net/ipv4/conf/all/forwarding" => Some("ipv4"),
-            "net/ipv6/conf/all/forwarding" => Some("ipv6"),
-            _ => None,
+    /// The interfaces' own settings that the kernel overwrites when this one is
+    /// written: a folder below `net`, and their name in its interfaces' folders.
+    pub(crate) fn overwrites(&self) -> Option<(&'static str, &'static str)> {
+        const FIELDS_V6: [&str; 5] = [
+            "forwarding",
+            "disable_ipv6",
+            "addr_gen_mode",
+            "ignore_routes_with_linkdown",
+            "disable_policy",
+        ];
+        if matches!(
+            self.0.as_str(),
+            "net/ipv4/ip_forward" | "net/ipv4/conf/all/forwarding"
+        ) {
+            return Some(("ipv4/conf", "forwarding"));
         }
+        let field = self.0.strip_prefix("net/ipv6/conf/all/")?;
+        let field = FIELDS_V6.into_iter().find(|it| *it == field)?;
+        Some(("ipv6/conf", field))
     }
 
     fn from_segments(segments: &[&str]) -> Result<Self> {
@@ -177,6 +192,7 @@ pub(crate) fn normal(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn both_forms_mean_the_same() {
@@ -190,6 +206,39 @@ mod tests {
         }
         assert_eq!(key.device(), Some("eth0.100"));
         assert_eq!(SysctlKey::forwarding_v6().device(), None);
+    }
+
+    #[test]
+    fn settings_that_overwrite_others_are_known() {
+        let overwrites = |text: &str| text.parse::<SysctlKey>().unwrap().overwrites();
+        assert_eq!(
+            SysctlKey::forwarding_v4().overwrites(),
+            Some(("ipv4/conf", "forwarding"))
+        );
+        assert_eq!(
+            overwrites("net.ipv6.conf.all.disable_ipv6"),
+            Some(("ipv6/conf", "disable_ipv6"))
+        );
+        assert_eq!(overwrites("net.ipv6.conf.eth0.disable_ipv6"), None);
+        assert_eq!(overwrites("net.ipv4.conf.all.rp_filter"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_parses_to_the_same(text in "net(/[a-z0-9._-]{1,6}){1,4}|net(\\.[a-z0-9/_-]{1,6}){1,4}") {
+            if let Ok(key) = text.parse::<SysctlKey>() {
+                prop_assert_eq!(key.to_string().parse::<SysctlKey>().unwrap(), key);
+            }
+        }
+
+        #[test]
+        fn no_text_leads_outside(text in ".{0,40}") {
+            if let Ok(key) = text.parse::<SysctlKey>() {
+                let path = key.path();
+                prop_assert!(path.starts_with("/proc/sys/net"));
+                prop_assert!(path.components().all(|part| part.as_os_str() != ".."));
+            }
+        }
     }
 
     #[test]

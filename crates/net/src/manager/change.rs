@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Address, NeighbourProxy, Route, Rule, SysctlKey};
+use ipnet::IpNet;
+
+use crate::{Address, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
 
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,14 +15,16 @@ pub enum Change {
     /// Set a kernel setting; taken back by restoring the value from before.
     ///
     /// Switching `net.ipv4.ip_forward` or `net.ipv6.conf.all.forwarding`
-    /// overwrites each interface's own `forwarding`; these are restored too.
+    /// overwrites each interface's own `forwarding`, and some others do alike;
+    /// what is overwritten is restored too.
     Sysctl {
         /// The setting.
         key: SysctlKey,
         /// The value.
         value: String,
     },
-    /// Set an interface up; taken back by setting it down.
+    /// Set an interface up; taken back by setting it down, at which the kernel
+    /// drops all routes out of it and, by default, its IPv6 addresses.
     Up {
         /// The interface's name.
         device: String,
@@ -49,8 +53,31 @@ impl Change {
     pub fn sysctl(key: SysctlKey, value: &str) -> Self {
         Self::Sysctl {
             key,
-            value: crate::sysctl::normal(value),
+            value: value.to_owned(),
         }
+    }
+
+    /// The change as the ledger keeps it: prefixes, metrics and makers in the
+    /// one form that the kernel gives them, so that equal changes are equal.
+    pub(crate) fn normalised(&self) -> Self {
+        let mut change = self.clone();
+        match &mut change {
+            Self::Sysctl { value, .. } => *value = crate::sysctl::normal(value),
+            Self::Up { .. } | Self::Mtu { .. } => {}
+            Self::Address(address) => address.protocol = None,
+            Self::Route(route) => {
+                route.destination = route.destination.trunc();
+                route.metric = route.effective_metric();
+                route.protocol = PROTOCOL;
+            }
+            Self::Rule(rule) => {
+                rule.from = rule.from.as_ref().map(IpNet::trunc);
+                rule.to = rule.to.as_ref().map(IpNet::trunc);
+                rule.protocol = PROTOCOL;
+            }
+            Self::NeighbourProxy(proxy) => proxy.protocol = None,
+        }
+        change
     }
 
     /// What the change is about: two changes with the same key cannot both be

@@ -180,9 +180,15 @@ fn find_address(netlink: &mut Netlink, wanted: &Address) -> Result<Option<Addres
 /// The route at the place of `wanted`; among several the one that does the
 /// same, else the one that is ours.
 fn find_route(netlink: &mut Netlink, wanted: &Route) -> Result<Option<Route>> {
+    // Other interfaces' routes at the same place make adding fail by themselves.
+    let index = match &wanted.device {
+        Some(device) => Some(netlink.link(device)?.index),
+        None => None,
+    };
     let mut routes = netlink.routes(RouteFilter {
         table: Some(wanted.table),
         protocol: None,
+        index,
     })?;
     routes.retain(|route| route.same_object(wanted));
     routes.sort_by_key(|route| (!route.same_effect(wanted), route.protocol != PROTOCOL));
@@ -199,26 +205,30 @@ fn find_proxy(netlink: &mut Netlink, wanted: &NeighbourProxy) -> Result<Option<N
     Ok(proxies.into_iter().find(|it| it.same_object(wanted)))
 }
 
-/// The interfaces' own `forwarding` that writing `key` overwrites.
+/// The settings that writing `key` overwrites, with their values.
 fn overwritten_by(key: &SysctlKey) -> Vec<(SysctlKey, String)> {
-    let Some(version) = key.overwrites_forwarding() else {
+    let Some((folder, field)) = key.overwrites() else {
         return Vec::new();
     };
-    let Ok(devices) = fs::read_dir(format!("/proc/sys/net/{version}/conf")) else {
+    let Ok(devices) = fs::read_dir(format!("/proc/sys/net/{folder}")) else {
         return Vec::new();
     };
     let names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names
+    let mut keys: Vec<_> = names
         .filter(|name| name != "all")
-        .filter_map(|name| {
-            let key: SysctlKey = format!("net/{version}/conf/{name}/forwarding")
-                .parse()
-                .ok()?;
-            // One that vanishes meanwhile has nothing to restore.
-            let value = sysctl::read(&key).ok()?;
-            Some((key, value))
-        })
-        .collect()
+        .map(|name| format!("net/{folder}/{name}/{field}"))
+        .collect();
+    if folder == "ipv4/conf" {
+        // Switching forwarding off lets all interfaces accept redirects.
+        keys.push("net/ipv4/conf/all/accept_redirects".to_owned());
+    }
+    let settings = keys.into_iter().filter_map(|key| {
+        let key: SysctlKey = key.parse().ok()?;
+        // One that vanishes meanwhile has nothing to restore.
+        let value = sysctl::read(&key).ok()?;
+        Some((key, value))
+    });
+    settings.collect()
 }
 
 fn restore_overwritten(settings: &[(SysctlKey, String)]) -> Result<()> {

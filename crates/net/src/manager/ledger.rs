@@ -52,8 +52,8 @@ pub(super) enum Undo {
     Down,
     /// Set the former MTU.
     Mtu { mtu: u32 },
-    /// Write the former value, and then these settings of interfaces, which
-    /// writing it overwrites.
+    /// Write the former value, and then these settings, which writing it
+    /// overwrites.
     Sysctl {
         value: String,
         overwritten: Vec<(SysctlKey, String)>,
@@ -119,12 +119,16 @@ const FILE: &str = "ledger.json";
 
 /// The folder of a network namespace's ledger; made if need be.
 pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> Result<PathBuf> {
+    let make = |dir: &Path, mode| {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(dir)
+            .map_err(Error::file("make", dir))
+    };
     let dir = run_dir.join("net").join(namespace.to_string());
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir)
-        .map_err(Error::file("make", &dir))?;
+    make(run_dir, 0o755)?;
+    make(&dir, 0o700)?;
     Ok(dir)
 }
 

@@ -156,6 +156,7 @@ impl Manager {
     /// [`Error::OtherNamespace`].
     pub fn apply(&mut self, change: &Change) -> Result<Applied> {
         let (_guard, mut ledger) = self.ledger()?;
+        let change = &change.normalised();
         let key = change.key();
         let ifindex = effect::ifindex(&mut self.netlink, change)?;
         let found = ledger.position(&key);
@@ -199,7 +200,7 @@ impl Manager {
     /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures
     /// of the operation itself are in the report.
     pub fn retract(&mut self, change: &Change) -> Result<Report> {
-        let key = change.key();
+        let key = change.normalised().key();
         self.take_back(|entry| entry.change.key() == key)
     }
 

@@ -1,0 +1,49 @@
+//! What the namespace tests share. They need root.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::process::{Command, Stdio};
+use std::thread;
+
+/// Runs `test` in a thread with a network namespace of its own. Processes that
+/// `test` starts are in it too. It vanishes with the last user.
+pub(crate) fn in_namespace<T: Send>(test: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a new network namespace (this test needs root)");
+            ip("link set lo up");
+            test()
+        });
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A pair of interfaces veth0 and veth1, both up, without IPv6 address
+/// detection.
+pub(crate) fn veth() {
+    ip("link add veth0 type veth peer name veth1");
+    ip("link set veth0 up");
+    ip("link set veth1 up");
+}
+
+/// Runs `ip` with the arguments of `line`; fails if it fails.
+pub(crate) fn ip(line: &str) {
+    assert!(run_ip(line).status.success(), "ip {line}");
+}
+
+/// What `ip` prints.
+pub(crate) fn ip_output(line: &str) -> String {
+    let output = run_ip(line);
+    assert!(output.status.success(), "ip {line}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run_ip(line: &str) -> std::process::Output {
+    Command::new("ip")
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .expect("ip (package iproute2)")
+}
