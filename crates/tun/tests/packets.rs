@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::Duration;
 
@@ -118,6 +118,7 @@ fn without_offloads_packets_come_cut_and_complete() {
 #[test]
 fn a_tcp_stream_passes_between_two_devices_in_super_packets() {
     const OCTETS: usize = 8 << 20;
+    let server = "192.0.2.1:4000".parse().unwrap();
     let run = tempfile::tempdir().unwrap();
     let run = run.path();
     let open = |address: &str| {
@@ -138,7 +139,7 @@ fn a_tcp_stream_passes_between_two_devices_in_super_packets() {
                     thread::scope(|scope| {
                         let relay =
                             scope.spawn(|| relay(&mut near_queues[0], &mut far_queues[0], &stop));
-                        let stream = TcpStream::connect("192.0.2.1:4000");
+                        let stream = TcpStream::connect_timeout(&server, Duration::from_secs(10));
                         let result = stream.and_then(|mut stream| {
                             stream.set_write_timeout(TIMEOUT)?;
                             stream.set_read_timeout(TIMEOUT)?;
@@ -151,7 +152,7 @@ fn a_tcp_stream_passes_between_two_devices_in_super_packets() {
                     })
                 })
             });
-            let (mut stream, _) = listener.accept().unwrap();
+            let mut stream = accept(&listener);
             stream.set_read_timeout(TIMEOUT).unwrap();
             let mut received = Vec::new();
             stream.read_to_end(&mut received).unwrap();
@@ -163,6 +164,14 @@ fn a_tcp_stream_passes_between_two_devices_in_super_packets() {
             assert!(longest > 20_000, "longest packet {longest}");
         });
     });
+}
+
+/// Accepts one connection within ten seconds.
+fn accept(listener: &TcpListener) -> TcpStream {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, PollTimeout::from(10_000u16)), Ok(1));
+    listener.accept().unwrap().0
 }
 
 /// Carries packets both ways until `stop` is woken; returns the length of the
