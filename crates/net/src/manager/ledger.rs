@@ -1,6 +1,6 @@
 //! The file that records all changes in a network namespace.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -91,8 +91,8 @@ impl Ledger {
         Ok(if ledger.boot == boot { ledger } else { empty })
     }
 
-    /// Brings the ledger to disk: afterwards either the old or the new one is
-    /// there, whatever happens.
+    /// Brings the ledger to disk: at any time either the old or the new one is
+    /// there as a whole, whatever happens.
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let draft = dir.join(format!("{FILE}.new"));
@@ -102,10 +102,9 @@ impl Ledger {
         })?;
         text.push(b'\n');
         write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
-        fs::rename(&draft, &path).map_err(Error::file("replace", &path))?;
-        File::open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(Error::file("sync", dir))
+        // The directory is not synced: should the host lose power, either file
+        // is void at its next start, so long as it is whole.
+        fs::rename(&draft, &path).map_err(Error::file("replace", &path))
     }
 
     pub(super) fn position(&self, key: &str) -> Option<usize> {
