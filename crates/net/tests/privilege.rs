@@ -30,7 +30,10 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    // The first word that is neither an option nor the number of threads.
+    let filter = arguments
+        .iter()
+        .find(|word| !word.starts_with('-') && word.parse::<u32>().is_err());
     let chosen = CASES
         .iter()
         .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
