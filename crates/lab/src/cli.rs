@@ -1,0 +1,241 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Deploys IPv4/IPv6 mechanisms on a test network, loads them, and reports what they cost.
+#[derive(Debug, Parser)]
+#[command(name = "fordway-lab", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  fordway-lab doctor                          what this machine can run, and what is missing
+  fordway-lab plan clat-vs-dual-stack         trials and wall time, without running anything
+  sudo fordway-lab run clat-vs-dual-stack     three minutes; writes a folder with report.html
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 4 skipped because something is not installed.")]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what this machine can run, what is missing, and how to install it
+    #[command(after_help = "Examples:
+  fordway-lab doctor
+  fordway-lab doctor --json | jq '.mechanisms'
+  sudo fordway-lab doctor --clean             remove what a crashed run left behind")]
+    Doctor(DoctorArgs),
+    /// List the built-in experiments
+    #[command(after_help = "Examples:
+  fordway-lab list
+  fordway-lab list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a run would do: mechanisms, order, trials, wall time
+    #[command(after_help = "Examples:
+  fordway-lab plan clat-vs-dual-stack
+  fordway-lab plan clat-vs-dual-stack --profile strict
+  fordway-lab plan goals --blocks 10 --seed 42 --json")]
+    Plan(PlanArgs),
+    /// Run an experiment and write its report (needs root)
+    #[command(after_help = "Examples:
+  sudo fordway-lab run clat-vs-dual-stack
+  sudo fordway-lab run clat-vs-dual-stack --profile standard --out results/monday
+  sudo fordway-lab run clat-vs-dual-stack --only native-v6,clat-tayga --duration 5 --blocks 8
+  sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
+  sudo fordway-lab run goals")]
+    Run(RunArgs),
+    /// Continue an interrupted run; valid trials are kept
+    #[command(after_help = "Examples:
+  sudo fordway-lab resume results/monday")]
+    Resume(ResumeArgs),
+    /// Make the report again from a run's folder; needs no root and changes no measurement
+    #[command(after_help = "Examples:
+  fordway-lab report results/monday")]
+    Report {
+        /// Folder of the run
+        dir: PathBuf,
+        /// Print the summary as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        dir: PathBuf,
+    },
+    /// Probes that the lab runs inside its namespaces
+    #[command(hide = true, subcommand)]
+    Probe(Probe),
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Remove namespaces and processes that crashed runs left behind
+    #[arg(long)]
+    pub(crate) clean: bool,
+    /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fordway: Option<PathBuf>,
+}
+
+/// How large a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileName {
+    /// Minutes
+    Quick,
+    /// The study's 30 s flows
+    Standard,
+    /// 30 s and 120 s flows, enough blocks for every test
+    Strict,
+}
+
+impl ProfileName {
+    /// The key in the experiment file.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Standard => "standard",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+/// `on` or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// As the kernel has them
+    On,
+    /// Segmentation and checksum offloads off on every veth of the lab
+    Off,
+}
+
+/// Arguments that choose what a run does.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Name of the experiment, see `fordway-lab list`
+    pub(crate) name: String,
+    /// Size of the run
+    #[arg(long, value_enum, default_value = "quick")]
+    pub(crate) profile: ProfileName,
+    /// Seed of the random order [default: random, and printed]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Randomised complete blocks: replications of every mechanism
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) blocks: Option<u32>,
+    /// Seconds of a TCP flow; several, with commas, are a factor
+    #[arg(long, value_delimiter = ',', value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) duration: Vec<u64>,
+    /// Mechanisms to run, with commas
+    #[arg(long, value_delimiter = ',', value_name = "MECHANISM")]
+    pub(crate) only: Vec<String>,
+    /// Clock sources to switch through, with commas; the present one is put back afterwards
+    #[arg(long, value_delimiter = ',', value_name = "SOURCE")]
+    pub(crate) clocksource: Vec<String>,
+    /// Segmentation and checksum offloads of the lab's veth devices
+    #[arg(long, value_enum, default_value = "on")]
+    pub(crate) offloads: Switch,
+    /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fordway: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to run.
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Folder to write [default: lab-results/NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Start long runs without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Folder of the run
+    pub(crate) dir: PathBuf,
+    /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fordway: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What runs inside a namespace.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Probe {
+    /// The far end: payload check and echo
+    Serve {
+        /// Own addresses to echo from
+        #[arg(required = true)]
+        own: Vec<IpAddr>,
+    },
+    /// The near end: prints its checks as JSON
+    Client {
+        /// The far end's address
+        #[arg(long)]
+        target: IpAddr,
+        /// Octets of TCP payload each way
+        #[arg(long, default_value_t = 0)]
+        tcp_bytes: usize,
+        /// UDP payload sizes
+        #[arg(long, value_delimiter = ',')]
+        udp_sizes: Vec<usize>,
+        /// Ask a closed port
+        #[arg(long)]
+        refused: bool,
+    },
+    /// Prints ms from the start of a command to the first echo through what it sets up
+    Start {
+        /// The far end's address
+        #[arg(long)]
+        target: IpAddr,
+        /// The command
+        #[arg(last = true, required = true)]
+        argv: Vec<String>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_has_examples() {
+        Cli::command().debug_assert();
+        for sub in Cli::command().get_subcommands().filter(|s| !s.is_hide_set()) {
+            let help = sub.clone().render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{}", sub.get_name());
+        }
+    }
+}

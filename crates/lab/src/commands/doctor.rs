@@ -1,0 +1,160 @@
+//! `doctor`: what this machine can run, and what is missing.
+
+use serde::Serialize;
+
+use crate::cli::DoctorArgs;
+use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
+use crate::host::{clocksource, cpu};
+use crate::mechanism::{self, Availability, locate_fordway};
+use crate::process::find_program;
+use crate::state;
+
+/// Programs that every run needs, and the Debian package of each.
+const TOOLS: &[(&str, &str)] = &[
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("sysctl", "procps"),
+    ("iperf3", "iperf3"),
+    ("ping", "iputils-ping"),
+    ("ethtool", "ethtool"),
+];
+
+#[derive(Serialize)]
+struct Findings {
+    ready: bool,
+    root: bool,
+    tun: bool,
+    processors: usize,
+    load_average: Option<f64>,
+    clocksource: String,
+    clocksources: Vec<String>,
+    tools: Vec<Tool>,
+    mechanisms: Vec<Found>,
+    orphans: Vec<String>,
+    install: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Tool {
+    name: &'static str,
+    path: Option<String>,
+    package: &'static str,
+}
+
+#[derive(Serialize)]
+struct Found {
+    implementation: &'static str,
+    version: Option<String>,
+    hint: Option<String>,
+}
+
+/// The Debian packages of these tools, each once.
+pub(super) fn packages(tools: &[&str]) -> Vec<&'static str> {
+    let mut all: Vec<&str> =
+        TOOLS.iter().filter(|(name, _)| tools.contains(name)).map(|(_, package)| *package).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Examines the machine.
+pub(super) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    let findings = examine(args)?;
+    if args.clean {
+        for orphan in state::orphans() {
+            for name in state::undo(&orphan) {
+                anstream::eprintln!("removed namespace {name}");
+            }
+        }
+    }
+    let code = if findings.ready { EXIT_DONE } else { EXIT_SKIPPED };
+    if args.json {
+        super::print_json(&findings)?;
+        return Ok(code);
+    }
+    print(&findings, args.clean);
+    Ok(code)
+}
+
+fn examine(args: &DoctorArgs) -> Result<Findings> {
+    let fordway = locate_fordway(args.fordway.as_deref())?;
+    let tools: Vec<Tool> = TOOLS
+        .iter()
+        .map(|(name, package)| {
+            let path = find_program(name).map(|p| p.display().to_string());
+            Tool { name, path, package }
+        })
+        .collect();
+    let mut mechanisms = Vec::new();
+    for implementation in ["native", "fordway", "tayga", "tundra", "jool"] {
+        let found = mechanism::of(implementation, fordway.as_deref())?.availability();
+        let (version, hint) = match found {
+            Availability::Ready { version, .. } => (Some(version), None),
+            Availability::Missing { hint } => (None, Some(hint)),
+        };
+        mechanisms.push(Found { implementation, version, hint });
+    }
+    let missing: Vec<&str> = tools.iter().filter(|t| t.path.is_none()).map(|t| t.name).collect();
+    let mut wanted = packages(&missing);
+    if mechanisms.iter().any(|m| m.implementation == "tayga" && m.version.is_none()) {
+        wanted.push("tayga");
+    }
+    let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
+    Ok(Findings {
+        ready: missing.is_empty(),
+        root: state::is_root(),
+        tun: std::path::Path::new("/dev/net/tun").exists(),
+        processors: cpu::processors(),
+        load_average: cpu::load_average(),
+        clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
+        clocksources: clocksource::available().unwrap_or_default(),
+        tools,
+        mechanisms,
+        orphans: state::orphans().into_iter().map(|o| o.id).collect(),
+        install,
+    })
+}
+
+fn print(findings: &Findings, cleaned: bool) {
+    let green = anstyle::AnsiColor::Green.on_default();
+    let yellow = anstyle::AnsiColor::Yellow.on_default();
+    let line = |ok: bool, name: &str, text: &str| {
+        let (style, mark) = if ok { (green, "ok  ") } else { (yellow, "miss") };
+        anstream::println!("  {style}{mark}{style:#}  {name:<12} {text}");
+    };
+    anstream::println!("Tools");
+    for tool in &findings.tools {
+        let text = tool.path.clone().unwrap_or_else(|| format!("apt-get install {}", tool.package));
+        line(tool.path.is_some(), tool.name, &text);
+    }
+    anstream::println!("Mechanisms (a missing one is skipped, the run goes on)");
+    for found in &findings.mechanisms {
+        let text = found.version.as_ref().or(found.hint.as_ref()).cloned().unwrap_or_default();
+        line(found.version.is_some(), found.implementation, &text);
+    }
+    anstream::println!("Machine");
+    let root = if findings.root { "yes" } else { "`run` and `resume` need it: use sudo" };
+    line(findings.root, "root", root);
+    line(findings.tun, "TUN", if findings.tun { "/dev/net/tun" } else { "modprobe tun" });
+    let load = findings.load_average.unwrap_or(0.0);
+    let quiet = load < 0.5 * findings.processors as f64;
+    let text = format!(
+        "{} processors, load average {load:.2}{}",
+        findings.processors,
+        if quiet { "" } else { ": too busy for good numbers" }
+    );
+    line(quiet, "load", &text);
+    let clocks = format!("{} (of {})", findings.clocksource, findings.clocksources.join(", "));
+    line(true, "clock", &clocks);
+    if findings.orphans.is_empty() {
+        line(true, "left over", "nothing");
+    } else if cleaned {
+        line(true, "left over", "removed");
+    } else {
+        line(false, "left over", "of crashed runs: remove with `fordway-lab doctor --clean`");
+    }
+    if let Some(install) = &findings.install {
+        anstream::println!("\nInstall what is missing:\n  {install}");
+    }
+}

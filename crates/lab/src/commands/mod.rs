@@ -1,0 +1,34 @@
+//! One file per command.
+
+mod doctor;
+mod hidden;
+mod list;
+mod plan;
+mod report;
+mod run;
+
+use crate::cli::Command;
+use crate::error::Result;
+
+/// Runs a command; the number is the exit code.
+pub(crate) fn dispatch(command: Command) -> Result<u8> {
+    match command {
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::List { json } => list::list(json),
+        Command::Plan(args) => plan::plan(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Resume(args) => run::resume(&args),
+        Command::Report { dir, json } => report::report(&dir, json),
+        Command::Completions { shell } => hidden::completions(shell),
+        Command::Man { dir } => hidden::man(&dir),
+        Command::Probe(probe) => hidden::probe(probe),
+    }
+}
+
+/// Prints a value as JSON on standard output.
+fn print_json(value: &impl serde::Serialize) -> Result<u8> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| crate::error::LabError::Usage(e.to_string()))?;
+    anstream::println!("{text}");
+    Ok(crate::error::EXIT_DONE)
+}

@@ -1,0 +1,149 @@
+//! `plan`: what a run would do. Also makes the choices of a run for `run`.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::{PlanArgs, Switch};
+use crate::error::{EXIT_DONE, LabError, Result};
+use crate::host::clocksource;
+use crate::mechanism::locate_fordway;
+use crate::plan::{Plan, blocks_for, in_words, lay_out, power_notes};
+use crate::runner::survey;
+use crate::spec::{Experiment, RunSpec};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    experiment: &'a str,
+    run: &'a RunSpec,
+    plan: &'a Plan,
+    notes: &'a [String],
+}
+
+/// Shows the plan.
+pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
+    let fordway = locate_fordway(args.fordway.as_deref())?;
+    let (experiment, run) = choose(args, fordway.as_deref())?;
+    let plan = lay_out(&experiment, &run, &own_clocksource());
+    let notes = notes(&experiment, &run);
+    if args.json {
+        let shown = Shown { experiment: &experiment.name, run: &run, plan: &plan, notes: &notes };
+        return super::print_json(&shown);
+    }
+    anstream::println!("{}", experiment.title);
+    anstream::println!("  question  {}", experiment.question);
+    anstream::println!("  decision  {}", experiment.decision);
+    anstream::println!("  profile   {} (seed {})", run.profile, run.seed);
+    for condition in &plan.conditions {
+        anstream::println!("  condition {}", condition.label());
+    }
+    anstream::println!("  blocks    {} per condition, each in this order:", run.blocks);
+    let first = &plan.conditions[0];
+    for block in 1..=run.blocks.min(3) {
+        let of = plan.deployments.iter().filter(|d| d.block == block && d.condition == *first);
+        let names: Vec<&str> = of.map(|d| d.mechanism.as_str()).collect();
+        anstream::println!("    {block}: {}", names.join(" "));
+    }
+    if run.blocks > 3 {
+        anstream::println!("    ...");
+    }
+    print_skipped(&run);
+    anstream::println!("  trials    {}", plan.trials);
+    anstream::println!("  time      about {}", in_words(plan.seconds));
+    for note in notes {
+        anstream::println!("  note      {note}");
+    }
+    Ok(EXIT_DONE)
+}
+
+/// Says which mechanisms are left out and what to install.
+pub(super) fn print_skipped(run: &RunSpec) {
+    for (name, hint) in &run.skipped {
+        anstream::eprintln!("  skipped   {name}: {hint}");
+    }
+}
+
+/// What a reader should know before the run.
+pub(super) fn notes(experiment: &Experiment, run: &RunSpec) -> Vec<String> {
+    let comparisons = experiment
+        .mechanisms
+        .iter()
+        .filter(|m| run.mechanisms.contains(&m.name))
+        .filter(|m| m.same_as.is_none())
+        .filter(|m| m.base.as_ref().is_some_and(|base| run.mechanisms.contains(base)))
+        .count()
+        * experiment.metrics.iter().filter(|m| m.name() != "start_time").count();
+    power_notes(run.blocks, comparisons, experiment.alpha)
+}
+
+/// The machine's present clock source.
+pub(super) fn own_clocksource() -> String {
+    clocksource::current().unwrap_or_else(|_| "unknown".into())
+}
+
+/// The experiment and the choices that the arguments make.
+pub(super) fn choose(args: &PlanArgs, fordway: Option<&Path>) -> Result<(Experiment, RunSpec)> {
+    let experiment = Experiment::find(&args.name)?;
+    let profile = experiment.profile(args.profile.key())?;
+    for name in &args.only {
+        experiment.mechanism(name)?;
+    }
+    if !args.clocksource.is_empty() {
+        let offered = clocksource::available()?;
+        if let Some(bad) = args.clocksource.iter().find(|c| !offered.contains(c)) {
+            return Err(LabError::Usage(format!(
+                "this kernel has no clock source `{bad}`; it offers: {}",
+                offered.join(", ")
+            )));
+        }
+    }
+    let wanted: Vec<String> = experiment
+        .mechanisms
+        .iter()
+        .map(|m| m.name.clone())
+        .filter(|name| args.only.is_empty() || args.only.contains(name))
+        .collect();
+    let (versions, skipped) = survey(&experiment, &wanted, fordway)?;
+    let mechanisms: Vec<String> =
+        wanted.into_iter().filter(|name| versions.contains_key(name)).collect();
+    let durations =
+        if args.duration.is_empty() { profile.durations_s.clone() } else { args.duration.clone() };
+    let blocks = args.blocks.unwrap_or_else(|| {
+        blocks_for(&experiment, profile, &mechanisms, &durations, args.clocksource.len())
+    });
+    let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let mut run = RunSpec {
+        profile: args.profile.key().into(),
+        seed,
+        blocks,
+        durations_s: durations,
+        clocksources: args.clocksource.clone(),
+        offloads: args.offloads == Switch::On,
+        mechanisms,
+        skipped,
+        versions,
+        replay: String::new(),
+    };
+    run.replay = replay(&experiment.name, &run);
+    Ok((experiment, run))
+}
+
+/// The one command that repeats the run.
+fn replay(name: &str, run: &RunSpec) -> String {
+    let list = |items: &[u64]| items.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    let mut line = format!(
+        "fordway-lab run {name} --profile {} --seed {} --blocks {} --duration {} --only {}",
+        run.profile,
+        run.seed,
+        run.blocks,
+        list(&run.durations_s),
+        run.mechanisms.join(",")
+    );
+    if !run.clocksources.is_empty() {
+        line.push_str(&format!(" --clocksource {}", run.clocksources.join(",")));
+    }
+    if !run.offloads {
+        line.push_str(" --offloads off");
+    }
+    line
+}

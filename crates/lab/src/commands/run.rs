@@ -1,0 +1,174 @@
+//! `run` and `resume`.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use super::plan::{choose, notes, own_clocksource, print_skipped};
+use crate::backend::write_file;
+use crate::cli::{ResumeArgs, RunArgs};
+use crate::error::{EXIT_DONE, LabError, Result};
+use crate::host::cpu;
+use crate::mechanism::locate_fordway;
+use crate::plan::{in_words, lay_out};
+use crate::process::{catch_signals, find_program};
+use crate::runner::{Runner, survey};
+use crate::spec::Experiment;
+use crate::state;
+
+/// Runs longer than this ask first.
+const ASK_ABOVE_S: f64 = 3600.0;
+
+/// Starts a run.
+pub(super) fn run(args: &RunArgs) -> Result<u8> {
+    let fordway = locate_fordway(args.plan.fordway.as_deref())?;
+    let (mut experiment, run) = choose(&args.plan, fordway.as_deref())?;
+    need_tools(run.offloads)?;
+    for name in &experiment.requires {
+        if let Some(hint) = run.skipped.get(name) {
+            return Err(LabError::Missing(format!("{} needs {name}: {hint}", experiment.name)));
+        }
+    }
+    if run.mechanisms.is_empty() {
+        print_skipped(&run);
+        return Err(LabError::Missing("no mechanism of this choice can run here".into()));
+    }
+    state::need_root()?;
+    clean_orphans();
+    let plan = lay_out(&experiment, &run, &own_clocksource());
+    anstream::eprintln!("{}: {}", experiment.name, experiment.question);
+    anstream::eprintln!(
+        "  {} mechanisms, {} blocks, {} trials, about {} (seed {})",
+        run.mechanisms.len(),
+        run.blocks,
+        plan.trials,
+        in_words(plan.seconds),
+        run.seed
+    );
+    print_skipped(&run);
+    for note in notes(&experiment, &run) {
+        anstream::eprintln!("  note      {note}");
+    }
+    warn_of_load();
+    if plan.seconds > ASK_ABOVE_S && !args.yes && !agreed(plan.seconds)? {
+        return Err(LabError::Usage("not started; --yes starts without asking".into()));
+    }
+    let out = args.out.clone().unwrap_or_else(|| default_folder(&experiment.name));
+    if out.join("trials.jsonl").exists() {
+        return Err(LabError::Usage(format!(
+            "{} already holds a run; continue it with `fordway-lab resume {0}`, or choose another \
+             --out",
+            out.display()
+        )));
+    }
+    experiment.run = Some(run);
+    let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
+    write_file(&out.join("spec.toml"), text.as_bytes())?;
+    execute(experiment, &out, fordway.as_deref(), args.plan.json)
+}
+
+/// Continues a run.
+pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
+    let fordway = locate_fordway(args.fordway.as_deref())?;
+    let spec = args.dir.join("spec.toml");
+    let text = std::fs::read_to_string(&spec).map_err(LabError::file(&spec))?;
+    let experiment = Experiment::parse(&text)?;
+    let run = experiment.run()?.clone();
+    need_tools(run.offloads)?;
+    state::need_root()?;
+    clean_orphans();
+    let (versions, skipped) = survey(&experiment, &run.mechanisms, fordway.as_deref())?;
+    for name in &run.mechanisms {
+        if let Some(hint) = skipped.get(name) {
+            return Err(LabError::Missing(format!("the run used {name}: {hint}")));
+        }
+        let (was, is) = (run.versions.get(name), versions.get(name));
+        if was != is {
+            return Err(LabError::Usage(format!(
+                "{name} was {} when the run began and is {} now; numbers of both must not be \
+                 mixed: start a new run",
+                was.map_or("?", String::as_str),
+                is.map_or("?", String::as_str)
+            )));
+        }
+    }
+    execute(experiment, &args.dir, fordway.as_deref(), args.json)
+}
+
+fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: bool) -> Result<u8> {
+    catch_signals();
+    let environment = out.join("environment.json");
+    if !environment.exists() {
+        let record = crate::host::environment::record(&experiment, fordway)?;
+        let text = serde_json::to_vec_pretty(&record).unwrap_or_default();
+        write_file(&environment, &text)?;
+    }
+    let mut runner = Runner::new(experiment, out, fordway)?;
+    if let Err(error) = runner.execute() {
+        if matches!(error, LabError::Interrupted) {
+            anstream::eprintln!(
+                "Stopped. Namespaces and processes are gone; what was measured is kept.\n\
+                 Continue with: fordway-lab resume {}",
+                out.display()
+            );
+        }
+        return Err(error);
+    }
+    super::report::report(out, json)?;
+    Ok(EXIT_DONE)
+}
+
+/// Removes what crashed runs left.
+fn clean_orphans() {
+    for orphan in state::orphans() {
+        let removed = state::undo(&orphan);
+        anstream::eprintln!(
+            "  cleaned   a run that ended without tidying up (process {}): {} namespaces",
+            orphan.pid,
+            removed.len()
+        );
+    }
+}
+
+fn need_tools(offloads: bool) -> Result<()> {
+    let mut tools = vec!["ip", "nsenter", "setpriv", "sysctl", "iperf3", "ping", "ethtool"];
+    if offloads {
+        tools.retain(|t| *t != "none");
+    }
+    let missing: Vec<&str> =
+        tools.into_iter().filter(|tool| find_program(tool).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(LabError::Missing(format!(
+        "not installed: {}; apt-get install {}",
+        missing.join(", "),
+        super::doctor::packages(&missing).join(" ")
+    )))
+}
+
+fn warn_of_load() {
+    let processors = cpu::processors() as f64;
+    if let Some(load) = cpu::load_average().filter(|load| *load > 0.5 * processors) {
+        anstream::eprintln!(
+            "  warning   load average is {load:.1} on {processors} processors: other work will \
+             disturb the numbers"
+        );
+    }
+}
+
+fn agreed(seconds: f64) -> Result<bool> {
+    anstream::eprintln!("This run takes about {}.", in_words(seconds));
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    anstream::eprint!("Start? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(LabError::file("standard input"))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn default_folder(name: &str) -> PathBuf {
+    let now = crate::trials::now().replace([':', '-'], "").replace('Z', "");
+    PathBuf::from("lab-results").join(format!("{name}-{now}"))
+}

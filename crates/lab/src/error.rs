@@ -1,0 +1,112 @@
+//! What can go wrong, and the exit code it means.
+
+use std::path::PathBuf;
+
+/// Exit code: everything asked for was done.
+pub(crate) const EXIT_DONE: u8 = 0;
+/// Exit code: something failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code: the command line is wrong.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// Exit code: not done, because something is not installed.
+pub(crate) const EXIT_SKIPPED: u8 = 4;
+
+/// An error of the workbench.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LabError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program could not be started.
+    #[error("cannot start `{argv}`: {source}")]
+    Start {
+        /// The command line.
+        argv: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program ended with an error.
+    #[error("`{argv}` ended with {status}: {stderr}")]
+    Command {
+        /// The command line.
+        argv: String,
+        /// Exit status in words.
+        status: String,
+        /// The last lines it wrote.
+        stderr: String,
+    },
+    /// A program did not end in time.
+    #[error("`{argv}` did not end within {seconds} s")]
+    Timeout {
+        /// The command line.
+        argv: String,
+        /// The deadline that passed.
+        seconds: u64,
+    },
+    /// A mechanism was started but does not carry packets.
+    #[error("{mechanism} does not come up: {why}")]
+    NotReady {
+        /// The mechanism's name in the experiment.
+        mechanism: String,
+        /// The last thing seen.
+        why: String,
+    },
+    /// Output of a tool that is not as expected.
+    #[error("cannot read the output of {tool}: {why}")]
+    Parse {
+        /// The tool.
+        tool: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An artefact does not hold what it should.
+    #[error("{}: {why}", path.display())]
+    Artefact {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The report could not be drawn.
+    #[error("cannot draw {what}: {why}")]
+    Draw {
+        /// The figure or page.
+        what: String,
+        /// What the library said.
+        why: String,
+    },
+    /// The user asked for something that does not exist or does not fit.
+    #[error("{0}")]
+    Usage(String),
+    /// Something needed is not installed on this machine.
+    #[error("{0}")]
+    Missing(String),
+    /// Ctrl-C or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl LabError {
+    /// The exit code that this error means.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => EXIT_USAGE,
+            Self::Missing(_) => EXIT_SKIPPED,
+            _ => EXIT_FAILED,
+        }
+    }
+
+    /// Wraps an input/output error with the file it happened on.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}
+
+/// Result of the workbench's own functions.
+pub(crate) type Result<T> = std::result::Result<T, LabError>;

@@ -1,0 +1,126 @@
+//! Processor time: of the whole machine and of one process.
+
+use serde::{Deserialize, Serialize};
+
+/// Ticks per second of /proc/stat and /proc/PID/stat (`sysconf(_SC_CLK_TCK)`).
+fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Processor time of the machine since boot, in ticks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    busy: u64,
+    softirq: u64,
+    steal: u64,
+    total: u64,
+}
+
+impl Times {
+    /// Reads /proc/stat; zeros where it cannot be read.
+    pub(crate) fn now() -> Self {
+        std::fs::read_to_string("/proc/stat").map(|t| Self::parse(&t)).unwrap_or_default()
+    }
+
+    fn parse(text: &str) -> Self {
+        let Some(line) = text.lines().find(|l| l.starts_with("cpu ")) else {
+            return Self::default();
+        };
+        // user nice system idle iowait irq softirq steal; guest time is part of user time.
+        let f: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|v| v.parse().ok()).collect();
+        let at = |i: usize| f.get(i).copied().unwrap_or(0);
+        let total: u64 = f.iter().sum();
+        Self { busy: total - at(3) - at(4) - at(7), softirq: at(6), steal: at(7), total }
+    }
+}
+
+/// Processor use during one trial.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct CpuUse {
+    /// Share of the whole machine's time that was busy, 0 to 1.
+    pub(crate) busy_share: f64,
+    /// Share spent in software interrupts: forwarding of the kernel.
+    pub(crate) softirq_share: f64,
+    /// Share that the hypervisor took away.
+    pub(crate) steal_share: f64,
+    /// Processors worth of time that the mechanism's process used; 1.0 is one core full.
+    pub(crate) mechanism_cores: Option<f64>,
+    /// Threads of the mechanism's process.
+    pub(crate) mechanism_threads: Option<u32>,
+}
+
+/// Measures processor use between two moments.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    start: Times,
+    at: std::time::Instant,
+    process: Option<(u32, u64)>,
+}
+
+impl Meter {
+    /// Starts; `pid` is the mechanism's process, when it has one.
+    pub(crate) fn start(pid: Option<u32>) -> Self {
+        let process = pid.and_then(|pid| Some((pid, process_ticks(pid)?.0)));
+        Self { start: Times::now(), at: std::time::Instant::now(), process }
+    }
+
+    /// Ends.
+    pub(crate) fn stop(self) -> CpuUse {
+        let end = Times::now();
+        let total = (end.total - self.start.total).max(1) as f64;
+        let seconds = self.at.elapsed().as_secs_f64();
+        let after = self.process.and_then(|(pid, before)| {
+            let (ticks, threads) = process_ticks(pid)?;
+            Some((ticks.saturating_sub(before) as f64 / ticks_per_second() / seconds, threads))
+        });
+        CpuUse {
+            busy_share: (end.busy - self.start.busy) as f64 / total,
+            softirq_share: (end.softirq - self.start.softirq) as f64 / total,
+            steal_share: (end.steal - self.start.steal) as f64 / total,
+            mechanism_cores: after.map(|a| a.0),
+            mechanism_threads: after.map(|a| a.1),
+        }
+    }
+}
+
+/// User and system time of a process with all its threads, in ticks, and the number of threads.
+fn process_ticks(pid: u32) -> Option<(u64, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let at = |i: usize| fields.get(i)?.parse::<u64>().ok();
+    Some((at(11)? + at(12)?, u32::try_from(at(17)?).ok()?))
+}
+
+/// Number of processors that the kernel schedules on.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Share of the machine's time since boot that the hypervisor took away.
+pub(crate) fn steal_since_boot() -> f64 {
+    let now = Times::now();
+    now.steal as f64 / now.total.max(1) as f64
+}
+
+/// Load average of the last minute.
+pub(crate) fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_line_is_read_as_proc_5_says() {
+        let t = Times::parse("cpu  10 1 20 100 5 2 7 3 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
+        assert_eq!((t.busy, t.softirq, t.steal, t.total), (40, 7, 3, 148));
+    }
+
+    #[test]
+    fn own_process_has_threads_and_time() {
+        let (_, threads) = process_ticks(std::process::id()).unwrap();
+        assert!(threads >= 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! The environment record: what the numbers depend on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::host::{clocksource, cpu};
+use crate::mechanism::{self, Availability};
+use crate::process::{find_program, run_str};
+use crate::spec::Experiment;
+use crate::trial::hash;
+
+/// What a machine was like when a run began.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Environment {
+    /// When this was read (RFC 3339).
+    pub(crate) started: String,
+    /// Kernel release and version.
+    pub(crate) kernel: String,
+    /// Kernel command line.
+    pub(crate) command_line: String,
+    /// Distribution.
+    pub(crate) system: String,
+    /// Processor model.
+    pub(crate) cpu_model: String,
+    /// Processors that the kernel schedules on.
+    pub(crate) processors: usize,
+    /// Simultaneous multithreading: `on`, `off`, `notsupported`.
+    pub(crate) smt: String,
+    /// Frequency governor of the first processor.
+    pub(crate) governor: String,
+    /// Clock source in use.
+    pub(crate) clocksource: String,
+    /// Clock sources on offer.
+    pub(crate) clocksources: Vec<String>,
+    /// Virtualisation, as `systemd-detect-virt` names it.
+    pub(crate) virtualisation: String,
+    /// Share of time stolen by the hypervisor since boot.
+    pub(crate) steal_share: f64,
+    /// Load average of the last minute.
+    pub(crate) load_average: f64,
+    /// Memory in MiB.
+    pub(crate) memory_mib: u64,
+    /// Mitigations by vulnerability.
+    pub(crate) mitigations: BTreeMap<String, String>,
+    /// Sysctls that change network results.
+    pub(crate) sysctls: BTreeMap<String, String>,
+    /// The machine's own nftables ruleset; namespaces begin empty.
+    pub(crate) ruleset: String,
+    /// Offloads of a fresh veth device, as a run uses it.
+    pub(crate) veth_features: Vec<String>,
+    /// Version of every program used.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// SHA-256 of every program used, by path.
+    pub(crate) programs: BTreeMap<String, String>,
+}
+
+const SYSCTLS: &[&str] = &[
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.netdev_budget",
+    "net.core.netdev_max_backlog",
+    "net.core.default_qdisc",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_sack",
+    "net.netfilter.nf_conntrack_max",
+    "net.netfilter.nf_conntrack_buckets",
+];
+
+/// Reads the environment.
+pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<Environment> {
+    let mut versions = BTreeMap::new();
+    let mut programs = BTreeMap::new();
+    let mut add = |path: &Path| {
+        if let Ok(bytes) = std::fs::read(path) {
+            programs.insert(path.display().to_string(), hash(&bytes));
+        }
+    };
+    for arm in &experiment.mechanisms {
+        let found = mechanism::of(&arm.implementation, fordway)?.availability();
+        if let Availability::Ready { version, program } = found {
+            versions.insert(arm.implementation.clone(), version);
+            if let Some(program) = program {
+                add(&program);
+            }
+        }
+    }
+    for tool in ["iperf3", "ping", "ip"] {
+        if let Some(path) = find_program(tool) {
+            add(&path);
+        }
+        let flag = if tool == "iperf3" { "--version" } else { "-V" };
+        let said = run_str(&[tool, flag]).map(|f| f.stdout).unwrap_or_default();
+        versions.insert(tool.into(), said.lines().next().unwrap_or_default().trim().into());
+    }
+    if let Ok(own) = std::env::current_exe() {
+        add(&own);
+    }
+    versions.insert("fordway-lab".into(), env!("CARGO_PKG_VERSION").into());
+    Ok(Environment {
+        started: crate::trials::now(),
+        kernel: said(&["uname", "-srvm"]),
+        command_line: without_identifiers(&read("/proc/cmdline")),
+        system: os_release(),
+        cpu_model: cpu_model(),
+        processors: cpu::processors(),
+        smt: or_unknown(read("/sys/devices/system/cpu/smt/control")),
+        governor: or_unknown(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
+        clocksources: clocksource::available().unwrap_or_default(),
+        virtualisation: or_unknown(said(&["systemd-detect-virt"])),
+        steal_share: cpu::steal_since_boot(),
+        load_average: cpu::load_average().unwrap_or(0.0),
+        memory_mib: memory_mib(),
+        mitigations: mitigations(),
+        sysctls: sysctls(),
+        ruleset: said(&["nft", "list", "ruleset"]),
+        veth_features: veth_features(),
+        versions,
+        programs,
+    })
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default()
+}
+
+fn or_unknown(text: String) -> String {
+    if text.is_empty() { "unknown".into() } else { text }
+}
+
+fn said(argv: &[&str]) -> String {
+    run_str(argv).map(|f| f.stdout.trim().to_owned()).unwrap_or_default()
+}
+
+/// Identifiers of disks and machines do not change results and do not belong into a report.
+fn without_identifiers(line: &str) -> String {
+    let secret = |word: &str| {
+        ["root=", "ip=", "systemd.machine_id=", "ds="].iter().any(|p| word.starts_with(p))
+    };
+    let words: Vec<&str> = line.split_whitespace().filter(|w| !secret(w)).collect();
+    words.join(" ")
+}
+
+fn os_release() -> String {
+    let text = read("/etc/os-release");
+    let line = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="));
+    or_unknown(line.unwrap_or_default().trim_matches('"').to_owned())
+}
+
+fn cpu_model() -> String {
+    let text = read("/proc/cpuinfo");
+    let line = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+    or_unknown(line.map(|(_, model)| model.trim().to_owned()).unwrap_or_default())
+}
+
+fn memory_mib() -> u64 {
+    let text = read("/proc/meminfo");
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
+
+fn mitigations() -> BTreeMap<String, String> {
+    let Ok(entries) = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
+        return BTreeMap::new();
+    };
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            Some((name, std::fs::read_to_string(entry.path()).ok()?.trim().to_owned()))
+        })
+        .collect()
+}
+
+fn sysctls() -> BTreeMap<String, String> {
+    let read_one = |name: &&str| {
+        let value = read(&format!("/proc/sys/{}", name.replace('.', "/")));
+        (!value.is_empty()).then(|| ((*name).to_owned(), value.replace('\t', " ")))
+    };
+    SYSCTLS.iter().filter_map(read_one).collect()
+}
+
+/// Reads the offloads from a veth pair in a namespace that exists for this moment only.
+fn veth_features() -> Vec<String> {
+    let name = format!("fwlab-{:06x}-features", rand::random::<u32>() & 0xff_ffff);
+    let run = |argv: &[&str]| run_str(argv).ok().filter(|f| f.status.success());
+    if run(&["ip", "netns", "add", &name]).is_none() {
+        return Vec::new();
+    }
+    let net = format!("--net=/run/netns/{name}");
+    let mut features = Vec::new();
+    let add = ["ip", "-n", &name, "link", "add", "v0", "type", "veth", "peer", "name", "v1"];
+    if run(&add).is_some() {
+        if let Some(out) = run(&["nsenter", &net, "ethtool", "-k", "v0"]) {
+            features = out
+                .stdout
+                .lines()
+                .filter(|l| l.contains(": on"))
+                .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned())
+                .collect();
+        }
+    }
+    let _ = crate::state::remove_namespace(&name);
+    features
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_keeps_settings_and_loses_identifiers() {
+        let line = "console=ttyS0 root=UUID=1234 mitigations=off ip=192.0.2.1";
+        assert_eq!(without_identifiers(line), "console=ttyS0 mitigations=off");
+    }
+}

@@ -1,0 +1,58 @@
+//! The workbench: deploys mechanisms that join IPv4 and IPv6 on a test network, loads them with
+//! real traffic, and writes a report that says what each one costs.
+//!
+//! It drives programs, Fordway's own and other people's alike, and links with none of them.
+//!
+//! | module | concern |
+//! |---|---|
+//! | `cli`, `commands` | the command line |
+//! | `spec`, `plan` | experiments as data; what a run will do |
+//! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
+//! | `probe`, `load`, `host` | correctness, traffic, the machine |
+//! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
+//! | `stats`, `analysis`, `goals` | from trials to verdicts |
+//! | `artefacts`, `report` | what is left behind |
+
+mod backend;
+mod cli;
+mod commands;
+mod error;
+mod host;
+mod load;
+mod mechanism;
+mod plan;
+mod probe;
+mod process;
+mod progress;
+mod runner;
+mod spec;
+mod state;
+mod stats;
+mod topology;
+mod trial;
+mod trials;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs the program with these arguments, the first of which is its own name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match cli::Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap knows which stream they go to.
+            let _ = error.print();
+            let wrong = error.use_stderr();
+            return ExitCode::from(if wrong { error::EXIT_USAGE } else { error::EXIT_DONE });
+        }
+    };
+    match commands::dispatch(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            anstream::eprintln!("fordway-lab: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

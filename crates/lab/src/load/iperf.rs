@@ -1,0 +1,142 @@
+//! TCP throughput by `iperf3`, with its JSON output.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::backend::{Backend, Place};
+use crate::error::{LabError, Result};
+use crate::process::{Finished, Output, Running, poll};
+
+const PORT: &str = "5201";
+
+/// What one flow carried.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Flow {
+    /// Payload rate at the receiver over the whole flow.
+    pub(crate) gbit_s: f64,
+    /// Payload octets that arrived.
+    pub(crate) bytes: u64,
+    /// Seconds at the receiver.
+    pub(crate) seconds: f64,
+    /// Segments sent again.
+    pub(crate) retransmits: Option<u64>,
+    /// End of interval in s, rate in Gbit/s.
+    pub(crate) series: Vec<(f64, f64)>,
+    /// Processor use of the client process, per cent of one core.
+    pub(crate) client_cpu: f64,
+    /// Processor use of the server process, per cent of one core.
+    pub(crate) server_cpu: f64,
+}
+
+/// Starts a server that serves flow after flow, and waits until it listens.
+pub(crate) fn serve(backend: &dyn Backend, place: &Place, log: &Path) -> Result<Running> {
+    let argv = ["iperf3", "-s", "-p", PORT, "--forceflush"].map(str::to_owned);
+    let mut server = backend.run(Some(place), &argv, Output::Log(log))?;
+    let listening = poll(Duration::from_secs(5), || {
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        (said.contains("listening") || !server.alive()).then_some(())
+    })?;
+    if listening.is_none() || !server.alive() {
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        return Err(LabError::Command {
+            argv: server.argv().join(" "),
+            status: "not listening".into(),
+            stderr: crate::process::last_lines(&said, 2),
+        });
+    }
+    Ok(server)
+}
+
+/// Command line of one flow; `down` sends from the server to the client.
+pub(crate) fn argv(
+    target: std::net::IpAddr,
+    seconds: u64,
+    interval_s: f64,
+    down: bool,
+) -> Vec<String> {
+    let (seconds, interval) = (seconds.to_string(), interval_s.to_string());
+    let target = target.to_string();
+    let mut argv: Vec<String> = ["iperf3", "-c", &target, "-p", PORT, "-J", "-t", &seconds, "-i"]
+        .map(str::to_owned)
+        .into();
+    argv.extend([interval, "--connect-timeout".into(), "3000".into()]);
+    if down {
+        argv.push("-R".into());
+    }
+    argv
+}
+
+/// Sends one flow.
+pub(crate) fn measure(
+    backend: &dyn Backend,
+    place: &Place,
+    argv: &[String],
+    seconds: u64,
+) -> Result<(Finished, Result<Flow>)> {
+    let limit = Duration::from_secs(seconds + 15);
+    let finished = backend.run(Some(place), argv, Output::Keep)?.wait(limit)?;
+    let flow = parse(&finished.stdout);
+    Ok((finished, flow))
+}
+
+/// Reads the JSON of an `iperf3` client.
+pub(crate) fn parse(text: &str) -> Result<Flow> {
+    let bad = |why: String| LabError::Parse { tool: "iperf3", why };
+    let json: Value = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
+    if let Some(error) = json["error"].as_str() {
+        return Err(bad(error.to_owned()));
+    }
+    let number = |path: &str| {
+        json.pointer(path).and_then(Value::as_f64).ok_or_else(|| bad(format!("no {path}")))
+    };
+    let intervals = json["intervals"].as_array().ok_or_else(|| bad("no intervals".into()))?;
+    let series = intervals
+        .iter()
+        .filter_map(|i| {
+            Some((i.pointer("/sum/end")?.as_f64()?, i.pointer("/sum/bits_per_second")?.as_f64()?))
+        })
+        .map(|(end, bits)| (end, bits / 1e9))
+        .collect();
+    Ok(Flow {
+        gbit_s: number("/end/sum_received/bits_per_second")? / 1e9,
+        bytes: number("/end/sum_received/bytes")? as u64,
+        seconds: number("/end/sum_received/seconds")?,
+        retransmits: json.pointer("/end/sum_sent/retransmits").and_then(Value::as_u64),
+        series,
+        client_cpu: number("/end/cpu_utilization_percent/host_total")?,
+        server_cpu: number("/end/cpu_utilization_percent/remote_total")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = r#"{
+        "start": {"version": "iperf 3.12"},
+        "intervals": [
+            {"sum": {"start": 0, "end": 1.0, "bits_per_second": 2e9}},
+            {"sum": {"start": 1.0, "end": 2.0, "bits_per_second": 4e9}}],
+        "end": {
+            "sum_sent": {"bytes": 751000000, "retransmits": 7},
+            "sum_received": {"seconds": 2.0, "bytes": 750000000, "bits_per_second": 3e9},
+            "cpu_utilization_percent": {"host_total": 50.5, "remote_total": 25.0}}}"#;
+
+    #[test]
+    fn rate_series_and_counters_come_from_the_receiver() {
+        let flow = parse(SAMPLE).unwrap();
+        assert_eq!(flow.gbit_s, 3.0);
+        assert_eq!(flow.bytes, 750_000_000);
+        assert_eq!(flow.retransmits, Some(7));
+        assert_eq!(flow.series, vec![(1.0, 2.0), (2.0, 4.0)]);
+    }
+
+    #[test]
+    fn an_error_of_iperf_is_an_error() {
+        let text = r#"{"start":{},"intervals":[],"end":{},"error":"unable to connect"}"#;
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains("unable to connect"), "{error}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The mechanisms under test: is it installed, put it on a network, read its counters.
+
+mod fordway;
+mod jool;
+mod native;
+mod tayga;
+mod tundra;
+
+use std::path::{Path, PathBuf};
+
+use crate::backend::Backend;
+use crate::error::{LabError, Result};
+use crate::process::{Running, run_str};
+use crate::spec::MechanismSpec;
+use crate::topology::Network;
+
+pub(crate) use fordway::locate as locate_fordway;
+
+/// Whether a mechanism can run here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// It can.
+    Ready {
+        /// Version for the record.
+        version: String,
+        /// The program, for its hash.
+        program: Option<PathBuf>,
+    },
+    /// It cannot; a skip, never a failure.
+    Missing {
+        /// What to install.
+        hint: String,
+    },
+}
+
+/// Where and how to put a mechanism.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// Runs the commands.
+    pub(crate) backend: &'a dyn Backend,
+    /// The network, without the mechanism yet.
+    pub(crate) network: &'a Network,
+    /// The arm of the experiment.
+    pub(crate) spec: &'a MechanismSpec,
+    /// Unique name of this deployment, for files.
+    pub(crate) name: &'a str,
+    /// Folder for logs.
+    pub(crate) logs: &'a Path,
+}
+
+/// A mechanism in place. Dropping it ends its process.
+#[derive(Debug, Default)]
+pub(crate) struct Deployed {
+    /// Its process, when it has one.
+    pub(crate) daemon: Option<Running>,
+    /// Its configuration, in the mechanism's own form.
+    pub(crate) config: String,
+    /// Its command line.
+    pub(crate) argv: Vec<String>,
+    /// Control socket to read counters from.
+    pub(crate) socket: Option<PathBuf>,
+    /// The program, to read counters with.
+    pub(crate) program: Option<PathBuf>,
+}
+
+/// One implementation.
+pub(crate) trait Mechanism {
+    /// Whether it can run on this machine.
+    fn availability(&self) -> Availability;
+
+    /// Puts it on the network and starts it; readiness is polled by the caller.
+    fn deploy(&self, context: Context<'_>) -> Result<Deployed>;
+
+    /// The command line that starts it from nothing, when one command does all.
+    fn start_argv(&self, _context: Context<'_>) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Its own counters, in its own form.
+    fn counters(&self, _deployed: &Deployed) -> Option<serde_json::Value> {
+        None
+    }
+}
+
+/// The implementation of this name. `fordway` is the gateway's program, when it was found.
+pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
+    Ok(match implementation {
+        "native" => Box::new(native::Native),
+        "fordway" => Box::new(fordway::Fordway { program: fordway.map(Path::to_path_buf) }),
+        "tayga" => Box::new(tayga::Tayga),
+        "tundra" => Box::new(tundra::Tundra),
+        "jool" => Box::new(jool::Jool),
+        other => {
+            return Err(LabError::Usage(format!("no implementation is called `{other}`")));
+        }
+    })
+}
+
+/// Version of an installed Debian package.
+fn package_version(package: &str) -> Option<String> {
+    let out = run_str(&["dpkg-query", "-W", "-f", "${Version}", package]).ok()?.ok().ok()?;
+    let version = out.stdout.trim();
+    (!version.is_empty()).then(|| version.to_owned())
+}

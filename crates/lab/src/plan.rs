@@ -1,0 +1,277 @@
+//! What a run will do, in which order, and how long it takes.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use crate::spec::{Experiment, MechanismSpec, Metric, Profile, RunSpec};
+use crate::trial::Condition;
+
+/// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
+const DEPLOY_S: f64 = 0.75;
+/// Seconds around a flow or a series of pings: starting tools, reading counters.
+const AROUND_S: f64 = 0.15;
+/// Seconds of the full correctness gate of one mechanism.
+const GATE_S: f64 = 2.6;
+/// Seconds of one measurement of the start time, on its own network.
+const START_S: f64 = 0.8;
+/// Seconds of reading the machine's environment and drawing the report.
+const FIXED_S: f64 = 3.0;
+
+/// One deployment: a mechanism in a block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Deployment {
+    /// Factor setting.
+    pub(crate) condition: Condition,
+    /// Block, from 1.
+    pub(crate) block: u32,
+    /// Place in the block, from 1.
+    pub(crate) order: u32,
+    /// Arm.
+    pub(crate) mechanism: String,
+}
+
+/// Everything a run will do.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Plan {
+    /// Factor settings, in order.
+    pub(crate) conditions: Vec<Condition>,
+    /// Blocks of the first condition, then of the next.
+    pub(crate) deployments: Vec<Deployment>,
+    /// Trials that will be recorded, without gate and calibration.
+    pub(crate) trials: usize,
+    /// Wall time expected.
+    pub(crate) seconds: f64,
+}
+
+/// Lays a run out. The same seed gives the same order.
+pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &str) -> Plan {
+    let conditions = conditions(run, own_clocksource);
+    let profile = &experiment.profile[&run.profile];
+    let arms: Vec<&MechanismSpec> =
+        experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)).collect();
+    let mut deployments = Vec::new();
+    let mut seconds = FIXED_S + arms.len() as f64 * GATE_S;
+    let mut trials = 0;
+    for (number, condition) in conditions.iter().enumerate() {
+        seconds += calibration_seconds(condition.duration_s);
+        for block in 1..=run.blocks {
+            let mut order: Vec<&MechanismSpec> = arms.clone();
+            // Each block draws from its own stream, so that --blocks 10 begins as --blocks 5 does.
+            let stream = (number as u64) << 32 | u64::from(block);
+            let mut rng = ChaCha8Rng::seed_from_u64(run.seed);
+            rng.set_stream(stream);
+            order.shuffle(&mut rng);
+            for (place, arm) in order.iter().enumerate() {
+                let metrics = metrics_of(experiment, arm);
+                seconds += deployment_seconds(profile, &metrics, condition.duration_s);
+                trials += metrics.len();
+                deployments.push(Deployment {
+                    condition: condition.clone(),
+                    block,
+                    order: place as u32 + 1,
+                    mechanism: arm.name.clone(),
+                });
+            }
+        }
+    }
+    Plan { conditions, deployments, trials, seconds }
+}
+
+/// What is measured on a mechanism: the start time only where one command starts everything.
+pub(crate) fn metrics_of(experiment: &Experiment, arm: &MechanismSpec) -> Vec<Metric> {
+    let starts = arm.implementation == "fordway";
+    experiment.metrics.iter().copied().filter(|m| *m != Metric::StartTime || starts).collect()
+}
+
+/// As many blocks as the profile's time allows for these mechanisms.
+pub(crate) fn blocks_for(
+    experiment: &Experiment,
+    profile: &Profile,
+    mechanisms: &[String],
+    durations: &[u64],
+    clocksources: usize,
+) -> u32 {
+    let Some(budget) = profile.budget_s else { return profile.blocks_max };
+    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
+    let per_block: f64 = arms
+        .flat_map(|arm| {
+            let metrics = metrics_of(experiment, arm);
+            durations.iter().map(move |d| deployment_seconds(profile, &metrics, *d))
+        })
+        .sum::<f64>()
+        * clocksources.max(1) as f64;
+    let calibration: f64 = durations.iter().map(|d| calibration_seconds(*d)).sum();
+    let left = budget as f64 - FIXED_S - calibration - GATE_S * mechanisms.len() as f64;
+    let fit = (left / per_block.max(0.1)).floor().max(0.0) as u32;
+    fit.clamp(profile.blocks_min, profile.blocks_max)
+}
+
+/// Wall time of one deployment.
+pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64) -> f64 {
+    let each = metrics.iter().map(|metric| match metric {
+        Metric::TcpThroughputUp | Metric::TcpThroughputDown => duration_s as f64 + AROUND_S,
+        Metric::Rtt => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
+        Metric::StartTime => START_S,
+        Metric::Gate => 0.0,
+    });
+    DEPLOY_S + each.sum::<f64>()
+}
+
+/// Wall time of the calibration under one condition.
+pub(crate) fn calibration_seconds(duration_s: u64) -> f64 {
+    DEPLOY_S + 2.0 * (calibration_flow(duration_s) as f64 + AROUND_S)
+}
+
+/// Length of a calibration flow: it only has to find a ceiling.
+pub(crate) fn calibration_flow(duration_s: u64) -> u64 {
+    duration_s.min(5)
+}
+
+/// Seconds of the full gate, for progress.
+pub(crate) fn gate_seconds() -> f64 {
+    GATE_S
+}
+
+fn conditions(run: &RunSpec, own: &str) -> Vec<Condition> {
+    let own = [own.to_owned()];
+    let clocks: &[String] = if run.clocksources.is_empty() { &own } else { &run.clocksources };
+    let mut all = Vec::new();
+    for clock in clocks {
+        for duration in &run.durations_s {
+            all.push(Condition {
+                clocksource: clock.clone(),
+                duration_s: *duration,
+                offloads: run.offloads,
+            });
+        }
+    }
+    all
+}
+
+/// What `n` blocks can and cannot show; said before the run.
+pub(crate) fn power_notes(blocks: u32, comparisons: usize, alpha: f64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if blocks < 3 {
+        notes.push(format!(
+            "{blocks} block(s): too few for any verdict; every comparison will be unresolved. \
+             Three is the least, seven or more is better."
+        ));
+        return notes;
+    }
+    // The least two-sided p of the exact signed-rank test is 2 / 2^n.
+    let least = 2.0 / 2f64.powi(blocks.min(60) as i32);
+    let holm = alpha / comparisons.max(1) as f64;
+    if least > alpha {
+        notes.push(format!(
+            "{blocks} blocks: the Wilcoxon signed-rank test cannot go below p = {least:.3}, so \
+             verdicts rest on the paired t test alone."
+        ));
+    } else if least > holm {
+        notes.push(format!(
+            "{blocks} blocks: the Wilcoxon signed-rank test reaches p = {least:.4}, but not \
+             {holm:.4}, which Holm's rule asks of the first of {comparisons} comparisons."
+        ));
+    }
+    if blocks < 7 {
+        notes.push(
+            "With so few blocks only large differences can be told from noise; small ones will \
+             come out as unresolved."
+                .into(),
+        );
+    }
+    notes
+}
+
+/// Seconds in words.
+pub(crate) fn in_words(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn run(seed: u64, blocks: u32) -> (Experiment, RunSpec) {
+        let experiment = Experiment::find("clat-vs-dual-stack").unwrap();
+        let run = RunSpec {
+            profile: "quick".into(),
+            seed,
+            blocks,
+            durations_s: vec![2],
+            clocksources: vec![],
+            offloads: true,
+            mechanisms: experiment.mechanisms.iter().map(|m| m.name.clone()).collect(),
+            skipped: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            replay: String::new(),
+        };
+        (experiment, run)
+    }
+
+    #[test]
+    fn every_block_holds_every_mechanism_once() {
+        let (experiment, run) = run(1, 5);
+        let plan = lay_out(&experiment, &run, "tsc");
+        for block in 1..=5 {
+            let names: Vec<&String> = plan
+                .deployments
+                .iter()
+                .filter(|d| d.block == block)
+                .map(|d| &d.mechanism)
+                .collect();
+            assert_eq!(names.len(), experiment.mechanisms.len());
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_the_order_and_more_blocks_keep_the_first_ones() {
+        let (experiment, one) = run(1, 4);
+        let again = lay_out(&experiment, &one, "tsc").deployments;
+        assert_eq!(lay_out(&experiment, &one, "tsc").deployments, again);
+        let (_, two) = run(2, 4);
+        assert_ne!(lay_out(&experiment, &two, "tsc").deployments, again);
+        let (_, longer) = run(1, 8);
+        assert_eq!(lay_out(&experiment, &longer, "tsc").deployments[..again.len()], again);
+    }
+
+    #[test]
+    fn blocks_differ_in_order() {
+        let (experiment, run) = run(3, 6);
+        let plan = lay_out(&experiment, &run, "tsc");
+        let orders: BTreeSet<Vec<String>> = (1..=6)
+            .map(|b| {
+                let of = plan.deployments.iter().filter(|d| d.block == b);
+                of.map(|d| d.mechanism.clone()).collect()
+            })
+            .collect();
+        assert!(orders.len() > 3);
+    }
+
+    #[test]
+    fn the_quick_profile_fits_in_four_minutes_with_every_mechanism() {
+        let (experiment, mut run) = run(1, 1);
+        for mechanisms in [experiment.mechanisms.len(), 5, 3] {
+            run.mechanisms.truncate(mechanisms);
+            let profile = &experiment.profile["quick"];
+            run.blocks = blocks_for(&experiment, profile, &run.mechanisms, &[2], 1);
+            assert!(run.blocks >= 3);
+            assert!(lay_out(&experiment, &run, "tsc").seconds < 225.0);
+        }
+    }
+
+    #[test]
+    fn too_few_blocks_are_told_beforehand() {
+        assert!(power_notes(2, 6, 0.05)[0].contains("too few for any verdict"));
+        assert!(power_notes(4, 6, 0.05)[0].contains("0.125"));
+        assert!(power_notes(20, 6, 0.05).is_empty());
+    }
+}

@@ -1,0 +1,156 @@
+//! The near end of the probes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::{CLOSED_PORT, Check, TCP_PORT, UDP_PORT, payload};
+
+const PATIENCE: Duration = Duration::from_secs(4);
+/// The IPv4 header and the UDP header leave this much of 65,535 octets.
+const MAX_UDP: usize = 65_507;
+
+/// What to probe.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// The server.
+    pub(crate) target: IpAddr,
+    /// Octets of the TCP payload, each way; 0 leaves TCP out.
+    pub(crate) tcp_bytes: usize,
+    /// Sizes of UDP payloads.
+    pub(crate) udp_sizes: Vec<usize>,
+    /// Whether to ask a closed port.
+    pub(crate) refused: bool,
+}
+
+/// Runs the probes.
+pub(crate) fn run(wanted: &Wanted) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if wanted.tcp_bytes > 0 {
+        checks.push(Check::of("tcp payload", tcp(wanted.target, wanted.tcp_bytes)));
+    }
+    let (whole, fragments): (Vec<usize>, Vec<usize>) =
+        wanted.udp_sizes.iter().partition(|size| **size <= 1400);
+    for (name, sizes) in [("udp checksum", whole), ("udp fragments", fragments)] {
+        if !sizes.is_empty() {
+            checks.push(Check::of(name, udp(wanted.target, &sizes)));
+        }
+    }
+    if wanted.refused {
+        checks.push(Check::of("icmp port unreachable", refused(wanted.target)));
+    }
+    checks
+}
+
+fn words(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer".into(),
+        _ => error.to_string(),
+    }
+}
+
+fn tcp(target: IpAddr, length: usize) -> Result<String, String> {
+    let started = Instant::now();
+    let transfer = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&(target, TCP_PORT).into(), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let seed = 0x0f0d_3a11;
+        let sent = payload(seed, length);
+        stream.write_all(&(length as u64).to_be_bytes())?;
+        stream.write_all(&seed.to_be_bytes())?;
+        stream.write_all(&sent)?;
+        let mut hash = [0; 32];
+        stream.read_exact(&mut hash)?;
+        let mut back = vec![0; length];
+        stream.read_exact(&mut back)?;
+        Ok(hash == *Sha256::digest(&sent) && back == payload(seed + 1, length))
+    };
+    match transfer() {
+        Ok(true) => {
+            let ms = started.elapsed().as_millis();
+            Ok(format!("{} KiB each way intact in {ms} ms", length >> 10))
+        }
+        Ok(false) => Err("payload changed on the way".into()),
+        Err(error) => Err(words(&error)),
+    }
+}
+
+fn udp(target: IpAddr, sizes: &[usize]) -> Result<String, String> {
+    let socket = connect(target, UDP_PORT).map_err(|e| words(&e))?;
+    let mut buffer = vec![0; 65_536];
+    for &size in sizes {
+        let sent = payload(size as u64, size.min(MAX_UDP));
+        let mut last = "no answer".to_owned();
+        // A datagram may be lost by right; three of the same in a row are not lost by chance.
+        let answered = (0..3).any(|_| {
+            let outcome = socket.send(&sent).and_then(|_| socket.recv(&mut buffer));
+            match outcome {
+                Ok(length) if buffer[..length] == sent => true,
+                Ok(length) => {
+                    last = format!("{length} octets came back, not the same");
+                    false
+                }
+                Err(error) => {
+                    last = words(&error);
+                    false
+                }
+            }
+        });
+        if !answered {
+            return Err(format!("{size} octets: {last}"));
+        }
+    }
+    let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    Ok(format!("echoed intact: {} octets", sizes.join(", ")))
+}
+
+/// A closed port's ICMP error must come back and reach the socket that caused it.
+fn refused(target: IpAddr) -> Result<String, String> {
+    let socket = connect(target, CLOSED_PORT).map_err(|e| words(&e))?;
+    let mut last = String::new();
+    for _ in 0..3 {
+        let outcome = socket.send(b"is anybody there?").and_then(|_| socket.recv(&mut [0; 64]));
+        match outcome {
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                return Ok("ECONNREFUSED reached the sender".into());
+            }
+            Err(error) => last = words(&error),
+            Ok(_) => return Err("a closed port answered".into()),
+        }
+    }
+    Err(format!("the sender saw: {last}"))
+}
+
+fn connect(target: IpAddr, port: u16) -> std::io::Result<UdpSocket> {
+    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_read_timeout(Some(Duration::from_millis(400)))?;
+    socket.connect((target, port))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_the_same_on_both_sides_and_differ_by_seed() {
+        assert_eq!(payload(7, 100), payload(7, 100));
+        assert_ne!(payload(7, 100), payload(8, 100));
+    }
+
+    #[test]
+    fn a_closed_port_of_this_machine_refuses() {
+        // Port 1 of the loopback: nobody listens there without being told to.
+        let socket = connect("127.0.0.1".parse().unwrap(), 1).unwrap();
+        let error = socket
+            .send(b"x")
+            .and_then(|_| socket.recv(&mut [0; 8]))
+            .and_then(|_| socket.recv(&mut [0; 8]))
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+}

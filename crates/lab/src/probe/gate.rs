@@ -1,0 +1,225 @@
+//! The correctness gate: a mechanism that is fast and wrong must not look good.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Check;
+use crate::backend::{Backend, Place};
+use crate::error::{LabError, Result};
+use crate::load::ping::{Single, single};
+use crate::process::{Finished, Output, Running, poll};
+use crate::topology::Network;
+
+/// MTU of the narrowed link in the path MTU probe.
+const NARROW: u32 = 1400;
+
+/// Starts the far end of the probes.
+pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Running> {
+    let mut argv = vec![own_program()?, "probe".into(), "serve".into()];
+    argv.extend(network.server_addresses.iter().map(ToString::to_string));
+    let mut server = backend.run(Some(&network.server), &argv, Output::Log(log))?;
+    let ready = poll(Duration::from_secs(5), || {
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        (said.contains("listening") || !server.alive()).then_some(())
+    })?;
+    if ready.is_none() || !server.alive() {
+        return Err(LabError::Command {
+            argv: argv.join(" "),
+            status: "not listening".into(),
+            stderr: std::fs::read_to_string(log).unwrap_or_default(),
+        });
+    }
+    Ok(server)
+}
+
+/// This program, to run again inside a namespace.
+pub(crate) fn own_program() -> Result<String> {
+    let path = std::env::current_exe().map_err(LabError::file("/proc/self/exe"))?;
+    Ok(path.display().to_string())
+}
+
+/// Names of the checks of the full gate, in the order of the matrix.
+pub(crate) const CHECKS: &[&str] = &[
+    "ping small",
+    "ping large",
+    "tcp payload",
+    "tcp checksum",
+    "udp checksum",
+    "udp fragments",
+    "icmp port unreachable",
+    "icmp time exceeded",
+    "path mtu",
+];
+
+/// All probes. The network is changed on the way and must not be measured afterwards.
+pub(crate) fn full(backend: &dyn Backend, network: &Network) -> Result<Vec<Check>> {
+    let (app, target) = (&network.app, network.target);
+    let mut checks = Vec::new();
+    // A fragmented echo is not asked for: translators drop it by rule (RFC 7915 section 4.2).
+    for (name, size) in [("ping small", 56), ("ping large", 1372)] {
+        checks.push(Check::of(name, echo(backend, app, target, size)?));
+    }
+    checks.extend(client(backend, app, &["--tcp-bytes", "4194304"], target)?);
+    network.complete_checksums(backend)?;
+    let sizes = "1,2,3,512,1200,1400,1473,4000,16000,60000";
+    let rest = ["--tcp-bytes", "1048576", "--udp-sizes", sizes, "--refused"];
+    for mut check in client(backend, app, &rest, target)? {
+        if check.name == "tcp payload" {
+            "tcp checksum".clone_into(&mut check.name);
+        }
+        checks.push(check);
+    }
+    checks.push(Check::of("icmp time exceeded", time_exceeded(backend, app, target)?));
+    checks.push(Check::of("path mtu", path_mtu(backend, network)?));
+    Ok(checks)
+}
+
+/// The few probes that every measured deployment must pass; they leave no trace in the network.
+pub(crate) fn short(backend: &dyn Backend, network: &Network) -> Result<Vec<Check>> {
+    let (app, target) = (&network.app, network.target);
+    client(backend, app, &["--tcp-bytes", "262144", "--udp-sizes", "512"], target)
+}
+
+fn client(
+    backend: &dyn Backend,
+    place: &Place,
+    options: &[&str],
+    target: IpAddr,
+) -> Result<Vec<Check>> {
+    let target = target.to_string();
+    let program = own_program()?;
+    let mut argv = vec![program.as_str(), "probe", "client", "--target", &target];
+    argv.extend(options);
+    let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+    let out =
+        backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(40))?.ok()?;
+    serde_json::from_str(&out.stdout)
+        .map_err(|e| LabError::Parse { tool: "fordway-lab probe", why: e.to_string() })
+}
+
+fn echo(
+    backend: &dyn Backend,
+    app: &Place,
+    target: IpAddr,
+    size: u32,
+) -> Result<std::result::Result<String, String>> {
+    let probe = Single { size, ttl: None, whole: false, count: "3" };
+    let out = single(backend, app, target, probe)?;
+    Ok(if out.status.success() {
+        Ok(format!("{size} octets answered"))
+    } else {
+        Err(format!("{size} octets: {}", what_ping_said(&out)))
+    })
+}
+
+fn what_ping_said(out: &Finished) -> String {
+    let text = format!("{}\n{}", out.stdout, out.stderr);
+    text.lines()
+        .find(|l| l.contains("From ") || l.contains("packet loss") || l.contains("error"))
+        .unwrap_or("no answer")
+        .trim()
+        .to_owned()
+}
+
+/// Every hop count below the path's length must be answered with an error, the rest with a reply.
+fn time_exceeded(
+    backend: &dyn Backend,
+    app: &Place,
+    target: IpAddr,
+) -> Result<std::result::Result<String, String>> {
+    let mut hops = Vec::new();
+    for ttl in 1..=8 {
+        let probe = Single { size: 56, ttl: Some(ttl), whole: false, count: "1" };
+        let out = single(backend, app, target, probe)?;
+        if out.status.success() {
+            return Ok(if hops.is_empty() {
+                Err("no hop between the ends was seen".into())
+            } else {
+                Ok(format!("{} hops answered: {}", hops.len(), hops.join(", ")))
+            });
+        }
+        let text = format!("{}\n{}", out.stdout, out.stderr);
+        let line = text.lines().find(|l| {
+            l.contains("Time to live exceeded") || l.contains("Time exceeded: Hop limit")
+        });
+        let Some(line) = line else {
+            return Ok(Err(format!("hop count {ttl}: no error came back")));
+        };
+        let from = line.split_whitespace().nth(1).unwrap_or("?");
+        hops.push(from.trim_end_matches(':').to_owned());
+    }
+    Ok(Err("eight hops did not reach the server".into()))
+}
+
+/// A narrower link further on must be heard of, and TCP must get through it.
+fn path_mtu(
+    backend: &dyn Backend,
+    network: &Network,
+) -> Result<std::result::Result<String, String>> {
+    network.narrow(backend, NARROW)?;
+    let probe = Single { size: 1420, ttl: None, whole: true, count: "3" };
+    let out = single(backend, &network.app, network.target, probe)?;
+    let text = format!("{}\n{}", out.stdout, out.stderr);
+    let Some(mtu) = reported_mtu(&text) else {
+        return Ok(Err(format!("no \"packet too big\" reached the sender: {}", {
+            what_ping_said(&out)
+        })));
+    };
+    if mtu > NARROW {
+        return Ok(Err(format!("told an MTU of {mtu} on a path of {NARROW}")));
+    }
+    let tcp = client(backend, &network.app, &["--tcp-bytes", "1048576"], network.target)?;
+    Ok(match tcp.first() {
+        Some(check) if check.ok => Ok(format!("told {mtu} on a path of {NARROW}; TCP passes")),
+        Some(check) => Err(format!("told {mtu}, but TCP fails: {}", check.detail)),
+        None => Err("TCP was not probed".into()),
+    })
+}
+
+/// The smallest MTU in `ping`'s words: `mtu = 1380`, `mtu=1400`, `mtu: 1400`.
+fn reported_mtu(text: &str) -> Option<u32> {
+    text.match_indices("mtu")
+        .filter_map(|(at, _)| {
+            let rest = text[at + 3..].trim_start_matches([' ', '=', ':']);
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        })
+        .min()
+}
+
+/// Asks until an echo request is answered.
+pub(crate) fn wait_ready(backend: &dyn Backend, network: &Network, limit: Duration) -> Result<bool> {
+    let deadline = std::time::Instant::now() + limit;
+    loop {
+        let argv: Vec<String> =
+            ["ping", "-n", "-q", "-c", "1", "-W", "0.2", &network.target.to_string()]
+                .map(str::to_owned)
+                .into();
+        let out =
+            backend.run(Some(&network.app), &argv, Output::Keep)?.wait(Duration::from_secs(5))?;
+        if out.status.success() {
+            return Ok(true);
+        }
+        if std::time::Instant::now() > deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mtu_is_read_from_both_families_words() {
+        let v4 = "From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1380)";
+        let v6 = "From 2001:db8:f::1 icmp_seq=1 Packet too big: mtu=1400";
+        let local = "ping: local error: message too long, mtu: 1480\nping: sendmsg, mtu=1380";
+        assert_eq!(reported_mtu(v4), Some(1380));
+        assert_eq!(reported_mtu(v6), Some(1400));
+        assert_eq!(reported_mtu(local), Some(1380));
+        assert_eq!(reported_mtu("100% packet loss"), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Child processes: started in a namespace, watched with a deadline, ended by id.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::error::{LabError, Result};
+
+/// Set by SIGINT and SIGTERM; every wait looks at it.
+pub(crate) static INTERRUPTED: std::sync::LazyLock<std::sync::Arc<AtomicBool>> =
+    std::sync::LazyLock::new(Default::default);
+
+/// Turns SIGINT, SIGTERM and SIGHUP into the [`INTERRUPTED`] flag.
+pub(crate) fn catch_signals() {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Registering can only fail for forbidden signals; these three are allowed.
+        let _ = signal_hook::flag::register(signal, INTERRUPTED.clone());
+    }
+}
+
+/// Whether the user asked to stop.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// What a finished command left.
+#[derive(Debug, Clone)]
+pub(crate) struct Finished {
+    /// The command line as started.
+    pub(crate) argv: Vec<String>,
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    /// The exit status as a number; a signal is 128 + its number, as a shell has it.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Passes a success on and turns anything else into an error.
+    pub(crate) fn ok(self) -> Result<Self> {
+        if self.status.success() {
+            return Ok(self);
+        }
+        let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        Err(LabError::Command {
+            argv: self.argv.join(" "),
+            status: self.status.to_string(),
+            stderr: last_lines(said, 3),
+        })
+    }
+}
+
+/// The last `n` non-empty lines of a text, joined by " / ".
+pub(crate) fn last_lines(text: &str, n: usize) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    lines[lines.len().saturating_sub(n)..].join(" / ")
+}
+
+/// A running child. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    argv: Vec<String>,
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+/// Where the child's output goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Output<'a> {
+    /// Kept in memory for [`Running::wait`].
+    Keep,
+    /// Appended to a file: for daemons.
+    Log(&'a Path),
+}
+
+/// Starts a command. The child is in its own process group, so that the terminal's Ctrl-C reaches
+/// the lab alone, and dies with the lab (`setpriv --pdeathsig`), so that `kill -9` leaves nothing.
+pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
+    let failed = |source| LabError::Start { argv: argv.join(" "), source };
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).args(argv);
+    command.stdin(Stdio::null()).process_group(0);
+    // Parsers below read English numbers and words.
+    command.env("LC_ALL", "C");
+    match output {
+        Output::Keep => {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        Output::Log(path) => {
+            let open = || File::options().create(true).append(true).open(path);
+            command.stdout(open().map_err(LabError::file(path))?);
+            command.stderr(open().map_err(LabError::file(path))?);
+        }
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    let stdout = child.stdout.take().map(read_all);
+    let stderr = child.stderr.take().map(read_all);
+    Ok(Running { argv: argv.to_vec(), child, stdout, stderr })
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(argv: &[String], limit: Duration) -> Result<Finished> {
+    start(argv, Output::Keep)?.wait(limit)
+}
+
+/// Runs a command of string slices to its end, within ten seconds.
+pub(crate) fn run_str(argv: &[&str]) -> Result<Finished> {
+    let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
+    run(&argv, Duration::from_secs(10))
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A broken pipe ends the output; what was read until then is what there is.
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Running {
+    /// Process id of the program itself: `setpriv` and `nsenter` replace themselves by it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The command line.
+    pub(crate) fn argv(&self) -> &[String] {
+        &self.argv
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the end; ends the child when the deadline passes or the user interrupts.
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<Finished> {
+        let deadline = Instant::now() + limit;
+        let mut pause = Duration::from_micros(300);
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) => {}
+                Err(source) => {
+                    return Err(LabError::Start { argv: self.argv.join(" "), source });
+                }
+            }
+            if interrupted() {
+                self.stop();
+                return Err(LabError::Interrupted);
+            }
+            if Instant::now() > deadline {
+                self.stop();
+                return Err(LabError::Timeout {
+                    argv: self.argv.join(" "),
+                    seconds: limit.as_secs(),
+                });
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        };
+        let take = |h: Option<JoinHandle<String>>| h.and_then(|h| h.join().ok()).unwrap_or_default();
+        let (stdout, stderr) = (take(self.stdout.take()), take(self.stderr.take()));
+        Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
+    }
+
+    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later.
+    pub(crate) fn stop(&mut self) {
+        if !self.alive() {
+            return;
+        }
+        signal(self.pid(), Signal::TERM);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while self.alive() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if self.alive() {
+            // It is our own child and not yet reaped, so the id cannot be anyone else's.
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Sends a signal to one process, by id.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // The process may be gone already, which is what was wanted.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Calls `ready` until it answers, the deadline passes (`None`), or the user interrupts.
+pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<Option<T>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = ready() {
+            return Ok(Some(value));
+        }
+        if interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Where a program of this name is: as a path, or on PATH with the administrator's folders added.
+pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
+    if name.contains('/') {
+        let path = Path::new(name);
+        return path.is_file().then(|| path.to_path_buf());
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':')
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"])
+        .map(|dir| Path::new(dir).join(name))
+        .find(|file| file.is_file())
+}

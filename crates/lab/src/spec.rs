@@ -1,0 +1,312 @@
+//! Experiments as data: the built-in TOML files, and the choices of one run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, Result};
+
+const BUILT_IN: &[&str] = &[
+    include_str!("../experiments/clat-vs-dual-stack.toml"),
+    include_str!("../experiments/goals.toml"),
+];
+
+/// An experiment: question, decision rule, mechanisms, profiles.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Experiment {
+    /// Name on the command line.
+    pub(crate) name: String,
+    /// Heading of the report.
+    pub(crate) title: String,
+    /// The question, fixed before the run.
+    pub(crate) question: String,
+    /// The decision rule, fixed before the run.
+    pub(crate) decision: String,
+    /// Equivalence margin of a ratio: 0.03 is 3 %.
+    pub(crate) margin: f64,
+    /// Error rate of the tests.
+    pub(crate) alpha: f64,
+    /// What is measured on each deployment.
+    pub(crate) metrics: Vec<Metric>,
+    /// The mechanism that shows drift.
+    pub(crate) sentinel: String,
+    /// Entry of `published.toml` to print beside the results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) published: Option<String>,
+    /// Set when the run is judged by the goals table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) goals: Option<String>,
+    /// Mechanisms without which the experiment is skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requires: Vec<String>,
+    /// Sizes of a run.
+    pub(crate) profile: BTreeMap<String, Profile>,
+    /// What is compared.
+    #[serde(rename = "mechanism")]
+    pub(crate) mechanisms: Vec<MechanismSpec>,
+    /// The choices of one run; only in a run's own `spec.toml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<RunSpec>,
+}
+
+/// A measured quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Metric {
+    /// One TCP flow from the client to the server, Gbit/s of payload.
+    TcpThroughputUp,
+    /// One TCP flow from the server to the client, Gbit/s of payload.
+    TcpThroughputDown,
+    /// ICMP echo, ms; a deployment's value is the mean of its replies.
+    Rtt,
+    /// From the start of the translator's process to the first translated reply, ms.
+    StartTime,
+    /// The correctness gate; not a number.
+    Gate,
+}
+
+impl Metric {
+    /// The name in artefacts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TcpThroughputUp => "tcp_throughput_up",
+            Self::TcpThroughputDown => "tcp_throughput_down",
+            Self::Rtt => "rtt",
+            Self::StartTime => "start_time",
+            Self::Gate => "gate",
+        }
+    }
+
+    /// The name for people.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::TcpThroughputUp => "TCP up (client to server)",
+            Self::TcpThroughputDown => "TCP down (server to client)",
+            Self::Rtt => "Round-trip time",
+            Self::StartTime => "Start to first packet",
+            Self::Gate => "Correctness gate",
+        }
+    }
+
+    /// The unit of its values.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::TcpThroughputUp | Self::TcpThroughputDown => "Gbit/s",
+            Self::Rtt | Self::StartTime => "ms",
+            Self::Gate => "",
+        }
+    }
+
+    /// `up`, `down`, or `both`.
+    pub(crate) fn direction(self) -> &'static str {
+        match self {
+            Self::TcpThroughputUp => "up",
+            Self::TcpThroughputDown => "down",
+            _ => "both",
+        }
+    }
+
+    /// Whether a larger value is the better one.
+    pub(crate) fn higher_is_better(self) -> bool {
+        matches!(self, Self::TcpThroughputUp | Self::TcpThroughputDown)
+    }
+
+    /// Whether it is a throughput.
+    pub(crate) fn is_throughput(self) -> bool {
+        self.higher_is_better()
+    }
+}
+
+/// The size of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Profile {
+    /// One line for `list`.
+    pub(crate) about: String,
+    /// Lengths of a TCP flow; more than one is a factor.
+    pub(crate) durations_s: Vec<u64>,
+    /// Spacing of the throughput series.
+    pub(crate) interval_s: f64,
+    /// Echo requests per deployment.
+    pub(crate) ping_count: u32,
+    /// Spacing of the echo requests.
+    pub(crate) ping_interval_s: f64,
+    /// Fewest blocks.
+    pub(crate) blocks_min: u32,
+    /// Most blocks.
+    pub(crate) blocks_max: u32,
+    /// Wall time that the blocks should fill, when `blocks_min` and `blocks_max` differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) budget_s: Option<u64>,
+}
+
+/// IPv4 or IPv6 as the application sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What a mechanism is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Plain forwarding.
+    Native,
+    /// A client-side translator.
+    Clat,
+}
+
+/// One arm of an experiment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MechanismSpec {
+    /// Name in artefacts and on the command line.
+    pub(crate) name: String,
+    /// Name for people.
+    pub(crate) label: String,
+    /// Which program does it.
+    pub(crate) implementation: String,
+    /// What it is for.
+    pub(crate) kind: Kind,
+    /// What the application speaks.
+    pub(crate) family: Family,
+    /// Namespaces between application and server that forward.
+    pub(crate) hops: u8,
+    /// The mechanism that its ratios are taken to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<String>,
+    /// The mechanism it repeats, for the A/A noise floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) same_as: Option<String>,
+    /// Engine, for implementations that have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
+}
+
+/// The choices of one run, written beside the experiment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunSpec {
+    /// Profile name.
+    pub(crate) profile: String,
+    /// Seed of the order of mechanisms and of the bootstrap.
+    pub(crate) seed: u64,
+    /// Randomised complete blocks per condition.
+    pub(crate) blocks: u32,
+    /// Lengths of a TCP flow.
+    pub(crate) durations_s: Vec<u64>,
+    /// Clock sources to switch through; empty leaves the machine's own.
+    pub(crate) clocksources: Vec<String>,
+    /// Whether segmentation and checksum offloads of the veth devices stay on.
+    pub(crate) offloads: bool,
+    /// Mechanisms that run, in the experiment's order.
+    pub(crate) mechanisms: Vec<String>,
+    /// Mechanisms left out, and why.
+    pub(crate) skipped: BTreeMap<String, String>,
+    /// Version of each implementation.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// The command line that repeats the run.
+    pub(crate) replay: String,
+}
+
+impl Experiment {
+    /// All built-in experiments.
+    pub(crate) fn built_in() -> Result<Vec<Self>> {
+        BUILT_IN.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// The built-in experiment of this name.
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        let all = Self::built_in()?;
+        let names: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
+        all.into_iter().find(|e| e.name == name).ok_or_else(|| {
+            LabError::Usage(format!(
+                "no experiment is called `{name}`; there are: {}. Try `fordway-lab list`.",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Reads an experiment or a run's `spec.toml`, and checks that its names agree.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let spec: Self =
+            toml::from_str(text).map_err(|e| LabError::Usage(format!("experiment file: {e}")))?;
+        for m in &spec.mechanisms {
+            for other in m.base.iter().chain(&m.same_as) {
+                spec.mechanism(other)?;
+            }
+        }
+        spec.mechanism(&spec.sentinel)?;
+        Ok(spec)
+    }
+
+    /// The mechanism of this name.
+    pub(crate) fn mechanism(&self, name: &str) -> Result<&MechanismSpec> {
+        self.mechanisms.iter().find(|m| m.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.mechanisms.iter().map(|m| m.name.as_str()).collect();
+            LabError::Usage(format!(
+                "experiment {} has no mechanism `{name}`; it has: {}",
+                self.name,
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// The profile of this name.
+    pub(crate) fn profile(&self, name: &str) -> Result<&Profile> {
+        self.profile.get(name).ok_or_else(|| {
+            let names: Vec<&str> = self.profile.keys().map(String::as_str).collect();
+            LabError::Usage(format!(
+                "experiment {} has no profile `{name}`; it has: {}",
+                self.name,
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// The choices of this run; an error when the file is a bare experiment.
+    pub(crate) fn run(&self) -> Result<&RunSpec> {
+        self.run.as_ref().ok_or_else(|| {
+            LabError::Usage("spec.toml has no [run] table: it is not the file of a run".into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_experiments_parse_and_name_each_other() {
+        let all = Experiment::built_in().unwrap();
+        assert_eq!(all.len(), 2);
+        for experiment in all {
+            for profile in ["quick", "standard", "strict"] {
+                experiment.profile(profile).unwrap();
+            }
+            assert!(experiment.mechanisms.iter().any(|m| m.same_as.is_some()), "no A/A pair");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_and_names_are_refused() {
+        let good = BUILT_IN[1];
+        assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
+        let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
+        assert!(matches!(Experiment::parse(&bad), Err(LabError::Usage(_))));
+    }
+
+    #[test]
+    fn metric_names_agree_with_their_serialised_form() {
+        for metric in
+            [Metric::TcpThroughputUp, Metric::TcpThroughputDown, Metric::Rtt, Metric::StartTime]
+        {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+        }
+    }
+}

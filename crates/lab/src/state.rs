@@ -1,0 +1,170 @@
+//! What a run must undo, kept in a file so that a crash loses nothing.
+//!
+//! Each run writes `/run/fordway-lab/<id>.json` with its process id and the prefix of its namespace
+//! names. Whoever comes later and finds the owner dead removes the namespaces and puts the clock
+//! source back.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::write_file;
+use crate::error::{LabError, Result};
+use crate::host::clocksource;
+use crate::process::{run_str, signal};
+
+const STATE_DIR: &str = "/run/fordway-lab";
+const NETNS_DIR: &str = "/run/netns";
+
+/// The record of one run that changes the machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Random, in every namespace's name.
+    pub(crate) id: String,
+    /// The lab's process.
+    pub(crate) pid: u32,
+    /// Start of that process in clock ticks since boot; tells a reused id apart.
+    pub(crate) started_ticks: u64,
+    /// The clock source to go back to, when the run switches it.
+    pub(crate) clocksource: Option<String>,
+    /// Folder of the run.
+    pub(crate) out: PathBuf,
+}
+
+/// Owns the state of this run; dropping it cleans up.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    state: State,
+}
+
+impl Guard {
+    /// Registers a run.
+    pub(crate) fn new(out: &Path) -> Result<Self> {
+        let pid = std::process::id();
+        let id = format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
+        let started_ticks = start_ticks(pid).unwrap_or(0);
+        let guard = Self {
+            state: State { id, pid, started_ticks, clocksource: None, out: out.to_path_buf() },
+        };
+        guard.save()?;
+        Ok(guard)
+    }
+
+    /// Prefix of the names of this run's namespaces.
+    pub(crate) fn prefix(&self) -> String {
+        prefix(&self.state.id)
+    }
+
+    /// Switches the clock source; the first switch remembers what to go back to.
+    pub(crate) fn switch_clocksource(&mut self, name: &str) -> Result<()> {
+        if self.state.clocksource.is_none() {
+            self.state.clocksource = Some(clocksource::current()?);
+            self.save()?;
+        }
+        clocksource::switch(name)
+    }
+
+    fn save(&self) -> Result<()> {
+        let text = serde_json::to_vec_pretty(&self.state).unwrap_or_default();
+        write_file(&file_of(&self.state.id), &text)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        undo(&self.state);
+    }
+}
+
+/// Runs whose process is gone but whose namespaces or clock source may remain.
+pub(crate) fn orphans() -> Vec<State> {
+    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
+    entries
+        .filter_map(|entry| std::fs::read(entry.ok()?.path()).ok())
+        .filter_map(|bytes| serde_json::from_slice::<State>(&bytes).ok())
+        .filter(|state| start_ticks(state.pid) != Some(state.started_ticks))
+        .collect()
+}
+
+/// Undoes what a run left; returns the names of the namespaces it removed.
+pub(crate) fn undo(state: &State) -> Vec<String> {
+    if let Some(name) = &state.clocksource {
+        if let Err(error) = clocksource::switch(name) {
+            anstream::eprintln!("fordway-lab: cannot put the clock source back to {name}: {error}");
+        }
+    }
+    let mut removed = Vec::new();
+    for name in namespaces(&prefix(&state.id)) {
+        if remove_namespace(&name).is_ok() {
+            removed.push(name);
+        }
+    }
+    // Keep the file while anything is left, so that the next run tries again.
+    if namespaces(&prefix(&state.id)).is_empty() {
+        let _ = std::fs::remove_file(file_of(&state.id));
+    }
+    removed
+}
+
+/// Removes one namespace of the lab and what still runs in it.
+pub(crate) fn remove_namespace(name: &str) -> Result<()> {
+    if let Ok(pids) = run_str(&["ip", "netns", "pids", name]) {
+        for pid in pids.stdout.split_whitespace().filter_map(|p| p.parse().ok()) {
+            signal(pid, rustix::process::Signal::KILL);
+        }
+    }
+    run_str(&["ip", "netns", "del", name])?.ok().map(|_| ())
+}
+
+/// Names of existing namespaces that begin with `prefix`.
+pub(crate) fn namespaces(prefix: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NETNS_DIR) else { return Vec::new() };
+    entries
+        .filter_map(|e| e.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with(prefix))
+        .collect()
+}
+
+fn prefix(id: &str) -> String {
+    format!("fwlab-{id}-")
+}
+
+fn file_of(id: &str) -> PathBuf {
+    Path::new(STATE_DIR).join(format!("{id}.json"))
+}
+
+/// Field 22 of /proc/PID/stat; `None` when there is no such process.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name may hold spaces and parentheses: fields count from the last one.
+    let after = text.rsplit_once(')')?.1;
+    after.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether this process may make namespaces.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The error for commands that need root.
+pub(crate) fn need_root() -> Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    Err(LabError::Missing(
+        "this needs root, to make network namespaces; run it again with sudo".into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_start_time_is_stable_and_a_dead_process_has_none() {
+        let own = std::process::id();
+        assert!(start_ticks(own).is_some());
+        assert_eq!(start_ticks(own), start_ticks(own));
+        assert_eq!(start_ticks(u32::MAX), None);
+    }
+}

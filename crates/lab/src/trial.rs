@@ -1,0 +1,267 @@
+//! The record of one trial, and the append-only file that holds them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::{LabError, Result};
+use crate::host::cpu::CpuUse;
+use crate::host::links::Snapshot;
+use crate::probe::Check;
+use crate::spec::Metric;
+
+/// The mechanism name of the calibration of the generator.
+pub(crate) const CALIBRATION: &str = "calibration";
+
+/// A factor setting under which blocks are run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Condition {
+    /// Clock source in use.
+    pub(crate) clocksource: String,
+    /// Length of a TCP flow.
+    pub(crate) duration_s: u64,
+    /// Whether the lab's veth devices keep their offloads.
+    pub(crate) offloads: bool,
+}
+
+impl Condition {
+    /// One line for people.
+    pub(crate) fn label(&self) -> String {
+        let offloads = if self.offloads { "offloads on" } else { "offloads off" };
+        format!("clock {}, {} s flows, {offloads}", self.clocksource, self.duration_s)
+    }
+}
+
+/// One trial: one metric of one deployment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Trial {
+    /// SHA-256 of what defines the trial; `resume` skips a valid trial with the same key.
+    pub(crate) key: String,
+    /// Experiment.
+    pub(crate) experiment: String,
+    /// Seed of the run.
+    pub(crate) seed: u64,
+    /// Block, from 1; 0 for calibration and the full gate.
+    pub(crate) block: u32,
+    /// Place in the block's order, from 1.
+    pub(crate) order: u32,
+    /// Factor setting.
+    pub(crate) condition: Condition,
+    /// Arm of the experiment.
+    pub(crate) mechanism: String,
+    /// Program.
+    pub(crate) implementation: String,
+    /// Its version.
+    pub(crate) version: String,
+    /// SHA-256 of its configuration.
+    pub(crate) config_hash: String,
+    /// What was measured.
+    pub(crate) metric: Metric,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// `up`, `down` or `both`.
+    pub(crate) direction: String,
+    /// Offered load; `null`: as much as TCP takes.
+    pub(crate) offered: Option<f64>,
+    /// The value of this deployment.
+    pub(crate) value: Option<f64>,
+    /// Raw: every reply in ms, for RTT.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replies: Vec<f64>,
+    /// Raw: end of interval in s and rate, for throughput.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) series: Vec<(f64, f64)>,
+    /// Payload octets that the generator counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) generator_bytes: Option<u64>,
+    /// TCP segments sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retransmits: Option<u64>,
+    /// Processor use of the generator's two processes, per cent of one core: sender, receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) generator_cpu: Option<(f64, f64)>,
+    /// Device counters during the trial, by `role/device`.
+    #[serde(default, skip_serializing_if = "Snapshot::is_empty")]
+    pub(crate) links: Snapshot,
+    /// The mechanism's own counters before and after, when it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counters: Option<(serde_json::Value, serde_json::Value)>,
+    /// Processor use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<CpuUse>,
+    /// Outcome of the correctness probes, for the gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) checks: Vec<Check>,
+    /// Whether the value counts.
+    pub(crate) valid: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) invalid: Vec<String>,
+    /// What is worth knowing of a valid trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flags: Vec<String>,
+    /// Command line of the measurement.
+    pub(crate) argv: Vec<String>,
+    /// Its exit status.
+    pub(crate) exit_status: Option<i32>,
+    /// When it began (RFC 3339).
+    pub(crate) started: String,
+    /// How long it took, with deployment.
+    pub(crate) elapsed_s: f64,
+}
+
+/// What a trial's key is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyParts<'a> {
+    /// SHA-256 of the experiment and the run's choices that change results.
+    pub(crate) spec_hash: &'a str,
+    /// Arm.
+    pub(crate) mechanism: &'a str,
+    /// Version of its program.
+    pub(crate) version: &'a str,
+    /// Factor setting.
+    pub(crate) condition: &'a Condition,
+    /// Block.
+    pub(crate) block: u32,
+    /// Seed.
+    pub(crate) seed: u64,
+    /// Metric.
+    pub(crate) metric: Metric,
+}
+
+/// The key of a trial.
+pub(crate) fn key(parts: KeyParts<'_>) -> String {
+    let text = format!(
+        "{}\n{}\n{}\n{}\n{}\n{}\n{}",
+        parts.spec_hash,
+        parts.mechanism,
+        parts.version,
+        parts.condition.label(),
+        parts.block,
+        parts.seed,
+        parts.metric.name()
+    );
+    hash(text.as_bytes())
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The file of trials of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+}
+
+impl Ledger {
+    /// The ledger of a run's folder.
+    pub(crate) fn of(dir: &Path) -> Self {
+        Self { path: dir.join("trials.jsonl") }
+    }
+
+    /// Appends one trial and puts it on the disk.
+    pub(crate) fn append(&self, trial: &Trial) -> Result<()> {
+        let fail = LabError::file(&self.path);
+        let mut line = serde_json::to_vec(trial).map_err(|e| LabError::Artefact {
+            path: self.path.clone(),
+            why: e.to_string(),
+        })?;
+        line.push(b'\n');
+        let write = || -> std::io::Result<()> {
+            let mut file = std::fs::File::options().create(true).append(true).open(&self.path)?;
+            file.write_all(&line)?;
+            file.sync_data()
+        };
+        write().map_err(fail)
+    }
+
+    /// Reads all trials. A last line cut short by a crash is left out.
+    pub(crate) fn read(&self) -> Result<Vec<Trial>> {
+        if !self.path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(LabError::file(&self.path))?;
+        let mut trials = Vec::new();
+        for (number, line) in text.split_inclusive('\n').enumerate() {
+            match serde_json::from_str(line) {
+                Ok(trial) => trials.push(trial),
+                Err(_) if !line.ends_with('\n') => {}
+                Err(error) => {
+                    return Err(LabError::Artefact {
+                        path: self.path.clone(),
+                        why: format!("line {}: {error}", number + 1),
+                    });
+                }
+            }
+        }
+        Ok(trials)
+    }
+
+    /// Removes a last line that a crash cut short, so that the next append starts a new one.
+    pub(crate) fn mend(&self) -> Result<()> {
+        let Ok(bytes) = std::fs::read(&self.path) else { return Ok(()) };
+        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        if whole < bytes.len() {
+            std::fs::write(&self.path, &bytes[..whole]).map_err(LabError::file(&self.path))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition() -> Condition {
+        Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true }
+    }
+
+    fn parts(condition: &Condition) -> KeyParts<'_> {
+        KeyParts {
+            spec_hash: "s",
+            mechanism: "native-v6",
+            version: "1",
+            condition,
+            block: 1,
+            seed: 7,
+            metric: Metric::Rtt,
+        }
+    }
+
+    #[test]
+    fn the_key_changes_with_every_part() {
+        let c = condition();
+        let other = Condition { duration_s: 3, ..condition() };
+        let base = key(parts(&c));
+        assert_eq!(base, key(parts(&c)));
+        let changed = [
+            key(KeyParts { spec_hash: "t", ..parts(&c) }),
+            key(KeyParts { mechanism: "m", ..parts(&c) }),
+            key(KeyParts { version: "2", ..parts(&c) }),
+            key(KeyParts { condition: &other, ..parts(&c) }),
+            key(KeyParts { block: 2, ..parts(&c) }),
+            key(KeyParts { seed: 8, ..parts(&c) }),
+            key(KeyParts { metric: Metric::TcpThroughputUp, ..parts(&c) }),
+        ];
+        let mut all: Vec<&String> = changed.iter().chain([&base]).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 8);
+    }
+
+    #[test]
+    fn a_line_cut_short_is_forgotten_and_a_bad_line_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = Ledger::of(dir.path());
+        std::fs::write(&ledger.path, "{\"key\":").unwrap();
+        assert!(ledger.read().unwrap().is_empty());
+        ledger.mend().unwrap();
+        assert_eq!(std::fs::read(&ledger.path).unwrap(), b"");
+        std::fs::write(&ledger.path, "{\"key\":\n").unwrap();
+        assert!(ledger.read().unwrap_err().to_string().contains("line 1"));
+    }
+}
