@@ -1,0 +1,199 @@
+//! Trying vectors on subjects.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use fordway_xlat::counters::{Arrival, Direction};
+use fordway_xlat::{
+    ConfigError, Counters, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict,
+};
+
+use super::case::{Case, CaseError};
+use super::format::CounterMap;
+use super::report::Mismatch;
+use crate::segment::segment_count;
+
+/// Something that translates packets and can be held against vectors.
+pub trait Subject {
+    /// Its name in the `skip` table of vectors.
+    fn name(&self) -> &'static str;
+
+    /// Whether a vector can be tried on this subject at all.
+    fn applies(&self, case: &Case) -> Applies {
+        match case.vector.skip.get(self.name()) {
+            Some(reason) => Applies::No(reason.clone()),
+            None => Applies::Yes,
+        }
+    }
+
+    /// Feeds the packets of a case, one after the other, and tells what came of each.
+    fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError>;
+}
+
+/// Whether a vector applies to a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// It does.
+    Yes,
+    /// It does not, for this reason.
+    No(String),
+}
+
+/// What came of a packet, as far as the subject shows it. `None`: the subject can't show this.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// The verdict.
+    pub verdict: Option<Verdict>,
+    /// The packets that left.
+    pub sent: Vec<Sent>,
+    /// The counters that moved, by how much.
+    pub counters: Option<CounterMap>,
+}
+
+/// A packet that left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its octets.
+    pub bytes: Vec<u8>,
+    /// Its offload state.
+    pub offload: Option<Offload>,
+}
+
+/// Why a subject could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum SubjectError {
+    /// The configuration was refused.
+    #[error("the configuration was refused: {0}")]
+    Config(#[from] ConfigError),
+    /// A system call failed.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
+    /// Something else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Tries a case on a subject. `Ok(None)`: as demanded; `Ok(Some(_))`: the differences.
+pub fn check(subject: &mut dyn Subject, case: &Case) -> Result<Option<Mismatch>, SubjectError> {
+    let seen = subject.observe(case)?;
+    Ok(Mismatch::find(case, &seen))
+}
+
+/// The core itself.
+#[derive(Debug, Default)]
+pub struct Core;
+
+impl Subject for Core {
+    fn name(&self) -> &'static str {
+        "core"
+    }
+
+    fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {
+        let translator = Translator::new(case.config.clone())?;
+        let mut state = State::new(case.vector.identification);
+        let mut seen = Vec::new();
+        for step in &case.steps {
+            let counters = Counters::default();
+            let mut buffer = vec![0xa5; HEADROOM + step.input.len() + HEADROOM];
+            let range = HEADROOM..HEADROOM + step.input.len();
+            buffer[range.clone()].copy_from_slice(&step.input);
+            let arrival = Arrival {
+                direction: Direction::of(&step.input),
+                octets: step.input.len(),
+                segments: segment_count(&step.input, &step.offload),
+            };
+            let mut packet = Packet::new(&mut buffer, range, step.offload);
+            // The limiter's bucket is full some time after the origin.
+            let now = Duration::from_secs(10) + step.at;
+            let verdict = translator.translate(&mut packet, now, &mut state, &mut ());
+            let sent = match verdict {
+                Verdict::Forward => collect(&packet),
+                Verdict::Reply(_) | Verdict::Pass => {
+                    vec![Sent {
+                        bytes: packet.bytes().to_vec(),
+                        offload: Some(packet.offload),
+                    }]
+                }
+                Verdict::Drop(_) => Vec::new(),
+            };
+            counters.record(arrival, verdict, sent.len());
+            counters.suppress(state.take_suppressed());
+            seen.push(Observation {
+                verdict: Some(verdict),
+                sent,
+                counters: Some(counter_map(&counters)),
+            });
+        }
+        Ok(seen)
+    }
+}
+
+fn collect(packet: &Packet<'_>) -> Vec<Sent> {
+    packet
+        .fragments()
+        .map(|piece| Sent {
+            bytes: [piece.head(), piece.body].concat(),
+            offload: Some(packet.offload),
+        })
+        .collect()
+}
+
+/// All counters that are not zero, by name.
+pub fn counter_map(counters: &Counters) -> CounterMap {
+    let mut map = CounterMap::new();
+    for direction in Direction::ALL {
+        let (label, totals) = (direction.label(), counters.direction(direction));
+        map.insert(format!("{label}.packets"), totals.packets);
+        map.insert(format!("{label}.segments"), totals.segments);
+        map.insert(format!("{label}.octets"), totals.octets);
+        map.insert(format!("{label}.fragments"), totals.fragments);
+        map.insert(
+            format!("icmp_errors.{label}"),
+            counters.icmp_errors(direction),
+        );
+    }
+    for reason in DropReason::ALL {
+        map.insert(
+            format!("drop.{}", reason.label()),
+            counters.dropped(*reason),
+        );
+    }
+    map.insert("suppressed".into(), counters.icmp_errors_suppressed());
+    map.insert("passed".into(), counters.passed());
+    map.retain(|_, value| *value != 0);
+    map
+}
+
+/// The folder of the committed vectors.
+pub fn vectors_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors")
+}
+
+/// Every vector file below a folder, sorted: name (path without `.toml`, with `/`) and path.
+pub fn walk(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+            {
+                let name = path.strip_prefix(dir).unwrap_or(&path).with_extension("");
+                found.push((name.to_string_lossy().replace('\\', "/"), path));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads and builds one vector file.
+pub fn load(name: &str, path: &Path) -> Result<Case, CaseError> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    Case::parse(name, &text)
+}
