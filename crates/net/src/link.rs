@@ -19,6 +19,8 @@ pub struct Link {
     pub kind: Option<String>,
     /// MTU, in octets.
     pub mtu: u32,
+    /// Group, a number that rules and tools select interfaces by; 0 by default.
+    pub group: u32,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
     /// Whether it is up and can pass packets (`IFF_RUNNING`).
@@ -112,6 +114,19 @@ impl Netlink {
         })
     }
 
+    /// Puts an interface into a group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`]; [`Error::Netlink`].
+    pub fn set_group(&mut self, name: &str, group: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Group(group));
+        self.set_link(name, message, || {
+            format!("put interface {name} into group {group}")
+        })
+    }
+
     /// Index to name, of all interfaces.
     pub(crate) fn link_names(&mut self) -> Result<HashMap<u32, String>> {
         let links = self.links()?.into_iter();
@@ -149,6 +164,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         name: String::new(),
         kind: None,
         mtu: 0,
+        group: 0,
         up: flags.contains(LinkFlags::Up),
         running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),
@@ -159,6 +175,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+            LinkAttribute::Group(group) => link.group = group,
             LinkAttribute::Address(address) => link.hardware_address = address,
             LinkAttribute::Controller(index) => link.controller = Some(index),
             LinkAttribute::LinkInfo(infos) => {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Netlink, PROTOCOL, Result};
 
-/// A policy rule that sends packets to a routing table.
+/// A policy rule that sends packets to a routing table, or refuses them.
 ///
 /// Everything that is given must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,8 +20,13 @@ pub struct Rule {
     pub v6: bool,
     /// Place in the order of rules; the lower, the earlier.
     pub priority: u32,
-    /// The table that the packet is looked up in.
+    /// The table that the packet is looked up in; [`Rule::REFUSE`] refuses the
+    /// packet with "no route to destination" instead.
     pub table: u32,
+    /// Pass over routes of that table that lead out of an interface of this
+    /// group, as if they were not there.
+    #[serde(default)]
+    pub suppress_group: Option<u32>,
     /// Source prefix.
     pub from: Option<IpNet>,
     /// Destination prefix.
@@ -42,6 +47,9 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// In the place of a table: refuse the packet.
+    pub const REFUSE: u32 = 0;
+
     /// A rule that sends all packets of an IP version to `table`.
     #[must_use]
     pub fn new(v6: bool, priority: u32, table: u32) -> Self {
@@ -49,6 +57,7 @@ impl Rule {
             v6,
             priority,
             table,
+            suppress_group: None,
             from: None,
             to: None,
             mark: None,
@@ -94,12 +103,19 @@ impl fmt::Display for Rule {
         if let Some((first, last)) = self.destination_ports {
             write!(f, " ports {first}-{last}")?;
         }
-        write!(f, " to table {}", self.table)
+        if self.table == Self::REFUSE {
+            return f.write_str(" unreachable");
+        }
+        write!(f, " to table {}", self.table)?;
+        match self.suppress_group {
+            Some(group) => write!(f, " without interfaces of group {group}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl Netlink {
-    /// Lists the rules of both IP versions that lead to a table.
+    /// Lists the rules of both IP versions that lead to a table or refuse.
     ///
     /// # Errors
     ///
@@ -156,10 +172,19 @@ fn to_message(rule: &Rule) -> RuleMessage {
         AddressFamily::Inet
     };
     message.header.table = u8::try_from(rule.table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC);
-    message.header.action = RuleAction::ToTable;
+    message.header.action = if rule.table == Rule::REFUSE {
+        RuleAction::Unreachable
+    } else {
+        RuleAction::ToTable
+    };
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
-    attributes.push(RuleAttribute::Table(rule.table));
+    if rule.table != Rule::REFUSE {
+        attributes.push(RuleAttribute::Table(rule.table));
+    }
+    if let Some(group) = rule.suppress_group {
+        attributes.push(RuleAttribute::SuppressIfGroup(group));
+    }
     attributes.push(RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)));
     if let Some(from) = rule.from {
         message.header.src_len = from.prefix_len();
@@ -190,20 +215,21 @@ fn to_message(rule: &Rule) -> RuleMessage {
 
 fn from_message(message: &RuleMessage) -> Option<Rule> {
     let header = &message.header;
-    if header.action != RuleAction::ToTable {
-        return None;
-    }
-    let mut rule = Rule::new(
-        header.family == AddressFamily::Inet6,
-        0,
-        u32::from(header.table),
-    );
+    let table = match header.action {
+        RuleAction::ToTable => u32::from(header.table),
+        RuleAction::Unreachable => Rule::REFUSE,
+        _ => return None,
+    };
+    let mut rule = Rule::new(header.family == AddressFamily::Inet6, 0, table);
     rule.protocol = 0;
     let (mut mark, mut mask) = (None, u32::MAX);
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Priority(priority) => rule.priority = *priority,
             RuleAttribute::Table(table) => rule.table = *table,
+            // What the kernel says for "no group".
+            RuleAttribute::SuppressIfGroup(u32::MAX) => {}
+            RuleAttribute::SuppressIfGroup(group) => rule.suppress_group = Some(*group),
             RuleAttribute::Protocol(protocol) => rule.protocol = u8::from(*protocol),
             RuleAttribute::Source(ip) => rule.from = IpNet::new(*ip, header.src_len).ok(),
             RuleAttribute::Destination(ip) => rule.to = IpNet::new(*ip, header.dst_len).ok(),

@@ -148,6 +148,41 @@ fn everything_is_made_once_and_taken_back() {
 }
 
 #[test]
+fn groups_and_rules_that_go_by_them_are_taken_back() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        ip("link set veth0 group 7");
+        let before = ip_output("link show veth0") + &ip_output("-6 rule show");
+        let mut guard = Rule::new(true, 101, fordway_net::table::MAIN);
+        guard.iif = Some("veth0".to_owned());
+        guard.suppress_group = Some(4_646);
+        let mut refuse = Rule::new(true, 102, Rule::REFUSE);
+        refuse.iif = Some("veth0".to_owned());
+        let group = Change::Group {
+            device: "veth0".to_owned(),
+            group: 4_646,
+        };
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        for change in [group.clone(), Change::Rule(guard), Change::Rule(refuse)] {
+            assert_eq!(manager.apply(&change).unwrap(), Applied::Made, "{change}");
+            assert_eq!(manager.apply(&change).unwrap(), Applied::Kept, "{change}");
+        }
+        assert!(ip_output("link show veth0").contains("group 4646"));
+        let report = manager.restore().unwrap();
+        assert_eq!(report.undone.len(), 3, "{report}");
+        let after = ip_output("link show veth0") + &ip_output("-6 rule show");
+        assert_eq!(after, before);
+
+        assert_eq!(manager.apply(&group).unwrap(), Applied::Made);
+        ip("link set veth0 group 9");
+        let report = manager.restore().unwrap();
+        assert_eq!(report.left.len(), 1, "{report}");
+        assert!(ip_output("link show veth0").contains("group 9"));
+    });
+}
+
+#[test]
 fn what_was_there_before_stays() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {

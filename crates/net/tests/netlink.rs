@@ -298,8 +298,11 @@ fn rules() {
         v4.iif = Some("lo".to_owned());
         v4.ip_protocol = Some(17);
         v4.destination_ports = Some((1024, 65_534));
-        let v6 = Rule::new(true, 101, 46);
-        for rule in [&v4, &v6] {
+        let mut v6 = Rule::new(true, 101, table::MAIN);
+        v6.suppress_group = Some(4_646);
+        let mut refuse = Rule::new(true, 102, Rule::REFUSE);
+        refuse.iif = Some("veth0".to_owned());
+        for rule in [&v4, &v6, &refuse] {
             netlink.add_rule(rule).unwrap();
             assert_eq!(errno(netlink.add_rule(rule)), Some(libc::EEXIST));
             let listed = netlink.rules().unwrap();
@@ -319,7 +322,13 @@ fn rules() {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        for rule in [&v4, &v6] {
+        let shown = ip_output("-6 -N rule show");
+        assert!(
+            shown.contains("lookup 254 suppress_ifgroup 4646 proto 246"),
+            "{shown}"
+        );
+        assert!(shown.contains("iif veth0 unreachable proto 246"), "{shown}");
+        for rule in [&v4, &v6, &refuse] {
             netlink.delete_rule(rule).unwrap();
             assert_eq!(errno(netlink.delete_rule(rule)), Some(libc::ENOENT));
         }

@@ -36,6 +36,14 @@ pub enum Change {
         /// The MTU, in octets.
         mtu: u32,
     },
+    /// Put an interface into a group; taken back by putting it back into the one
+    /// from before.
+    Group {
+        /// The interface's name.
+        device: String,
+        /// The group.
+        group: u32,
+    },
     /// Add an address; taken back by deleting it.
     Address(Address),
     /// Add a route; taken back by deleting it. A route of somebody else at the
@@ -63,7 +71,7 @@ impl Change {
         let mut change = self.clone();
         match &mut change {
             Self::Sysctl { value, .. } => *value = crate::sysctl::normal(value),
-            Self::Up { .. } | Self::Mtu { .. } => {}
+            Self::Up { .. } | Self::Mtu { .. } | Self::Group { .. } => {}
             Self::Address(address) => address.protocol = None,
             Self::Route(route) => {
                 route.destination = route.destination.trunc();
@@ -87,6 +95,7 @@ impl Change {
             Self::Sysctl { key, .. } => format!("sysctl {key}"),
             Self::Up { device } => format!("up {device}"),
             Self::Mtu { device, .. } => format!("mtu {device}"),
+            Self::Group { device, .. } => format!("group {device}"),
             Self::Address(address) => format!("address {address}"),
             Self::Route(route) => format!(
                 "route {} table {} metric {}",
@@ -103,7 +112,9 @@ impl Change {
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Sysctl { key, .. } => key.device(),
-            Self::Up { device } | Self::Mtu { device, .. } => Some(device),
+            Self::Up { device } | Self::Mtu { device, .. } | Self::Group { device, .. } => {
+                Some(device)
+            }
             Self::Address(address) => Some(&address.device),
             Self::Route(route) => route.device.as_deref(),
             Self::Rule(_) => None,
@@ -120,6 +131,9 @@ impl fmt::Display for Change {
             Self::Up { device } => write!(f, "set interface {device} up"),
             Self::Mtu { device, mtu } => {
                 write!(f, "set the MTU of interface {device} to {mtu}")
+            }
+            Self::Group { device, group } => {
+                write!(f, "put interface {device} into group {group}")
             }
             Self::Address(address) => write!(f, "add address {address}"),
             Self::Route(route) => write!(f, "add route {route}"),

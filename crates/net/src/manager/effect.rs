@@ -35,6 +35,10 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             let before = netlink.link(device)?.mtu;
             (before != *mtu).then_some(Undo::Mtu { mtu: before })
         }
+        Change::Group { device, group } => {
+            let before = netlink.link(device)?.group;
+            (before != *group).then_some(Undo::Group { group: before })
+        }
         Change::Address(address) => absent(find_address(netlink, address)?.as_ref()),
         Change::Route(route) => {
             let found = find_route(netlink, route)?;
@@ -51,6 +55,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         Change::Sysctl { key, value } => sysctl::write(key, value),
         Change::Up { device } => netlink.set_up(device, true),
         Change::Mtu { device, mtu } => netlink.set_mtu(device, *mtu),
+        Change::Group { device, group } => netlink.set_group(device, *group),
         Change::Address(address) => netlink.add_address(address),
         Change::Route(route) => netlink.add_route(route),
         Change::Rule(rule) => netlink.add_rule(rule),
@@ -109,6 +114,13 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
                 return Ok(Some(format!("it is {now} now")));
             }
             netlink.set_mtu(device, *before)?;
+        }
+        (Change::Group { device, group }, Undo::Group { group: before }) => {
+            let now = netlink.link(device)?.group;
+            if now != *group {
+                return Ok(Some(format!("it is {now} now")));
+            }
+            netlink.set_group(device, *before)?;
         }
         (Change::Address(address), _) => match find_address(netlink, address)? {
             None => return gone(),
