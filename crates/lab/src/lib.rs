@@ -13,10 +13,13 @@
 //! | `stats`, `analysis`, `goals` | from trials to verdicts |
 //! | `artefacts`, `report` | what is left behind |
 
+mod analysis;
+mod artefacts;
 mod backend;
 mod cli;
 mod commands;
 mod error;
+mod goals;
 mod host;
 mod load;
 mod mechanism;

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use crate::artefacts;
 use crate::error::{EXIT_DONE, Result};
 
 /// Makes the report.
-pub(super) fn report(dir: &Path, _json: bool) -> Result<u8> {
-    for t in crate::trial::Ledger::of(dir).read()? {
-        println!("{} {} {:?} {} {:?} {:?}", t.block, t.mechanism, t.value, t.metric.name(), t.cpu, t.invalid);
-        for c in &t.checks { println!("     {} {} {}", c.ok, c.name, c.detail); }
+pub(super) fn report(dir: &Path, json: bool) -> Result<u8> {
+    let run = artefacts::read(dir)?;
+    artefacts::write(dir, &run.results)?;
+    if json {
+        return super::print_json(&run.results);
     }
     Ok(EXIT_DONE)
 }

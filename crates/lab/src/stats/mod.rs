@@ -1,1 +1,6 @@
-//! Statistics.
+//! Statistics: description, bootstrap intervals, paired tests, equivalence, verdicts.
+
+pub(crate) mod bootstrap;
+pub(crate) mod describe;
+pub(crate) mod multiple;
+pub(crate) mod paired;

@@ -1,0 +1,532 @@
+//! From trials to cells: a pure function of a run's folder.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::host::environment::Environment;
+use crate::probe::Check;
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
+use crate::stats::bootstrap::bca;
+use crate::stats::describe::{Summary, mean, median};
+use crate::stats::multiple::holm;
+use crate::stats::paired::{Comparison, Verdict, compare, t_test, verdict};
+use crate::trial::{CALIBRATION, Condition, Trial};
+
+/// Everything that a run shows; `results.json`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Results {
+    /// Experiment.
+    pub(crate) experiment: String,
+    /// When the run began.
+    pub(crate) started: String,
+    /// The machine.
+    pub(crate) environment: Environment,
+    /// One entry per mechanism, metric and condition.
+    pub(crate) cells: Vec<Cell>,
+    /// Outcome of the correctness gate by mechanism.
+    pub(crate) gate: BTreeMap<String, Vec<Check>>,
+    /// Ceiling of the generator by condition.
+    pub(crate) calibration: Vec<Ceiling>,
+    /// The sentinel's course over the blocks.
+    pub(crate) drift: Vec<Drift>,
+    /// Trials that do not count, and why.
+    pub(crate) discarded: Vec<Discarded>,
+    /// Warnings about the run as a whole.
+    pub(crate) warnings: Vec<String>,
+    /// Goals and whether they are met, for experiments with goals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) goals: Vec<crate::goals::Judged>,
+}
+
+/// One mechanism, one metric, one condition.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Cell {
+    /// Arm.
+    pub(crate) mechanism: String,
+    /// Program.
+    pub(crate) implementation: String,
+    /// Metric.
+    pub(crate) metric: Metric,
+    /// Unit of all values.
+    pub(crate) unit: String,
+    /// Deployments that count.
+    pub(crate) n: usize,
+    /// Least.
+    pub(crate) min: Option<f64>,
+    /// Mean.
+    pub(crate) mean: Option<f64>,
+    /// Median.
+    pub(crate) median: Option<f64>,
+    /// Greatest.
+    pub(crate) max: Option<f64>,
+    /// Standard deviation over deployments.
+    pub(crate) stddev: Option<f64>,
+    /// 95th percentile: of all replies for RTT, of deployments else; absent below ten beyond it.
+    pub(crate) p95: Option<f64>,
+    /// BCa bootstrap interval of the median.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Comparison with the base.
+    pub(crate) vs_baseline: Option<VsBaseline>,
+    /// What held the value down.
+    pub(crate) limiter: String,
+    /// Whether the value counts: measured, and nothing broken in the payload.
+    pub(crate) valid: bool,
+    /// Name for people.
+    pub(crate) label: String,
+    /// Factor setting.
+    pub(crate) condition: Condition,
+    /// Whether the mechanism is a baseline or a translator.
+    pub(crate) kind: Kind,
+    /// Forwarding namespaces on the way.
+    pub(crate) hops: u8,
+    /// `up`, `down`, `both`.
+    pub(crate) direction: String,
+    /// The number behind the limiter.
+    pub(crate) limiter_evidence: String,
+    /// Whether the generator may have been the limit: print the value with ">=".
+    pub(crate) at_least: bool,
+    /// Failed correctness checks, in words.
+    pub(crate) broken: Option<String>,
+    /// Deployments that do not count.
+    pub(crate) discarded: usize,
+    /// Value of each deployment by block.
+    pub(crate) values: Vec<(u32, f64)>,
+    /// All replies together, for RTT.
+    pub(crate) replies: Option<Summary>,
+    /// Cores that the mechanism's process used, mean.
+    pub(crate) mechanism_cores: Option<f64>,
+    /// Share of the machine that was busy, mean.
+    pub(crate) busy_share: Option<f64>,
+}
+
+/// A comparison with the base.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct VsBaseline {
+    /// The base's name.
+    pub(crate) base: String,
+    /// Geometric mean of the blocks' ratios.
+    pub(crate) ratio: f64,
+    /// Its 95 % interval.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Holm-adjusted p of the paired t test.
+    pub(crate) p: Option<f64>,
+    /// Verdict by the decision rule.
+    pub(crate) verdict: Verdict,
+    /// Pairs.
+    pub(crate) n: usize,
+    /// p of the paired t test, not adjusted.
+    pub(crate) p_t: Option<f64>,
+    /// p of the Wilcoxon signed-rank test, not adjusted.
+    pub(crate) p_wilcoxon: Option<f64>,
+    /// p of the equivalence test.
+    pub(crate) p_equivalence: Option<f64>,
+    /// Hodges-Lehmann shift, in the metric's unit.
+    pub(crate) shift: f64,
+    /// Cliff's delta.
+    pub(crate) cliffs_delta: f64,
+    /// Whether this is an A/A pair, which must not differ.
+    pub(crate) same: bool,
+}
+
+/// The generator's ceiling.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Ceiling {
+    /// Factor setting.
+    pub(crate) condition: Condition,
+    /// Metric.
+    pub(crate) metric: Metric,
+    /// Gbit/s with nothing in the way.
+    pub(crate) gbit_s: f64,
+}
+
+/// The sentinel over the blocks.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Drift {
+    /// Factor setting.
+    pub(crate) condition: Condition,
+    /// Metric.
+    pub(crate) metric: Metric,
+    /// Value by block.
+    pub(crate) values: Vec<(u32, f64)>,
+    /// Trend per block as a share of the mean.
+    pub(crate) per_block: f64,
+    /// Standard deviation as a share of the mean.
+    pub(crate) spread: f64,
+}
+
+/// A trial that does not count.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Discarded {
+    /// Arm.
+    pub(crate) mechanism: String,
+    /// Metric.
+    pub(crate) metric: Metric,
+    /// Block.
+    pub(crate) block: u32,
+    /// Reasons.
+    pub(crate) why: String,
+}
+
+/// Checks whose failure means that payload does not arrive as it was sent.
+const PAYLOAD_CHECKS: &[&str] = &["tcp payload", "tcp checksum", "udp checksum"];
+/// A result this close to the generator's ceiling may be the generator's own.
+const CEILING_FACTOR: f64 = 2.0;
+/// A process with this many cores busy on one flow is itself the limit.
+const CORE_FULL: f64 = 0.85;
+/// A machine this busy has nothing left to give.
+const MACHINE_FULL: f64 = 0.90;
+
+/// Analyses a run.
+pub(crate) fn analyse(
+    experiment: &Experiment,
+    environment: Environment,
+    trials: &[Trial],
+) -> Result<Results> {
+    let run = experiment.run()?;
+    let latest = latest(trials);
+    let mut results = Results {
+        experiment: experiment.name.clone(),
+        started: environment.started.clone(),
+        environment,
+        cells: Vec::new(),
+        gate: BTreeMap::new(),
+        calibration: Vec::new(),
+        drift: Vec::new(),
+        discarded: discarded(trials),
+        warnings: Vec::new(),
+        goals: Vec::new(),
+    };
+    for trial in &latest {
+        if trial.metric == Metric::Gate {
+            results.gate.insert(trial.mechanism.clone(), gate_of(trial));
+        } else if trial.mechanism == CALIBRATION {
+            results.calibration.extend(trial.value.filter(|_| trial.valid).map(|gbit_s| Ceiling {
+                condition: trial.condition.clone(),
+                metric: trial.metric,
+                gbit_s,
+            }));
+        }
+    }
+    let mut conditions: Vec<&Condition> =
+        latest.iter().filter(|t| t.block > 0).map(|t| &t.condition).collect();
+    conditions.sort();
+    conditions.dedup();
+    for condition in conditions {
+        for metric in &experiment.metrics {
+            let of = |m: &MechanismSpec| -> Vec<&Trial> {
+                let here = |t: &&&Trial| {
+                    t.block > 0
+                        && t.condition == *condition
+                        && t.metric == *metric
+                        && t.mechanism == m.name
+                };
+                latest.iter().filter(here).copied().collect()
+            };
+            let mut cells: Vec<Cell> = Vec::new();
+            for m in experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)) {
+                let trials = of(m);
+                if !trials.is_empty() {
+                    cells.push(cell(m, condition, *metric, &trials, &results, run.seed));
+                }
+            }
+            results.drift.extend(drift(&cells, &experiment.sentinel, condition, *metric));
+            results.cells.extend(cells);
+        }
+    }
+    compare_all(experiment, &mut results);
+    results.warnings = warnings(experiment, &results);
+    results.goals = crate::goals::judge(experiment, &results)?;
+    Ok(results)
+}
+
+/// The last valid trial of each place in the plan, or the last one when none is valid.
+fn latest(trials: &[Trial]) -> Vec<&Trial> {
+    let mut by_key: BTreeMap<&str, &Trial> = BTreeMap::new();
+    for trial in trials {
+        let known = by_key.entry(&trial.key).or_insert(trial);
+        if trial.valid || !known.valid {
+            *known = trial;
+        }
+    }
+    let mut all: Vec<&Trial> = by_key.into_values().collect();
+    all.sort_by_key(|t| (t.condition.clone(), t.block, t.order));
+    all
+}
+
+fn gate_of(trial: &Trial) -> Vec<Check> {
+    if trial.checks.is_empty() {
+        let why = trial.invalid.join("; ");
+        return vec![Check { name: "comes up".into(), ok: false, detail: why }];
+    }
+    trial.checks.clone()
+}
+
+fn discarded(trials: &[Trial]) -> Vec<Discarded> {
+    trials
+        .iter()
+        .filter(|t| !t.valid)
+        .map(|t| Discarded {
+            mechanism: t.mechanism.clone(),
+            metric: t.metric,
+            block: t.block,
+            why: t.invalid.join("; "),
+        })
+        .collect()
+}
+
+fn cell(
+    m: &MechanismSpec,
+    condition: &Condition,
+    metric: Metric,
+    trials: &[&Trial],
+    results: &Results,
+    seed: u64,
+) -> Cell {
+    let counted: Vec<&Trial> = trials.iter().copied().filter(|t| t.valid).collect();
+    let values: Vec<(u32, f64)> =
+        counted.iter().filter_map(|t| Some((t.block, t.value?))).collect();
+    let numbers: Vec<f64> = values.iter().map(|v| v.1).collect();
+    let summary = Summary::of(&numbers);
+    let replies: Vec<f64> = counted.iter().flat_map(|t| t.replies.iter().copied()).collect();
+    let replies = Summary::of(&replies);
+    let failed: Vec<&Check> =
+        results.gate.get(&m.name).into_iter().flatten().filter(|c| !c.ok).collect();
+    let payload_broken =
+        failed.iter().any(|c| PAYLOAD_CHECKS.contains(&c.name.as_str()) || c.name == "comes up");
+    let words: Vec<String> = failed.iter().map(|c| format!("{} ({})", c.name, c.detail)).collect();
+    let ceiling = results
+        .calibration
+        .iter()
+        .find(|c| c.condition == *condition && c.metric == metric)
+        .map(|c| c.gbit_s);
+    let typical = summary.map_or(0.0, |s| s.median);
+    let (limiter, limiter_evidence, at_least) = limiter(metric, typical, ceiling, &counted);
+    Cell {
+        mechanism: m.name.clone(),
+        implementation: m.implementation.clone(),
+        metric,
+        unit: metric.unit().into(),
+        n: numbers.len(),
+        min: summary.map(|s| s.min),
+        mean: summary.map(|s| s.mean),
+        median: summary.map(|s| s.median),
+        max: summary.map(|s| s.max),
+        stddev: summary.filter(|s| s.n > 1).map(|s| s.stddev),
+        p95: if metric == Metric::Rtt {
+            replies.and_then(|r| r.p95)
+        } else {
+            summary.and_then(|s| s.p95)
+        },
+        ci95: bca(&numbers, 0.95, seed, median).map(|(lo, hi)| [lo, hi]),
+        vs_baseline: None,
+        limiter,
+        valid: !numbers.is_empty() && !payload_broken,
+        label: m.label.clone(),
+        condition: condition.clone(),
+        kind: m.kind,
+        hops: m.hops,
+        direction: metric.direction().into(),
+        limiter_evidence,
+        at_least,
+        broken: (!words.is_empty()).then(|| words.join("; ")),
+        discarded: trials.len() - counted.len(),
+        values,
+        replies,
+        mechanism_cores: average(&counted, |t| t.cpu?.mechanism_cores),
+        busy_share: average(&counted, |t| Some(t.cpu?.busy_share)),
+    }
+}
+
+fn average(trials: &[&Trial], of: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = trials.iter().filter_map(|t| of(t)).collect();
+    (!values.is_empty()).then(|| mean(&values))
+}
+
+/// Names what held a throughput down, with the number that shows it.
+fn limiter(
+    metric: Metric,
+    typical: f64,
+    ceiling: Option<f64>,
+    trials: &[&Trial],
+) -> (String, String, bool) {
+    if !metric.is_throughput() {
+        return ("none".into(), "one packet at a time on an idle path".into(), false);
+    }
+    if trials.is_empty() {
+        return ("unknown".into(), "no trial counts".into(), false);
+    }
+    let cores = average(trials, |t| t.cpu?.mechanism_cores);
+    let busy = average(trials, |t| Some(t.cpu?.busy_share)).unwrap_or(0.0);
+    let softirq = average(trials, |t| Some(t.cpu?.softirq_share)).unwrap_or(0.0);
+    let near = ceiling.is_some_and(|c| typical * CEILING_FACTOR >= c);
+    if let (true, Some(ceiling)) = (near, ceiling) {
+        let text = format!("within a factor 2 of the generator's own {ceiling:.1} Gbit/s");
+        return ("generator".into(), text, true);
+    }
+    let lost = worst_loss(trials);
+    let (what, text) = match cores {
+        Some(cores) if cores >= CORE_FULL => {
+            let threads =
+                trials.iter().find_map(|t| t.cpu?.mechanism_threads).unwrap_or(1);
+            ("mechanism cpu", format!("its process used {cores:.2} cores ({threads} threads)"))
+        }
+        _ if busy >= MACHINE_FULL => (
+            "machine cpu",
+            format!(
+                "{:.0} % of the machine busy, {:.0} % in forwarding{}",
+                100.0 * busy,
+                100.0 * softirq,
+                cores.map_or(String::new(), |c| format!("; the mechanism used {c:.2} cores"))
+            ),
+        ),
+        _ if lost.is_some() => ("drops", String::new()),
+        _ => ("unknown", format!("{:.0} % of the machine busy", 100.0 * busy)),
+    };
+    let drops = lost.map(|(device, n)| format!("{n} packets lost at {device}"));
+    let text: Vec<String> =
+        [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
+    (what.into(), text.join("; "), false)
+}
+
+/// The device that lost most packets over the trials, when it lost any.
+fn worst_loss(trials: &[&Trial]) -> Option<(String, u64)> {
+    let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+    for trial in trials {
+        for (device, counters) in &trial.links {
+            *lost.entry(device).or_default() += counters.rx_lost + counters.tx_lost;
+        }
+    }
+    let (device, count) = lost.into_iter().max_by_key(|(_, n)| *n)?;
+    (count > 0).then(|| (device.to_owned(), count))
+}
+
+/// Pairs of two cells by block.
+pub(crate) fn pairs(own: &Cell, base: &Cell) -> Vec<(f64, f64)> {
+    let of: BTreeMap<u32, f64> = base.values.iter().copied().collect();
+    own.values.iter().filter_map(|(block, v)| Some((*v, *of.get(block)?))).collect()
+}
+
+/// Fills in the comparisons; Holm's family is all comparisons of one condition but the A/A pairs.
+fn compare_all(experiment: &Experiment, results: &mut Results) {
+    let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
+    for (index, own) in results.cells.iter().enumerate() {
+        let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
+        let Some(base_name) = &spec.base else { continue };
+        let Some(base) = results.cell(base_name, own.metric, &own.condition) else { continue };
+        if let Some(c) = compare(&pairs(own, base), experiment.margin) {
+            found.push((index, base_name.clone(), c, spec.same_as.is_some()));
+        }
+    }
+    let mut families: BTreeMap<Condition, Vec<usize>> = BTreeMap::new();
+    for (place, (index, _, _, same)) in found.iter().enumerate() {
+        if !same {
+            families.entry(results.cells[*index].condition.clone()).or_default().push(place);
+        }
+    }
+    let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
+    for places in families.values() {
+        let with_p: Vec<usize> = places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
+        let raw: Vec<f64> = with_p.iter().filter_map(|p| adjusted[*p]).collect();
+        for (place, p) in with_p.iter().zip(holm(&raw)) {
+            adjusted[*place] = Some(p);
+        }
+    }
+    for ((index, base, c, same), p) in found.into_iter().zip(adjusted) {
+        let higher = results.cells[index].metric.higher_is_better();
+        results.cells[index].vs_baseline = Some(VsBaseline {
+            base,
+            ratio: c.ratio,
+            ci95: c.ratio_ci.map(|(lo, hi)| [lo, hi]),
+            p,
+            verdict: verdict(&c, p, experiment.alpha, higher),
+            n: c.n,
+            p_t: c.p_t,
+            p_wilcoxon: c.p_wilcoxon,
+            p_equivalence: c.p_equivalence,
+            shift: c.shift,
+            cliffs_delta: c.delta,
+            same,
+        });
+    }
+}
+
+fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) -> Option<Drift> {
+    let cell = cells.iter().find(|c| c.mechanism == sentinel)?;
+    let centre = cell.mean?;
+    let x = mean(&cell.values.iter().map(|v| f64::from(v.0)).collect::<Vec<_>>());
+    let (mut up, mut down) = (0.0, 0.0);
+    for (block, value) in &cell.values {
+        up += (f64::from(*block) - x) * (value - centre);
+        down += (f64::from(*block) - x).powi(2);
+    }
+    Some(Drift {
+        condition: condition.clone(),
+        metric,
+        values: cell.values.clone(),
+        per_block: if down > 0.0 { up / down / centre } else { 0.0 },
+        spread: cell.stddev.unwrap_or(0.0) / centre,
+    })
+}
+
+fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
+    let mut all = Vec::new();
+    for cell in &results.cells {
+        if let Some(vs) = cell.vs_baseline.as_ref().filter(|vs| vs.same) {
+            if vs.p_t.is_some_and(|p| p < experiment.alpha) && vs.verdict != Verdict::Equivalent {
+                all.push(format!(
+                    "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
+                     machine was not steady; trust no difference of that size.",
+                    cell.metric.name(),
+                    cell.condition.label(),
+                    vs.ratio
+                ));
+            }
+        }
+    }
+    for drift in &results.drift {
+        let steps: Vec<f64> = drift.values.windows(2).map(|w| w[1].1 - w[0].1).collect();
+        let all_one_way = steps.len() >= 4 && t_test(&steps).is_some_and(|p| p < 0.05);
+        if all_one_way && drift.per_block.abs() > 0.01 {
+            all.push(format!(
+                "Drift: the sentinel's {} moved by {:+.1} % per block.",
+                drift.metric.name(),
+                100.0 * drift.per_block
+            ));
+        }
+    }
+    let busy = results.environment.load_average;
+    if busy > 0.5 * results.environment.processors as f64 {
+        all.push(format!(
+            "The load average was {busy:.1} on {} processors when the run began: other work \
+             disturbed it.",
+            results.environment.processors
+        ));
+    }
+    all
+}
+
+impl Results {
+    /// The cell of a mechanism, metric and condition.
+    pub(crate) fn cell(&self, mechanism: &str, metric: Metric, of: &Condition) -> Option<&Cell> {
+        self.cells
+            .iter()
+            .find(|c| c.mechanism == mechanism && c.metric == metric && c.condition == *of)
+    }
+
+    /// Conditions of the run, in order.
+    pub(crate) fn conditions(&self) -> Vec<&Condition> {
+        let mut all: Vec<&Condition> = Vec::new();
+        for cell in &self.cells {
+            if !all.contains(&&cell.condition) {
+                all.push(&cell.condition);
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+#[path = "analysis_tests.rs"]
+mod tests;

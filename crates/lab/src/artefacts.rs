@@ -1,0 +1,115 @@
+//! The files of a run: read what was measured, write what follows from it.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::analysis::{Results, analyse};
+use crate::backend::write_file;
+use crate::error::{LabError, Result};
+use crate::host::environment::Environment;
+use crate::spec::Experiment;
+use crate::trial::{Ledger, Trial};
+
+/// A run's folder, read.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The experiment with the run's choices.
+    pub(crate) experiment: Experiment,
+    /// Every trial in the order of the ledger.
+    pub(crate) trials: Vec<Trial>,
+    /// What they show.
+    pub(crate) results: Results,
+}
+
+/// Reads a run's folder and analyses it.
+pub(crate) fn read(dir: &Path) -> Result<Run> {
+    let spec = dir.join("spec.toml");
+    let text = std::fs::read_to_string(&spec).map_err(LabError::file(&spec))?;
+    let experiment = Experiment::parse(&text)?;
+    let path = dir.join("environment.json");
+    let bytes = std::fs::read(&path).map_err(LabError::file(&path))?;
+    let environment: Environment = serde_json::from_slice(&bytes)
+        .map_err(|e| LabError::Artefact { path: path.clone(), why: e.to_string() })?;
+    let trials = Ledger::of(dir).read()?;
+    if trials.is_empty() {
+        return Err(LabError::Artefact {
+            path: dir.join("trials.jsonl"),
+            why: "no trial yet: run `fordway-lab resume` on this folder".into(),
+        });
+    }
+    let results = analyse(&experiment, environment, &trials)?;
+    Ok(Run { experiment, trials, results })
+}
+
+/// Writes `results.json` and `results.csv`.
+pub(crate) fn write(dir: &Path, results: &Results) -> Result<()> {
+    let path = dir.join("results.json");
+    let json = serde_json::to_vec_pretty(results)
+        .map_err(|e| LabError::Artefact { path: path.clone(), why: e.to_string() })?;
+    write_file(&path, &json)?;
+    write_file(&dir.join("results.csv"), csv(results).as_bytes())
+}
+
+const COLUMNS: &str = "mechanism,implementation,hops,condition,metric,unit,n,min,mean,median,max,\
+    stddev,p95,ci95_lo,ci95_hi,base,ratio,ratio_lo,ratio_hi,p,verdict,limiter,at_least,valid,\
+    broken,discarded";
+
+/// One line per cell (RFC 4180).
+fn csv(results: &Results) -> String {
+    let mut text = format!("{COLUMNS}\r\n");
+    for cell in &results.cells {
+        let vs = cell.vs_baseline.as_ref();
+        let number = |v: Option<f64>| v.map(|v| v.to_string()).unwrap_or_default();
+        let fields = [
+            cell.mechanism.clone(),
+            cell.implementation.clone(),
+            cell.hops.to_string(),
+            cell.condition.label(),
+            cell.metric.name().into(),
+            cell.unit.clone(),
+            cell.n.to_string(),
+            number(cell.min),
+            number(cell.mean),
+            number(cell.median),
+            number(cell.max),
+            number(cell.stddev),
+            number(cell.p95),
+            number(cell.ci95.map(|c| c[0])),
+            number(cell.ci95.map(|c| c[1])),
+            vs.map(|v| v.base.clone()).unwrap_or_default(),
+            number(vs.map(|v| v.ratio)),
+            number(vs.and_then(|v| v.ci95).map(|c| c[0])),
+            number(vs.and_then(|v| v.ci95).map(|c| c[1])),
+            number(vs.and_then(|v| v.p)),
+            vs.map(|v| v.verdict.word().to_owned()).unwrap_or_default(),
+            cell.limiter.clone(),
+            cell.at_least.to_string(),
+            cell.valid.to_string(),
+            cell.broken.clone().unwrap_or_default(),
+            cell.discarded.to_string(),
+        ];
+        let quoted: Vec<String> = fields.iter().map(|f| quote(f)).collect();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{}\r\n", quoted.join(","));
+    }
+    text
+}
+
+fn quote(field: &str) -> String {
+    if field.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_and_quotes_are_quoted() {
+        assert_eq!(quote("plain"), "plain");
+        assert_eq!(quote("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,204 @@
+//! The goals table: what Fordway promises, judged by one run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{Results, pairs};
+use crate::error::{LabError, Result};
+use crate::spec::{Experiment, Metric};
+use crate::stats::bootstrap::bca;
+use crate::stats::describe::median;
+use crate::stats::paired::t_interval;
+
+const TABLE: &str = include_str!("../experiments/goals-table.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    goal: Vec<Goal>,
+}
+
+/// How a goal's number is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Measure {
+    /// Mechanism / base.
+    Ratio,
+    /// (Mechanism - zero) / (base - zero).
+    AddedRatio,
+    /// The mechanism's own value.
+    Value,
+}
+
+/// Which side of the goal is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Want {
+    /// The value or more.
+    AtLeast,
+    /// The value or less.
+    AtMost,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goal {
+    id: String,
+    text: String,
+    measure: Measure,
+    metric: Metric,
+    mechanism: String,
+    #[serde(default)]
+    base: Option<String>,
+    #[serde(default)]
+    zero: Option<String>,
+    want: Want,
+    value: f64,
+    unit: String,
+}
+
+/// A goal with what was measured.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Judged {
+    /// Short name.
+    pub(crate) id: String,
+    /// The goal in words.
+    pub(crate) text: String,
+    /// The goal as a number: `>= 0.7 x`.
+    pub(crate) goal: String,
+    /// Measured.
+    pub(crate) measured: Option<f64>,
+    /// 95 % interval of what was measured.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// `x` or `ms`.
+    pub(crate) unit: String,
+    /// Whether the estimate reaches the goal; absent when it was not measured.
+    pub(crate) met: Option<bool>,
+    /// Whether the goal lies inside the interval, so that chance may decide.
+    pub(crate) close: bool,
+    /// The absolute values behind it.
+    pub(crate) detail: String,
+}
+
+impl Judged {
+    /// `met`, `missed`, `not measured`.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        }
+    }
+}
+
+/// Judges the goals under the run's first condition; empty for experiments without goals.
+pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Judged>> {
+    if experiment.goals.is_none() {
+        return Ok(Vec::new());
+    }
+    let table: Table =
+        toml::from_str(TABLE).map_err(|e| LabError::Usage(format!("goals table: {e}")))?;
+    let seed = experiment.run()?.seed;
+    Ok(table.goal.iter().map(|goal| judge_one(goal, results, seed)).collect())
+}
+
+fn judge_one(goal: &Goal, results: &Results, seed: u64) -> Judged {
+    let measured = measure(goal, results, seed);
+    let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
+    let (value, ci95, detail) = measured.map_or_else(
+        || (None, None, "no valid trial of a mechanism that it needs".to_owned()),
+        |(value, ci, detail)| (Some(value), ci, detail),
+    );
+    let reached = |v: f64| match goal.want {
+        Want::AtLeast => v >= goal.value,
+        Want::AtMost => v <= goal.value,
+    };
+    Judged {
+        id: goal.id.clone(),
+        text: goal.text.clone(),
+        goal: format!("{sign} {} {}", goal.value, goal.unit),
+        measured: value,
+        ci95,
+        unit: goal.unit.clone(),
+        met: value.map(reached),
+        close: ci95.is_some_and(|[lo, hi]| reached(lo) != reached(hi)),
+        detail,
+    }
+}
+
+type Measured = (f64, Option<[f64; 2]>, String);
+
+fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
+    let condition = results.conditions().first().copied()?.clone();
+    let cell = |name: &str| results.cell(name, goal.metric, &condition);
+    let own = cell(&goal.mechanism)?;
+    let unit = goal.metric.unit();
+    let array = |ci: Option<(f64, f64)>| ci.map(|(lo, hi)| [lo, hi]);
+    match goal.measure {
+        Measure::Value => {
+            let detail = format!("{} starts, least {:.1}, most {:.1} ms", own.n, own.min?, own.max?);
+            Some((own.median?, own.ci95, detail))
+        }
+        Measure::Ratio => {
+            let base = cell(goal.base.as_deref()?)?;
+            let logs: Vec<f64> = pairs(own, base).iter().map(|(a, b)| (a / b).ln()).collect();
+            if logs.is_empty() {
+                return None;
+            }
+            let ratio = crate::stats::describe::mean(&logs).exp();
+            let ci = t_interval(&logs, 0.95).map(|(lo, hi)| (lo.exp(), hi.exp()));
+            let detail = format!(
+                "{:.2} against {:.2} {unit} ({}); {} blocks",
+                own.median?,
+                base.median?,
+                base.label,
+                logs.len()
+            );
+            Some((ratio, array(ci), detail))
+        }
+        Measure::AddedRatio => {
+            let (base, zero) = (cell(goal.base.as_deref()?)?, cell(goal.zero.as_deref()?)?);
+            let own_added: Vec<f64> = pairs(own, zero).iter().map(|(a, b)| a - b).collect();
+            let base_added: Vec<f64> = pairs(base, zero).iter().map(|(a, b)| a - b).collect();
+            let ratios: Vec<f64> = own_added
+                .iter()
+                .zip(&base_added)
+                .filter(|(_, b)| **b > 0.0)
+                .map(|(a, b)| a / b)
+                .collect();
+            if ratios.is_empty() {
+                return None;
+            }
+            let detail = format!(
+                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {:.3} and {:.3}",
+                own.median?,
+                base.median?,
+                base.label,
+                zero.median?,
+                median(&own_added),
+                median(&base_added)
+            );
+            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
+        let table: Table = toml::from_str(TABLE).unwrap();
+        let experiment = Experiment::find("goals").unwrap();
+        assert!(table.goal.len() >= 6);
+        for goal in table.goal {
+            assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
+            for name in [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()] {
+                if let Some(name) = name {
+                    experiment.mechanism(name).unwrap();
+                }
+            }
+            assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
+        }
+    }
+}
