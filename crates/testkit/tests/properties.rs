@@ -1,0 +1,215 @@
+//! Properties of the core, on drawn packets and on any octets at all.
+
+use fordway_testkit::fuzz::{self, Plan};
+use fordway_testkit::{oracle, properties};
+use fordway_xlat::addr::{Eam, EamTable, Pool6};
+use fordway_xlat::{
+    ChecksumState, Config, Gso, GsoKind, IcmpErrors, Offload, State, TrafficClass, Translator,
+    UdpChecksumZero,
+};
+use proptest::prelude::*;
+
+fn plan() -> impl Strategy<Value = Plan> {
+    proptest::collection::vec(any::<u8>(), 120..200)
+        .prop_filter_map("too few octets", |data| Plan::draw(&data))
+}
+
+fn holds(result: Result<(), String>) -> Result<(), TestCaseError> {
+    result.map_err(TestCaseError::fail)
+}
+
+proptest! {
+    // A failing case prints itself whole; it belongs into a vector, not into a file of seeds.
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn ordinary_packets_are_never_dropped(plan in plan()) {
+        holds(properties::never_dropped(&plan))?;
+    }
+
+    #[test]
+    fn partial_checksums_may_be_completed_before_or_after(plan in plan()) {
+        holds(properties::partial_equals_complete(&plan))?;
+    }
+
+    #[test]
+    fn super_packets_may_be_segmented_before_or_after(plan in plan()) {
+        holds(properties::super_equals_segments(&plan))?;
+    }
+
+    #[test]
+    fn there_and_back_is_the_same_packet(plan in plan()) {
+        holds(properties::round_trip(&plan))?;
+    }
+
+    #[test]
+    fn checksums_lengths_and_mtus_are_right(plan in plan(), config in 0u8..8) {
+        let (packet, offload) = plan.build();
+        let translator = fuzz::translator(config);
+        let outcome = oracle::translate(translator, &mut State::new(1), &packet, offload);
+        holds(oracle::check(translator.config(), &packet, offload, &outcome))?;
+    }
+
+    #[test]
+    fn damaged_packets_keep_the_rules(
+        plan in plan(),
+        config in any_config(),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+        keep in any::<bool>(),
+    ) {
+        let (mut packet, offload) = plan.build();
+        for (at, octet) in damage {
+            let at = at.index(packet.len());
+            packet[at] = octet;
+        }
+        if !keep {
+            packet.truncate(cut.index(packet.len()));
+        }
+        let translator = Translator::new(config).unwrap();
+        let outcome = oracle::translate(&translator, &mut State::new(1), &packet, offload);
+        holds(oracle::check(translator.config(), &packet, offload, &outcome))?;
+    }
+
+    #[test]
+    fn any_octets_with_any_offload_and_any_configuration(
+        packet in proptest::collection::vec(any::<u8>(), 0..300),
+        version in prop_oneof![Just(None), Just(Some(0x45u8)), Just(Some(0x46)), Just(Some(0x60))],
+        offload in any_offload(),
+        config in any_config(),
+    ) {
+        let mut packet = packet;
+        if let (Some(first), Some(version)) = (packet.first_mut(), version) {
+            *first = version;
+        }
+        let translator = Translator::new(config).unwrap();
+        let outcome = oracle::translate(&translator, &mut State::new(1), &packet, offload);
+        holds(oracle::check(translator.config(), &packet, offload, &outcome))?;
+    }
+
+    #[test]
+    fn little_headroom_is_a_drop_not_a_panic(plan in plan(), headroom in 0usize..64, behind in 0usize..8) {
+        let (packet, offload) = plan.build();
+        let mut buffer = vec![0u8; headroom + packet.len() + behind];
+        let range = headroom..headroom + packet.len();
+        buffer[range.clone()].copy_from_slice(&packet);
+        let mut packet = fordway_xlat::Packet::new(&mut buffer, range, offload);
+        let now = std::time::Duration::from_secs(1);
+        fuzz::translator(0).translate(&mut packet, now, &mut State::new(1), &mut ());
+    }
+}
+
+fn any_offload() -> impl Strategy<Value = Offload> {
+    let checksum = prop_oneof![
+        Just(ChecksumState::Complete),
+        Just(ChecksumState::Verified),
+        (0u16..400, 0u16..60).prop_map(|(start, offset)| ChecksumState::Partial { start, offset }),
+        any::<(u16, u16)>().prop_map(|(start, offset)| ChecksumState::Partial { start, offset }),
+    ];
+    let kind = prop_oneof![
+        4 => Just(GsoKind::None),
+        1 => Just(GsoKind::TcpV4),
+        1 => Just(GsoKind::TcpV6),
+        1 => Just(GsoKind::Udp),
+    ];
+    (checksum, kind, any::<bool>(), any::<u16>(), any::<u16>()).prop_map(
+        |(checksum, kind, ecn, size, header_len)| Offload {
+            checksum,
+            gso: Gso {
+                kind,
+                ecn,
+                size,
+                header_len,
+            },
+        },
+    )
+}
+
+/// Prefixes and mappings that the drawn packets meet, everything else free.
+fn any_config() -> impl Strategy<Value = Config> {
+    let pool6 = prop_oneof![
+        Just(vec!["2001:db8:64::/96"]),
+        Just(vec!["64:ff9b::/96", "2001:db8:64::/96"]),
+        Just(vec!["2001:db8::/32"]),
+        Just(vec!["2001:db8:64::/48", "2001:db8:64::/96"]),
+        Just(vec![]),
+    ];
+    let eam = prop_oneof![
+        Just(vec![("198.51.100.0/24", "2001:db8:1::/120")]),
+        Just(vec![
+            ("198.51.100.0/24", "2001:db8:1::/120"),
+            ("192.0.2.0/25", "2001:db8:2::/64")
+        ]),
+        Just(vec![("0.0.0.0/0", "2001:db8::/96")]),
+    ];
+    let mtu = || prop_oneof![Just(65_535u32), 1280u32..1600, Just(u32::MAX)];
+    let mtu4 = prop_oneof![Just(65_535u32), 68u32..1600, Just(u32::MAX)];
+    let switches = any::<[bool; 7]>();
+    let traffic = prop_oneof![
+        Just(TrafficClass::Copy),
+        any::<u8>().prop_map(TrafficClass::Set)
+    ];
+    let udp = prop_oneof![
+        Just(UdpChecksumZero::Compute),
+        Just(UdpChecksumZero::Drop),
+        Just(UdpChecksumZero::Pass)
+    ];
+    let errors = prop_oneof![
+        Just(IcmpErrors::Off),
+        Just(IcmpErrors::Unlimited),
+        any::<(u32, u32)>()
+            .prop_map(|(per_second, burst)| IcmpErrors::Limited { per_second, burst }),
+    ];
+    (
+        (pool6, eam, mtu4),
+        (mtu(), mtu()),
+        switches,
+        traffic,
+        udp,
+        errors,
+    )
+        .prop_map(
+            |(
+                (pool6, eam, mtu4),
+                (mtu6, lowest_ipv6_mtu),
+                switches,
+                traffic_class,
+                udp,
+                icmp_errors,
+            )| {
+                let [
+                    sources,
+                    hops,
+                    private,
+                    translatable,
+                    hairpin,
+                    mss_clamp,
+                    pass,
+                ] = switches;
+                let eam = eam
+                    .into_iter()
+                    .map(|(v4, v6)| Eam::new(v4.parse().unwrap(), v6.parse().unwrap()).unwrap());
+                Config {
+                    pool6: pool6
+                        .into_iter()
+                        .map(|text| text.parse::<Pool6>().unwrap())
+                        .collect(),
+                    eam: EamTable::new(eam).unwrap(),
+                    icmp_source4: sources.then(|| "203.0.113.254".parse().unwrap()),
+                    icmp_source6: sources.then(|| "2001:db8:fe::1".parse().unwrap()),
+                    mtu4,
+                    mtu6,
+                    lowest_ipv6_mtu,
+                    decrement_hop_limit: hops,
+                    traffic_class,
+                    udp_checksum_zero: udp,
+                    allow_private: private,
+                    ipv4_translatable: translatable,
+                    hairpin,
+                    mss_clamp,
+                    icmp_errors,
+                    pass_unmatched: pass,
+                }
+            },
+        )
+}
