@@ -21,6 +21,8 @@ pub struct Link {
     pub mtu: u32,
     /// Group, a number that rules and tools select interfaces by; 0 by default.
     pub group: u32,
+    /// Whether it takes part in multicast (`IFF_MULTICAST`).
+    pub multicast: bool,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
     /// Whether it is up and can pass packets (`IFF_RUNNING`).
@@ -127,6 +129,24 @@ impl Netlink {
         })
     }
 
+    /// Lets an interface take part in multicast, or not: without, the kernel
+    /// joins no groups on it and sends no reports about them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`]; [`Error::Netlink`].
+    pub fn set_multicast(&mut self, name: &str, multicast: bool) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.change_mask = LinkFlags::Multicast;
+        if multicast {
+            message.header.flags = LinkFlags::Multicast;
+        }
+        let verb = if multicast { "allow" } else { "forbid" };
+        self.set_link(name, message, || {
+            format!("{verb} multicast on interface {name}")
+        })
+    }
+
     /// Index to name, of all interfaces.
     pub(crate) fn link_names(&mut self) -> Result<HashMap<u32, String>> {
         let links = self.links()?.into_iter();
@@ -165,6 +185,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         kind: None,
         mtu: 0,
         group: 0,
+        multicast: flags.contains(LinkFlags::Multicast),
         up: flags.contains(LinkFlags::Up),
         running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),

@@ -148,7 +148,7 @@ fn everything_is_made_once_and_taken_back() {
 }
 
 #[test]
-fn groups_and_rules_that_go_by_them_are_taken_back() {
+fn flags_groups_and_rules_that_go_by_them_are_taken_back() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
         prepared_host();
@@ -164,13 +164,18 @@ fn groups_and_rules_that_go_by_them_are_taken_back() {
             group: 4_646,
         };
         let mut manager = Manager::open(run.path(), "nat64").unwrap();
-        for change in [group.clone(), Change::Rule(guard), Change::Rule(refuse)] {
+        let quiet = Change::NoMulticast {
+            device: "veth0".to_owned(),
+        };
+        let rules = [Change::Rule(guard), Change::Rule(refuse)];
+        for change in [group.clone(), quiet].into_iter().chain(rules) {
             assert_eq!(manager.apply(&change).unwrap(), Applied::Made, "{change}");
             assert_eq!(manager.apply(&change).unwrap(), Applied::Kept, "{change}");
         }
         assert!(ip_output("link show veth0").contains("group 4646"));
+        assert!(!ip_output("link show veth0").contains("MULTICAST"));
         let report = manager.restore().unwrap();
-        assert_eq!(report.undone.len(), 3, "{report}");
+        assert_eq!(report.undone.len(), 4, "{report}");
         let after = ip_output("link show veth0") + &ip_output("-6 rule show");
         assert_eq!(after, before);
 
@@ -296,7 +301,7 @@ fn values_of_a_sole_owner_can_be_changed() {
         }
         assert!(ip_output("address show veth0").contains("deprecated"));
         let report = manager.restore().unwrap();
-        assert_eq!(report.undone.len(), 3, "{report}");
+        assert_eq!(report.undone.len(), 4, "{report}");
         assert_eq!(snapshot(), before);
     });
 }

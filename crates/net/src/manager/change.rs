@@ -36,6 +36,11 @@ pub enum Change {
         /// The MTU, in octets.
         mtu: u32,
     },
+    /// Take an interface out of multicast; taken back by letting it take part.
+    NoMulticast {
+        /// The interface's name.
+        device: String,
+    },
     /// Put an interface into a group; taken back by putting it back into the one
     /// from before.
     Group {
@@ -71,7 +76,7 @@ impl Change {
         let mut change = self.clone();
         match &mut change {
             Self::Sysctl { value, .. } => *value = crate::sysctl::normal(value),
-            Self::Up { .. } | Self::Mtu { .. } | Self::Group { .. } => {}
+            Self::Up { .. } | Self::Mtu { .. } | Self::Group { .. } | Self::NoMulticast { .. } => {}
             Self::Address(address) => address.protocol = None,
             Self::Route(route) => {
                 route.destination = route.destination.trunc();
@@ -96,6 +101,7 @@ impl Change {
             Self::Up { device } => format!("up {device}"),
             Self::Mtu { device, .. } => format!("mtu {device}"),
             Self::Group { device, .. } => format!("group {device}"),
+            Self::NoMulticast { device } => format!("multicast {device}"),
             Self::Address(address) => format!("address {address}"),
             Self::Route(route) => format!(
                 "route {} table {} metric {}",
@@ -112,9 +118,10 @@ impl Change {
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Sysctl { key, .. } => key.device(),
-            Self::Up { device } | Self::Mtu { device, .. } | Self::Group { device, .. } => {
-                Some(device)
-            }
+            Self::Up { device }
+            | Self::Mtu { device, .. }
+            | Self::Group { device, .. }
+            | Self::NoMulticast { device } => Some(device),
             Self::Address(address) => Some(&address.device),
             Self::Route(route) => route.device.as_deref(),
             Self::Rule(_) => None,
@@ -135,6 +142,7 @@ impl fmt::Display for Change {
             Self::Group { device, group } => {
                 write!(f, "put interface {device} into group {group}")
             }
+            Self::NoMulticast { device } => write!(f, "forbid multicast on interface {device}"),
             Self::Address(address) => write!(f, "add address {address}"),
             Self::Route(route) => write!(f, "add route {route}"),
             Self::Rule(rule) => write!(f, "add rule {rule}"),

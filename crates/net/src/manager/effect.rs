@@ -39,6 +39,9 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             let before = netlink.link(device)?.group;
             (before != *group).then_some(Undo::Group { group: before })
         }
+        Change::NoMulticast { device } => {
+            netlink.link(device)?.multicast.then_some(Undo::Multicast)
+        }
         Change::Address(address) => absent(find_address(netlink, address)?.as_ref()),
         Change::Route(route) => {
             let found = find_route(netlink, route)?;
@@ -56,6 +59,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         Change::Up { device } => netlink.set_up(device, true),
         Change::Mtu { device, mtu } => netlink.set_mtu(device, *mtu),
         Change::Group { device, group } => netlink.set_group(device, *group),
+        Change::NoMulticast { device } => netlink.set_multicast(device, false),
         Change::Address(address) => netlink.add_address(address),
         Change::Route(route) => netlink.add_route(route),
         Change::Rule(rule) => netlink.add_rule(rule),
@@ -121,6 +125,12 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
                 return Ok(Some(format!("it is {now} now")));
             }
             netlink.set_group(device, *before)?;
+        }
+        (Change::NoMulticast { device }, Undo::Multicast) => {
+            if netlink.link(device)?.multicast {
+                return Ok(Some("it takes part".to_owned()));
+            }
+            netlink.set_multicast(device, true)?;
         }
         (Change::Address(address), _) => match find_address(netlink, address)? {
             None => return gone(),

@@ -52,6 +52,8 @@ pub(super) enum Undo {
     Down,
     /// Set the former MTU.
     Mtu { mtu: u32 },
+    /// Let the interface take part in multicast.
+    Multicast,
     /// Put the interface back into the former group.
     Group { group: u32 },
     /// Write the former value, and then these settings, which writing it
