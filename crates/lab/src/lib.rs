@@ -27,6 +27,7 @@ mod plan;
 mod probe;
 mod process;
 mod progress;
+mod report;
 mod runner;
 mod spec;
 mod state;

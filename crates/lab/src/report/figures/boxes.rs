@@ -1,0 +1,171 @@
+//! Box plots with a dot per deployment, one row per mechanism.
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::{
+    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_range, name_of, nice,
+    responsive, text, tick,
+};
+use crate::analysis::Cell;
+use crate::artefacts::Run;
+use crate::error::Result;
+use crate::spec::Metric;
+use crate::stats::describe::{quantile, sorted};
+use crate::trial::Condition;
+
+const WIDTH: u32 = 960;
+const ROW: u32 = 50;
+const LABELS: u32 = 270;
+
+struct Row {
+    label: String,
+    colour: RGBColor,
+    /// Least or 5 %, quartiles and median, greatest or 95 %.
+    box_of: [f64; 5],
+    dots: Vec<f64>,
+    at_least: bool,
+}
+
+/// Draws one figure; none when nothing was measured.
+pub(super) fn draw(
+    run: &Run,
+    condition: &Condition,
+    metric: Metric,
+    log: bool,
+    tag: &str,
+) -> Result<Option<Figure>> {
+    let rows: Vec<Row> = run
+        .results
+        .cells
+        .iter()
+        .filter(|c| c.metric == metric && c.condition == *condition)
+        .filter_map(|c| row(run, c))
+        .collect();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let name = name_of("box", metric, if log { "log" } else { "linear" }, tag);
+    let size = (WIDTH, ROW * rows.len() as u32 + 74);
+    let everything = || rows.iter().flat_map(|r| r.dots.iter().chain(&r.box_of)).copied();
+    let most = everything().fold(0.0, f64::max);
+    let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
+    let what = if metric == Metric::Rtt {
+        format!("{}; box and whiskers: 5, 25, 50, 75, 95 % of replies; dots: deployments", metric.unit())
+    } else {
+        format!("{}; box: quartiles, whiskers: extremes, dots: deployments", metric.unit())
+    };
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let error = failed(&name);
+        root.fill(&PAPER).map_err(|e| error(e.into()))?;
+        if log {
+            let (lo, hi) = log_range(least, most);
+            paint(&root, &rows, (lo..hi).log_scale(), lo, &format!("{what}; logarithmic"))
+        } else {
+            paint(&root, &rows, 0.0..1.12 * most, 0.0, &what)
+        }
+        .map_err(&error)?;
+        root.present().map_err(|e| error(e.into()))?;
+    }
+    Ok(Some(Figure { name, svg: responsive(svg) }))
+}
+
+fn row(run: &Run, cell: &Cell) -> Option<Row> {
+    let dots: Vec<f64> = cell.values.iter().map(|v| v.1).collect();
+    if dots.is_empty() {
+        return None;
+    }
+    let (sample, ends) = if cell.metric == Metric::Rtt {
+        let replies: Vec<f64> = run
+            .trials
+            .iter()
+            .filter(|t| t.valid && t.metric == Metric::Rtt && t.mechanism == cell.mechanism)
+            .filter(|t| t.condition == cell.condition)
+            .flat_map(|t| t.replies.iter().copied())
+            .collect();
+        (sorted(&replies), [0.05, 0.95])
+    } else {
+        (sorted(&dots), [0.0, 1.0])
+    };
+    let at = |p| quantile(&sample, p);
+    Some(Row {
+        label: cell.label.clone(),
+        colour: colour(&cell.mechanism),
+        box_of: [at(ends[0]), at(0.25), at(0.5), at(0.75), at(ends[1])],
+        dots,
+        at_least: cell.at_least,
+    })
+}
+
+type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn paint<X>(
+    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+    rows: &[Row],
+    x: X,
+    floor: f64,
+    what: &str,
+) -> Drawn<()>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(root)
+        .margin(8)
+        .margin_right(26)
+        .x_label_area_size(50)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d(x, 0.0..rows.len() as f64)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .light_line_style(PAPER.mix(0.0))
+        .bold_line_style(GRID)
+        .axis_style(MUTED)
+        .label_style(text(17, INK))
+        .axis_desc_style(text(17, MUTED))
+        .x_desc(what)
+        .x_labels(8)
+        .x_label_formatter(&|v| tick(*v))
+        .y_label_formatter(&|_| String::new())
+        .draw()?;
+    let clamp = |v: f64| v.max(floor);
+    for (number, row) in rows.iter().enumerate() {
+        // The first row stands at the top.
+        let y = rows.len() as f64 - number as f64 - 0.5;
+        let [low, q1, middle, q3, high] = row.box_of.map(clamp);
+        let line = row.colour.stroke_width(2);
+        let draw = |points: Vec<(f64, f64)>, style: ShapeStyle| PathElement::new(points, style);
+        chart.draw_series([
+            draw(vec![(low, y), (q1, y)], line),
+            draw(vec![(q3, y), (high, y)], line),
+            draw(vec![(low, y - 0.12), (low, y + 0.12)], line),
+            draw(vec![(high, y - 0.12), (high, y + 0.12)], line),
+        ])?;
+        let body = [(q1, y - 0.27), (q3, y + 0.27)];
+        chart.draw_series([
+            Rectangle::new(body, row.colour.mix(0.22).filled()),
+            Rectangle::new(body, line),
+        ])?;
+        let thick = row.colour.stroke_width(4);
+        chart.draw_series([draw(vec![(middle, y - 0.27), (middle, y + 0.27)], thick)])?;
+        let count = row.dots.len() as f64;
+        chart.draw_series(row.dots.iter().enumerate().map(|(i, v)| {
+            let offset = 0.3 * ((i as f64 + 0.5) / count - 0.5);
+            Circle::new((clamp(*v), y + offset), 3, INK.mix(0.72).filled())
+        }))?;
+        let (_, pixel) = chart.backend_coord(&(floor, y));
+        let style = anchored(18, INK, HPos::Right, VPos::Center);
+        root.draw(&Text::new(row.label.clone(), (LABELS as i32 - 4, pixel - 8), style))?;
+        let median = sorted(&row.dots);
+        let sign = if row.at_least { "≥ " } else { "" };
+        let value = format!("{sign}{}", nice(quantile(&median, 0.5)));
+        let style = anchored(16, MUTED, HPos::Right, VPos::Center);
+        root.draw(&Text::new(value, (LABELS as i32 - 4, pixel + 11), style))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Figures as SVG. Colours are fixed here; the report page replaces them by its own variables, so
+//! that the same figure serves a light and a dark page.
+
+mod boxes;
+mod ratios;
+mod series;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::artefacts::Run;
+use crate::error::{LabError, Result};
+use crate::spec::Metric;
+use crate::trial::Condition;
+
+/// A drawn figure.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    /// File name without ending.
+    pub(crate) name: String,
+    /// The drawing.
+    pub(crate) svg: String,
+}
+
+/// Text and axes.
+const INK: RGBColor = RGBColor(0x1B, 0x1F, 0x24);
+/// Secondary text.
+const MUTED: RGBColor = RGBColor(0x5B, 0x64, 0x70);
+/// Grid lines.
+const GRID: RGBColor = RGBColor(0xE3, 0xE6, 0xEA);
+/// Bands of tolerance.
+const BAND: RGBColor = RGBColor(0xD3, 0xE4, 0xD7);
+/// Page.
+const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+
+/// One colour per mechanism, the same in every figure.
+const PALETTE: [RGBColor; 9] = [
+    RGBColor(0x2F, 0x6F, 0xBE),
+    RGBColor(0x86, 0xAF, 0xE0),
+    RGBColor(0x1D, 0x41, 0x7A),
+    RGBColor(0x3A, 0x9C, 0x9E),
+    RGBColor(0x1F, 0x66, 0x6B),
+    RGBColor(0xD9, 0x48, 0x0F),
+    RGBColor(0x84, 0x5A, 0xC0),
+    RGBColor(0xC2, 0x25, 0x5C),
+    RGBColor(0x5C, 0x94, 0x0D),
+];
+
+/// Names that always have the palette's colour of the same place.
+const ORDER: [&str; 9] = [
+    "native-v6",
+    "native-v6-again",
+    "native-v6-2hop",
+    "native-v4",
+    "native-v4-2hop",
+    "clat-fordway",
+    "clat-tayga",
+    "clat-tundra",
+    "clat-jool",
+];
+
+/// The place of a mechanism in the palette.
+pub(crate) fn slot(mechanism: &str) -> usize {
+    ORDER.iter().position(|n| *n == mechanism).unwrap_or_else(|| {
+        // A mechanism of a later experiment: any colour, as long as it is always the same.
+        mechanism.bytes().map(usize::from).sum::<usize>() % PALETTE.len()
+    })
+}
+
+fn colour(mechanism: &str) -> RGBColor {
+    PALETTE[slot(mechanism)]
+}
+
+/// Draws all figures of a run.
+pub(crate) fn draw(run: &Run) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for (number, condition) in run.results.conditions().into_iter().enumerate() {
+        let tag = condition_tag(number, condition);
+        for metric in run.experiment.metrics.iter().copied().filter(|m| m.is_throughput()) {
+            for scale in [series::Scale::Linear, series::Scale::Log, series::Scale::Dual] {
+                figures.extend(series::draw(run, condition, metric, scale, &tag)?);
+            }
+        }
+        for metric in &run.experiment.metrics {
+            for log in [false, true] {
+                figures.extend(boxes::draw(run, condition, *metric, log, &tag)?);
+            }
+        }
+        figures.extend(ratios::draw(run, condition, &tag)?);
+    }
+    Ok(figures)
+}
+
+/// A short name of a condition for file names: empty for the first one.
+pub(crate) fn condition_tag(number: usize, condition: &Condition) -> String {
+    if number == 0 {
+        return String::new();
+    }
+    format!("-{}-{}s", condition.clocksource, condition.duration_s)
+}
+
+/// The file name of a figure.
+pub(crate) fn name_of(kind: &str, metric: Metric, variant: &str, tag: &str) -> String {
+    format!("{kind}-{}-{variant}{tag}", metric.name().replace('_', "-"))
+}
+
+fn failed(what: &str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> LabError + '_ {
+    move |why| LabError::Draw { what: what.to_owned(), why: why.to_string() }
+}
+
+fn text(size: u32, colour: RGBColor) -> TextStyle<'static> {
+    let font = FontDesc::from(("system-ui, -apple-system, 'Segoe UI', sans-serif", size));
+    font.color(&colour)
+}
+
+fn anchored(size: u32, colour: RGBColor, h: HPos, v: VPos) -> TextStyle<'static> {
+    text(size, colour).pos(Pos::new(h, v))
+}
+
+/// Rough width of a text in the page's font, for layout.
+fn width_of(text: &str, size: u32) -> i32 {
+    (text.chars().count() as f64 * f64::from(size) * 0.47) as i32
+}
+
+/// A number with as many digits as it deserves.
+pub(crate) fn nice(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v == 0.0 => 0,
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A tick label: no trailing zeros.
+fn tick(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text.is_empty() { "0".into() } else { text.to_owned() }
+}
+
+/// The least value of a logarithmic axis that shows `least`, and the greatest for `most`.
+fn log_range(least: f64, most: f64) -> (f64, f64) {
+    let down = 10f64.powf(least.log10().floor());
+    // Half decades keep the figure from being mostly empty.
+    let down = if least / down >= 3.0 { 3.0 * down } else { down };
+    (down * 0.9, most * 1.35)
+}
+
+/// Makes an SVG scale with its box: the page decides the width.
+fn responsive(svg: String) -> String {
+    svg.replacen("<svg ", "<svg role=\"img\" preserveAspectRatio=\"xMidYMid meet\" ", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_they_deserve() {
+        assert_eq!(
+            [nice(0.0), nice(0.0234), nice(1.5), nice(15.23), nice(152.3)],
+            ["0", "0.023", "1.50", "15.2", "152"]
+        );
+        assert_eq!([tick(0.5), tick(20.0), tick(0.0)], ["0.5", "20", "0"]);
+    }
+
+    #[test]
+    fn every_known_mechanism_has_its_own_colour() {
+        let slots: std::collections::BTreeSet<usize> = ORDER.iter().map(|n| slot(n)).collect();
+        assert_eq!(slots.len(), ORDER.len());
+    }
+}

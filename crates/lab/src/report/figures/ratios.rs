@@ -1,0 +1,112 @@
+//! Ratios to the base with their intervals, and the band in which two are called the same.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::{
+    BAND, Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, nice, responsive, text, tick,
+};
+use crate::artefacts::Run;
+use crate::error::Result;
+use crate::trial::Condition;
+
+const WIDTH: u32 = 960;
+const ROW: u32 = 44;
+const LABELS: u32 = 360;
+
+struct Row {
+    label: String,
+    colour: RGBColor,
+    ratio: f64,
+    ci: Option<[f64; 2]>,
+}
+
+/// Draws the figure; none when nothing was compared.
+pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option<Figure>> {
+    let mut rows = Vec::new();
+    for metric in &run.experiment.metrics {
+        for cell in &run.results.cells {
+            if cell.metric != *metric || cell.condition != *condition {
+                continue;
+            }
+            if let Some(vs) = &cell.vs_baseline {
+                let way = match cell.direction.as_str() {
+                    "both" => "RTT",
+                    way => way,
+                };
+                rows.push(Row {
+                    label: format!("{}, {way}", cell.label),
+                    colour: colour(&cell.mechanism),
+                    ratio: vs.ratio,
+                    ci: vs.ci95,
+                });
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let name = format!("ratios{tag}");
+    let size = (WIDTH, ROW * rows.len() as u32 + 74);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let error = failed(&name);
+        root.fill(&PAPER).map_err(|e| error(e.into()))?;
+        paint(&root, &rows, run.experiment.margin).map_err(&error)?;
+        root.present().map_err(|e| error(e.into()))?;
+    }
+    Ok(Some(Figure { name, svg: responsive(svg) }))
+}
+
+type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn paint(
+    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+    rows: &[Row],
+    margin: f64,
+) -> Drawn<()> {
+    // Wide intervals of small samples are cut at the frame; the numbers stand in the table.
+    let low = rows.iter().map(|r| r.ratio).fold(0.5, f64::min) * 0.6;
+    let high = rows.iter().map(|r| r.ratio).fold(1.5, f64::max) * 1.6;
+    let height = rows.len() as f64;
+    let mut chart = ChartBuilder::on(root)
+        .margin(8)
+        .margin_right(26)
+        .x_label_area_size(50)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d((low..high).log_scale(), 0.0..height)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .light_line_style(PAPER.mix(0.0))
+        .bold_line_style(GRID)
+        .axis_style(MUTED)
+        .label_style(text(17, INK))
+        .axis_desc_style(text(17, MUTED))
+        .x_desc("ratio to the base, logarithmic; bar: 95 % interval")
+        .x_labels(8)
+        .x_label_formatter(&|v| tick(*v))
+        .y_label_formatter(&|_| String::new())
+        .draw()?;
+    let band = [(1.0 - margin, 0.0), (1.0 + margin, height)];
+    chart.draw_series([Rectangle::new(band, BAND.filled())])?;
+    let one = PathElement::new(vec![(1.0, 0.0), (1.0, height)], MUTED.stroke_width(1));
+    chart.draw_series([one])?;
+    for (number, row) in rows.iter().enumerate() {
+        let y = height - number as f64 - 0.5;
+        if let Some([lo, hi]) = row.ci {
+            let ends = vec![(lo.clamp(low, high), y), (hi.clamp(low, high), y)];
+            chart.draw_series([PathElement::new(ends, row.colour.mix(0.55).stroke_width(7))])?;
+        }
+        let at = (row.ratio.clamp(low, high), y);
+        chart.draw_series([Circle::new(at, 6, row.colour.filled())])?;
+        let (_, pixel) = chart.backend_coord(&(1.0, y));
+        let style = anchored(18, INK, HPos::Right, VPos::Center);
+        root.draw(&Text::new(row.label.clone(), (LABELS as i32 - 70, pixel), style))?;
+        let style = anchored(18, MUTED, HPos::Right, VPos::Center);
+        root.draw(&Text::new(nice(row.ratio), (LABELS as i32 - 8, pixel), style))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Throughput over time: every deployment as a thin line, their mean as a thick one.
+
+use std::collections::BTreeMap;
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::{
+    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_range, name_of, responsive,
+    text, tick, width_of,
+};
+use crate::artefacts::Run;
+use crate::error::Result;
+use crate::spec::{Kind, Metric};
+use crate::trial::Condition;
+
+const SIZE: (u32, u32) = (960, 470);
+
+/// The axes of the study's figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// From zero.
+    Linear,
+    /// Logarithmic.
+    Log,
+    /// Baselines on the left axis, translators on the right one.
+    Dual,
+}
+
+impl Scale {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Log => "log",
+            Self::Dual => "dual",
+        }
+    }
+}
+
+type Points = Vec<(f64, f64)>;
+
+struct Arm {
+    label: String,
+    kind: Kind,
+    colour: RGBColor,
+    runs: Vec<Points>,
+    mean: Points,
+}
+
+/// Draws one figure; none when there is no series.
+pub(super) fn draw(
+    run: &Run,
+    condition: &Condition,
+    metric: Metric,
+    scale: Scale,
+    tag: &str,
+) -> Result<Option<Figure>> {
+    let arms = arms(run, condition, metric);
+    let native = arms.iter().any(|a| a.kind == Kind::Native);
+    let clat = arms.iter().any(|a| a.kind == Kind::Clat);
+    if arms.is_empty() || (scale == Scale::Dual && !(native && clat)) {
+        return Ok(None);
+    }
+    let name = name_of("series", metric, scale.name(), tag);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let error = failed(&name);
+        root.fill(&PAPER).map_err(|e| error(e.into()))?;
+        let used = legend(&root, &arms, scale).map_err(&error)?;
+        let (_, plot) = root.split_vertically(used);
+        paint(&plot, &arms, scale).map_err(&error)?;
+        root.present().map_err(|e| error(e.into()))?;
+    }
+    Ok(Some(Figure { name, svg: responsive(svg) }))
+}
+
+fn arms(run: &Run, condition: &Condition, metric: Metric) -> Vec<Arm> {
+    let mut all = Vec::new();
+    for m in &run.experiment.mechanisms {
+        // The repeated sentinel would only hide the first one.
+        if m.same_as.is_some() {
+            continue;
+        }
+        let runs: Vec<Points> = run
+            .trials
+            .iter()
+            .filter(|t| t.valid && t.block > 0 && t.metric == metric)
+            .filter(|t| t.mechanism == m.name && t.condition == *condition)
+            .map(|t| t.series.clone())
+            .filter(|s| !s.is_empty())
+            .collect();
+        if !runs.is_empty() {
+            let mean = mean_of(&runs, condition.duration_s as f64);
+            let label = m.label.clone();
+            all.push(Arm { label, kind: m.kind, colour: colour(&m.name), runs, mean });
+        }
+    }
+    all
+}
+
+/// The mean over deployments at each time, by the interval in which a point lies.
+fn mean_of(runs: &[Points], duration: f64) -> Points {
+    let longest = runs.iter().map(Vec::len).max().unwrap_or(1).max(1);
+    let step = duration / longest as f64;
+    let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    for (time, value) in runs.iter().flatten() {
+        let bin = (time / step).round().max(1.0) as usize;
+        // A last crumb after the end of the flow is no interval of its own.
+        if bin <= longest {
+            let sum = sums.entry(bin).or_default();
+            *sum = (sum.0 + value, sum.1 + 1.0);
+        }
+    }
+    sums.into_iter().map(|(bin, (sum, n))| (bin as f64 * step, sum / n)).collect()
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Draws the legend in rows and returns the height it took.
+fn legend(root: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<i32> {
+    let (mut x, mut y) = (70, 16);
+    for arm in arms {
+        let label = match (scale, arm.kind) {
+            (Scale::Dual, Kind::Clat) => format!("{} (right)", arm.label),
+            _ => arm.label.clone(),
+        };
+        let width = 34 + width_of(&label, 18) + 14;
+        if x + width > SIZE.0 as i32 - 20 {
+            (x, y) = (70, y + 22);
+        }
+        root.draw(&PathElement::new(vec![(x, y), (x + 24, y)], arm.colour.stroke_width(3)))?;
+        let style = anchored(18, INK, HPos::Left, VPos::Center);
+        root.draw(&Text::new(label, (x + 31, y), style))?;
+        x += width;
+    }
+    Ok(y + 18)
+}
+
+fn greatest<'a>(arms: impl Iterator<Item = &'a Arm>) -> f64 {
+    arms.flat_map(|a| a.runs.iter().flatten()).map(|p| p.1).fold(0.0, f64::max).max(1e-6)
+}
+
+fn least(arms: &[Arm]) -> f64 {
+    arms.iter()
+        .flat_map(|a| a.runs.iter().flatten())
+        .map(|p| p.1)
+        .filter(|v| *v > 0.0)
+        .fold(f64::MAX, f64::min)
+}
+
+fn paint(plot: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<()> {
+    let end = arms.iter().flat_map(|a| a.mean.iter()).map(|p| p.0).fold(1.0, f64::max);
+    let native = |a: &&Arm| a.kind == Kind::Native;
+    match scale {
+        Scale::Linear => {
+            axes(plot, arms, end, 0.0..1.1 * greatest(arms.iter()), "Gbit/s")
+        }
+        Scale::Log => {
+            let (lo, hi) = log_range(least(arms), greatest(arms.iter()));
+            axes(plot, arms, end, (lo..hi).log_scale(), "Gbit/s, logarithmic")
+        }
+        Scale::Dual => {
+            let left = 0.0..1.1 * greatest(arms.iter().filter(native));
+            let right = 0.0..1.1 * greatest(arms.iter().filter(|a| a.kind == Kind::Clat));
+            let mut chart = ChartBuilder::on(plot)
+                .margin(8)
+                .x_label_area_size(46)
+                .y_label_area_size(62)
+                .right_y_label_area_size(62)
+                .build_cartesian_2d(0.0..end, left)?
+                .set_secondary_coord(0.0..end, right);
+            mesh(&mut chart, "native, Gbit/s")?;
+            chart
+                .configure_secondary_axes()
+                .axis_style(MUTED)
+                .label_style(text(17, INK))
+                .y_label_formatter(&|v| tick(*v))
+                .y_desc("translated, Gbit/s")
+                .axis_desc_style(text(18, MUTED))
+                .draw()?;
+            for arm in arms.iter().filter(native) {
+                for (points, style) in lines(arm) {
+                    chart.draw_series(LineSeries::new(points, style))?;
+                }
+            }
+            for arm in arms.iter().filter(|a| a.kind == Kind::Clat) {
+                for (points, style) in lines(arm) {
+                    chart.draw_secondary_series(LineSeries::new(points, style))?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn axes<Y>(plot: &Area<'_>, arms: &[Arm], end: f64, y: Y, what: &str) -> Drawn<()>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(plot)
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(46)
+        .y_label_area_size(62)
+        .build_cartesian_2d(0.0..end, y)?;
+    mesh(&mut chart, what)?;
+    for arm in arms {
+        for (points, style) in lines(arm) {
+            chart.draw_series(LineSeries::new(points, style))?;
+        }
+    }
+    Ok(())
+}
+
+fn mesh<X, Y>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    what: &str,
+) -> Drawn<()>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(PAPER.mix(0.0))
+        .bold_line_style(GRID)
+        .axis_style(MUTED)
+        .label_style(text(17, INK))
+        .axis_desc_style(text(18, MUTED))
+        .x_desc("seconds")
+        .y_desc(what)
+        .x_label_formatter(&|v| tick(*v))
+        .y_label_formatter(&|v| tick(*v))
+        .y_labels(7)
+        .draw()?;
+    Ok(())
+}
+
+/// Thin lines of the deployments, then the thick mean.
+fn lines(arm: &Arm) -> Vec<(Points, ShapeStyle)> {
+    let mut all: Vec<(Points, ShapeStyle)> =
+        arm.runs.iter().map(|run| (run.clone(), arm.colour.mix(0.28).stroke_width(1))).collect();
+    all.push((arm.mean.clone(), arm.colour.stroke_width(3)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_taken_at_each_time() {
+        let runs = vec![vec![(0.5, 2.0), (1.0, 4.0)], vec![(0.51, 4.0), (1.0, 8.0), (1.001, 0.0)]];
+        let mean = mean_of(&runs[..1], 1.0);
+        assert_eq!(mean, vec![(0.5, 2.0), (1.0, 4.0)]);
+        assert!(mean_of(&runs, 1.0).len() <= 3);
+    }
+}

@@ -1,0 +1,7 @@
+//! The report: figures, one self-contained page, and the table on the terminal.
+
+pub(crate) mod figures;
+pub(crate) mod page;
+pub(crate) mod published;
+pub(crate) mod terminal;
+pub(crate) mod words;

@@ -1,0 +1,443 @@
+//! The report as one page that needs nothing else: no network, no script.
+
+use std::collections::BTreeMap;
+
+use minijinja::Environment;
+use serde::Serialize;
+
+use super::figures::{self, Figure, name_of, nice, slot};
+use super::published::{Study, study};
+use super::words::{self, first, headline, interval, p, share, value, verdict};
+use crate::analysis::Cell;
+use crate::artefacts::Run;
+use crate::error::{LabError, Result};
+use crate::plan::in_words;
+use crate::probe::gate::CHECKS;
+use crate::spec::{Family, Kind, Metric};
+
+const TEMPLATE: &str = include_str!("../../templates/report.html");
+const STYLE: &str = include_str!("../../templates/report.css");
+
+/// Colours of the figures and the page's variables for them.
+const VARIABLES: &[(&str, &str)] = &[
+    ("#1B1F24", "var(--ink)"),
+    ("#5B6470", "var(--muted)"),
+    ("#E3E6EA", "var(--grid)"),
+    ("#D3E4D7", "var(--band)"),
+    ("#FFFFFF", "none"),
+    ("#2F6FBE", "var(--c0)"),
+    ("#86AFE0", "var(--c1)"),
+    ("#1D417A", "var(--c2)"),
+    ("#3A9C9E", "var(--c3)"),
+    ("#1F666B", "var(--c4)"),
+    ("#D9480F", "var(--c5)"),
+    ("#845AC0", "var(--c6)"),
+    ("#C2255C", "var(--c7)"),
+    ("#5C940D", "var(--c8)"),
+];
+
+#[derive(Serialize)]
+struct Card {
+    label: String,
+    slot: usize,
+    up: String,
+    up_value: String,
+    down: String,
+    down_value: String,
+    rtt: String,
+    rtt_base: String,
+    base: String,
+    broken: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    label: String,
+    slot: usize,
+    implementation: String,
+    hops: u8,
+    cells: Vec<RowCell>,
+    broken: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RowCell {
+    value: String,
+    interval: String,
+    ratio: String,
+    ratio_interval: String,
+    verdict: String,
+    limiter: String,
+    evidence: String,
+    n: usize,
+    valid: bool,
+}
+
+#[derive(Serialize)]
+struct Tab {
+    label: &'static str,
+    svg: String,
+}
+
+#[derive(Serialize)]
+struct Chart {
+    title: String,
+    note: &'static str,
+    tabs: Vec<Tab>,
+}
+
+#[derive(Serialize)]
+struct Section {
+    label: String,
+    metrics: Vec<&'static str>,
+    rows: Vec<Row>,
+    series: Vec<Chart>,
+    boxes: Vec<Chart>,
+    ratios: Option<String>,
+    rtt: Vec<Vec<String>>,
+    tests: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct GateRow {
+    label: String,
+    slot: usize,
+    checks: Vec<(String, Option<bool>, String)>,
+    broken: Vec<String>,
+}
+
+/// Makes the page.
+pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
+    let results = &run.results;
+    let choices = run.experiment.run()?;
+    let published = run.experiment.published.as_deref().map(study).transpose()?;
+    let conditions = results.conditions();
+    let sections: Vec<Section> =
+        (0..conditions.len()).map(|number| section(run, number, drawn)).collect();
+    let mut jinja = Environment::new();
+    let fail = |e: minijinja::Error| LabError::Draw { what: "report.html".into(), why: e.to_string() };
+    jinja.add_template("report.html", TEMPLATE).map_err(fail)?;
+    let template = jinja.get_template("report.html").map_err(fail)?;
+    template
+        .render(minijinja::Value::from(minijinja::value::Serde(serde_json::json!({
+            "style": STYLE,
+            "experiment": run.experiment,
+            "run": choices,
+            "headline": headline(&run.experiment, results),
+            "started": results.started,
+            "environment": results.environment,
+            "cards": cards(run),
+            "sections": sections,
+            "gate_checks": CHECKS,
+            "gate": gate(run),
+            "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
+            "study": published,
+            "study_throughput": published.as_ref().map(|s| beside(run, s)),
+            "calibration": results.calibration.iter().map(|c| {
+                vec![c.condition.label(), c.metric.label().into(), format!("{:.1}", c.gbit_s)]
+            }).collect::<Vec<_>>(),
+            "drift": results.drift.iter().map(|d| vec![
+                d.condition.label(),
+                d.metric.label().into(),
+                d.values.iter().map(|v| nice(v.1)).collect::<Vec<_>>().join("  "),
+                format!("{:.1} %", 100.0 * d.spread),
+                format!("{:+.1} %", 100.0 * d.per_block),
+            ]).collect::<Vec<_>>(),
+            "aa": aa(run),
+            "discarded": results.discarded.iter().map(|d| vec![
+                d.mechanism.clone(), d.metric.label().into(), d.block.to_string(), d.why.clone(),
+            ]).collect::<Vec<_>>(),
+            "warnings": results.warnings,
+            "deviations": deviations(run),
+            "trials": run.trials.len(),
+            "took": in_words(took(run)),
+        }))))
+        .map_err(fail)
+}
+
+/// A figure inside the page: scaled by the page, coloured by its variables.
+fn inline(drawn: &[Figure], name: &str) -> Option<String> {
+    let figure = drawn.iter().find(|f| f.name == name)?;
+    let mut svg = figure.svg.clone();
+    for (from, to) in VARIABLES {
+        svg = svg.replace(from, to);
+    }
+    // The drawing keeps its viewBox; a fixed size would not fit a phone.
+    if let Some(at) = svg.find("width=\"") {
+        let end = svg[at..].find(" viewBox").map_or(at, |e| at + e);
+        svg.replace_range(at..end, "");
+    }
+    Some(svg)
+}
+
+fn cards(run: &Run) -> Vec<Card> {
+    let cell = |name: &str, metric| first(&run.results, name, metric);
+    let of = |c: Option<&Cell>| {
+        c.and_then(|c| c.vs_baseline.as_ref()).map_or_else(|| "–".into(), |v| share(v.ratio))
+    };
+    let absolute = |c: Option<&Cell>| c.map_or_else(|| "–".into(), value);
+    let mut cards = Vec::new();
+    for m in run.experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat) {
+        let up = cell(&m.name, Metric::TcpThroughputUp);
+        let down = cell(&m.name, Metric::TcpThroughputDown);
+        let rtt = cell(&m.name, Metric::Rtt);
+        let Some(any) = up.or(down).or(rtt) else { continue };
+        let base = m.base.as_deref().unwrap_or_default();
+        let native = cell(base, Metric::Rtt).and_then(|c| c.median);
+        let own = rtt.and_then(|c| c.median);
+        cards.push(Card {
+            label: m.label.clone(),
+            slot: slot(&m.name),
+            up: of(up),
+            up_value: absolute(up),
+            down: of(down),
+            down_value: absolute(down),
+            rtt: own
+                .zip(native)
+                .map_or_else(|| "–".into(), |(own, native)| format!("{:+.3}", own - native)),
+            rtt_base: native.map_or_else(|| "–".into(), nice),
+            base: run.experiment.mechanism(base).map(|m| m.label.clone()).unwrap_or_default(),
+            broken: any.broken.clone(),
+        });
+    }
+    cards
+}
+
+fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
+    let conditions = run.results.conditions();
+    let condition = conditions[number];
+    let tag = figures::condition_tag(number, condition);
+    let metrics = &run.experiment.metrics;
+    let chart = |kind: &str, metric: Metric, variants: &[(&'static str, &str)], note| {
+        let tabs: Vec<Tab> = variants
+            .iter()
+            .filter_map(|(label, variant)| {
+                Some(Tab { label, svg: inline(drawn, &name_of(kind, metric, variant, &tag))? })
+            })
+            .collect();
+        (!tabs.is_empty()).then(|| Chart { title: metric.label().into(), note, tabs })
+    };
+    let scales = [("Linear", "linear"), ("Logarithmic", "log"), ("Two axes", "dual")];
+    let over_time = "Thick: mean of all deployments. Thin: each deployment.";
+    Section {
+        label: condition.label(),
+        metrics: metrics.iter().map(|m| m.label()).collect(),
+        rows: rows(run, number),
+        series: metrics
+            .iter()
+            .filter_map(|m| chart("series", *m, &scales, over_time))
+            .collect(),
+        boxes: metrics.iter().filter_map(|m| chart("box", *m, &scales[..2], "")).collect(),
+        ratios: inline(drawn, &format!("ratios{tag}")),
+        rtt: rtt_table(run, number),
+        tests: tests_table(run, number),
+    }
+}
+
+fn rows(run: &Run, number: usize) -> Vec<Row> {
+    let condition = run.results.conditions()[number];
+    let mut rows = Vec::new();
+    for m in &run.experiment.mechanisms {
+        let of = |metric: &Metric| run.results.cell(&m.name, *metric, condition);
+        let found: Vec<Option<&Cell>> = run.experiment.metrics.iter().map(of).collect();
+        if found.iter().all(Option::is_none) {
+            continue;
+        }
+        let broken = found.iter().flatten().find_map(|c| c.broken.clone());
+        rows.push(Row {
+            label: m.label.clone(),
+            slot: slot(&m.name),
+            implementation: m.implementation.clone(),
+            hops: m.hops,
+            cells: found.into_iter().map(row_cell).collect(),
+            broken,
+        });
+    }
+    rows
+}
+
+fn row_cell(cell: Option<&Cell>) -> RowCell {
+    let vs = cell.and_then(|c| c.vs_baseline.as_ref());
+    RowCell {
+        value: cell.map_or_else(|| "–".into(), value),
+        interval: interval(cell.and_then(|c| c.ci95)),
+        ratio: vs.map_or_else(String::new, |v| nice(v.ratio)),
+        ratio_interval: interval(vs.and_then(|v| v.ci95)),
+        verdict: cell.map(verdict).unwrap_or_default(),
+        limiter: cell.map(|c| c.limiter.clone()).unwrap_or_default(),
+        evidence: cell.map(|c| c.limiter_evidence.clone()).unwrap_or_default(),
+        n: cell.map_or(0, |c| c.n),
+        valid: cell.is_none_or(|c| c.valid),
+    }
+}
+
+/// The table of round-trip times in the study's form.
+fn rtt_table(run: &Run, number: usize) -> Vec<Vec<String>> {
+    let condition = run.results.conditions()[number];
+    let mut rows = Vec::new();
+    for m in &run.experiment.mechanisms {
+        let cell = run.results.cell(&m.name, Metric::Rtt, condition);
+        let Some(r) = cell.and_then(|c| c.replies) else { continue };
+        let ms = |v: f64| format!("{v:.3}");
+        rows.push(vec![
+            "This run".into(),
+            if m.family == Family::V4 { "v4" } else { "v6" }.into(),
+            m.label.clone(),
+            if m.kind == Kind::Clat { "CLAT" } else { "Baseline" }.into(),
+            ms(r.min),
+            ms(r.mean),
+            ms(r.max),
+            ms(r.stddev),
+            r.p95.map_or_else(|| "–".into(), ms),
+            r.n.to_string(),
+        ]);
+    }
+    rows
+}
+
+/// Every comparison with every number behind its verdict.
+fn tests_table(run: &Run, number: usize) -> Vec<Vec<String>> {
+    let condition = run.results.conditions()[number];
+    let here = run.results.cells.iter().filter(|c| c.condition == *condition);
+    here.filter_map(|cell| {
+        let vs = cell.vs_baseline.as_ref()?;
+        Some(vec![
+            cell.label.clone(),
+            cell.metric.label().into(),
+            run.experiment.mechanism(&vs.base).map(|m| m.label.clone()).unwrap_or_default(),
+            vs.n.to_string(),
+            nice(vs.ratio),
+            interval(vs.ci95),
+            format!("{:+.3} {}", vs.shift, cell.unit),
+            format!("{:+.2}", vs.cliffs_delta),
+            p(vs.p_t),
+            p(vs.p),
+            p(vs.p_wilcoxon),
+            p(vs.p_equivalence),
+            verdict(cell),
+        ])
+    })
+    .collect()
+}
+
+fn gate(run: &Run) -> Vec<GateRow> {
+    let mut rows = Vec::new();
+    for m in &run.experiment.mechanisms {
+        let Some(checks) = run.results.gate.get(&m.name) else { continue };
+        let of = |name: &&str| {
+            let check = checks.iter().find(|c| c.name == **name);
+            let detail = check.map(|c| c.detail.clone()).unwrap_or_default();
+            ((*name).to_owned(), check.map(|c| c.ok), detail)
+        };
+        let failed = checks.iter().filter(|c| !c.ok);
+        rows.push(GateRow {
+            label: m.label.clone(),
+            slot: slot(&m.name),
+            checks: CHECKS.iter().map(of).collect(),
+            broken: failed.map(|c| format!("{}: {}", c.name, c.detail)).collect(),
+        });
+    }
+    rows
+}
+
+fn goal_row(goal: &crate::goals::Judged) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("text", goal.text.clone()),
+        ("goal", goal.goal.clone()),
+        (
+            "measured",
+            goal.measured.map_or_else(|| "–".into(), |v| format!("{} {}", nice(v), goal.unit)),
+        ),
+        ("interval", interval(goal.ci95)),
+        ("word", goal.word().into()),
+        ("close", if goal.close { "close: inside the interval" } else { "" }.into()),
+        ("detail", goal.detail.clone()),
+    ])
+}
+
+/// The study's throughputs beside ours, each also as a share of its own native IPv6.
+fn beside(run: &Run, study: &Study) -> Vec<Vec<String>> {
+    let native = |environment: &str| {
+        let row = |t: &&super::published::Throughput| {
+            t.environment == environment && t.mechanism == "native-v6"
+        };
+        study.throughput.iter().find(row).map(|t| t.gbit_s)
+    };
+    let own = |name: &str| first(&run.results, name, Metric::TcpThroughputUp);
+    study
+        .throughput
+        .iter()
+        .map(|t| {
+            let ours = own(&t.mechanism);
+            let ours_share = ours
+                .and_then(|c| c.median)
+                .zip(own("native-v6").and_then(|c| c.median))
+                .map_or_else(|| "–".into(), |(a, b)| share(a / b));
+            vec![
+                t.environment.clone(),
+                t.label.clone(),
+                t.gbit_s.to_string(),
+                native(&t.environment).map_or_else(|| "–".into(), |n| share(t.gbit_s / n)),
+                ours.map_or_else(|| "not measured".into(), value),
+                ours_share,
+            ]
+        })
+        .collect()
+}
+
+fn aa(run: &Run) -> Vec<Vec<String>> {
+    let pairs = run.results.cells.iter().filter_map(|c| Some((c, c.vs_baseline.as_ref()?)));
+    pairs
+        .filter(|(_, vs)| vs.same)
+        .map(|(cell, vs)| {
+            vec![
+                cell.condition.label(),
+                cell.metric.label().into(),
+                nice(vs.ratio),
+                interval(vs.ci95),
+                p(vs.p_t),
+                words::verdict(cell),
+            ]
+        })
+        .collect()
+}
+
+/// Where this run departs from the study and from the standards, in words.
+fn deviations(run: &Run) -> Vec<String> {
+    let mut all: Vec<String> = [
+        "veth has no line rate: 100 % is the calibrated ceiling of the generator, and every value \
+         within a factor 2 of it is a lower bound (≥). A ratio to such a base is an upper bound.",
+        "Sender, receiver, forwarding and translator share this machine's processors, as in the \
+         study's single-host set-up; on separate hosts a translator has more for itself.",
+        "The study's host in the middle is a namespace here, so that the machine's own network \
+         stays untouched. Limits on ICMP errors are lifted in the lab's namespaces.",
+        "The IPv4 route into every user-space CLAT has MTU 1480 and MSS 1440, as the 20 octets \
+         longer IPv6 header asks; the study left the defaults.",
+        "A deployment's RTT value is the mean of its replies; tests compare deployments, not \
+         replies. A percentile is printed only with at least ten values beyond it.",
+    ]
+    .map(str::to_owned)
+    .into();
+    if run.experiment.profile.get("quick").is_some()
+        && run.experiment.run().is_ok_and(|r| r.profile == "quick")
+    {
+        all.push(
+            "Quick profile: flows of seconds instead of 30 s and pings in fast succession instead \
+             of one a second; a path that is kept warm answers faster."
+                .into(),
+        );
+    }
+    all
+}
+
+fn took(run: &Run) -> f64 {
+    // Trials of one deployment share its time: count it once.
+    let mut by_deployment: BTreeMap<(String, u32, String, bool), f64> = BTreeMap::new();
+    for t in &run.trials {
+        let gate = t.metric == Metric::Gate;
+        let key = (t.condition.label(), t.block, t.mechanism.clone(), gate);
+        let longest = by_deployment.entry(key).or_default();
+        *longest = longest.max(t.elapsed_s);
+    }
+    by_deployment.values().sum()
+}

@@ -1,0 +1,110 @@
+//! The table at the end of a run.
+
+use super::figures::nice;
+use super::words::{first, headline, interval, share, value, verdict};
+use crate::analysis::{Cell, Results};
+use crate::spec::{Experiment, Metric};
+
+const UP: Metric = Metric::TcpThroughputUp;
+const DOWN: Metric = Metric::TcpThroughputDown;
+
+/// Prints the summary of a run on standard output.
+pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::path::Path) {
+    let bold = anstyle::Style::new().bold();
+    anstream::println!("\n{bold}{}{bold:#}\n", headline(experiment, results));
+    print_rows(&cells_table(experiment, results));
+    if results.conditions().len() > 1 {
+        anstream::println!("\nFirst of {} conditions; all are in the report.", {
+            results.conditions().len()
+        });
+    }
+    if !results.goals.is_empty() {
+        anstream::println!();
+        print_rows(&goals_table(results));
+    }
+    for warning in &results.warnings {
+        let yellow = anstyle::AnsiColor::Yellow.on_default();
+        anstream::println!("{yellow}warning{yellow:#}  {warning}");
+    }
+    if !results.discarded.is_empty() {
+        anstream::println!("{} trials do not count; the report says why.", {
+            results.discarded.len()
+        });
+    }
+    anstream::println!("\nReport  {}", report.display());
+}
+
+fn throughput(cell: Option<&Cell>) -> String {
+    cell.map_or_else(
+        || "–".into(),
+        |c| format!("{} [{}]", value(c), c.ci95.map_or("–".into(), |ci| interval(Some(ci)))),
+    )
+}
+
+fn ratio(cell: Option<&Cell>) -> String {
+    cell.and_then(|c| c.vs_baseline.as_ref()).map_or_else(|| "–".into(), |v| share(v.ratio))
+}
+
+/// Rows for people: one per mechanism, under the first condition.
+fn cells_table(experiment: &Experiment, results: &Results) -> Vec<Vec<String>> {
+    let head = ["mechanism", "up Gbit/s", "down Gbit/s", "up : base", "down : base", "RTT ms"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows[0].extend(["verdict up / down".to_owned(), "gate".to_owned()]);
+    for m in &experiment.mechanisms {
+        let cell = |metric| first(results, &m.name, metric);
+        let any = [UP, DOWN, Metric::Rtt].into_iter().find_map(cell);
+        let Some(any) = any else { continue };
+        let words = |metric| cell(metric).map_or_else(|| "–".into(), verdict);
+        rows.push(vec![
+            m.label.clone(),
+            throughput(cell(UP)),
+            throughput(cell(DOWN)),
+            ratio(cell(UP)),
+            ratio(cell(DOWN)),
+            cell(Metric::Rtt).and_then(|c| c.median).map_or_else(|| "–".into(), nice),
+            if words(UP) == words(DOWN) {
+                words(UP)
+            } else {
+                format!("{} / {}", words(UP), words(DOWN))
+            },
+            match &any.broken {
+                None => "passes".into(),
+                Some(why) => format!("broken: {}", why.split(" (").next().unwrap_or_default()),
+            },
+        ]);
+    }
+    rows
+}
+
+fn goals_table(results: &Results) -> Vec<Vec<String>> {
+    let mut rows = vec![["goal", "wanted", "measured", "95 %", ""].map(str::to_owned).to_vec()];
+    for goal in &results.goals {
+        let close = if goal.close { " (close)" } else { "" };
+        rows.push(vec![
+            goal.text.clone(),
+            goal.goal.clone(),
+            goal.measured.map_or_else(|| "–".into(), |v| format!("{} {}", nice(v), goal.unit)),
+            interval(goal.ci95),
+            format!("{}{close}", goal.word()),
+        ]);
+    }
+    rows
+}
+
+/// Prints rows with aligned columns; the first row is the head.
+fn print_rows(rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|r| r.get(column)).map(|f| f.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for (number, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (field, width) in row.iter().zip(&widths) {
+            line.push_str(field);
+            line.extend(std::iter::repeat_n(' ', width - field.chars().count() + 2));
+        }
+        let style = if number == 0 { anstyle::Style::new().dimmed() } else { anstyle::Style::new() };
+        anstream::println!("{style}{}{style:#}", line.trim_end());
+    }
+}

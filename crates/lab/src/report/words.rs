@@ -1,0 +1,122 @@
+//! Numbers and findings in words.
+
+use super::figures::nice;
+use crate::analysis::{Cell, Results};
+use crate::goals::Judged;
+use crate::spec::{Experiment, Kind, Metric};
+use crate::stats::paired::Verdict;
+
+/// A value with its sign of being a lower bound.
+pub(crate) fn value(cell: &Cell) -> String {
+    let sign = if cell.at_least { "≥ " } else { "" };
+    cell.median.map_or_else(|| "–".into(), |v| format!("{sign}{}", nice(v)))
+}
+
+/// An interval, or nothing.
+pub(crate) fn interval(ci: Option<[f64; 2]>) -> String {
+    ci.map_or_else(String::new, |[lo, hi]| format!("{} – {}", nice(lo), nice(hi)))
+}
+
+/// A p value.
+pub(crate) fn p(p: Option<f64>) -> String {
+    match p {
+        None => "–".into(),
+        Some(p) if p < 0.001 => "< 0.001".into(),
+        Some(p) => format!("{p:.3}"),
+    }
+}
+
+/// A ratio as a share: `6.9 %`.
+pub(crate) fn share(ratio: f64) -> String {
+    let per_cent = 100.0 * ratio;
+    if per_cent < 10.0 { format!("{per_cent:.1} %") } else { format!("{per_cent:.0} %") }
+}
+
+/// The cell of a mechanism under the run's first condition.
+pub(crate) fn first<'a>(results: &'a Results, name: &str, metric: Metric) -> Option<&'a Cell> {
+    let condition = results.conditions().first().copied()?;
+    results.cell(name, metric, condition)
+}
+
+/// The finding in one sentence, from the data alone.
+pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
+    if !results.goals.is_empty() {
+        return goals_headline(&results.goals);
+    }
+    let clats = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat);
+    let sentences: Vec<String> =
+        clats.filter_map(|m| clat_sentence(results, &m.name, &m.implementation)).collect();
+    match sentences.split_first() {
+        Some((first, rest)) if rest.is_empty() => first.clone(),
+        // The experiment lists the mechanism that it is most about first.
+        Some((first, rest)) => {
+            let others: Vec<String> = rest.iter().map(|s| s.replacen("CLAT by ", "", 1)).collect();
+            format!("{first} {}", others.join(" "))
+        }
+        None => native_sentence(results),
+    }
+}
+
+fn goals_headline(goals: &[Judged]) -> String {
+    let met = goals.iter().filter(|g| g.met == Some(true)).count();
+    let missing = goals.iter().filter(|g| g.met.is_none()).count();
+    let mut text = format!("{met} of {} performance goals met on this machine", goals.len());
+    if missing > 0 {
+        text.push_str(&format!("; {missing} not measured"));
+    }
+    text.push('.');
+    text
+}
+
+/// The name of an implementation as its authors write it.
+fn proper(implementation: &str) -> &str {
+    match implementation {
+        "fordway" => "Fordway",
+        "tayga" => "TAYGA",
+        "tundra" => "Tundra",
+        "jool" => "Jool",
+        other => other,
+    }
+}
+
+fn clat_sentence(results: &Results, name: &str, implementation: &str) -> Option<String> {
+    let up = first(results, name, Metric::TcpThroughputUp);
+    let down = first(results, name, Metric::TcpThroughputDown);
+    let of = |cell: Option<&Cell>| {
+        cell.filter(|c| c.valid).and_then(|c| c.vs_baseline.as_ref()).map(|v| v.ratio)
+    };
+    let who = proper(implementation);
+    let shares = match (of(up), of(down)) {
+        (Some(up), Some(down)) => {
+            format!("{} of native IPv6 up and {} down", share(up), share(down))
+        }
+        (Some(up), None) => format!("{} of native IPv6 up", share(up)),
+        (None, Some(down)) => format!("{} of native IPv6 down", share(down)),
+        (None, None) => return None,
+    };
+    let rtt = first(results, name, Metric::Rtt).and_then(|cell| {
+        let base = first(results, &cell.vs_baseline.as_ref()?.base, Metric::Rtt)?;
+        let added = cell.median? - base.median?;
+        let word = if added < 0.0 { "takes away" } else { "adds" };
+        Some(format!(", and {word} {:.3} ms to a round trip", added.abs()))
+    });
+    Some(format!("CLAT by {who} carries {shares}{}.", rtt.unwrap_or_default()))
+}
+
+fn native_sentence(results: &Results) -> String {
+    let v6 = first(results, "native-v6", Metric::TcpThroughputUp).map(value);
+    v6.map_or_else(
+        || "No comparison could be made; see the list of discarded trials.".into(),
+        |v6| format!("Native IPv6 carries {v6} Gbit/s up; no translator was measured."),
+    )
+}
+
+/// A word for a verdict that says what the difference is.
+pub(crate) fn verdict(cell: &Cell) -> String {
+    let Some(vs) = &cell.vs_baseline else { return "baseline".into() };
+    if vs.same {
+        let differs = matches!(vs.verdict, Verdict::Better | Verdict::Worse);
+        return if differs { "A/A differs" } else { "A/A same" }.into();
+    }
+    vs.verdict.word().into()
+}
