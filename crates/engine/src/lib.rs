@@ -82,18 +82,9 @@ pub fn start(
     seed: u64,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
-    let start = |source| Error::Start {
-        interface: interface.clone(),
-        source,
-    };
+    let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Waker::new().map_err(start)?;
-    let mut engine = Engine {
-        device,
-        translator,
-        counters: Vec::new(),
-        threads: Vec::new(),
-        stop,
-    };
+    let mut engine = Engine { device, translator, counters: Vec::new(), threads: Vec::new(), stop };
     for queue in queues {
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
@@ -107,9 +98,7 @@ pub fn start(
             engine.stop.clone(),
             identification,
         );
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(move || worker.run());
+        let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
     }
     Ok(engine)
@@ -118,10 +107,7 @@ pub fn start(
 /// A different start for each queue, so that two queues do not use the same identifications at once.
 fn identification(seed: u64, queue: usize) -> u16 {
     // An odd multiplier spreads neighbouring queue numbers over all 16 bits.
-    ((seed
-        .wrapping_add(queue as u64)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15))
-        >> 48) as u16
+    ((seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
 }
 
 impl Engine {
@@ -156,9 +142,7 @@ impl Engine {
         let mut result = Ok(());
         for (queue, thread) in self.threads.drain(..).enumerate() {
             let interface = self.device.name().to_owned();
-            let ended = thread
-                .join()
-                .unwrap_or(Err(Error::Panicked { interface, queue }));
+            let ended = thread.join().unwrap_or(Err(Error::Panicked { interface, queue }));
             result = result.and(ended);
         }
         result

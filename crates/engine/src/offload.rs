@@ -6,10 +6,7 @@ use fordway_xlat::{ChecksumState, Gso, GsoKind, Offload};
 /// The offload state that a header says; `None` for a kind of super-packet that is not known.
 pub(crate) fn from_vnet(header: &VnetHeader) -> Option<Offload> {
     let checksum = if header.needs_csum() {
-        ChecksumState::Partial {
-            start: header.csum_start,
-            offset: header.csum_offset,
-        }
+        ChecksumState::Partial { start: header.csum_start, offset: header.csum_offset }
     } else if header.data_valid() {
         ChecksumState::Verified
     } else {
@@ -17,22 +14,14 @@ pub(crate) fn from_vnet(header: &VnetHeader) -> Option<Offload> {
     };
     let kind = match header.gso_type {
         GsoType::None => {
-            return Some(Offload {
-                checksum,
-                gso: Gso::default(),
-            });
+            return Some(Offload { checksum, gso: Gso::default() });
         }
         GsoType::TcpV4 => GsoKind::TcpV4,
         GsoType::TcpV6 => GsoKind::TcpV6,
         GsoType::UdpL4 => GsoKind::Udp,
         GsoType::UdpFragment | GsoType::Other(_) => return None,
     };
-    let gso = Gso {
-        kind,
-        ecn: header.ecn,
-        size: header.gso_size,
-        header_len: header.hdr_len,
-    };
+    let gso = Gso { kind, ecn: header.ecn, size: header.gso_size, header_len: header.hdr_len };
     Some(Offload { checksum, gso })
 }
 
@@ -69,22 +58,14 @@ mod tests {
         let checksums = [
             ChecksumState::Complete,
             ChecksumState::Verified,
-            ChecksumState::Partial {
-                start: 40,
-                offset: 16,
-            },
+            ChecksumState::Partial { start: 40, offset: 16 },
         ];
         let kinds = [GsoKind::None, GsoKind::TcpV4, GsoKind::TcpV6, GsoKind::Udp];
         for checksum in checksums {
             for kind in kinds {
                 let gso = match kind {
                     GsoKind::None => Gso::default(),
-                    kind => Gso {
-                        kind,
-                        ecn: true,
-                        size: 1440,
-                        header_len: 60,
-                    },
+                    kind => Gso { kind, ecn: true, size: 1440, header_len: 60 },
                 };
                 let offload = Offload { checksum, gso };
                 assert_eq!(from_vnet(&to_vnet(&offload)), Some(offload));
@@ -95,13 +76,7 @@ mod tests {
     #[test]
     fn unknown_kinds_are_refused() {
         for gso_type in [GsoType::UdpFragment, GsoType::Other(77)] {
-            assert_eq!(
-                from_vnet(&VnetHeader {
-                    gso_type,
-                    ..VnetHeader::default()
-                }),
-                None
-            );
+            assert_eq!(from_vnet(&VnetHeader { gso_type, ..VnetHeader::default() }), None);
         }
     }
 }

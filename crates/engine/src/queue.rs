@@ -48,14 +48,7 @@ impl Worker {
         identification: u16,
     ) -> Worker {
         let state = State::new(identification);
-        Worker {
-            interface,
-            queue,
-            translator,
-            counters,
-            stop,
-            state,
-        }
+        Worker { interface, queue, translator, counters, stop, state }
     }
 
     /// Runs until it is told to stop, or the interface goes.
@@ -69,10 +62,7 @@ impl Worker {
                 Burst::More => Some(std::time::Duration::ZERO),
                 Burst::Empty => None,
             };
-            let ready = self
-                .queue
-                .wait(&self.stop, timeout)
-                .map_err(|e| self.error(e))?;
+            let ready = self.queue.wait(&self.stop, timeout).map_err(|e| self.error(e))?;
             if ready.woken {
                 return Ok(());
             }
@@ -120,9 +110,7 @@ impl Worker {
             octets: len,
             segments: packet.segments(),
         };
-        let verdict = self
-            .translator
-            .translate(&mut packet, now, &mut self.state, &mut ());
+        let verdict = self.translator.translate(&mut packet, now, &mut self.state, &mut ());
         self.counters.core.suppress(self.state.take_suppressed());
         let (sent, pieces) = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
@@ -140,8 +128,7 @@ impl Worker {
         let header = offload::to_vnet(&packet.offload);
         let range = packet.range();
         let outcome =
-            self.queue
-                .send_in_place(packet.buffer_mut(), range.start, range.end, &header);
+            self.queue.send_in_place(packet.buffer_mut(), range.start, range.end, &header);
         self.sent(outcome)
     }
 
@@ -154,9 +141,7 @@ impl Worker {
         let mut pieces = 0;
         for fragment in packet.fragments() {
             let header = offload::to_vnet(&packet.offload);
-            let outcome = self
-                .queue
-                .send_parts(&header, fragment.head(), fragment.body);
+            let outcome = self.queue.send_parts(&header, fragment.head(), fragment.body);
             if let Err(reason) = self.sent(outcome)? {
                 return Ok((Err(reason), pieces));
             }
@@ -180,16 +165,10 @@ impl Worker {
     }
 
     fn gone(&self) -> Error {
-        Error::Gone {
-            interface: self.interface.clone(),
-        }
+        Error::Gone { interface: self.interface.clone() }
     }
 
     fn error(&self, source: std::io::Error) -> Error {
-        Error::Queue {
-            interface: self.interface.clone(),
-            queue: self.queue.index(),
-            source,
-        }
+        Error::Queue { interface: self.interface.clone(), queue: self.queue.index(), source }
     }
 }

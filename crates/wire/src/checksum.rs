@@ -114,21 +114,13 @@ fn fold(sum: u64) -> u16 {
 /// Sum of the IPv4 pseudo-header (RFC 793 section 3.1). `len` is the transport length in octets.
 #[inline]
 pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u32) -> Sum {
-    Sum::ZERO
-        .add_v4(src)
-        .add_v4(dst)
-        .add_u16(u16::from(protocol))
-        .add_u32(len)
+    Sum::ZERO.add_v4(src).add_v4(dst).add_u16(u16::from(protocol)).add_u32(len)
 }
 
 /// Sum of the IPv6 pseudo-header (RFC 8200 section 8.1). `len` is the upper-layer length in octets.
 #[inline]
 pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> Sum {
-    Sum::ZERO
-        .add_v6(src)
-        .add_v6(dst)
-        .add_u16(u16::from(next_header))
-        .add_u32(len)
+    Sum::ZERO.add_v6(src).add_v6(dst).add_u16(u16::from(next_header)).add_u32(len)
 }
 
 /// Updates a complete checksum for covered words that changed from `old` to `new`.

@@ -46,10 +46,7 @@ pub mod v4 {
 
     /// Whether a type is an error message (RFC 1122 section 3.2.2).
     pub fn is_error(kind: u8) -> bool {
-        matches!(
-            kind,
-            UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM
-        )
+        matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
     }
 }
 

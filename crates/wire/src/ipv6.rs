@@ -142,11 +142,7 @@ pub struct Extensions {
 impl Extensions {
     /// Octets of extension headers without the Fragment Header.
     pub fn skipped(&self) -> usize {
-        let fragment = if self.fragment.is_some() {
-            FRAGMENT_HEADER_LEN
-        } else {
-            0
-        };
+        let fragment = if self.fragment.is_some() { FRAGMENT_HEADER_LEN } else { 0 };
         self.header_len - HEADER_LEN - fragment
     }
 }

@@ -33,9 +33,7 @@ pub fn checksum_at(protocol: u8) -> Option<usize> {
 #[inline]
 pub fn tcp_header_len(segment: &[u8]) -> Option<usize> {
     let len = usize::from(get_u8(segment, 12) >> 4) * 4;
-    (TCP_HEADER_LEN..=segment.len())
-        .contains(&len)
-        .then_some(len)
+    (TCP_HEADER_LEN..=segment.len()).contains(&len).then_some(len)
 }
 
 /// Whether the TCP segment has SYN set.

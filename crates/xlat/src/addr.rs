@@ -70,10 +70,7 @@ impl Unmapped {
 /// Maps an IPv4 address: explicit mappings first, then the first prefix of `pool6`.
 pub fn map_v4(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
     match config.eam.v4_to_v6(addr) {
-        Some((mapped, eam)) => Ok(Mapped {
-            addr: mapped,
-            via: Via::Eam(eam),
-        }),
+        Some((mapped, eam)) => Ok(Mapped { addr: mapped, via: Via::Eam(eam) }),
         None => map_v4_by_pool6(config, addr),
     }
 }
@@ -83,30 +80,19 @@ pub fn map_v4(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmap
 pub fn map_v4_by_pool6(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
     let pool6 = *config.pool6.first().ok_or(Unmapped::NoMapping)?;
     check_global(config, pool6, addr)?;
-    Ok(Mapped {
-        addr: pool6.embed(addr),
-        via: Via::Pool6(pool6),
-    })
+    Ok(Mapped { addr: pool6.embed(addr), via: Via::Pool6(pool6) })
 }
 
 /// Maps an IPv6 address: explicit mappings first, then the longest prefix of `pool6` that covers it.
 pub fn map_v6(config: &Config, addr: Ipv6Addr) -> Result<Mapped<Ipv4Addr>, Unmapped> {
     if let Some((mapped, eam)) = config.eam.v6_to_v4(addr) {
-        return Ok(Mapped {
-            addr: mapped,
-            via: Via::Eam(eam),
-        });
+        return Ok(Mapped { addr: mapped, via: Via::Eam(eam) });
     }
     let covering = config.pool6.iter().filter(|pool6| pool6.contains(addr));
-    let pool6 = *covering
-        .max_by_key(|pool6| pool6.len())
-        .ok_or(Unmapped::NoMapping)?;
+    let pool6 = *covering.max_by_key(|pool6| pool6.len()).ok_or(Unmapped::NoMapping)?;
     let mapped = pool6.extract(addr).ok_or(Unmapped::ReservedOctet)?;
     check_global(config, pool6, mapped)?;
-    Ok(Mapped {
-        addr: mapped,
-        via: Via::Pool6(pool6),
-    })
+    Ok(Mapped { addr: mapped, via: Via::Pool6(pool6) })
 }
 
 /// RFC 6052 section 3.1: the Well-Known Prefix must not represent non-global IPv4 addresses.

@@ -55,10 +55,7 @@ pub enum IcmpErrors {
 
 impl Default for IcmpErrors {
     fn default() -> Self {
-        IcmpErrors::Limited {
-            per_second: 1000,
-            burst: 100,
-        }
+        IcmpErrors::Limited { per_second: 1000, burst: 100 }
     }
 }
 
@@ -151,10 +148,7 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::DuplicatePool6(prefix) => write!(f, "pool6 {prefix} is listed twice"),
             ConfigError::MtuTooSmall { mtu, least } => {
-                write!(
-                    f,
-                    "an MTU of {mtu} octets is below the least allowed, {least}"
-                )
+                write!(f, "an MTU of {mtu} octets is below the least allowed, {least}")
             }
         }
     }

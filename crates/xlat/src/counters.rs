@@ -46,7 +46,7 @@ pub struct Counters {
     drops: DropCounters,
     /// ICMP errors sent, by the family of the error: IPv4, IPv6.
     icmp_errors: [Cell; 2],
-    /// ICMP errors not sent because of the rate limit or because they are switched off.
+    /// ICMP errors not sent: rate limit, switched off, or no source address configured.
     icmp_errors_suppressed: Cell,
     passed: Cell,
 }
@@ -76,10 +76,7 @@ struct Cell(AtomicU64);
 impl Cell {
     #[inline]
     fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {
@@ -172,7 +169,7 @@ impl Counters {
         self.icmp_errors[direction as usize].get()
     }
 
-    /// ICMP errors not sent because of the rate limit, or because they are switched off.
+    /// ICMP errors that were due and not sent: rate limit, switched off, or no source configured.
     pub fn icmp_errors_suppressed(&self) -> u64 {
         self.icmp_errors_suppressed.get()
     }

@@ -20,9 +20,7 @@ impl Plan {
     /// The plan for a packet whose header has `head` octets and whose pieces may have `limit` octets
     /// with that header. `limit` is at least 68, so that a piece holds at least 8 octets.
     pub(crate) fn new(limit: usize, head: usize) -> Plan {
-        Plan {
-            piece: (limit.saturating_sub(head) & !7).max(8),
-        }
+        Plan { piece: (limit.saturating_sub(head) & !7).max(8) }
     }
 }
 
@@ -57,17 +55,8 @@ pub struct Fragments<'a> {
 #[derive(Clone, Debug)]
 enum Pieces<'a> {
     Whole(Option<&'a [u8]>),
-    V4 {
-        header: Ipv4Header,
-        rest: &'a [u8],
-        piece: usize,
-    },
-    V6 {
-        header: Ipv6Header,
-        fragment: FragmentHeader,
-        rest: &'a [u8],
-        piece: usize,
-    },
+    V4 { header: Ipv4Header, rest: &'a [u8], piece: usize },
+    V6 { header: Ipv6Header, fragment: FragmentHeader, rest: &'a [u8], piece: usize },
 }
 
 impl<'a> Fragments<'a> {
@@ -83,21 +72,12 @@ impl<'a> Fragments<'a> {
 fn split(packet: &[u8], Plan { piece }: Plan) -> Option<Pieces<'_>> {
     if let Ok(header) = Ipv4Header::parse(packet) {
         let rest = packet.get(ipv4::HEADER_LEN..)?;
-        return Some(Pieces::V4 {
-            header,
-            rest,
-            piece,
-        });
+        return Some(Pieces::V4 { header, rest, piece });
     }
     let header = Ipv6Header::parse(packet).ok()?;
     let fragment = FragmentHeader::parse(packet.get(ipv6::HEADER_LEN..)?).ok()?;
     let rest = packet.get(HEAD_MAX..)?;
-    Some(Pieces::V6 {
-        header,
-        fragment,
-        rest,
-        piece,
-    })
+    Some(Pieces::V6 { header, fragment, rest, piece })
 }
 
 impl<'a> Iterator for Fragments<'a> {
@@ -107,17 +87,9 @@ impl<'a> Iterator for Fragments<'a> {
         match &mut self.state {
             Pieces::Whole(packet) => {
                 let body = packet.take()?;
-                Some(Fragment {
-                    head: [0; HEAD_MAX],
-                    head_len: 0,
-                    body,
-                })
+                Some(Fragment { head: [0; HEAD_MAX], head_len: 0, body })
             }
-            Pieces::V4 {
-                header,
-                rest,
-                piece,
-            } => {
+            Pieces::V4 { header, rest, piece } => {
                 let (body, last) = take(rest, *piece)?;
                 let own = Ipv4Header {
                     total_len: (ipv4::HEADER_LEN + body.len()) as u16,
@@ -127,18 +99,9 @@ impl<'a> Iterator for Fragments<'a> {
                 header.fragment_offset += body.len();
                 let mut head = [0; HEAD_MAX];
                 head[..ipv4::HEADER_LEN].copy_from_slice(&own.to_bytes());
-                Some(Fragment {
-                    head,
-                    head_len: ipv4::HEADER_LEN,
-                    body,
-                })
+                Some(Fragment { head, head_len: ipv4::HEADER_LEN, body })
             }
-            Pieces::V6 {
-                header,
-                fragment,
-                rest,
-                piece,
-            } => {
+            Pieces::V6 { header, fragment, rest, piece } => {
                 let (body, last) = take(rest, *piece)?;
                 let own = Ipv6Header {
                     payload_len: (ipv6::FRAGMENT_HEADER_LEN + body.len()) as u16,
@@ -150,11 +113,7 @@ impl<'a> Iterator for Fragments<'a> {
                 let mut head = [0; HEAD_MAX];
                 head[..ipv6::HEADER_LEN].copy_from_slice(&own.to_bytes());
                 head[ipv6::HEADER_LEN..].copy_from_slice(&own_fragment.to_bytes());
-                Some(Fragment {
-                    head,
-                    head_len: HEAD_MAX,
-                    body,
-                })
+                Some(Fragment { head, head_len: HEAD_MAX, body })
             }
         }
     }

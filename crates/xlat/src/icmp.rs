@@ -59,10 +59,7 @@ fn query(
     }
     let (from, code) = (get_u8(message, 0), get_u8(message, 1));
     let to = map(from).ok_or(DropReason::IcmpType)?;
-    trace.step(Step::Icmp {
-        from: (from, code),
-        to: (to, code),
-    });
+    trace.step(Step::Icmp { from: (from, code), to: (to, code) });
     let checksum = get_u16(message, CHECKSUM_AT);
     put_u8(message, 0, to);
     if partial {

@@ -88,13 +88,7 @@ impl<'a> Packet<'a> {
     pub fn new(buffer: &'a mut [u8], range: Range<usize>, offload: Offload) -> Packet<'a> {
         let end = range.end.min(buffer.len());
         let start = range.start.min(end);
-        Packet {
-            buffer,
-            start,
-            end,
-            offload,
-            plan: None,
-        }
+        Packet { buffer, start, end, offload, plan: None }
     }
 
     /// The octets of the packet, from its IP header.
@@ -111,10 +105,7 @@ impl<'a> Packet<'a> {
 
     /// Length in octets.
     #[inline]
-    #[allow(
-        clippy::len_without_is_empty,
-        reason = "an empty packet has no meaning of its own"
-    )]
+    #[allow(clippy::len_without_is_empty, reason = "an empty packet has no meaning of its own")]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
@@ -152,19 +143,11 @@ impl<'a> Packet<'a> {
     /// The packets that this one will be on a wire: 1, or the number of segments of a super-packet.
     #[inline]
     pub fn segments(&self) -> usize {
-        let Gso {
-            kind,
-            size,
-            header_len,
-            ..
-        } = self.offload.gso;
+        let Gso { kind, size, header_len, .. } = self.offload.gso;
         if kind == GsoKind::None || size == 0 {
             return 1;
         }
-        self.len()
-            .saturating_sub(usize::from(header_len))
-            .div_ceil(usize::from(size))
-            .max(1)
+        self.len().saturating_sub(usize::from(header_len)).div_ceil(usize::from(size)).max(1)
     }
 
     /// Completes a partial checksum in software, as the device would have.
@@ -172,10 +155,7 @@ impl<'a> Packet<'a> {
         let ChecksumState::Partial { start, offset } = self.offload.checksum else {
             return;
         };
-        let covered = self
-            .bytes_mut()
-            .get_mut(usize::from(start)..)
-            .unwrap_or_default();
+        let covered = self.bytes_mut().get_mut(usize::from(start)..).unwrap_or_default();
         let checksum = match Sum::ZERO.add_bytes(covered).finish() {
             // RFC 768 for UDP; for TCP both are zero.
             0 => 0xffff,

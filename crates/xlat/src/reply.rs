@@ -39,11 +39,7 @@ pub(crate) fn answer(
     state: &mut State,
     trace: &mut impl Trace,
 ) -> Verdict {
-    let Stop {
-        reason,
-        answer: Some(kind),
-    } = stop
-    else {
+    let Stop { reason, answer: Some(kind) } = stop else {
         return Verdict::Drop(stop.reason);
     };
     trace.step(Step::Error(kind, reason));
@@ -59,6 +55,19 @@ pub(crate) fn answer(
     }
 }
 
+/// The verdict of an ICMPv4 error that was translated into the ICMPv6 error that `packet` is: its MTU is
+/// that of IPv6.
+pub(crate) fn retold(packet: &Packet<'_>, verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Reply(IcmpError { kind: IcmpErrorKind::TooBig { .. }, reason }) => {
+            let mtu = fordway_wire::get_u32(packet.bytes(), ipv6::HEADER_LEN + 4);
+            let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+            Verdict::Reply(IcmpError { kind: IcmpErrorKind::TooBig { mtu }, reason })
+        }
+        verdict => verdict,
+    }
+}
+
 fn build(
     config: &Config,
     packet: &mut Packet<'_>,
@@ -68,15 +77,9 @@ fn build(
 ) -> Result<(), Suppressed> {
     let version = get_u8(packet.bytes(), 0) >> 4;
     let sender = if version == 4 {
-        Sender::V4(
-            sender_v4(packet).ok_or(Suppressed::Forbidden)?,
-            config.icmp_source4,
-        )
+        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, config.icmp_source4)
     } else {
-        Sender::V6(
-            sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?,
-            config.icmp_source6,
-        )
+        Sender::V6(sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?, config.icmp_source6)
     };
     if matches!(sender, Sender::V4(_, None) | Sender::V6(_, None)) {
         return Err(Suppressed::NoSource);
@@ -117,12 +120,7 @@ enum Sender {
 fn sender_v4(packet: &Packet<'_>) -> Option<core::net::Ipv4Addr> {
     let bytes = packet.bytes();
     let header = Ipv4Header::parse(bytes).ok()?;
-    let query = |kind| {
-        matches!(
-            kind,
-            icmp::v4::ECHO | icmp::v4::ECHO_REPLY | 9 | 10 | 13..=18
-        )
-    };
+    let query = |kind| matches!(kind, icmp::v4::ECHO | icmp::v4::ECHO_REPLY | 9 | 10 | 13..=18);
     let about_error = header.protocol == protocol::ICMP
         && !bytes.get(header.header_len).copied().is_some_and(query);
     let forbidden = about_error
@@ -155,10 +153,7 @@ fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<core::net::Ipv6
 /// Makes of a packet what was or would have been on the wire: its checksum complete, and of a
 /// super-packet the first segment.
 fn one_segment(packet: &mut Packet<'_>) {
-    let (kind, size) = (
-        packet.offload.gso.kind,
-        usize::from(packet.offload.gso.size),
-    );
+    let (kind, size) = (packet.offload.gso.kind, usize::from(packet.offload.gso.size));
     if kind != GsoKind::None {
         let ChecksumState::Partial { start, .. } = packet.offload.checksum else {
             return;
@@ -178,17 +173,11 @@ fn one_segment(packet: &mut Packet<'_>) {
 /// octets: IP header, UDP header, and the pseudo-header sum in the partial checksum.
 fn resize(packet: &mut Packet<'_>, at: usize, kind: GsoKind, old_len: usize, new_len: usize) {
     let is_udp = kind == GsoKind::Udp;
-    let field = if is_udp {
-        wire_transport::UDP_CHECKSUM_AT
-    } else {
-        wire_transport::TCP_CHECKSUM_AT
-    };
+    let field =
+        if is_udp { wire_transport::UDP_CHECKSUM_AT } else { wire_transport::TCP_CHECKSUM_AT };
     let bytes = packet.bytes_mut();
     let checksum = fordway_wire::get_u16(bytes, at + field);
-    let sums = (
-        Sum::ZERO.add_u32(old_len as u32),
-        Sum::ZERO.add_u32(new_len as u32),
-    );
+    let sums = (Sum::ZERO.add_u32(old_len as u32), Sum::ZERO.add_u32(new_len as u32));
     let checksum = fordway_wire::checksum::update_partial(checksum, sums.0, sums.1);
     put_u16(bytes, at + field, checksum);
     if is_udp {
@@ -224,16 +213,7 @@ fn put_error_v4(
         IcmpErrorKind::SourceRouteFailed => (v4::UNREACHABLE, v4::SOURCE_ROUTE_FAILED, 0),
         IcmpErrorKind::ParameterProblem { pointer } => (v4::PARAMETER_PROBLEM, 0, pointer << 24),
     };
-    put_icmp(
-        packet,
-        IcmpHeader {
-            kind,
-            code,
-            checksum: 0,
-            rest,
-        },
-        Sum::ZERO,
-    )?;
+    put_icmp(packet, IcmpHeader { kind, code, checksum: 0, rest }, Sum::ZERO)?;
     let header = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
         tos: ICMPV4_TOS,
@@ -268,16 +248,7 @@ fn put_error_v6(
     };
     let len = (packet.len() + icmp::HEADER_LEN) as u32;
     let pseudo = pseudo_v6(src, dst, protocol::ICMPV6, len);
-    put_icmp(
-        packet,
-        IcmpHeader {
-            kind,
-            code,
-            checksum: 0,
-            rest,
-        },
-        pseudo,
-    )?;
+    put_icmp(packet, IcmpHeader { kind, code, checksum: 0, rest }, pseudo)?;
     let header = Ipv6Header {
         traffic_class: 0,
         flow_label: 0,
@@ -336,9 +307,7 @@ mod tests {
         assert!(!limiter.take(at(14), 100, 10));
         assert!(limiter.take(at(15), 100, 10));
         assert!(!limiter.take(at(15), 100, 10));
-        let later = (0..20)
-            .filter(|_| limiter.take(at(100_000), 100, 10))
-            .count();
+        let later = (0..20).filter(|_| limiter.take(at(100_000), 100, 10)).count();
         assert_eq!(later, 10);
     }
 }

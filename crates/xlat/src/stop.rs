@@ -12,10 +12,7 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) fn answered(reason: DropReason, answer: IcmpErrorKind) -> Stop {
-        Stop {
-            reason,
-            answer: Some(answer),
-        }
+        Stop { reason, answer: Some(answer) }
     }
 
     pub(crate) fn too_big(mtu: usize) -> Stop {
@@ -33,6 +30,7 @@ impl Stop {
                 | DropReason::LinkLocal
                 | DropReason::Multicast
                 | DropReason::Broadcast
+                | DropReason::SelfAddressed
                 | DropReason::NoMappingSource
                 | DropReason::NoMappingDestination
         )

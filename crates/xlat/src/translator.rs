@@ -29,11 +29,7 @@ impl State {
     /// A state whose first IPv4 identification is `identification`: a random number, different for
     /// each queue (RFC 7739 gives the reasons).
     pub fn new(identification: u16) -> State {
-        State {
-            identification,
-            limiter: RateLimiter::default(),
-            suppressed: 0,
-        }
+        State { identification, limiter: RateLimiter::default(), suppressed: 0 }
     }
 
     /// The next identification; `segments` of them are used up.
@@ -43,7 +39,8 @@ impl State {
         next
     }
 
-    /// The number of ICMP errors not sent since the last call: rate limit or switched off.
+    /// The number of ICMP errors that were due and not sent since the last call: rate limit, switched
+    /// off, or no source configured.
     pub fn take_suppressed(&mut self) -> u64 {
         core::mem::take(&mut self.suppressed)
     }
@@ -94,7 +91,7 @@ impl Translator {
                     && Direction::of(packet.bytes()) != direction
                 {
                     match v4_to_v6::translate(config, packet, Pass::Hairpin, trace) {
-                        Ok(_) => verdict,
+                        Ok(_) => reply::retold(packet, verdict),
                         Err(_) => Verdict::Drop(stop.reason),
                     }
                 } else {

@@ -61,11 +61,7 @@ pub(crate) fn check_offload(
     let gso = packet.offload.gso;
     let Some(field) = partial_field(packet.offload.checksum) else {
         let plain = gso.kind == GsoKind::None;
-        return if plain {
-            Ok(())
-        } else {
-            Err(DropReason::BadOffload)
-        };
+        return if plain { Ok(()) } else { Err(DropReason::BadOffload) };
     };
     let ChecksumState::Partial { start, offset } = packet.offload.checksum else {
         return Ok(());
@@ -92,11 +88,7 @@ pub(crate) fn check_offload(
                 && transport::tcp_header_len(segment).is_some()
         }
     };
-    if fits && right_field && right_gso {
-        Ok(())
-    } else {
-        Err(DropReason::BadOffload)
-    }
+    if fits && right_field && right_gso { Ok(()) } else { Err(DropReason::BadOffload) }
 }
 
 fn partial_field(checksum: ChecksumState) -> Option<usize> {
@@ -154,11 +146,7 @@ fn correct(
         _ => field + 2,
     };
     // The checksum of a tiny first fragment lies in the next one, out of reach (RFC 1858).
-    let minimum = if part == Part::First {
-        minimum.min(field + 2)
-    } else {
-        minimum
-    };
+    let minimum = if part == Part::First { minimum.min(field + 2) } else { minimum };
     let own_partial = own_partial(packet.offload.checksum, at);
     let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
     if segment.len() < minimum {
@@ -212,15 +200,9 @@ fn udp_without_checksum(
     if len < transport::UDP_HEADER_LEN || len > segment.len() {
         return Err(DropReason::Truncated);
     }
-    let sum = addresses
-        .add_u16(u16::from(protocol::UDP))
-        .add_u32(len as u32)
-        .add_bytes(&segment[..len]);
-    put_u16(
-        segment,
-        transport::UDP_CHECKSUM_AT,
-        never_zero(protocol::UDP, sum.finish()),
-    );
+    let sum =
+        addresses.add_u16(u16::from(protocol::UDP)).add_u32(len as u32).add_bytes(&segment[..len]);
+    put_u16(segment, transport::UDP_CHECKSUM_AT, never_zero(protocol::UDP, sum.finish()));
     Ok(ChecksumStep::Computed)
 }
 
@@ -235,10 +217,7 @@ pub(crate) fn own_partial(checksum: ChecksumState, at: usize) -> bool {
 /// Source: RFC 9293 section 3.7.1: the MSS counts neither IP nor TCP header, 40 octets over IPv4 and
 /// 60 over IPv6.
 fn clamp_mss(config: &Config, packet: &mut Packet<'_>, at: usize, trace: &mut impl Trace) {
-    let limit = config
-        .mtu4
-        .saturating_sub(40)
-        .min(config.mtu6.saturating_sub(60));
+    let limit = config.mtu4.saturating_sub(40).min(config.mtu6.saturating_sub(60));
     let Ok(limit) = u16::try_from(limit) else {
         return;
     };
@@ -258,22 +237,11 @@ fn clamp_mss(config: &Config, packet: &mut Packet<'_>, at: usize, trace: &mut im
     if !own_partial {
         // An option may start at an odd offset: its octets then stand swapped in the sum.
         let word = |value: u16| {
-            if mss_at % 2 == 0 {
-                value
-            } else {
-                value.swap_bytes()
-            }
+            if mss_at % 2 == 0 { value } else { value.swap_bytes() }
         };
-        let (old, new) = (
-            Sum::ZERO.add_u16(word(from)),
-            Sum::ZERO.add_u16(word(limit)),
-        );
+        let (old, new) = (Sum::ZERO.add_u16(word(from)), Sum::ZERO.add_u16(word(limit)));
         let checksum = get_u16(segment, transport::TCP_CHECKSUM_AT);
-        put_u16(
-            segment,
-            transport::TCP_CHECKSUM_AT,
-            update(checksum, old, new),
-        );
+        put_u16(segment, transport::TCP_CHECKSUM_AT, update(checksum, old, new));
     }
     trace.step(Step::MssClamped { from, to: limit });
 }

@@ -55,16 +55,12 @@ pub(crate) fn translate(
         && part != Part::Later
         && wire_icmp::v4::is_error(get_u8(packet.bytes(), at));
 
+    let segment = Segment { at, protocol: header.protocol, part };
+    transport::check_offload(packet, segment, GsoKind::TcpV4)?;
     let addresses = map_addresses(config, packet, &header, is_icmp_error, pass, trace)?;
     let hop_limit = hop_limit(config, packet, &header, pass, trace)?;
     let protocol = check_protocol(header.protocol)?;
     check_fragment(&header, trace)?;
-    let segment = Segment {
-        at,
-        protocol: header.protocol,
-        part,
-    };
-    transport::check_offload(packet, segment, GsoKind::TcpV4)?;
 
     if is_icmp_error {
         icmp::error_v4_to_v6(config, packet, at, pass, trace)?;
@@ -84,9 +80,7 @@ pub(crate) fn translate(
     let limit = fit(config, packet, &header, trace)?;
     let sums = AddressSums {
         old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
-        new: Sum::ZERO
-            .add_v6(addresses.src.addr)
-            .add_v6(addresses.dst.addr),
+        new: Sum::ZERO.add_v6(addresses.src.addr).add_v6(addresses.dst.addr),
     };
     if header.protocol == protocol::ICMP {
         let pseudo = pseudo_v6(
@@ -185,10 +179,7 @@ fn hairpins_source(packet: &Packet<'_>, header: &Ipv4Header, is_icmp_error: bool
     if !is_icmp_error {
         return true;
     }
-    let inner = packet
-        .bytes()
-        .get(header.header_len + wire_icmp::HEADER_LEN..)
-        .unwrap_or_default();
+    let inner = packet.bytes().get(header.header_len + wire_icmp::HEADER_LEN..).unwrap_or_default();
     Ipv4Header::parse(inner).is_ok_and(|inner| inner.dst == header.src)
 }
 
@@ -202,10 +193,7 @@ fn hop_limit(
 ) -> Result<u8, Stop> {
     let options = &packet.bytes()[ipv4::HEADER_LEN..header.header_len];
     if ipv4::has_unexpired_source_route(options) {
-        return Err(Stop::answered(
-            DropReason::SourceRoute,
-            IcmpErrorKind::SourceRouteFailed,
-        ));
+        return Err(Stop::answered(DropReason::SourceRoute, IcmpErrorKind::SourceRouteFailed));
     }
     if !options.is_empty() {
         trace.step(Step::OptionsIgnored(options.len()));
@@ -224,7 +212,7 @@ fn hop_limit(
 ///
 /// A number that means something else in IPv6 (an extension header, ICMPv6) is refused: copied, it
 /// would let an IPv4 host write IPv6 headers. IGMP is dropped by RFC 7915 section 4.2.
-fn check_protocol(protocol: u8) -> Result<u8, DropReason> {
+pub(crate) fn check_protocol(protocol: u8) -> Result<u8, DropReason> {
     match protocol {
         protocol::ICMP => Ok(protocol::ICMPV6),
         protocol::IGMP => Err(DropReason::Protocol),
@@ -267,11 +255,7 @@ fn fit(
     header: &Ipv4Header,
     trace: &mut impl Trace,
 ) -> Result<Option<usize>, Stop> {
-    let fragment = if header.is_fragment() {
-        ipv6::FRAGMENT_HEADER_LEN
-    } else {
-        0
-    };
+    let fragment = if header.is_fragment() { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
     let head = ipv6::HEADER_LEN + fragment;
     let mtu6 = config.mtu6 as usize;
     let lowest = mtu6.min(config.lowest_ipv6_mtu as usize);
@@ -286,11 +270,7 @@ fn fit(
     if header.dont_fragment {
         // The IPv4 packet that becomes an IPv6 packet of `mtu6` octets.
         let mtu = mtu6 - head + ipv4::HEADER_LEN;
-        return if len > mtu6 {
-            Err(Stop::too_big(mtu))
-        } else {
-            Ok(None)
-        };
+        return if len > mtu6 { Err(Stop::too_big(mtu)) } else { Ok(None) };
     }
     if len <= lowest {
         return Ok(None);
@@ -351,9 +331,7 @@ pub(crate) fn with_fragment_header(
         identification: u32::from(header.identification),
     };
     fields.next_header = protocol::IPV6_FRAG;
-    fields.payload_len = fields
-        .payload_len
-        .saturating_add(ipv6::FRAGMENT_HEADER_LEN as u16);
+    fields.payload_len = fields.payload_len.saturating_add(ipv6::FRAGMENT_HEADER_LEN as u16);
     out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
     out[ipv6::HEADER_LEN..].copy_from_slice(&fragment.to_bytes());
     (out, HEADER_MAX)

@@ -39,29 +39,23 @@ pub(crate) fn translate(
     let (header, extensions) = validate(packet)?;
     let at = extensions.header_len;
     let payload_len = packet.len() - at;
-    let part = extensions
-        .fragment
-        .map_or(Part::Whole, |f| Part::of(f.offset, f.more));
-    trace.step(Step::HeaderV6 {
-        header: at,
-        payload: payload_len,
-        protocol: extensions.protocol,
-    });
+    let part = extensions.fragment.map_or(Part::Whole, |f| Part::of(f.offset, f.more));
+    trace.step(Step::HeaderV6 { header: at, payload: payload_len, protocol: extensions.protocol });
     let is_icmp_error = extensions.protocol == protocol::ICMPV6
         && part != Part::Later
         && wire_icmp::v6::is_error(get_u8(packet.bytes(), at));
 
+    let segment = Segment { at, protocol: extensions.protocol, part };
+    transport::check_offload(packet, segment, GsoKind::TcpV6)?;
     let addresses = map_addresses(config, &header, is_icmp_error, trace)?;
     let ttl = hop_limit(config, &header, &extensions, trace)?;
     let protocol = check_protocol(extensions.protocol)?;
     check_fragment(&extensions, payload_len, trace)?;
-    let segment = Segment {
-        at,
-        protocol: extensions.protocol,
-        part,
-    };
-    transport::check_offload(packet, segment, GsoKind::TcpV6)?;
     let hairpin = hairpins(config, packet, &addresses, is_icmp_error.then_some(at));
+    if hairpin && !is_icmp_error {
+        // The second pass maps the source so; a failure is answered only while the packet is whole.
+        addr::map_v4_by_pool6(config, addresses.src.addr).map_err(Unmapped::as_source)?;
+    }
 
     let mut new = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
@@ -81,9 +75,15 @@ pub(crate) fn translate(
         new.total_len = (ipv4::HEADER_LEN + packet.len()) as u16;
         new.dont_fragment = usize::from(new.total_len) > DF_CLEAR_MAX;
         new.identification = identification(state, &extensions.fragment, 1);
+        let split = !hairpin && usize::from(new.total_len) > config.mtu4 as usize;
+        new.dont_fragment &= !split;
         icmp::finish_v4(packet, &new)?;
+        if split {
+            trace.step(Step::Split(config.mtu4 as usize));
+            packet.plan = Some(Plan::new(config.mtu4 as usize, ipv4::HEADER_LEN));
+        }
     } else {
-        let size = size(config, packet, &extensions, hairpin)?;
+        let size = size(config, packet, &extensions, hairpin, trace)?;
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;
         new.identification = identification(state, &extensions.fragment, packet.segments());
@@ -159,10 +159,9 @@ fn map_addresses(
     }
     let dst = addr::map_v6(config, header.dst).map_err(Unmapped::as_destination)?;
     let src = match (addr::map_v6(config, header.src), config.icmp_source4) {
-        (Err(Unmapped::NoMapping), Some(addr)) if is_icmp_error => Mapped {
-            addr,
-            via: Via::IcmpSource,
-        },
+        (Err(Unmapped::NoMapping), Some(addr)) if is_icmp_error => {
+            Mapped { addr, via: Via::IcmpSource }
+        }
         (mapped, _) => mapped.map_err(Unmapped::as_source)?,
     };
     // A mapping can lead to an address that must not be on a wire.
@@ -205,7 +204,7 @@ fn hop_limit(
 
 /// The Protocol of the translated packet. ICMPv4 and IGMP have no business in IPv6: copied, they
 /// would let an IPv6 host write messages that IPv4 hosts believe came over IPv4.
-fn check_protocol(next_header: u8) -> Result<u8, DropReason> {
+pub(crate) fn check_protocol(next_header: u8) -> Result<u8, DropReason> {
     match next_header {
         protocol::ICMPV6 => Ok(protocol::ICMP),
         protocol::ICMP | protocol::IGMP => Err(DropReason::Protocol),
@@ -218,13 +217,7 @@ fn check_fragment(
     payload: usize,
     trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
-    let Some(FragmentHeader {
-        offset,
-        more,
-        identification,
-        ..
-    }) = extensions.fragment
-    else {
+    let Some(FragmentHeader { offset, more, identification, .. }) = extensions.fragment else {
         return Ok(());
     };
     // RFC 8200 section 4.5: pieces but the last are multiples of 8, and all end within 65,535.
@@ -232,11 +225,7 @@ fn check_fragment(
     if bad_length || offset + payload + ipv4::HEADER_LEN > ipv4::MAX_LEN {
         return Err(DropReason::BadFragment);
     }
-    trace.step(Step::Fragment {
-        offset,
-        more,
-        identification,
-    });
+    trace.step(Step::Fragment { offset, more, identification });
     if extensions.protocol == protocol::ICMPV6 && (offset != 0 || more) {
         return Err(DropReason::FragmentedIcmp);
     }
@@ -262,10 +251,7 @@ fn hairpins(
         None => by_pool6_and_explicit(addresses.dst),
         // Conditions B1 to B3.
         Some(at) => {
-            let inner = packet
-                .bytes()
-                .get(at + wire_icmp::HEADER_LEN..)
-                .unwrap_or_default();
+            let inner = packet.bytes().get(at + wire_icmp::HEADER_LEN..).unwrap_or_default();
             Ipv6Header::parse(inner)
                 .is_ok_and(|inner| addr::map_v6(config, inner.src).is_ok_and(by_pool6_and_explicit))
         }
@@ -283,9 +269,10 @@ struct Size {
 /// RFC 7915 section 5.1 ("Total Length", "Flags") and the end of section 5.1.1.
 fn size(
     config: &Config,
-    packet: &Packet<'_>,
+    packet: &mut Packet<'_>,
     extensions: &Extensions,
     hairpin: bool,
+    trace: &mut impl Trace,
 ) -> Result<Size, Stop> {
     let segment = &packet.bytes()[extensions.header_len..];
     let total_len = ipv4::HEADER_LEN + segment.len();
@@ -300,21 +287,20 @@ fn size(
     };
     let dont_fragment = extensions.fragment.is_none() && len > DF_CLEAR_MAX;
     // A hairpinned packet does not see the IPv4 network.
-    let mtu4 = if hairpin {
-        ipv4::MAX_LEN
-    } else {
-        (config.mtu4 as usize).min(ipv4::MAX_LEN)
-    };
+    let mtu4 = if hairpin { ipv4::MAX_LEN } else { (config.mtu4 as usize).min(ipv4::MAX_LEN) };
     let split = len > mtu4;
+    if split && !dont_fragment && gso.kind == GsoKind::TcpV6 && len - mtu4 < usize::from(gso.size) {
+        // Smaller segments do what fragments would.
+        let to = gso.size - (len - mtu4) as u16;
+        packet.offload.gso.size = to;
+        trace.step(Step::SegmentSize { from: gso.size, to });
+        return Ok(Size { total_len, dont_fragment, split: None });
+    }
     if total_len > ipv4::MAX_LEN || split && (dont_fragment || gso.kind != GsoKind::None) {
         let mtu = mtu4.min(ipv4::MAX_LEN - ipv4::HEADER_LEN) + ipv6::HEADER_LEN - ipv4::HEADER_LEN;
         return Err(Stop::too_big(mtu.max(IPV6_MIN_MTU as usize)));
     }
-    Ok(Size {
-        total_len,
-        dont_fragment,
-        split: split.then_some(mtu4),
-    })
+    Ok(Size { total_len, dont_fragment, split: split.then_some(mtu4) })
 }
 
 /// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A

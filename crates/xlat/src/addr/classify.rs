@@ -31,9 +31,7 @@ const GLOBAL_V4: &[u32] = &[0xc000_0009, 0xc000_000a];
 pub fn is_global_v4(addr: Ipv4Addr) -> bool {
     let bits = addr.to_bits();
     GLOBAL_V4.contains(&bits)
-        || !NON_GLOBAL_V4
-            .iter()
-            .any(|&(net, len)| (bits ^ net) >> (32 - len) == 0)
+        || !NON_GLOBAL_V4.iter().any(|&(net, len)| (bits ^ net) >> (32 - len) == 0)
 }
 
 /// Why an IPv4 address may not be the source or destination of a translated packet, if so.

@@ -99,10 +99,7 @@ impl fmt::Display for EamError {
             ),
             EamError::HostBits(eam) => write!(f, "{eam}: bits are set behind a prefix length"),
             EamError::Duplicate(first, second) => {
-                write!(
-                    f,
-                    "{first} and {second} share a prefix (RFC 7757 section 5)"
-                )
+                write!(f, "{first} and {second} share a prefix (RFC 7757 section 5)")
             }
         }
     }
@@ -131,12 +128,8 @@ impl EamTable {
     /// A table of these mappings.
     pub fn new(entries: impl IntoIterator<Item = Eam>) -> Result<EamTable, EamError> {
         let entries: Vec<Eam> = entries.into_iter().collect();
-        let v4 = levels(&entries, |eam| {
-            (eam.v4.addr().to_bits(), eam.v4.prefix_len())
-        })?;
-        let v6 = levels(&entries, |eam| {
-            (eam.v6.addr().to_bits(), eam.v6.prefix_len())
-        })?;
+        let v4 = levels(&entries, |eam| (eam.v4.addr().to_bits(), eam.v4.prefix_len()))?;
+        let v6 = levels(&entries, |eam| (eam.v6.addr().to_bits(), eam.v6.prefix_len()))?;
         Ok(EamTable { entries, v4, v6 })
     }
 
@@ -182,11 +175,7 @@ impl EamTable {
             for &(bits, inner) in &level.rows {
                 found.extend(self.v4[depth + 1..].iter().find_map(|outer| {
                     let key = bits & !suffix_mask_v4(outer.len);
-                    self.pair(
-                        outer.rows.binary_search_by_key(&key, |row| row.0),
-                        outer,
-                        inner,
-                    )
+                    self.pair(outer.rows.binary_search_by_key(&key, |row| row.0), outer, inner)
                 }));
             }
         }
@@ -194,11 +183,7 @@ impl EamTable {
             for &(bits, inner) in &level.rows {
                 found.extend(self.v6[depth + 1..].iter().find_map(|outer| {
                     let key = bits & !suffix_mask_v6(outer.len);
-                    self.pair(
-                        outer.rows.binary_search_by_key(&key, |row| row.0),
-                        outer,
-                        inner,
-                    )
+                    self.pair(outer.rows.binary_search_by_key(&key, |row| row.0), outer, inner)
                 }));
             }
         }
@@ -207,10 +192,7 @@ impl EamTable {
 
     fn pair<T>(&self, hit: Result<usize, usize>, outer: &Level<T>, inner: u32) -> Option<Overlap> {
         let outer = outer.rows[hit.ok()?].1;
-        Some(Overlap {
-            outer: self.entries[outer as usize],
-            inner: self.entries[inner as usize],
-        })
+        Some(Overlap { outer: self.entries[outer as usize], inner: self.entries[inner as usize] })
     }
 }
 
@@ -237,10 +219,7 @@ fn levels<T: Ord + Copy>(
                 }
                 level.rows.push((bits, index));
             }
-            _ => levels.push(Level {
-                len: len.0,
-                rows: alloc::vec![(bits, index)],
-            }),
+            _ => levels.push(Level { len: len.0, rows: alloc::vec![(bits, index)] }),
         }
     }
     Ok(levels)

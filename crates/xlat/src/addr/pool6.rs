@@ -69,10 +69,7 @@ const RESERVED_OCTET: u128 = 0xff << 56;
 
 impl Pool6 {
     /// The Well-Known Prefix, 64:ff9b::/96 (RFC 6052 section 2.1).
-    pub const WELL_KNOWN: Pool6 = Pool6 {
-        bits: 0x0064_ff9b << 96,
-        len: 96,
-    };
+    pub const WELL_KNOWN: Pool6 = Pool6 { bits: 0x0064_ff9b << 96, len: 96 };
 
     /// A translation prefix of this value.
     pub fn new(net: Ipv6Net) -> Result<Pool6, Pool6Error> {
@@ -89,17 +86,11 @@ impl Pool6 {
         if addr.is_multicast() || addr.is_unicast_link_local() || addr.to_bits() >> 96 == 0 {
             return Err(Pool6Error::NotUnicast);
         }
-        Ok(Pool6 {
-            bits: addr.to_bits(),
-            len,
-        })
+        Ok(Pool6 { bits: addr.to_bits(), len })
     }
 
     /// Prefix length in bits.
-    #[allow(
-        clippy::len_without_is_empty,
-        reason = "a prefix length, not a container's"
-    )]
+    #[allow(clippy::len_without_is_empty, reason = "a prefix length, not a container's")]
     pub fn len(self) -> u8 {
         self.len
     }

@@ -32,27 +32,15 @@ pub(crate) fn error_v4_to_v6(
     let layout = Layout::of_v4(&icmp, &packet.bytes()[at..]);
 
     trace.step(Step::Inner);
-    let original = packet
-        .bytes_mut()
-        .get_mut(layout.original_range(at))
-        .unwrap_or_default();
+    let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
     let inner = inner::v4_to_v6(config, original, pass, trace)?;
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v4_to_v6(config, icmp, inner.seen, trace)?;
     let room = ICMPV6_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN;
-    let field = extension::refit(
-        packet,
-        at,
-        layout,
-        &inner,
-        extension::Family::V6 { room, new },
-    );
+    let field = extension::refit(packet, at, layout, &inner, extension::Family::V6 { room, new });
     if let Some(field) = field {
-        trace.step(Step::Extension {
-            original: field.original,
-            extension: layout.extension_len(),
-        });
+        trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
         // RFC 4884 section 4: the length in 64-bit words, in the first octet of the rest.
         new.rest |= ((field.original / 8) as u32) << 24;
     }
@@ -71,28 +59,18 @@ pub(crate) fn error_v6_to_v4(
     let icmp = IcmpHeader::parse(message).ok_or(DropReason::Truncated)?;
     let outer = Ipv6Header::parse(packet.bytes()).map_err(|_| DropReason::Truncated)?;
     let len = message.len() as u32;
-    verify(
-        packet,
-        at,
-        pseudo_v6(outer.src, outer.dst, fordway_wire::protocol::ICMPV6, len),
-    )?;
+    verify(packet, at, pseudo_v6(outer.src, outer.dst, fordway_wire::protocol::ICMPV6, len))?;
     let layout = Layout::of_v6(&icmp, &packet.bytes()[at..]);
 
     trace.step(Step::Inner);
-    let original = packet
-        .bytes_mut()
-        .get_mut(layout.original_range(at))
-        .unwrap_or_default();
+    let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
     let inner = inner::v6_to_v4(config, original, trace)?;
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v6_to_v4(config, icmp, inner.seen, trace)?;
     let field = extension::refit(packet, at, layout, &inner, extension::Family::V4);
     if let Some(field) = field {
-        trace.step(Step::Extension {
-            original: field.original,
-            extension: layout.extension_len(),
-        });
+        trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
         // RFC 4884 section 4: the length in 32-bit words, in the second octet of the rest.
         new.rest |= ((field.original / 4) as u32) << 16;
     }
@@ -122,11 +100,6 @@ fn replace_front(
         return Err(DropReason::IcmpInner);
     }
     put_front(packet, &inner.header, inner.header_len)?;
-    let header = IcmpHeader {
-        kind: new.kind,
-        code: new.code,
-        checksum: 0,
-        rest: new.rest,
-    };
+    let header = IcmpHeader { kind: new.kind, code: new.code, checksum: 0, rest: new.rest };
     put_front(packet, &header.to_bytes(), icmp::HEADER_LEN)
 }

@@ -43,10 +43,8 @@ pub(super) enum Family {
 impl Layout {
     /// RFC 4884 section 4: types 3, 11 and 12 give the length in 32-bit words in octet 5.
     pub(super) fn of_v4(header: &IcmpHeader, message: &[u8]) -> Layout {
-        let extensible = matches!(
-            header.kind,
-            v4::UNREACHABLE | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM
-        );
+        let extensible =
+            matches!(header.kind, v4::UNREACHABLE | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
         let words = (header.rest >> 16) as usize & 0xff;
         Layout::new(if extensible { words * 4 } else { 0 }, message)
     }
@@ -63,10 +61,7 @@ impl Layout {
         let end = message.len();
         let original_end = icmp::HEADER_LEN + original;
         let extended = original != 0 && original_end + 4 <= end;
-        Layout {
-            original_end: if extended { original_end } else { end },
-            end,
-        }
+        Layout { original_end: if extended { original_end } else { end }, end }
     }
 
     /// The original datagram field of a message at `at`.
@@ -95,11 +90,9 @@ pub(super) fn refit(
     let extension_len = layout.extension_len();
     let (unit, room, extensible) = match family {
         Family::V4 => (4, usize::MAX, true),
-        Family::V6 { room, new } => (
-            8,
-            room,
-            matches!(new.kind, v6::UNREACHABLE | v6::TIME_EXCEEDED),
-        ),
+        Family::V6 { room, new } => {
+            (8, room, matches!(new.kind, v6::UNREACHABLE | v6::TIME_EXCEEDED))
+        }
     };
     let fitting = room.saturating_sub(extension_len) / unit * unit;
     let original = plain.max(ORIGINAL_MIN).next_multiple_of(unit).min(fitting);

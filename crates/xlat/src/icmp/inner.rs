@@ -12,7 +12,8 @@ use crate::addr;
 use crate::config::Config;
 use crate::trace::{Step, Trace};
 use crate::transport::Part;
-use crate::v4_to_v6::{HEADER_MAX, Pass, traffic_class, with_fragment_header};
+use crate::v4_to_v6::{self, HEADER_MAX, Pass, traffic_class, with_fragment_header};
+use crate::v6_to_v4;
 use crate::verdict::DropReason;
 
 use super::maps;
@@ -58,10 +59,9 @@ pub(super) fn v4_to_v6(
     trace.step(Step::SourceV4(header.src, src));
     trace.step(Step::DestinationV4(header.dst, dst));
 
-    let next_header = match header.protocol {
-        protocol::ICMP => protocol::ICMPV6,
-        other => other,
-    };
+    // What is never forwarded can't have caused an error.
+    let next_header =
+        v4_to_v6::check_protocol(header.protocol).map_err(|_| DropReason::IcmpInner)?;
     let len = header.payload_len() as u32;
     let message = InnerIcmp {
         map: maps::query_v4_to_v6,
@@ -73,15 +73,7 @@ pub(super) fn v4_to_v6(
     let new = Sum::ZERO.add_v6(src.addr).add_v6(dst.addr);
     let payload = &mut original[header.header_len..];
     let is_icmp = header.protocol == protocol::ICMP;
-    transport(
-        payload,
-        header.protocol,
-        is_icmp.then_some(message),
-        part,
-        old,
-        new,
-        trace,
-    )?;
+    transport(payload, header.protocol, is_icmp.then_some(message), part, old, new)?;
 
     let fields = Ipv6Header {
         traffic_class: traffic_class(config, header.tos),
@@ -98,10 +90,7 @@ pub(super) fn v4_to_v6(
         header: bytes,
         header_len,
         old_len: header.header_len,
-        seen: maps::Inner {
-            total_len,
-            has_fragment_header: false,
-        },
+        seen: maps::Inner { total_len, has_fragment_header: false },
     })
 }
 
@@ -120,10 +109,11 @@ pub(super) fn v6_to_v4(
     trace.step(Step::SourceV6(header.src, src));
     trace.step(Step::DestinationV6(header.dst, dst));
 
+    let protocol =
+        v6_to_v4::check_protocol(extensions.protocol).map_err(|_| DropReason::IcmpInner)?;
     let extension_len = extensions.header_len - ipv6::HEADER_LEN;
-    let payload_len = usize::from(header.payload_len)
-        .checked_sub(extension_len)
-        .ok_or(DropReason::IcmpInner)?;
+    let payload_len =
+        usize::from(header.payload_len).checked_sub(extension_len).ok_or(DropReason::IcmpInner)?;
     let total_len = u16::try_from(ipv4::HEADER_LEN + payload_len).unwrap_or(u16::MAX);
     let message = InnerIcmp {
         map: maps::query_v6_to_v4,
@@ -135,15 +125,7 @@ pub(super) fn v6_to_v4(
     let new = Sum::ZERO.add_v4(src.addr).add_v4(dst.addr);
     let payload = &mut original[extensions.header_len..];
     let is_icmp = extensions.protocol == protocol::ICMPV6;
-    transport(
-        payload,
-        extensions.protocol,
-        is_icmp.then_some(message),
-        part,
-        old,
-        new,
-        trace,
-    )?;
+    transport(payload, extensions.protocol, is_icmp.then_some(message), part, old, new)?;
 
     let fields = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
@@ -154,11 +136,7 @@ pub(super) fn v6_to_v4(
         more_fragments: fragment.is_some_and(|f| f.more),
         fragment_offset: fragment.map_or(0, |f| f.offset),
         ttl: header.hop_limit,
-        protocol: if is_icmp {
-            protocol::ICMP
-        } else {
-            extensions.protocol
-        },
+        protocol,
         src: src.addr,
         dst: dst.addr,
     };
@@ -183,7 +161,6 @@ fn transport(
     part: Part,
     old: Sum,
     new: Sum,
-    _trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
     if part == Part::Later {
         return Ok(());

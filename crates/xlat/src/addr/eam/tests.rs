@@ -43,11 +43,7 @@ fn rfc7757_appendix_b() {
         assert_eq!(table.v6_to_v4(v6).unwrap().0, v4);
     }
     assert!(table.v4_to_v6("192.0.2.3".parse().unwrap()).is_none());
-    assert!(
-        table
-            .v6_to_v4("2001:db8:bbbb::c".parse().unwrap())
-            .is_none()
-    );
+    assert!(table.v6_to_v4("2001:db8:bbbb::c".parse().unwrap()).is_none());
 }
 
 #[test]
@@ -59,36 +55,21 @@ fn rfc7757_section_5_overlap_is_allowed_and_reported() {
     assert_eq!(table.v4_to_v6(v4).unwrap().1, exception);
     let v6 = "2001:db8:ffc6:3364:4000::".parse().unwrap();
     assert_eq!(table.v6_to_v4(v6).unwrap().0, v4);
-    assert_eq!(
-        table.overlaps(),
-        vec![Overlap {
-            outer: ivi,
-            inner: exception
-        }]
-    );
+    assert_eq!(table.overlaps(), vec![Overlap { outer: ivi, inner: exception }]);
 }
 
 #[test]
 fn rfc7757_section_5_identical_prefixes_are_refused() {
     let first = eam("198.51.100.8/32", "2001:db8::1/128");
     let second = eam("198.51.100.9/32", "2001:db8::1/128");
-    assert_eq!(
-        EamTable::new([first, second]).err(),
-        Some(EamError::Duplicate(first, second))
-    );
+    assert_eq!(EamTable::new([first, second]).err(), Some(EamError::Duplicate(first, second)));
 }
 
 #[test]
 fn rfc7757_section_3_2_suffix_lengths() {
-    let error = Eam::new(
-        "192.0.2.0/24".parse().unwrap(),
-        "2001:db8::/121".parse().unwrap(),
-    );
+    let error = Eam::new("192.0.2.0/24".parse().unwrap(), "2001:db8::/121".parse().unwrap());
     assert!(matches!(error, Err(EamError::Suffix(_))));
-    let error = Eam::new(
-        "192.0.2.1/24".parse().unwrap(),
-        "2001:db8::/120".parse().unwrap(),
-    );
+    let error = Eam::new("192.0.2.1/24".parse().unwrap(), "2001:db8::/120".parse().unwrap());
     assert!(matches!(error, Err(EamError::HostBits(_))));
 }
 
