@@ -1,0 +1,240 @@
+//! The command line.
+
+mod short;
+mod source;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use short::{ClatArgs, SiitArgs};
+pub(crate) use source::{Source, SourceArgs};
+
+/// Fordway lets IPv4 and IPv6 talk.
+///
+/// A translator is a network interface: what should be translated is routed into it; what comes out
+/// arrives from it.
+#[derive(Debug, Parser)]
+#[command(name = "fordway", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  fordway clat --pref64 64:ff9b::/96           give this host IPv4 on an IPv6-only network
+  fordway siit --pool6 2001:db8:64::/96 --eam 198.51.100.0/24=2001:db8:1::/120
+  fordway run -c /etc/fordway/fordway.toml     run what a file says
+  fordway stats                                see what it carries and drops
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Control socket of the daemon [default: control.sock in the run directory]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Folder for locks, for the ledger of host changes and for the control socket
+    #[arg(long, global = true, value_name = "DIR", default_value = fordway_net::DEFAULT_RUN_DIR)]
+    pub(crate) run_dir: PathBuf,
+    /// Least severity of log lines: off, error, warn, info, debug or trace
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
+    pub(crate) log_level: Option<fordway_config::LogLevel>,
+}
+
+impl Global {
+    /// Where a daemon listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.default_socket())
+    }
+
+    /// Where a daemon listens unless told otherwise.
+    pub(crate) fn default_socket(&self) -> PathBuf {
+        self.run_dir.join("control.sock")
+    }
+}
+
+fn level(text: &str) -> Result<fordway_config::LogLevel, String> {
+    use fordway_config::LogLevel;
+    Ok(match text {
+        "off" => LogLevel::Off,
+        "error" => LogLevel::Error,
+        "warn" => LogLevel::Warn,
+        "info" => LogLevel::Info,
+        "debug" => LogLevel::Debug,
+        "trace" => LogLevel::Trace,
+        _ => return Err("write off, error, warn, info, debug or trace".to_owned()),
+    })
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the translators of a configuration file
+    ///
+    /// Sets the host up, translates until SIGTERM or SIGINT, and takes exactly what it set up down
+    /// again. Logs go to standard error.
+    #[command(after_help = "\
+Examples:
+  fordway run -c /etc/fordway/fordway.toml
+  fordway run -c test.toml --log-level debug --socket /run/fordway/test.sock")]
+    Run(RunArgs),
+    /// Check a configuration file
+    ///
+    /// Says what is wrong, where, and what to write instead. Exit code 2 if anything is.
+    #[command(after_help = "\
+Examples:
+  fordway check -c /etc/fordway/fordway.toml
+  fordway check -c - < draft.toml
+  fordway check -c draft.toml --print-config    the file with every key written out")]
+    Check(CheckArgs),
+    /// Run one CLAT (RFC 6877): IPv4 for this host over an IPv6-only network
+    ///
+    /// The same as a configuration file with one [[translator]] of mode clat.
+    #[command(after_help = "\
+Examples:
+  fordway clat --pref64 64:ff9b::/96
+  fordway clat --pref64 2001:db8:64::/96 --uplink eth0 --v6 2001:db8:1::464
+  fordway clat --pref64 64:ff9b::/96 --print-config > fordway.toml")]
+    Clat(ClatArgs),
+    /// Run one stateless translator (SIIT, RFC 7915) between an IPv4 and an IPv6 network
+    ///
+    /// The same as a configuration file with one [[translator]] of mode siit.
+    #[command(after_help = "\
+Examples:
+  fordway siit --pool6 64:ff9b::/96 --eam 198.51.100.0/24=2001:db8:1::/120
+  fordway siit --pool6 2001:db8:64::/96 --routes4 198.51.100.0/24
+  fordway siit --pool6 64:ff9b::/96 --eam 192.0.2.1=2001:db8::1 --set traffic_class=0")]
+    Siit(SiitArgs),
+    /// Say what would happen to a packet, step by step, with the RFC sections
+    ///
+    /// Nothing is sent and the host is not looked at: options that a daemon takes from the host
+    /// (the CLAT's address, the source of ICMPv6 errors) must be given.
+    #[command(after_help = "\
+Examples:
+  fordway explain -c fordway.toml --pcap capture.pcap --packet 3
+  fordway explain --pool6 64:ff9b::/96 --hex 4500001c0000400040010000c0000201c6336407...
+  tcpdump -i eth0 -c 1 -w - ip | fordway explain -c fordway.toml --pcap -")]
+    Explain(ExplainArgs),
+    /// Translate a capture file
+    ///
+    /// Reads pcap and pcapng with raw IP, Ethernet (VLAN tags too) and Linux cooked frames. Writes
+    /// what the translator would send, ICMP errors included; link-layer headers are kept. The time
+    /// of the capture drives the rate limit of ICMP errors.
+    #[command(after_help = "\
+Examples:
+  fordway pcap -c fordway.toml in.pcap out.pcap
+  fordway pcap --pref64 64:ff9b::/96 --v6 2001:db8::464 in.pcapng out.pcapng --json")]
+    Pcap(PcapArgs),
+    /// Show what the daemon runs
+    #[command(after_help = "\
+Examples:
+  fordway status
+  fordway status --json | jq '.translators[].offloads'")]
+    Status(StatusArgs),
+    /// Show what the daemon has carried and dropped
+    ///
+    /// Packets, segments and octets per direction, every reason for a drop, ICMP errors, and errors
+    /// of the queues.
+    #[command(after_help = "\
+Examples:
+  fordway stats
+  fordway stats --watch
+  fordway stats --json --per-queue
+  fordway stats --prometheus")]
+    Stats(StatsArgs),
+    /// Write a completion script for a shell to standard output
+    #[command(after_help = "\
+Examples:
+  fordway completions bash > /usr/share/bash-completion/completions/fordway
+  fordway completions zsh > /usr/share/zsh/site-functions/_fordway")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = "\
+Examples:
+  fordway man /usr/share/man/man1")]
+    Man {
+        /// The folder; it is made if need be
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The configuration file; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration file; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Write the configuration to standard output with every key
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Write the result as JSON
+    #[arg(long, conflicts_with = "print_config")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// A capture file; - is standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "hex", conflicts_with = "hex")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// The octets of one IP packet in hexadecimal; white space and colons are passed over
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) hex: Option<String>,
+    /// Only this packet of the capture, counted from 1
+    #[arg(long, value_name = "NUMBER", requires = "pcap")]
+    pub(crate) packet: Option<u64>,
+    /// Write the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PcapArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// The capture to read; - is standard input
+    pub(crate) input: PathBuf,
+    /// The capture to write; .pcapng by its name, else .pcap
+    pub(crate) output: PathBuf,
+    /// Write the counters as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Write the status as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// Write the counters as JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    pub(crate) json: bool,
+    /// Write the counters as Prometheus (OpenMetrics) text
+    #[arg(long)]
+    pub(crate) prometheus: bool,
+    /// Show rates, and show them again every second until interrupted
+    #[arg(long, conflicts_with_all = ["json", "prometheus"])]
+    pub(crate) watch: bool,
+    /// Show each queue apart
+    #[arg(long)]
+    pub(crate) per_queue: bool,
+}

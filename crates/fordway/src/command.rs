@@ -1,0 +1,29 @@
+//! The subcommands, one file each.
+
+mod check;
+mod explain;
+mod generate;
+mod pcap;
+mod run;
+mod stats;
+mod status;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+/// Does what the command line asks for.
+pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Run(args) => run::file(&global, &args),
+        Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Pcap(args) => pcap::run(&args),
+        Command::Status(args) => status::run(&global, &args),
+        Command::Stats(args) => stats::run(&global, &args),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { dir } => generate::manual(&dir),
+    }
+}

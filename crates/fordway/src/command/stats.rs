@@ -1,0 +1,95 @@
+//! `fordway stats`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cli::{Global, StatsArgs};
+use crate::control::ask_stats;
+use crate::failure::Failure;
+use crate::metrics;
+use crate::output::{self, STRONG};
+use crate::report::{Stats, TranslatorStats, totals_table};
+
+pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
+    let socket = global.socket();
+    if args.watch {
+        return watch(&socket);
+    }
+    let mut stats = ask_stats(&socket)?;
+    if args.prometheus {
+        return output::print(&metrics::encode(stats)?);
+    }
+    if args.json {
+        if !args.per_queue {
+            for translator in &mut stats.translators {
+                translator.queues.clear();
+            }
+        }
+        return output::print_json(&stats);
+    }
+    let mut text = String::new();
+    for translator in &stats.translators {
+        heading(&mut text, translator);
+        text.push_str(&totals_table(&translator.totals));
+        if args.per_queue {
+            for (number, queue) in translator.queues.iter().enumerate() {
+                let _ = writeln!(text, " {STRONG}queue {number}{STRONG:#}");
+                text.push_str(&totals_table(queue));
+            }
+        }
+    }
+    output::print(&text)
+}
+
+/// Shows rates until interrupted.
+fn watch(socket: &Path) -> Result<(), Failure> {
+    let mut before = (Instant::now(), ask_stats(socket)?);
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        let now = (Instant::now(), ask_stats(socket)?);
+        let seconds = now.0.duration_since(before.0).as_secs_f64();
+        let mut text = String::new();
+        if std::io::stdout().is_terminal() {
+            // Clear the screen, cursor to its start.
+            text.push_str("\x1b[2J\x1b[H");
+        }
+        text.push_str(&rates(&before.1, &now.1, seconds));
+        output::print(&text)?;
+        before = now;
+    }
+}
+
+fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
+    let mut text = String::new();
+    for translator in &now.translators {
+        let earlier = before.translators.iter().find(|earlier| earlier.name == translator.name);
+        let difference = match earlier {
+            Some(earlier) => translator.totals.since(&earlier.totals),
+            None => translator.totals.clone(),
+        };
+        heading(&mut text, translator);
+        for (label, direction) in difference.directions() {
+            let _ = writeln!(
+                text,
+                "  {:<10}{:>14.0} packets/s{:>14.0} segments/s{:>12.3} Mbit/s",
+                label.replace('_', " "),
+                direction.packets as f64 / seconds,
+                direction.segments as f64 / seconds,
+                direction.octets as f64 * 8.0 / 1e6 / seconds
+            );
+        }
+        let _ =
+            writeln!(text, "  dropped   {:>14.0} packets/s", difference.dropped() as f64 / seconds);
+        for (reason, count) in difference.drops.iter().filter(|(_, count)| **count > 0) {
+            let _ = writeln!(text, "    {reason:<24}{:>14.0}", *count as f64 / seconds);
+        }
+    }
+    text
+}
+
+fn heading(text: &mut String, translator: &TranslatorStats) {
+    let _ = writeln!(text, "{STRONG}{}{STRONG:#} ({})", translator.name, translator.mode);
+}

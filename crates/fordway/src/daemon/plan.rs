@@ -1,0 +1,147 @@
+//! The changes to the host that a translator needs, in the order in which they are made.
+
+use std::net::Ipv4Addr;
+
+use fordway_config::{Mode, Translator};
+use fordway_net::{
+    Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
+};
+
+use super::resolve::{Facts, Uplink};
+
+/// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
+const GROWTH: u32 = 20;
+
+/// Octets of IP and TCP headers in a full-sized segment.
+const TCP_V4: u32 = 40;
+const TCP_V6: u32 = 60;
+
+/// The rules against loops stand right before the one for the main table (32766), so that an
+/// operator's own rules come first.
+const GUARD: u32 = 32_764;
+
+/// Base of the groups of interfaces; the interface's index is added, so that packets may go from one
+/// translator into another.
+const GROUP: u32 = 0x464f_0000;
+
+/// What has to be changed for `config` on a device of this index.
+pub(crate) fn changes(
+    config: &Translator,
+    facts: &Facts,
+    ifindex: u32,
+) -> fordway_net::Result<Vec<Change>> {
+    let device = config.name.as_str();
+    let group = GROUP.wrapping_add(ifindex);
+    let mut changes = interface(device, group, facts)?;
+    changes.extend(forwarding(config, facts)?);
+    changes.extend(guard(device, group));
+    changes.extend(routes(config, facts));
+    if let (Some(uplink), Some(v6)) = (&facts.uplink, facts.resolved.clat_v6)
+        && uplink.answers
+    {
+        changes.extend(answer(uplink, v6.into())?);
+    }
+    Ok(changes)
+}
+
+/// The interface itself.
+fn interface(device: &str, group: u32, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
+    let owned = || device.to_owned();
+    // What comes out of the interface has sources that the main table may know no way back to: the
+    // Internet's where a native default route is better than the CLAT's. Loose checking (2) wins
+    // over strict checking of `all` (1), since the greater of both counts.
+    let rp_filter = if facts.rp_filter_off { "0" } else { "2" };
+    Ok(vec![
+        // No link-local address and no multicast: there is no neighbour, and the kernel's own
+        // messages (router solicitations, multicast reports) would only be dropped and counted.
+        Change::sysctl(SysctlKey::conf_v6(device, "addr_gen_mode")?, "1"),
+        Change::NoMulticast { device: owned() },
+        Change::sysctl(SysctlKey::conf_v4(device, "rp_filter")?, rp_filter),
+        Change::Group { device: owned(), group },
+        Change::Mtu { device: owned(), mtu: facts.resolved.mtu6 },
+        Change::Up { device: owned() },
+    ])
+}
+
+/// Forwarding between the interface and the others.
+fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for device in &facts.ra_devices {
+        changes.push(Change::sysctl(SysctlKey::conf_v6(device, "accept_ra")?, "2"));
+    }
+    changes.push(Change::sysctl(SysctlKey::forwarding_v6(), "1"));
+    // A CLAT for this host alone delivers IPv4 locally; it makes the host no IPv4 router.
+    let serves_others = config.clat().is_none() || !config.eam.is_empty();
+    if serves_others {
+        changes.push(Change::sysctl(SysctlKey::forwarding_v4(), "1"));
+    }
+    Ok(changes)
+}
+
+/// What comes out of the interface is not routed back into it: it is looked up as if the interface
+/// had no routes, and refused if nothing else takes it.
+fn guard(device: &str, group: u32) -> Vec<Change> {
+    let rule = |v6: bool, refuse: bool| {
+        let (priority, table) =
+            if refuse { (GUARD + 1, Rule::REFUSE) } else { (GUARD, table::MAIN) };
+        let mut rule = Rule::new(v6, priority, table);
+        rule.iif = Some(device.to_owned());
+        rule.suppress_group = (!refuse).then_some(group);
+        Change::Rule(rule)
+    };
+    vec![rule(false, false), rule(false, true), rule(true, false), rule(true, true)]
+}
+
+/// Addresses of the interface and routes into it.
+fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
+    let device = config.name.as_str();
+    let mtu6 = facts.resolved.mtu6;
+    let v4_route = |net: Ipv4Net, source: Option<Ipv4Addr>| {
+        let mut route = Route::new(IpNet::V4(net), device);
+        route.metric = config.metric;
+        route.source = source.map(Into::into);
+        route.mtu = Some(mtu6 - GROWTH);
+        route.advmss = Some(mtu6 - GROWTH - TCP_V4);
+        Change::Route(route)
+    };
+    let v6_route = |net: Ipv6Net| {
+        let mut route = Route::new(IpNet::V6(net), device);
+        route.metric = config.metric;
+        route.mtu = Some(mtu6);
+        route.advmss = Some(mtu6 - TCP_V6);
+        Change::Route(route)
+    };
+    let mut changes = Vec::new();
+    match &config.mode {
+        Mode::Siit { pool6 } => {
+            changes.extend(pool6.iter().map(|pool6| v6_route(pool6.net())));
+            // Mappings that cover each other need only the shortest one's route.
+            let v4: Vec<Ipv4Net> = config.eam.iter().map(fordway_xlat::addr::Eam::v4).collect();
+            let all: Vec<Ipv4Net> = v4.into_iter().chain(config.routes4.iter().copied()).collect();
+            changes.extend(Ipv4Net::aggregate(&all).into_iter().map(|net| v4_route(net, None)));
+        }
+        Mode::Clat(clat) => {
+            let address = Address::new(device, IpNet::V4(clat.v4.into()));
+            changes.push(Change::Address(address));
+            let v6 = facts.resolved.clat_v6.map(Ipv6Net::from);
+            let eam = config.eam.iter().map(fordway_xlat::addr::Eam::v6);
+            changes.extend(v6.into_iter().chain(eam).map(v6_route));
+            changes.extend(config.routes4.iter().map(|net| v4_route(*net, Some(clat.v4))));
+        }
+    }
+    changes
+}
+
+/// Answering for the CLAT's address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
+fn answer(uplink: &Uplink, v6: std::net::IpAddr) -> fordway_net::Result<Vec<Change>> {
+    let delay: SysctlKey = format!("net/ipv6/neigh/{}/proxy_delay", uplink.name).parse()?;
+    Ok(vec![
+        Change::sysctl(SysctlKey::conf_v6(&uplink.name, "proxy_ndp")?, "1"),
+        // Proxies wait up to 0.8 s by default, to let the true owner answer first. There is none.
+        Change::sysctl(delay, "0"),
+        Change::NeighbourProxy(NeighbourProxy::new(&uplink.name, v6)),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

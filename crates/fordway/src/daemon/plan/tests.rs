@@ -1,0 +1,116 @@
+use std::collections::BTreeSet;
+
+use fordway_config::{Resolved, parse};
+
+use super::*;
+
+fn translator(text: &str) -> Translator {
+    let loaded = parse("test", text).unwrap_or_else(|report| panic!("{report}"));
+    loaded.config.translators.into_iter().next().unwrap()
+}
+
+fn facts() -> Facts {
+    Facts {
+        resolved: Resolved {
+            mtu6: 1500,
+            icmp_source6: None,
+            clat_v6: Some("2001:db8:1::464".parse().unwrap()),
+            queues: 1,
+        },
+        mtu_from: String::new(),
+        uplink: Some(Uplink { name: "eth0".to_owned(), answers: true }),
+        ra_devices: BTreeSet::from(["eth0".to_owned()]),
+        rp_filter_off: false,
+    }
+}
+
+fn lines(config: &Translator, facts: &Facts) -> Vec<String> {
+    let describe = |change: &Change| match change {
+        Change::Route(route) => format!(
+            "{change} mtu {} advmss {} src {}",
+            route.mtu.unwrap_or(0),
+            route.advmss.unwrap_or(0),
+            route.source.map_or("-".to_owned(), |source| source.to_string())
+        ),
+        other => other.to_string(),
+    };
+    changes(config, facts, 7).unwrap().iter().map(describe).collect()
+}
+
+const INTERFACE: [&str; 6] = [
+    "set sysctl net.ipv6.conf.fw0.addr_gen_mode to 1",
+    "forbid multicast on interface fw0",
+    "set sysctl net.ipv4.conf.fw0.rp_filter to 2",
+    "put interface fw0 into group 1179582471",
+    "set the MTU of interface fw0 to 1500",
+    "set interface fw0 up",
+];
+
+const GUARD_LINES: [&str; 4] = [
+    "add rule IPv4 priority 32764 iif fw0 to table 254 without interfaces of group 1179582471",
+    "add rule IPv4 priority 32765 iif fw0 unreachable",
+    "add rule IPv6 priority 32764 iif fw0 to table 254 without interfaces of group 1179582471",
+    "add rule IPv6 priority 32765 iif fw0 unreachable",
+];
+
+#[test]
+fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
+    let forwarding = [
+        "set sysctl net.ipv6.conf.eth0.accept_ra to 2",
+        "set sysctl net.ipv6.conf.all.forwarding to 1",
+    ];
+    let rest = [
+        "add address 192.0.0.1/32 on fw0",
+        "add route 2001:db8:1::464/128 dev fw0 metric 2048 mtu 1500 advmss 1440 src -",
+        "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1",
+        "set sysctl net.ipv6.conf.eth0.proxy_ndp to 1",
+        "set sysctl net.ipv6.neigh.eth0.proxy_delay to 0",
+        "add neighbour proxy 2001:db8:1::464 on eth0",
+    ];
+    let expected = [&INTERFACE[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
+    assert_eq!(lines(&translator(text), &facts()), expected);
+}
+
+#[test]
+fn a_stateless_translator_gets_pool6_and_its_mappings() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'siit'\n\
+                pool6 = ['64:ff9b::/96', '2001:db8:64::/96']\nmetric = 5\nmtu = 1400\n\
+                eam = [['198.51.100.0/24', '2001:db8:1::/120'], \
+                       ['198.51.100.7', '2001:db8:7::7'], \
+                       ['192.0.2.0/25', '2001:db8:2::/121'], \
+                       ['192.0.2.128/25', '2001:db8:3::/121']]\n\
+                routes4 = ['203.0.113.0/24']\n";
+    let facts = Facts {
+        resolved: Resolved { mtu6: 1400, clat_v6: None, ..facts().resolved },
+        uplink: None,
+        ra_devices: BTreeSet::new(),
+        rp_filter_off: true,
+        ..facts()
+    };
+    let mut interface = INTERFACE;
+    interface[2] = "set sysctl net.ipv4.conf.fw0.rp_filter to 0";
+    interface[4] = "set the MTU of interface fw0 to 1400";
+    let forwarding =
+        ["set sysctl net.ipv6.conf.all.forwarding to 1", "set sysctl net.ipv4.ip_forward to 1"];
+    let rest = [
+        "add route 64:ff9b::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
+        "add route 2001:db8:64::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
+        "add route 192.0.2.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
+        "add route 198.51.100.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
+        "add route 203.0.113.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
+    ];
+    let expected = [&interface[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
+    assert_eq!(lines(&translator(text), &facts), expected);
+}
+
+#[test]
+fn a_clat_that_serves_a_network_forwards_ipv4() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n\
+                eam = [['198.51.100.0/24', '2001:db8:1::/120']]\nroutes4 = []\n";
+    let facts = Facts { uplink: None, ..facts() };
+    let lines = lines(&translator(text), &facts);
+    assert!(lines.contains(&"set sysctl net.ipv4.ip_forward to 1".to_owned()));
+    assert!(lines.iter().any(|line| line.starts_with("add route 2001:db8:1::/120 dev fw0")));
+    assert!(!lines.iter().any(|line| line.contains("0.0.0.0/0") || line.contains("proxy")));
+}

@@ -1,0 +1,215 @@
+//! What the host decides where the configuration leaves it open. Looks, and changes nothing.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fordway_config::{Clat, Resolved, Source6, Translator};
+use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
+use fordway_xlat::addr::classify::illegal_v6;
+
+use super::clat_address;
+use crate::failure::Failure;
+
+/// Path MTU where nothing tells another, in octets: Ethernet's.
+const DEFAULT_MTU: u32 = 1500;
+
+/// Queues at most where the configuration says nothing. More than this many copies of one engine
+/// are rarely kept busy by one interface, and each costs memory.
+const MAX_AUTO_QUEUES: usize = 8;
+
+/// The protocol number of routes that router advertisements made (`RTPROT_RA`).
+const PROTOCOL_RA: u8 = 9;
+
+/// An IPv4 address to ask the way to `pref64` with (RFC 7050 section 2.2, the well-known one).
+const PROBE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 170);
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// For the core.
+    pub(crate) resolved: Resolved,
+    /// Where the path MTU comes from, in words.
+    pub(crate) mtu_from: String,
+    /// A CLAT's way into the IPv6 network.
+    pub(crate) uplink: Option<Uplink>,
+    /// Interfaces that take router advertisements and would stop doing so once the host forwards.
+    pub(crate) ra_devices: BTreeSet<String>,
+    /// `net.ipv4.conf.all.rp_filter` is 0: reverse path filtering is each interface's own matter.
+    pub(crate) rp_filter_off: bool,
+}
+
+/// A CLAT's device towards the IPv6 network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uplink {
+    /// Its name.
+    pub(crate) name: String,
+    /// The CLAT's IPv6 address lies in a network of this link, so somebody has to answer for it.
+    pub(crate) answers: bool,
+}
+
+/// The number of queues to ask for.
+pub(crate) fn queues(config: &Translator) -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    config.queues.unwrap_or(available.min(MAX_AUTO_QUEUES))
+}
+
+/// Finds everything out. `queues` is the number that the device has.
+pub(crate) fn resolve(
+    netlink: &mut Netlink,
+    config: &Translator,
+    queues: usize,
+) -> Result<Facts, Failure> {
+    let addresses = netlink.addresses(None)?;
+    let own = config.name.as_str();
+    let (mut uplink, mut clat_v6) = (None, None);
+    if let Some(clat) = config.clat() {
+        let link = find_uplink(netlink, clat, own)?;
+        let v6 = clat_v6_address(config, clat, link.as_ref(), &addresses)?;
+        clat_v6 = Some(v6);
+        uplink =
+            link.map(|link| Uplink { answers: answers(&link, v6, &addresses), name: link.name });
+    }
+    let (mtu6, mtu_from) = match config.mtu {
+        Some(mtu) => (mtu, "the configuration".to_owned()),
+        None => find_mtu(netlink, config, uplink.as_ref())?,
+    };
+    let icmp_source6 = match config.icmp_source6 {
+        Source6::Off => None,
+        Source6::Address(address) => Some(address),
+        Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
+    };
+    Ok(Facts {
+        resolved: Resolved { mtu6, icmp_source6, clat_v6, queues },
+        mtu_from,
+        uplink,
+        ra_devices: ra_devices(netlink)?,
+        rp_filter_off: sysctl::read(&SysctlKey::conf_v4("all", "rp_filter")?)? == "0",
+    })
+}
+
+/// The configured uplink, or the device that the route to `pref64` leads out of.
+fn find_uplink(netlink: &mut Netlink, clat: &Clat, own: &str) -> Result<Option<Link>, Failure> {
+    if let Some(name) = &clat.uplink {
+        return Ok(Some(netlink.link(name.as_str())?));
+    }
+    let probe = clat.pref64.embed(PROBE_V4);
+    match netlink.next_hop(probe.into())? {
+        Some(hop) if hop.device != own => Ok(netlink.find_link(&hop.device)?),
+        _ => Ok(None),
+    }
+}
+
+fn clat_v6_address(
+    config: &Translator,
+    clat: &Clat,
+    uplink: Option<&Link>,
+    addresses: &[Address],
+) -> Result<Ipv6Addr, Failure> {
+    let v6 = match (clat.v6, uplink) {
+        (Some(v6), _) => v6,
+        (None, None) => {
+            return Err(Failure::failed(format!(
+                "{}: there is no route to {}, so no uplink whose network the CLAT could take its \
+                 IPv6 address from",
+                config.name, clat.pref64
+            ))
+            .hint("bring the IPv6 network up first, or give v6 (--v6 ADDR), or uplink"));
+        }
+        (None, Some(link)) => clat_address::derive(config.name.as_str(), link, addresses)
+            .ok_or_else(|| {
+                Failure::failed(format!(
+                    "{}: {} has no global IPv6 address with a /64, so there is no network to take \
+                     the CLAT's IPv6 address from",
+                    config.name, link.name
+                ))
+                .hint("wait for the address, or give v6 (--v6 ADDR) with one that is routed here")
+            })?,
+    };
+    // The host would take the packets for its own before routing sees them.
+    if let Some(taken) = addresses.iter().find(|address| address.address.addr() == IpAddr::V6(v6)) {
+        return Err(Failure::failed(format!(
+            "{}: the CLAT's IPv6 address {v6} is the host's own, on {}",
+            config.name, taken.device
+        ))
+        .hint("give the CLAT an address of its own: v6 (--v6 ADDR)"));
+    }
+    Ok(v6)
+}
+
+/// Whether neighbours on the link will ask for `v6` there.
+fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
+    // Without link-layer addresses (PPP, mobile modems) nobody asks.
+    let asked = !link.hardware_address.is_empty() && !link.loopback;
+    let on_link = |address: &&Address| {
+        address.device == link.name
+            && matches!(address.address, IpNet::V6(net) if net.prefix_len() < 128 && net.contains(&v6))
+    };
+    asked && addresses.iter().any(|address| on_link(&address))
+}
+
+/// The path MTU: of the uplink, or of the way to the IPv6 side.
+fn find_mtu(
+    netlink: &mut Netlink,
+    config: &Translator,
+    uplink: Option<&Uplink>,
+) -> Result<(u32, String), Failure> {
+    let own = config.name.as_str();
+    let destination = match config.clat() {
+        Some(clat) => Some(clat.pref64.embed(PROBE_V4)),
+        None => config.eam.first().map(|eam| eam.v6().addr()),
+    };
+    let hop = match destination {
+        Some(destination) => netlink.next_hop(destination.into())?,
+        None => None,
+    };
+    let found = match (hop.filter(|hop| hop.device != own), uplink) {
+        (Some(hop), _) => Some((hop.mtu, hop.device)),
+        (None, Some(uplink)) => Some((netlink.link(&uplink.name)?.mtu, uplink.name.clone())),
+        (None, None) => None,
+    };
+    match found {
+        // An interface whose MTU is below 1280 has no IPv6 (RFC 8200 section 5).
+        Some((mtu, device)) if mtu >= fordway_xlat::config::IPV6_MIN_MTU => {
+            Ok((mtu.min(65_535), format!("the route through {device}")))
+        }
+        _ => Ok((DEFAULT_MTU, "no route: Ethernet's".to_owned())),
+    }
+}
+
+/// The host's preferred global address towards the IPv6 side.
+fn host_address(
+    netlink: &mut Netlink,
+    config: &Translator,
+    addresses: &[Address],
+) -> Result<Option<Ipv6Addr>, Failure> {
+    let destination = match config.clat() {
+        Some(clat) => Some(clat.pref64.embed(PROBE_V4)),
+        None => config.eam.first().map(|eam| eam.v6().addr()),
+    };
+    let chosen = match destination {
+        Some(destination) => netlink.next_hop(destination.into())?.and_then(|hop| hop.source),
+        None => None,
+    };
+    let all = addresses.iter().filter(|address| !address.deprecated).map(|a| a.address.addr());
+    let usable = |address: IpAddr| match address {
+        IpAddr::V6(address) if illegal_v6(address).is_none() => Some(address),
+        _ => None,
+    };
+    Ok(chosen.and_then(usable).or_else(|| all.into_iter().find_map(usable)))
+}
+
+/// RFC 4862 hosts take router advertisements, routers do not: Linux stops doing so on interfaces with
+/// `accept_ra` 1 once the host forwards, and with that loses its default route.
+fn ra_devices(netlink: &mut Netlink) -> Result<BTreeSet<String>, Failure> {
+    if sysctl::read(&SysctlKey::forwarding_v6())? != "0" {
+        return Ok(BTreeSet::new());
+    }
+    let filter = RouteFilter { protocol: Some(PROTOCOL_RA), ..RouteFilter::default() };
+    let routes = netlink.routes(filter)?.into_iter();
+    let devices: BTreeSet<String> = routes.filter_map(|route| route.device).collect();
+    let takes = |device: &String| {
+        let key = SysctlKey::conf_v6(device, "accept_ra");
+        key.and_then(|key| sysctl::read(&key)).is_ok_and(|value| value == "1")
+    };
+    Ok(devices.into_iter().filter(takes).collect())
+}

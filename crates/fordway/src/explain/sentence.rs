@@ -1,0 +1,112 @@
+//! Steps of the core as sentences.
+
+use fordway_xlat::addr::{Mapped, Via};
+use fordway_xlat::trace::{ChecksumStep, Step, Suppressed};
+use fordway_xlat::{Config, Direction, IcmpErrorKind};
+
+/// A step as a sentence; `None` for steps that are shown otherwise.
+pub(crate) fn of(step: &Step, config: &Config) -> Option<String> {
+    Some(match step {
+        Step::Direction(Direction::V4ToV6) => "version 4: translate to IPv6".to_owned(),
+        Step::Direction(Direction::V6ToV4) => "version 6: translate to IPv4".to_owned(),
+        Step::Inner => "the packet inside the ICMP error:".to_owned(),
+        Step::InnerEnd | Step::Verdict(_) => return None,
+        Step::HeaderV4 { header, payload, protocol } => format!(
+            "IPv4 header of {header} octets is sound; {payload} octets of {} behind it",
+            super::dissect::protocol_name(*protocol)
+        ),
+        Step::HeaderV6 { header, payload, protocol } => format!(
+            "IPv6 headers of {header} octets are sound; {payload} octets of {} behind them",
+            super::dissect::protocol_name(*protocol)
+        ),
+        Step::OptionsIgnored(octets) => format!("{octets} octets of IPv4 options are left out"),
+        Step::ExtensionsSkipped(octets) => {
+            format!("{octets} octets of extension headers are left out")
+        }
+        Step::HopLimit(value) if config.decrement_hop_limit => {
+            format!("the hop limit becomes {value}")
+        }
+        Step::HopLimit(value) => format!("the hop limit stays {value}"),
+        Step::SourceV4(from, to) => mapping("source", from, to),
+        Step::SourceV6(from, to) => mapping("source", from, to),
+        Step::DestinationV4(from, to) => mapping("destination", from, to),
+        Step::DestinationV6(from, to) => mapping("destination", from, to),
+        Step::Fragment { offset, more, identification } => format!(
+            "a fragment: octets from {offset}, {}, identification {identification:#x}",
+            if *more { "more follow" } else { "the last" }
+        ),
+        Step::DontFragment(true) => "Don't Fragment is set".to_owned(),
+        Step::DontFragment(false) => "Don't Fragment is left clear".to_owned(),
+        Step::Checksum(step) => checksum(*step).to_owned(),
+        Step::MssClamped { from, to } => format!("the TCP MSS is lowered from {from} to {to}"),
+        Step::Icmp { from, to } => {
+            format!("ICMP type {} code {} becomes type {} code {}", from.0, from.1, to.0, to.1)
+        }
+        Step::Mtu { from: 0, to } => {
+            format!("the router gave no MTU; the plateaus of RFC 1191 give {to}")
+        }
+        Step::Mtu { from, to } => format!("the MTU in the error becomes {to} from {from}"),
+        Step::Pointer { from, to } => format!("the pointer becomes {to} from {from}"),
+        Step::Extension { original, extension } => format!(
+            "ICMP extensions of {extension} octets are kept behind {original} octets of the packet"
+        ),
+        Step::Split(octets) => {
+            format!("the packet is cut into fragments of at most {octets} octets")
+        }
+        Step::SegmentSize { from, to } => {
+            format!("segments of the super-packet shrink from {from} to {to} octets")
+        }
+        Step::Hairpin => "the destination is an IPv6 host with a mapping: turn back".to_owned(),
+        Step::Error(kind, _) => format!("an ICMP error is due: {}", error(*kind)),
+        Step::Suppressed(why) => format!("it is not sent: {}", suppressed(*why)),
+    })
+}
+
+fn mapping<A: std::fmt::Display, B: std::fmt::Display>(
+    what: &str,
+    from: &A,
+    to: &Mapped<B>,
+) -> String {
+    let by = match to.via {
+        Via::Eam(eam) => format!("the mapping {eam}"),
+        Via::Pool6(pool6) => format!("the prefix {pool6}"),
+        Via::IcmpSource => "the configured source of ICMP errors".to_owned(),
+    };
+    format!("{what} {from} becomes {} by {by}", to.addr)
+}
+
+fn checksum(step: ChecksumStep) -> &'static str {
+    match step {
+        ChecksumStep::Updated => "the transport checksum is updated incrementally (RFC 1624)",
+        ChecksumStep::Partial => "the partial checksum stays partial",
+        ChecksumStep::Computed => "the checksum is computed over the whole datagram",
+        ChecksumStep::Untouched => "no checksum here covers the addresses",
+    }
+}
+
+fn error(kind: IcmpErrorKind) -> String {
+    match kind {
+        IcmpErrorKind::TimeExceeded => "Time Exceeded".to_owned(),
+        IcmpErrorKind::TooBig { mtu } => {
+            format!("Fragmentation Needed or Packet Too Big, MTU {mtu}")
+        }
+        IcmpErrorKind::AdministrativelyProhibited => {
+            "communication administratively prohibited".to_owned()
+        }
+        IcmpErrorKind::SourceRouteFailed => "Source Route Failed".to_owned(),
+        IcmpErrorKind::ParameterProblem { pointer } => {
+            format!("Parameter Problem, pointer {pointer}")
+        }
+    }
+}
+
+fn suppressed(why: Suppressed) -> &'static str {
+    match why {
+        Suppressed::Forbidden => "never about such a packet",
+        Suppressed::RateLimit => "the rate limit is reached",
+        Suppressed::Off => "ICMP errors are switched off",
+        Suppressed::NoSource => {
+            "no source address is configured (icmp_source4, icmp_source6; a daemon takes the host's)"
+        }
+    }
+}

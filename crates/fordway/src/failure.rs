@@ -1,0 +1,109 @@
+//! What a command ends with when it does not end well.
+
+use fordway_config::{LoadError, Report};
+
+/// Why a command failed, in words for people.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The configuration is wrong (exit code 2).
+    Config(Report),
+    /// The command was used wrongly (exit code 2).
+    Usage(Message),
+    /// It could not be done (exit code 1).
+    Failed(Message),
+    /// The configuration is wrong, and that has been said (exit code 2).
+    Reported,
+    /// It could not be done, and the log says why (exit code 1).
+    Logged,
+}
+
+/// One sentence, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    text: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn usage(text: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::Usage(Message { text: text.into(), hint: Some(hint.into()) })
+    }
+
+    pub(crate) fn failed(text: impl Into<String>) -> Failure {
+        Failure::Failed(Message { text: text.into(), hint: None })
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
+        match self {
+            Failure::Failed(message) => {
+                Failure::Failed(Message { hint: Some(hint.into()), ..message })
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Config(_) | Failure::Usage(_) | Failure::Reported => 2,
+            Failure::Failed(_) | Failure::Logged => 1,
+        }
+    }
+
+    pub(crate) fn print(&self) {
+        match self {
+            Failure::Config(report) => anstream::eprintln!("{}", report.render(true)),
+            Failure::Usage(message) | Failure::Failed(message) => message.print(),
+            Failure::Reported | Failure::Logged => {}
+        }
+    }
+
+    /// The failure as one line for a log.
+    pub(crate) fn line(&self) -> String {
+        match self {
+            Failure::Config(report) => report.to_string(),
+            Failure::Usage(message) | Failure::Failed(message) => match &message.hint {
+                Some(hint) => format!("{} ({hint})", message.text),
+                None => message.text.clone(),
+            },
+            Failure::Reported | Failure::Logged => String::new(),
+        }
+    }
+}
+
+impl Message {
+    fn print(&self) {
+        let (red, bold, reset) = (crate::output::ERROR, crate::output::STRONG, anstyle::Reset);
+        anstream::eprintln!("{red}error{reset}{bold}:{reset} {}", self.text);
+        if let Some(hint) = &self.hint {
+            anstream::eprintln!("  {bold}hint:{reset} {hint}");
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Failure {
+        match error {
+            LoadError::Invalid(report) => Failure::Config(report),
+            LoadError::Read { ref path, .. } => {
+                let hint = format!("name another file with -c, or make {}", path.display());
+                Failure::usage(error.to_string(), hint)
+            }
+        }
+    }
+}
+
+impl From<fordway_net::Error> for Failure {
+    fn from(error: fordway_net::Error) -> Failure {
+        let failure = Failure::failed(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<fordway_tun::Error> for Failure {
+    fn from(error: fordway_tun::Error) -> Failure {
+        Failure::failed(error.to_string())
+    }
+}

@@ -1,0 +1,31 @@
+//! The daemon's log, on standard error.
+
+use std::io::IsTerminal;
+
+use fordway_config::{Log, LogFormat, LogLevel};
+use tracing::level_filters::LevelFilter;
+
+/// Starts logging. The journal puts its own time before each line, so none is written there.
+pub(crate) fn start(log: Log) {
+    let level = match log.level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let builder = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal() && !no_color);
+    match (log.format, journal) {
+        (LogFormat::Text, false) => builder.init(),
+        (LogFormat::Text, true) => builder.without_time().init(),
+        (LogFormat::Json, false) => builder.json().flatten_event(true).init(),
+        (LogFormat::Json, true) => builder.json().flatten_event(true).without_time().init(),
+    }
+}

@@ -1,0 +1,33 @@
+//! `fordway`: the gateway.
+//!
+//! [`cli`] says what can be asked for, [`command`] has one file per subcommand. Exit codes: 0 done,
+//! 1 failed, 2 wrong usage or configuration.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod cli;
+mod command;
+mod control;
+mod daemon;
+mod explain;
+mod failure;
+mod log;
+mod metrics;
+mod offline;
+mod output;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match command::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+    }
+}

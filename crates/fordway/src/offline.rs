@@ -1,0 +1,103 @@
+//! A translator without a host: for `explain` and `pcap`.
+
+use std::time::Duration;
+
+use fordway_config::{Resolved, Source6};
+use fordway_xlat::counters::Arrival;
+use fordway_xlat::trace::Trace;
+use fordway_xlat::{Counters, Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
+
+use crate::cli::Source;
+use crate::failure::Failure;
+
+/// IPv6 path MTU where the file leaves it to the host, in octets.
+const MTU: u32 = 1500;
+
+/// Room behind a packet for what translation adds there, in octets.
+const TAILROOM: usize = 1024;
+
+/// Runs the core on packets that come from files.
+pub(crate) struct Offline {
+    translator: Translator,
+    state: State,
+    counters: Counters,
+    buffer: Vec<u8>,
+}
+
+/// What became of a packet.
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
+    /// What leaves: the translated packet or its fragments, or the ICMP error.
+    pub(crate) packets: Vec<Vec<u8>>,
+}
+
+impl Offline {
+    /// The translator of a configuration, with nothing taken from the host: the path MTU is 1500
+    /// octets unless configured, and ICMPv6 errors need a configured source.
+    pub(crate) fn new(source: &Source) -> Result<Offline, Failure> {
+        let config = &source.translator;
+        let clat_v6 = config.clat().and_then(|clat| clat.v6).or(source.v6);
+        if config.clat().is_some() && clat_v6.is_none() {
+            return Err(Failure::usage(
+                "the CLAT's IPv6 address is left to the host, which is not looked at here",
+                "write --v6 ADDR with the address that fordway status shows",
+            ));
+        }
+        let resolved = Resolved {
+            mtu6: config.mtu.unwrap_or(MTU),
+            icmp_source6: match config.icmp_source6 {
+                Source6::Address(address) => Some(address),
+                Source6::Auto | Source6::Off => None,
+            },
+            clat_v6,
+            queues: 1,
+        };
+        let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
+        let core = config.core(&resolved).map_err(|error| failed(error.to_string()))?;
+        let translator = Translator::new(core).map_err(|error| failed(error.to_string()))?;
+        Ok(Offline {
+            translator,
+            // A fixed first identification: the same input gives the same output.
+            state: State::new(1),
+            counters: Counters::default(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Translates one packet that begins with its IP header. `now` is the time of its arrival.
+    pub(crate) fn translate(
+        &mut self,
+        bytes: &[u8],
+        now: Duration,
+        trace: &mut impl Trace,
+    ) -> Outcome {
+        self.buffer.clear();
+        self.buffer.resize(HEADROOM, 0);
+        self.buffer.extend_from_slice(bytes);
+        let end = self.buffer.len();
+        self.buffer.resize(end + TAILROOM, 0);
+        let mut packet = Packet::new(&mut self.buffer, HEADROOM..end, Offload::default());
+        let verdict = self.translator.translate(&mut packet, now, &mut self.state, trace);
+        let packets = match verdict {
+            Verdict::Forward | Verdict::Reply(_) => packet
+                .fragments()
+                .map(|fragment| [fragment.head(), fragment.body].concat())
+                .collect(),
+            Verdict::Drop(_) | Verdict::Pass => Vec::new(),
+        };
+        let arrival = Arrival { direction: Direction::of(bytes), octets: bytes.len(), segments: 1 };
+        self.counters.record(arrival, verdict, packets.len());
+        self.counters.suppress(self.state.take_suppressed());
+        Outcome { verdict, packets }
+    }
+
+    /// What was carried and dropped so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The core's configuration.
+    pub(crate) fn config(&self) -> &fordway_xlat::Config {
+        self.translator.config()
+    }
+}

@@ -1,0 +1,39 @@
+//! Writing results to standard output.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Style of the word "error".
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of the word "warning".
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Style of headings.
+pub(crate) const STRONG: Style = Style::new().bold();
+/// Style of what may be passed over.
+pub(crate) const FAINT: Style = Style::new().dimmed();
+/// Style of what is well.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+
+/// Writes text with styles, which are left out where they don't belong (no terminal, NO_COLOR).
+///
+/// A reader that has had enough (`| head`) is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value as indented JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::failed(format!("cannot make JSON of the result: {error}")))?;
+    print(&format!("{text}\n"))
+}

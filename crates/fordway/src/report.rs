@@ -1,0 +1,9 @@
+//! What the daemon tells about itself: types that go over the control socket as JSON.
+
+mod stats;
+mod status;
+mod table;
+
+pub(crate) use stats::{DirectionStats, IoStats, Stats, Totals, TranslatorStats};
+pub(crate) use status::{ClatStatus, OffloadStatus, Status, TranslatorStatus};
+pub(crate) use table::totals_table;

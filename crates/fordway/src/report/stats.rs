@@ -1,0 +1,200 @@
+//! Counters.
+
+use std::collections::BTreeMap;
+
+use fordway_xlat::{Counters, Direction, DropReason};
+use serde::{Deserialize, Serialize};
+
+/// All counters of a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stats {
+    /// In the order of the configuration.
+    pub(crate) translators: Vec<TranslatorStats>,
+}
+
+/// The counters of a translator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TranslatorStats {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its mode.
+    pub(crate) mode: String,
+    /// The sums over its queues.
+    #[serde(flatten)]
+    pub(crate) totals: Totals,
+    /// Each queue's, in the order of their numbers.
+    pub(crate) queues: Vec<Totals>,
+}
+
+/// One set of counters: a queue's, or sums of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    /// IPv4 in, IPv6 out.
+    pub(crate) v4_to_v6: DirectionStats,
+    /// IPv6 in, IPv4 out.
+    pub(crate) v6_to_v4: DirectionStats,
+    /// Packets dropped, by the label of the reason; every reason is there.
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// ICMP errors sent.
+    pub(crate) icmp_errors: IcmpErrorStats,
+    /// Packets left untouched.
+    pub(crate) passed: u64,
+    /// Errors of the device's queues.
+    pub(crate) io: IoStats,
+}
+
+/// What a direction carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DirectionStats {
+    /// Packets translated; a super-packet is one.
+    pub(crate) packets: u64,
+    /// Packets translated as they are on a wire.
+    pub(crate) segments: u64,
+    /// Octets of the IP packets taken in and translated.
+    pub(crate) octets: u64,
+    /// Fragments made.
+    pub(crate) fragments: u64,
+}
+
+/// ICMP errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IcmpErrorStats {
+    /// ICMPv4 errors sent.
+    pub(crate) v4: u64,
+    /// ICMPv6 errors sent.
+    pub(crate) v6: u64,
+    /// Not sent: rate limit, switched off, or no source address.
+    pub(crate) suppressed: u64,
+}
+
+/// Errors of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IoStats {
+    /// Reads that failed.
+    pub(crate) receive_errors: u64,
+    /// Packets that a full queue did not take.
+    pub(crate) send_full: u64,
+    /// Packets that an interface that is down did not take.
+    pub(crate) send_down: u64,
+    /// Packets for which the kernel had no memory.
+    pub(crate) send_no_buffers: u64,
+    /// Packets that the kernel found malformed.
+    pub(crate) send_refused: u64,
+}
+
+impl IoStats {
+    /// Each counter with its label.
+    pub(crate) fn labelled(&self) -> [(&'static str, u64); 5] {
+        [
+            ("receive_errors", self.receive_errors),
+            ("send_full", self.send_full),
+            ("send_down", self.send_down),
+            ("send_no_buffers", self.send_no_buffers),
+            ("send_refused", self.send_refused),
+        ]
+    }
+}
+
+impl Totals {
+    /// The counters as they stand.
+    pub(crate) fn read(counters: &Counters) -> Totals {
+        let direction = |direction| {
+            let totals = counters.direction(direction);
+            DirectionStats {
+                packets: totals.packets,
+                segments: totals.segments,
+                octets: totals.octets,
+                fragments: totals.fragments,
+            }
+        };
+        let drops = DropReason::ALL
+            .iter()
+            .map(|reason| (reason.label().to_owned(), counters.dropped(*reason)));
+        Totals {
+            v4_to_v6: direction(Direction::V4ToV6),
+            v6_to_v4: direction(Direction::V6ToV4),
+            drops: drops.collect(),
+            icmp_errors: IcmpErrorStats {
+                v4: counters.icmp_errors(Direction::V4ToV6),
+                v6: counters.icmp_errors(Direction::V6ToV4),
+                suppressed: counters.icmp_errors_suppressed(),
+            },
+            passed: counters.passed(),
+            io: IoStats::default(),
+        }
+    }
+
+    /// Packets dropped for any reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.drops.values().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
+    /// Each direction with its label.
+    pub(crate) fn directions(&self) -> [(&'static str, DirectionStats); 2] {
+        [(Direction::V4ToV6.label(), self.v4_to_v6), (Direction::V6ToV4.label(), self.v6_to_v4)]
+    }
+
+    /// Adds the counters of another queue.
+    pub(crate) fn add(&mut self, other: &Totals) {
+        self.zip(other, u64::wrapping_add);
+    }
+
+    /// What has been counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Totals) -> Totals {
+        let mut difference = self.clone();
+        difference.zip(earlier, u64::wrapping_sub);
+        difference
+    }
+
+    fn zip(&mut self, other: &Totals, join: impl Fn(u64, u64) -> u64) {
+        for (mine, others) in
+            [(&mut self.v4_to_v6, &other.v4_to_v6), (&mut self.v6_to_v4, &other.v6_to_v4)]
+        {
+            mine.packets = join(mine.packets, others.packets);
+            mine.segments = join(mine.segments, others.segments);
+            mine.octets = join(mine.octets, others.octets);
+            mine.fragments = join(mine.fragments, others.fragments);
+        }
+        for (label, count) in &other.drops {
+            let mine = self.drops.entry(label.clone()).or_default();
+            *mine = join(*mine, *count);
+        }
+        let (mine, others) = (&mut self.icmp_errors, &other.icmp_errors);
+        mine.v4 = join(mine.v4, others.v4);
+        mine.v6 = join(mine.v6, others.v6);
+        mine.suppressed = join(mine.suppressed, others.suppressed);
+        self.passed = join(self.passed, other.passed);
+        let (mine, others) = (&mut self.io, &other.io);
+        mine.receive_errors = join(mine.receive_errors, others.receive_errors);
+        mine.send_full = join(mine.send_full, others.send_full);
+        mine.send_down = join(mine.send_down, others.send_down);
+        mine.send_no_buffers = join(mine.send_no_buffers, others.send_no_buffers);
+        mine.send_refused = join(mine.send_refused, others.send_refused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_differences_are_inverse() {
+        let counters = Counters::default();
+        counters.drop(DropReason::Loop);
+        let mut one = Totals::read(&counters);
+        one.v4_to_v6.octets = u64::MAX;
+        one.io.send_full = 3;
+        let mut sum = one.clone();
+        sum.add(&one);
+        assert_eq!(sum.drops["loop"], 2);
+        assert_eq!(sum.dropped(), 2);
+        assert_eq!(sum.since(&one), one);
+        assert_eq!(one.since(&one), Totals::read(&Counters::default()));
+    }
+
+    #[test]
+    fn every_reason_is_listed() {
+        let totals = Totals::read(&Counters::default());
+        assert_eq!(totals.drops.len(), DropReason::ALL.len());
+    }
+}

@@ -1,0 +1,151 @@
+//! What runs.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::output::{FAINT, GOOD, STRONG};
+
+/// A daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Version of the program.
+    pub(crate) version: String,
+    /// Process.
+    pub(crate) pid: u32,
+    /// Where the configuration came from.
+    pub(crate) config: String,
+    /// Seconds since it was ready.
+    pub(crate) uptime_seconds: u64,
+    /// The translators, in the order of the configuration.
+    pub(crate) translators: Vec<TranslatorStatus>,
+}
+
+/// A translator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TranslatorStatus {
+    pub(crate) name: String,
+    pub(crate) mode: String,
+    /// The engine that carries the packets.
+    pub(crate) engine: String,
+    /// Why that one.
+    pub(crate) engine_reason: String,
+    /// Where packets are taken.
+    pub(crate) attach: String,
+    pub(crate) interface: String,
+    pub(crate) ifindex: u32,
+    /// The interface existed before and stays.
+    pub(crate) adopted: bool,
+    pub(crate) queues: usize,
+    pub(crate) offloads: OffloadStatus,
+    /// IPv6 path MTU, in octets.
+    pub(crate) mtu: u32,
+    pub(crate) mtu_from: String,
+    pub(crate) pool6: Vec<String>,
+    /// Number of explicit address mappings, a CLAT's own among them.
+    pub(crate) eam: usize,
+    pub(crate) icmp_source4: Option<Ipv4Addr>,
+    pub(crate) icmp_source6: Option<Ipv6Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clat: Option<ClatStatus>,
+    /// Whether the host's set-up is managed.
+    pub(crate) managed: bool,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) routes: Vec<String>,
+    pub(crate) settings: Vec<String>,
+    /// Seconds since its engine started.
+    pub(crate) uptime_seconds: u64,
+}
+
+/// What only a CLAT has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClatStatus {
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Option<Ipv6Addr>,
+    pub(crate) pref64: String,
+    pub(crate) uplink: Option<String>,
+}
+
+/// Offloads of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OffloadStatus {
+    pub(crate) granted: Vec<String>,
+    pub(crate) refused: Vec<String>,
+}
+
+impl Status {
+    /// The status as text with styles.
+    pub(crate) fn render(&self) -> String {
+        let mut text = format!(
+            "{STRONG}fordway {}{STRONG:#}, process {}, up {}, configuration {}\n",
+            self.version,
+            self.pid,
+            duration(self.uptime_seconds),
+            self.config
+        );
+        for translator in &self.translators {
+            text.push('\n');
+            text.push_str(&translator.render());
+        }
+        text
+    }
+}
+
+impl TranslatorStatus {
+    fn render(&self) -> String {
+        let mut text = format!(
+            "{GOOD}{}{GOOD:#} {STRONG}{}{STRONG:#}, {} engine {FAINT}({}){FAINT:#}, up {}\n",
+            self.name,
+            self.mode,
+            self.engine,
+            self.engine_reason,
+            duration(self.uptime_seconds)
+        );
+        let mut line = |label: &str, value: &str| {
+            if !value.is_empty() {
+                let _ = writeln!(text, "  {label:<13} {value}");
+            }
+        };
+        let adopted = if self.adopted { ", existed before and stays" } else { "" };
+        line("interface", &format!("{} (index {}){adopted}", self.interface, self.ifindex));
+        line("queues", &self.queues.to_string());
+        line("offloads", &self.offloads.render());
+        line("path MTU", &format!("{} octets, from {}", self.mtu, self.mtu_from));
+        if let Some(clat) = &self.clat {
+            let v6 = clat.v6.map_or("none".to_owned(), |v6| v6.to_string());
+            let uplink = clat.uplink.as_deref().unwrap_or("none");
+            line("CLAT", &format!("{} is {v6}, uplink {uplink}", clat.v4));
+        }
+        line("prefixes", &self.pool6.join(", "));
+        line("mappings", &self.eam.to_string());
+        let source4 = self.icmp_source4.map_or("off".to_owned(), |source| source.to_string());
+        let source6 = self.icmp_source6.map_or("none".to_owned(), |source| source.to_string());
+        line("ICMP sources", &format!("{source4}, {source6}"));
+        if self.managed {
+            line("addresses", &self.addresses.join(", "));
+            line("routes", &self.routes.join(", "));
+        } else {
+            line("host", "not managed");
+        }
+        text
+    }
+}
+
+impl OffloadStatus {
+    fn render(&self) -> String {
+        let granted = match self.granted.as_slice() {
+            [] => "none".to_owned(),
+            granted => granted.join(", "),
+        };
+        match self.refused.as_slice() {
+            [] => granted,
+            refused => format!("{granted} (refused by the kernel: {})", refused.join(", ")),
+        }
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}

@@ -1,0 +1,88 @@
+//! Counters as a text for people.
+
+use std::fmt::Write;
+
+use fordway_xlat::DropReason;
+
+use super::Totals;
+use crate::output::{FAINT, STRONG, WARNING};
+
+/// The counters as indented lines; counters at zero are left out where that says enough.
+pub(crate) fn totals_table(totals: &Totals) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "  {STRONG}{:<12}{:>16}{:>16}{:>20}{:>14}{STRONG:#}",
+        "direction", "packets", "segments", "octets", "fragments"
+    );
+    for (label, direction) in totals.directions() {
+        let _ = writeln!(
+            text,
+            "  {:<12}{:>16}{:>16}{:>20}{:>14}",
+            label.replace('_', " "),
+            group(direction.packets),
+            group(direction.segments),
+            group(direction.octets),
+            group(direction.fragments)
+        );
+    }
+    let _ = writeln!(text, "  {STRONG}dropped{STRONG:#}     {:>16}", group(totals.dropped()));
+    for reason in DropReason::ALL {
+        let count = totals.drops.get(reason.label()).copied().unwrap_or(0);
+        if count > 0 {
+            let _ = writeln!(
+                text,
+                "    {WARNING}{:<24}{WARNING:#}{:>16}  {FAINT}{}{FAINT:#}",
+                reason.label(),
+                group(count),
+                reason.text()
+            );
+        }
+    }
+    let errors = totals.icmp_errors;
+    let _ = writeln!(
+        text,
+        "  {STRONG}ICMP errors{STRONG:#} {:>16} sent ({} ICMPv4, {} ICMPv6), {} suppressed",
+        group(errors.v4.wrapping_add(errors.v6)),
+        group(errors.v4),
+        group(errors.v6),
+        group(errors.suppressed)
+    );
+    for (label, count) in totals.io.labelled() {
+        if count > 0 {
+            let _ = writeln!(text, "  {WARNING}{:<26}{WARNING:#}{:>16}", label, group(count));
+        }
+    }
+    text
+}
+
+/// A number with its digits in groups of three.
+fn group(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+
+    #[test]
+    fn groups_of_three() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(group(number), text);
+        }
+    }
+}
