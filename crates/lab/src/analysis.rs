@@ -237,6 +237,7 @@ pub(crate) fn analyse(
     }
     compare_all(experiment, &mut results);
     results.warnings = warnings(experiment, &results);
+    results.warnings.extend(disturbed(&latest));
     results.goals = crate::goals::judge(experiment, &results)?;
     Ok(results)
 }
@@ -368,8 +369,7 @@ fn limiter(
     let lost = worst_loss(trials);
     let (what, text) = match cores {
         Some(cores) if cores >= CORE_FULL => {
-            let threads =
-                trials.iter().find_map(|t| t.cpu?.mechanism_threads).unwrap_or(1);
+            let threads = trials.iter().find_map(|t| t.cpu?.mechanism_threads).unwrap_or(1);
             ("mechanism cpu", format!("its process used {cores:.2} cores ({threads} threads)"))
         }
         _ if busy >= MACHINE_FULL => (
@@ -427,7 +427,8 @@ fn compare_all(experiment: &Experiment, results: &mut Results) {
     }
     let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
     for places in families.values() {
-        let with_p: Vec<usize> = places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
+        let with_p: Vec<usize> =
+            places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
         let raw: Vec<f64> = with_p.iter().filter_map(|p| adjusted[*p]).collect();
         for (place, p) in with_p.iter().zip(holm(&raw)) {
             adjusted[*place] = Some(p);
@@ -505,6 +506,22 @@ fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
         ));
     }
     all
+}
+
+/// Says how many trials other programs disturbed, when it is more than a tenth of them.
+fn disturbed(trials: &[&Trial]) -> Option<String> {
+    let timed: Vec<&&Trial> = trials.iter().filter(|t| t.cpu.is_some()).collect();
+    let hit = timed
+        .iter()
+        .filter(|t| t.flags.iter().any(|f| f.starts_with(crate::trials::OTHER_WORK)))
+        .count();
+    (hit * 10 > timed.len()).then(|| {
+        format!(
+            "Other programs used the processors during {hit} of {} measurements: intervals are \
+             wide and differences blurred. Run again on a quiet machine.",
+            timed.len()
+        )
+    })
 }
 
 impl Results {

@@ -135,7 +135,8 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
     let array = |ci: Option<(f64, f64)>| ci.map(|(lo, hi)| [lo, hi]);
     match goal.measure {
         Measure::Value => {
-            let detail = format!("{} starts, least {:.1}, most {:.1} ms", own.n, own.min?, own.max?);
+            let detail =
+                format!("{} starts, least {:.1}, most {:.1} ms", own.n, own.min?, own.max?);
             Some((own.median?, own.ci95, detail))
         }
         Measure::Ratio => {

@@ -175,7 +175,8 @@ impl Running {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         };
-        let take = |h: Option<JoinHandle<String>>| h.and_then(|h| h.join().ok()).unwrap_or_default();
+        let take =
+            |h: Option<JoinHandle<String>>| h.and_then(|h| h.join().ok()).unwrap_or_default();
         let (stdout, stderr) = (take(self.stdout.take()), take(self.stderr.take()));
         Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
     }

@@ -44,8 +44,7 @@ impl Runner {
         std::fs::create_dir_all(&raw).map_err(LabError::file(&raw))?;
         let ledger = Ledger::of(out);
         ledger.mend()?;
-        let done =
-            ledger.read()?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
+        let done = ledger.read()?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
         Ok(Self {
             spec_hash: spec_hash(&experiment),
             backend: Netns { dir: raw.clone() },
@@ -198,7 +197,10 @@ impl Runner {
             match gate {
                 Ok(checks) => {
                     for check in checks.iter().filter(|c| !c.ok) {
-                        bar.note(&format!("  {}: {} fails: {}", arm.label, check.name, check.detail));
+                        bar.note(&format!(
+                            "  {}: {} fails: {}",
+                            arm.label, check.name, check.detail
+                        ));
                     }
                     trial.checks = checks;
                 }
@@ -217,12 +219,8 @@ impl Runner {
 
     /// The generator's ceiling: sender and receiver joined by one veth, nothing in between.
     fn calibrate(&mut self, guard: &Guard, c: &Condition, bar: &mut Progress) -> Result<()> {
-        let deployment = Deployment {
-            condition: c.clone(),
-            block: 0,
-            order: 0,
-            mechanism: CALIBRATION.into(),
-        };
+        let deployment =
+            Deployment { condition: c.clone(), block: 0, order: 0, mechanism: CALIBRATION.into() };
         let metrics = [Metric::TcpThroughputUp, Metric::TcpThroughputDown];
         let missing = |m: &Metric| !self.done.contains(&self.key(CALIBRATION, c, 0, *m));
         let metrics: Vec<Metric> = metrics.into_iter().filter(missing).collect();
@@ -344,7 +342,11 @@ impl Runner {
         })
     }
 
-    fn measured<'a>(&'a self, live: &'a Live, mechanism: Option<&'a dyn Mechanism>) -> Measured<'a> {
+    fn measured<'a>(
+        &'a self,
+        live: &'a Live,
+        mechanism: Option<&'a dyn Mechanism>,
+    ) -> Measured<'a> {
         Measured {
             backend: &self.backend,
             network: &live.network,

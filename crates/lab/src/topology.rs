@@ -98,9 +98,14 @@ impl Network {
         all
     }
 
-    /// The device next to the server on which every octet of a flow is counted.
-    pub(crate) fn server_device(&self) -> &'static str {
-        "iperf/uplink"
+    /// Devices nearest to the receiver of a flow, best first: what they receive has passed every
+    /// queue that may drop it.
+    pub(crate) fn receiving_devices(&self, down: bool) -> &'static [&'static str] {
+        match (down, self.app == self.client) {
+            (false, _) => &["iperf/uplink"],
+            (true, true) => &["client/clat0", "client/uplink"],
+            (true, false) => &["app/uplink"],
+        }
     }
 
     /// Builds the network under names that begin with `prefix`.

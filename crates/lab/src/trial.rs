@@ -166,10 +166,8 @@ impl Ledger {
     /// Appends one trial and puts it on the disk.
     pub(crate) fn append(&self, trial: &Trial) -> Result<()> {
         let fail = LabError::file(&self.path);
-        let mut line = serde_json::to_vec(trial).map_err(|e| LabError::Artefact {
-            path: self.path.clone(),
-            why: e.to_string(),
-        })?;
+        let mut line = serde_json::to_vec(trial)
+            .map_err(|e| LabError::Artefact { path: self.path.clone(), why: e.to_string() })?;
         line.push(b'\n');
         let write = || -> std::io::Result<()> {
             let mut file = std::fs::File::options().create(true).append(true).open(&self.path)?;

@@ -20,6 +20,10 @@ use crate::trial::{Condition, Trial};
 const MAX_STEAL: f64 = 0.10;
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
+/// A trial during which other programs kept this many cores busy is flagged.
+const FLAG_OTHER: f64 = 0.3;
+/// How the flag for other programs begins.
+pub(crate) const OTHER_WORK: &str = "other programs kept";
 /// Octets on the device per payload octet: headers of super-packets up to repeated small segments.
 const WIRE_RATIO: std::ops::RangeInclusive<f64> = 0.98..=1.20;
 /// Replies that a series of pings may lack.
@@ -131,16 +135,16 @@ pub(crate) fn throughput(
     trial.retransmits = flow.retransmits;
     let (client, server) = (flow.client_cpu, flow.server_cpu);
     trial.generator_cpu = Some(if down { (server, client) } else { (client, server) });
-    check_octets(trial, at.network.server_device());
+    check_octets(trial, at.network.receiving_devices(down));
     Ok(())
 }
 
-/// The mechanism's side must have carried what the generator says it received.
-fn check_octets(trial: &mut Trial, device: &str) {
-    let (Some(link), Some(payload)) = (trial.links.get(device), trial.generator_bytes) else {
+/// The device at the receiver's end must have carried what the generator says it received.
+fn check_octets(trial: &mut Trial, devices: &[&str]) {
+    let found = devices.iter().find_map(|d| Some((*d, trial.links.get(*d)?.rx_bytes)));
+    let (Some((device, carried)), Some(payload)) = (found, trial.generator_bytes) else {
         return;
     };
-    let carried = if trial.direction == "down" { link.tx_bytes } else { link.rx_bytes };
     let ratio = carried as f64 / (payload as f64).max(1.0);
     if !WIRE_RATIO.contains(&ratio) {
         trial.invalid.push(format!(
@@ -153,8 +157,7 @@ fn check_octets(trial: &mut Trial, device: &str) {
 pub(crate) fn rtt(at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
     let profile = at.profile;
     let argv = ping::argv(at.network.target, profile.ping_count, profile.ping_interval_s);
-    let expected =
-        Duration::from_secs_f64(f64::from(profile.ping_count) * profile.ping_interval_s);
+    let expected = Duration::from_secs_f64(f64::from(profile.ping_count) * profile.ping_interval_s);
     trial.argv.clone_from(&argv);
     trial.started = now();
     // The first echo resolves neighbours; it must not be among the measured ones.
@@ -207,8 +210,22 @@ pub(crate) fn start_time(
     Ok(())
 }
 
+/// Cores that were busy with neither the generator, the mechanism, nor forwarding.
+fn other_cores(trial: &Trial) -> f64 {
+    let Some(cpu) = &trial.cpu else { return 0.0 };
+    let machine = crate::host::cpu::processors() as f64;
+    let (sender, receiver) = trial.generator_cpu.unwrap_or((0.0, 0.0));
+    (cpu.busy_share - cpu.softirq_share) * machine
+        - (sender + receiver) / 100.0
+        - cpu.mechanism_cores.unwrap_or(0.0)
+}
+
 /// Decides whether a trial counts.
 pub(crate) fn judge(trial: &mut Trial) {
+    let other = other_cores(trial);
+    if other > FLAG_OTHER {
+        trial.flags.push(format!("{OTHER_WORK} {other:.1} cores busy"));
+    }
     if let Some(cpu) = &trial.cpu {
         let per_cent = 100.0 * cpu.steal_share;
         if cpu.steal_share > MAX_STEAL {
@@ -258,7 +275,7 @@ mod tests {
             let mut trial = blank(Metric::TcpThroughputUp);
             trial.generator_bytes = Some(1_000_000);
             trial.links.insert("iperf/uplink".into(), link(carried));
-            check_octets(&mut trial, "iperf/uplink");
+            check_octets(&mut trial, &["client/clat0", "iperf/uplink"]);
             assert_eq!(trial.invalid.is_empty(), ok, "{carried}");
         }
     }

@@ -51,8 +51,11 @@ struct Found {
 
 /// The Debian packages of these tools, each once.
 pub(super) fn packages(tools: &[&str]) -> Vec<&'static str> {
-    let mut all: Vec<&str> =
-        TOOLS.iter().filter(|(name, _)| tools.contains(name)).map(|(_, package)| *package).collect();
+    let mut all: Vec<&str> = TOOLS
+        .iter()
+        .filter(|(name, _)| tools.contains(name))
+        .map(|(_, package)| *package)
+        .collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -58,9 +58,8 @@ pub(crate) fn argv(
 ) -> Vec<String> {
     let (seconds, interval) = (seconds.to_string(), interval_s.to_string());
     let target = target.to_string();
-    let mut argv: Vec<String> = ["iperf3", "-c", &target, "-p", PORT, "-J", "-t", &seconds, "-i"]
-        .map(str::to_owned)
-        .into();
+    let mut argv: Vec<String> =
+        ["iperf3", "-c", &target, "-p", PORT, "-J", "-t", &seconds, "-i"].map(str::to_owned).into();
     argv.extend([interval, "--connect-timeout".into(), "3000".into()]);
     if down {
         argv.push("-R".into());

@@ -92,8 +92,7 @@ fn client(
     let mut argv = vec![program.as_str(), "probe", "client", "--target", &target];
     argv.extend(options);
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
-    let out =
-        backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(40))?.ok()?;
+    let out = backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(40))?.ok()?;
     serde_json::from_str(&out.stdout)
         .map_err(|e| LabError::Parse { tool: "fordway-lab probe", why: e.to_string() })
 }
@@ -189,7 +188,11 @@ fn reported_mtu(text: &str) -> Option<u32> {
 }
 
 /// Asks until an echo request is answered.
-pub(crate) fn wait_ready(backend: &dyn Backend, network: &Network, limit: Duration) -> Result<bool> {
+pub(crate) fn wait_ready(
+    backend: &dyn Backend,
+    network: &Network,
+    limit: Duration,
+) -> Result<bool> {
     let deadline = std::time::Instant::now() + limit;
     loop {
         let argv: Vec<String> =

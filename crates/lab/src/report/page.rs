@@ -115,7 +115,8 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
     let sections: Vec<Section> =
         (0..conditions.len()).map(|number| section(run, number, drawn)).collect();
     let mut jinja = Environment::new();
-    let fail = |e: minijinja::Error| LabError::Draw { what: "report.html".into(), why: e.to_string() };
+    let fail =
+        |e: minijinja::Error| LabError::Draw { what: "report.html".into(), why: e.to_string() };
     jinja.add_template("report.html", TEMPLATE).map_err(fail)?;
     let template = jinja.get_template("report.html").map_err(fail)?;
     template
@@ -133,6 +134,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
             "study_throughput": published.as_ref().map(|s| beside(run, s)),
+            "study_rtt": published.as_ref().map(study_rtt),
             "calibration": results.calibration.iter().map(|c| {
                 vec![c.condition.label(), c.metric.label().into(), format!("{:.1}", c.gbit_s)]
             }).collect::<Vec<_>>(),
@@ -223,10 +225,7 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         label: condition.label(),
         metrics: metrics.iter().map(|m| m.label()).collect(),
         rows: rows(run, number),
-        series: metrics
-            .iter()
-            .filter_map(|m| chart("series", *m, &scales, over_time))
-            .collect(),
+        series: metrics.iter().filter_map(|m| chart("series", *m, &scales, over_time)).collect(),
         boxes: metrics.iter().filter_map(|m| chart("box", *m, &scales[..2], "")).collect(),
         ratios: inline(drawn, &format!("ratios{tag}")),
         rtt: rtt_table(run, number),
@@ -353,6 +352,21 @@ fn goal_row(goal: &crate::goals::Judged) -> BTreeMap<&'static str, String> {
         ("close", if goal.close { "close: inside the interval" } else { "" }.into()),
         ("detail", goal.detail.clone()),
     ])
+}
+
+/// The study's own table of round-trip times.
+fn study_rtt(study: &Study) -> Vec<Vec<String>> {
+    let ms = |v: f64| format!("{v:.3}");
+    study
+        .rtt
+        .iter()
+        .map(|r| {
+            let mut row = vec![r.env.clone(), r.ip.clone(), r.tool.clone(), r.kind.clone()];
+            row.extend([r.min, r.avg, r.max, r.sd, r.p95].map(ms));
+            row.push(r.n.to_string());
+            row
+        })
+        .collect()
 }
 
 /// The study's throughputs beside ours, each also as a share of its own native IPv6.

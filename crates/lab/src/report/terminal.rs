@@ -104,7 +104,8 @@ fn print_rows(rows: &[Vec<String>]) {
             line.push_str(field);
             line.extend(std::iter::repeat_n(' ', width - field.chars().count() + 2));
         }
-        let style = if number == 0 { anstyle::Style::new().dimmed() } else { anstyle::Style::new() };
+        let style =
+            if number == 0 { anstyle::Style::new().dimmed() } else { anstyle::Style::new() };
         anstream::println!("{style}{}{style:#}", line.trim_end());
     }
 }

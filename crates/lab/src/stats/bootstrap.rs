@@ -37,10 +37,7 @@ pub(crate) fn bca(
         normal.cdf(bias + z / (1.0 - acceleration * z))
     };
     let tail = (1.0 - level) / 2.0;
-    Some((
-        quantile(&replicates, adjusted(tail)),
-        quantile(&replicates, adjusted(1.0 - tail)),
-    ))
+    Some((quantile(&replicates, adjusted(tail)), quantile(&replicates, adjusted(1.0 - tail))))
 }
 
 fn resample(values: &[f64], seed: u64, statistic: impl Fn(&[f64]) -> f64) -> Vec<f64> {

@@ -52,7 +52,10 @@ pub(super) fn draw(
     let most = everything().fold(0.0, f64::max);
     let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
     let what = if metric == Metric::Rtt {
-        format!("{}; box and whiskers: 5, 25, 50, 75, 95 % of replies; dots: deployments", metric.unit())
+        format!(
+            "{}; box and whiskers: 5, 25, 50, 75, 95 % of replies; dots: deployments",
+            metric.unit()
+        )
     } else {
         format!("{}; box: quartiles, whiskers: extremes, dots: deployments", metric.unit())
     };

@@ -86,7 +86,7 @@ fn paint(
         .label_style(text(17, INK))
         .axis_desc_style(text(17, MUTED))
         .x_desc("ratio to the base, logarithmic; bar: 95 % interval")
-        .x_labels(8)
+        .x_labels(18)
         .x_label_formatter(&|v| tick(*v))
         .y_label_formatter(&|_| String::new())
         .draw()?;

@@ -155,9 +155,7 @@ fn paint(plot: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<()> {
     let end = arms.iter().flat_map(|a| a.mean.iter()).map(|p| p.0).fold(1.0, f64::max);
     let native = |a: &&Arm| a.kind == Kind::Native;
     match scale {
-        Scale::Linear => {
-            axes(plot, arms, end, 0.0..1.1 * greatest(arms.iter()), "Gbit/s")
-        }
+        Scale::Linear => axes(plot, arms, end, 0.0..1.1 * greatest(arms.iter()), "Gbit/s"),
         Scale::Log => {
             let (lo, hi) = log_range(least(arms), greatest(arms.iter()));
             axes(plot, arms, end, (lo..hi).log_scale(), "Gbit/s, logarithmic")

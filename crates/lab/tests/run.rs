@@ -1,0 +1,299 @@
+//! The program as its users run it: small real runs in namespaces.
+//!
+//! These need root, iperf3 and TAYGA; where one is missing the test says so and passes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LAB: &str = env!("CARGO_BIN_EXE_fordway-lab");
+
+/// Runs change the machine's namespaces and count what is left: one at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn lab(args: &[&str]) -> Output {
+    Command::new(LAB).args(args).env("NO_COLOR", "1").output().expect("the lab starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn can_run() -> bool {
+    let root = text(&Command::new("id").arg("-u").output().expect("id").stdout).trim() == "0";
+    let doctor: serde_json::Value =
+        serde_json::from_slice(&lab(&["doctor", "--json"]).stdout).expect("doctor prints JSON");
+    let tools = doctor["ready"].as_bool().unwrap_or(false);
+    let tayga = doctor["mechanisms"].as_array().is_some_and(|all| {
+        all.iter().any(|m| m["implementation"] == "tayga" && !m["version"].is_null())
+    });
+    let tun = doctor["tun"].as_bool().unwrap_or(false);
+    if root && tools && tayga && tun {
+        return true;
+    }
+    eprintln!(
+        "SKIPPED: needs root ({root}), tools ({tools}), TAYGA ({tayga}), /dev/net/tun ({tun})"
+    );
+    false
+}
+
+/// Namespaces of the lab that exist now, whoever made them.
+fn namespaces() -> Vec<String> {
+    std::fs::read_dir("/run/netns")
+        .map(|dir| dir.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
+        .unwrap_or_default()
+}
+
+fn states() -> usize {
+    std::fs::read_dir("/run/fordway-lab")
+        .map(|d| {
+            d.filter_map(Result::ok)
+                .filter(|e| e.path().extension().is_some_and(|x| x == "json"))
+                .count()
+        })
+        .unwrap_or(0)
+}
+
+fn lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
+}
+
+const SMALL: [&str; 10] = [
+    "run",
+    "clat-vs-dual-stack",
+    "--only",
+    "native-v6,native-v4,clat-tayga",
+    "--blocks",
+    "1",
+    "--duration",
+    "1",
+    "--seed",
+    "5",
+];
+
+#[test]
+fn a_small_run_leaves_every_artefact_and_nothing_else() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let (before, states_before) = (namespaces(), states());
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("run");
+    let out_text = out.display().to_string();
+    let done = lab(&[&SMALL[..], &["--out", &out_text]].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("CLAT by TAYGA carries"), "{}", text(&done.stdout));
+
+    for file in [
+        "spec.toml",
+        "environment.json",
+        "trials.jsonl",
+        "results.json",
+        "results.csv",
+        "report.html",
+    ] {
+        let size = std::fs::metadata(out.join(file)).map(|m| m.len()).unwrap_or(0);
+        assert!(size > 0, "{file}");
+    }
+    let figures = std::fs::read_dir(out.join("figures")).expect("figures").count();
+    assert!(figures >= 10, "{figures} figures");
+
+    check_results(&out);
+    check_page(&out);
+
+    let after = namespaces();
+    let left: Vec<&String> =
+        after.iter().filter(|n| n.starts_with("fwlab-") && !before.contains(n)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(states(), states_before);
+
+    // A second run must not overwrite the first one; a resumed whole run measures nothing again.
+    let again = lab(&[&SMALL[..], &["--out", &out_text]].concat());
+    assert_eq!(again.status.code(), Some(2));
+    let trials = lines(&out.join("trials.jsonl")).len();
+    assert!(lab(&["resume", &out_text]).status.success());
+    assert_eq!(lines(&out.join("trials.jsonl")).len(), trials);
+
+    // The report is a function of the artefacts.
+    let page = std::fs::read(out.join("report.html")).expect("page");
+    assert!(lab(&["report", &out_text]).status.success());
+    assert_eq!(std::fs::read(out.join("report.html")).expect("page"), page);
+}
+
+fn check_results(out: &Path) {
+    let bytes = std::fs::read(out.join("results.json")).expect("results");
+    let results: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    for field in ["experiment", "started", "environment", "cells"] {
+        assert!(!results[field].is_null(), "{field}");
+    }
+    let cells = results["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 9, "three mechanisms, three metrics");
+    let fields = [
+        "mechanism",
+        "implementation",
+        "metric",
+        "unit",
+        "n",
+        "min",
+        "mean",
+        "median",
+        "max",
+        "stddev",
+        "p95",
+        "ci95",
+        "vs_baseline",
+        "limiter",
+        "valid",
+    ];
+    for cell in cells {
+        for field in fields {
+            assert!(cell.get(field).is_some(), "{field} of {cell}");
+        }
+        assert_eq!(cell["n"], 1, "{cell}, discarded: {}", results["discarded"]);
+        assert!(cell["median"].as_f64().is_some_and(|v| v > 0.0), "{cell}");
+        assert_eq!(cell["valid"], true, "{cell}");
+    }
+    let tayga = &results["gate"]["clat-tayga"];
+    let passed = |name: &str| {
+        tayga.as_array().expect("checks").iter().any(|c| c["name"] == name && c["ok"] == true)
+    };
+    for check in ["ping small", "tcp payload", "tcp checksum", "udp checksum", "udp fragments"] {
+        assert!(passed(check), "{check}: {tayga}");
+    }
+}
+
+fn check_page(out: &Path) {
+    let page = std::fs::read_to_string(out.join("report.html")).expect("page");
+    assert!(page.contains("<svg"), "figures are inside");
+    for outside in ["<script", "src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!page.contains(outside), "{outside}: the page must need nothing else");
+    }
+    assert!(page.contains("0.317"), "the study's Table 5.1 is shown");
+    assert!(page.contains("--seed 5 --blocks 1 --duration 1"), "the replay command is shown");
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_and_is_resumed() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let (before, states_before) = (namespaces(), states());
+    let dir = tempfile::tempdir().expect("a folder");
+    let out: PathBuf = dir.path().join("run");
+    let out_text = out.display().to_string();
+    let mut child = Command::new(LAB)
+        .args([&SMALL[..], &["--out", &out_text]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the lab starts");
+
+    // In the middle of the blocks: calibration is done, the last trials are not.
+    let ledger = out.join("trials.jsonl");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let timed = |t: &serde_json::Value| t["block"] == 1;
+    while !lines(&ledger).iter().any(timed) {
+        assert!(Instant::now() < deadline, "no trial within two minutes");
+        assert!(child.try_wait().expect("wait").is_none(), "the run ended too early");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    let status = child.wait().expect("wait");
+    assert_eq!(status.code(), Some(1), "an interrupted run has failed, not crashed");
+    let after = namespaces();
+    let left: Vec<&String> =
+        after.iter().filter(|n| n.starts_with("fwlab-") && !before.contains(n)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(states(), states_before);
+
+    let kept = lines(&ledger);
+    let resumed = lab(&["resume", &out_text]);
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    let all = lines(&ledger);
+    assert_eq!(all[..kept.len()], kept[..], "what was measured is kept as it was");
+    let valid = |trials: &[serde_json::Value]| {
+        let mut keys: Vec<String> =
+            trials.iter().filter(|t| t["valid"] == true).map(|t| t["key"].to_string()).collect();
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "no valid trial is repeated");
+        count
+    };
+    // Three gates, two calibrations, three mechanisms with three metrics.
+    assert_eq!(valid(&all), 3 + 2 + 9);
+}
+
+#[test]
+fn what_a_killed_run_left_is_cleaned_by_the_next_command() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let before = namespaces();
+    let dir = tempfile::tempdir().expect("a folder");
+    let out_text = dir.path().join("run").display().to_string();
+    let mut child = Command::new(LAB)
+        .args([&SMALL[..], &["--out", &out_text]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the lab starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let fresh = || namespaces().into_iter().find(|n| n.ends_with("-iperf") && !before.contains(n));
+    while fresh().is_none() {
+        assert!(Instant::now() < deadline, "no namespace within a minute");
+        std::thread::yield_now();
+    }
+    child.kill().expect("kill -9");
+    child.wait().expect("wait");
+    assert!(lab(&["doctor", "--clean"]).status.success());
+    let left: Vec<String> = namespaces()
+        .into_iter()
+        .filter(|n| n.starts_with("fwlab-") && !before.contains(n))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn wrong_usage_is_told_and_has_its_own_exit_code() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["plan", "nothing"], "no experiment is called `nothing`"),
+        (&["plan", "goals", "--only", "tundra"], "has no mechanism `tundra`"),
+        (&["plan", "goals", "--clocksource", "sundial"], "no clock source `sundial`"),
+        (&["plan", "goals", "--fordway", "/nonexistent"], "no such file"),
+        (&["plan", "goals", "--blocks", "0"], "0"),
+    ];
+    for (args, words) in cases {
+        let out = lab(args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(text(&out.stderr).contains(words), "{args:?}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn read_commands_print_json() {
+    let list: serde_json::Value = serde_json::from_slice(&lab(&["list", "--json"]).stdout).unwrap();
+    assert_eq!(list[0]["name"], "clat-vs-dual-stack");
+    let plan = lab(&["plan", "clat-vs-dual-stack", "--seed", "1", "--blocks", "2", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["run"]["blocks"], 2);
+    assert!(plan["plan"]["deployments"].as_array().is_some_and(|d| !d.is_empty()));
+    assert!(plan["notes"][0].as_str().is_some_and(|n| n.contains("too few")));
+}
+
+#[test]
+fn completions_and_man_pages_are_generated() {
+    let dir = tempfile::tempdir().expect("a folder");
+    assert!(lab(&["man", &dir.path().display().to_string()]).status.success());
+    assert!(dir.path().join("fordway-lab.1").exists());
+    assert!(dir.path().join("fordway-lab-run.1").exists());
+    let bash = lab(&["completions", "bash"]);
+    assert!(
+        text(&bash.stdout).contains("clat-vs-dual-stack") || text(&bash.stdout).contains("resume")
+    );
+}
