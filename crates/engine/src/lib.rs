@@ -12,18 +12,21 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod idle;
 mod offload;
 mod queue;
+mod stop;
 
 pub use counters::{IoCounters, IoTotals, QueueCounters};
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use fordway_tun::{Device, Queue, Waker};
+use fordway_tun::{Device, Queue};
 use fordway_xlat::Translator;
 
 use crate::queue::Worker;
+use crate::stop::Stop;
 
 /// Why an engine did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +72,7 @@ pub struct Engine {
     translator: Arc<Translator>,
     counters: Vec<Arc<QueueCounters>>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
-    stop: Waker,
+    stop: Stop,
 }
 
 /// Starts one thread per queue. `device` and `queues` come from [`Device::open`].
@@ -83,7 +86,7 @@ pub fn start(
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
     let start = |source| Error::Start { interface: interface.clone(), source };
-    let stop = Waker::new().map_err(start)?;
+    let stop = Stop::new().map_err(start)?;
     let mut engine = Engine { device, translator, counters: Vec::new(), threads: Vec::new(), stop };
     for queue in queues {
         let counters = Arc::new(QueueCounters::default());
@@ -138,7 +141,7 @@ impl Engine {
     }
 
     fn join(&mut self) -> Result<(), Error> {
-        self.stop.wake();
+        self.stop.set();
         let mut result = Ok(());
         for (queue, thread) in self.threads.drain(..).enumerate() {
             let interface = self.device.name().to_owned();

@@ -1,13 +1,15 @@
 //! The run loop of one queue: receive, translate, send.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader, Waker};
+use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Translator, Verdict};
 
 use crate::counters::{IoError, QueueCounters};
+use crate::idle::Idle;
+use crate::stop::Stop;
 use crate::{Error, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
@@ -26,15 +28,15 @@ pub(crate) struct Worker {
     queue: Queue,
     translator: Arc<Translator>,
     counters: Arc<QueueCounters>,
-    stop: Waker,
+    stop: Stop,
     state: State,
 }
 
-/// Why a burst ended.
+/// What a burst found.
 enum Burst {
-    /// The queue may hold more.
-    More,
-    /// The queue is empty.
+    /// Packets; the queue may hold more.
+    Packets,
+    /// An empty queue.
     Empty,
 }
 
@@ -44,7 +46,7 @@ impl Worker {
         queue: Queue,
         translator: Arc<Translator>,
         counters: Arc<QueueCounters>,
-        stop: Waker,
+        stop: Stop,
         identification: u16,
     ) -> Worker {
         let state = State::new(identification);
@@ -55,32 +57,42 @@ impl Worker {
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut buffer = vec![0u8; START + MAX_PACKET + 1 + TAIL];
         let origin = Instant::now();
+        let mut idle = Idle::default();
         loop {
-            let burst = self.burst(&mut buffer, origin)?;
-            let timeout = match burst {
-                // The stop signal is looked at without waiting.
-                Burst::More => Some(std::time::Duration::ZERO),
-                Burst::Empty => None,
-            };
-            let ready = self.queue.wait(&self.stop, timeout).map_err(|e| self.error(e))?;
+            // Looked at here too: a busy queue may never wait.
+            if self.stop.is_set() {
+                return Ok(());
+            }
+            match self.burst(&mut buffer, origin)? {
+                Burst::Packets => {
+                    idle.found();
+                    continue;
+                }
+                Burst::Empty if idle.look_again() => continue,
+                Burst::Empty => {}
+            }
+            let before = Instant::now();
+            let ready = self.queue.wait(self.stop.waker(), None).map_err(|e| self.error(e))?;
             if ready.woken {
                 return Ok(());
             }
             if ready.gone {
                 return Err(self.gone());
             }
+            idle.slept(before.elapsed());
         }
     }
 
     /// Takes up to [`BURST`] packets through.
     fn burst(&mut self, buffer: &mut [u8], origin: Instant) -> Result<Burst, Error> {
         let now = origin.elapsed();
-        for _ in 0..BURST {
+        for taken in 0..BURST {
             match self.queue.recv(buffer, START) {
                 Ok(RecvOutcome::Packet { header, len }) => {
                     self.packet(buffer, header, len, now)?;
                 }
-                Ok(RecvOutcome::Empty) => return Ok(Burst::Empty),
+                Ok(RecvOutcome::Empty) if taken == 0 => return Ok(Burst::Empty),
+                Ok(RecvOutcome::Empty) => return Ok(Burst::Packets),
                 Ok(RecvOutcome::Truncated) => self.counters.io.raise(IoError::Receive),
                 Ok(RecvOutcome::Gone) => return Err(self.gone()),
                 Err(error) => {
@@ -89,7 +101,7 @@ impl Worker {
                 }
             }
         }
-        Ok(Burst::More)
+        Ok(Burst::Packets)
     }
 
     /// One packet: translated, sent, counted.
@@ -98,7 +110,7 @@ impl Worker {
         buffer: &mut [u8],
         header: VnetHeader,
         len: usize,
-        now: std::time::Duration,
+        now: Duration,
     ) -> Result<(), Error> {
         let Some(offload) = offload::from_vnet(&header) else {
             self.counters.core.drop(DropReason::BadOffload);
