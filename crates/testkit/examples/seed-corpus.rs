@@ -30,13 +30,9 @@ fn main() -> io::Result<()> {
         }
     }
     for seed in 0..16u8 {
-        let data: Vec<u8> = (0..200u8)
-            .map(|at| at.wrapping_mul(seed).rotate_left(3) ^ seed)
-            .collect();
-        fs::write(
-            folder.join("structured").join(format!("pattern-{seed}")),
-            data,
-        )?;
+        let data: Vec<u8> =
+            (0..200u8).map(|at| at.wrapping_mul(seed).rotate_left(3) ^ seed).collect();
+        fs::write(folder.join("structured").join(format!("pattern-{seed}")), data)?;
     }
     Ok(())
 }
@@ -49,10 +45,7 @@ fn write(folder: &std::path::Path, file: &str, case: &Case, step: &CaseStep) -> 
         _ => return Ok(()),
     };
     let control = control_for(config, &step.offload);
-    fs::write(
-        folder.join(target).join(file),
-        [&control[..], &step.input].concat(),
-    )?;
+    fs::write(folder.join(target).join(file), [&control[..], &step.input].concat())?;
     if let Some(view) = View::of(&step.input).filter(View::is_icmp_error) {
         let data = [&[config, u8::from(!view.v4)], view.payload()].concat();
         fs::write(folder.join("icmp_error").join(file), data)?;

@@ -55,10 +55,7 @@ fn offload(control: &[u8]) -> Offload {
     let checksum = match control[1] & 3 {
         0 => ChecksumState::Complete,
         1 => ChecksumState::Verified,
-        _ => ChecksumState::Partial {
-            start: word(2),
-            offset: u16::from(control[4]),
-        },
+        _ => ChecksumState::Partial { start: word(2), offset: u16::from(control[4]) },
     };
     let kind = match control[1] >> 2 & 3 {
         0 => GsoKind::None,
@@ -126,9 +123,7 @@ pub fn icmp_error(data: &[u8]) {
         let value = checksum(&message);
         message[2..4].copy_from_slice(&value.to_be_bytes());
         let [high, low] = (len + 20).to_be_bytes();
-        packet = vec![
-            0x45, 0, high, low, 0, 1, 0, 0, 64, 1, 0, 0, 203, 0, 113, 9, 198, 51, 100, 2,
-        ];
+        packet = vec![0x45, 0, high, low, 0, 1, 0, 0, 64, 1, 0, 0, 203, 0, 113, 9, 198, 51, 100, 2];
         let value = checksum(&packet);
         packet[10..12].copy_from_slice(&value.to_be_bytes());
     } else {

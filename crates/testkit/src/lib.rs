@@ -9,10 +9,14 @@
 //! | [`oracle`] | what must hold of every outcome |
 //! | [`properties`] | what must hold of sound packets |
 //! | [`fuzz`] | the bodies of the fuzz targets, and drawn packets |
+//! | [`tap`] | packets with offload state, into an interface and out of it |
+//! | [`sys`] | the system calls for that |
 //! | [`vector`] | vectors: files with a packet and its outcome, and the subjects they are tried on |
 //!
 //! Nothing here shares code with what it tests, except for the types in which the core is asked and
 //! answers.
+
+#![deny(unsafe_code)]
 
 pub mod checksum;
 pub mod fuzz;
@@ -20,5 +24,8 @@ pub mod oracle;
 pub mod packet;
 pub mod properties;
 pub mod segment;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod tap;
 pub mod vector;
 pub mod view;

@@ -36,18 +36,13 @@ pub fn translate(
     let mut packet = Packet::new(&mut buffer, range, offload);
     let verdict = translator.translate(&mut packet, Duration::from_secs(1), state, &mut ());
     let packets = match verdict {
-        Verdict::Forward => packet
-            .fragments()
-            .map(|piece| [piece.head(), piece.body].concat())
-            .collect(),
+        Verdict::Forward => {
+            packet.fragments().map(|piece| [piece.head(), piece.body].concat()).collect()
+        }
         Verdict::Reply(_) | Verdict::Pass => vec![packet.bytes().to_vec()],
         Verdict::Drop(_) => Vec::new(),
     };
-    Outcome {
-        verdict,
-        packets,
-        offload: packet.offload,
-    }
+    Outcome { verdict, packets, offload: packet.offload }
 }
 
 /// Everything that is wrong with an outcome.
@@ -69,10 +64,7 @@ pub fn check(
             require(config.pass_unmatched, "passed without pass_unmatched")?;
             // What lies behind the packet's own length may be gone.
             let length = View::of(input).map_or(input.len(), |view| view.length.min(input.len()));
-            require(
-                outcome.packets == [&input[..length]],
-                "a passed packet was changed",
-            )
+            require(outcome.packets == [&input[..length]], "a passed packet was changed")
         }
         Verdict::Reply(_) => check_reply(input, outcome),
         Verdict::Forward => check_forward(config, input, offload, outcome),
@@ -80,11 +72,7 @@ pub fn check(
 }
 
 fn require(condition: bool, text: &str) -> Result<(), String> {
-    if condition {
-        Ok(())
-    } else {
-        Err(text.to_owned())
-    }
+    if condition { Ok(()) } else { Err(text.to_owned()) }
 }
 
 fn check_reply(input: &[u8], outcome: &Outcome) -> Result<(), String> {
@@ -97,24 +85,12 @@ fn check_reply(input: &[u8], outcome: &Outcome) -> Result<(), String> {
     require(view.dst == asked.src, "the reply does not go to the sender")?;
     require(view.is_icmp_error(), "the reply is no ICMP error")?;
     require(!asked.is_icmp_error(), "an error about an error")?;
-    require(
-        !asked.v4 || asked.offset == 0,
-        "an error about a later fragment",
-    )?;
+    require(!asked.v4 || asked.offset == 0, "an error about a later fragment")?;
     require(view.length == reply.len(), "the reply's length is wrong")?;
-    require(
-        reply.len() <= if view.v4 { 576 } else { 1280 },
-        "the reply is too long",
-    )?;
-    require(
-        view.header_checksum_is_right(),
-        "the reply's header checksum is wrong",
-    )?;
+    require(reply.len() <= if view.v4 { 576 } else { 1280 }, "the reply is too long")?;
+    require(view.header_checksum_is_right(), "the reply's header checksum is wrong")?;
     require(view.deviation() == Some(0), "the reply's checksum is wrong")?;
-    require(
-        outcome.offload == Offload::default(),
-        "the reply has offload state",
-    )
+    require(outcome.offload == Offload::default(), "the reply has offload state")
 }
 
 fn check_forward(
@@ -130,18 +106,11 @@ fn check_forward(
     let hairpinned = first.v4 == before.v4;
     let mtu = if first.v4 { config.mtu4 } else { config.mtu6 };
     // 65,535 and more: unknown.
-    let mtu = if mtu >= 65_535 {
-        usize::MAX
-    } else {
-        mtu as usize
-    };
+    let mtu = if mtu >= 65_535 { usize::MAX } else { mtu as usize };
     for packet in &outcome.packets {
         let piece = View::of(packet).ok_or("made a piece that is no packet")?;
         require(piece.length == packet.len(), "a length field is wrong")?;
-        require(
-            piece.header_checksum_is_right(),
-            "a header checksum is wrong",
-        )?;
+        require(piece.header_checksum_is_right(), "a header checksum is wrong")?;
         require(!piece.v4 || packet[0] == 0x45, "IPv4 options were made")?;
         require(piece.hop != 0, "a hop limit of 0 leaves")?;
         if outcome.offload.gso.kind == GsoKind::None {
@@ -149,10 +118,7 @@ fn check_forward(
         }
         if outcome.packets.len() > 1 {
             let last = packet == outcome.packets.last().unwrap_or(packet);
-            require(
-                last || piece.payload().len() % 8 == 0,
-                "a piece is no multiple of 8",
-            )?;
+            require(last || piece.payload().len() % 8 == 0, "a piece is no multiple of 8")?;
             require(last || piece.more, "a piece before the last has no M")?;
         }
     }
@@ -176,10 +142,7 @@ fn bounds(before: &View<'_>, from: usize, to: usize, hairpinned: bool) -> Result
         (false, true) => 20 + 8,
         (false, false) => 0,
     };
-    require(
-        to <= from + more,
-        "the packet grew by more than its headers",
-    )
+    require(to <= from + more, "the packet grew by more than its headers")
 }
 
 fn check_offload(
@@ -190,22 +153,13 @@ fn check_offload(
 ) -> Result<(), String> {
     if packets.len() > 1 {
         let partial = matches!(offload.checksum, ChecksumState::Partial { .. });
-        return require(
-            !partial && offload.gso == Gso::default(),
-            "pieces with offload state",
-        );
+        return require(!partial && offload.gso == Gso::default(), "pieces with offload state");
     }
     let packet = &packets[0];
     if let ChecksumState::Partial { start, offset } = offload.checksum {
         let end = usize::from(start) + usize::from(offset) + 2;
-        require(
-            usize::from(start) >= first.transport,
-            "a partial checksum starts in a header",
-        )?;
-        require(
-            end <= packet.len(),
-            "a partial checksum ends behind the packet",
-        )?;
+        require(usize::from(start) >= first.transport, "a partial checksum starts in a header")?;
+        require(end <= packet.len(), "a partial checksum ends behind the packet")?;
     }
     if offload.gso.kind == GsoKind::None {
         return Ok(());
@@ -235,10 +189,7 @@ fn check_checksums(
         return Err("a packet became unreadable".into());
     };
     if before.is_icmp_error() {
-        require(
-            after.deviation() == Some(0),
-            "an ICMP error's checksum is wrong",
-        )?;
+        require(after.deviation() == Some(0), "an ICMP error's checksum is wrong")?;
         return check_inner(&before, &after);
     }
     if before.protocol == 17 && before.v4 && before.checksum() == Some(0) {
@@ -249,10 +200,7 @@ fn check_checksums(
     if before.protocol == 17 && !before.v4 && before.checksum() == Some(0) {
         return require(after.checksum() == Some(0), "UDP without checksum got one");
     }
-    require(
-        before.deviation() == after.deviation(),
-        "the transport checksum went wrong",
-    )
+    require(before.deviation() == after.deviation(), "the transport checksum went wrong")
 }
 
 /// Inside an ICMP error only addresses and checksum field are compared: the rest may be cut off.
@@ -261,10 +209,7 @@ fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
         return Err("an ICMP error lost its packet in error".into());
     };
     require(before.hop == after.hop, "an inner hop limit was changed")?;
-    require(
-        before.offset == after.offset,
-        "an inner fragment offset was changed",
-    )?;
+    require(before.offset == after.offset, "an inner fragment offset was changed")?;
     let zero = before.protocol == 17 && before.checksum() == Some(0);
     if before.is_icmp() || zero {
         return Ok(());
@@ -276,8 +221,5 @@ fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
         use crate::checksum::{add, sum};
         add(checksum, add(sum(view.src), sum(view.dst))) % 0xffff
     };
-    require(
-        total(&before, old) == total(&after, new),
-        "an inner checksum went wrong",
-    )
+    require(total(&before, old) == total(&after, new), "an inner checksum went wrong")
 }

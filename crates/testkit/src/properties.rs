@@ -46,18 +46,11 @@ pub fn partial_equals_complete(plan: &Plan) -> Result<(), String> {
             later.verdict, before.verdict
         ));
     }
-    let later: Vec<_> = later
-        .packets
-        .iter()
-        .map(|bytes| complete(bytes, &later.offload))
-        .collect();
+    let later: Vec<_> = later.packets.iter().map(|bytes| complete(bytes, &later.offload)).collect();
     if later == before.packets {
         Ok(())
     } else {
-        Err(format!(
-            "completed later {later:02x?}, before {:02x?}",
-            before.packets
-        ))
+        Err(format!("completed later {later:02x?}, before {:02x?}", before.packets))
     }
 }
 
@@ -72,26 +65,20 @@ pub fn super_equals_segments(plan: &Plan) -> Result<(), String> {
     let resized = whole.offload.gso.size != offload.gso.size;
     let cut = segments(&packet, &offload).ok_or("a plan that can't be segmented")?;
     let mut state = State::new(7);
-    let each = cut
-        .iter()
-        .map(|segment| translate(translator(0), &mut state, segment, Offload::default()));
+    let each =
+        cut.iter().map(|segment| translate(translator(0), &mut state, segment, Offload::default()));
     let each: Vec<Outcome> = each.collect();
     // UDP datagrams with DF clear that exceed lowest_ipv6_mtu are fragmented one by one, whole not.
     if resized || each.iter().any(|outcome| outcome.packets.len() > 1) {
         return payload_survives(&cut, &whole);
     }
-    let each: Vec<Vec<u8>> = each
-        .into_iter()
-        .flat_map(|outcome| outcome.packets)
-        .collect();
+    let each: Vec<Vec<u8>> = each.into_iter().flat_map(|outcome| outcome.packets).collect();
     let whole =
         segments(&whole.packets[0], &whole.offload).ok_or("made what can't be segmented")?;
     if whole == each {
         Ok(())
     } else {
-        Err(format!(
-            "segmented after: {whole:02x?}\nbefore: {each:02x?}"
-        ))
+        Err(format!("segmented after: {whole:02x?}\nbefore: {each:02x?}"))
     }
 }
 
@@ -156,9 +143,6 @@ pub fn round_trip(plan: &Plan) -> Result<(), String> {
     if payload == before.payload() {
         Ok(())
     } else {
-        Err(format!(
-            "payload came back as {payload:02x?}, was {:02x?}",
-            before.payload()
-        ))
+        Err(format!("payload came back as {payload:02x?}, was {:02x?}", before.payload()))
     }
 }

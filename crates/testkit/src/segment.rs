@@ -93,16 +93,8 @@ struct Ip {
 impl Ip {
     fn of(bytes: &[u8]) -> Option<Ip> {
         let ip = match bytes.first()? >> 4 {
-            4 => Ip {
-                v4: true,
-                header: usize::from(bytes[0] & 15) * 4,
-                protocol: *bytes.get(9)?,
-            },
-            6 => Ip {
-                v4: false,
-                header: 40,
-                protocol: *bytes.get(6)?,
-            },
+            4 => Ip { v4: true, header: usize::from(bytes[0] & 15) * 4, protocol: *bytes.get(9)? },
+            6 => Ip { v4: false, header: 40, protocol: *bytes.get(6)? },
             _ => return None,
         };
         let least = if ip.v4 { 20 } else { 40 };

@@ -192,11 +192,7 @@ mod tests {
     use crate::packet::PacketSpec;
 
     fn built(text: &str) -> Vec<u8> {
-        toml::from_str::<PacketSpec>(text)
-            .unwrap()
-            .build()
-            .unwrap()
-            .bytes
+        toml::from_str::<PacketSpec>(text).unwrap().build().unwrap().bytes
     }
 
     #[test]
@@ -209,31 +205,19 @@ mod tests {
                slice = [0, 64]"#,
         );
         let view = View::of(&bytes).unwrap();
-        assert_eq!(
-            (view.class, view.hop, view.protocol, view.transport),
-            (0xab, 9, 17, 56)
-        );
-        assert_eq!(
-            (view.offset, view.more, view.identification),
-            (0, true, 0x1234_5678)
-        );
+        assert_eq!((view.class, view.hop, view.protocol, view.transport), (0xab, 9, 17, 56));
+        assert_eq!((view.offset, view.more, view.identification), (0, true, 0x1234_5678));
         assert_eq!(view.length, bytes.len());
     }
 
     #[test]
     fn deviation_is_zero_exactly_when_the_checksum_is_right() {
-        for transport in [
-            "udp = {CSUM}",
-            "tcp = {CSUM}",
-            "icmp = { type = 8 CSUM}",
-            "dccp = {CSUM}",
-        ] {
+        for transport in
+            ["udp = {CSUM}", "tcp = {CSUM}", "icmp = { type = 8 CSUM}", "dccp = {CSUM}"]
+        {
             for (checksum, right) in [("", true), (r#"checksum = "bad""#, false)] {
-                let comma = if transport.contains("type") && !checksum.is_empty() {
-                    ","
-                } else {
-                    ""
-                };
+                let comma =
+                    if transport.contains("type") && !checksum.is_empty() { "," } else { "" };
                 let transport = transport.replace("CSUM", &format!("{comma}{checksum}"));
                 let text = format!(
                     "v4 = {{ src = \"192.0.2.1\", dst = \"192.0.2.2\" }}\n{transport}\npayload = 33"

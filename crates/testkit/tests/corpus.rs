@@ -6,9 +6,7 @@ use std::path::Path;
 use fordway_testkit::fuzz;
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
     for entry in
         fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))

@@ -21,20 +21,14 @@ fn proofs() -> Vec<(String, String)> {
             continue;
         }
         for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
-            let Some(row) = line
-                .strip_prefix('|')
-                .and_then(|row| row.trim_end().strip_suffix('|'))
+            let Some(row) = line.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'))
             else {
                 continue;
             };
             let columns: Vec<&str> = row.split('|').map(str::trim).collect();
             let last = columns.last().copied().unwrap_or_default();
             let claims = columns.get(2).is_some_and(|mark| mark.starts_with("done"));
-            assert!(
-                !claims || !last.is_empty(),
-                "{name}:{}: done, without proof",
-                number + 1
-            );
+            assert!(!claims || !last.is_empty(), "{name}:{}: done, without proof", number + 1);
             for word in last.split('`').skip(1).step_by(2) {
                 found.push((format!("{name}:{}", number + 1), word.to_owned()));
             }
@@ -57,11 +51,8 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[test]
 fn every_proof_exists_and_every_vector_proves_something() {
-    let vectors: BTreeSet<String> = walk(&vectors_dir())
-        .unwrap()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
+    let vectors: BTreeSet<String> =
+        walk(&vectors_dir()).unwrap().into_iter().map(|(name, _)| name).collect();
     let mut named = BTreeSet::new();
     let mut wrong = Vec::new();
     for (place, word) in proofs() {

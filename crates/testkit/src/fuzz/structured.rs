@@ -115,19 +115,11 @@ impl Plan {
 
     /// The packet and its offload state.
     pub fn build(&self) -> (Vec<u8>, Offload) {
-        let partial = matches!(
-            self.offloading(),
-            Offloading::Partial | Offloading::Super(_)
-        );
-        let fill = if partial {
-            Fill::Partial
-        } else {
-            Fill::Complete
-        };
+        let partial = matches!(self.offloading(), Offloading::Partial | Offloading::Super(_));
+        let fill = if partial { Fill::Partial } else { Fill::Complete };
         let spec = self.spec(false, self.v4);
-        let built = spec
-            .build_with(fill, Default::default())
-            .expect("plans make sound descriptions");
+        let built =
+            spec.build_with(fill, Default::default()).expect("plans make sound descriptions");
         let mut offload = Offload::default();
         match self.offloading() {
             Offloading::None => {}
@@ -215,26 +207,10 @@ impl Plan {
         let host4 = Ipv4Addr::new(192, 0, 2, four);
         let mapped4 = Ipv4Addr::new(198, 51, 100, six);
         let host6 = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, u16::from(six));
-        let mapped6 = Ipv6Addr::new(
-            0x2001,
-            0xdb8,
-            0x64,
-            0,
-            0,
-            0,
-            0xc000,
-            0x200 | u16::from(four),
-        );
-        let mut spec = PacketSpec {
-            slice: self.slice(),
-            ..PacketSpec::default()
-        };
+        let mapped6 = Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0xc000, 0x200 | u16::from(four));
+        let mut spec = PacketSpec { slice: self.slice(), ..PacketSpec::default() };
         if v4 {
-            let (src, dst) = if inner {
-                (mapped4, host4)
-            } else {
-                (host4, mapped4)
-            };
+            let (src, dst) = if inner { (mapped4, host4) } else { (host4, mapped4) };
             spec.v4 = Some(V4 {
                 src,
                 dst,
@@ -258,11 +234,7 @@ impl Plan {
                 checksum: None,
             });
         } else {
-            let (src, dst) = if inner {
-                (mapped6, host6)
-            } else {
-                (host6, mapped6)
-            };
+            let (src, dst) = if inner { (mapped6, host6) } else { (host6, mapped6) };
             spec.v6 = Some(V6 {
                 src,
                 dst,
@@ -290,28 +262,13 @@ impl Plan {
     fn fill(&self, spec: &mut PacketSpec, v4: bool) {
         spec.payload = Payload::Pattern(self.payload());
         match &self.body {
-            Body::Udp {
-                ports: (sport, dport),
-                zero,
-            } => {
+            Body::Udp { ports: (sport, dport), zero } => {
                 let checksum = (*zero && v4).then_some(Sum::Value(0));
-                spec.udp = Some(Udp {
-                    sport: *sport,
-                    dport: *dport,
-                    len: None,
-                    checksum,
-                });
+                spec.udp = Some(Udp { sport: *sport, dport: *dport, len: None, checksum });
             }
-            Body::Tcp {
-                ports: (sport, dport),
-                numbers: (seq, ack),
-                flags,
-                mss,
-            } => {
+            Body::Tcp { ports: (sport, dport), numbers: (seq, ack), flags, mss } => {
                 let letters = ["S", "F", "C"];
-                let chosen = (0..3)
-                    .filter(|bit| flags >> bit & 1 != 0)
-                    .map(|bit| letters[bit]);
+                let chosen = (0..3).filter(|bit| flags >> bit & 1 != 0).map(|bit| letters[bit]);
                 spec.tcp = Some(Tcp {
                     sport: *sport,
                     dport: *dport,
@@ -323,33 +280,18 @@ impl Plan {
                 });
             }
             Body::UdpLite(coverage) => {
-                let coverage = if *coverage < 8 {
-                    0
-                } else {
-                    u16::from(*coverage)
-                };
+                let coverage = if *coverage < 8 { 0 } else { u16::from(*coverage) };
                 let coverage = coverage.min(self.payload() as u16 + 8);
-                spec.udplite = Some(UdpLite {
-                    coverage,
-                    ..UdpLite::default()
-                });
+                spec.udplite = Some(UdpLite { coverage, ..UdpLite::default() });
             }
             Body::Dccp => spec.dccp = Some(Dccp::default()),
-            Body::Echo {
-                reply,
-                id: (id, seq),
-            } => {
+            Body::Echo { reply, id: (id, seq) } => {
                 let kind = match (v4, reply) {
                     (true, false) => 8,
                     (true, true) => 0,
                     (false, reply) => 128 + u8::from(*reply),
                 };
-                spec.icmp = Some(Icmp {
-                    kind,
-                    id: *id,
-                    seq: *seq,
-                    ..Icmp::default()
-                });
+                spec.icmp = Some(Icmp { kind, id: *id, seq: *seq, ..Icmp::default() });
             }
             Body::Other(which) => {
                 let number = OTHERS[usize::from(*which) % OTHERS.len()];
@@ -380,17 +322,7 @@ impl ErrorPlan {
                 (12, 0),
                 (12, 2),
             ],
-            false => &[
-                (1, 0),
-                (1, 1),
-                (1, 3),
-                (1, 4),
-                (2, 0),
-                (3, 0),
-                (3, 1),
-                (4, 0),
-                (4, 1),
-            ],
+            false => &[(1, 0), (1, 1), (1, 3), (1, 4), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1)],
         };
         let (kind, code) = kinds[usize::from(self.kind) % kinds.len()];
         let with_mtu = (v4 && (kind, code) == (3, 4)) || (!v4 && kind == 2);
@@ -409,12 +341,8 @@ impl ErrorPlan {
             // The length field counts whole words, at least 128 octets.
             inner.cut = inner.cut.map(|cut| cut & 0x3f8);
             spec.inner_pad = inner.cut.unwrap_or(0).max(128);
-            spec.extension = Some(Extension {
-                class: 1,
-                ctype: 1,
-                data: "00065140".into(),
-                cut: None,
-            });
+            spec.extension =
+                Some(Extension { class: 1, ctype: 1, data: "00065140".into(), cut: None });
         }
         spec.inner = Some(Box::new(inner));
     }

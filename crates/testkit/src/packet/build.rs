@@ -76,12 +76,9 @@ impl PacketSpec {
         let mut built = match (&self.v4, &self.v6, &self.hex) {
             (Some(v4), None, None) => self.build_v4(v4, fill, context)?,
             (None, Some(v6), None) => self.build_v6(v6, fill, context)?,
-            (None, None, Some(hex)) => Built {
-                bytes: parse_hex(hex)?,
-                transport: 0,
-                checksum: None,
-                headers: 0,
-            },
+            (None, None, Some(hex)) => {
+                Built { bytes: parse_hex(hex)?, transport: 0, checksum: None, headers: 0 }
+            }
             _ => return Err(BuildError::Header),
         };
         if let Some(cut) = self.cut {
@@ -146,11 +143,7 @@ impl PacketSpec {
         let word =
             u32::from(v6.version.unwrap_or(6)) << 28 | u32::from(v6.tc) << 20 | v6.flow & 0xf_ffff;
         bytes.extend(word.to_be_bytes());
-        bytes.extend(
-            v6.len
-                .unwrap_or((chain.len() + body.len()) as u16)
-                .to_be_bytes(),
-        );
+        bytes.extend(v6.len.unwrap_or((chain.len() + body.len()) as u16).to_be_bytes());
         bytes.push(nexts[0]);
         bytes.push(v6.hop);
         bytes.extend(v6.src.octets());
@@ -199,10 +192,7 @@ impl PacketSpec {
             return Ok((&segment.bytes, 0, None));
         };
         let len = segment.bytes.len();
-        let body = segment
-            .bytes
-            .get(from..to)
-            .ok_or(BuildError::Slice(slice, len))?;
+        let body = segment.bytes.get(from..to).ok_or(BuildError::Slice(slice, len))?;
         Ok((body, from, Some(to < len)))
     }
 }
@@ -210,17 +200,12 @@ impl PacketSpec {
 /// Octets of the running pattern from octet 0 on. It repeats only after 64 KiB, so that octets that
 /// moved are seen.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at.wrapping_mul(7) ^ at >> 8) as u8)
-        .collect()
+    (0..len).map(|at| (at.wrapping_mul(7) ^ at >> 8) as u8).collect()
 }
 
 /// Octets written in hexadecimal, with any white space.
 pub fn parse_hex(text: &str) -> Result<Vec<u8>, BuildError> {
-    let digits: Vec<u8> = text
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace())
-        .collect();
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let nibble = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let error = || BuildError::Hex(text.to_owned());
     if !digits.len().is_multiple_of(2) {
@@ -257,9 +242,7 @@ pub(super) fn padded(mut bytes: Vec<u8>, unit: usize) -> Vec<u8> {
 fn apply(bytes: &mut [u8], patch: &Patch) -> Result<(), BuildError> {
     let octets = parse_hex(&patch.hex)?;
     let field = bytes.get_mut(patch.at..patch.at + octets.len());
-    field
-        .ok_or(BuildError::Patch(patch.at))?
-        .copy_from_slice(&octets);
+    field.ok_or(BuildError::Patch(patch.at))?.copy_from_slice(&octets);
     Ok(())
 }
 

@@ -243,12 +243,7 @@ pub struct Udp {
 
 impl Default for Udp {
     fn default() -> Udp {
-        Udp {
-            sport: 40_000,
-            dport: 53,
-            len: None,
-            checksum: None,
-        }
+        Udp { sport: 40_000, dport: 53, len: None, checksum: None }
     }
 }
 

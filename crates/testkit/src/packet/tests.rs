@@ -20,24 +20,12 @@ fn builds_udp_over_ipv4_octet_by_octet() {
     )
     .unwrap();
     for (at, (octet, want)) in built.bytes.iter().zip(&expected).enumerate() {
-        assert!(
-            matches!(at, 10 | 11 | 26 | 27) || octet == want,
-            "octet {at}"
-        );
+        assert!(matches!(at, 10 | 11 | 26 | 27) || octet == want, "octet {at}");
     }
     assert_eq!(checksum(&built.bytes[..20]), 0);
-    let ends = Endpoints::V4(
-        "192.0.2.1".parse().unwrap(),
-        "198.51.100.2".parse().unwrap(),
-    );
-    assert_eq!(
-        add(ends.pseudo_header(17, 11), sum(&built.bytes[20..])),
-        0xffff
-    );
-    assert_eq!(
-        (built.transport, built.checksum, built.headers),
-        (20, Some(6), 28)
-    );
+    let ends = Endpoints::V4("192.0.2.1".parse().unwrap(), "198.51.100.2".parse().unwrap());
+    assert_eq!(add(ends.pseudo_header(17, 11), sum(&built.bytes[20..])), 0xffff);
+    assert_eq!((built.transport, built.checksum, built.headers), (20, Some(6), 28));
 }
 
 #[test]
@@ -78,9 +66,6 @@ fn chains_extension_headers_and_pads_them() {
 #[test]
 fn refuses_what_is_no_packet() {
     assert_eq!(spec("").build().unwrap_err(), BuildError::Header);
-    assert_eq!(
-        spec(r#"hex = "123""#).build().unwrap_err(),
-        BuildError::Hex("123".into())
-    );
+    assert_eq!(spec(r#"hex = "123""#).build().unwrap_err(), BuildError::Hex("123".into()));
     assert!(toml::from_str::<PacketSpec>("colour = 1").is_err());
 }

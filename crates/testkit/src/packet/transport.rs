@@ -59,25 +59,12 @@ pub(super) fn build(
         (33, 6, dccp.checksum)
     } else if let Some(icmp) = &spec.icmp {
         bytes = icmp_header(icmp, ends, spec, quoted.1);
-        (
-            if matches!(ends, Endpoints::V4(..)) {
-                1
-            } else {
-                58
-            },
-            2,
-            icmp.checksum,
-        )
+        (if matches!(ends, Endpoints::V4(..)) { 1 } else { 58 }, 2, icmp.checksum)
     } else {
         if fill == Fill::Partial {
             return Err(BuildError::NoChecksum);
         }
-        return Ok(Segment {
-            bytes: data,
-            protocol: None,
-            checksum: None,
-            header: 0,
-        });
+        return Ok(Segment { bytes: data, protocol: None, checksum: None, header: 0 });
     };
     let header = bytes.len();
     bytes.extend(quoted.0);
@@ -102,12 +89,7 @@ pub(super) fn build(
         },
     };
     bytes[at..at + 2].copy_from_slice(&resolve(sum_given, value).to_be_bytes());
-    Ok(Segment {
-        bytes,
-        protocol: Some(number),
-        checksum: Some(at),
-        header,
-    })
+    Ok(Segment { bytes, protocol: Some(number), checksum: Some(at), header })
 }
 
 fn tcp_header(tcp: &Tcp) -> Result<Vec<u8>, BuildError> {
@@ -142,11 +124,7 @@ fn icmp_header(icmp: &Icmp, ends: Endpoints, spec: &PacketSpec, original: usize)
     rest[..2].copy_from_slice(&icmp.id.to_be_bytes());
     rest[2..].copy_from_slice(&icmp.seq.to_be_bytes());
     let length = icmp.length.or_else(|| {
-        let unit = if matches!(ends, Endpoints::V4(..)) {
-            4
-        } else {
-            8
-        };
+        let unit = if matches!(ends, Endpoints::V4(..)) { 4 } else { 8 };
         spec.extension.is_some().then_some((original / unit) as u8)
     });
     match ends {

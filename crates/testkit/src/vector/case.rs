@@ -95,17 +95,9 @@ impl Case {
         if single.is_some() != vector.step.is_empty() {
             return Err(CaseError::Steps);
         }
-        let steps = single
-            .iter()
-            .chain(&vector.step)
-            .map(CaseStep::build)
-            .collect::<Result<_, _>>()?;
-        Ok(Case {
-            name: name.to_owned(),
-            config,
-            steps,
-            vector,
-        })
+        let steps =
+            single.iter().chain(&vector.step).map(CaseStep::build).collect::<Result<_, _>>()?;
+        Ok(Case { name: name.to_owned(), config, steps, vector })
     }
 }
 
@@ -115,17 +107,9 @@ impl CaseStep {
             .map_err(|error| CaseError::Packet("input", error))?;
         let whole = complete(&input, &offload);
         let cut = segments(&input, &offload).unwrap_or_default();
-        let context = Context {
-            input: Some(&whole),
-            segment: cut.first().map(Vec::as_slice),
-        };
+        let context = Context { input: Some(&whole), segment: cut.first().map(Vec::as_slice) };
         let expected = Expected::build(&step.expect, &input, &offload, context)?;
-        Ok(CaseStep {
-            at: Duration::from_millis(step.at),
-            input,
-            offload,
-            expected,
-        })
+        Ok(CaseStep { at: Duration::from_millis(step.at), input, offload, expected })
     }
 }
 
@@ -134,11 +118,7 @@ fn build(
     offload: &OffloadSpec,
     context: Context<'_>,
 ) -> Result<(Vec<u8>, Offload), BuildError> {
-    let fill = if offload.is_partial() {
-        Fill::Partial
-    } else {
-        Fill::Complete
-    };
+    let fill = if offload.is_partial() { Fill::Partial } else { Fill::Complete };
     let built = spec.build_with(fill, context)?;
     let offload = offload.resolve(built.transport, built.checksum, built.headers);
     Ok((built.bytes, offload))
@@ -159,11 +139,7 @@ impl Expected {
             _ => {}
         }
         let mut packets = Vec::new();
-        let mut offload = if verdict == Verdict::Pass {
-            *arrived
-        } else {
-            Offload::default()
-        };
+        let mut offload = if verdict == Verdict::Pass { *arrived } else { Offload::default() };
         for packet in &spec.packet {
             let (bytes, state) = build(packet, &spec.offload, context)
                 .map_err(|error| CaseError::Packet("expect.packet", error))?;
@@ -174,37 +150,24 @@ impl Expected {
             packets.push(input.to_vec());
         }
         let mut counters = usual_counters(verdict, input, arrived, packets.len());
-        counters.extend(
-            spec.counters
-                .iter()
-                .map(|(name, value)| (name.clone(), *value)),
-        );
+        counters.extend(spec.counters.iter().map(|(name, value)| (name.clone(), *value)));
         counters.retain(|_, value| *value != 0);
-        Ok(Expected {
-            verdict,
-            packets,
-            offload,
-            counters,
-        })
+        Ok(Expected { verdict, packets, offload, counters })
     }
 }
 
 fn verdict(spec: &ExpectSpec) -> Result<Verdict, CaseError> {
     let reason = spec.reason.as_ref().map(|label| {
-        let found = DropReason::ALL
-            .iter()
-            .find(|reason| reason.label() == label);
-        found
-            .copied()
-            .ok_or_else(|| CaseError::Reason(label.clone()))
+        let found = DropReason::ALL.iter().find(|reason| reason.label() == label);
+        found.copied().ok_or_else(|| CaseError::Reason(label.clone()))
     });
     let reason = reason.transpose()?;
     let kind = match spec.error {
         None => None,
         Some(ErrorSpec::TimeExceeded) => Some(IcmpErrorKind::TimeExceeded),
-        Some(ErrorSpec::TooBig) => Some(IcmpErrorKind::TooBig {
-            mtu: spec.mtu.ok_or(CaseError::Missing("mtu"))?,
-        }),
+        Some(ErrorSpec::TooBig) => {
+            Some(IcmpErrorKind::TooBig { mtu: spec.mtu.ok_or(CaseError::Missing("mtu"))? })
+        }
         Some(ErrorSpec::AdministrativelyProhibited) => {
             Some(IcmpErrorKind::AdministrativelyProhibited)
         }
@@ -235,10 +198,7 @@ fn usual_counters(verdict: Verdict, input: &[u8], offload: &Offload, packets: us
     match verdict {
         Verdict::Forward => {
             set(format!("{direction}.packets"), 1);
-            set(
-                format!("{direction}.segments"),
-                segment_count(input, offload),
-            );
+            set(format!("{direction}.segments"), segment_count(input, offload));
             set(format!("{direction}.octets"), input.len());
             if packets > 1 {
                 set(format!("{direction}.fragments"), packets);

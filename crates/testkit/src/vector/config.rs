@@ -93,8 +93,7 @@ impl ConfigSpec {
     pub fn config(&self) -> Result<Config, ConfigSpecError> {
         let default = Config::default();
         let pool6 = self.pool6.iter().map(|text| {
-            text.parse::<Pool6>()
-                .map_err(|error| ConfigSpecError::Pool6(text.clone(), error))
+            text.parse::<Pool6>().map_err(|error| ConfigSpecError::Pool6(text.clone(), error))
         });
         let eam = self
             .eam
@@ -113,12 +112,8 @@ impl ConfigSpec {
             mtu4: self.mtu4.unwrap_or(default.mtu4),
             mtu6: self.mtu6.unwrap_or(default.mtu6),
             lowest_ipv6_mtu: self.lowest_ipv6_mtu.unwrap_or(default.lowest_ipv6_mtu),
-            decrement_hop_limit: self
-                .decrement_hop_limit
-                .unwrap_or(default.decrement_hop_limit),
-            traffic_class: self
-                .traffic_class
-                .map_or(default.traffic_class, TrafficClass::Set),
+            decrement_hop_limit: self.decrement_hop_limit.unwrap_or(default.decrement_hop_limit),
+            traffic_class: self.traffic_class.map_or(default.traffic_class, TrafficClass::Set),
             udp_checksum_zero: match self.udp_checksum_zero {
                 None => default.udp_checksum_zero,
                 Some(UdpZero::Compute) => UdpChecksumZero::Compute,
@@ -143,19 +138,16 @@ impl ConfigSpec {
 }
 
 fn address4(text: &str) -> Result<Ipv4Addr, ConfigSpecError> {
-    text.parse()
-        .map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
+    text.parse().map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
 }
 
 /// RFC 7757 section 3.2: without a length it is the longest.
 fn prefix4(text: &str) -> Result<Ipv4Net, ConfigSpecError> {
     let addr = text.parse::<Ipv4Addr>().map(Ipv4Net::from);
-    addr.or_else(|_| text.parse())
-        .map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
+    addr.or_else(|_| text.parse()).map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
 }
 
 fn prefix6(text: &str) -> Result<Ipv6Net, ConfigSpecError> {
     let addr = text.parse::<Ipv6Addr>().map(Ipv6Net::from);
-    addr.or_else(|_| text.parse())
-        .map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
+    addr.or_else(|_| text.parse()).map_err(|_| ConfigSpecError::Prefix(text.to_owned()))
 }

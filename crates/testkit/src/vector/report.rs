@@ -22,12 +22,7 @@ impl Mismatch {
     pub fn find(case: &Case, seen: &[Observation]) -> Option<Mismatch> {
         let mut text = String::new();
         if seen.len() != case.steps.len() {
-            let _ = writeln!(
-                text,
-                "{} packets fed, {} observed",
-                case.steps.len(),
-                seen.len()
-            );
+            let _ = writeln!(text, "{} packets fed, {} observed", case.steps.len(), seen.len());
         }
         for (index, (step, seen)) in case.steps.iter().zip(seen).enumerate() {
             let difference = compare(step, seen);
@@ -72,11 +67,7 @@ fn compare(step: &CaseStep, seen: &Observation) -> String {
         expected.packets.iter().zip(&seen.sent).enumerate()
     {
         if packet != bytes {
-            let _ = writeln!(
-                text,
-                "  packet {index} (input was {} octets):",
-                step.input.len()
-            );
+            let _ = writeln!(text, "  packet {index} (input was {} octets):", step.input.len());
             text.push_str(&side_by_side(packet, bytes));
         }
         if let Some(offload) = offload.filter(|offload| *offload != expected.offload) {
@@ -99,10 +90,7 @@ fn compare_counters(expected: &CounterMap, got: &CounterMap) -> String {
     names.sort_unstable();
     names.dedup();
     for name in names {
-        let (want, have) = (
-            expected.get(name).unwrap_or(&0),
-            got.get(name).unwrap_or(&0),
-        );
+        let (want, have) = (expected.get(name).unwrap_or(&0), got.get(name).unwrap_or(&0));
         if want != have {
             let _ = writeln!(text, "  counter {name}: expected {want}, got {have}");
         }
@@ -171,20 +159,11 @@ fn ipv4(bytes: &[u8], indent: &str, lines: &mut Vec<String>) {
     let fragment = word(6);
     lines.extend([
         format!("{indent}ipv4 {} > {}", address(12), address(16)),
-        format!(
-            "{indent}  ihl {} tos {:#04x} total length {}",
-            bytes[0] & 15,
-            bytes[1],
-            word(2)
-        ),
+        format!("{indent}  ihl {} tos {:#04x} total length {}", bytes[0] & 15, bytes[1], word(2)),
         format!("{indent}  identification {:#06x}", word(4)),
         format!(
             "{indent}  flags {}{}{} offset {}",
-            if fragment & 0x8000 != 0 {
-                "reserved "
-            } else {
-                ""
-            },
+            if fragment & 0x8000 != 0 { "reserved " } else { "" },
             if fragment & 0x4000 != 0 { "DF " } else { "" },
             if fragment & 0x2000 != 0 { "MF" } else { "" },
             (fragment & 0x1fff) * 8
@@ -207,11 +186,7 @@ fn ipv6(bytes: &[u8], indent: &str, lines: &mut Vec<String>) {
     let word = u32_at(bytes, 0).unwrap_or(0);
     lines.extend([
         format!("{indent}ipv6 {} > {}", address(8), address(24)),
-        format!(
-            "{indent}  class {:#04x} flow {:#07x}",
-            word >> 20 & 0xff,
-            word & 0xf_ffff
-        ),
+        format!("{indent}  class {:#04x} flow {:#07x}", word >> 20 & 0xff, word & 0xf_ffff),
         format!("{indent}  payload length {}", u16_at(bytes, 4).unwrap_or(0)),
         format!("{indent}  next header {} hop limit {}", bytes[6], bytes[7]),
     ]);
@@ -249,10 +224,7 @@ fn upper(protocol: u8, first: bool, body: &[u8], indent: &str, lines: &mut Vec<S
                 format!("{indent}    seq {:#x} ack {:#x}", long(4), long(8)),
                 format!("{indent}    flags {:#04x} window {}", body[13], word(14)),
                 format!("{indent}    checksum {:#06x} urgent {}", word(16), word(18)),
-                format!(
-                    "{indent}    options {:02x?}",
-                    body.get(20..payload).unwrap_or(&[])
-                ),
+                format!("{indent}    options {:02x?}", body.get(20..payload).unwrap_or(&[])),
             ]);
         }
         17 | 136 if first && body.len() >= 8 => {
@@ -269,11 +241,8 @@ fn upper(protocol: u8, first: bool, body: &[u8], indent: &str, lines: &mut Vec<S
                 format!("{indent}    rest {:#010x}", long(4)),
             ]);
             payload = 8;
-            let error = if protocol == 1 {
-                matches!(body[0], 3 | 4 | 5 | 11 | 12)
-            } else {
-                body[0] < 128
-            };
+            let error =
+                if protocol == 1 { matches!(body[0], 3 | 4 | 5 | 11 | 12) } else { body[0] < 128 };
             if error && indent.len() < 8 {
                 packet(&body[8..], &format!("{indent}    "), lines);
                 return;
@@ -281,8 +250,5 @@ fn upper(protocol: u8, first: bool, body: &[u8], indent: &str, lines: &mut Vec<S
         }
         _ => {}
     }
-    lines.push(format!(
-        "{indent}  data {} octets",
-        body.len().saturating_sub(payload)
-    ));
+    lines.push(format!("{indent}  data {} octets", body.len().saturating_sub(payload)));
 }

@@ -110,10 +110,7 @@ impl Subject for Core {
             let sent = match verdict {
                 Verdict::Forward => collect(&packet),
                 Verdict::Reply(_) | Verdict::Pass => {
-                    vec![Sent {
-                        bytes: packet.bytes().to_vec(),
-                        offload: Some(packet.offload),
-                    }]
+                    vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
                 }
                 Verdict::Drop(_) => Vec::new(),
             };
@@ -148,16 +145,10 @@ pub fn counter_map(counters: &Counters) -> CounterMap {
         map.insert(format!("{label}.segments"), totals.segments);
         map.insert(format!("{label}.octets"), totals.octets);
         map.insert(format!("{label}.fragments"), totals.fragments);
-        map.insert(
-            format!("icmp_errors.{label}"),
-            counters.icmp_errors(direction),
-        );
+        map.insert(format!("icmp_errors.{label}"), counters.icmp_errors(direction));
     }
     for reason in DropReason::ALL {
-        map.insert(
-            format!("drop.{}", reason.label()),
-            counters.dropped(*reason),
-        );
+        map.insert(format!("drop.{}", reason.label()), counters.dropped(*reason));
     }
     map.insert("suppressed".into(), counters.icmp_errors_suppressed());
     map.insert("passed".into(), counters.passed());
@@ -179,10 +170,7 @@ pub fn walk(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path
-                .extension()
-                .is_some_and(|extension| extension == "toml")
-            {
+            } else if path.extension().is_some_and(|extension| extension == "toml") {
                 let name = path.strip_prefix(dir).unwrap_or(&path).with_extension("");
                 found.push((name.to_string_lossy().replace('\\', "/"), path));
             }
