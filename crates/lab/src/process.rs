@@ -113,15 +113,12 @@ pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
     Ok(Running { argv: argv.to_vec(), child, stdout, stderr })
 }
 
-/// Runs a command to its end.
-pub(crate) fn run(argv: &[String], limit: Duration) -> Result<Finished> {
-    start(argv, Output::Keep)?.wait(limit)
-}
-
-/// Runs a command of string slices to its end, within ten seconds.
+/// Runs a short command of string slices to its end, within ten seconds.
+///
+/// It heeds no interruption, as clean-up after one is made of such commands.
 pub(crate) fn run_str(argv: &[&str]) -> Result<Finished> {
     let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-    run(&argv, Duration::from_secs(10))
+    start(&argv, Output::Keep)?.wait_until(Duration::from_secs(10), false)
 }
 
 fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
@@ -150,7 +147,11 @@ impl Running {
     }
 
     /// Waits for the end; ends the child when the deadline passes or the user interrupts.
-    pub(crate) fn wait(mut self, limit: Duration) -> Result<Finished> {
+    pub(crate) fn wait(self, limit: Duration) -> Result<Finished> {
+        self.wait_until(limit, true)
+    }
+
+    fn wait_until(mut self, limit: Duration, heed: bool) -> Result<Finished> {
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(300);
         let status = loop {
@@ -161,7 +162,7 @@ impl Running {
                     return Err(LabError::Start { argv: self.argv.join(" "), source });
                 }
             }
-            if interrupted() {
+            if heed && interrupted() {
                 self.stop();
                 return Err(LabError::Interrupted);
             }

@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub(crate) clocksource: String,
     /// Clock sources on offer.
     pub(crate) clocksources: Vec<String>,
-    /// Virtualisation, as `systemd-detect-virt` names it.
+    /// Virtualisation, as `systemd-detect-virt --vm` names it.
     pub(crate) virtualisation: String,
     /// Share of time stolen by the hypervisor since boot.
     pub(crate) steal_share: f64,
@@ -114,7 +114,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         governor: or_unknown(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
         clocksources: clocksource::available().unwrap_or_default(),
-        virtualisation: or_unknown(said(&["systemd-detect-virt"])),
+        virtualisation: or_unknown(said(&["systemd-detect-virt", "--vm"])),
         steal_share: cpu::steal_since_boot(),
         load_average: cpu::load_average().unwrap_or(0.0),
         memory_mib: memory_mib(),
