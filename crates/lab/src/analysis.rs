@@ -33,6 +33,8 @@ pub(crate) struct Results {
     pub(crate) drift: Vec<Drift>,
     /// Trials that do not count, and why.
     pub(crate) discarded: Vec<Discarded>,
+    /// What is worth knowing of trials that count.
+    pub(crate) flagged: Vec<Discarded>,
     /// Warnings about the run as a whole.
     pub(crate) warnings: Vec<String>,
     /// Goals and whether they are met, for experiments with goals.
@@ -156,7 +158,7 @@ pub(crate) struct Drift {
     pub(crate) spread: f64,
 }
 
-/// A trial that does not count.
+/// A trial with something to say about it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Discarded {
     /// Arm.
@@ -194,7 +196,8 @@ pub(crate) fn analyse(
         gate: BTreeMap::new(),
         calibration: Vec::new(),
         drift: Vec::new(),
-        discarded: discarded(trials),
+        discarded: listed(trials.iter().filter(|t| !t.valid), |t| &t.invalid),
+        flagged: listed(trials.iter().filter(|t| t.valid), |t| &t.flags),
         warnings: Vec::new(),
         goals: Vec::new(),
     };
@@ -264,15 +267,17 @@ fn gate_of(trial: &Trial) -> Vec<Check> {
     trial.checks.clone()
 }
 
-fn discarded(trials: &[Trial]) -> Vec<Discarded> {
+fn listed<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+    reasons: impl Fn(&Trial) -> &Vec<String>,
+) -> Vec<Discarded> {
     trials
-        .iter()
-        .filter(|t| !t.valid)
+        .filter(|t| !reasons(t).is_empty())
         .map(|t| Discarded {
             mechanism: t.mechanism.clone(),
             metric: t.metric,
             block: t.block,
-            why: t.invalid.join("; "),
+            why: reasons(t).join("; "),
         })
         .collect()
 }

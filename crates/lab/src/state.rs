@@ -99,6 +99,7 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
             removed.push(name);
         }
     }
+    remove_run_dirs(&prefix(&state.id));
     // Keep the file while anything is left, so that the next run tries again.
     if namespaces(&prefix(&state.id)).is_empty() {
         let _ = std::fs::remove_file(file_of(&state.id));
@@ -123,6 +124,16 @@ pub(crate) fn namespaces(prefix: &str) -> Vec<String> {
         .filter_map(|e| e.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with(prefix))
         .collect()
+}
+
+/// Removes folders that mechanisms of a run used for locks and sockets.
+fn remove_run_dirs(prefix: &str) {
+    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return };
+    for entry in entries.filter_map(std::result::Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn prefix(id: &str) -> String {

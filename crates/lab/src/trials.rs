@@ -136,6 +136,7 @@ pub(crate) fn throughput(
     let (client, server) = (flow.client_cpu, flow.server_cpu);
     trial.generator_cpu = Some(if down { (server, client) } else { (client, server) });
     check_octets(trial, at.network.receiving_devices(down));
+    check_counters(trial, at.mechanism, down);
     Ok(())
 }
 
@@ -150,6 +151,22 @@ fn check_octets(trial: &mut Trial, devices: &[&str]) {
         trial.invalid.push(format!(
             "counters disagree: iperf3 received {payload} octets, {device} carried {carried}"
         ));
+    }
+}
+
+/// The mechanism's own counters must agree with the generator's as well.
+fn check_counters(trial: &mut Trial, mechanism: Option<&dyn Mechanism>, down: bool) {
+    let read = mechanism.zip(trial.counters.as_ref()).and_then(|(m, (a, b))| m.read(a, b, down));
+    let (Some(counted), Some(payload)) = (read, trial.generator_bytes) else { return };
+    let ratio = counted.octets as f64 / (payload as f64).max(1.0);
+    if !WIRE_RATIO.contains(&ratio) {
+        trial.invalid.push(format!(
+            "counters disagree: iperf3 received {payload} octets, the mechanism translated {}",
+            counted.octets
+        ));
+    }
+    for (reason, n) in counted.drops {
+        trial.flags.push(format!("the mechanism dropped {n} packets: {reason}"));
     }
 }
 

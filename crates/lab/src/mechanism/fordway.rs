@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Availability, Context, Deployed, Mechanism};
+use serde_json::Value;
+
+use super::{Availability, Context, Counted, Deployed, Mechanism};
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, run_str};
 use crate::topology::{CLAT_V4, CLAT_V6, PREF64};
@@ -35,7 +37,7 @@ impl Fordway {
     fn argv(&self, context: Context<'_>) -> Option<Vec<String>> {
         let program = self.program.as_ref()?.display().to_string();
         let engine = context.spec.engine.as_deref().unwrap_or("auto");
-        let socket = socket(context).display().to_string();
+        let run_dir = run_dir(context).display().to_string();
         let argv = [
             program.as_str(),
             "clat",
@@ -50,15 +52,16 @@ impl Fordway {
             CLAT_V6,
             "--engine",
             engine,
-            "--socket",
-            &socket,
+            "--run-dir",
+            &run_dir,
         ];
         Some(argv.iter().map(ToString::to_string).collect())
     }
 }
 
-fn socket(context: Context<'_>) -> PathBuf {
-    PathBuf::from(format!("/run/fordway-lab/{}.sock", context.name))
+/// A folder of its own: a gateway that serves this machine must not share locks with the lab's.
+fn run_dir(context: Context<'_>) -> PathBuf {
+    PathBuf::from(format!("/run/fordway-lab/{}", context.name))
 }
 
 impl Mechanism for Fordway {
@@ -93,7 +96,7 @@ impl Mechanism for Fordway {
             config: argv[1..].join(" "),
             argv,
             daemon: Some(daemon),
-            socket: Some(socket(context)),
+            run_dir: Some(run_dir(context)),
             program: self.program.clone(),
         })
     }
@@ -102,10 +105,44 @@ impl Mechanism for Fordway {
         self.argv(context)
     }
 
-    fn counters(&self, deployed: &Deployed) -> Option<serde_json::Value> {
+    fn counters(&self, deployed: &Deployed) -> Option<Value> {
         let program = deployed.program.as_ref()?.display().to_string();
-        let socket = deployed.socket.as_ref()?.display().to_string();
+        let socket = deployed.run_dir.as_ref()?.join("control.sock").display().to_string();
         let out = run_str(&[&program, "stats", "--json", "--socket", &socket]).ok()?.ok().ok()?;
         serde_json::from_str(&out.stdout).ok()
+    }
+
+    fn read(&self, before: &Value, after: &Value, down: bool) -> Option<Counted> {
+        let way = if down { "v6_to_v4" } else { "v4_to_v6" };
+        let pointer = format!("/translators/0/{way}/octets");
+        let octets = |v: &Value| v.pointer(&pointer)?.as_u64();
+        let count = |v: &Value, reason: &str| {
+            v.pointer("/translators/0/drops").and_then(|d| d[reason].as_u64()).unwrap_or(0)
+        };
+        let reasons = after.pointer("/translators/0/drops")?.as_object()?.keys();
+        let drops = reasons
+            .map(|r| (r.clone(), count(after, r).saturating_sub(count(before, r))))
+            .filter(|(_, n)| *n > 0)
+            .collect();
+        Some(Counted { octets: octets(after)?.saturating_sub(octets(before)?), drops })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_and_drops_of_a_flow_are_differences() {
+        let stats = |up, down, full| {
+            serde_json::json!({"translators": [{
+                "drops": {"queue_full": full, "martian": 3},
+                "v4_to_v6": {"octets": up}, "v6_to_v4": {"octets": down}}]})
+        };
+        let (before, after) = (stats(10, 5, 1), stats(110, 7, 4));
+        let read = |down| Fordway { program: None }.read(&before, &after, down).unwrap();
+        assert_eq!(read(false), Counted { octets: 100, drops: vec![("queue_full".into(), 3)] });
+        assert_eq!(read(true).octets, 2);
+        assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), false), None);
     }
 }

@@ -8,6 +8,8 @@ mod tundra;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::process::{Running, run_str};
@@ -57,8 +59,8 @@ pub(crate) struct Deployed {
     pub(crate) config: String,
     /// Its command line.
     pub(crate) argv: Vec<String>,
-    /// Control socket to read counters from.
-    pub(crate) socket: Option<PathBuf>,
+    /// Folder of its locks and its control socket.
+    pub(crate) run_dir: Option<PathBuf>,
     /// The program, to read counters with.
     pub(crate) program: Option<PathBuf>,
 }
@@ -77,9 +79,23 @@ pub(crate) trait Mechanism {
     }
 
     /// Its own counters, in its own form.
-    fn counters(&self, _deployed: &Deployed) -> Option<serde_json::Value> {
+    fn counters(&self, _deployed: &Deployed) -> Option<Value> {
         None
     }
+
+    /// What two readings of its counters say about one flow.
+    fn read(&self, _before: &Value, _after: &Value, _down: bool) -> Option<Counted> {
+        None
+    }
+}
+
+/// A mechanism's own account of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// IP octets translated in the flow's direction.
+    pub(crate) octets: u64,
+    /// Packets dropped, by reason; only reasons with drops.
+    pub(crate) drops: Vec<(String, u64)>,
 }
 
 /// The implementation of this name. `fordway` is the gateway's program, when it was found.

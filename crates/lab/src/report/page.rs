@@ -146,9 +146,8 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
                 format!("{:+.1} %", 100.0 * d.per_block),
             ]).collect::<Vec<_>>(),
             "aa": aa(run),
-            "discarded": results.discarded.iter().map(|d| vec![
-                d.mechanism.clone(), d.metric.label().into(), d.block.to_string(), d.why.clone(),
-            ]).collect::<Vec<_>>(),
+            "discarded": listed(&results.discarded),
+            "flagged": listed(&results.flagged),
             "warnings": results.warnings,
             "deviations": deviations(run),
             "trials": run.trials.len(),
@@ -397,6 +396,13 @@ fn beside(run: &Run, study: &Study) -> Vec<Vec<String>> {
             ]
         })
         .collect()
+}
+
+fn listed(trials: &[crate::analysis::Discarded]) -> Vec<Vec<String>> {
+    let row = |d: &crate::analysis::Discarded| {
+        vec![d.mechanism.clone(), d.metric.label().into(), d.block.to_string(), d.why.clone()]
+    };
+    trials.iter().map(row).collect()
 }
 
 fn aa(run: &Run) -> Vec<Vec<String>> {
