@@ -479,16 +479,18 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
 fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
     let mut all = Vec::new();
     for cell in &results.cells {
-        if let Some(vs) = cell.vs_baseline.as_ref().filter(|vs| vs.same) {
-            if vs.p_t.is_some_and(|p| p < experiment.alpha) && vs.verdict != Verdict::Equivalent {
-                all.push(format!(
-                    "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
-                     machine was not steady; trust no difference of that size.",
-                    cell.metric.name(),
-                    cell.condition.label(),
-                    vs.ratio
-                ));
-            }
+        let differs = |vs: &&VsBaseline| {
+            let shown = vs.p_t.is_some_and(|p| p < experiment.alpha);
+            vs.same && shown && vs.verdict != Verdict::Equivalent
+        };
+        if let Some(vs) = cell.vs_baseline.as_ref().filter(differs) {
+            all.push(format!(
+                "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
+                 machine was not steady; trust no difference of that size.",
+                cell.metric.name(),
+                cell.condition.label(),
+                vs.ratio
+            ));
         }
     }
     for drift in &results.drift {

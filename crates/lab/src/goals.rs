@@ -194,10 +194,9 @@ mod tests {
         assert!(table.goal.len() >= 6);
         for goal in table.goal {
             assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
-            for name in [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()] {
-                if let Some(name) = name {
-                    experiment.mechanism(name).unwrap();
-                }
+            let others = [goal.base.as_ref(), goal.zero.as_ref()];
+            for name in others.into_iter().flatten().chain([&goal.mechanism]) {
+                experiment.mechanism(name).unwrap();
             }
             assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
         }

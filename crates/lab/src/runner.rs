@@ -379,6 +379,7 @@ impl Runner {
         for metric in metrics {
             let mut trial = self.blank(d, Some(arm), *metric);
             trial.config_hash = hash(live.deployed.config.as_bytes());
+            trial.mechanism_argv.clone_from(&live.deployed.argv);
             if let Some(check) = &broken {
                 let why = format!("broken before measuring: {}: {}", check.name, check.detail);
                 trial.invalid.push(why);

@@ -58,7 +58,7 @@ pub(crate) enum Metric {
     TcpThroughputUp,
     /// One TCP flow from the server to the client, Gbit/s of payload.
     TcpThroughputDown,
-    /// ICMP echo, ms; a deployment's value is the mean of its replies.
+    /// ICMP echo, ms; a deployment's value is the median of its replies.
     Rtt,
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime,

@@ -88,10 +88,10 @@ pub(crate) fn orphans() -> Vec<State> {
 
 /// Undoes what a run left; returns the names of the namespaces it removed.
 pub(crate) fn undo(state: &State) -> Vec<String> {
-    if let Some(name) = &state.clocksource {
-        if let Err(error) = clocksource::switch(name) {
-            anstream::eprintln!("fordway-lab: cannot put the clock source back to {name}: {error}");
-        }
+    if let Some(name) = &state.clocksource
+        && let Err(error) = clocksource::switch(name)
+    {
+        anstream::eprintln!("fordway-lab: cannot put the clock source back to {name}: {error}");
     }
     let mut removed = Vec::new();
     for name in namespaces(&prefix(&state.id)) {

@@ -102,6 +102,9 @@ pub(crate) struct Trial {
     /// What is worth knowing of a valid trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flags: Vec<String>,
+    /// Command line of the mechanism.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mechanism_argv: Vec<String>,
     /// Command line of the measurement.
     pub(crate) argv: Vec<String>,
     /// Its exit status.

@@ -13,6 +13,7 @@ use crate::mechanism::{Deployed, Mechanism};
 use crate::probe::gate::own_program;
 use crate::process::Output;
 use crate::spec::{Metric, Profile};
+use crate::stats::describe::median;
 use crate::topology::Network;
 use crate::trial::{Condition, Trial};
 
@@ -92,6 +93,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         valid: false,
         invalid: Vec::new(),
         flags: Vec::new(),
+        mechanism_argv: Vec::new(),
         argv: Vec::new(),
         exit_status: None,
         started: now(),
@@ -193,10 +195,8 @@ pub(crate) fn rtt(at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
     } else if lost > 0.0 {
         trial.flags.push(format!("{:.1} % of the echo replies are missing", 100.0 * lost));
     }
-    let n = pings.replies_ms.len();
-    if n > 0 {
-        trial.value = Some(pings.replies_ms.iter().sum::<f64>() / n as f64);
-    }
+    // The median: one reply that waited for a processor must not decide for all.
+    trial.value = Some(median(&pings.replies_ms)).filter(|v| v.is_finite());
     trial.replies = pings.replies_ms;
     Ok(())
 }

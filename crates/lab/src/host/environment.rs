@@ -198,15 +198,13 @@ fn veth_features() -> Vec<String> {
     let net = format!("--net=/run/netns/{name}");
     let mut features = Vec::new();
     let add = ["ip", "-n", &name, "link", "add", "v0", "type", "veth", "peer", "name", "v1"];
-    if run(&add).is_some() {
-        if let Some(out) = run(&["nsenter", &net, "ethtool", "-k", "v0"]) {
-            features = out
-                .stdout
-                .lines()
-                .filter(|l| l.contains(": on"))
-                .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned())
-                .collect();
-        }
+    if let Some(out) = run(&add).and_then(|_| run(&["nsenter", &net, "ethtool", "-k", "v0"])) {
+        features = out
+            .stdout
+            .lines()
+            .filter(|l| l.contains(": on"))
+            .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned())
+            .collect();
     }
     let _ = crate::state::remove_namespace(&name);
     features

@@ -47,7 +47,7 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     let sentences: Vec<String> =
         clats.filter_map(|m| clat_sentence(results, &m.name, &m.implementation)).collect();
     match sentences.split_first() {
-        Some((first, rest)) if rest.is_empty() => first.clone(),
+        Some((first, [])) => first.clone(),
         // The experiment lists the mechanism that it is most about first.
         Some((first, rest)) => {
             let others: Vec<String> = rest.iter().map(|s| s.replacen("CLAT by ", "", 1)).collect();
@@ -119,4 +119,17 @@ pub(crate) fn verdict(cell: &Cell) -> String {
         return if differs { "A/A differs" } else { "A/A same" }.into();
     }
     vs.verdict.word().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_p_values_read_well() {
+        assert_eq!([share(0.0694), share(0.57), share(1.034)], ["6.9 %", "57 %", "103 %"]);
+        assert_eq!([p(None), p(Some(0.0004)), p(Some(0.0312))], ["–", "< 0.001", "0.031"]);
+        assert_eq!(interval(Some([0.5, 12.34])), "0.500 – 12.3");
+        assert_eq!(interval(None), "");
+    }
 }

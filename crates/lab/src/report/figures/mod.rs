@@ -125,10 +125,10 @@ fn width_of(text: &str, size: u32) -> i32 {
 /// A number with as many digits as it deserves.
 pub(crate) fn nice(value: f64) -> String {
     let digits = match value.abs() {
-        v if v == 0.0 => 0,
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
+        0.0 => 0,
         _ => 3,
     };
     format!("{value:.digits$}")
@@ -150,7 +150,7 @@ fn log_range(least: f64, most: f64) -> (f64, f64) {
 }
 
 /// Makes an SVG scale with its box: the page decides the width.
-fn responsive(svg: String) -> String {
+fn responsive(svg: &str) -> String {
     svg.replacen("<svg ", "<svg role=\"img\" preserveAspectRatio=\"xMidYMid meet\" ", 1)
 }
 

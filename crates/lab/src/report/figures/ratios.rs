@@ -56,7 +56,7 @@ pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option
         paint(&root, &rows, run.experiment.margin).map_err(&error)?;
         root.present().map_err(|e| error(e.into()))?;
     }
-    Ok(Some(Figure { name, svg: responsive(svg) }))
+    Ok(Some(Figure { name, svg: responsive(&svg) }))
 }
 
 type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

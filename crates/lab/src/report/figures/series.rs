@@ -73,7 +73,7 @@ pub(super) fn draw(
         paint(&plot, &arms, scale).map_err(&error)?;
         root.present().map_err(|e| error(e.into()))?;
     }
-    Ok(Some(Figure { name, svg: responsive(svg) }))
+    Ok(Some(Figure { name, svg: responsive(&svg) }))
 }
 
 fn arms(run: &Run, condition: &Condition, metric: Metric) -> Vec<Arm> {
