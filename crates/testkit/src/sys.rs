@@ -6,6 +6,8 @@ use std::ffi::{c_int, c_short, c_void};
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// Octets of the virtio-net header that packet sockets put in front of packets.
 pub const VNET_LEN: usize = 10;
@@ -15,6 +17,18 @@ pub fn enter_new_namespace() -> io::Result<()> {
     // SAFETY: takes no pointers; only the calling thread changes its namespace.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     Ok(())
+}
+
+/// Makes a command's process end when the thread that starts it does.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: the closure runs between fork and exec and makes one system call, nothing else; that call
+    // takes no pointers.
+    unsafe {
+        command.pre_exec(|| {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            Ok(())
+        });
+    }
 }
 
 /// Whether the process may do what the tests of namespaces need.

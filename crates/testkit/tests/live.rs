@@ -1,0 +1,260 @@
+//! Every vector through the gateway as it runs: `fordway run` with a configuration file, an interface,
+//! `fordway stats`.
+//!
+//! As in `tun.rs` packets go through the interface with a packet socket. Needs root; says so, and does
+//! nothing, without. Two things differ from the core and are taken into account here: routing counts
+//! the hops, so the translator does not; and identifications begin with a random number.
+
+mod common;
+
+use std::cell::RefCell;
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use fordway_testkit::checksum::checksum;
+use fordway_testkit::sys;
+use fordway_testkit::tap::Tap;
+use fordway_testkit::vector::{
+    Applies, Case, CaseStep, CounterMap, Observation, Sent, Subject, SubjectError,
+};
+use fordway_testkit::view::View;
+use fordway_xlat::{Config, DropReason, IcmpErrors, TrafficClass, UdpChecksumZero, Verdict};
+
+use common::{INTERFACE, PATIENCE, applies_to_interface, namespace, tap, try_step};
+
+fn main() {
+    common::run(|| Live, |case| file(&case.config)).exit();
+}
+
+/// The gateway's own program.
+struct Live;
+
+impl Subject for Live {
+    fn name(&self) -> &'static str {
+        "live"
+    }
+
+    fn applies(&self, case: &Case) -> Applies {
+        let no = |reason: &str| Applies::No(reason.to_owned());
+        let config = &case.config;
+        let expired = |step: &CaseStep| match step.expected.verdict {
+            Verdict::Drop(reason) => reason == DropReason::HopLimitExceeded,
+            Verdict::Reply(error) => error.reason == DropReason::HopLimitExceeded,
+            _ => false,
+        };
+        match applies_to_interface(self.name(), case) {
+            Applies::No(reason) => Applies::No(reason),
+            _ if case.steps.iter().any(expired) => no("routing counts the hops at an interface"),
+            _ if config.mtu4 != Config::default().mtu4 => {
+                no("routes know the MTU of the IPv4 side")
+            }
+            _ if config.pass_unmatched => no("what is routed to an interface is never passed on"),
+            _ => Applies::Yes,
+        }
+    }
+
+    fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {
+        DAEMON.with_borrow_mut(|slot| {
+            let wanted = file(&case.config);
+            if slot.as_ref().is_none_or(|daemon| daemon.config != wanted) {
+                // The old one gives the interface up first.
+                drop(slot.take());
+                *slot = Some(Daemon::start(wanted)?);
+            }
+            let Some(daemon) = slot else { return Err(other("no daemon")) };
+            let mut seen = Vec::new();
+            for step in &case.steps {
+                let mut observation = try_step(&daemon.tap, step, || daemon.counters())?;
+                level(case, step, &mut observation);
+                seen.push(observation);
+            }
+            Ok(seen)
+        })
+    }
+}
+
+/// Takes out of an observation what differs by design: one hop less counted, identifications of the
+/// generator.
+fn level(case: &Case, step: &CaseStep, observation: &mut Observation) {
+    let input = View::of(&step.input);
+    let fragment = input.is_some_and(|view| !view.v4 && view.fragment_header);
+    let generated = matches!(step.expected.verdict, Verdict::Reply(_)) || !fragment;
+    let same =
+        observation.sent.windows(2).all(|pair| pair[0].bytes.get(4..6) == pair[1].bytes.get(4..6));
+    let expected = step.expected.packets.iter();
+    for (Sent { bytes, .. }, expected) in observation.sent.iter_mut().zip(expected) {
+        let v4 = bytes.len() >= 20 && bytes[0] >> 4 == 4 && expected.len() >= 20;
+        if v4 && generated && same {
+            bytes[4..6].copy_from_slice(&expected[4..6]);
+        }
+        if step.expected.verdict == Verdict::Forward && case.config.decrement_hop_limit {
+            let at = if v4 { 8 } else { 7 };
+            bytes[at] = bytes[at].wrapping_sub(1);
+        }
+        if v4 && bytes[0] == 0x45 && checksum(&expected[..20]) == 0 {
+            bytes[10..12].fill(0);
+            let value = checksum(&bytes[..20]);
+            bytes[10..12].copy_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+thread_local! {
+    static DAEMON: RefCell<Option<Daemon>> = const { RefCell::new(None) };
+}
+
+/// A running gateway. It ends with the thread that started it.
+struct Daemon {
+    config: String,
+    child: Child,
+    run_dir: PathBuf,
+    tap: Tap,
+}
+
+impl Daemon {
+    fn start(config: String) -> Result<Daemon, SubjectError> {
+        let run_dir = namespace()?;
+        let path = run_dir.join("fordway.toml");
+        fs::write(&path, &config).map_err(io("write"))?;
+        let log = File::create(run_dir.join("log")).map_err(io("log"))?;
+        let mut command = Command::new(program());
+        command.arg("run").arg("--config").arg(&path).arg("--run-dir").arg(&run_dir);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        sys::end_with_parent(&mut command);
+        let mut child = command.spawn().map_err(io("fordway run"))?;
+        let deadline = Instant::now() + PATIENCE;
+        // It answers as soon as it translates.
+        while stats(&run_dir).is_err() {
+            let ended = child.try_wait().map_err(io("wait"))?.is_some();
+            if ended || Instant::now() > deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                let log = fs::read_to_string(run_dir.join("log")).unwrap_or_default();
+                return Err(other(format!("fordway run did not come up:\n{log}\n{config}")));
+            }
+        }
+        let tap = tap()?;
+        Ok(Daemon { config, child, run_dir, tap })
+    }
+
+    fn counters(&self) -> Result<CounterMap, SubjectError> {
+        stats(&self.run_dir)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // SIGTERM would do as well; what is tested here is not how it ends.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The counters as `fordway stats --json` gives them, under the names that vectors use.
+fn stats(run_dir: &Path) -> Result<CounterMap, SubjectError> {
+    let mut command = Command::new(program());
+    command.args(["stats", "--json", "--run-dir"]).arg(run_dir);
+    let output = command.output().map_err(io("fordway stats"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(other)?;
+    let totals = &json["translators"][0];
+    let mut map = CounterMap::new();
+    let mut take = |name: String, value: &serde_json::Value| -> Result<(), SubjectError> {
+        let value = value.as_u64().ok_or_else(|| other(format!("no {name} in {text}")))?;
+        if value != 0 {
+            map.insert(name, value);
+        }
+        Ok(())
+    };
+    for direction in ["v4_to_v6", "v6_to_v4"] {
+        for name in ["packets", "segments", "octets", "fragments"] {
+            take(format!("{direction}.{name}"), &totals[direction][name])?;
+        }
+    }
+    take("icmp_errors.v4_to_v6".into(), &totals["icmp_errors"]["v4"])?;
+    take("icmp_errors.v6_to_v4".into(), &totals["icmp_errors"]["v6"])?;
+    take("suppressed".into(), &totals["icmp_errors"]["suppressed"])?;
+    take("passed".into(), &totals["passed"])?;
+    for reason in DropReason::ALL {
+        take(format!("drop.{}", reason.label()), &totals["drops"][reason.label()])?;
+    }
+    Ok(map)
+}
+
+/// The gateway's configuration file that makes this configuration of the core.
+fn file(config: &Config) -> String {
+    let mut text =
+        format!("[[translator]]\nname = \"{INTERFACE}\"\nmode = \"siit\"\nmanage = false\n");
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    let quoted = |value: String| format!("\"{value}\"");
+    let pool6: Vec<String> = config.pool6.iter().map(|pool6| format!("\"{pool6}\"")).collect();
+    if !pool6.is_empty() {
+        line("pool6", format!("[{}]", pool6.join(", ")));
+    }
+    let eam =
+        config.eam.entries().iter().map(|eam| format!("[\"{}\", \"{}\"]", eam.v4(), eam.v6()));
+    let eam: Vec<String> = eam.collect();
+    if !eam.is_empty() {
+        line("eam", format!("[{}]", eam.join(", ")));
+    }
+    let off = || "off".to_owned();
+    line("icmp_source4", quoted(config.icmp_source4.map_or_else(off, |addr| addr.to_string())));
+    line("icmp_source6", quoted(config.icmp_source6.map_or_else(off, |addr| addr.to_string())));
+    match config.icmp_errors {
+        IcmpErrors::Off => line("icmp_errors", quoted(off())),
+        IcmpErrors::Unlimited => line("icmp_errors", quoted("unlimited".into())),
+        IcmpErrors::Limited { per_second, burst } => {
+            line("icmp_errors", quoted(format!("{per_second}/s")));
+            line("icmp_errors_burst", burst.to_string());
+        }
+    }
+    let zero = match config.udp_checksum_zero {
+        UdpChecksumZero::Compute => "compute",
+        UdpChecksumZero::Drop => "drop",
+        UdpChecksumZero::Pass => "pass",
+    };
+    line("udp_checksum_zero", quoted(zero.into()));
+    if let TrafficClass::Set(octet) = config.traffic_class {
+        line("traffic_class", octet.to_string());
+    }
+    line("allow_private", config.allow_private.to_string());
+    line("ipv4_translatable", config.ipv4_translatable.to_string());
+    line("hairpin", config.hairpin.to_string());
+    line("mss_clamp", config.mss_clamp.to_string());
+    line("mtu", config.mtu6.min(65_535).to_string());
+    line("lowest_ipv6_mtu", config.lowest_ipv6_mtu.to_string());
+    line("queues", "1".into());
+    text
+}
+
+/// The program, built with the profile of this test if it is not there yet.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let own = env::current_exe().expect("the path of this test");
+        let folder = own.ancestors().nth(2).expect("a folder two above this test").to_owned();
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "--package", "fordway"]);
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.is_ok_and(|status| status.success()), "cargo build --package fordway");
+        folder.join("fordway")
+    })
+}
+
+fn io(what: &'static str) -> impl Fn(std::io::Error) -> SubjectError {
+    move |error| SubjectError::Io(what, error)
+}
+
+fn other(error: impl std::fmt::Display) -> SubjectError {
+    SubjectError::Other(error.to_string())
+}
