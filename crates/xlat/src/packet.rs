@@ -5,6 +5,7 @@ use core::ops::Range;
 use fordway_wire::checksum::Sum;
 
 use crate::fragment::{Fragments, Plan};
+use crate::transport::segment_header_len;
 
 /// Octets that must lie free in front of a packet so that every outcome fits in place.
 ///
@@ -141,13 +142,19 @@ impl<'a> Packet<'a> {
     }
 
     /// The packets that this one will be on a wire: 1, or the number of segments of a super-packet.
+    ///
+    /// Counted from the headers themselves: what a TUN says in `header_len` is the length of the
+    /// kernel's linear buffer, which may hold payload too.
     #[inline]
     pub fn segments(&self) -> usize {
-        let Gso { kind, size, header_len, .. } = self.offload.gso;
+        let Gso { kind, size, .. } = self.offload.gso;
+        let ChecksumState::Partial { start, .. } = self.offload.checksum else { return 1 };
         if kind == GsoKind::None || size == 0 {
             return 1;
         }
-        self.len().saturating_sub(usize::from(header_len)).div_ceil(usize::from(size)).max(1)
+        let segment = self.bytes().get(usize::from(start)..).unwrap_or_default();
+        let payload = segment.len().saturating_sub(segment_header_len(kind, segment));
+        payload.div_ceil(usize::from(size)).max(1)
     }
 
     /// Completes a partial checksum in software, as the device would have.
