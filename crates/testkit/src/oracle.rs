@@ -136,8 +136,8 @@ fn check_forward(
 /// padding of RFC 4884 on top.
 fn bounds(before: &View<'_>, from: usize, to: usize, hairpinned: bool) -> Result<(), String> {
     let more = match (before.is_icmp_error(), before.v4 || hairpinned) {
-        (true, true) => 20 + 20 + 8 + 7,
-        // RFC 4884: an original datagram shorter than 128 octets is padded.
+        // RFC 4884: an original datagram shorter than 128 octets is padded, whatever its length was.
+        (true, true) => 20 + 128 + 8,
         (true, false) => 128,
         (false, true) => 20 + 8,
         (false, false) => 0,

@@ -2,6 +2,7 @@
 
 use fordway_xlat::{ChecksumState, DropReason, GsoKind, Offload, State, Verdict};
 
+use crate::checksum::checksum;
 use crate::fuzz::{Body, Plan, translator};
 use crate::oracle::{Outcome, translate};
 use crate::segment::{complete, segments};
@@ -72,13 +73,26 @@ pub fn super_equals_segments(plan: &Plan) -> Result<(), String> {
     if resized || each.iter().any(|outcome| outcome.packets.len() > 1) {
         return payload_survives(&cut, &whole);
     }
-    let each: Vec<Vec<u8>> = each.into_iter().flat_map(|outcome| outcome.packets).collect();
-    let whole =
+    let mut each: Vec<Vec<u8>> = each.into_iter().flat_map(|outcome| outcome.packets).collect();
+    let mut whole =
         segments(&whole.packets[0], &whole.offload).ok_or("made what can't be segmented")?;
+    // DF goes by the size of the segments; the last one may be shorter, and alone have DF clear.
+    for last in [each.last_mut(), whole.last_mut()].into_iter().flatten() {
+        clear_dont_fragment(last);
+    }
     if whole == each {
         Ok(())
     } else {
         Err(format!("segmented after: {whole:02x?}\nbefore: {each:02x?}"))
+    }
+}
+
+fn clear_dont_fragment(packet: &mut [u8]) {
+    if packet.len() >= 20 && packet[0] == 0x45 {
+        packet[6] &= !0x40;
+        packet[10..12].fill(0);
+        let value = checksum(&packet[..20]);
+        packet[10..12].copy_from_slice(&value.to_be_bytes());
     }
 }
 
