@@ -98,11 +98,9 @@ impl Netlink {
     /// the interface has it, `EOPNOTSUPP` or `EACCES` if IPv6 is disabled there.
     pub fn add_address(&mut self, address: &Address) -> Result<()> {
         let message = self.address_message(address)?;
-        self.request(
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add address {address}"),
-        )?;
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("add address {address}")
+        })?;
         Ok(())
     }
 
@@ -141,9 +139,7 @@ impl Netlink {
             let mut lifetimes = CacheInfo::default();
             lifetimes.ifa_preferred = 0;
             lifetimes.ifa_valid = u32::MAX;
-            message
-                .attributes
-                .push(AddressAttribute::CacheInfo(lifetimes));
+            message.attributes.push(AddressAttribute::CacheInfo(lifetimes));
         }
         Ok(message)
     }

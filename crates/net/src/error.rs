@@ -213,10 +213,7 @@ impl Error {
 
     /// Whether the kernel does not have the version of IP that was asked for.
     pub(crate) fn is_unsupported(&self) -> bool {
-        matches!(
-            self.errno(),
-            Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT)
-        )
+        matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT))
     }
 
     /// For mapping an I/O error on `path`.
@@ -225,11 +222,7 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File {
-            operation,
-            path,
-            source,
-        }
+        move |source| Self::File { operation, path, source }
     }
 }
 
@@ -241,8 +234,5 @@ fn in_brackets(detail: Option<&str>) -> String {
 }
 
 fn process(pid: Option<u32>) -> String {
-    pid.map_or_else(
-        || "another process".to_owned(),
-        |pid| format!("process {pid}"),
-    )
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }

@@ -31,10 +31,7 @@ impl Host {
 }
 
 fn open_tun() -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/net/tun")
+    OpenOptions::new().read(true).write(true).open("/dev/net/tun")
 }
 
 /// Whether IPv6 can be used in a network namespace.
@@ -59,10 +56,7 @@ impl Ipv6State {
         let disabled = |device| -> Result<bool> {
             Ok(sysctl::read(&SysctlKey::conf_v6(device, "disable_ipv6")?)? == "1")
         };
-        if ["all", "default"]
-            .into_iter()
-            .any(|device| disabled(device).unwrap_or(false))
-        {
+        if ["all", "default"].into_iter().any(|device| disabled(device).unwrap_or(false)) {
             return Self::DisabledBySysctl;
         }
         Self::Enabled
@@ -96,11 +90,7 @@ impl KernelVersion {
     fn parse(release: &str) -> Self {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         let mut next = || numbers.next().and_then(|text| text.parse().ok());
-        Self {
-            major: next().unwrap_or(0),
-            minor: next().unwrap_or(0),
-            release: release.to_owned(),
-        }
+        Self { major: next().unwrap_or(0), minor: next().unwrap_or(0), release: release.to_owned() }
     }
 }
 

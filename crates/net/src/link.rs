@@ -58,9 +58,7 @@ impl Netlink {
             return Ok(None);
         }
         let mut message = LinkMessage::default();
-        message
-            .attributes
-            .push(LinkAttribute::IfName(name.to_owned()));
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         self.get_link(message, name)
     }
 
@@ -82,9 +80,7 @@ impl Netlink {
     /// [`Error::NoDevice`] if there is none; [`Error::Netlink`],
     /// [`Error::Answer`].
     pub fn link(&mut self, name: &str) -> Result<Link> {
-        self.find_link(name)?.ok_or_else(|| Error::NoDevice {
-            name: name.to_owned(),
-        })
+        self.find_link(name)?.ok_or_else(|| Error::NoDevice { name: name.to_owned() })
     }
 
     /// Sets an interface up or down.
@@ -111,9 +107,7 @@ impl Netlink {
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.set_link(name, message, || {
-            format!("set the MTU of interface {name} to {mtu}")
-        })
+        self.set_link(name, message, || format!("set the MTU of interface {name} to {mtu}"))
     }
 
     /// Puts an interface into a group.
@@ -124,9 +118,7 @@ impl Netlink {
     pub fn set_group(&mut self, name: &str, group: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Group(group));
-        self.set_link(name, message, || {
-            format!("put interface {name} into group {group}")
-        })
+        self.set_link(name, message, || format!("put interface {name} into group {group}"))
     }
 
     /// Lets an interface take part in multicast, or not: without, the kernel
@@ -142,9 +134,7 @@ impl Netlink {
             message.header.flags = LinkFlags::Multicast;
         }
         let verb = if multicast { "allow" } else { "forbid" };
-        self.set_link(name, message, || {
-            format!("{verb} multicast on interface {name}")
-        })
+        self.set_link(name, message, || format!("{verb} multicast on interface {name}"))
     }
 
     /// Index to name, of all interfaces.

@@ -55,10 +55,7 @@ impl OwnerLock {
                 continue;
             }
             write_pid(&mut file).map_err(Error::file("write", path))?;
-            return Ok(Ok(Self {
-                _file: file,
-                path: path.to_owned(),
-            }));
+            return Ok(Ok(Self { _file: file, path: path.to_owned() }));
         }
     }
 }

@@ -32,11 +32,8 @@ impl NamespaceId {
     /// [`Error::Namespace`] if /proc is not there.
     pub fn current() -> Result<Self> {
         let path = Path::new(CURRENT);
-        let failed = |source| Error::Namespace {
-            operation: "identify",
-            name: CURRENT.to_owned(),
-            source,
-        };
+        let failed =
+            |source| Error::Namespace { operation: "identify", name: CURRENT.to_owned(), source };
         let inode = path.metadata().map_err(failed)?.ino();
         let cookie = socket(AddressFamily::UNIX, SocketType::DGRAM, None)
             .map_err(io::Error::from)
@@ -93,11 +90,7 @@ impl NetNs {
         let name = path.display().to_string();
         match File::open(path) {
             Ok(file) => Ok(Self { file, name }),
-            Err(source) => Err(Error::Namespace {
-                operation: "open",
-                name,
-                source,
-            }),
+            Err(source) => Err(Error::Namespace { operation: "open", name, source }),
         }
     }
 
@@ -137,18 +130,12 @@ impl NetNs {
                 self.enter()?;
                 Ok(work())
             });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> Error {
-        Error::Namespace {
-            operation,
-            name: self.name.clone(),
-            source,
-        }
+        Error::Namespace { operation, name: self.name.clone(), source }
     }
 }
 

@@ -33,11 +33,7 @@ impl NeighbourProxy {
     /// Answer for `address` on `device`.
     #[must_use]
     pub fn new(device: &str, address: IpAddr) -> Self {
-        Self {
-            device: device.to_owned(),
-            address,
-            protocol: None,
-        }
+        Self { device: device.to_owned(), address, protocol: None }
     }
 
     /// Whether both are the same address on the same interface.

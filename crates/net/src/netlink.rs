@@ -44,10 +44,7 @@ impl Netlink {
             source,
             detail: None,
         })?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-        })
+        Ok(Self { socket, sequence: 0 })
     }
 
     /// Sends a request and returns the answers up to the acknowledgement.
@@ -59,8 +56,7 @@ impl Netlink {
         flags: u16,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        self.exchange(message, flags | NLM_F_ACK, &operation)
-            .map(|(answers, _)| answers)
+        self.exchange(message, flags | NLM_F_ACK, &operation).map(|(answers, _)| answers)
     }
 
     /// Asks for all objects of a kind; again if they changed meanwhile.
@@ -89,15 +85,9 @@ impl Netlink {
         flags: u16,
         operation: &dyn Fn() -> String,
     ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
-        let failed = |source: io::Error, detail| Error::Netlink {
-            operation: operation(),
-            source,
-            detail,
-        };
-        let unexpected = |reason: String| Error::Answer {
-            operation: operation(),
-            reason,
-        };
+        let failed =
+            |source: io::Error, detail| Error::Netlink { operation: operation(), source, detail };
+        let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = NetlinkMessage::from(message);
         request.header.flags = NLM_F_REQUEST | flags;
@@ -105,17 +95,13 @@ impl Netlink {
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
-        self.socket
-            .send(&bytes, 0)
-            .map_err(|error| failed(error, None))?;
+        self.socket.send(&bytes, 0).map_err(|error| failed(error, None))?;
 
         let mut answers = Vec::new();
         let mut interrupted = false;
         loop {
-            let (datagram, _) = self
-                .socket
-                .recv_from_full()
-                .map_err(|error| failed(error, None))?;
+            let (datagram, _) =
+                self.socket.recv_from_full().map_err(|error| failed(error, None))?;
             let mut rest = datagram.as_slice();
             while !rest.is_empty() {
                 let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)

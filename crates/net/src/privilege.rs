@@ -48,9 +48,7 @@ pub fn require(wanted: &[Capability]) -> Result<()> {
 /// [`Error::Privilege`] if the process has more than one thread, or the kernel
 /// refuses. Nothing has been given up in the first two cases.
 pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
-    let threads = fs::read_dir("/proc/self/task")
-        .map_err(failed("count threads"))?
-        .count();
+    let threads = fs::read_dir("/proc/self/task").map_err(failed("count threads"))?.count();
     if threads != 1 {
         return Err(Error::Privilege {
             operation: "drop privileges",
@@ -59,10 +57,7 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     }
     let keep: CapsHashSet = keep.iter().copied().collect();
     let permitted = caps::read(None, CapSet::Permitted).map_err(failed("read capabilities"))?;
-    let missing: Vec<_> = keep
-        .difference(&permitted)
-        .map(ToString::to_string)
-        .collect();
+    let missing: Vec<_> = keep.difference(&permitted).map(ToString::to_string).collect();
     if !missing.is_empty() {
         return Err(Error::Capability { missing });
     }
@@ -87,8 +82,5 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
 }
 
 fn failed<E: ToString>(operation: &'static str) -> impl FnOnce(E) -> Error {
-    move |error| Error::Privilege {
-        operation,
-        reason: error.to_string(),
-    }
+    move |error| Error::Privilege { operation, reason: error.to_string() }
 }

@@ -187,9 +187,7 @@ impl Netlink {
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = IpNet::from(destination).prefix_len();
-        message
-            .attributes
-            .push(RouteAttribute::Destination(destination.into()));
+        message.attributes.push(RouteAttribute::Destination(destination.into()));
         let answers = match self.request(RouteNetlinkMessage::GetRoute(message), 0, operation) {
             Ok(answers) => answers,
             Err(error) if error.errno().is_some_and(says_no_route) => return Ok(None),
@@ -341,10 +339,8 @@ impl Netlink {
             attributes.push(RouteAttribute::Priority(route.metric));
         }
         let mtu = route.mtu.map(RouteMetric::Mtu);
-        let metrics: Vec<_> = mtu
-            .into_iter()
-            .chain(route.advmss.map(RouteMetric::Advmss))
-            .collect();
+        let metrics: Vec<_> =
+            mtu.into_iter().chain(route.advmss.map(RouteMetric::Advmss)).collect();
         if !metrics.is_empty() {
             attributes.push(RouteAttribute::Metrics(metrics));
         }
@@ -354,14 +350,8 @@ impl Netlink {
 
 /// Error numbers of a lookup that mean: no such way.
 fn says_no_route(errno: i32) -> bool {
-    [
-        libc::ENETUNREACH,
-        libc::EHOSTUNREACH,
-        libc::ESRCH,
-        libc::EACCES,
-        libc::EINVAL,
-    ]
-    .contains(&errno)
+    [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ESRCH, libc::EACCES, libc::EINVAL]
+        .contains(&errno)
 }
 
 /// A route message's attributes that matter here.
@@ -416,10 +406,8 @@ fn from_message(message: &RouteMessage, names: &HashMap<u32, String>) -> Option<
     })?;
     let kind = kind_of(header.kind);
     // IPv6 files routes that lead nowhere under the loopback interface.
-    let leads_out = !matches!(
-        kind,
-        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
-    );
+    let leads_out =
+        !matches!(kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit);
     let index = parsed.index.filter(|_| leads_out);
     Some(Route {
         destination: IpNet::new(destination, header.destination_prefix_length).ok()?,

@@ -146,9 +146,7 @@ impl Netlink {
     /// [`crate::Error::Netlink`], with `EEXIST` if there is one just like it.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::NewRule(to_message(rule));
-        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("add rule {rule}")
-        })?;
+        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}"))?;
         Ok(())
     }
 
@@ -166,17 +164,10 @@ impl Netlink {
 
 fn to_message(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = if rule.v6 {
-        AddressFamily::Inet6
-    } else {
-        AddressFamily::Inet
-    };
+    message.header.family = if rule.v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.header.table = u8::try_from(rule.table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC);
-    message.header.action = if rule.table == Rule::REFUSE {
-        RuleAction::Unreachable
-    } else {
-        RuleAction::ToTable
-    };
+    message.header.action =
+        if rule.table == Rule::REFUSE { RuleAction::Unreachable } else { RuleAction::ToTable };
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
     if rule.table != Rule::REFUSE {
@@ -205,10 +196,7 @@ fn to_message(rule: &Rule) -> RuleMessage {
         attributes.push(RuleAttribute::IpProtocol(IpProtocol::from(protocol)));
     }
     if let Some((start, end)) = rule.destination_ports {
-        attributes.push(RuleAttribute::DestinationPortRange(RulePortRange {
-            start,
-            end,
-        }));
+        attributes.push(RuleAttribute::DestinationPortRange(RulePortRange { start, end }));
     }
     message
 }

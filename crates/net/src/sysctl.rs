@@ -78,10 +78,7 @@ impl SysctlKey {
             "ignore_routes_with_linkdown",
             "disable_policy",
         ];
-        if matches!(
-            self.0.as_str(),
-            "net/ipv4/ip_forward" | "net/ipv4/conf/all/forwarding"
-        ) {
+        if matches!(self.0.as_str(), "net/ipv4/ip_forward" | "net/ipv4/conf/all/forwarding") {
             return Some(("ipv4/conf", "forwarding"));
         }
         let field = self.0.strip_prefix("net/ipv6/conf/all/")?;
@@ -96,9 +93,7 @@ impl SysctlKey {
                 || segment.contains(['/', '\0', '\n'])
         };
         if segments.len() < 2 || segments[0] != "net" || segments.iter().any(bad) {
-            return Err(Error::SysctlKey {
-                key: segments.join("/"),
-            });
+            return Err(Error::SysctlKey { key: segments.join("/") });
         }
         Ok(Self(segments.join("/")))
     }
@@ -159,11 +154,9 @@ impl fmt::Display for SysctlKey {
 pub fn read(key: &SysctlKey) -> Result<String> {
     match fs::read_to_string(key.path()) {
         Ok(value) => Ok(normal(&value)),
-        Err(source) => Err(Error::Sysctl {
-            operation: "read".to_owned(),
-            key: key.to_string(),
-            source,
-        }),
+        Err(source) => {
+            Err(Error::Sysctl { operation: "read".to_owned(), key: key.to_string(), source })
+        }
     }
 }
 
@@ -176,12 +169,13 @@ pub fn read(key: &SysctlKey) -> Result<String> {
 pub fn write(key: &SysctlKey, value: &str) -> Result<()> {
     // Opened without creating: a missing setting is ENOENT, not EACCES.
     let file = fs::OpenOptions::new().write(true).open(key.path());
-    file.and_then(|mut file| std::io::Write::write_all(&mut file, value.as_bytes()))
-        .map_err(|source| Error::Sysctl {
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, value.as_bytes())).map_err(
+        |source| Error::Sysctl {
             operation: format!("set to {value}:"),
             key: key.to_string(),
             source,
-        })
+        },
+    )
 }
 
 /// The value with single spaces, as [`read`] gives it.
@@ -198,10 +192,7 @@ mod tests {
     fn both_forms_mean_the_same() {
         let key = SysctlKey::conf_v4("eth0.100", "rp_filter").unwrap();
         assert_eq!(key.to_string(), "net.ipv4.conf.eth0/100.rp_filter");
-        for text in [
-            "net.ipv4.conf.eth0/100.rp_filter",
-            "net/ipv4/conf/eth0.100/rp_filter",
-        ] {
+        for text in ["net.ipv4.conf.eth0/100.rp_filter", "net/ipv4/conf/eth0.100/rp_filter"] {
             assert_eq!(text.parse::<SysctlKey>().unwrap(), key);
         }
         assert_eq!(key.device(), Some("eth0.100"));
@@ -211,10 +202,7 @@ mod tests {
     #[test]
     fn settings_that_overwrite_others_are_known() {
         let overwrites = |text: &str| text.parse::<SysctlKey>().unwrap().overwrites();
-        assert_eq!(
-            SysctlKey::forwarding_v4().overwrites(),
-            Some(("ipv4/conf", "forwarding"))
-        );
+        assert_eq!(SysctlKey::forwarding_v4().overwrites(), Some(("ipv4/conf", "forwarding")));
         assert_eq!(
             overwrites("net.ipv6.conf.all.disable_ipv6"),
             Some(("ipv6/conf", "disable_ipv6"))

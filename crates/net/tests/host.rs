@@ -79,16 +79,11 @@ fn settings_are_read_and_written() {
         assert_eq!(sysctl::read(&range).unwrap(), "2000 3000");
 
         let nothing = SysctlKey::conf_v4("nothing", "rp_filter").unwrap();
-        for error in [
-            sysctl::read(&nothing).unwrap_err(),
-            sysctl::write(&nothing, "1").unwrap_err(),
-        ] {
+        for error in
+            [sysctl::read(&nothing).unwrap_err(), sysctl::write(&nothing, "1").unwrap_err()]
+        {
             assert_eq!(error.errno(), Some(libc::ENOENT));
-            assert!(
-                error
-                    .to_string()
-                    .contains("net.ipv4.conf.nothing.rp_filter")
-            );
+            assert!(error.to_string().contains("net.ipv4.conf.nothing.rp_filter"));
             assert!(error.hint().is_some());
         }
         let error = sysctl::write(&forwarding, "many").unwrap_err();

@@ -33,10 +33,7 @@ fn links() {
         assert_eq!(link.kind.as_deref(), Some("veth"));
         assert_eq!((link.mtu, link.up, link.running), (1500, false, false));
         assert_eq!(link.hardware_address.len(), 6);
-        assert_eq!(
-            netlink.find_link_by_index(link.index).unwrap(),
-            Some(link.clone())
-        );
+        assert_eq!(netlink.find_link_by_index(link.index).unwrap(), Some(link.clone()));
 
         netlink.set_up("veth0", true).unwrap();
         netlink.set_up("veth1", true).unwrap();
@@ -56,10 +53,7 @@ fn links() {
         assert_eq!(error.errno(), Some(libc::EINVAL));
         assert!(error.to_string().contains("MTU of interface veth0 to 20"));
         // The kernel's own words, in brackets.
-        assert!(
-            error.to_string().contains("(mtu less than device minimum)"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("(mtu less than device minimum)"), "{error}");
     });
 }
 
@@ -80,10 +74,7 @@ fn addresses() {
             assert_eq!(errno(netlink.add_address(address)), Some(libc::EEXIST));
             let listed = netlink.addresses(Some("veth0")).unwrap();
             let listed = listed.into_iter().find(|it| it.same_object(address));
-            let expected = Address {
-                protocol: Some(PROTOCOL),
-                ..address.clone()
-            };
+            let expected = Address { protocol: Some(PROTOCOL), ..address.clone() };
             assert_eq!(listed, Some(expected));
         }
         let shown = ip_output("-6 address show veth0");
@@ -145,22 +136,14 @@ fn routes() {
             device: None,
             ..Route::new(net("203.0.113.0/24"), "veth0")
         };
-        let ours = RouteFilter {
-            protocol: Some(PROTOCOL),
-            ..RouteFilter::default()
-        };
-        let unreachable_v6 = Route {
-            destination: net("2001:db8:dead::/48"),
-            ..unreachable.clone()
-        };
+        let ours = RouteFilter { protocol: Some(PROTOCOL), ..RouteFilter::default() };
+        let unreachable_v6 =
+            Route { destination: net("2001:db8:dead::/48"), ..unreachable.clone() };
         for route in [&through_v6, &v6, &v4, &unreachable, &unreachable_v6] {
             netlink.add_route(route).unwrap();
             assert_eq!(errno(netlink.add_route(route)), Some(libc::EEXIST));
             let listed = netlink.routes(ours).unwrap();
-            assert!(
-                listed.iter().any(|it| it.same_effect(route)),
-                "{route}: {listed:?}"
-            );
+            assert!(listed.iter().any(|it| it.same_effect(route)), "{route}: {listed:?}");
         }
         assert_eq!(netlink.routes(ours).unwrap().len(), 5);
         for (device, count) in [("veth0", 3), ("veth1", 0)] {
@@ -169,42 +152,22 @@ fn routes() {
             assert_eq!(netlink.routes(filter).unwrap().len(), count);
         }
         let shown = ip_output("-6 route show 64:ff9b::/96");
-        for part in [
-            "via 2001:db8::2",
-            "dev veth0",
-            "proto 246",
-            "metric 77",
-            "mtu 1480",
-            "advmss 1420",
-        ] {
+        for part in
+            ["via 2001:db8::2", "dev veth0", "proto 246", "metric 77", "mtu 1480", "advmss 1420"]
+        {
             assert!(shown.contains(part), "{shown}");
         }
         assert!(ip_output("route show table 4646").contains("via 192.0.2.2"));
         assert!(ip_output("route show 198.51.100.0/24").contains("via inet6 2001:db8::2"));
-        let of_table = RouteFilter {
-            table: Some(4_646),
-            protocol: None,
-            index: None,
-        };
+        let of_table = RouteFilter { table: Some(4_646), protocol: None, index: None };
         assert_eq!(netlink.routes(of_table).unwrap().len(), 1);
-        let no_table = RouteFilter {
-            table: Some(4_647),
-            protocol: None,
-            index: None,
-        };
+        let no_table = RouteFilter { table: Some(4_647), protocol: None, index: None };
         assert_eq!(netlink.routes(no_table).unwrap(), []);
-        let local = RouteFilter {
-            table: Some(table::LOCAL),
-            protocol: None,
-            index: None,
-        };
+        let local = RouteFilter { table: Some(table::LOCAL), protocol: None, index: None };
         let local = netlink.routes(local).unwrap();
         assert!(local.iter().any(|it| it.destination == net("192.0.2.1/32")));
 
-        let larger = Route {
-            mtu: Some(1500),
-            ..v6.clone()
-        };
+        let larger = Route { mtu: Some(1500), ..v6.clone() };
         assert!(v6.same_object(&larger) && !v6.same_effect(&larger));
         netlink.replace_route(&larger).unwrap();
         assert!(ip_output("-6 route show 64:ff9b::/96").contains("mtu 1500"));
@@ -286,11 +249,7 @@ fn rules() {
     in_namespace(|| {
         let mut netlink = Netlink::open().unwrap();
         let before = netlink.rules().unwrap();
-        assert!(
-            before
-                .iter()
-                .any(|it| it.table == table::LOCAL && it.priority == 0)
-        );
+        assert!(before.iter().any(|it| it.table == table::LOCAL && it.priority == 0));
         let mut v4 = Rule::new(false, 100, 4_646);
         v4.from = Some(net("198.51.100.0/24"));
         v4.to = Some(net("192.0.2.1/32"));
@@ -323,10 +282,7 @@ fn rules() {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         let shown = ip_output("-6 rule show");
-        assert!(
-            shown.contains("lookup main suppress_ifgroup 4646"),
-            "{shown}"
-        );
+        assert!(shown.contains("lookup main suppress_ifgroup 4646"), "{shown}");
         assert!(shown.contains(" unreachable proto 246"), "{shown}");
         for rule in [&v4, &v6, &refuse] {
             netlink.delete_rule(rule).unwrap();
@@ -365,12 +321,6 @@ fn a_connection_stays_in_its_namespace() {
     });
     in_namespace(|| {
         assert!(netlink.find_link("veth0").unwrap().is_some());
-        assert!(
-            Netlink::open()
-                .unwrap()
-                .find_link("veth0")
-                .unwrap()
-                .is_none()
-        );
+        assert!(Netlink::open().unwrap().find_link("veth0").unwrap().is_none());
     });
 }

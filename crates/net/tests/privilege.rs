@@ -9,10 +9,7 @@ use fordway_net::{Error, NetNs, SysctlKey, sysctl};
 const CASES: [(&str, fn()); 3] = [
     ("drop_keeps_what_is_listed", drop_keeps_what_is_listed),
     ("drop_to_nothing", drop_to_nothing),
-    (
-        "missing_capabilities_are_named",
-        missing_capabilities_are_named,
-    ),
+    ("missing_capabilities_are_named", missing_capabilities_are_named),
 ];
 
 fn main() -> ExitCode {
@@ -31,12 +28,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // The first word that is neither an option nor the number of threads.
-    let filter = arguments
-        .iter()
-        .find(|word| !word.starts_with('-') && word.parse::<u32>().is_err());
-    let chosen = CASES
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
+    let filter =
+        arguments.iter().find(|word| !word.starts_with('-') && word.parse::<u32>().is_err());
+    let chosen =
+        CASES.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
     let mut failed = false;
     for (name, _) in chosen {
         let status = Command::new(std::env::current_exe().expect("own path"))
@@ -67,9 +62,7 @@ fn drop_keeps_what_is_listed() {
     privilege::require(&kept).unwrap();
     assert!(!privilege::has(Capability::CAP_SYS_ADMIN).unwrap());
 
-    let mask = kept
-        .iter()
-        .fold(0, |mask, capability| mask | capability.bitmask());
+    let mask = kept.iter().fold(0, |mask, capability| mask | capability.bitmask());
     let expect = |status: &str| {
         for name in ["CapPrm", "CapEff", "CapBnd"] {
             let value = u64::from_str_radix(&field(status, name), 16).unwrap();
@@ -80,15 +73,9 @@ fn drop_keeps_what_is_listed() {
     expect(&own_status());
     // Threads started later have no more, and programs neither.
     expect(&std::thread::spawn(own_status).join().unwrap());
-    let program = Command::new("cat")
-        .arg("/proc/self/status")
-        .output()
-        .unwrap();
+    let program = Command::new("cat").arg("/proc/self/status").output().unwrap();
     let status = String::from_utf8(program.stdout).unwrap();
-    assert_eq!(
-        u64::from_str_radix(&field(&status, "CapBnd"), 16).unwrap(),
-        mask
-    );
+    assert_eq!(u64::from_str_radix(&field(&status, "CapBnd"), 16).unwrap(), mask);
     let effective = u64::from_str_radix(&field(&status, "CapEff"), 16).unwrap();
     assert_eq!(effective & !mask, 0);
 
@@ -108,15 +95,10 @@ fn drop_to_nothing() {
 
 fn missing_capabilities_are_named() {
     privilege::drop_all_but(&[Capability::CAP_NET_RAW]).unwrap();
-    let wanted = [
-        Capability::CAP_NET_ADMIN,
-        Capability::CAP_NET_RAW,
-        Capability::CAP_BPF,
-    ];
-    for error in [
-        privilege::require(&wanted).unwrap_err(),
-        privilege::drop_all_but(&wanted).unwrap_err(),
-    ] {
+    let wanted = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_BPF];
+    for error in
+        [privilege::require(&wanted).unwrap_err(), privilege::drop_all_but(&wanted).unwrap_err()]
+    {
         let Error::Capability { mut missing } = error else {
             panic!("{error}");
         };

@@ -64,10 +64,7 @@ impl Change {
     /// A change of a kernel setting.
     #[must_use]
     pub fn sysctl(key: SysctlKey, value: &str) -> Self {
-        Self::Sysctl {
-            key,
-            value: value.to_owned(),
-        }
+        Self::Sysctl { key, value: value.to_owned() }
     }
 
     /// The change as the ledger keeps it: prefixes, metrics and makers in the

@@ -25,10 +25,7 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             if before == *value {
                 return Ok(None);
             }
-            Some(Undo::Sysctl {
-                value: before,
-                overwritten: overwritten_by(key),
-            })
+            Some(Undo::Sysctl { value: before, overwritten: overwritten_by(key) })
         }
         Change::Up { device } => (!netlink.link(device)?.up).then_some(Undo::Down),
         Change::Mtu { device, mtu } => {
@@ -89,13 +86,7 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
         return Ok(Some(found));
     }
     match (&entry.change, &entry.undo) {
-        (
-            Change::Sysctl { key, value },
-            Undo::Sysctl {
-                value: before,
-                overwritten,
-            },
-        ) => {
+        (Change::Sysctl { key, value }, Undo::Sysctl { value: before, overwritten }) => {
             let now = match sysctl::read(key) {
                 Err(error) if error.errno() == Some(libc::ENOENT) => return gone(),
                 result => result?,
@@ -135,10 +126,7 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
         (Change::Address(address), _) => match find_address(netlink, address)? {
             None => return gone(),
             // Kernels before 5.18 do not keep who made an address.
-            Some(Address {
-                protocol: Some(other),
-                ..
-            }) if other != PROTOCOL => return replaced(),
+            Some(Address { protocol: Some(other), .. }) if other != PROTOCOL => return replaced(),
             Some(_) => netlink.delete_address(address)?,
         },
         (Change::Route(route), _) => match find_route(netlink, route)? {
@@ -157,9 +145,7 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             Some(_) => netlink.delete_neighbour_proxy(proxy)?,
         },
         (change, _) => {
-            return Ok(Some(format!(
-                "the ledger does not say how to undo: {change}"
-            )));
+            return Ok(Some(format!("the ledger does not say how to undo: {change}")));
         }
     }
     Ok(None)
@@ -207,11 +193,8 @@ fn find_route(netlink: &mut Netlink, wanted: &Route) -> Result<Option<Route>> {
         Some(device) => Some(netlink.link(device)?.index),
         None => None,
     };
-    let mut routes = netlink.routes(RouteFilter {
-        table: Some(wanted.table),
-        protocol: None,
-        index,
-    })?;
+    let mut routes =
+        netlink.routes(RouteFilter { table: Some(wanted.table), protocol: None, index })?;
     routes.retain(|route| route.same_object(wanted));
     routes.sort_by_key(|route| (!route.same_effect(wanted), route.protocol != PROTOCOL));
     Ok(routes.into_iter().next())

@@ -58,10 +58,7 @@ pub(super) enum Undo {
     Group { group: u32 },
     /// Write the former value, and then these settings, which writing it
     /// overwrites.
-    Sysctl {
-        value: String,
-        overwritten: Vec<(SysctlKey, String)>,
-    },
+    Sysctl { value: String, overwritten: Vec<(SysctlKey, String)> },
 }
 
 impl Ledger {
@@ -69,21 +66,14 @@ impl Ledger {
     /// host's last start, an empty one.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let boot = boot_id()?;
-        let empty = Self {
-            version: VERSION,
-            boot: boot.clone(),
-            entries: Vec::new(),
-        };
+        let empty = Self { version: VERSION, boot: boot.clone(), entries: Vec::new() };
         let path = dir.join(FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
-        let damaged = |reason: String| Error::Ledger {
-            path: path.clone(),
-            reason,
-        };
+        let damaged = |reason: String| Error::Ledger { path: path.clone(), reason };
         let ledger: Self =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if ledger.version != VERSION {
@@ -100,10 +90,8 @@ impl Ledger {
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let draft = dir.join(format!("{FILE}.new"));
-        let mut text = serde_json::to_vec_pretty(self).map_err(|error| Error::Ledger {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::Ledger { path: path.clone(), reason: error.to_string() })?;
         text.push(b'\n');
         write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
         // The directory is not synced: should the host lose power, either file
@@ -112,9 +100,7 @@ impl Ledger {
     }
 
     pub(super) fn position(&self, key: &str) -> Option<usize> {
-        self.entries
-            .iter()
-            .position(|entry| entry.change.key() == key)
+        self.entries.iter().position(|entry| entry.change.key() == key)
     }
 }
 
@@ -123,11 +109,7 @@ const FILE: &str = "ledger.json";
 /// The folder of a network namespace's ledger; made if need be.
 pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> Result<PathBuf> {
     let make = |dir: &Path, mode| {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(dir)
-            .map_err(Error::file("make", dir))
+        DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(Error::file("make", dir))
     };
     let dir = run_dir.join("net").join(namespace.to_string());
     make(run_dir, 0o755)?;
@@ -136,12 +118,8 @@ pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> Result<PathBu
 }
 
 fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text)?;
     file.sync_all()
 }

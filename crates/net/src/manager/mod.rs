@@ -112,10 +112,8 @@ impl Manager {
         let namespace = NamespaceId::current()?;
         let dir = ledger::directory(run_dir, namespace)?;
         let path = dir.join(format!("{owner}.owner"));
-        let lock = OwnerLock::acquire(&path)?.map_err(|pid| Error::OwnerRunning {
-            owner: owner.to_owned(),
-            pid,
-        })?;
+        let lock = OwnerLock::acquire(&path)?
+            .map_err(|pid| Error::OwnerRunning { owner: owner.to_owned(), pid })?;
         let mut manager = Self {
             owner: owner.to_owned(),
             namespace,
@@ -168,8 +166,9 @@ impl Manager {
                 return Ok(applied);
             }
             // The interface went away with what was changed; this is a new one
-            // of the same name.
+            // of the same name, so nothing is inherited either.
             ledger.entries.remove(position);
+            self.inherited.remove(&key);
         }
         let Some(undo) = effect::prepare(&mut self.netlink, change)? else {
             if found.is_some() {
@@ -276,9 +275,7 @@ impl Manager {
             let change = entry.change.clone();
             self.inherited.remove(&change.key());
             if entry.owners.len() > 1 {
-                ledger.entries[position]
-                    .owners
-                    .retain(|owner| *owner != self.owner);
+                ledger.entries[position].owners.retain(|owner| *owner != self.owner);
                 ledger.save(&self.dir)?;
                 report.shared.push(change);
                 continue;
@@ -336,9 +333,7 @@ pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
 fn check_owner(name: &str) -> Result<()> {
     let allowed = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
     if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.bytes().all(allowed) {
-        return Err(Error::OwnerName {
-            name: name.to_owned(),
-        });
+        return Err(Error::OwnerName { name: name.to_owned() });
     }
     Ok(())
 }

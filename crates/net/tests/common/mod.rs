@@ -14,9 +14,7 @@ pub(crate) fn in_namespace<T: Send>(test: impl FnOnce() -> T + Send) -> T {
             ip("link set lo up");
             test()
         });
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
