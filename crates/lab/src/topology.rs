@@ -185,11 +185,13 @@ impl Network {
         Ok(())
     }
 
-    /// Narrows the link between the middle box and the server.
+    /// Narrows the link between the middle box and the server, at both ends: a veth drops without
+    /// a word what is larger than the receiving end's MTU.
     pub(crate) fn narrow(&self, backend: &dyn Backend, mtu: u32) -> Result<()> {
         let mtu = mtu.to_string();
         if let Some(host) = &self.host {
             must(backend, host, &["ip", "link", "set", "to-iperf", "mtu", &mtu])?;
+            must(backend, &self.server, &["ip", "link", "set", "uplink", "mtu", &mtu])?;
         }
         Ok(())
     }

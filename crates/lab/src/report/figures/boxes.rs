@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{
-    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_range, name_of, nice,
+    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, log_range, name_of, nice,
     responsive, text, tick,
 };
 use crate::analysis::Cell;
@@ -66,7 +66,13 @@ pub(super) fn draw(
         root.fill(&PAPER).map_err(|e| error(e.into()))?;
         if log {
             let (lo, hi) = log_range(least, most);
-            paint(&root, &rows, (lo..hi).log_scale(), lo, &format!("{what}; logarithmic"))
+            paint(
+                &root,
+                &rows,
+                (lo..hi).log_scale().with_key_points(log_marks(lo, hi)),
+                lo,
+                &format!("{what}; logarithmic"),
+            )
         } else {
             paint(&root, &rows, 0.0..1.12 * most, 0.0, &what)
         }

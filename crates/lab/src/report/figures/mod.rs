@@ -149,6 +149,16 @@ fn log_range(least: f64, most: f64) -> (f64, f64) {
     (down * 0.9, most * 1.35)
 }
 
+/// Marks of a logarithmic axis: 1, 2 and 5 of each decade, or decades alone over a wide range.
+fn log_marks(low: f64, high: f64) -> Vec<f64> {
+    let steps: &[f64] = if high / low > 2000.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    decades
+        .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)))
+        .filter(|mark| (low..=high).contains(mark))
+        .collect()
+}
+
 /// Makes an SVG scale with its box: the page decides the width.
 fn responsive(svg: &str) -> String {
     svg.replacen("<svg ", "<svg role=\"img\" preserveAspectRatio=\"xMidYMid meet\" ", 1)
@@ -165,6 +175,14 @@ mod tests {
             ["0", "0.023", "1.50", "15.2", "152"]
         );
         assert_eq!([tick(0.5), tick(20.0), tick(0.0)], ["0.5", "20", "0"]);
+    }
+
+    #[test]
+    fn logarithmic_axes_have_marks_inside_their_range() {
+        let marks = log_marks(0.15, 12.0);
+        assert_eq!(marks.len(), 6);
+        assert!((marks[0] - 0.2).abs() < 1e-12 && (marks[5] - 10.0).abs() < 1e-9);
+        assert_eq!(log_marks(0.5, 5000.0).len(), 4);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{
-    BAND, Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, nice, responsive, text, tick,
+    BAND, Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, nice, responsive,
+    text, tick,
 };
 use crate::artefacts::Run;
 use crate::error::Result;
@@ -75,7 +76,10 @@ fn paint(
         .margin_right(26)
         .x_label_area_size(50)
         .y_label_area_size(LABELS)
-        .build_cartesian_2d((low..high).log_scale(), 0.0..height)?;
+        .build_cartesian_2d(
+            (low..high).log_scale().with_key_points(log_marks(low, high)),
+            0.0..height,
+        )?;
     chart
         .configure_mesh()
         .disable_y_mesh()

@@ -7,8 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{
-    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_range, name_of, responsive,
-    text, tick, width_of,
+    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, log_range, name_of,
+    responsive, text, tick, width_of,
 };
 use crate::artefacts::Run;
 use crate::error::Result;
@@ -158,7 +158,13 @@ fn paint(plot: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<()> {
         Scale::Linear => axes(plot, arms, end, 0.0..1.1 * greatest(arms.iter()), "Gbit/s"),
         Scale::Log => {
             let (lo, hi) = log_range(least(arms), greatest(arms.iter()));
-            axes(plot, arms, end, (lo..hi).log_scale(), "Gbit/s, logarithmic")
+            axes(
+                plot,
+                arms,
+                end,
+                (lo..hi).log_scale().with_key_points(log_marks(lo, hi)),
+                "Gbit/s, logarithmic",
+            )
         }
         Scale::Dual => {
             let left = 0.0..1.1 * greatest(arms.iter().filter(native));
