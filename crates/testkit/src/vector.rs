@@ -41,3 +41,6 @@ pub use run::{
     Applies, Core, Observation, Sent, Subject, SubjectError, check, counter_map, load, vectors_dir,
     walk,
 };
+
+#[cfg(test)]
+mod tests;
