@@ -23,10 +23,17 @@ use crate::report::{Stats, Status};
 /// Octets that a request may have, its newline included.
 const MAX_REQUEST: usize = 4096;
 
+/// What a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    command: Command,
+}
+
 /// What a client may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-enum Request {
+#[serde(rename_all = "snake_case")]
+enum Command {
     /// What runs.
     Status,
     /// What has been carried.

@@ -212,11 +212,13 @@ async fn wait(running: &[Running], signals: &mut Signals) {
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
-            _ = signals.terminate.recv() => return info!("SIGTERM: ending"),
-            _ = signals.interrupt.recv() => return info!("SIGINT: ending"),
+            // In this order, where several wait: what does not end comes first.
+            biased;
             _ = signals.hangup.recv() => {
                 warn!("SIGHUP: this version cannot reload its configuration; restart it");
             }
+            _ = signals.terminate.recv() => return info!("SIGTERM: ending"),
+            _ = signals.interrupt.recv() => return info!("SIGINT: ending"),
             _ = watch.tick() => {
                 if running.iter().any(Running::failed) {
                     return;

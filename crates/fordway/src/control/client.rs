@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Reply, Request};
+use super::{Command, Reply, Request};
 use crate::failure::Failure;
 use crate::report::{Stats, Status};
 
@@ -17,7 +17,7 @@ const MAX_REPLY: u64 = 64 << 20;
 
 /// What the daemon behind `socket` runs.
 pub(crate) fn ask_status(socket: &Path) -> Result<Status, Failure> {
-    match ask(socket, Request::Status)? {
+    match ask(socket, Command::Status)? {
         Reply::Status(status) => Ok(status),
         other => Err(unexpected(socket, &other)),
     }
@@ -25,13 +25,13 @@ pub(crate) fn ask_status(socket: &Path) -> Result<Status, Failure> {
 
 /// What the daemon behind `socket` has carried.
 pub(crate) fn ask_stats(socket: &Path) -> Result<Stats, Failure> {
-    match ask(socket, Request::Stats)? {
+    match ask(socket, Command::Stats)? {
         Reply::Stats(stats) => Ok(stats),
         other => Err(unexpected(socket, &other)),
     }
 }
 
-fn ask(socket: &Path, request: Request) -> Result<Reply, Failure> {
+fn ask(socket: &Path, command: Command) -> Result<Reply, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::failed(format!("no answer on the control socket {}: {error}", socket.display()))
     };
@@ -45,7 +45,7 @@ fn ask(socket: &Path, request: Request) -> Result<Reply, Failure> {
     })?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| failed(&error))?;
     stream.set_write_timeout(Some(TIMEOUT)).map_err(|error| failed(&error))?;
-    let mut text = serde_json::to_vec(&request).map_err(|error| failed(&error))?;
+    let mut text = serde_json::to_vec(&Request { command }).map_err(|error| failed(&error))?;
     text.push(b'\n');
     stream.write_all(&text).map_err(|error| failed(&error))?;
     let mut line = Vec::new();

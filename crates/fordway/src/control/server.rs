@@ -8,7 +8,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::{MAX_REQUEST, Reply, Request};
+use super::{Command, MAX_REQUEST, Reply, Request};
 use crate::daemon::Shared;
 
 /// Clients at once; the others wait.
@@ -75,8 +75,8 @@ async fn converse(
 
 fn answer(line: &[u8], shared: &Shared) -> Reply {
     match serde_json::from_slice(line) {
-        Ok(Request::Status) => Reply::Status(shared.status()),
-        Ok(Request::Stats) => Reply::Stats(shared.stats()),
+        Ok(Request { command: Command::Status }) => Reply::Status(shared.status()),
+        Ok(Request { command: Command::Stats }) => Reply::Stats(shared.stats()),
         Err(error) => Reply::Error(format!("this request is not understood: {error}")),
     }
 }

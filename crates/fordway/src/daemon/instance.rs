@@ -92,7 +92,8 @@ impl Prepared {
         if manager.has_inherited() {
             info!("{name}: an earlier run was killed; what it left is taken over");
         }
-        let changes = plan::changes(&self.config, &self.facts, self.device.ifindex())?;
+        let changes =
+            plan::changes(&self.config, &self.facts, self.device.ifindex(), self.device.adopted())?;
         for change in &changes {
             match manager.apply(change) {
                 Ok(Applied::Present) => debug!("{name}: {change}: it is so already"),

@@ -24,15 +24,18 @@ const GUARD: u32 = 32_764;
 /// translator into another.
 const GROUP: u32 = 0x464f_0000;
 
-/// What has to be changed for `config` on a device of this index.
+/// What has to be changed for `config` on an interface of this index; `adopted`: it was there before.
 pub(crate) fn changes(
     config: &Translator,
     facts: &Facts,
     ifindex: u32,
+    adopted: bool,
 ) -> fordway_net::Result<Vec<Change>> {
     let device = config.name.as_str();
     let group = GROUP.wrapping_add(ifindex);
-    let mut changes = interface(device, group, facts)?;
+    // What silencing does to an interface can't be undone without traces, so others' are left.
+    let mut changes = if adopted { Vec::new() } else { silence(device)? };
+    changes.extend(interface(device, group, facts)?);
     changes.extend(forwarding(config, facts)?);
     changes.extend(guard(device, group));
     changes.extend(routes(config, facts));
@@ -44,6 +47,20 @@ pub(crate) fn changes(
     Ok(changes)
 }
 
+/// No link-local address and no multicast: there is no neighbour, and the kernel's own messages
+/// (router solicitations, multicast reports) would only be dropped and counted.
+///
+/// On a host that forwards already the interface was born into the routers' group. It leaves when it
+/// does not forward, and in version 1 of the protocol (RFC 2710) without a word.
+fn silence(device: &str) -> fordway_net::Result<Vec<Change>> {
+    Ok(vec![
+        Change::sysctl(SysctlKey::conf_v6(device, "addr_gen_mode")?, "1"),
+        Change::sysctl(SysctlKey::conf_v6(device, "force_mld_version")?, "1"),
+        Change::sysctl(SysctlKey::conf_v6(device, "forwarding")?, "0"),
+        Change::NoMulticast { device: device.to_owned() },
+    ])
+}
+
 /// The interface itself.
 fn interface(device: &str, group: u32, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
     let owned = || device.to_owned();
@@ -52,10 +69,6 @@ fn interface(device: &str, group: u32, facts: &Facts) -> fordway_net::Result<Vec
     // over strict checking of `all` (1), since the greater of both counts.
     let rp_filter = if facts.rp_filter_off { "0" } else { "2" };
     Ok(vec![
-        // No link-local address and no multicast: there is no neighbour, and the kernel's own
-        // messages (router solicitations, multicast reports) would only be dropped and counted.
-        Change::sysctl(SysctlKey::conf_v6(device, "addr_gen_mode")?, "1"),
-        Change::NoMulticast { device: owned() },
         Change::sysctl(SysctlKey::conf_v4(device, "rp_filter")?, rp_filter),
         Change::Group { device: owned(), group },
         Change::Mtu { device: owned(), mtu: facts.resolved.mtu6 },
@@ -70,6 +83,7 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
         changes.push(Change::sysctl(SysctlKey::conf_v6(device, "accept_ra")?, "2"));
     }
     changes.push(Change::sysctl(SysctlKey::forwarding_v6(), "1"));
+    changes.push(Change::sysctl(SysctlKey::conf_v6(config.name.as_str(), "forwarding")?, "1"));
     // A CLAT for this host alone delivers IPv4 locally; it makes the host no IPv4 router.
     let serves_others = config.clat().is_none() || !config.eam.is_empty();
     if serves_others {

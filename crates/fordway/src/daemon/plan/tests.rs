@@ -34,11 +34,13 @@ fn lines(config: &Translator, facts: &Facts) -> Vec<String> {
         ),
         other => other.to_string(),
     };
-    changes(config, facts, 7).unwrap().iter().map(describe).collect()
+    changes(config, facts, 7, false).unwrap().iter().map(describe).collect()
 }
 
-const INTERFACE: [&str; 6] = [
+const INTERFACE: [&str; 8] = [
     "set sysctl net.ipv6.conf.fw0.addr_gen_mode to 1",
+    "set sysctl net.ipv6.conf.fw0.force_mld_version to 1",
+    "set sysctl net.ipv6.conf.fw0.forwarding to 0",
     "forbid multicast on interface fw0",
     "set sysctl net.ipv4.conf.fw0.rp_filter to 2",
     "put interface fw0 into group 1179582471",
@@ -59,6 +61,7 @@ fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
     let forwarding = [
         "set sysctl net.ipv6.conf.eth0.accept_ra to 2",
         "set sysctl net.ipv6.conf.all.forwarding to 1",
+        "set sysctl net.ipv6.conf.fw0.forwarding to 1",
     ];
     let rest = [
         "add address 192.0.0.1/32 on fw0",
@@ -89,10 +92,13 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
         ..facts()
     };
     let mut interface = INTERFACE;
-    interface[2] = "set sysctl net.ipv4.conf.fw0.rp_filter to 0";
-    interface[4] = "set the MTU of interface fw0 to 1400";
-    let forwarding =
-        ["set sysctl net.ipv6.conf.all.forwarding to 1", "set sysctl net.ipv4.ip_forward to 1"];
+    interface[4] = "set sysctl net.ipv4.conf.fw0.rp_filter to 0";
+    interface[6] = "set the MTU of interface fw0 to 1400";
+    let forwarding = [
+        "set sysctl net.ipv6.conf.all.forwarding to 1",
+        "set sysctl net.ipv6.conf.fw0.forwarding to 1",
+        "set sysctl net.ipv4.ip_forward to 1",
+    ];
     let rest = [
         "add route 64:ff9b::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
         "add route 2001:db8:64::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
@@ -113,4 +119,12 @@ fn a_clat_that_serves_a_network_forwards_ipv4() {
     assert!(lines.contains(&"set sysctl net.ipv4.ip_forward to 1".to_owned()));
     assert!(lines.iter().any(|line| line.starts_with("add route 2001:db8:1::/120 dev fw0")));
     assert!(!lines.iter().any(|line| line.contains("0.0.0.0/0") || line.contains("proxy")));
+}
+
+#[test]
+fn an_interface_of_others_is_not_silenced() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'siit'\npool6 = ['64:ff9b::/96']\n";
+    let all = changes(&translator(text), &facts(), 7, false).unwrap();
+    let adopted = changes(&translator(text), &facts(), 7, true).unwrap();
+    assert_eq!(adopted, all[4..]);
 }

@@ -1,0 +1,32 @@
+//! What tests in namespaces share: namespaces that vanish, links, and a daemon that ends.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub(crate) mod daemon;
+pub(crate) mod host;
+pub(crate) mod netns;
+pub(crate) mod topology;
+pub(crate) mod traffic;
+
+use std::time::{Duration, Instant};
+
+/// Polls until `ready` gives something. The deadline is far above what a busy machine needs.
+pub(crate) fn poll<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within 30 seconds");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether namespaces can be made; says so where not.
+pub(crate) fn can_test() -> bool {
+    let able =
+        rustix::process::geteuid().is_root() && std::path::Path::new("/dev/net/tun").exists();
+    if !able {
+        eprintln!("SKIPPED: this test needs root and /dev/net/tun");
+    }
+    able
+}

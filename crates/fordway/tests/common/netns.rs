@@ -1,0 +1,92 @@
+//! A network namespace with a name of its own.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fordway_net::NetNs;
+
+/// A namespace that is deleted at the end, also of a panic.
+pub(crate) struct Netns {
+    name: String,
+}
+
+impl Netns {
+    /// A new namespace, its loopback up. `role` is part of its name.
+    pub(crate) fn new(role: &str) -> Netns {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let random: u16 = getrandom::u32().unwrap() as u16;
+        let name = format!("fwt-{role}-{}-{number}-{random:04x}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &name]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let netns = Netns { name };
+        netns.ip("link set lo up");
+        // Addresses are ready at once, here and on interfaces to come.
+        netns.sysctl("net.ipv6.conf.default.accept_dad", "0");
+        netns
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that runs in the namespace (and sees /sys as outside).
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.name)).arg("--").arg(program);
+        command.stdin(Stdio::null()).env("LC_ALL", "C");
+        command
+    }
+
+    /// Runs a line of words; its end is not looked at.
+    pub(crate) fn try_run(&self, line: &str) -> Output {
+        let mut words = line.split_whitespace();
+        self.command(words.next().unwrap()).args(words).output().unwrap()
+    }
+
+    /// Runs a line of words, which must succeed; gives its output.
+    pub(crate) fn run(&self, line: &str) -> String {
+        let output = self.try_run(line);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {line}\n{text}{errors}", self.name);
+        text
+    }
+
+    pub(crate) fn ip(&self, line: &str) -> String {
+        self.run(&format!("ip {line}"))
+    }
+
+    pub(crate) fn sysctl(&self, key: &str, value: &str) {
+        self.run(&format!("sysctl -qw {key}={value}"));
+    }
+
+    /// Runs `work` on a thread in the namespace.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let netns = NetNs::open(&self.name).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                netns.enter().unwrap();
+                work()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Joins two namespaces by a pair of virtual Ethernet devices, both up.
+    pub(crate) fn link(&self, device: &str, peer: &Netns, peer_device: &str) {
+        self.ip(&format!(
+            "link add {device} type veth peer name {peer_device} netns {}",
+            peer.name
+        ));
+        self.ip(&format!("link set {device} up"));
+        peer.ip(&format!("link set {peer_device} up"));
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+    }
+}
