@@ -1,7 +1,7 @@
 //! Transport headers: checksums that cover addresses, and the TCP MSS (RFC 7915 sections 4.5, 5.5).
 
 use fordway_wire::checksum::{Sum, update, update_partial};
-use fordway_wire::{get_u16, protocol, put_u16, transport};
+use fordway_wire::{get_u16, icmp, protocol, put_u16, transport};
 
 use crate::config::{Config, UdpChecksumZero};
 use crate::packet::{ChecksumState, GsoKind, Packet};
@@ -69,9 +69,13 @@ pub(crate) fn check_offload(
     let (start, offset) = (usize::from(start), usize::from(offset));
     let fits = start >= at && field + 2 <= packet.len() && part == Part::Whole;
     let own = start == at;
-    let right_field = match transport::checksum_at(protocol) {
-        Some(expected) if own => offset == expected,
-        _ => true,
+    let right_field = match (own, protocol) {
+        (true, protocol::ICMP | protocol::ICMPV6) => offset == icmp::CHECKSUM_AT,
+        (true, _) => transport::checksum_at(protocol).is_none_or(|expected| offset == expected),
+        // The checksum of a packet inside, where this one's payload may be a packet.
+        (false, protocol::UDP) => start >= at + transport::UDP_HEADER_LEN,
+        (false, protocol::ICMP | protocol::ICMPV6) => false,
+        (false, _) => transport::checksum_at(protocol).is_none(),
     };
     let segment = &packet.bytes()[at.min(packet.len())..];
     let right_gso = match gso.kind {
