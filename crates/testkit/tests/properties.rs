@@ -99,6 +99,42 @@ proptest! {
     }
 }
 
+proptest! {
+    /// RFC 6052 section 2.2, figure 1: the octets of the IPv4 address follow the prefix, octet 8 left out.
+    #[test]
+    fn embedding_follows_the_figure(
+        prefix in any::<[u8; 12]>(),
+        units in prop_oneof![Just(4usize), Just(5), Just(6), Just(7), Just(8), Just(12)],
+        v4 in any::<[u8; 4]>(),
+        suffix in any::<[u8; 16]>(),
+    ) {
+        let mut expected = [0u8; 16];
+        expected[..units].copy_from_slice(&prefix[..units]);
+        // A global unicast prefix, whose octet 8 is zero.
+        expected[0] = 0x20 | expected[0] & 0x1f;
+        expected[8] = 0;
+        let net = ipnet::Ipv6Net::new(expected.into(), units as u8 * 8).unwrap();
+        let mut at = units;
+        for octet in v4 {
+            at += usize::from(at == 8);
+            expected[at] = octet;
+            at += 1;
+        }
+        let pool6 = Pool6::new(net).unwrap();
+        prop_assert_eq!(pool6.embed(v4.into()).octets(), expected);
+        // The suffix is ignored, octet 8 is not part of it.
+        let mut received = expected;
+        let rest = at + usize::from(at == 8);
+        received[rest..].copy_from_slice(&suffix[rest..]);
+        prop_assert!(pool6.contains(received.into()));
+        prop_assert_eq!(pool6.extract(received.into()), Some(v4.into()));
+        if units < 12 {
+            received[8] = 1;
+            prop_assert_eq!(pool6.extract(received.into()), None);
+        }
+    }
+}
+
 fn any_offload() -> impl Strategy<Value = Offload> {
     let checksum = prop_oneof![
         Just(ChecksumState::Complete),
