@@ -9,13 +9,13 @@ use crate::spec::{Experiment, MechanismSpec, Metric, Profile, RunSpec};
 use crate::trial::Condition;
 
 /// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
-const DEPLOY_S: f64 = 0.75;
+const DEPLOY_S: f64 = 0.5;
 /// Seconds around a flow or a series of pings: starting tools, reading counters.
-const AROUND_S: f64 = 0.15;
+const AROUND_S: f64 = 0.1;
 /// Seconds of the full correctness gate of one mechanism.
-const GATE_S: f64 = 2.6;
+const GATE_S: f64 = 1.2;
 /// Seconds of one measurement of the start time, on its own network.
-const START_S: f64 = 0.8;
+const START_S: f64 = 0.4;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 

@@ -260,6 +260,45 @@ fn what_a_killed_run_left_is_cleaned_by_the_next_command() {
 }
 
 #[test]
+fn goals_are_judged_where_the_gateway_is_built() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let doctor: serde_json::Value =
+        serde_json::from_slice(&lab(&["doctor", "--json"]).stdout).expect("JSON");
+    let found = doctor["mechanisms"].as_array().is_some_and(|all| {
+        all.iter().any(|m| m["implementation"] == "fordway" && !m["version"].is_null())
+    });
+    if !found {
+        eprintln!("SKIPPED: no fordway program; cargo build -p fordway makes one");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("run");
+    let out_text = out.display().to_string();
+    let args = ["run", "goals", "--blocks", "1", "--duration", "1", "--json", "--out", &out_text];
+    let done = lab(&args);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let goals = results["goals"].as_array().expect("goals");
+    assert_eq!(goals.len(), 6);
+    let why = || format!("{}\n{}", results["discarded"], text(&done.stderr));
+    for goal in goals.iter().filter(|g| g["id"] != "user-rtt-added") {
+        assert!(goal["measured"].as_f64().is_some_and(|v| v > 0.0), "{goal}\n{}", why());
+    }
+    let checks = results["gate"]["clat-fordway"].as_array().expect("gate");
+    let failed: Vec<&serde_json::Value> = checks.iter().filter(|c| c["ok"] == false).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    // The gateway's own account of each flow was read and agreed.
+    let flows = lines(&out.join("trials.jsonl"));
+    let counted = flows.iter().filter(|t| {
+        t["mechanism"] == "clat-fordway" && t["counters"].is_array() && t["valid"] == true
+    });
+    assert_eq!(counted.count(), 3, "two flows and one series of pings");
+}
+
+#[test]
 fn wrong_usage_is_told_and_has_its_own_exit_code() {
     let cases: [(&[&str], &str); 5] = [
         (&["plan", "nothing"], "no experiment is called `nothing`"),

@@ -49,7 +49,7 @@ pub(crate) struct Environment {
     pub(crate) sysctls: BTreeMap<String, String>,
     /// The machine's own nftables ruleset; namespaces begin empty.
     pub(crate) ruleset: String,
-    /// Offloads of a fresh veth device, as a run uses it.
+    /// Offloads, MTU and queues of a fresh veth device, as a run uses it.
     pub(crate) veth_features: Vec<String>,
     /// Version of every program used.
     pub(crate) versions: BTreeMap<String, String>,
@@ -188,7 +188,7 @@ fn sysctls() -> BTreeMap<String, String> {
     SYSCTLS.iter().filter_map(read_one).collect()
 }
 
-/// Reads the offloads from a veth pair in a namespace that exists for this moment only.
+/// Reads them from a veth pair in a namespace that exists for this moment only.
 fn veth_features() -> Vec<String> {
     let name = format!("fwlab-{:06x}-features", rand::random::<u32>() & 0xff_ffff);
     let run = |argv: &[&str]| run_str(argv).ok().filter(|f| f.status.success());
@@ -205,6 +205,16 @@ fn veth_features() -> Vec<String> {
             .filter(|l| l.contains(": on"))
             .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned())
             .collect();
+    }
+    if let Some(out) = run(&["ip", "-n", &name, "-d", "-j", "link", "show", "v0"]) {
+        let links: serde_json::Value = serde_json::from_str(&out.stdout).unwrap_or_default();
+        for (key, label) in
+            [("mtu", "MTU"), ("num_tx_queues", "send queues"), ("num_rx_queues", "receive queues")]
+        {
+            if let Some(number) = links[0][key].as_u64() {
+                features.push(format!("{number} {label}"));
+            }
+        }
     }
     let _ = crate::state::remove_namespace(&name);
     features

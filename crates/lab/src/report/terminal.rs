@@ -77,15 +77,17 @@ fn cells_table(experiment: &Experiment, results: &Results) -> Vec<Vec<String>> {
 }
 
 fn goals_table(results: &Results) -> Vec<Vec<String>> {
-    let mut rows = vec![["goal", "wanted", "measured", "95 %", ""].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["goal", "wanted", "measured", "95 %", "result", "from"].map(str::to_owned).to_vec()];
     for goal in &results.goals {
         let close = if goal.close { " (close)" } else { "" };
         rows.push(vec![
-            goal.text.clone(),
+            goal.id.clone(),
             goal.goal.clone(),
             goal.measured.map_or_else(|| "–".into(), |v| format!("{} {}", nice(v), goal.unit)),
             interval(goal.ci95),
             format!("{}{close}", goal.word()),
+            goal.detail.clone(),
         ]);
     }
     rows
