@@ -3,9 +3,10 @@
 use fordway_testkit::fuzz::{self, Plan};
 use fordway_testkit::{oracle, properties};
 use fordway_xlat::addr::{Eam, EamTable, Pool6};
+use fordway_xlat::trace::Step;
 use fordway_xlat::{
-    ChecksumState, Config, Gso, GsoKind, IcmpErrors, Offload, State, TrafficClass, Translator,
-    UdpChecksumZero,
+    ChecksumState, Config, Gso, GsoKind, HEADROOM, IcmpErrors, Offload, Packet, State,
+    TrafficClass, Translator, UdpChecksumZero, Verdict,
 };
 use proptest::prelude::*;
 
@@ -88,12 +89,34 @@ proptest! {
     }
 
     #[test]
+    fn watching_changes_nothing(plan in plan(), config in 0u8..8) {
+        let (packet, offload) = plan.build();
+        let translator = fuzz::translator(config);
+        let unseen = oracle::translate(translator, &mut State::new(1), &packet, offload);
+        let mut buffer = vec![0u8; HEADROOM + packet.len() + HEADROOM];
+        let range = HEADROOM..HEADROOM + packet.len();
+        buffer[range.clone()].copy_from_slice(&packet);
+        let mut seen = Packet::new(&mut buffer, range, offload);
+        let mut steps: Vec<Step> = Vec::new();
+        let now = std::time::Duration::from_secs(1);
+        let verdict = translator.translate(&mut seen, now, &mut State::new(1), &mut steps);
+        prop_assert_eq!(verdict, unseen.verdict);
+        prop_assert_eq!(steps.last(), Some(&Step::Verdict(verdict)));
+        prop_assert!(steps[..steps.len() - 1].iter().all(|step| !step.section().is_empty()));
+        if let Verdict::Forward = verdict {
+            let pieces: Vec<Vec<u8>> =
+                seen.fragments().map(|piece| [piece.head(), piece.body].concat()).collect();
+            prop_assert_eq!(pieces, unseen.packets);
+        }
+    }
+
+    #[test]
     fn little_headroom_is_a_drop_not_a_panic(plan in plan(), headroom in 0usize..64, behind in 0usize..8) {
         let (packet, offload) = plan.build();
         let mut buffer = vec![0u8; headroom + packet.len() + behind];
         let range = headroom..headroom + packet.len();
         buffer[range.clone()].copy_from_slice(&packet);
-        let mut packet = fordway_xlat::Packet::new(&mut buffer, range, offload);
+        let mut packet = Packet::new(&mut buffer, range, offload);
         let now = std::time::Duration::from_secs(1);
         fuzz::translator(0).translate(&mut packet, now, &mut State::new(1), &mut ());
     }
