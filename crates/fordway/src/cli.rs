@@ -186,11 +186,12 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("packets").required(true).args(["pcap", "hex"]))]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// A capture file; - is standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "hex", conflicts_with = "hex")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// The octets of one IP packet in hexadecimal; white space and colons are passed over
     #[arg(long, value_name = "BYTES")]

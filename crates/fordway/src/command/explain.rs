@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
         let _ = writeln!(text, "{}", explanation.render());
     }
     if skipped > 0 {
-        let _ = writeln!(text, "{skipped} frames carry no IP packet and are left out.");
+        let _ = writeln!(text, "Left out, since they carry no IP packet: {skipped}");
     }
     let _ = writeln!(text, "{FAINT}{}{FAINT:#}", hop_note(offline.config()));
     output::print(&text)

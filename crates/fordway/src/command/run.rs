@@ -1,6 +1,6 @@
 //! `fordway run`, `fordway clat` and `fordway siit`: the daemon.
 
-use fordway_config::{Loaded, load};
+use fordway_config::{Config, Loaded, load};
 
 use super::check::print_warnings;
 use crate::cli::{Global, RunArgs};
@@ -19,9 +19,10 @@ pub(crate) fn file(global: &Global, args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Runs what options stand for, or shows it.
-pub(crate) fn options(global: &Global, loaded: Loaded, print: bool) -> Result<(), Failure> {
+pub(crate) fn options(global: &Global, mut loaded: Loaded, print: bool) -> Result<(), Failure> {
     if print {
         print_warnings(&loaded.warnings);
+        apply(global, &mut loaded.config);
         return output::print(&loaded.config.to_string());
     }
     start(global, loaded, "(command line)".to_owned())
@@ -30,6 +31,12 @@ pub(crate) fn options(global: &Global, loaded: Loaded, print: bool) -> Result<()
 fn start(global: &Global, loaded: Loaded, origin: String) -> Result<(), Failure> {
     print_warnings(&loaded.warnings);
     let mut config = loaded.config;
+    apply(global, &mut config);
+    daemon::run(&Job { config, origin, run_dir: global.run_dir.clone() })
+}
+
+/// Options of every command come before the file.
+fn apply(global: &Global, config: &mut Config) {
     if config.control.socket.as_os_str() == fordway_config::DEFAULT_SOCKET {
         config.control.socket = global.default_socket();
     }
@@ -39,5 +46,4 @@ fn start(global: &Global, loaded: Loaded, origin: String) -> Result<(), Failure>
     if let Some(level) = global.log_level {
         config.log.level = level;
     }
-    daemon::run(&Job { config, origin, run_dir: global.run_dir.clone() })
 }

@@ -1,0 +1,6 @@
+//! The command line as people see it: help, errors, results.
+
+#[test]
+fn what_the_commands_say() {
+    trycmd::TestCases::new().env("NO_COLOR", "1").case("tests/cmd/*.trycmd");
+}
