@@ -242,6 +242,18 @@ impl Experiment {
             }
         }
         spec.mechanism(&spec.sentinel)?;
+        if let Some(run) = &spec.run {
+            spec.profile(&run.profile)?;
+            for name in &run.mechanisms {
+                spec.mechanism(name)?;
+            }
+            if run.blocks == 0 || run.durations_s.is_empty() || run.mechanisms.is_empty() {
+                return Err(LabError::Usage(
+                    "the [run] table needs at least one block, one duration and one mechanism"
+                        .into(),
+                ));
+            }
+        }
         Ok(spec)
     }
 
@@ -299,6 +311,21 @@ mod tests {
         assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
         let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
         assert!(matches!(Experiment::parse(&bad), Err(LabError::Usage(_))));
+    }
+
+    #[test]
+    fn a_run_that_names_nothing_known_is_refused() {
+        let run = "[run]\nprofile = \"quick\"\nseed = 1\nblocks = 1\ndurations_s = [1]\n\
+                   clocksources = []\noffloads = true\nmechanisms = [\"native-v6\"]\n\
+                   replay = \"\"\n[run.skipped]\n[run.versions]\n";
+        let with = |from: &str, to: &str| {
+            Experiment::parse(&format!("{}{}", BUILT_IN[0], run.replace(from, to)))
+        };
+        assert!(with("", "").is_ok());
+        assert!(with("\"quick\"", "\"huge\"").is_err());
+        assert!(with("[\"native-v6\"]", "[\"native-v5\"]").is_err());
+        assert!(with("blocks = 1", "blocks = 0").is_err());
+        assert!(with("durations_s = [1]", "durations_s = []").is_err());
     }
 
     #[test]

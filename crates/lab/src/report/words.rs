@@ -113,7 +113,10 @@ fn native_sentence(results: &Results) -> String {
 
 /// A word for a verdict that says what the difference is.
 pub(crate) fn verdict(cell: &Cell) -> String {
-    let Some(vs) = &cell.vs_baseline else { return "baseline".into() };
+    let Some(vs) = &cell.vs_baseline else {
+        let baseline = cell.kind == Kind::Native && cell.n > 0;
+        return if baseline { "baseline" } else { "–" }.into();
+    };
     if vs.same {
         let differs = matches!(vs.verdict, Verdict::Better | Verdict::Worse);
         return if differs { "A/A differs" } else { "A/A same" }.into();
