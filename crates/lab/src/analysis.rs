@@ -368,7 +368,10 @@ fn limiter(
     let softirq = average(trials, |t| Some(t.cpu?.softirq_share)).unwrap_or(0.0);
     let near = ceiling.is_some_and(|c| typical * CEILING_FACTOR >= c);
     if let (true, Some(ceiling)) = (near, ceiling) {
-        let text = format!("within a factor 2 of the generator's own {ceiling:.1} Gbit/s");
+        let text = format!(
+            "within a factor 2 of the generator's own {ceiling:.1} Gbit/s{}",
+            generator_cpu(trials)
+        );
         return ("generator".into(), text, true);
     }
     let lost = worst_loss(trials);
@@ -387,12 +390,24 @@ fn limiter(
             ),
         ),
         _ if lost.is_some() => ("drops", String::new()),
-        _ => ("unknown", format!("{:.0} % of the machine busy", 100.0 * busy)),
+        _ => (
+            "unknown",
+            format!("{:.0} % of the machine busy{}", 100.0 * busy, generator_cpu(trials)),
+        ),
     };
     let drops = lost.map(|(device, n)| format!("{n} packets lost at {device}"));
     let text: Vec<String> =
         [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
     (what.into(), text.join("; "), false)
+}
+
+/// How busy the generator's two processes were, as a continuation of a sentence.
+fn generator_cpu(trials: &[&Trial]) -> String {
+    let sender = average(trials, |t| Some(t.generator_cpu?.0));
+    let receiver = average(trials, |t| Some(t.generator_cpu?.1));
+    sender.zip(receiver).map_or_else(String::new, |(sender, receiver)| {
+        format!("; sender {sender:.0} %, receiver {receiver:.0} % of a core")
+    })
 }
 
 /// The device that lost most packets over the trials, when it lost any.

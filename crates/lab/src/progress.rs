@@ -22,7 +22,7 @@ impl Progress {
             let bar = ProgressBar::new(1000);
             let colour = if std::env::var_os("NO_COLOR").is_some() { "" } else { ".cyan/dim" };
             let template =
-                format!("  {{bar:32{colour}}} {{percent:>3}} %  {{prefix}} left  {{msg}}");
+                format!("  {{bar:32{colour}}} {{percent:>3}} %  {{prefix}} left  {{wide_msg}}");
             if let Ok(style) = ProgressStyle::with_template(&template) {
                 bar.set_style(style.progress_chars("━╸─"));
             }

@@ -106,7 +106,7 @@ fn clat_sentence(results: &Results, name: &str, implementation: &str) -> Option<
 fn native_sentence(results: &Results) -> String {
     let v6 = first(results, "native-v6", Metric::TcpThroughputUp).map(value);
     v6.map_or_else(
-        || "No comparison could be made; see the list of discarded trials.".into(),
+        || "No comparison could be made: no base was measured.".into(),
         |v6| format!("Native IPv6 carries {v6} Gbit/s up; no translator was measured."),
     )
 }
