@@ -147,4 +147,23 @@ mod tests {
         let drops = text.lines().filter(|line| line.starts_with("fordway_drops_total"));
         assert_eq!(drops.count(), DropReason::ALL.len());
     }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let translator = TranslatorStats {
+            totals: Totals::read(&fordway_xlat::Counters::default()),
+            queues: vec![Totals::default()],
+            ..TranslatorStats::default()
+        };
+        let text = encode(Stats { translators: vec![translator] }).unwrap();
+        let documented = include_str!("../../../../docs/operations.md");
+        let families: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        assert_eq!(families.len(), 8);
+        for family in families {
+            assert!(documented.contains(&format!("| `{family}_total` |")), "{family}");
+        }
+    }
 }

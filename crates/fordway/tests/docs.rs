@@ -1,0 +1,102 @@
+//! The documents and example files say what the program does.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fordway_config::{load, parse};
+use fordway_xlat::DropReason;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+#[test]
+fn every_drop_reason_is_documented_with_its_number_and_text() {
+    let text = document("drop-reasons.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" | `")).collect();
+    assert_eq!(rows.len(), DropReason::ALL.len());
+    for (row, reason) in rows.iter().zip(DropReason::ALL) {
+        let start = format!("| {} | `{}` | {} | ", reason.number(), reason.label(), reason.text());
+        let advice = row.strip_prefix(&start).unwrap_or_else(|| panic!("{row}\nexpected {start}"));
+        assert!(advice.len() > 5, "{row}");
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let text = document("configuration.md");
+    let example = "[[translator]]\nname = 'a'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
+                   [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
+    let written = parse("example", example).unwrap().config.to_string();
+    let keys: Vec<&str> =
+        written.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    assert!(keys.len() > 40);
+    for key in keys {
+        assert!(text.contains(&format!("| `{key}` |")), "`{key}` is not in configuration.md");
+    }
+    // And nothing else is.
+    let known = |key: &str| written.contains(&format!("\n{key} = "));
+    for line in text.lines() {
+        if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
+            assert!(known(key), "`{key}` in configuration.md is no key");
+        }
+    }
+}
+
+#[test]
+fn files_in_documents_and_packaging_are_valid() {
+    let text = document("configuration.md");
+    let mut blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    assert!(blocks.clone().count() >= 1);
+    assert!(blocks.all(|block| parse("configuration.md", block).is_ok()));
+    let packaging = root().join("packaging");
+    let examples = std::fs::read_dir(packaging.join("examples")).unwrap();
+    let mut files: Vec<PathBuf> = examples.map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 4);
+    files.push(packaging.join("fordway.toml"));
+    for file in files {
+        let loaded = load(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+    }
+}
+
+#[test]
+fn the_systemd_unit_is_sound() {
+    let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
+    for line in ["Type=notify", "CapabilityBoundingSet=CAP_NET_ADMIN", "NoNewPrivileges=yes"] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: the rest of this test needs systemd-analyze");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fordway.service");
+    // The program need not be installed, nor its manual pages.
+    let unit = unit.replace("@BINDIR@/fordway", env!("CARGO_BIN_EXE_fordway"));
+    let unit: Vec<&str> = unit.lines().filter(|line| !line.starts_with("Documentation=")).collect();
+    std::fs::write(&path, unit.join("\n")).unwrap();
+    let output = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !errors.contains("fordway.service"), "{errors}");
+}
+
+#[test]
+fn manual_pages_and_completions_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let fordway = || Command::new(env!("CARGO_BIN_EXE_fordway"));
+    assert!(fordway().arg("man").arg(dir.path()).status().unwrap().success());
+    for page in ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-explain.1"] {
+        let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
+        assert!(text.contains(".SH NAME") && text.contains("Examples"), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let output = fordway().arg("completions").arg(shell).output().unwrap();
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && script.contains("print-config"), "{shell}");
+    }
+}
