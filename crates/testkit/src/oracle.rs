@@ -198,7 +198,8 @@ fn check_checksums(
         return require(computed || pass, "UDP over IPv6 without checksum");
     }
     if before.protocol == 17 && !before.v4 && before.checksum() == Some(0) {
-        return require(after.checksum() == Some(0), "UDP without checksum got one");
+        // A hairpinned datagram comes from IPv4 in between, and may have got one there.
+        return require(!after.v4 || after.checksum() == Some(0), "UDP without checksum got one");
     }
     require(before.deviation() == after.deviation(), "the transport checksum went wrong")
 }
