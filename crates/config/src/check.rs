@@ -26,10 +26,7 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
 }
 
 fn duplicate_names(drafts: &[Draft], sink: &mut Sink) {
-    let names: Vec<_> = drafts
-        .iter()
-        .filter_map(|draft| draft.name.as_ref())
-        .collect();
+    let names: Vec<_> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
     each_duplicate(
         &names,
         |name| name.get_ref().clone(),
@@ -90,9 +87,7 @@ fn duplicate_eam(draft: &Draft, sink: &mut Sink) {
     };
     let taken = |eam: &&Spanned<Eam>| {
         eam.get_ref().v4() == Ipv4Net::from(clat.v4)
-            || clat
-                .v6
-                .is_some_and(|v6| eam.get_ref().v6() == Ipv6Net::from(v6))
+            || clat.v6.is_some_and(|v6| eam.get_ref().v6() == Ipv6Net::from(v6))
     };
     for eam in draft.eam.iter().filter(taken) {
         let message = "`eam`: the CLAT's own mapping, `v4` and `v6`, has this prefix already";
@@ -105,11 +100,8 @@ fn overlapping_eam(draft: &Draft, sink: &mut Sink) {
     let Ok(table) = EamTable::new(draft.eam.iter().map(|eam| *eam.get_ref())) else {
         return;
     };
-    let places: HashMap<Eam, Range<usize>> = draft
-        .eam
-        .iter()
-        .map(|eam| (*eam.get_ref(), eam.span()))
-        .collect();
+    let places: HashMap<Eam, Range<usize>> =
+        draft.eam.iter().map(|eam| (*eam.get_ref(), eam.span())).collect();
     let place = |eam: &Eam| places.get(eam).cloned().unwrap_or(draft.span.clone());
     let mut seen = Vec::new();
     for overlap in table.overlaps() {
@@ -143,10 +135,7 @@ fn addresses(draft: &Draft, sink: &mut Sink) {
         return;
     };
     if clat.pref64.contains(v6) {
-        let message = format!(
-            "`v6`: {v6} lies in pref64 {}, which stands for IPv4",
-            clat.pref64
-        );
+        let message = format!("`v6`: {v6} lies in pref64 {}, which stands for IPv4", clat.pref64);
         let span = draft.v6.clone().unwrap_or(draft.span.clone());
         let help = "take an address of the uplink's network, or leave v6 out";
         sink.push(Diagnostic::error(span, message).help(help));
@@ -163,11 +152,8 @@ struct Routed {
 
 /// One network can't be routed into two interfaces.
 fn overlapping_routes(drafts: &[Draft], sink: &mut Sink) {
-    let all: Vec<Routed> = drafts
-        .iter()
-        .enumerate()
-        .flat_map(|(index, draft)| routed(index, draft))
-        .collect();
+    let all: Vec<Routed> =
+        drafts.iter().enumerate().flat_map(|(index, draft)| routed(index, draft)).collect();
     for (index, second) in all.iter().enumerate() {
         let clash = all[..index].iter().find(|first| {
             first.owner.0 != second.owner.0
@@ -205,10 +191,7 @@ fn routed(index: usize, draft: &Draft) -> Vec<Routed> {
     };
     let owner = (index, translator.metric);
     let route = |net: IpNet, span: Range<usize>| Routed { net, span, owner };
-    let v4 = draft
-        .routes4
-        .iter()
-        .map(|net| route((*net.get_ref()).into(), net.span()));
+    let v4 = draft.routes4.iter().map(|net| route((*net.get_ref()).into(), net.span()));
     let mut all: Vec<Routed> = v4.collect();
     match &translator.mode {
         Mode::Siit { .. } => {

@@ -44,10 +44,7 @@ impl Diagnostic {
     }
 
     pub(crate) fn warning(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
-        Diagnostic {
-            severity: Severity::Warning,
-            ..Diagnostic::error(span, message)
-        }
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) }
     }
 
     pub(crate) fn label(mut self, label: impl Into<String>) -> Diagnostic {
@@ -79,11 +76,7 @@ impl Sink {
         let mut diagnostics = self.0;
         // Stable: what concerns one place stays in the order in which it was found.
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
-        Report {
-            origin: origin.to_owned(),
-            text: text.to_owned(),
-            diagnostics,
-        }
+        Report { origin: origin.to_owned(), text: text.to_owned(), diagnostics }
     }
 }
 
@@ -107,9 +100,7 @@ impl Report {
     /// Whether the configuration is refused.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        self.diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
     /// Each message as one line for a log or JSON: severity, line, column (both from 1, the column
@@ -117,12 +108,7 @@ impl Report {
     pub fn lines(&self) -> impl Iterator<Item = (Severity, usize, usize, &str)> {
         self.diagnostics.iter().map(|diagnostic| {
             let (line, column) = position(&self.text, diagnostic.span.start);
-            (
-                diagnostic.severity,
-                line,
-                column,
-                diagnostic.message.as_str(),
-            )
+            (diagnostic.severity, line, column, diagnostic.message.as_str())
         })
     }
 
@@ -135,11 +121,7 @@ impl Report {
     /// The report as text for a terminal, with colours or without.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
-        let renderer = if color {
-            Renderer::styled()
-        } else {
-            Renderer::plain()
-        };
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let renderer = renderer.decor_style(DecorStyle::Ascii);
         let rendered: Vec<String> = self
             .diagnostics
@@ -163,18 +145,15 @@ impl Report {
             "" => primary,
             label => primary.label(label),
         };
-        let related = diagnostic.related.iter().map(|(span, label)| {
-            AnnotationKind::Context
-                .span(clip(span))
-                .label(label.as_str())
-        });
+        let related = diagnostic
+            .related
+            .iter()
+            .map(|(span, label)| AnnotationKind::Context.span(clip(span)).label(label.as_str()));
         let snippet = Snippet::source(self.text.as_str())
             .path(self.origin.as_str())
             .annotation(primary)
             .annotations(related);
-        let group = level
-            .primary_title(diagnostic.message.as_str())
-            .element(snippet);
+        let group = level.primary_title(diagnostic.message.as_str()).element(snippet);
         match &diagnostic.help {
             Some(help) => group.element(Level::HELP.message(help.as_str())),
             None => group,
@@ -192,10 +171,6 @@ impl fmt::Display for Report {
 fn position(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at.min(text.len())).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |line| line.chars().count())
-        + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
     (line, column)
 }

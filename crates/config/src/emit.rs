@@ -14,20 +14,14 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for translator in &self.translators {
             let table = TranslatorTable::of(translator);
-            writeln!(
-                f,
-                "[[translator]]\n{}",
-                toml::to_string(&table).map_err(|_| fmt::Error)?
-            )?;
+            writeln!(f, "[[translator]]\n{}", toml::to_string(&table).map_err(|_| fmt::Error)?)?;
         }
         let rest = Rest {
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
             },
-            metrics: MetricsTable {
-                listen: strings(&self.metrics.listen),
-            },
+            metrics: MetricsTable { listen: strings(&self.metrics.listen) },
             log: LogTable {
                 level: word(&LEVELS, self.log.level),
                 format: word(&FORMATS, self.log.format),
@@ -132,16 +126,10 @@ impl TranslatorTable {
             v4: clat.map(|clat| clat.v4.to_string()),
             v6: clat.map(|clat| clat.v6.map_or_else(auto, |v6| v6.to_string())),
             uplink: clat.map(|clat| clat.uplink.as_ref().map_or_else(auto, ToString::to_string)),
-            eam: t
-                .eam
-                .iter()
-                .map(|eam| [eam.v4().to_string(), eam.v6().to_string()])
-                .collect(),
+            eam: t.eam.iter().map(|eam| [eam.v4().to_string(), eam.v6().to_string()]).collect(),
             routes4: strings(&t.routes4),
             metric: t.metric,
-            icmp_source4: t
-                .icmp_source4
-                .map_or("off".to_owned(), |source| source.to_string()),
+            icmp_source4: t.icmp_source4.map_or("off".to_owned(), |source| source.to_string()),
             icmp_source6: match t.icmp_source6 {
                 Source6::Auto => auto(),
                 Source6::Off => "off".to_owned(),
@@ -158,9 +146,7 @@ impl TranslatorTable {
             ipv4_translatable: t.ipv4_translatable,
             hairpin: t.hairpin,
             mss_clamp: t.mss_clamp,
-            mtu: t
-                .mtu
-                .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
+            mtu: t.mtu.map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
             lowest_ipv6_mtu: t.lowest_ipv6_mtu,
             queues: t
                 .queues
@@ -177,8 +163,5 @@ fn strings<T: ToString>(items: &[T]) -> Vec<String> {
 
 /// The word that stands for a value; the tables hold every value.
 fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
-    words
-        .iter()
-        .find(|(_, known)| *known == value)
-        .map_or("", |(word, _)| word)
+    words.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
 }

@@ -70,20 +70,11 @@ pub enum LoadError {
 ///
 /// [`LoadError::Read`] and [`LoadError::Invalid`].
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
-    let failed = |source| LoadError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| LoadError::Read { path: path.to_owned(), source };
     let (origin, text) = if path == Path::new("-") {
-        (
-            "<stdin>".to_owned(),
-            io::read_to_string(io::stdin()).map_err(failed)?,
-        )
+        ("<stdin>".to_owned(), io::read_to_string(io::stdin()).map_err(failed)?)
     } else {
-        (
-            path.display().to_string(),
-            std::fs::read_to_string(path).map_err(failed)?,
-        )
+        (path.display().to_string(), std::fs::read_to_string(path).map_err(failed)?)
     };
     parse(&origin, &text).map_err(LoadError::Invalid)
 }
@@ -99,10 +90,7 @@ pub fn parse(origin: &str, text: &str) -> Result<Loaded, Report> {
     check::across(&drafts, &mut sink);
     let report = sink.into_report(origin, text);
     match drafts.finish() {
-        Some(config) if !report.has_errors() => Ok(Loaded {
-            config,
-            warnings: report,
-        }),
+        Some(config) if !report.has_errors() => Ok(Loaded { config, warnings: report }),
         _ => Err(report),
     }
 }

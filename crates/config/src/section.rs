@@ -29,11 +29,7 @@ impl Problem {
         message: impl Into<String>,
         help: impl Into<String>,
     ) -> Problem {
-        Problem {
-            span,
-            message: message.into(),
-            help: help.into(),
-        }
+        Problem { span, message: message.into(), help: help.into() }
     }
 }
 
@@ -55,11 +51,7 @@ impl Problems {
                 Err(problems) => bad.extend(problems.0),
             }
         }
-        if bad.is_empty() {
-            Ok(good)
-        } else {
-            Err(Problems(bad))
-        }
+        if bad.is_empty() { Ok(good) } else { Err(Problems(bad)) }
     }
 }
 
@@ -79,13 +71,7 @@ impl<'t, 'i> Section<'t, 'i> {
         table: &'t DeTable<'i>,
         span: Range<usize>,
     ) -> Section<'t, 'i> {
-        Section {
-            title,
-            table,
-            span,
-            known: Vec::new(),
-            refused: Vec::new(),
-        }
+        Section { title, table, span, known: Vec::new(), refused: Vec::new() }
     }
 
     /// Where the section stands.
@@ -163,9 +149,7 @@ impl<'t, 'i> Section<'t, 'i> {
 /// The known word that a mistyped one most likely stands for.
 pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('-', "_");
-    let scored = known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(&word, known), *known));
+    let scored = known.iter().map(|known| (strsim::jaro_winkler(&word, known), *known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.8).then_some(best.1)
 }

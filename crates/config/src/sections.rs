@@ -30,14 +30,8 @@ pub(crate) fn control((table, span): Table<'_, '_>, sink: &mut Sink) -> Control 
     let mut section = Section::new("[control]", table, span);
     let mut control = Control::default();
     let range = Duration::from_millis(100)..=Duration::from_secs(60);
-    set(
-        &mut control.socket,
-        section.read(sink, "socket", value::path),
-    );
-    set(
-        &mut control.timeout,
-        section.read(sink, "timeout", |v| value::duration(v, range)),
-    );
+    set(&mut control.socket, section.read(sink, "socket", value::path));
+    set(&mut control.timeout, section.read(sink, "timeout", |v| value::duration(v, range)));
     section.finish(sink);
     control
 }
@@ -45,14 +39,10 @@ pub(crate) fn control((table, span): Table<'_, '_>, sink: &mut Sink) -> Control 
 pub(crate) fn metrics((table, span): Table<'_, '_>, sink: &mut Sink) -> Metrics {
     let mut section = Section::new("[metrics]", table, span);
     let help = "write a list such as [\"[::1]:9464\"]";
-    let listen = section.read(sink, "listen", |v| {
-        value::list(v, help, value::socket_address)
-    });
+    let listen = section.read(sink, "listen", |v| value::list(v, help, value::socket_address));
     section.finish(sink);
     let listen = listen.map(Spanned::into_inner).unwrap_or_default();
-    Metrics {
-        listen: listen.into_iter().map(Spanned::into_inner).collect(),
-    }
+    Metrics { listen: listen.into_iter().map(Spanned::into_inner).collect() }
 }
 
 pub(crate) const LEVELS: [(&str, LogLevel); 6] = [
@@ -70,14 +60,8 @@ pub(crate) const FORMATS: [(&str, LogFormat); 2] =
 pub(crate) fn log((table, span): Table<'_, '_>, sink: &mut Sink) -> Log {
     let mut section = Section::new("[log]", table, span);
     let mut log = Log::default();
-    set(
-        &mut log.level,
-        section.read(sink, "level", |v| value::choice(v, &LEVELS)),
-    );
-    set(
-        &mut log.format,
-        section.read(sink, "format", |v| value::choice(v, &FORMATS)),
-    );
+    set(&mut log.level, section.read(sink, "level", |v| value::choice(v, &LEVELS)));
+    set(&mut log.format, section.read(sink, "format", |v| value::choice(v, &FORMATS)));
     section.finish(sink);
     log
 }

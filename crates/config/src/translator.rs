@@ -56,12 +56,7 @@ enum Kind {
 pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
     let mut section = Section::new("[[translator]]", table, span);
     let kind = section
-        .require(
-            sink,
-            "mode",
-            "write mode = \"siit\" or mode = \"clat\"",
-            kind,
-        )?
+        .require(sink, "mode", "write mode = \"siit\" or mode = \"clat\"", kind)?
         .into_inner();
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
     let name = section.require(sink, "name", name_help, value::name);
@@ -73,9 +68,7 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         Kind::Siit => Vec::new(),
     };
     let routes4 = section
-        .read(sink, "routes4", |v| {
-            value::list(v, routes4_help, value::prefix4)
-        })
+        .read(sink, "routes4", |v| value::list(v, routes4_help, value::prefix4))
         .map_or(default_routes4, Spanned::into_inner);
     let (mode, pool6, v6) = match kind {
         Kind::Siit => read_siit(&mut section, sink),
@@ -95,30 +88,15 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         }),
         _ => None,
     };
-    Some(Draft {
-        translator,
-        span,
-        name,
-        pool6,
-        eam,
-        v6,
-        routes4,
-    })
+    Some(Draft { translator, span, name, pool6, eam, v6, routes4 })
 }
 
 fn kind(value: &Value<'_>) -> Result<Kind, crate::section::Problems> {
     let unavailable = [
-        (
-            "nat64",
-            "this version of fordway has no mode \"nat64\" (stateful NAT64)",
-        ),
+        ("nat64", "this version of fordway has no mode \"nat64\" (stateful NAT64)"),
         ("nat-pt", "this version of fordway has no mode \"nat-pt\""),
     ];
-    value::choice_with(
-        value,
-        &[("siit", Kind::Siit), ("clat", Kind::Clat)],
-        &unavailable,
-    )
+    value::choice_with(value, &[("siit", Kind::Siit), ("clat", Kind::Clat)], &unavailable)
 }
 
 type Particular = (Option<Mode>, Vec<Spanned<Pool6>>, Option<Range<usize>>);
@@ -128,18 +106,9 @@ fn read_siit(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     let read = section.read(sink, "pool6", |v| value::list(v, help, value::pool6));
     let pool6 = list(read);
     for (key, help) in [
-        (
-            "pref64",
-            "in mode siit the translation prefixes are pool6 = [...]",
-        ),
-        (
-            "v4",
-            "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]",
-        ),
-        (
-            "v6",
-            "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]",
-        ),
+        ("pref64", "in mode siit the translation prefixes are pool6 = [...]"),
+        ("v4", "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]"),
+        ("v6", "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]"),
         ("uplink", "leave it out; routes decide in mode siit"),
     ] {
         section.refuse(sink, key, "this key belongs to mode clat", help);
@@ -149,9 +118,7 @@ fn read_siit(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
         let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
         sink.push(Diagnostic::error(section.span(), message).help(help));
     }
-    let mode = Mode::Siit {
-        pool6: pool6.iter().map(|pool6| *pool6.get_ref()).collect(),
-    };
+    let mode = Mode::Siit { pool6: pool6.iter().map(|pool6| *pool6.get_ref()).collect() };
     (Some(mode), pool6, None)
 }
 
@@ -188,12 +155,7 @@ fn refuse_what_comes_later(section: &mut Section<'_, '_>, sink: &mut Sink) {
     let stateful = "this key belongs to stateful NAT64, which this version of fordway has not";
     section.refuse(sink, "pool4", stateful, "leave it out");
     let dynamic = "this version of fordway has no dynamic mappings";
-    section.refuse(
-        sink,
-        "dynamic4",
-        dynamic,
-        "give each IPv6 host a mapping in eam = [...]",
-    );
+    section.refuse(sink, "dynamic4", dynamic, "give each IPv6 host a mapping in eam = [...]");
 }
 
 fn read_common(
@@ -229,45 +191,16 @@ fn read_common(
     set(&mut t.engine, section.read(sink, "engine", engine));
     set(&mut t.attach, section.read(sink, "attach", attach));
     set(&mut t.metric, section.read(sink, "metric", metric));
-    set(
-        &mut t.icmp_source4,
-        section.read(sink, "icmp_source4", source4),
-    );
-    set(
-        &mut t.icmp_source6,
-        section.read(sink, "icmp_source6", source6),
-    );
+    set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
+    set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
     read_icmp_errors(section, sink, &mut t.icmp_errors);
-    set(
-        &mut t.udp_checksum_zero,
-        section.read(sink, "udp_checksum_zero", udp_checksum_zero),
-    );
-    set(
-        &mut t.traffic_class,
-        section.read(sink, "traffic_class", traffic_class),
-    );
-    set(
-        &mut t.allow_private,
-        section.read(sink, "allow_private", value::boolean),
-    );
-    set(
-        &mut t.ipv4_translatable,
-        section.read(sink, "ipv4_translatable", value::boolean),
-    );
-    set(
-        &mut t.hairpin,
-        section.read(sink, "hairpin", value::boolean),
-    );
-    set(
-        &mut t.mss_clamp,
-        section.read(sink, "mss_clamp", value::boolean),
-    );
-    set(
-        &mut t.mtu,
-        section.read(sink, "mtu", |v| {
-            value::auto_or(v, |v| value::octets(v, MTU))
-        }),
-    );
+    set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
+    set(&mut t.traffic_class, section.read(sink, "traffic_class", traffic_class));
+    set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
+    set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
+    set(&mut t.hairpin, section.read(sink, "hairpin", value::boolean));
+    set(&mut t.mss_clamp, section.read(sink, "mss_clamp", value::boolean));
+    set(&mut t.mtu, section.read(sink, "mtu", |v| value::auto_or(v, |v| value::octets(v, MTU))));
     let lowest = section.read(sink, "lowest_ipv6_mtu", |v| value::octets(v, MTU));
     warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
     set(&mut t.lowest_ipv6_mtu, lowest);
@@ -280,20 +213,12 @@ type Parsed<T> = Result<T, crate::section::Problems>;
 
 fn engine(v: &Value<'_>) -> Parsed<Engine> {
     let unavailable = [("kernel", "this version of fordway has no kernel engine")];
-    value::choice_with(
-        v,
-        &[("auto", Engine::Auto), ("user", Engine::User)],
-        &unavailable,
-    )
+    value::choice_with(v, &[("auto", Engine::Auto), ("user", Engine::User)], &unavailable)
 }
 
 fn attach(v: &Value<'_>) -> Parsed<Attach> {
     let why = "this attach point needs the kernel engine, which this version of fordway has not";
-    value::choice_with(
-        v,
-        &[("interface", Attach::Interface)],
-        &[("uplink", why), ("xdp", why)],
-    )
+    value::choice_with(v, &[("interface", Attach::Interface)], &[("uplink", why), ("xdp", why)])
 }
 
 fn metric(v: &Value<'_>) -> Parsed<u32> {
@@ -334,26 +259,15 @@ fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
 }
 
 fn queues(v: &Value<'_>) -> Parsed<Option<usize>> {
-    value::auto_or(v, |v| {
-        value::integer(v, 1..=256, "").map(|number| number as usize)
-    })
+    value::auto_or(v, |v| value::integer(v, 1..=256, "").map(|number| number as usize))
 }
 
 fn read_icmp_errors(section: &mut Section<'_, '_>, sink: &mut Sink, errors: &mut IcmpErrors) {
-    let IcmpErrors::Limited {
-        burst: default_burst,
-        ..
-    } = IcmpErrors::default()
-    else {
+    let IcmpErrors::Limited { burst: default_burst, .. } = IcmpErrors::default() else {
         return;
     };
-    set(
-        errors,
-        section.read(sink, "icmp_errors", value::icmp_errors),
-    );
-    let read = section.read(sink, "icmp_errors_burst", |v| {
-        value::integer(v, 1..=1_000_000, "")
-    });
+    set(errors, section.read(sink, "icmp_errors", value::icmp_errors));
+    let read = section.read(sink, "icmp_errors_burst", |v| value::integer(v, 1..=1_000_000, ""));
     match errors {
         IcmpErrors::Limited { burst, .. } => {
             *burst = read.map_or(default_burst, |read| read.into_inner() as u32);

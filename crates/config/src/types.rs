@@ -135,10 +135,7 @@ pub struct Control {
 
 impl Default for Control {
     fn default() -> Control {
-        Control {
-            socket: PathBuf::from(DEFAULT_SOCKET),
-            timeout: Duration::from_secs(5),
-        }
+        Control { socket: PathBuf::from(DEFAULT_SOCKET), timeout: Duration::from_secs(5) }
     }
 }
 

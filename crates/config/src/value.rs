@@ -36,42 +36,23 @@ fn mistyped(value: &Value<'_>, wanted: &str, help: &str) -> Problems {
 
 pub(crate) fn boolean(value: &Value<'_>) -> Parsed<bool> {
     value.get_ref().as_bool().ok_or_else(|| {
-        mistyped(
-            value,
-            "true or false",
-            "write true or false, without quotation marks",
-        )
+        mistyped(value, "true or false", "write true or false, without quotation marks")
     })
 }
 
 fn string<'v>(value: &'v Value<'_>, wanted: &str, help: &str) -> Parsed<&'v str> {
-    value
-        .get_ref()
-        .as_str()
-        .ok_or_else(|| mistyped(value, wanted, help))
+    value.get_ref().as_str().ok_or_else(|| mistyped(value, wanted, help))
 }
 
 pub(crate) fn integer(value: &Value<'_>, range: RangeInclusive<i64>, unit: &str) -> Parsed<i64> {
-    let unit = if unit.is_empty() {
-        String::new()
-    } else {
-        format!(" {unit}")
-    };
-    let help = format!(
-        "write a number from {} to {}{unit}",
-        range.start(),
-        range.end()
-    );
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let help = format!("write a number from {} to {}{unit}", range.start(), range.end());
     let Some(number) = value.get_ref().as_integer() else {
         return Err(mistyped(value, "a whole number", &help));
     };
     match i64::from_str_radix(number.as_str(), number.radix()) {
         Ok(number) if range.contains(&number) => Ok(number),
-        _ => Err(wrong(
-            value,
-            format!("{} is out of range", number.as_str()),
-            help,
-        )),
+        _ => Err(wrong(value, format!("{} is out of range", number.as_str()), help)),
     }
 }
 
@@ -115,11 +96,7 @@ pub(crate) fn list<'t, 'i, T>(
     let Some(items) = value.get_ref().as_array() else {
         return Err(mistyped(value, "a list", help));
     };
-    Problems::collect(
-        items
-            .iter()
-            .map(|value| Ok(Spanned::new(value.span(), item(value)?))),
-    )
+    Problems::collect(items.iter().map(|value| Ok(Spanned::new(value.span(), item(value)?))))
 }
 
 pub(crate) fn name(value: &Value<'_>) -> Parsed<InterfaceName> {
@@ -154,11 +131,7 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
     match humantime::parse_duration(text) {
         Ok(duration) if range.contains(&duration) => Ok(duration),
         Ok(_) => Err(wrong(value, format!("{text} is out of range"), help)),
-        Err(error) => Err(wrong(
-            value,
-            format!("\"{text}\" is no duration: {error}"),
-            help,
-        )),
+        Err(error) => Err(wrong(value, format!("\"{text}\" is no duration: {error}"), help)),
     }
 }
 
@@ -184,9 +157,7 @@ pub(crate) fn octets(value: &Value<'_>, range: RangeInclusive<i64>) -> Parsed<u3
 }
 
 fn size(text: &str) -> Option<i64> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let factor = match unit.trim() {
         "" | "B" | "octets" => 1,
@@ -209,19 +180,11 @@ pub(crate) fn auto_or<'t, 'i, T>(
 }
 
 fn address4(value: &Value<'_>) -> Parsed<Ipv4Addr> {
-    address(
-        value,
-        "an IPv4 address",
-        "write an IPv4 address such as \"192.0.2.1\"",
-    )
+    address(value, "an IPv4 address", "write an IPv4 address such as \"192.0.2.1\"")
 }
 
 fn address6(value: &Value<'_>) -> Parsed<Ipv6Addr> {
-    address(
-        value,
-        "an IPv6 address",
-        "write an IPv6 address such as \"2001:db8::1\"",
-    )
+    address(value, "an IPv6 address", "write an IPv6 address such as \"2001:db8::1\"")
 }
 
 /// An IPv4 address that a host can have.
@@ -244,17 +207,13 @@ pub(crate) fn host6(value: &Value<'_>) -> Parsed<Ipv6Addr> {
 
 fn no_host(value: &Value<'_>, address: IpAddr, reason: DropReason, example: &str) -> Problems {
     let message = format!("{address} can't be a host's address on a wire");
-    let help = format!(
-        "{} Write a unicast address such as {example}",
-        reason.text()
-    );
+    let help = format!("{} Write a unicast address such as {example}", reason.text());
     wrong(value, message, help)
 }
 
 fn address<T: std::str::FromStr>(value: &Value<'_>, wanted: &str, help: &str) -> Parsed<T> {
     let text = string(value, wanted, help)?;
-    text.parse()
-        .map_err(|_| wrong(value, format!("\"{text}\" is not {wanted}"), help))
+    text.parse().map_err(|_| wrong(value, format!("\"{text}\" is not {wanted}"), help))
 }
 
 pub(crate) fn socket_address(value: &Value<'_>) -> Parsed<SocketAddr> {
@@ -283,11 +242,7 @@ pub(crate) fn prefix4(value: &Value<'_>) -> Parsed<Ipv4Net> {
         .ok_or_else(|| wrong(value, format!("\"{text}\" is not an IPv4 network"), help))?;
     if net.trunc() != net {
         let help = format!("write \"{}\"", net.trunc());
-        return Err(wrong(
-            value,
-            format!("in {text}, bits are set behind the length"),
-            help,
-        ));
+        return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));
     }
     Ok(net)
 }
@@ -300,11 +255,7 @@ pub(crate) fn eam(value: &Value<'_>) -> Parsed<Eam> {
         return Err(mistyped(value, "a pair of prefixes", help));
     };
     let [v4, v6] = &pair[..] else {
-        return Err(wrong(
-            value,
-            format!("a mapping has 2 prefixes, not {}", pair.len()),
-            help,
-        ));
+        return Err(wrong(value, format!("a mapping has 2 prefixes, not {}", pair.len()), help));
     };
     let v4 = prefix(v4, "an IPv4 prefix", help, net4)?;
     let v6 = prefix(v6, "an IPv6 prefix", help, net6)?;
@@ -334,15 +285,11 @@ fn prefix<T: Display>(
 
 /// A network, or an address as the network of its own.
 fn net4(text: &str) -> Option<Ipv4Net> {
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from))
+    text.parse().ok().or_else(|| text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from))
 }
 
 fn net6(text: &str) -> Option<Ipv6Net> {
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<Ipv6Addr>().ok().map(Ipv6Net::from))
+    text.parse().ok().or_else(|| text.parse::<Ipv6Addr>().ok().map(Ipv6Net::from))
 }
 
 /// `off`, `unlimited`, or a rate such as `1000/s`; the burst is filled in later.
@@ -351,14 +298,8 @@ pub(crate) fn icmp_errors(value: &Value<'_>) -> Parsed<IcmpErrors> {
     match string(value, "a rate", help)? {
         "off" => Ok(IcmpErrors::Off),
         "unlimited" => Ok(IcmpErrors::Unlimited),
-        text => match text
-            .strip_suffix("/s")
-            .and_then(|number| number.trim().parse().ok())
-        {
-            Some(per_second @ 1..) => Ok(IcmpErrors::Limited {
-                per_second,
-                burst: 0,
-            }),
+        text => match text.strip_suffix("/s").and_then(|number| number.trim().parse().ok()) {
+            Some(per_second @ 1..) => Ok(IcmpErrors::Limited { per_second, burst: 0 }),
             _ => Err(wrong(value, format!("\"{text}\" is no rate"), help)),
         },
     }

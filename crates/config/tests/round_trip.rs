@@ -38,12 +38,7 @@ fn mode() -> impl Strategy<Value = Mode> {
         }),
         (pool6(), option::of(0u16..99), uplink).prop_map(|(pref64, index, uplink)| {
             let v4 = Ipv4Addr::new(192, 0, 0, 2);
-            Mode::Clat(Clat {
-                pref64,
-                v4,
-                v6: index.map(v6),
-                uplink,
-            })
+            Mode::Clat(Clat { pref64, v4, v6: index.map(v6), uplink })
         }),
     ]
 }
