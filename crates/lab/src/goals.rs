@@ -49,6 +49,7 @@ struct Goal {
     mechanism: String,
     #[serde(default)]
     base: Option<String>,
+    /// The untranslated path: subtracted for added ratios, named as the bound for ratios.
     #[serde(default)]
     zero: Option<String>,
     want: Want,
@@ -148,11 +149,20 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
             let ratio = crate::stats::describe::mean(&logs).exp();
             let ci = t_interval(&logs, 0.95).map(|(lo, hi)| (lo.exp(), hi.exp()));
             let detail = format!(
-                "{:.2} against {:.2} {unit} ({}); {} blocks",
+                "{:.2} against {:.2} {unit} ({}); {} blocks{}",
                 own.median?,
                 base.median?,
                 base.label,
-                logs.len()
+                logs.len(),
+                goal.zero.as_deref().and_then(cell).map_or_else(String::new, |native| {
+                    let logs: Vec<f64> =
+                        pairs(native, base).iter().map(|(a, b)| (a / b).ln()).collect();
+                    format!(
+                        "; {} itself is {:.1} times it",
+                        native.label,
+                        crate::stats::describe::mean(&logs).exp()
+                    )
+                })
             );
             Some((ratio, array(ci), detail))
         }
