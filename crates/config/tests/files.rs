@@ -1,4 +1,6 @@
 //! Every sample file, with what it gives: errors, warnings, or the whole configuration.
+//!
+//! With INSTA_UPDATE=always the snapshots take what it gives now.
 
 use std::path::Path;
 

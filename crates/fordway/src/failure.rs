@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Reported,
     /// It could not be done, and the log says why (exit code 1).
     Logged,
+    /// Nobody reads the output any more (exit code 0).
+    Closed,
 }
 
 /// One sentence, and what to do about it.
@@ -46,6 +48,7 @@ impl Failure {
         match self {
             Failure::Config(_) | Failure::Usage(_) | Failure::Reported => 2,
             Failure::Failed(_) | Failure::Logged => 1,
+            Failure::Closed => 0,
         }
     }
 
@@ -53,7 +56,7 @@ impl Failure {
         match self {
             Failure::Config(report) => anstream::eprintln!("{}", report.render(true)),
             Failure::Usage(message) | Failure::Failed(message) => message.print(),
-            Failure::Reported | Failure::Logged => {}
+            Failure::Reported | Failure::Logged | Failure::Closed => {}
         }
     }
 
@@ -65,7 +68,7 @@ impl Failure {
                 Some(hint) => format!("{} ({hint})", message.text),
                 None => message.text.clone(),
             },
-            Failure::Reported | Failure::Logged => String::new(),
+            Failure::Reported | Failure::Logged | Failure::Closed => String::new(),
         }
     }
 }

@@ -20,15 +20,15 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 
 /// Writes text with styles, which are left out where they don't belong (no terminal, NO_COLOR).
 ///
-/// A reader that has had enough (`| head`) is no failure.
+/// A reader that has had enough (`| head`) ends the command, but not as a failure:
+/// [`Failure::Closed`].
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::failed(format!("cannot write to standard output: {error}")),
+    })
 }
 
 /// Writes a value as indented JSON.

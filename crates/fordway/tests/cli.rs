@@ -1,4 +1,6 @@
 //! The command line as people see it: help, errors, results.
+//!
+//! With TRYCMD=overwrite the files take what the program says now.
 
 #[test]
 fn what_the_commands_say() {

@@ -371,6 +371,15 @@ fn counters_are_told_in_every_form() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("siit0 (siit)") && text.contains("v6 to v4"), "{text}");
 
+    // Rates are shown until nobody reads them.
+    let mut watch = run.command(&net.gateway, "stats --watch");
+    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 16];
+    watch.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first[..5], b"siit0");
+    let ended = poll("the watch ends", || watch.try_wait().unwrap());
+    assert!(ended.success());
+
     let prometheus = run.output(&net.gateway, "stats --prometheus");
     let prometheus = String::from_utf8_lossy(&prometheus.stdout).into_owned();
     let served = net.gateway.inside(|| {

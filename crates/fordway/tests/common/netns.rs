@@ -62,6 +62,22 @@ impl Netns {
         self.run(&format!("sysctl -qw {key}={value}"));
     }
 
+    /// Counts the packets that arrive and match an nftables expression, from now on.
+    pub(crate) fn counter<'a>(&'a self, matching: &str) -> impl Fn() -> u64 + use<'a> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let table = format!("count{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.run(&format!("nft add table inet {table}"));
+        self.run(&format!(
+            "nft add chain inet {table} in {{ type filter hook prerouting priority -300 ; }}"
+        ));
+        self.run(&format!("nft add rule inet {table} in {matching} counter"));
+        move || {
+            let text = self.run(&format!("nft list table inet {table}"));
+            let mut words = text.split_whitespace().skip_while(|word| *word != "packets");
+            words.nth(1).and_then(|count| count.parse().ok()).unwrap()
+        }
+    }
+
     /// Runs `work` on a thread in the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let netns = NetNs::open(&self.name).unwrap();
