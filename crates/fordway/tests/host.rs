@@ -27,14 +27,27 @@ fn router_advertisements_are_still_taken() {
     // A default route as a router advertisement makes it.
     net.client.ip("-6 route add default via fe80::1 dev c0 proto ra");
     let before = snapshot(&net.client);
+    let accept_ra = || net.client.run("sysctl -n net.ipv6.conf.c0.accept_ra").trim().to_owned();
     let daemon = Daemon::start(&run, &net.client, &clat());
-    assert_eq!(net.client.run("sysctl -n net.ipv6.conf.c0.accept_ra").trim(), "2");
+    assert_eq!(accept_ra(), "2");
     daemon.stop();
+    assert_same(&snapshot(&net.client), &before);
+    // Also after a kill, which leaves a host that forwards.
+    Daemon::start(&run, &net.client, &clat()).kill();
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    assert_eq!(accept_ra(), "2");
+    // And as long as any daemon needs it.
+    let socket = run.path().join("second.sock").display().to_string();
+    let second = format!("siit --pool6 2001:db8:65::/96 --socket {socket}");
+    let second = Daemon::start(&run, &net.client, &second);
+    daemon.stop();
+    assert_eq!(accept_ra(), "2");
+    second.stop();
     assert_same(&snapshot(&net.client), &before);
     // A host that forwards already has decided for itself.
     net.client.sysctl("net.ipv6.conf.all.forwarding", "1");
     let daemon = Daemon::start(&run, &net.client, &clat());
-    assert_eq!(net.client.run("sysctl -n net.ipv6.conf.c0.accept_ra").trim(), "1");
+    assert_eq!(accept_ra(), "1");
     ping(&net.client);
     assert_eq!(dropped(&daemon.stats("clat0")), 0);
     daemon.stop();

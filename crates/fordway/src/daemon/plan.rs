@@ -150,6 +150,8 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
 fn answer(uplink: &Uplink, v6: std::net::IpAddr) -> fordway_net::Result<Vec<Change>> {
     let delay: SysctlKey = format!("net/ipv6/neigh/{}/proxy_delay", uplink.name).parse()?;
     Ok(vec![
+        // Only interfaces that forward answer for others.
+        Change::sysctl(SysctlKey::conf_v6(&uplink.name, "forwarding")?, "1"),
         Change::sysctl(SysctlKey::conf_v6(&uplink.name, "proxy_ndp")?, "1"),
         // Proxies wait up to 0.8 s by default, to let the true owner answer first. There is none.
         Change::sysctl(delay, "0"),

@@ -82,11 +82,12 @@ pub(crate) fn resolve(
         Source6::Address(address) => Some(address),
         Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
     };
+    let ra_devices = ra_devices(netlink, uplink.as_ref())?;
     Ok(Facts {
         resolved: Resolved { mtu6, icmp_source6, clat_v6, queues },
         mtu_from,
         uplink,
-        ra_devices: ra_devices(netlink)?,
+        ra_devices,
         rp_filter_off: sysctl::read(&SysctlKey::conf_v4("all", "rp_filter")?)? == "0",
     })
 }
@@ -203,17 +204,27 @@ fn host_address(
 }
 
 /// RFC 4862 hosts take router advertisements, routers do not: Linux stops doing so on interfaces with
-/// `accept_ra` 1 once the host forwards, and with that loses its default route.
-fn ra_devices(netlink: &mut Netlink) -> Result<BTreeSet<String>, Failure> {
-    if sysctl::read(&SysctlKey::forwarding_v6())? != "0" {
-        return Ok(BTreeSet::new());
-    }
+/// `accept_ra` 1 once they forward, and with that loses its default route. With 2 they go on.
+///
+/// Those with 2 already are named too: it may be an earlier run's change, or another daemon's, that is
+/// needed as long as this one runs.
+fn ra_devices(netlink: &mut Netlink, uplink: Option<&Uplink>) -> Result<BTreeSet<String>, Failure> {
+    let all_forward = sysctl::read(&SysctlKey::forwarding_v6())? != "0";
+    let uplink = uplink.map(|uplink| uplink.name.clone());
     let filter = RouteFilter { protocol: Some(PROTOCOL_RA), ..RouteFilter::default() };
     let routes = netlink.routes(filter)?.into_iter();
-    let devices: BTreeSet<String> = routes.filter_map(|route| route.device).collect();
-    let takes = |device: &String| {
-        let key = SysctlKey::conf_v6(device, "accept_ra");
-        key.and_then(|key| sysctl::read(&key)).is_ok_and(|value| value == "1")
+    let devices = routes.filter_map(|route| route.device).chain(uplink.clone());
+    let read = |device: &str, field: &str| {
+        SysctlKey::conf_v6(device, field).and_then(|key| sysctl::read(&key)).unwrap_or_default()
     };
-    Ok(devices.into_iter().filter(takes).collect())
+    let named = |device: &String| match read(device, "accept_ra").as_str() {
+        "2" => true,
+        // It will begin to forward.
+        "1" => {
+            let begins = !all_forward || uplink.as_ref() == Some(device);
+            begins && read(device, "forwarding") == "0"
+        }
+        _ => false,
+    };
+    Ok(devices.collect::<BTreeSet<String>>().into_iter().filter(named).collect())
 }

@@ -67,6 +67,7 @@ fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
         "add address 192.0.0.1/32 on fw0",
         "add route 2001:db8:1::464/128 dev fw0 metric 2048 mtu 1500 advmss 1440 src -",
         "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1",
+        "set sysctl net.ipv6.conf.eth0.forwarding to 1",
         "set sysctl net.ipv6.conf.eth0.proxy_ndp to 1",
         "set sysctl net.ipv6.neigh.eth0.proxy_delay to 0",
         "add neighbour proxy 2001:db8:1::464 on eth0",
