@@ -98,6 +98,11 @@ impl Netns {
         ));
         self.ip(&format!("link set {device} up"));
         peer.ip(&format!("link set {peer_device} up"));
+        // The kernel makes the link-local addresses by itself, some time later.
+        for (netns, device) in [(self, device), (peer, peer_device)] {
+            let show = format!("-6 addr show dev {device} scope link");
+            super::poll("a link-local address", || netns.ip(&show).contains("fe80:").then_some(()));
+        }
     }
 }
 
