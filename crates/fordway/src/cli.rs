@@ -33,6 +33,7 @@ pub(crate) struct Cli {
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Control socket of the daemon [default: control.sock in the run directory]
     #[arg(long, global = true, value_name = "PATH")]
