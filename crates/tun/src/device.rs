@@ -78,10 +78,7 @@ impl Device {
     pub fn open(name: &str, options: &OpenOptions) -> Result<(Self, Vec<Queue>), Error> {
         check_name(name)?;
         if options.queues == 0 || options.queues > MAX_QUEUES {
-            return Err(Error::QueueCount {
-                name: name.to_owned(),
-                queues: options.queues,
-            });
+            return Err(Error::QueueCount { name: name.to_owned(), queues: options.queues });
         }
         let lock = DeviceLock::acquire(&options.run_dir, name)?;
         let plan = plan(name, options)?;
@@ -107,10 +104,9 @@ impl Device {
         let first = &fds[0];
         sys::set_vnet_header_size(first.as_fd(), VnetHeader::LEN as i32)
             .map_err(|error| Error::system("set the packet header of", name, error))?;
-        let offloads = negotiate(options.offloads, |asked| {
-            sys::set_offload(first.as_fd(), asked.bits())
-        })
-        .map_err(|error| Error::system("set the offloads of", name, error))?;
+        let offloads =
+            negotiate(options.offloads, |asked| sys::set_offload(first.as_fd(), asked.bits()))
+                .map_err(|error| Error::system("set the offloads of", name, error))?;
         let control = first
             .try_clone()
             .map_err(|error| Error::system("keep a descriptor of", name, error))?;
@@ -208,20 +204,11 @@ fn plan(name: &str, options: &OpenOptions) -> Result<Plan, Error> {
     let owned = || name.to_owned();
     let existing = probe(name).map_err(|error| Error::system("look up", name, error))?;
     match existing {
-        None => Ok(Plan {
-            adopted: false,
-            multi_queue: true,
-            queues: options.queues,
-        }),
-        Some(Existing::Other(kind)) => Err(Error::NotTun {
-            name: owned(),
-            kind,
-        }),
+        None => Ok(Plan { adopted: false, multi_queue: true, queues: options.queues }),
+        Some(Existing::Other(kind)) => Err(Error::NotTun { name: owned(), kind }),
         Some(Existing::Tap) => Err(Error::IsTap { name: owned() }),
         Some(Existing::Tun { .. }) if !options.adopt => Err(Error::Exists { name: owned() }),
-        Some(Existing::Tun {
-            open_queues: 1.., ..
-        }) => Err(Error::InUse { name: owned() }),
+        Some(Existing::Tun { open_queues: 1.., .. }) => Err(Error::InUse { name: owned() }),
         Some(Existing::Tun { multi_queue, .. }) => Ok(Plan {
             adopted: true,
             multi_queue,
@@ -251,15 +238,13 @@ fn attach(name: &str, flags: i32, adopted: bool) -> Result<OwnedFd, Error> {
         OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC,
         Mode::empty(),
     )
-    .map_err(|error| Error::Node {
-        source: error.into(),
-    })?;
+    .map_err(|error| Error::Node { source: error.into() })?;
     let operation = if adopted { "open" } else { "create" };
     match sys::set_iff(fd.as_fd(), name, flags) {
         Ok(()) => Ok(fd),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(Error::InUse {
-            name: name.to_owned(),
-        }),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(Error::InUse { name: name.to_owned() })
+        }
         Err(error) => Err(Error::system(operation, name, error)),
     }
 }
@@ -285,9 +270,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         || matches!(name, "." | "..")
         || name.bytes().any(|octet| octet == 0 || bad(octet))
     {
-        return Err(Error::Name {
-            name: name.to_owned(),
-        });
+        return Err(Error::Name { name: name.to_owned() });
     }
     Ok(())
 }
@@ -301,35 +284,16 @@ mod tests {
         for good in ["fw0", "a", "fifteen-octets1", "clat.0"] {
             assert!(check_name(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            ".",
-            "..",
-            "a/b",
-            "a b",
-            "tun%d",
-            "a:b",
-            "sixteen--octets1",
-            "a\0",
-        ] {
-            assert!(
-                matches!(check_name(bad), Err(Error::Name { .. })),
-                "{bad:?}"
-            );
+        for bad in ["", ".", "..", "a/b", "a b", "tun%d", "a:b", "sixteen--octets1", "a\0"] {
+            assert!(matches!(check_name(bad), Err(Error::Name { .. })), "{bad:?}");
         }
     }
 
     #[test]
     fn the_number_of_queues_is_checked_first() {
         for queues in [0, MAX_QUEUES + 1] {
-            let options = OpenOptions {
-                queues,
-                ..OpenOptions::default()
-            };
-            assert!(matches!(
-                Device::open("fw0", &options),
-                Err(Error::QueueCount { .. })
-            ));
+            let options = OpenOptions { queues, ..OpenOptions::default() };
+            assert!(matches!(Device::open("fw0", &options), Err(Error::QueueCount { .. })));
         }
     }
 }

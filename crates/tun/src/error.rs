@@ -122,11 +122,7 @@ impl Error {
         let name = name.to_owned();
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::Permission { operation, name },
-            _ => Self::System {
-                operation,
-                name,
-                source,
-            },
+            _ => Self::System { operation, name, source },
         }
     }
 }

@@ -29,11 +29,7 @@ impl DeviceLock {
         let namespace = Path::new("/proc/thread-self/ns/net");
         let inode = namespace.metadata().map_err(failed(namespace))?.ino();
         let dir = run_dir.join("tun");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&dir)
-            .map_err(failed(&dir))?;
+        DirBuilder::new().recursive(true).mode(0o755).create(&dir).map_err(failed(&dir))?;
         let path = dir.join(format!("{inode}-{name}.lock"));
         loop {
             let mut file = OpenOptions::new()

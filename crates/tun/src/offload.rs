@@ -110,13 +110,7 @@ pub(crate) fn negotiate(
     let without_ecn = without_uso - Offloads::TSO_ECN;
     let without_tso = without_ecn - Offloads::TSO;
     let mut refused = None;
-    for granted in [
-        requested,
-        without_uso,
-        without_ecn,
-        without_tso,
-        Offloads::empty(),
-    ] {
+    for granted in [requested, without_uso, without_ecn, without_tso, Offloads::empty()] {
         if refused == Some(granted) {
             continue;
         }
@@ -151,28 +145,19 @@ mod tests {
     fn everything_is_granted_by_a_new_kernel() {
         let report = negotiate(Offloads::all(), kernel(Offloads::all())).unwrap();
         assert_eq!(report.granted, Offloads::all());
-        assert_eq!(
-            report.to_string(),
-            "checksum, tso4, tso6, tso-ecn, uso4, uso6"
-        );
+        assert_eq!(report.to_string(), "checksum, tso4, tso6, tso-ecn, uso4, uso6");
     }
 
     #[test]
     fn each_step_drops_one_group() {
         let mut known = Offloads::all();
         for (dropped, text) in [
-            (
-                Offloads::USO,
-                "checksum, tso4, tso6, tso-ecn (refused by the kernel: uso4, uso6)",
-            ),
+            (Offloads::USO, "checksum, tso4, tso6, tso-ecn (refused by the kernel: uso4, uso6)"),
             (
                 Offloads::TSO_ECN,
                 "checksum, tso4, tso6 (refused by the kernel: tso-ecn, uso4, uso6)",
             ),
-            (
-                Offloads::TSO,
-                "checksum (refused by the kernel: tso4, tso6, tso-ecn, uso4, uso6)",
-            ),
+            (Offloads::TSO, "checksum (refused by the kernel: tso4, tso6, tso-ecn, uso4, uso6)"),
             (
                 Offloads::CSUM,
                 "none (refused by the kernel: checksum, tso4, tso6, tso-ecn, uso4, uso6)",
@@ -196,10 +181,8 @@ mod tests {
 
     #[test]
     fn other_errors_are_not_taken_for_a_refusal() {
-        let error = negotiate(Offloads::all(), |_| {
-            Err(io::Error::from_raw_os_error(libc::EBADFD))
-        })
-        .unwrap_err();
+        let error = negotiate(Offloads::all(), |_| Err(io::Error::from_raw_os_error(libc::EBADFD)))
+            .unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EBADFD));
     }
 }

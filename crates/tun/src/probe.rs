@@ -30,9 +30,7 @@ pub(crate) enum Existing {
 /// Looks `name` up in the calling thread's network namespace.
 pub(crate) fn probe(name: &str) -> io::Result<Option<Existing>> {
     let mut request = LinkMessage::default();
-    request
-        .attributes
-        .push(LinkAttribute::IfName(name.to_owned()));
+    request.attributes.push(LinkAttribute::IfName(name.to_owned()));
     let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(request));
     message.header.flags = NLM_F_REQUEST;
     message.finalize();

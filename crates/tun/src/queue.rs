@@ -161,11 +161,7 @@ impl Queue {
         body: &[u8],
     ) -> io::Result<SendOutcome> {
         let encoded = header.encode();
-        let parts = [
-            IoSlice::new(&encoded),
-            IoSlice::new(head),
-            IoSlice::new(body),
-        ];
+        let parts = [IoSlice::new(&encoded), IoSlice::new(head), IoSlice::new(body)];
         outcome(|| rustix::io::writev(&self.fd, &parts))
     }
 

@@ -20,11 +20,7 @@ pub(crate) fn set_iff(fd: BorrowedFd<'_>, name: &str, flags: i32) -> io::Result<
 /// `TUNSETQUEUE`: attaches or detaches the descriptor's queue.
 pub(crate) fn set_queue(fd: BorrowedFd<'_>, attached: bool) -> io::Result<()> {
     let mut request = interface_request("")?;
-    let flag = if attached {
-        libc::IFF_ATTACH_QUEUE
-    } else {
-        libc::IFF_DETACH_QUEUE
-    };
+    let flag = if attached { libc::IFF_ATTACH_QUEUE } else { libc::IFF_DETACH_QUEUE };
     request.ifr_ifru.ifru_flags = flag as i16;
     // SAFETY: TUNSETQUEUE reads one `ifreq`, which `request` is and which
     // outlives the call; the descriptor is borrowed, hence open.
@@ -53,13 +49,8 @@ pub(crate) fn set_carrier(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
 pub(crate) fn set_offload(fd: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value and touches no memory
     // of ours; the descriptor is borrowed, hence open.
-    let result = unsafe {
-        libc::ioctl(
-            fd.as_raw_fd(),
-            libc::TUNSETOFFLOAD,
-            libc::c_ulong::from(flags),
-        )
-    };
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) };
     check(result)
 }
 
@@ -68,11 +59,7 @@ pub(crate) fn set_persist(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     // SAFETY: TUNSETPERSIST takes its argument by value and touches no memory
     // of ours; the descriptor is borrowed, hence open.
     let result = unsafe {
-        libc::ioctl(
-            fd.as_raw_fd(),
-            libc::TUNSETPERSIST,
-            libc::c_ulong::from(u32::from(on)),
-        )
+        libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST, libc::c_ulong::from(u32::from(on)))
     };
     check(result)
 }

@@ -26,9 +26,7 @@ impl Waker {
     /// The process is out of descriptors (`EMFILE`, `ENFILE`) or memory.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            event: Arc::new(event),
-        })
+        Ok(Self { event: Arc::new(event) })
     }
 
     /// Wakes all present and future waits until [`Waker::clear`].

@@ -48,10 +48,7 @@ fn persistent_devices_are_adopted_with_the_queues_they_allow() {
             drop((device, opened));
             assert!(try_ip(&format!("link show {name}")));
         }
-        let refuse = OpenOptions {
-            adopt: false,
-            ..options(run.path(), 1)
-        };
+        let refuse = OpenOptions { adopt: false, ..options(run.path(), 1) };
         let error = Device::open("fw0", &refuse).unwrap_err();
         assert!(matches!(error, Error::Exists { .. }), "{error}");
     });
@@ -67,10 +64,7 @@ fn what_cannot_be_adopted_is_named() {
         assert!(matches!(error, Error::IsTap { .. }), "{error}");
         assert!(error.to_string().contains("mode tun multi_queue vnet_hdr"));
         let error = Device::open("veth0", &options(run.path(), 1)).unwrap_err();
-        assert!(
-            matches!(&error, Error::NotTun { kind, .. } if kind == "veth"),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::NotTun { kind, .. } if kind == "veth"), "{error}");
         let error = Device::open("lo", &options(run.path(), 1)).unwrap_err();
         assert!(matches!(error, Error::NotTun { .. }), "{error}");
     });
@@ -100,10 +94,7 @@ fn a_second_process_is_refused_until_the_first_is_killed() {
         assert_eq!(holder.line(), "open");
         let error = Device::open("fw0", &options(run.path(), 1)).unwrap_err();
         let pid = holder.child.id();
-        assert!(
-            matches!(&error, Error::Locked { pid: Some(held), .. } if *held == pid),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Locked { pid: Some(held), .. } if *held == pid), "{error}");
         assert!(error.to_string().contains(&format!("process {pid}")));
 
         holder.child.kill().unwrap();
@@ -112,11 +103,7 @@ fn a_second_process_is_refused_until_the_first_is_killed() {
         assert!(!device.adopted());
 
         let mut second = Holder::start("fw0", run.path());
-        assert!(
-            second
-                .line()
-                .contains(&format!("process {}", std::process::id()))
-        );
+        assert!(second.line().contains(&format!("process {}", std::process::id())));
         second.child.wait().unwrap();
     });
 }
@@ -172,10 +159,9 @@ impl Drop for Holder {
 #[ignore = "the other process of a_second_process_is_refused_until_the_first_is_killed"]
 fn holder() {
     // Without its environment somebody ran all ignored tests: nothing to hold.
-    let (Ok(name), Some(run_dir)) = (
-        std::env::var("HOLDER_NAME"),
-        std::env::var_os("HOLDER_RUN_DIR"),
-    ) else {
+    let (Ok(name), Some(run_dir)) =
+        (std::env::var("HOLDER_NAME"), std::env::var_os("HOLDER_RUN_DIR"))
+    else {
         return;
     };
     let opened = Device::open(&name, &options(Path::new(&run_dir), 1));

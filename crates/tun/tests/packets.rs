@@ -48,9 +48,7 @@ fn a_datagram_goes_out_with_a_partial_checksum_and_comes_back() {
         let queue = &mut queues[index];
         turn_around(&mut buf[HEADROOM..HEADROOM + len]);
         let packet = buf[HEADROOM..HEADROOM + len].to_vec();
-        let sent = queue
-            .send_in_place(&mut buf, HEADROOM, HEADROOM + len, &header)
-            .unwrap();
+        let sent = queue.send_in_place(&mut buf, HEADROOM, HEADROOM + len, &header).unwrap();
         assert_eq!(sent, SendOutcome::Sent);
         assert_eq!(queue.send(&header, &packet).unwrap(), SendOutcome::Sent);
         let sent = queue.send_parts(&header, &packet[..20], &packet[20..]);
@@ -183,11 +181,8 @@ fn relay(one: &mut Queue, other: &mut Queue, stop: &Waker) -> usize {
     loop {
         let mut idle = true;
         for forward in [true, false] {
-            let (from, to) = if forward {
-                (&mut *one, &mut *other)
-            } else {
-                (&mut *other, &mut *one)
-            };
+            let (from, to) =
+                if forward { (&mut *one, &mut *other) } else { (&mut *other, &mut *one) };
             let RecvOutcome::Packet { header, len } = from.recv(&mut buf, HEADROOM).unwrap() else {
                 continue;
             };
@@ -216,15 +211,8 @@ fn what_happens_to_the_interface_is_an_outcome() {
         let mut packet = [0u8; 28];
         packet[0] = 0x45;
         assert_eq!(queue.send(&plain, &packet).unwrap(), SendOutcome::Sent);
-        assert_eq!(
-            queue.send(&plain, &[0xf0; 28]).unwrap(),
-            SendOutcome::Refused
-        );
-        let outside = VnetHeader {
-            flags: VnetHeader::NEEDS_CSUM,
-            csum_start: 4_000,
-            ..plain
-        };
+        assert_eq!(queue.send(&plain, &[0xf0; 28]).unwrap(), SendOutcome::Refused);
+        let outside = VnetHeader { flags: VnetHeader::NEEDS_CSUM, csum_start: 4_000, ..plain };
         assert_eq!(queue.send(&outside, &packet).unwrap(), SendOutcome::Refused);
 
         ip("link set fw0 down");
@@ -273,12 +261,7 @@ fn short_buffers_are_errors_and_cut_packets_are_told() {
             let error = queues[0].recv(&mut buf[..len], headroom).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
         }
-        for (start, end) in [
-            (9, 20),
-            (20, 19),
-            (10, BUFFER + 1),
-            (usize::MAX, usize::MAX),
-        ] {
+        for (start, end) in [(9, 20), (20, 19), (10, BUFFER + 1), (usize::MAX, usize::MAX)] {
             let sent = queues[0].send_in_place(&mut buf, start, end, &VnetHeader::default());
             assert_eq!(sent.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
         }

@@ -22,9 +22,7 @@ pub(crate) fn in_namespace<T: Send>(test: impl FnOnce() -> T + Send) -> T {
             ip("link set lo up");
             test()
         });
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -44,11 +42,7 @@ pub(crate) fn try_ip(line: &str) -> bool {
 }
 
 pub(crate) fn options(run_dir: &Path, queues: usize) -> OpenOptions {
-    OpenOptions {
-        queues,
-        run_dir: run_dir.to_owned(),
-        ..OpenOptions::default()
-    }
+    OpenOptions { queues, run_dir: run_dir.to_owned(), ..OpenOptions::default() }
 }
 
 /// Receives packets from all queues until `wanted` takes one; others are
