@@ -65,6 +65,7 @@ struct TranslatorTable {
     mtu: WordOrNumber,
     lowest_ipv6_mtu: u32,
     queues: WordOrNumber,
+    pin_queues: bool,
     manage: bool,
 }
 
@@ -152,6 +153,7 @@ impl TranslatorTable {
                 .queues
                 .and_then(|queues| u32::try_from(queues).ok())
                 .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
+            pin_queues: t.pin_queues,
             manage: t.manage,
         }
     }

@@ -186,6 +186,7 @@ fn read_common(
         mtu: None,
         lowest_ipv6_mtu: IPV6_MIN_MTU,
         queues: None,
+        pin_queues: true,
         manage: true,
     };
     set(&mut t.engine, section.read(sink, "engine", engine));
@@ -205,6 +206,7 @@ fn read_common(
     warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
     set(&mut t.lowest_ipv6_mtu, lowest);
     set(&mut t.queues, section.read(sink, "queues", queues));
+    set(&mut t.pin_queues, section.read(sink, "pin_queues", value::boolean));
     set(&mut t.manage, section.read(sink, "manage", value::boolean));
     t
 }

@@ -88,7 +88,7 @@ prop_compose! {
             vec![UdpChecksumZero::Compute, UdpChecksumZero::Drop, UdpChecksumZero::Pass]
         ),
         traffic_class in option::of(any::<u8>()),
-        flags in any::<[bool; 5]>(),
+        flags in any::<[bool; 6]>(),
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
     ) -> Translator {
@@ -110,6 +110,7 @@ prop_compose! {
             hairpin: flags[2],
             mss_clamp: flags[3],
             manage: flags[4],
+            pin_queues: flags[5],
             mtu,
             lowest_ipv6_mtu: 1280,
             queues,

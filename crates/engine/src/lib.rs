@@ -14,6 +14,7 @@
 mod counters;
 mod idle;
 mod offload;
+mod placement;
 mod queue;
 mod stop;
 
@@ -25,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use fordway_tun::{Device, Queue};
 use fordway_xlat::Translator;
 
+use crate::placement::Placement;
 use crate::queue::Worker;
 use crate::stop::Stop;
 
@@ -65,6 +67,16 @@ pub enum Error {
     },
 }
 
+/// How to run an engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Makes the first IPv4 identification of each queue; give a random number.
+    pub seed: u64,
+    /// Each queue's thread stays on one processor. The number tells engines of one process apart, so
+    /// that the second starts where the first ended; `None`: the threads go where the kernel likes.
+    pub pin: Option<usize>,
+}
+
 /// A running user engine. Dropping it stops it.
 #[derive(Debug)]
 pub struct Engine {
@@ -72,27 +84,34 @@ pub struct Engine {
     translator: Arc<Translator>,
     counters: Vec<Arc<QueueCounters>>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
+    processors: Vec<usize>,
     stop: Stop,
 }
 
 /// Starts one thread per queue. `device` and `queues` come from [`Device::open`].
-///
-/// `seed` makes the first IPv4 identification of each queue; give a random number.
 pub fn start(
     device: Device,
     queues: Vec<Queue>,
     translator: Arc<Translator>,
-    seed: u64,
+    options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
-    let mut engine = Engine { device, translator, counters: Vec::new(), threads: Vec::new(), stop };
+    let mut placement = Placement::new(options.pin);
+    let mut engine = Engine {
+        device,
+        translator,
+        counters: Vec::new(),
+        threads: Vec::new(),
+        processors: Vec::new(),
+        stop,
+    };
     for queue in queues {
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
-        let identification = identification(seed, queue.index());
+        let identification = identification(options.seed, queue.index());
         let worker = Worker::new(
             interface.clone(),
             queue,
@@ -101,8 +120,10 @@ pub fn start(
             engine.stop.clone(),
             identification,
         );
-        let thread = thread::Builder::new().name(name).spawn(move || worker.run());
+        let thread = thread::Builder::new().name(name);
+        let (thread, processor) = placement.place(|| thread.spawn(move || worker.run()));
         engine.threads.push(thread.map_err(start)?);
+        engine.processors.extend(processor);
     }
     Ok(engine)
 }
@@ -127,6 +148,11 @@ impl Engine {
     /// The counters of each queue, in the order of the queues.
     pub fn counters(&self) -> &[Arc<QueueCounters>] {
         &self.counters
+    }
+
+    /// The processor of each queue's thread, in the order of the queues; empty if they are not pinned.
+    pub fn processors(&self) -> &[usize] {
+        &self.processors
     }
 
     /// Whether a thread has ended by itself; [`Engine::stop`] then tells why.

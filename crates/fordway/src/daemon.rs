@@ -185,17 +185,21 @@ impl Stopped {
 /// leaves.
 fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Stopped> {
     let mut running: Vec<Running> = Vec::new();
+    let mut place = 0;
     let mut waiting = prepared.into_iter();
     while let Some(one) = waiting.next() {
         let started = match getrandom::u64() {
-            Ok(seed) => one.start(seed),
+            Ok(seed) => one.start(seed, place),
             Err(error) => {
                 let failure = Failure::failed(format!("cannot draw a random number: {error}"));
                 Err(Box::new((failure, one.into_set_up())))
             }
         };
         match started {
-            Ok(one) => running.push(one),
+            Ok(one) => {
+                place += one.status().queues;
+                running.push(one);
+            }
             Err(stopped) => {
                 let (failure, set_up) = *stopped;
                 let rest = waiting.map(Prepared::into_set_up);

@@ -8,7 +8,7 @@ mod common;
 
 use std::sync::Arc;
 
-use fordway_engine::Engine;
+use fordway_engine::{Engine, Options};
 use fordway_testkit::vector::{
     Applies, Case, CounterMap, Observation, Subject, SubjectError, counter_map,
 };
@@ -39,7 +39,8 @@ impl Subject for Tun {
         let tap = tap()?;
         let translator = Arc::new(Translator::new(case.config.clone())?);
         let seed = seed_for(case.vector.identification);
-        let engine = fordway_engine::start(device, queues, translator, seed).map_err(other)?;
+        let engine = fordway_engine::start(device, queues, translator, Options { seed, pin: None })
+            .map_err(other)?;
         let seen = case.steps.iter().map(|step| try_step(&tap, step, || Ok(counters(&engine))));
         let seen = seen.collect();
         engine.stop().map_err(other)?;

@@ -26,6 +26,7 @@ mod error;
 mod lock;
 mod offload;
 mod probe;
+mod processor;
 mod queue;
 #[allow(unsafe_code)]
 mod sys;
@@ -35,6 +36,7 @@ mod wait;
 pub use device::{Device, MAX_QUEUES, OpenOptions};
 pub use error::Error;
 pub use offload::{OffloadReport, Offloads};
+pub use processor::{allowed_processors, set_processors};
 pub use queue::{MAX_PACKET, Queue, RecvOutcome, SendOutcome};
 pub use vnet::{GsoType, VnetHeader};
 pub use wait::{Ready, Waker};

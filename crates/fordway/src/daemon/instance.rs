@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
-use fordway_engine::{Engine, QueueCounters};
+use fordway_engine::{Engine, Options, QueueCounters};
 use fordway_net::{Applied, Change, Manager, Netlink, Report};
 use fordway_tun::{Device, OffloadReport, OpenOptions, Queue};
 use tracing::{debug, info, warn};
@@ -125,11 +125,16 @@ impl Prepared {
     }
 
     /// Starts the engine. If it does not start, what was set up is returned to be taken down.
-    pub(crate) fn start(self, seed: u64) -> Result<Running, Box<(Failure, SetUp)>> {
-        let status = self.status();
+    /// `place`: the number of queues started before, for other translators.
+    pub(crate) fn start(self, seed: u64, place: usize) -> Result<Running, Box<(Failure, SetUp)>> {
+        let mut status = self.status();
         let manager = self.manager;
-        match fordway_engine::start(self.device, self.queues, self.translator, seed) {
-            Ok(engine) => Ok(Running { status, engine, manager, started: Instant::now() }),
+        let options = Options { seed, pin: self.config.pin_queues.then_some(place) };
+        match fordway_engine::start(self.device, self.queues, self.translator, options) {
+            Ok(engine) => {
+                status.processors = engine.processors().to_vec();
+                Ok(Running { status, engine, manager, started: Instant::now() })
+            }
             Err(error) => {
                 let failure = Failure::failed(format!("{}: {error}", status.name));
                 Err(Box::new((failure, SetUp { name: status.name, manager })))
@@ -158,6 +163,7 @@ impl Prepared {
             ifindex: self.device.ifindex(),
             adopted: self.device.adopted(),
             queues: self.queues.len(),
+            processors: Vec::new(),
             offloads: offload_status(self.device.offloads()),
             mtu: self.facts.resolved.mtu6,
             mtu_from: self.facts.mtu_from.clone(),

@@ -39,6 +39,8 @@ pub(crate) struct TranslatorStatus {
     /// The interface existed before and stays.
     pub(crate) adopted: bool,
     pub(crate) queues: usize,
+    /// The processor of each queue's thread; empty if they are not pinned.
+    pub(crate) processors: Vec<usize>,
     pub(crate) offloads: OffloadStatus,
     /// IPv6 path MTU, in octets.
     pub(crate) mtu: u32,
@@ -110,7 +112,13 @@ impl TranslatorStatus {
         };
         let adopted = if self.adopted { ", existed before and stays" } else { "" };
         line("interface", &format!("{} (index {}){adopted}", self.interface, self.ifindex));
-        line("queues", &self.queues.to_string());
+        let processors: Vec<String> = self.processors.iter().map(ToString::to_string).collect();
+        let pinned = match processors.as_slice() {
+            [] => String::new(),
+            [one] => format!(", on processor {one}"),
+            several => format!(", on processors {}", several.join(", ")),
+        };
+        line("queues", &format!("{}{pinned}", self.queues));
         line("offloads", &self.offloads.render());
         line("path MTU", &format!("{} octets, from {}", self.mtu, self.mtu_from));
         if let Some(clat) = &self.clat {
