@@ -65,7 +65,7 @@ pub struct Translator {
     pub lowest_ipv6_mtu: u32,
     /// Queues (and threads); `None`: by the number of processors.
     pub queues: Option<usize>,
-    /// Each queue's thread stays on one processor.
+    /// A busy queue's thread stays on one processor.
     pub pin_queues: bool,
     /// Addresses, routes, rules and sysctls are set up and taken down.
     pub manage: bool,

@@ -23,6 +23,16 @@ const SHORT: Duration = Duration::from_micros(100);
 pub(crate) struct Idle {
     bound: u32,
     looks: u32,
+    busy: bool,
+}
+
+/// What a queue has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Packets have come close together for a while.
+    Busy,
+    /// Packets come far apart again.
+    Calm,
 }
 
 impl Idle {
@@ -41,8 +51,8 @@ impl Idle {
         self.looks = 0;
     }
 
-    /// A sleep has ended after so long.
-    pub(crate) fn slept(&mut self, time: Duration) {
+    /// A sleep has ended after so long. Tells when the queue's pace has changed.
+    pub(crate) fn slept(&mut self, time: Duration) -> Option<Pace> {
         self.looks = 0;
         self.bound = if time < SHORT {
             (self.bound * 2).clamp(LOOKS_MIN, LOOKS_MAX)
@@ -51,6 +61,17 @@ impl Idle {
         } else {
             0
         };
+        match self.bound {
+            LOOKS_MAX if !self.busy => {
+                self.busy = true;
+                Some(Pace::Busy)
+            }
+            0 if self.busy => {
+                self.busy = false;
+                Some(Pace::Calm)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -75,17 +96,21 @@ mod tests {
     fn short_sleeps_keep_awake_and_long_ones_do_not() {
         let mut idle = Idle::default();
         let mut seen = Vec::new();
+        let mut paces = Vec::new();
         for _ in 0..6 {
-            idle.slept(Duration::from_micros(10));
+            paces.push(idle.slept(Duration::from_micros(10)));
             seen.push(looks(&mut idle));
         }
         assert_eq!(seen, [16, 32, 64, 128, 256, 256]);
+        assert_eq!(paces, [None, None, None, None, Some(Pace::Busy), None]);
         seen.clear();
+        paces.clear();
         for _ in 0..6 {
-            idle.slept(Duration::from_millis(1));
+            paces.push(idle.slept(Duration::from_millis(1)));
             seen.push(looks(&mut idle));
         }
         assert_eq!(seen, [128, 64, 32, 16, 0, 0]);
+        assert_eq!(paces, [None, None, None, None, Some(Pace::Calm), None]);
     }
 
     #[test]

@@ -72,8 +72,9 @@ pub enum Error {
 pub struct Options {
     /// Makes the first IPv4 identification of each queue; give a random number.
     pub seed: u64,
-    /// Each queue's thread stays on one processor. The number tells engines of one process apart, so
-    /// that the second starts where the first ended; `None`: the threads go where the kernel likes.
+    /// While a queue is busy its thread stays on one processor. The number tells engines of one process
+    /// apart, so that the second starts where the first ended; `None`: the threads always run where
+    /// the kernel likes.
     pub pin: Option<usize>,
 }
 
@@ -98,7 +99,6 @@ pub fn start(
     let interface = device.name().to_owned();
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
-    let mut placement = Placement::new(options.pin);
     let mut engine = Engine {
         device,
         translator,
@@ -112,6 +112,8 @@ pub fn start(
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
         let identification = identification(options.seed, queue.index());
+        let placement = options.pin.and_then(|first| Placement::new(first + queue.index()));
+        engine.processors.extend(placement.as_ref().map(Placement::processor));
         let worker = Worker::new(
             interface.clone(),
             queue,
@@ -119,11 +121,10 @@ pub fn start(
             counters,
             engine.stop.clone(),
             identification,
+            placement,
         );
-        let thread = thread::Builder::new().name(name);
-        let (thread, processor) = placement.place(|| thread.spawn(move || worker.run()));
+        let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
-        engine.processors.extend(processor);
     }
     Ok(engine)
 }
@@ -150,7 +151,8 @@ impl Engine {
         &self.counters
     }
 
-    /// The processor of each queue's thread, in the order of the queues; empty if they are not pinned.
+    /// The processor on which each queue's thread stays while busy, in the order of the queues; empty if
+    /// they always roam.
     pub fn processors(&self) -> &[usize] {
         &self.processors
     }

@@ -8,7 +8,8 @@ use fordway_xlat::counters::Arrival;
 use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Translator, Verdict};
 
 use crate::counters::{IoError, QueueCounters};
-use crate::idle::Idle;
+use crate::idle::{Idle, Pace};
+use crate::placement::Placement;
 use crate::stop::Stop;
 use crate::{Error, offload};
 
@@ -30,6 +31,7 @@ pub(crate) struct Worker {
     counters: Arc<QueueCounters>,
     stop: Stop,
     state: State,
+    placement: Option<Placement>,
 }
 
 /// What a burst found.
@@ -48,9 +50,10 @@ impl Worker {
         counters: Arc<QueueCounters>,
         stop: Stop,
         identification: u16,
+        placement: Option<Placement>,
     ) -> Worker {
         let state = State::new(identification);
-        Worker { interface, queue, translator, counters, stop, state }
+        Worker { interface, queue, translator, counters, stop, state, placement }
     }
 
     /// Runs until it is told to stop, or the interface goes.
@@ -79,7 +82,11 @@ impl Worker {
             if ready.gone {
                 return Err(self.gone());
             }
-            idle.slept(before.elapsed());
+            match (idle.slept(before.elapsed()), &self.placement) {
+                (Some(Pace::Busy), Some(placement)) => placement.stay(),
+                (Some(Pace::Calm), Some(placement)) => placement.roam(),
+                _ => {}
+            }
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct TranslatorStatus {
     /// The interface existed before and stays.
     pub(crate) adopted: bool,
     pub(crate) queues: usize,
-    /// The processor of each queue's thread; empty if they are not pinned.
+    /// The processor on which each queue's thread stays while busy; empty if they roam.
     pub(crate) processors: Vec<usize>,
     pub(crate) offloads: OffloadStatus,
     /// IPv6 path MTU, in octets.
@@ -115,8 +115,8 @@ impl TranslatorStatus {
         let processors: Vec<String> = self.processors.iter().map(ToString::to_string).collect();
         let pinned = match processors.as_slice() {
             [] => String::new(),
-            [one] => format!(", on processor {one}"),
-            several => format!(", on processors {}", several.join(", ")),
+            [one] => format!(", on processor {one} when busy"),
+            several => format!(", on processors {} when busy", several.join(", ")),
         };
         line("queues", &format!("{}{pinned}", self.queues));
         line("offloads", &self.offloads.render());
