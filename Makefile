@@ -36,10 +36,14 @@ lint:
 fmt:
 	$(CARGO) fmt --all
 
-# Each fuzz target for FUZZ_TIME seconds. Needs cargo-fuzz (cargo install cargo-fuzz).
+# Each fuzz target for FUZZ_TIME seconds, from the committed corpus; what is found goes to
+# fuzz/target/found. Needs cargo-fuzz (cargo install cargo-fuzz).
 fuzz:
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing. Install it with: cargo install cargo-fuzz" >&2; exit 1; }
 	cd fuzz && for target in $$(RUSTC_BOOTSTRAP=1 $(CARGO) fuzz list); do \
-		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_TIME) || exit 1; \
+		mkdir -p target/found/$$target; \
+		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --sanitizer none $$target target/found/$$target corpus/$$target \
+			-- -max_total_time=$(FUZZ_TIME) -print_final_stats=1 || exit 1; \
 	done
 
 release:

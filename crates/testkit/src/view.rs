@@ -182,7 +182,20 @@ impl<'a> View<'a> {
         if !self.is_icmp_error() {
             return None;
         }
-        View::of(self.payload().get(8..)?)
+        let message = self.payload();
+        View::of(message.get(8..self.original_end(message))?)
+    }
+
+    /// Where the original datagram field of an ICMP error ends: where RFC 4884 section 4 says, if an
+    /// extension header fits behind it, else with the message.
+    fn original_end(&self, message: &[u8]) -> usize {
+        let octet = |at: usize| usize::from(message.get(at).copied().unwrap_or(0));
+        let field = match (self.v4, octet(0)) {
+            (true, 3 | 11 | 12) => octet(5) * 4,
+            (false, 1 | 3) => octet(4) * 8,
+            _ => 0,
+        };
+        if field != 0 && 8 + field + 4 <= message.len() { 8 + field } else { message.len() }
     }
 }
 
