@@ -1,0 +1,95 @@
+//! What held a throughput down, with the number that shows it (ground rule: every cell names its
+//! limiter with evidence).
+
+use std::collections::BTreeMap;
+
+use crate::spec::Metric;
+use crate::stats::describe::mean;
+use crate::trial::Trial;
+
+/// A result this close to the generator's ceiling may be the generator's own.
+const CEILING_FACTOR: f64 = 2.0;
+
+/// A process with this many cores busy on one flow is itself the limit.
+const CORE_FULL: f64 = 0.85;
+
+/// A machine this busy has nothing left to give.
+const MACHINE_FULL: f64 = 0.90;
+
+/// The mean of what `of` gives, over the trials for which it gives anything.
+pub(super) fn average(trials: &[&Trial], of: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = trials.iter().filter_map(|t| of(t)).collect();
+    (!values.is_empty()).then(|| mean(&values))
+}
+
+/// Names what held a throughput down, with the number that shows it.
+pub(super) fn limiter(
+    metric: Metric,
+    typical: f64,
+    ceiling: Option<f64>,
+    trials: &[&Trial],
+) -> (String, String, bool) {
+    if !metric.is_throughput() {
+        return ("none".into(), "one packet at a time on an idle path".into(), false);
+    }
+    if trials.is_empty() {
+        return ("unknown".into(), "no trial counts".into(), false);
+    }
+    let cores = average(trials, |t| t.cpu?.mechanism_cores);
+    let busy = average(trials, |t| Some(t.cpu?.busy_share)).unwrap_or(0.0);
+    let softirq = average(trials, |t| Some(t.cpu?.softirq_share)).unwrap_or(0.0);
+    let near = ceiling.is_some_and(|c| typical * CEILING_FACTOR >= c);
+    if let (true, Some(ceiling)) = (near, ceiling) {
+        let text = format!(
+            "within a factor 2 of the generator's own {ceiling:.1} Gbit/s{}",
+            generator_cpu(trials)
+        );
+        return ("generator".into(), text, true);
+    }
+    let lost = worst_loss(trials);
+    let (what, text) = match cores {
+        Some(cores) if cores >= CORE_FULL => {
+            let threads = trials.iter().find_map(|t| t.cpu?.mechanism_threads).unwrap_or(1);
+            ("mechanism cpu", format!("its process used {cores:.2} cores ({threads} threads)"))
+        }
+        _ if busy >= MACHINE_FULL => (
+            "machine cpu",
+            format!(
+                "{:.0} % of the machine busy, {:.0} % in forwarding{}",
+                100.0 * busy,
+                100.0 * softirq,
+                cores.map_or(String::new(), |c| format!("; the mechanism used {c:.2} cores"))
+            ),
+        ),
+        _ if lost.is_some() => ("drops", String::new()),
+        _ => (
+            "unknown",
+            format!("{:.0} % of the machine busy{}", 100.0 * busy, generator_cpu(trials)),
+        ),
+    };
+    let drops = lost.map(|(device, n)| format!("{n} packets lost at {device}"));
+    let text: Vec<String> =
+        [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
+    (what.into(), text.join("; "), false)
+}
+
+/// How busy the generator's two processes were, as a continuation of a sentence.
+fn generator_cpu(trials: &[&Trial]) -> String {
+    let sender = average(trials, |t| Some(t.generator_cpu?.0));
+    let receiver = average(trials, |t| Some(t.generator_cpu?.1));
+    sender.zip(receiver).map_or_else(String::new, |(sender, receiver)| {
+        format!("; sender {sender:.0} %, receiver {receiver:.0} % of a core")
+    })
+}
+
+/// The device that lost most packets over the trials, when it lost any.
+fn worst_loss(trials: &[&Trial]) -> Option<(String, u64)> {
+    let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+    for trial in trials {
+        for (device, counters) in &trial.links {
+            *lost.entry(device).or_default() += counters.rx_lost + counters.tx_lost;
+        }
+    }
+    let (device, count) = lost.into_iter().max_by_key(|(_, n)| *n)?;
+    (count > 0).then(|| (device.to_owned(), count))
+}
