@@ -63,6 +63,9 @@ impl Diagnostic {
     }
 }
 
+/// Diagnostics that a report keeps. Nobody reads more at once, and each takes a walk over the text.
+const MAX_KEPT: usize = 100;
+
 /// Collects diagnostics while a text is read.
 #[derive(Debug, Default)]
 pub(crate) struct Sink(Vec<Diagnostic>);
@@ -76,7 +79,14 @@ impl Sink {
         let mut diagnostics = self.0;
         // Stable: what concerns one place stays in the order in which it was found.
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
-        Report { origin: origin.to_owned(), text: text.to_owned(), diagnostics }
+        let errors = diagnostics.iter().filter(|one| one.severity == Severity::Error).count();
+        // Errors first where not all are kept, so that a refusal always says why.
+        if diagnostics.len() > MAX_KEPT && errors > 0 {
+            diagnostics.retain(|one| one.severity == Severity::Error);
+        }
+        let more = diagnostics.len().saturating_sub(MAX_KEPT);
+        diagnostics.truncate(MAX_KEPT);
+        Report { origin: origin.to_owned(), text: text.to_owned(), diagnostics, more }
     }
 }
 
@@ -88,6 +98,8 @@ pub struct Report {
     origin: String,
     text: String,
     diagnostics: Vec<Diagnostic>,
+    /// How many were left out.
+    more: usize,
 }
 
 impl Report {
@@ -123,11 +135,14 @@ impl Report {
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let renderer = renderer.decor_style(DecorStyle::Ascii);
-        let rendered: Vec<String> = self
+        let mut rendered: Vec<String> = self
             .diagnostics
             .iter()
             .map(|diagnostic| renderer.render(&[self.group(diagnostic)]))
             .collect();
+        if self.more > 0 {
+            rendered.push(format!("... and {} more of this kind", self.more));
+        }
         rendered.join("\n\n")
     }
 
@@ -173,4 +188,24 @@ fn position(text: &str, at: usize) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
     (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_keeps_a_readable_number_and_says_how_many_more() {
+        let mut sink = Sink::default();
+        for _ in 0..MAX_KEPT {
+            sink.push(Diagnostic::warning(0..1, "doubtful"));
+        }
+        for _ in 0..MAX_KEPT + 7 {
+            sink.push(Diagnostic::error(1..2, "wrong"));
+        }
+        let report = sink.into_report("origin", "text");
+        assert!(report.has_errors());
+        assert_eq!(report.lines().count(), MAX_KEPT);
+        assert!(report.render(false).ends_with("... and 7 more of this kind"));
+    }
 }

@@ -29,7 +29,8 @@ pub use types::{
     Translator,
 };
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Where the daemon listens for `fordway status` unless `[control] socket` says otherwise.
@@ -38,6 +39,9 @@ pub const DEFAULT_SOCKET: &str = "/run/fordway/control.sock";
 /// Default of `metric`: higher than any that a host's own default routes usually have, so that
 /// native IPv4 wins where there is some.
 pub const DEFAULT_METRIC: u32 = 2048;
+
+/// Octets that a file may have: room for about 300000 mappings.
+const MAX_FILE: u64 = 16 << 20;
 
 /// A configuration, and what deserves a second look in it.
 #[derive(Clone, Debug)]
@@ -72,11 +76,22 @@ pub enum LoadError {
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_owned(), source };
     let (origin, text) = if path == Path::new("-") {
-        ("<stdin>".to_owned(), io::read_to_string(io::stdin()).map_err(failed)?)
+        ("<stdin>".to_owned(), read(io::stdin()).map_err(failed)?)
     } else {
-        (path.display().to_string(), std::fs::read_to_string(path).map_err(failed)?)
+        (path.display().to_string(), File::open(path).and_then(read).map_err(failed)?)
     };
     parse(&origin, &text).map_err(LoadError::Invalid)
+}
+
+/// Reads a text of at most [`MAX_FILE`] octets: a device that never ends must not eat all memory.
+fn read(source: impl Read) -> io::Result<String> {
+    let mut octets = Vec::new();
+    source.take(MAX_FILE + 1).read_to_end(&mut octets)?;
+    let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
+    if octets.len() as u64 > MAX_FILE {
+        return Err(invalid("it has more than 16 MiB, so it is no configuration file"));
+    }
+    String::from_utf8(octets).map_err(|_| invalid("it is no text (UTF-8)"))
 }
 
 /// Parses a text. `origin` is the name that errors show, usually the file's.
