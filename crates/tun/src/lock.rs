@@ -37,7 +37,8 @@ impl DeviceLock {
                 .write(true)
                 .create(true)
                 .truncate(false)
-                .mode(0o644)
+                // Whoever may read it may lock it, and keep the daemon from starting.
+                .mode(0o600)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)
                 .map_err(failed(&path))?;
@@ -90,4 +91,21 @@ fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_can_open_a_lock() {
+        let dir = std::env::temp_dir().join(format!("fordway-lock-{}", std::process::id()));
+        let lock = DeviceLock::acquire(&dir, "siit0").unwrap();
+        let mode = lock.path.metadata().unwrap().permissions().mode();
+        drop(lock);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }
