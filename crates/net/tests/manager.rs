@@ -568,3 +568,20 @@ fn victim() {
     // Until it is killed, or the other end of standard input closes.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
+
+#[test]
+fn a_ledger_that_cannot_be_written_keeps_nothing_from_being_taken_back() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        let mut manager = Manager::open(run.path(), "clat0").unwrap();
+        for change in changes() {
+            manager.apply(&change).unwrap();
+        }
+        // A folder in the place of the draft stands for a full disk.
+        std::fs::create_dir(ledger(run.path()).with_extension("json.new")).unwrap();
+        assert!(matches!(manager.restore(), Err(Error::File { .. })));
+        assert_eq!(snapshot(), before);
+    });
+}

@@ -267,6 +267,9 @@ impl Manager {
     fn take_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Report> {
         let (_guard, mut ledger) = self.ledger()?;
         let mut report = Report::default();
+        // A ledger that cannot be written (the disk is full) must not keep the rest from being taken
+        // back. Each file is whole, so the last attempt is the one that counts.
+        let mut saved = Ok(());
         for position in (0..ledger.entries.len()).rev() {
             let entry = &ledger.entries[position];
             if !entry.has(&self.owner) || !wanted(entry) {
@@ -276,7 +279,7 @@ impl Manager {
             self.inherited.remove(&change.key());
             if entry.owners.len() > 1 {
                 ledger.entries[position].owners.retain(|owner| *owner != self.owner);
-                ledger.save(&self.dir)?;
+                saved = ledger.save(&self.dir);
                 report.shared.push(change);
                 continue;
             }
@@ -291,9 +294,9 @@ impl Manager {
                 }
             }
             ledger.entries.remove(position);
-            ledger.save(&self.dir)?;
+            saved = ledger.save(&self.dir);
         }
-        Ok(report)
+        saved.map(|()| report)
     }
 
     /// Locks and reads the ledger.
