@@ -183,7 +183,7 @@ impl Stopped {
 
 /// Starts all engines. On a thread without privileges, so whoever has them takes down what a failure
 /// leaves.
-fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Stopped> {
+fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Box<Stopped>> {
     let mut running: Vec<Running> = Vec::new();
     let mut place = 0;
     let mut waiting = prepared.into_iter();
@@ -204,7 +204,7 @@ fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Stopped> {
                 let (failure, set_up) = *stopped;
                 let rest = waiting.map(Prepared::into_set_up);
                 let set_up = std::iter::once(set_up).chain(rest).collect();
-                return Err(Stopped { failure, running, set_up });
+                return Err(Box::new(Stopped { failure, running, set_up }));
             }
         }
     }

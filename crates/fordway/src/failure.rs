@@ -1,5 +1,7 @@
 //! What a command ends with when it does not end well.
 
+use std::io::ErrorKind;
+
 use fordway_config::{LoadError, Report};
 
 /// Why a command failed, in words for people.
@@ -54,7 +56,7 @@ impl Failure {
 
     pub(crate) fn print(&self) {
         match self {
-            Failure::Config(report) => anstream::eprintln!("{}", report.render(true)),
+            Failure::Config(report) => crate::output::complain(&report.render(true)),
             Failure::Usage(message) | Failure::Failed(message) => message.print(),
             Failure::Reported | Failure::Logged | Failure::Closed => {}
         }
@@ -76,9 +78,9 @@ impl Failure {
 impl Message {
     fn print(&self) {
         let (red, bold, reset) = (crate::output::ERROR, crate::output::STRONG, anstyle::Reset);
-        anstream::eprintln!("{red}error{reset}{bold}:{reset} {}", self.text);
+        crate::output::complain(&format!("{red}error{reset}{bold}:{reset} {}", self.text));
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("  {bold}hint:{reset} {hint}");
+            crate::output::complain(&format!("  {bold}hint:{reset} {hint}"));
         }
     }
 }
@@ -87,8 +89,13 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Failure {
         match error {
             LoadError::Invalid(report) => Failure::Config(report),
-            LoadError::Read { ref path, .. } => {
-                let hint = format!("name another file with -c, or make {}", path.display());
+            LoadError::Read { ref path, ref source } => {
+                let hint = match source.kind() {
+                    ErrorKind::NotFound => {
+                        format!("name another file with -c, or make {}", path.display())
+                    }
+                    _ => "name a configuration file that can be read with -c".to_owned(),
+                };
                 Failure::usage(error.to_string(), hint)
             }
         }

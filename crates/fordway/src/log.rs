@@ -1,6 +1,6 @@
 //! The daemon's log, on standard error.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use fordway_config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
@@ -18,14 +18,30 @@ pub(crate) fn start(log: Log) {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Lossy(io::stderr()))
         .with_max_level(level)
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal() && !no_color);
+        .with_ansi(io::stderr().is_terminal() && !no_color);
     match (log.format, journal) {
         (LogFormat::Text, false) => builder.init(),
         (LogFormat::Text, true) => builder.without_time().init(),
         (LogFormat::Json, false) => builder.json().flatten_event(true).init(),
         (LogFormat::Json, true) => builder.json().flatten_event(true).without_time().init(),
+    }
+}
+
+/// Takes everything and fails never. Where nobody reads the log any more (`| head`), lines are lost;
+/// were the failure told, the tracing library would tell it on standard error, and panic there.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
     }
 }

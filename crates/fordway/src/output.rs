@@ -31,6 +31,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// Writes a line with styles to standard error. That nobody reads it changes nothing, above all not the
+/// exit code.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{line}");
+}
+
 /// Writes a value as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)

@@ -80,6 +80,6 @@ fn lines(report: &Report) -> Vec<Line<'_>> {
 /// Writes warnings to standard error.
 pub(crate) fn print_warnings(warnings: &Report) {
     if !warnings.is_empty() {
-        anstream::eprintln!("{}", warnings.render(true));
+        crate::output::complain(&warnings.render(true));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -33,6 +33,13 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
         dir.create(parent).map_err(|error| failed("make the folder of", &error))?;
     }
     let lock = lock(socket)?;
+    match std::fs::symlink_metadata(socket) {
+        // A slip of the pen must not cost somebody a file.
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(failed("make", &"there is a file of this name, and it is no socket"));
+        }
+        _ => {}
+    }
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(failed("replace", &error));
