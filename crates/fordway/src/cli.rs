@@ -117,7 +117,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   fordway explain -c fordway.toml --pcap capture.pcap --packet 3
-  fordway explain --pool6 64:ff9b::/96 --hex 4500001c0000400040010000c0000201c6336407...
+  fordway explain --pool6 2001:db8:46::/96 --hex 4500001c0000400040114e9ac6336402c0000201303900350008e338
   tcpdump -i eth0 -c 1 -w - ip | fordway explain -c fordway.toml --pcap -")]
     Explain(ExplainArgs),
     /// Translate a capture file

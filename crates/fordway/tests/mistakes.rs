@@ -53,3 +53,23 @@ fn a_configuration_without_an_end_is_refused() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("16 MiB"), "{said}");
 }
+
+#[test]
+fn a_capture_is_not_translated_onto_itself() {
+    let dir = TempDir::new().unwrap();
+    let capture = dir.path().join("capture.pcap");
+    // A classic pcap file header and nothing behind it: link type 101, raw IP.
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    bytes.extend([0; 8]);
+    bytes.extend([0xff, 0xff, 0, 0, 101, 0, 0, 0]);
+    std::fs::write(&capture, &bytes).unwrap();
+    let path = capture.to_str().unwrap();
+    let roundabout = dir.path().join(".").join("capture.pcap");
+    let roundabout = roundabout.to_str().unwrap();
+    let output =
+        fordway(&["pcap", "--pool6", "2001:db8:46::/96", path, roundabout]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("it is the input too"), "{said}");
+    assert_eq!(std::fs::read(&capture).unwrap(), bytes);
+}

@@ -13,6 +13,15 @@
 //! | `stats`, `analysis`, `goals` | from trials to verdicts |
 //! | `artefacts`, `report` | what is left behind |
 
+/// Writes a line for people to standard error. That nobody reads it (a closed pipe) changes nothing, above
+/// all not what is measured and tidied up.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::complain(format_args!($($text)*))
+    };
+}
+pub(crate) use note;
+
 mod analysis;
 mod artefacts;
 mod backend;
@@ -55,8 +64,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match commands::dispatch(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            anstream::eprintln!("fordway-lab: {error}");
+            crate::note!("fordway-lab: {error}");
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+pub(crate) fn complain(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _ = writeln!(anstream::AutoStream::auto(std::io::stderr().lock()), "{line}");
 }

@@ -39,7 +39,7 @@ impl Progress {
                 bar.set_message(what.to_owned());
                 bar.tick();
             }
-            None => anstream::eprintln!(
+            None => crate::note!(
                 "[{:>3.0} %, {} left] {what}",
                 100.0 * self.done / self.total,
                 in_words(self.left())
@@ -58,8 +58,8 @@ impl Progress {
     /// Prints a line without breaking the bar.
     pub(crate) fn note(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| anstream::eprintln!("{line}")),
-            None => anstream::eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| crate::note!("{line}")),
+            None => crate::note!("{line}"),
         }
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
     if let Some(name) = &state.clocksource
         && let Err(error) = clocksource::switch(name)
     {
-        anstream::eprintln!("fordway-lab: cannot put the clock source back to {name}: {error}");
+        crate::note!("fordway-lab: cannot put the clock source back to {name}: {error}");
     }
     let mut removed = Vec::new();
     for name in namespaces(&prefix(&state.id)) {

@@ -344,3 +344,19 @@ fn completions_and_man_pages_are_generated() {
         text(&bash.stdout).contains("clat-vs-dual-stack") || text(&bash.stdout).contains("resume")
     );
 }
+
+#[test]
+fn a_folder_of_other_files_is_not_written_into() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("letter"), "dear all").unwrap();
+    let out = lab(&["run", "goals", "--blocks", "1", "--out", dir.path().to_str().unwrap()]);
+    let said = text(&out.stderr);
+    // Without root the lab stops earlier, with its own code.
+    if out.status.code() == Some(4) {
+        assert!(said.contains("root"), "{said}");
+    } else {
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("holds other files"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}

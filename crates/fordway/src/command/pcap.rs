@@ -1,5 +1,7 @@
 //! `fordway pcap`.
 
+use std::path::Path;
+
 use fordway_xlat::Verdict;
 use serde::Serialize;
 
@@ -29,6 +31,11 @@ pub(crate) fn run(args: &PcapArgs) -> Result<(), Failure> {
     let source = args.source.load()?;
     let mut offline = Offline::new(&source)?;
     let mut reader = Reader::open(&args.input)?;
+    if same_file(&args.input, &args.output) {
+        let why = "it is the input too, and would be overwritten while it is read";
+        let text = format!("cannot write to {}: {why}", args.output.display());
+        return Err(Failure::usage(text, "name another output file"));
+    }
     let mut writer = Writer::create(&args.output)?;
     let (mut frames, mut not_ip, mut cut, mut written) = (0u64, 0u64, 0u64, 0u64);
     while let Some(captured) = reader.next()? {
@@ -60,4 +67,9 @@ pub(crate) fn run(args: &PcapArgs) -> Result<(), Failure> {
     }
     text += &totals_table(&totals);
     output::print(&text)
+}
+
+/// Whether both names lead to one existing file, by whatever links.
+fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

@@ -67,7 +67,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<u8> {
     if args.clean {
         for orphan in state::orphans() {
             for name in state::undo(&orphan) {
-                anstream::eprintln!("removed namespace {name}");
+                crate::note!("removed namespace {name}");
             }
         }
     }

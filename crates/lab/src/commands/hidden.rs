@@ -42,7 +42,7 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
                 Ok(EXIT_DONE)
             }
             Err(why) => {
-                anstream::eprintln!("fordway-lab probe start: {why}");
+                crate::note!("fordway-lab probe start: {why}");
                 Ok(EXIT_FAILED)
             }
         },

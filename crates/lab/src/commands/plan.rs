@@ -59,7 +59,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
 /// Says which mechanisms are left out and what to install.
 pub(super) fn print_skipped(run: &RunSpec) {
     for (name, hint) in &run.skipped {
-        anstream::eprintln!("  skipped   {name}: {hint}");
+        crate::note!("  skipped   {name}: {hint}");
     }
 }
 

@@ -35,8 +35,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     state::need_root()?;
     clean_orphans();
     let plan = lay_out(&experiment, &run, &own_clocksource());
-    anstream::eprintln!("{}: {}", experiment.name, experiment.question);
-    anstream::eprintln!(
+    crate::note!("{}: {}", experiment.name, experiment.question);
+    crate::note!(
         "  {} mechanisms, {} blocks, {} trials, about {} (seed {})",
         run.mechanisms.len(),
         run.blocks,
@@ -46,7 +46,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     );
     print_skipped(&run);
     for note in notes(&experiment, &run) {
-        anstream::eprintln!("  note      {note}");
+        crate::note!("  note      {note}");
     }
     warn_of_load();
     if plan.seconds > ASK_ABOVE_S && !args.yes && !agreed(plan.seconds)? {
@@ -57,6 +57,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         return Err(LabError::Usage(format!(
             "{} already holds a run; continue it with `fordway-lab resume {0}`, or choose another \
              --out",
+            out.display()
+        )));
+    }
+    let foreign = std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
+    if foreign {
+        return Err(LabError::Usage(format!(
+            "{} holds other files; choose a new or an empty folder with --out",
             out.display()
         )));
     }
@@ -105,7 +112,7 @@ fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: boo
     let mut runner = Runner::new(experiment, out, fordway)?;
     if let Err(error) = runner.execute() {
         if matches!(error, LabError::Interrupted) {
-            anstream::eprintln!(
+            crate::note!(
                 "Stopped. Namespaces and processes are gone; what was measured is kept.\n\
                  Continue with: fordway-lab resume {}",
                 out.display()
@@ -121,7 +128,7 @@ fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: boo
 fn clean_orphans() {
     for orphan in state::orphans() {
         let removed = state::undo(&orphan);
-        anstream::eprintln!(
+        crate::note!(
             "  cleaned   a run that ended without tidying up (process {}): {} namespaces",
             orphan.pid,
             removed.len()
@@ -149,7 +156,7 @@ fn need_tools(offloads: bool) -> Result<()> {
 fn warn_of_load() {
     let processors = cpu::processors() as f64;
     if let Some(load) = cpu::load_average().filter(|load| *load > 0.5 * processors) {
-        anstream::eprintln!(
+        crate::note!(
             "  warning   load average is {load:.1} on {processors} processors: other work will \
              disturb the numbers"
         );
@@ -157,7 +164,7 @@ fn warn_of_load() {
 }
 
 fn agreed(seconds: f64) -> Result<bool> {
-    anstream::eprintln!("This run takes about {}.", in_words(seconds));
+    crate::note!("This run takes about {}.", in_words(seconds));
     if !std::io::stdin().is_terminal() {
         return Ok(false);
     }
