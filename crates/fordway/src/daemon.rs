@@ -72,9 +72,13 @@ fn run_logged(job: &Job) -> Result<(), Failure> {
             undo(prepared);
             return Err(failure);
         }
-        let running = match privilege::without(|| Ok(start_engines(prepared)))? {
-            Ok(running) => running,
-            Err(stopped) => return Err(stopped.take_down()),
+        let running = match privilege::without(prepared, start_engines) {
+            Ok(Ok(running)) => running,
+            Ok(Err(stopped)) => return Err(stopped.take_down()),
+            Err((failure, prepared)) => {
+                undo(prepared.unwrap_or_default());
+                return Err(failure);
+            }
         };
         // Taken away when all has been taken down.
         let _socket = serve(job, sockets, &running);

@@ -13,19 +13,51 @@ pub(crate) fn lower(manages: bool) -> Result<(), Failure> {
     Ok(privilege::drop_all_but(keep)?)
 }
 
-/// Runs `start` on a thread without any capability, so that the threads it starts have none either:
-/// they read packets, which anybody may have written.
-pub(crate) fn without<T: Send>(
-    start: impl FnOnce() -> Result<T, Failure> + Send,
-) -> Result<T, Failure> {
-    let run = || {
+/// Runs `start` with `value` on a thread without any capability, so that the threads it starts have none
+/// either: they read packets, which anybody may have written.
+///
+/// If it comes to no start, the value is given back, so that its owner can undo what belongs to it;
+/// `None` only after a panic.
+pub(crate) fn without<V: Send, T: Send>(
+    value: V,
+    start: impl FnOnce(V) -> T + Send,
+) -> Result<T, (Failure, Option<V>)> {
+    let mut waiting = Some(value);
+    let slot = &mut waiting;
+    let run = move || {
         for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
             caps::clear(None, set).map_err(|error| {
                 Failure::failed(format!("cannot drop the capabilities of a thread: {error}"))
             })?;
         }
-        start()
+        slot.take().map(start).ok_or_else(|| Failure::failed("nothing to start"))
     };
-    thread::scope(|scope| scope.spawn(run).join())
-        .unwrap_or_else(|_| Err(Failure::failed("starting the engines panicked")))
+    let ended = thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .spawn_scoped(scope, run)
+            .map_err(|error| Failure::failed(format!("cannot make a thread: {error}")))?;
+        thread.join().unwrap_or_else(|_| Err(Failure::failed("starting the engines panicked")))
+    });
+    ended.map_err(|failure| (failure, waiting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_was_not_started_comes_back_and_a_started_one_does_not() {
+        let started = without(7, |value| value + 1);
+        assert!(matches!(started, Ok(8)));
+        let panicked = without(7, |_| -> u8 { panic!("on purpose") });
+        assert!(matches!(panicked, Err((_, None))));
+    }
+
+    #[test]
+    fn the_thread_has_no_capability_and_this_one_keeps_its_own() {
+        let before = caps::read(None, CapSet::Effective).unwrap();
+        let there = without((), |()| caps::read(None, CapSet::Effective).unwrap());
+        assert!(there.is_ok_and(|there| there.is_empty()));
+        assert_eq!(caps::read(None, CapSet::Effective).unwrap(), before);
+    }
 }
