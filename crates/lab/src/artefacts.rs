@@ -21,11 +21,22 @@ pub(crate) struct Run {
     pub(crate) results: Results,
 }
 
+/// The text of a run's `spec.toml`. A folder without one is not a run's.
+pub(crate) fn read_spec(dir: &Path) -> Result<String> {
+    let spec = dir.join("spec.toml");
+    std::fs::read_to_string(&spec).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => LabError::Usage(format!(
+            "{} is not the folder of a run (it has no spec.toml); name the folder that `fordway-lab \
+             run` has written",
+            dir.display()
+        )),
+        _ => LabError::file(&spec)(error),
+    })
+}
+
 /// Reads a run's folder and analyses it.
 pub(crate) fn read(dir: &Path) -> Result<Run> {
-    let spec = dir.join("spec.toml");
-    let text = std::fs::read_to_string(&spec).map_err(LabError::file(&spec))?;
-    let experiment = Experiment::parse(&text)?;
+    let experiment = Experiment::parse(&read_spec(dir)?)?;
     let path = dir.join("environment.json");
     let bytes = std::fs::read(&path).map_err(LabError::file(&path))?;
     let environment: Environment = serde_json::from_slice(&bytes)

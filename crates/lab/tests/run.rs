@@ -308,7 +308,9 @@ fn goals_are_judged_where_the_gateway_is_built() {
 
 #[test]
 fn wrong_usage_is_told_and_has_its_own_exit_code() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["report", "/nonexistent"], "is not the folder of a run"),
+        (&["resume", "/nonexistent"], "is not the folder of a run"),
         (&["plan", "nothing"], "no experiment is called `nothing`"),
         (&["plan", "goals", "--only", "tundra"], "has no mechanism `tundra`"),
         (&["plan", "goals", "--clocksource", "sundial"], "no clock source `sundial`"),

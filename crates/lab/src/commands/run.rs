@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use super::plan::{choose, notes, own_clocksource, print_skipped};
+use crate::artefacts;
 use crate::backend::write_file;
 use crate::cli::{ResumeArgs, RunArgs};
 use crate::error::{EXIT_DONE, LabError, Result};
@@ -76,9 +77,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
 /// Continues a run.
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
-    let spec = args.dir.join("spec.toml");
-    let text = std::fs::read_to_string(&spec).map_err(LabError::file(&spec))?;
-    let experiment = Experiment::parse(&text)?;
+    let experiment = Experiment::parse(&artefacts::read_spec(&args.dir)?)?;
     let run = experiment.run()?.clone();
     need_tools(run.offloads)?;
     state::need_root()?;
