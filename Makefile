@@ -7,7 +7,7 @@ CARGO    ?= cargo
 FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
-BUILD_PACKAGES := gcc libc6-dev
+BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 TEST_PACKAGES  := $(BUILD_PACKAGES) ethtool iperf3 iproute2 iputils-ping nftables procps tayga traceroute util-linux
 
 RELEASE := target/release

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the programs in the kernel and the loader in user space share: read-only configuration, map
+ * keys and values, numbers. crates/bpf/src/abi.rs mirrors this file; a test holds both against the
+ * objects' BTF.
+ *
+ * Integers are in the host's byte order unless a comment says "network order". IPv6 addresses in
+ * host order are two halves: `hi` has the first 64 bits.
+ */
+#ifndef FORDWAY_ABI_H
+#define FORDWAY_ABI_H
+
+/* Changes whenever a map's layout changes. */
+#define FW_ABI_VERSION 1
+
+#define FW_MAX_POOL6 16
+/* Explicit mappings that lie in the configuration itself; more go into the maps. */
+#define FW_MAX_INLINE_EAM 8
+#define FW_MAX_DEVICES 64
+
+/* The core's DropReason (crates/xlat/src/verdict.rs): same numbers. */
+enum fw_drop_reason {
+	FW_DROP_NONE = 0,
+	FW_DROP_TRUNCATED = 1,
+	FW_DROP_BAD_VERSION = 2,
+	FW_DROP_BAD_HEADER = 3,
+	FW_DROP_BAD_HEADER_CHECKSUM = 4,
+	FW_DROP_MARTIAN = 5,
+	FW_DROP_LOOPBACK = 6,
+	FW_DROP_LINK_LOCAL = 7,
+	FW_DROP_MULTICAST = 8,
+	FW_DROP_BROADCAST = 9,
+	FW_DROP_SELF_ADDRESSED = 10,
+	FW_DROP_NON_GLOBAL = 11,
+	FW_DROP_NO_MAPPING_SOURCE = 12,
+	FW_DROP_NO_MAPPING_DESTINATION = 13,
+	FW_DROP_RESERVED_OCTET = 14,
+	FW_DROP_LOOP = 15,
+	FW_DROP_HOP_LIMIT_EXCEEDED = 16,
+	FW_DROP_SOURCE_ROUTE = 17,
+	FW_DROP_ROUTING_HEADER = 18,
+	FW_DROP_TOO_BIG = 19,
+	FW_DROP_FRAGMENTED_ICMP = 20,
+	FW_DROP_FRAGMENT_EXTENSION = 21,
+	FW_DROP_BAD_FRAGMENT = 22,
+	FW_DROP_UDP_CHECKSUM_ZERO = 23,
+	FW_DROP_UDP_CHECKSUM_ZERO_FRAGMENT = 24,
+	FW_DROP_ICMP_TYPE = 25,
+	FW_DROP_ICMP_CODE = 26,
+	FW_DROP_ICMP_POINTER = 27,
+	FW_DROP_ICMP_INNER = 28,
+	FW_DROP_ICMP_NESTED = 29,
+	FW_DROP_BAD_ICMP_CHECKSUM = 30,
+	FW_DROP_BAD_OFFLOAD = 31,
+	FW_DROP_NO_HEADROOM = 32,
+	FW_DROP_QUEUE_FULL = 33,
+	FW_DROP_DEVICE_ERROR = 34,
+	FW_DROP_PROTOCOL = 35,
+	FW_DROP_COUNT
+};
+
+/* Why a packet that is the translator's is left to the user engine. Append-only. */
+enum fw_pass_reason {
+	FW_PASS_NONE = 0,
+	FW_PASS_MALFORMED = 1,		/* lengths contradict each other; the core says how */
+	FW_PASS_NOT_LINEAR = 2,		/* its headers can't be reached */
+	FW_PASS_EXTENSION_HEADERS = 3,	/* more extension headers than a program walks */
+	FW_PASS_HOP_LIMIT = 4,		/* expires here: an ICMP error is due */
+	FW_PASS_TOO_BIG = 5,		/* does not fit and must not be cut: an ICMP error is due */
+	FW_PASS_NEEDS_FRAGMENTS = 6,	/* has to leave in pieces */
+	FW_PASS_UNMAPPED = 7,		/* an address without mapping: an ICMP error may be due */
+	FW_PASS_HAIRPIN = 8,		/* turns back to the network it came from (RFC 7757 section 4) */
+	FW_PASS_ICMP_ERROR = 9,		/* an ICMP error with extensions, or whose inner packet is unusual */
+	FW_PASS_UDP_CHECKSUM = 10,	/* UDP without checksum that can't be computed here */
+	FW_PASS_TRANSPORT = 11,		/* UDP-Lite, DCCP */
+	FW_PASS_OFFLOAD = 12,		/* a super-packet whose segments would have to change */
+	FW_PASS_ROUTE_OPTION = 13,	/* source route or Routing header: an ICMP error is due */
+	FW_PASS_RESIZE = 14,		/* the kernel refused to make room */
+	FW_PASS_PARTIAL_CHECKSUM = 15,	/* xdp: the sender left its checksum to a device */
+	FW_PASS_NO_ROUTE = 16,		/* xdp: no route, no neighbour, or not forwarding */
+	FW_PASS_NO_REDIRECT = 17,	/* xdp: the way out is a device that takes no redirected frames */
+	FW_PASS_COUNT
+};
+
+enum fw_direction {
+	FW_V4_TO_V6 = 0,
+	FW_V6_TO_V4 = 1,
+};
+
+/* What became of a packet, in trace events. */
+enum fw_outcome {
+	FW_TRANSLATED = 1,
+	FW_PASSED_ON = 2,
+	FW_DROPPED = 3,
+	FW_UNMATCHED = 4,	/* none of the translator's (uplink, xdp) */
+};
+
+enum fw_udp_checksum_zero {
+	FW_UDP_ZERO_COMPUTE = 0,
+	FW_UDP_ZERO_DROP = 1,
+	FW_UDP_ZERO_PASS = 2,
+};
+
+/* A translation prefix (RFC 6052); `len` is 32, 40, 48, 56, 64 or 96. */
+struct fw_pool6 {
+	__u64 hi;
+	__u64 lo;
+	__u8 len;
+	/* RFC 6052 section 3.1 holds: refuse non-global IPv4 addresses. */
+	__u8 global_only;
+	__u8 reserved[6];
+};
+_Static_assert(sizeof(struct fw_pool6) == 24, "fw_pool6");
+
+/* An explicit address mapping (RFC 7757); also the value of both maps. */
+struct fw_eam {
+	__u64 v6_hi;
+	__u64 v6_lo;
+	__u32 v4;
+	__u8 v4_len;
+	__u8 v6_len;
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct fw_eam) == 24, "fw_eam");
+
+/* Keys of the longest-prefix-match maps; addresses in network order. */
+struct fw_eam_key4 {
+	__u32 prefix_len;
+	__u8 addr[4];
+};
+_Static_assert(sizeof(struct fw_eam_key4) == 8, "fw_eam_key4");
+
+struct fw_eam_key6 {
+	__u32 prefix_len;
+	__u8 addr[16];
+};
+_Static_assert(sizeof(struct fw_eam_key6) == 20, "fw_eam_key6");
+
+/* Read-only for the programs: what is constant here costs nothing there. */
+struct fw_config {
+	/* Longest first. */
+	struct fw_pool6 pool6[FW_MAX_POOL6];
+	/* Longest IPv4 prefix first. */
+	struct fw_eam eam4[FW_MAX_INLINE_EAM];
+	/* The same, longest IPv6 prefix first. */
+	struct fw_eam eam6[FW_MAX_INLINE_EAM];
+	__u32 pool6_count;
+	/* Which of pool6 IPv4 addresses are embedded in. */
+	__u32 pool6_first;
+	/* Entries of eam4 and eam6; 0 with `eam_in_maps`. */
+	__u32 eam_count;
+	/* RFC 6791; 0: none. */
+	__u32 icmp_source4;
+	__u32 mtu4;
+	__u32 mtu6;
+	__u32 lowest_ipv6_mtu;
+	/* The translator's own interface. */
+	__u32 tun_ifindex;
+	/* Octets of the link-layer header: 0 or 14. */
+	__u32 link_layer_len;
+	/* Events per second and processor, at most. */
+	__u32 trace_rate;
+	__u8 eam_in_maps;
+	__u8 decrement_hop_limit;
+	/* Write `traffic_class` instead of copying. */
+	__u8 set_traffic_class;
+	__u8 traffic_class;
+	__u8 udp_checksum_zero;
+	__u8 ipv4_translatable;
+	__u8 hairpin;
+	__u8 mss_clamp;
+	/* Take time per packet. */
+	__u8 measure;
+	/* Write events. */
+	__u8 trace;
+	__u8 reserved[6];
+};
+_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 56, "fw_config");
+
+/* What one direction carried (the core's DirectionTotals). */
+struct fw_direction_counters {
+	__u64 packets;
+	__u64 segments;
+	__u64 octets;
+};
+_Static_assert(sizeof(struct fw_direction_counters) == 24, "fw_direction_counters");
+
+/* The only entry of the per-CPU array `counters`. */
+struct fw_counters {
+	struct fw_direction_counters directions[2];
+	/* By drop reason. */
+	__u64 drops[64];
+	/* By pass reason. */
+	__u64 passed_on[32];
+	/* None of the translator's. */
+	__u64 unmatched;
+	/* With `measure`: packets translated, and the nanoseconds that took. */
+	__u64 measured_packets;
+	__u64 measured_ns;
+	/* Trace events that were due and not written: rate limit or full buffer. */
+	__u64 trace_lost;
+	/* Trace rate limit: the current second, and events in it. */
+	__u64 trace_second;
+	__u64 trace_events;
+	/* The next IPv4 identification of this processor. */
+	__u64 identification;
+};
+_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56, "fw_counters");
+
+#define FW_TRACE_SNAP 128
+
+/* An entry of the ring buffer `trace`. */
+struct fw_event {
+	/* CLOCK_MONOTONIC. */
+	__u64 ns;
+	/* Octets of the packet, from its IP header. */
+	__u32 len;
+	__u32 gso_size;
+	/* Where it was seen. */
+	__u32 ifindex;
+	/* enum fw_outcome, and the drop or pass reason. */
+	__u8 outcome;
+	__u8 reason;
+	/* Octets in `before` and `after`. */
+	__u8 before_len;
+	__u8 after_len;
+	/* First octets of the packet from its IP header, as it came. */
+	__u8 before[FW_TRACE_SNAP];
+	/* Translated: the new header. */
+	__u8 after[FW_TRACE_SNAP];
+};
+_Static_assert(sizeof(struct fw_event) == 24 + 2 * FW_TRACE_SNAP, "fw_event");
+
+#endif

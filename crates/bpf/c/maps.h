@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* The maps that every object has. */
+#ifndef FORDWAY_MAPS_H
+#define FORDWAY_MAPS_H
+
+#include "common.h"
+
+/* Set by the loader before the programs are verified. */
+const volatile struct fw_config config;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_counters);
+} counters SEC(".maps");
+
+/* Explicit mappings; the loader sets the size, or leaves the maps out when there are none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct fw_eam_key4);
+	__type(value, struct fw_eam);
+} eam4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct fw_eam_key6);
+	__type(value, struct fw_eam);
+} eam6 SEC(".maps");
+
+/* struct fw_event; only while somebody traces. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} trace SEC(".maps");
+
+#endif
