@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use fordway_xlat::addr::{Eam, EamError, EamTable};
-use fordway_xlat::{Config as CoreConfig, ConfigError, IcmpErrors};
+use fordway_xlat::{Config as CoreConfig, ConfigError, HopCount, IcmpErrors};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::types::{Attach, Mode, Translator};
@@ -60,7 +60,7 @@ impl Translator {
             lowest_ipv6_mtu: self.lowest_ipv6_mtu.min(resolved.mtu6),
             // Routing into the interface and out of it are the two hops of this attach point.
             decrement_hop_limit: match self.attach {
-                Attach::Interface => false,
+                Attach::Interface => HopCount::NONE,
             },
             traffic_class: self.traffic_class,
             udp_checksum_zero: self.udp_checksum_zero,

@@ -9,7 +9,7 @@ use fordway_config::{
     Resolved, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
-use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
+use fordway_xlat::{HopCount, IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::collection::vec;
 use proptest::option;
@@ -160,7 +160,7 @@ proptest! {
         let core = translator.core(&resolved);
         prop_assert!(core.is_ok(), "{:?}", core.err());
         let core = core.unwrap();
-        prop_assert!(!core.decrement_hop_limit);
+        prop_assert_eq!(core.decrement_hop_limit, HopCount::NONE);
         prop_assert!(core.lowest_ipv6_mtu <= core.mtu6);
         if let IcmpErrors::Limited { per_second, .. } = core.icmp_errors {
             let IcmpErrors::Limited { per_second: whole, .. } = translator.icmp_errors else {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use fordway_xlat::trace::Step;
-use fordway_xlat::{Config, Verdict};
+use fordway_xlat::{Config, Direction, HopCount, Verdict};
 use serde::Serialize;
 
 use crate::offline::Offline;
@@ -55,13 +55,15 @@ impl Explanation {
     pub(crate) fn of(offline: &mut Offline, bytes: &[u8], now: Duration) -> Explanation {
         let mut trace: Vec<Step> = Vec::new();
         let outcome = offline.translate(bytes, now, &mut trace);
+        let hops = offline.config().decrement_hop_limit;
+        let counted = Direction::of(bytes).is_some_and(|direction| hops.counts(direction));
         let mut depth = 0u32;
         let mut steps = Vec::new();
         for step in &trace {
             if matches!(step, Step::InnerEnd) {
                 depth = depth.saturating_sub(1);
             }
-            if let Some(text) = sentence::of(step, offline.config()) {
+            if let Some(text) = sentence::of(step, counted) {
                 steps.push(StepText { inner: depth > 0, text, section: step.section() });
             }
             if matches!(step, Step::Inner) {
@@ -140,10 +142,11 @@ fn verdict_text(verdict: Verdict, pieces: usize) -> (&'static str, Option<&'stat
 
 /// What the hop limit does at this attach point, for the end of an explanation.
 pub(crate) fn hop_note(config: &Config) -> &'static str {
-    if config.decrement_hop_limit {
-        "The translator counts as one hop."
-    } else {
-        "The hop limit is left alone here: routing into the interface and out of it are the two \
-         hops that the host counts."
+    match config.decrement_hop_limit {
+        HopCount::NONE => {
+            "The hop limit is left alone here: routing into the interface and out of it are the two \
+             hops that the host counts."
+        }
+        _ => "The translator counts as one hop.",
     }
 }

@@ -92,7 +92,7 @@ fn level(case: &Case, step: &CaseStep, observation: &mut Observation) {
         if v4 && generated && same {
             bytes[4..6].copy_from_slice(&expected[4..6]);
         }
-        if step.expected.verdict == Verdict::Forward && case.config.decrement_hop_limit {
+        if step.expected.verdict == Verdict::Forward && case.config.decrement_hop_limit.v4_to_v6 {
             let at = if v4 { 8 } else { 7 };
             bytes[at] = bytes[at].wrapping_sub(1);
         }

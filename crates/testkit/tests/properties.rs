@@ -229,7 +229,7 @@ fn any_config() -> impl Strategy<Value = Config> {
                 mtu4,
                 mtu6,
                 lowest_ipv6_mtu,
-                decrement_hop_limit: hops,
+                decrement_hop_limit: hops.into(),
                 traffic_class,
                 udp_checksum_zero: udp,
                 allow_private: private,

@@ -5,6 +5,7 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addr::{EamTable, Pool6};
+use crate::counters::Direction;
 
 /// The smallest MTU of an IPv6 link, in octets (RFC 8200 section 5).
 pub const IPV6_MIN_MTU: u32 = 1280;
@@ -59,6 +60,40 @@ impl Default for IcmpErrors {
     }
 }
 
+/// In which directions the translator counts as a hop (RFC 7915 sections 4.1 and 5.1).
+///
+/// Where the host's routing steps before and behind the translator count already, it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopCount {
+    /// The TTL of IPv4 packets is decremented.
+    pub v4_to_v6: bool,
+    /// The hop limit of IPv6 packets is decremented.
+    pub v6_to_v4: bool,
+}
+
+impl HopCount {
+    /// In both directions.
+    pub const BOTH: HopCount = HopCount { v4_to_v6: true, v6_to_v4: true };
+    /// In neither.
+    pub const NONE: HopCount = HopCount { v4_to_v6: false, v6_to_v4: false };
+
+    /// Whether a packet of this direction is counted.
+    #[must_use]
+    pub const fn counts(self, direction: Direction) -> bool {
+        match direction {
+            Direction::V4ToV6 => self.v4_to_v6,
+            Direction::V6ToV4 => self.v6_to_v4,
+        }
+    }
+}
+
+impl From<bool> for HopCount {
+    /// In both directions or in neither.
+    fn from(counts: bool) -> HopCount {
+        if counts { HopCount::BOTH } else { HopCount::NONE }
+    }
+}
+
 /// The configuration of one stateless translator.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -78,8 +113,8 @@ pub struct Config {
     pub mtu6: u32,
     /// Longest IPv6 packet made of an IPv4 packet without DF, in octets (RFC 7915 section 4.1).
     pub lowest_ipv6_mtu: u32,
-    /// Count the translator as a hop. Off where two routing steps of the host count already.
-    pub decrement_hop_limit: bool,
+    /// Where the translator counts as a hop. Nowhere if two routing steps of the host count already.
+    pub decrement_hop_limit: HopCount,
     /// Type of Service and Traffic Class.
     pub traffic_class: TrafficClass,
     /// UDP without checksum.
@@ -111,7 +146,7 @@ impl Default for Config {
             mtu4: 65_535,
             mtu6: 65_535,
             lowest_ipv6_mtu: IPV6_MIN_MTU,
-            decrement_hop_limit: true,
+            decrement_hop_limit: HopCount::BOTH,
             traffic_class: TrafficClass::default(),
             udp_checksum_zero: UdpChecksumZero::default(),
             allow_private: false,

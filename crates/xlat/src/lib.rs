@@ -38,7 +38,7 @@ mod v4_to_v6;
 mod v6_to_v4;
 pub mod verdict;
 
-pub use config::{Config, ConfigError, IcmpErrors, TrafficClass, UdpChecksumZero};
+pub use config::{Config, ConfigError, HopCount, IcmpErrors, TrafficClass, UdpChecksumZero};
 pub use counters::{Counters, Direction};
 pub use fragment::{Fragment, Fragments};
 pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet};

@@ -199,7 +199,7 @@ fn hop_limit(
         trace.step(Step::OptionsIgnored(options.len()));
     }
     // RFC 7757 section 4.2.2: a hairpinned packet is not counted twice.
-    let hops = u8::from(config.decrement_hop_limit && pass == Pass::First);
+    let hops = u8::from(config.decrement_hop_limit.v4_to_v6 && pass == Pass::First);
     if header.ttl <= hops {
         return Err(Stop::hop_limit());
     }

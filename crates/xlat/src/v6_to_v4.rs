@@ -193,7 +193,7 @@ fn hop_limit(
     if extensions.skipped() > 0 {
         trace.step(Step::ExtensionsSkipped(extensions.skipped()));
     }
-    let hops = u8::from(config.decrement_hop_limit);
+    let hops = u8::from(config.decrement_hop_limit.v6_to_v4);
     if header.hop_limit <= hops {
         return Err(Stop::hop_limit());
     }

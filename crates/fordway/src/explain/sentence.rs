@@ -2,10 +2,12 @@
 
 use fordway_xlat::addr::{Mapped, Via};
 use fordway_xlat::trace::{ChecksumStep, Step, Suppressed};
-use fordway_xlat::{Config, Direction, IcmpErrorKind};
+use fordway_xlat::{Direction, IcmpErrorKind};
 
 /// A step as a sentence; `None` for steps that are shown otherwise.
-pub(crate) fn of(step: &Step, config: &Config) -> Option<String> {
+///
+/// `counted`: the translator counts as a hop in the packet's direction.
+pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
     Some(match step {
         Step::Direction(Direction::V4ToV6) => "version 4: translate to IPv6".to_owned(),
         Step::Direction(Direction::V6ToV4) => "version 6: translate to IPv4".to_owned(),
@@ -23,7 +25,7 @@ pub(crate) fn of(step: &Step, config: &Config) -> Option<String> {
         Step::ExtensionsSkipped(octets) => {
             format!("{octets} octets of extension headers are left out")
         }
-        Step::HopLimit(value) if config.decrement_hop_limit => {
+        Step::HopLimit(value) if counted => {
             format!("the hop limit becomes {value}")
         }
         Step::HopLimit(value) => format!("the hop limit stays {value}"),

@@ -112,7 +112,9 @@ impl ConfigSpec {
             mtu4: self.mtu4.unwrap_or(default.mtu4),
             mtu6: self.mtu6.unwrap_or(default.mtu6),
             lowest_ipv6_mtu: self.lowest_ipv6_mtu.unwrap_or(default.lowest_ipv6_mtu),
-            decrement_hop_limit: self.decrement_hop_limit.unwrap_or(default.decrement_hop_limit),
+            decrement_hop_limit: self
+                .decrement_hop_limit
+                .map_or(default.decrement_hop_limit, Into::into),
             traffic_class: self.traffic_class.map_or(default.traffic_class, TrafficClass::Set),
             udp_checksum_zero: match self.udp_checksum_zero {
                 None => default.udp_checksum_zero,
