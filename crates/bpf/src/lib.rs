@@ -1,6 +1,35 @@
 //! The kernel engine: eBPF programs that translate the common packets, and their loader.
+//!
+//! An [`Accelerator`] is the kernel engine of one translator: programs made for its configuration,
+//! attached at its [`Hook`] and pinned, so that they go on when the process ends. What the programs do
+//! not take reaches the translator's TUN device, where the user engine takes it. A change of any kind
+//! means loading new programs and switching each attachment over atomically.
+//!
+//! Everything a later process has to know lies in the folder of pins ([`pins_dir`]): attachments,
+//! counters, and a mark for each clsact queueing discipline that was made here. So [`Accelerator::start`]
+//! adopts what a dead process left, and [`take_down`] removes it.
+//!
+//! Calls act on the network namespace of the calling thread. They need `CAP_BPF`, `CAP_NET_ADMIN` and
+//! `CAP_PERFMON` (or `CAP_SYS_ADMIN`), which [`probe`] tells, and write access to the folder of pins.
+#![deny(unsafe_code)]
 
-#[allow(missing_docs, clippy::all, unreachable_pub, dead_code)]
-mod tc_object {
-    include!(concat!(env!("OUT_DIR"), "/fordway_tc.skel.rs"));
-}
+mod accelerator;
+mod error;
+mod events;
+mod host;
+mod loaded;
+mod options;
+mod reason;
+mod totals;
+
+pub use accelerator::{Accelerator, Attachment, Kind, Place, take_down};
+pub use error::{Error, Unsupported};
+pub use events::{Event, Events};
+pub use host::{Host, probe};
+pub use loaded::{Action, Loaded, Program, Run, TestOptions};
+pub use options::{Hook, Options, pins_dir};
+pub use reason::{Outcome, PassReason};
+pub use totals::Totals;
+
+/// The result of this crate's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

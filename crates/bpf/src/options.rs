@@ -1,0 +1,82 @@
+//! What the caller chooses beside the translator's configuration.
+
+use std::path::{Path, PathBuf};
+
+/// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// At the egress of the translator's own TUN device: what was routed to the translator.
+    Interface {
+        /// The TUN device.
+        tun: u32,
+    },
+    /// In place at egress (IPv4 to IPv6) and ingress (IPv6 to IPv4) of a host's uplink.
+    Uplink {
+        /// The uplink: an Ethernet device, or one without link-layer header.
+        device: u32,
+        /// The TUN device, which gets what the programs don't take.
+        tun: u32,
+    },
+    /// XDP on named Ethernet devices, and the programs of `Interface` at the TUN device.
+    Xdp {
+        /// The devices.
+        devices: Vec<u32>,
+        /// The TUN device.
+        tun: u32,
+    },
+}
+
+impl Hook {
+    /// The name in configuration and status.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Hook::Interface { .. } => "interface",
+            Hook::Uplink { .. } => "uplink",
+            Hook::Xdp { .. } => "xdp",
+        }
+    }
+
+    /// The TUN device.
+    #[must_use]
+    pub const fn tun(&self) -> u32 {
+        match *self {
+            Hook::Interface { tun } | Hook::Uplink { tun, .. } | Hook::Xdp { tun, .. } => tun,
+        }
+    }
+}
+
+/// How the programs are loaded and attached.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of this translator's pins, below a BPF file system; see [`pins_dir`]. It is made if
+    /// it is missing, and so is the file system at `/sys/fs/bpf`.
+    pub pins: PathBuf,
+    /// Where to attach.
+    pub hook: Hook,
+    /// Take the time that each translation needs.
+    pub measure: bool,
+    /// Write events, at most so many per second and processor.
+    pub trace: Option<u32>,
+    /// Attach by clsact filters even where the kernel has tcx links.
+    pub force_clsact: bool,
+}
+
+impl Options {
+    /// Options for `hook` with pins in `pins`: nothing measured or traced, tcx where the kernel has it.
+    #[must_use]
+    pub fn new(pins: impl Into<PathBuf>, hook: Hook) -> Self {
+        Options { pins: pins.into(), hook, measure: false, trace: None, force_clsact: false }
+    }
+}
+
+/// Where BPF objects are pinned on every distribution.
+pub(crate) const BPFFS: &str = "/sys/fs/bpf";
+
+/// The folder of pins of translator `name` in the network namespace with this inode number.
+#[must_use]
+pub fn pins_dir(netns_inode: u64, name: &str) -> PathBuf {
+    // The file system refuses names with a dot.
+    let name = name.replace('.', "%");
+    Path::new(BPFFS).join("fordway").join(netns_inode.to_string()).join(name)
+}

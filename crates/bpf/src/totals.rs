@@ -1,0 +1,79 @@
+//! The counters of the programs, summed over the processors.
+
+use fordway_xlat::counters::DirectionTotals;
+use fordway_xlat::{Direction, DropReason};
+
+use crate::PassReason;
+
+/// What the programs counted since the kernel engine first started. Monotone; survives restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// What was translated, by direction; `fragments` is always 0.
+    pub directions: [DirectionTotals; 2],
+    /// Dropped packets, by the number of their reason.
+    pub drops: [u64; DropReason::COUNT],
+    /// Packets left to the user engine, by the number of the reason.
+    pub passed_on: [u64; PassReason::COUNT],
+    /// Packets that the XDP programs left to the host's stack, which routes them to the TUN device
+    /// and its program; by the number of the reason.
+    pub left_by_xdp: [u64; PassReason::COUNT],
+    /// Packets seen that were none of the translator's.
+    pub unmatched: u64,
+    /// Packets whose translation was timed.
+    pub measured_packets: u64,
+    /// How long these took, in nanoseconds.
+    pub measured_ns: u64,
+    /// Events due and not written: rate limit, or nobody read.
+    pub trace_lost: u64,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Totals {
+            directions: [DirectionTotals::default(); 2],
+            drops: [0; DropReason::COUNT],
+            passed_on: [0; PassReason::COUNT],
+            left_by_xdp: [0; PassReason::COUNT],
+            unmatched: 0,
+            measured_packets: 0,
+            measured_ns: 0,
+            trace_lost: 0,
+        }
+    }
+}
+
+impl Totals {
+    /// What one direction carried.
+    #[must_use]
+    pub fn direction(&self, direction: Direction) -> DirectionTotals {
+        self.directions[direction as usize]
+    }
+
+    /// Packets dropped for `reason`.
+    #[must_use]
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[usize::from(reason.number())]
+    }
+
+    /// Packets left to the user engine for `reason`.
+    #[must_use]
+    pub fn passed_on(&self, reason: PassReason) -> u64 {
+        self.passed_on[usize::from(reason.number())]
+    }
+
+    /// Of the translator's packets, the share that was left to the user engine: 0 to 1. `None`: no
+    /// packet yet.
+    #[must_use]
+    pub fn passed_on_share(&self) -> Option<f64> {
+        let passed_on: u64 = self.passed_on.iter().sum();
+        let translated: u64 = self.directions.iter().map(|direction| direction.packets).sum();
+        let all = passed_on + translated + self.drops.iter().sum::<u64>();
+        (all > 0).then(|| passed_on as f64 / all as f64)
+    }
+
+    /// Nanoseconds per translated packet, where that was measured.
+    #[must_use]
+    pub fn ns_per_packet(&self) -> Option<f64> {
+        (self.measured_packets > 0).then(|| self.measured_ns as f64 / self.measured_packets as f64)
+    }
+}
