@@ -6,12 +6,14 @@
 //! ```
 //!
 //! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that
-//! only it writes; all share one immutable [`Translator`]. Nothing is allocated per packet and
+//! only it writes; all share one immutable [`Translator`], which [`Engine::replace`] exchanges between two
+//! bursts of packets. Nothing is allocated per packet and
 //! nothing is locked. A packet is received with headroom, translated in place together with its
 //! offload state, and sent from where it lies; only fragments are sent as two pieces.
 #![forbid(unsafe_code)]
 
 mod counters;
+mod current;
 mod idle;
 mod offload;
 mod placement;
@@ -26,6 +28,7 @@ use std::thread::{self, JoinHandle};
 use fordway_tun::{Device, Queue};
 use fordway_xlat::Translator;
 
+use crate::current::Current;
 use crate::placement::Placement;
 use crate::queue::Worker;
 use crate::stop::Stop;
@@ -82,7 +85,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Engine {
     device: Device,
-    translator: Arc<Translator>,
+    translator: Current,
     counters: Vec<Arc<QueueCounters>>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
     processors: Vec<usize>,
@@ -101,7 +104,7 @@ pub fn start(
     let stop = Stop::new().map_err(start)?;
     let mut engine = Engine {
         device,
-        translator,
+        translator: Current::new(translator),
         counters: Vec::new(),
         threads: Vec::new(),
         processors: Vec::new(),
@@ -117,7 +120,7 @@ pub fn start(
         let worker = Worker::new(
             interface.clone(),
             queue,
-            Arc::clone(&engine.translator),
+            engine.translator.follower(),
             counters,
             engine.stop.clone(),
             identification,
@@ -142,8 +145,13 @@ impl Engine {
     }
 
     /// The translator that runs.
-    pub fn translator(&self) -> &Arc<Translator> {
-        &self.translator
+    pub fn translator(&self) -> Arc<Translator> {
+        self.translator.get()
+    }
+
+    /// Lets another translator run from each queue's next burst of packets on; no packet is lost.
+    pub fn replace(&self, translator: Arc<Translator>) {
+        self.translator.set(translator);
     }
 
     /// The counters of each queue, in the order of the queues.
@@ -165,6 +173,13 @@ impl Engine {
     /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any
     /// interface goes down. Gives the first error that had ended a thread before.
     pub fn stop(mut self) -> Result<(), Error> {
+        self.join()
+    }
+
+    /// Stops the threads, and leaves the interface with its offloads if it outlives the process: for a
+    /// kernel engine that goes on without this one.
+    pub fn leave(mut self) -> Result<(), Error> {
+        self.device.leave();
         self.join()
     }
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
-use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Translator, Verdict};
+use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Verdict};
 
 use crate::counters::{IoError, QueueCounters};
+use crate::current::Follower;
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
 use crate::stop::Stop;
@@ -27,7 +28,7 @@ const BURST: usize = 64;
 pub(crate) struct Worker {
     interface: String,
     queue: Queue,
-    translator: Arc<Translator>,
+    translator: Follower,
     counters: Arc<QueueCounters>,
     stop: Stop,
     state: State,
@@ -46,7 +47,7 @@ impl Worker {
     pub(crate) fn new(
         interface: String,
         queue: Queue,
-        translator: Arc<Translator>,
+        translator: Follower,
         counters: Arc<QueueCounters>,
         stop: Stop,
         identification: u16,
@@ -93,6 +94,7 @@ impl Worker {
     /// Takes up to [`BURST`] packets through.
     fn burst(&mut self, buffer: &mut [u8], origin: Instant) -> Result<Burst, Error> {
         let now = origin.elapsed();
+        self.translator.follow();
         for taken in 0..BURST {
             match self.queue.recv(buffer, START) {
                 Ok(RecvOutcome::Packet { header, len }) => {
@@ -129,7 +131,7 @@ impl Worker {
             octets: len,
             segments: packet.segments(),
         };
-        let verdict = self.translator.translate(&mut packet, now, &mut self.state, &mut ());
+        let verdict = self.translator.get().translate(&mut packet, now, &mut self.state, &mut ());
         self.counters.core.suppress(self.state.take_suppressed());
         let (sent, pieces) = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,

@@ -137,6 +137,19 @@ impl Netlink {
         self.set_link(name, message, || format!("{verb} multicast on interface {name}"))
     }
 
+    /// Deletes a virtual interface.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`]; [`Error::Netlink`], with `EOPNOTSUPP` for hardware.
+    pub fn delete_link(&mut self, name: &str) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.link(name)?.index;
+        let operation = || format!("delete interface {name}");
+        self.request(RouteNetlinkMessage::DelLink(message), 0, operation)?;
+        Ok(())
+    }
+
     /// Index to name, of all interfaces.
     pub(crate) fn link_names(&mut self) -> Result<HashMap<u32, String>> {
         let links = self.links()?.into_iter();

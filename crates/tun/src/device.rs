@@ -51,7 +51,8 @@ impl Default for OpenOptions {
 ///
 /// Keeps the interface in being and locked: a device that was created here
 /// vanishes, with its addresses and routes, once the `Device` and all its
-/// queues are dropped. An adopted one stays, without offloads.
+/// queues are dropped. An adopted one stays, without offloads unless it is
+/// [left](Device::leave).
 #[derive(Debug)]
 pub struct Device {
     name: String,
@@ -59,6 +60,8 @@ pub struct Device {
     adopted: bool,
     single_queue: bool,
     offloads: OffloadReport,
+    /// Whether the interface stays as it is when this is dropped.
+    left: bool,
     /// A second descriptor of the first queue, for the device's own ioctls.
     control: OwnedFd,
     // Last: the lock goes when everything else has gone.
@@ -116,6 +119,7 @@ impl Device {
             adopted: plan.adopted,
             single_queue: !plan.multi_queue,
             offloads,
+            left: false,
             control,
             _lock: lock,
         };
@@ -169,6 +173,13 @@ impl Device {
             .map_err(|error| Error::system("change the persistence of", &self.name, error))
     }
 
+    /// Lets a persistent interface stay with its offloads when the `Device` is
+    /// dropped: for an interface of this program's own whose packets somebody
+    /// else goes on handling.
+    pub fn leave(&mut self) {
+        self.left = true;
+    }
+
     /// Turns the interface's carrier on or off. Without carrier the kernel
     /// takes the interface's routes for dead.
     ///
@@ -184,7 +195,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.adopted {
+        if self.adopted && !self.left {
             // Whoever opens the interface next may not know super-packets. If
             // the interface is gone there is nothing to reset.
             let _ = sys::set_offload(self.control.as_fd(), 0);

@@ -29,6 +29,13 @@ pub enum Change {
         /// The interface's name.
         device: String,
     },
+    /// Leave an interface of this program's own, which outlives its process, to
+    /// this owner; taken back by deleting it. Whoever made the interface sees to
+    /// it that it outlives the process.
+    Interface {
+        /// The interface's name.
+        device: String,
+    },
     /// Set an interface's MTU; taken back by restoring the one from before.
     Mtu {
         /// The interface's name.
@@ -73,7 +80,11 @@ impl Change {
         let mut change = self.clone();
         match &mut change {
             Self::Sysctl { value, .. } => *value = crate::sysctl::normal(value),
-            Self::Up { .. } | Self::Mtu { .. } | Self::Group { .. } | Self::NoMulticast { .. } => {}
+            Self::Up { .. }
+            | Self::Interface { .. }
+            | Self::Mtu { .. }
+            | Self::Group { .. }
+            | Self::NoMulticast { .. } => {}
             Self::Address(address) => address.protocol = None,
             Self::Route(route) => {
                 route.destination = route.destination.trunc();
@@ -96,6 +107,7 @@ impl Change {
         match self {
             Self::Sysctl { key, .. } => format!("sysctl {key}"),
             Self::Up { device } => format!("up {device}"),
+            Self::Interface { device } => format!("interface {device}"),
             Self::Mtu { device, .. } => format!("mtu {device}"),
             Self::Group { device, .. } => format!("group {device}"),
             Self::NoMulticast { device } => format!("multicast {device}"),
@@ -116,6 +128,7 @@ impl Change {
         match self {
             Self::Sysctl { key, .. } => key.device(),
             Self::Up { device }
+            | Self::Interface { device }
             | Self::Mtu { device, .. }
             | Self::Group { device, .. }
             | Self::NoMulticast { device } => Some(device),
@@ -133,6 +146,7 @@ impl fmt::Display for Change {
         match self {
             Self::Sysctl { key, value } => write!(f, "set sysctl {key} to {value}"),
             Self::Up { device } => write!(f, "set interface {device} up"),
+            Self::Interface { device } => write!(f, "keep interface {device}"),
             Self::Mtu { device, mtu } => {
                 write!(f, "set the MTU of interface {device} to {mtu}")
             }

@@ -28,6 +28,7 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             Some(Undo::Sysctl { value: before, overwritten: overwritten_by(key) })
         }
         Change::Up { device } => (!netlink.link(device)?.up).then_some(Undo::Down),
+        Change::Interface { .. } => Some(Undo::Delete),
         Change::Mtu { device, mtu } => {
             let before = netlink.link(device)?.mtu;
             (before != *mtu).then_some(Undo::Mtu { mtu: before })
@@ -54,6 +55,8 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
         Change::Sysctl { key, value } => sysctl::write(key, value),
         Change::Up { device } => netlink.set_up(device, true),
+        // It is there; the ledger is to know whose it is.
+        Change::Interface { .. } => Ok(()),
         Change::Mtu { device, mtu } => netlink.set_mtu(device, *mtu),
         Change::Group { device, group } => netlink.set_group(device, *group),
         Change::NoMulticast { device } => netlink.set_multicast(device, false),
@@ -103,6 +106,7 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             }
             netlink.set_up(device, false)?;
         }
+        (Change::Interface { device }, Undo::Delete) => netlink.delete_link(device)?,
         (Change::Mtu { device, mtu }, Undo::Mtu { mtu: before }) => {
             let now = netlink.link(device)?.mtu;
             if now != *mtu {

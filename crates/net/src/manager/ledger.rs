@@ -1,5 +1,6 @@
 //! The file that records all changes in a network namespace.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -22,6 +23,9 @@ pub(super) struct Ledger {
     /// another is gone.
     boot: String,
     pub(super) entries: Vec<Entry>,
+    /// Owners whose changes are in use although their process has ended.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) kept: BTreeSet<String>,
 }
 
 /// One change, and how to take it back.
@@ -66,7 +70,12 @@ impl Ledger {
     /// host's last start, an empty one.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let boot = boot_id()?;
-        let empty = Self { version: VERSION, boot: boot.clone(), entries: Vec::new() };
+        let empty = Self {
+            version: VERSION,
+            boot: boot.clone(),
+            entries: Vec::new(),
+            kept: BTreeSet::new(),
+        };
         let path = dir.join(FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,

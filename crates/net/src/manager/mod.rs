@@ -160,7 +160,9 @@ impl Manager {
         let found = ledger.position(&key);
         if let Some(position) = found {
             let entry = &ledger.entries[position];
-            if entry.ifindex == ifindex {
+            let moved = entry.change.device() != change.device();
+            if entry.ifindex == ifindex || moved {
+                ledger.entries[position].ifindex = ifindex;
                 let applied = self.apply_known(&mut ledger, position, change)?;
                 self.inherited.remove(&key);
                 return Ok(applied);
@@ -189,6 +191,39 @@ impl Manager {
             return Err(error);
         }
         Ok(Applied::Made)
+    }
+
+    /// Whether the ledger says that this owner has made `change`, on the interface
+    /// that has its name now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`];
+    /// [`Error::NoDevice`] if the interface is not there.
+    pub fn has_made(&mut self, change: &Change) -> Result<bool> {
+        let (_guard, ledger) = self.ledger()?;
+        let change = change.normalised();
+        let ifindex = effect::ifindex(&mut self.netlink, &change)?;
+        Ok(ledger.entries.iter().any(|entry| {
+            entry.has(&self.owner) && entry.change == change && entry.ifindex == ifindex
+        }))
+    }
+
+    /// Says that the changes are in use even when this process has ended: then
+    /// [`reclaim_dead`] leaves them to the owner's next manager. Ends with
+    /// [`Manager::restore`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
+    pub fn keep(&mut self, kept: bool) -> Result<()> {
+        let (_guard, mut ledger) = self.ledger()?;
+        let changed = if kept {
+            ledger.kept.insert(self.owner.clone())
+        } else {
+            ledger.kept.remove(&self.owner)
+        };
+        if changed { ledger.save(&self.dir) } else { Ok(()) }
     }
 
     /// Gives one change up and takes it back, unless another owner needs it.
@@ -222,7 +257,9 @@ impl Manager {
     /// As [`Manager::retract`].
     pub fn restore(&mut self) -> Result<Report> {
         self.inherited.clear();
-        self.take_back(|_| true)
+        let report = self.take_back(|_| true)?;
+        self.keep(false)?;
+        Ok(report)
     }
 
     /// Handles a change whose object the ledger knows.
@@ -310,7 +347,8 @@ impl Manager {
 }
 
 /// Takes back what owners whose processes have ended left in the calling
-/// thread's network namespace; owners that are running are passed over.
+/// thread's network namespace. Owners that are running are passed over, and
+/// those whose changes are still in use ([`Manager::keep`]).
 ///
 /// # Errors
 ///
@@ -319,8 +357,9 @@ pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
     let dir = ledger::directory(run_dir, NamespaceId::current()?)?;
     let owners: BTreeSet<String> = {
         let _guard = BriefLock::acquire(&dir.join("ledger.lock"))?;
-        let entries = Ledger::load(&dir)?.entries.into_iter();
-        entries.flat_map(|entry| entry.owners).collect()
+        let Ledger { entries, kept, .. } = Ledger::load(&dir)?;
+        let owners = entries.into_iter().flat_map(|entry| entry.owners);
+        owners.filter(|owner| !kept.contains(owner)).collect()
     };
     let mut reports = Vec::new();
     for owner in owners {
