@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Kernel interface and small helpers. Only uapi headers: nothing depends on the running kernel's types. */
+/* Headers on the wire, verdicts, and the kernel's interface. Only uapi headers: nothing depends on the
+ * running kernel's types. */
 #ifndef FORDWAY_COMMON_H
 #define FORDWAY_COMMON_H
 
@@ -11,12 +12,194 @@
 
 #include "fordway_abi.h"
 
+#define always_inline static __always_inline
+
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
+#define ETHERNET_LEN 14
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
 
-#define always_inline static __always_inline
+enum protocol {
+	PROTOCOL_HOPOPT = 0,
+	PROTOCOL_ICMP = 1,
+	PROTOCOL_IGMP = 2,
+	PROTOCOL_TCP = 6,
+	PROTOCOL_UDP = 17,
+	PROTOCOL_DCCP = 33,
+	PROTOCOL_ROUTING = 43,
+	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_AH = 51,
+	PROTOCOL_ICMPV6 = 58,
+	PROTOCOL_OPTIONS = 60,
+	PROTOCOL_MOBILITY = 135,
+	PROTOCOL_UDP_LITE = 136,
+	PROTOCOL_HIP = 139,
+	PROTOCOL_SHIM6 = 140,
+};
+
+/* RFC 791 section 3.1. */
+struct ipv4_header {
+	__u8 version_ihl;
+	__u8 tos;
+	__be16 total_len;
+	__be16 identification;
+	__be16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__be16 checksum;
+	__be32 src;
+	__be32 dst;
+};
+#define IPV4_LEN 20
+#define IPV4_DF 0x4000
+#define IPV4_MF 0x2000
+#define IPV4_OFFSET 0x1fff
+#define IPV4_MAX 65535
+
+/* Two halves in network order. Packed: Ethernet's 14 octets leave them at odd places. */
+struct ipv6_address {
+	__be64 hi;
+	__be64 lo;
+} __attribute__((packed, aligned(4)));
+
+/* RFC 8200 section 3. */
+struct ipv6_header {
+	/* Version, Traffic Class, Flow Label. */
+	__be32 first;
+	__be16 payload_len;
+	__u8 next_header;
+	__u8 hop_limit;
+	struct ipv6_address src;
+	struct ipv6_address dst;
+};
+#define IPV6_LEN 40
+#define IPV6_MIN_MTU 1280
+
+/* RFC 8200 section 4.5. */
+struct fragment_header {
+	__u8 next_header;
+	__u8 reserved;
+	/* Offset in units of 8 octets, shifted by 3; the lowest bit says that more follow. */
+	__be16 offset_more;
+	__be32 identification;
+};
+#define FRAGMENT_LEN 8
+
+/* RFC 792, RFC 4443. */
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 rest;
+};
+#define ICMP_LEN 8
+
+#define TCP_LEN 20
+#define TCP_CHECKSUM_AT 16
+#define UDP_LEN 8
+#define UDP_CHECKSUM_AT 6
+#define ICMP_CHECKSUM_AT 2
+
+/* Octets from the IP header on that programs look at directly. */
+#define REACH 128
+
+/* Where a program runs; known when it is compiled. */
+enum hook {
+	HOOK_INTERFACE,
+	HOOK_UPLINK,
+	HOOK_XDP,
+};
+
+/*
+ * What a step says: go on (or translate, at the end), or one of these with its reason in the low octet.
+ * A reason's order of precedence is the core's: steps stand in the order of
+ * crates/xlat/src/v4_to_v6.rs and v6_to_v4.rs.
+ */
+typedef __u32 verdict;
+#define GO_ON 0
+#define PASS_ON(reason) (0x100u | (reason))
+#define DROP(reason) (0x200u | (reason))
+#define UNMATCHED 0x300u
+#define VERDICT_KIND(v) ((v) & 0x300u)
+#define VERDICT_REASON(v) ((v) & 0xffu)
+
+/* The translated packet's front. The longest: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8. */
+#define FRONT_MAX 96
+
+/* How the transport checksum follows the addresses. */
+enum checksum_mode {
+	/* Nothing to do. */
+	CHECKSUM_NONE,
+	/* By the difference, whether it is complete or partial. */
+	CHECKSUM_UPDATE,
+	/* Written as it stands in `checksum`. For ICMP errors it lies in `front` already. */
+	CHECKSUM_WRITE,
+	/* Computed over the datagram (RFC 7915 section 4.5). */
+	CHECKSUM_COMPUTE,
+};
+
+/*
+ * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
+ * way to `front`, then checksum and fields in the transport header are corrected.
+ */
+struct plan {
+	union {
+		__u8 front[FRONT_MAX];
+		struct ipv4_header v4;
+		struct {
+			struct ipv6_header v6;
+			struct fragment_header fragment;
+		};
+		/* ICMP errors: the outer header is `v4` or `v6`. */
+		struct {
+			__u8 outer[IPV4_LEN];
+			struct icmp_header icmp;
+			struct ipv4_header inner;
+		} error4;
+		struct {
+			__u8 outer[IPV6_LEN];
+			struct icmp_header icmp;
+			struct ipv6_header inner;
+			struct fragment_header fragment;
+		} error6;
+	};
+	/* Octets of the packet that `front` replaces, and of `front`. */
+	__u32 old_len;
+	__u32 new_len;
+	/* Octets of the packet by its own header; what lies behind is cut off. */
+	__u32 len;
+	/* Packets on the wire: 1, or the segments of a super-packet. */
+	__u32 segments;
+	/* The transport checksum's place in the new packet, and what happens to it. */
+	__u32 checksum_at;
+	enum checksum_mode checksum_mode;
+	/* CHECKSUM_UPDATE: sum of new minus sum of old addresses, as in memory. */
+	__u32 difference;
+	/* CHECKSUM_WRITE. */
+	__be16 checksum;
+	__u8 protocol;
+	/* A field that changes besides (ICMP type and code, MSS), unless `field_from` equals `field_to`: its
+	 * place in the new packet. A complete checksum is corrected for it; a partial one needs nothing. */
+	__u32 field_at;
+	__be16 field_from;
+	__be16 field_to;
+	/* ICMP errors: one or two words of the transport header inside that are written; all checksums are
+	 * right already. */
+	__u32 inner_at;
+	__u32 inner_words;
+	__be16 inner[2];
+};
+
+/* A packet as it came. `data` points to its IP header. */
+struct packet {
+	void *data;
+	void *data_end;
+	/* Octets from the IP header to the end of the frame. */
+	__u32 len;
+	/* Octets of transport payload per segment of a super-packet; 0: an ordinary packet. */
+	__u32 gso_size;
+};
 
 #endif

@@ -1,43 +1,280 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The programs at tc hooks. A packet's way: `handle` reads it, v4_to_v6.h or v6_to_v4.h decides and
+ * makes a plan, `carry_out` makes the plan true, outcome.h counts. Until carry_out the packet is
+ * untouched, so whatever is not taken goes on as it came.
+ */
 #include "common.h"
 #include "maps.h"
+#include "outcome.h"
+#include "v4_to_v6.h"
+#include "v6_to_v4.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-always_inline int placeholder(struct __sk_buff *skb)
+#define PACKET_HOST 0
+
+/* The helpers' ways to say: segments keep their size, and what is known of the checksum stays known. */
+#define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+/* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
+#define BROKEN DROP(FW_DROP_NO_HEADROOM)
+
+/* Makes the packet's front `new_len` instead of `old_len` octets long, and the frame one of the other family. */
+always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int to_v6, const struct plan *plan)
 {
-	__u32 zero = 0;
-	struct fw_counters *c = bpf_map_lookup_elem(&counters, &zero);
-	if (c)
-		c->unmatched += config.measure + 1;
-	struct fw_eam_key4 key = { .prefix_len = 32 };
-	if (config.eam_in_maps && bpf_map_lookup_elem(&eam4, &key))
-		return TC_ACT_UNSPEC;
-	struct fw_eam_key6 key6 = { .prefix_len = 128 };
-	if (config.eam_in_maps && bpf_map_lookup_elem(&eam6, &key6))
-		return TC_ACT_UNSPEC;
-	if (config.trace) {
-		struct fw_event *e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
-		if (e)
-			bpf_ringbuf_discard(e, 0);
+	/* The kernel turns 20 octets into 40 or back; headers behind the fixed ones make the rest. */
+	int step = to_v6 ? IPV6_LEN - IPV4_LEN : IPV4_LEN - IPV6_LEN;
+	int rest = (int)plan->new_len - (int)plan->old_len - step;
+	int changed = 0;
+
+	if (p->len > plan->len) {
+		/* Padding of a short Ethernet frame. */
+		if (bpf_skb_change_tail(skb, config.link_layer_len + plan->len, 0))
+			return PASS_ON(FW_PASS_RESIZE);
 	}
-	return TC_ACT_UNSPEC;
+	if (rest < 0) {
+		if (bpf_skb_adjust_room(skb, rest, BPF_ADJ_ROOM_NET, ROOM_FLAGS))
+			return PASS_ON(FW_PASS_RESIZE);
+		changed = 1;
+	}
+	if (bpf_skb_change_proto(skb, bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP), 0))
+		return changed ? BROKEN : PASS_ON(FW_PASS_RESIZE);
+	if (rest > 0 && bpf_skb_adjust_room(skb, rest, BPF_ADJ_ROOM_NET, ROOM_FLAGS))
+		return BROKEN;
+	return GO_ON;
 }
 
+/* Writes the new front. The usual lengths are constants, which spares the verifier's bounds. */
+always_inline long write_front(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len;
+
+	switch (plan->new_len) {
+	case IPV4_LEN:
+		return bpf_skb_store_bytes(skb, at, plan->front, IPV4_LEN, BPF_F_RECOMPUTE_CSUM);
+	case IPV6_LEN:
+		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN, BPF_F_RECOMPUTE_CSUM);
+	case IPV6_LEN + FRAGMENT_LEN:
+		/* Also an IPv4 error: outer, ICMP and inner header. */
+		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN + FRAGMENT_LEN, BPF_F_RECOMPUTE_CSUM);
+	case IPV6_LEN + ICMP_LEN + IPV6_LEN:
+		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN + ICMP_LEN + IPV6_LEN, BPF_F_RECOMPUTE_CSUM);
+	default:
+		return bpf_skb_store_bytes(skb, at, plan->front, FRONT_MAX, BPF_F_RECOMPUTE_CSUM);
+	}
+}
+
+/* RFC 7915 section 4.5: the checksum of a UDP datagram that came without one. */
+always_inline long compute_checksum(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len + plan->new_len;
+	__u32 len = plan->len - plan->old_len;
+	int sum = sum_octets(skb, at, len);
+
+	if (sum < 0)
+		return -1;
+	__u64 pseudo = sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) + sum_number(PROTOCOL_UDP) +
+		       sum_number(len);
+	__be16 checksum = never_zero(PROTOCOL_UDP, ~fold(pseudo + sum));
+	return bpf_skb_store_bytes(skb, at + UDP_CHECKSUM_AT, &checksum, 2, BPF_F_RECOMPUTE_CSUM);
+}
+
+/*
+ * Whether the datagram's checksum, which is 0, can be computed: not if the device is to complete the
+ * checksum of a packet inside. The kernel's helper changes a complete checksum and leaves a partial
+ * one alone, which tells them apart.
+ */
+always_inline verdict check_computable(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len + plan->old_len + UDP_CHECKSUM_AT;
+	__be16 zero = 0, seen = 0;
+
+	if (plan->len - plan->old_len > MAX_SUMMED)
+		return PASS_ON(FW_PASS_UDP_CHECKSUM);
+	if (bpf_l4_csum_replace(skb, at, 0, 1, 2) || bpf_skb_load_bytes(skb, at, &seen, 2) ||
+	    bpf_skb_store_bytes(skb, at, &zero, 2, 0))
+		return PASS_ON(FW_PASS_UDP_CHECKSUM);
+	return seen == 0 ? PASS_ON(FW_PASS_UDP_CHECKSUM) : GO_ON;
+}
+
+always_inline long correct_checksum(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len + plan->checksum_at;
+	__u64 mangled = plan->protocol == PROTOCOL_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	long failed;
+
+	switch (plan->checksum_mode) {
+	case CHECKSUM_NONE:
+		return 0;
+	case CHECKSUM_UPDATE:
+		failed = bpf_l4_csum_replace(skb, at, 0, plan->difference, BPF_F_PSEUDO_HDR | mangled);
+		if (failed || plan->field_from == plan->field_to)
+			return failed;
+		failed = bpf_l4_csum_replace(skb, at, plan->field_from, plan->field_to, 2);
+		return failed || bpf_skb_store_bytes(skb, config.link_layer_len + plan->field_at, &plan->field_to, 2, 0);
+	case CHECKSUM_WRITE:
+		return bpf_skb_store_bytes(skb, at, &plan->checksum, 2, BPF_F_RECOMPUTE_CSUM);
+	case CHECKSUM_COMPUTE:
+		return compute_checksum(skb, plan);
+	}
+	return -1;
+}
+
+always_inline long write_quoted(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len + plan->inner_at;
+
+	if (plan->inner_words == 1)
+		return bpf_skb_store_bytes(skb, at, plan->inner, 2, BPF_F_RECOMPUTE_CSUM);
+	if (plan->inner_words == 2)
+		return bpf_skb_store_bytes(skb, at, plan->inner, 4, BPF_F_RECOMPUTE_CSUM);
+	return 0;
+}
+
+/* Makes the plan true. */
+always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, int to_v6, const struct plan *plan)
+{
+	verdict v;
+
+	if (plan->checksum_mode == CHECKSUM_COMPUTE) {
+		v = check_computable(skb, plan);
+		if (v != GO_ON)
+			return v;
+	}
+	v = resize(skb, p, to_v6, plan);
+	if (v != GO_ON)
+		return v;
+	if (write_front(skb, plan) || correct_checksum(skb, plan) || write_quoted(skb, plan))
+		return BROKEN;
+	if (config.link_layer_len == ETHERNET_LEN) {
+		__be16 type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
+		if (bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0))
+			return BROKEN;
+	}
+	return GO_ON;
+}
+
+/* The first octets of the packet, for a trace. */
+always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
+{
+	__u32 len = skb->len - config.link_layer_len;
+
+	if (len > FW_TRACE_SNAP)
+		len = FW_TRACE_SNAP;
+	asm volatile("" : "+r"(len));
+	if (len == 0 || len > FW_TRACE_SNAP || bpf_skb_load_bytes(skb, config.link_layer_len, to, len))
+		return 0;
+	return len;
+}
+
+always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
+{
+	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
+	__u32 reach = config.link_layer_len + REACH;
+
+	if (reach > skb->len)
+		reach = skb->len;
+	p.data = (void *)(long)skb->data;
+	p.data_end = (void *)(long)skb->data_end;
+	if (p.data + reach > p.data_end) {
+		if (bpf_skb_pull_data(skb, reach))
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		p.data = (void *)(long)skb->data;
+		p.data_end = (void *)(long)skb->data_end;
+	}
+	p.data += config.link_layer_len;
+	plan->checksum_mode = CHECKSUM_NONE;
+	plan->checksum_at = 0;
+	plan->field_at = 0;
+	plan->field_from = 0;
+	plan->field_to = 0;
+	plan->inner_at = 0;
+	plan->inner_words = 0;
+	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, plan) : v6_to_v4(skb, &p, hook, c->identification, plan);
+	if (v != GO_ON)
+		return v;
+	v = carry_out(skb, &p, to_v6, plan);
+	/* A super-packet takes one for each segment. */
+	if (v == GO_ON && !to_v6)
+		c->identification += plan->segments;
+	return v;
+}
+
+/* One packet, from beginning to end. */
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
+{
+	struct journey journey = { .octets = skb->len - config.link_layer_len };
+	struct plan plan;
+	__u32 zero = 0;
+
+	journey.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!journey.counters || skb->len < config.link_layer_len)
+		return UNMATCHED;
+	if (config.measure)
+		journey.started = bpf_ktime_get_ns();
+	if (config.trace) {
+		journey.event = begin_event(journey.counters, journey.octets, skb->gso_size, skb->ifindex);
+		if (journey.event)
+			journey.event->before_len = snap(skb, journey.event->before);
+	}
+	verdict v = translate(skb, to_v6, hook, journey.counters, &plan);
+	if (v == GO_ON && journey.octets > plan.len)
+		journey.octets = plan.len;
+	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan.segments);
+	if (config.trace && journey.event) {
+		if (v == GO_ON)
+			journey.event->after_len = snap(skb, journey.event->after);
+		end_event(journey.event, v);
+	}
+	return v;
+}
+
+/* Egress of the translator's own interface: what was routed into it comes out of it. */
 SEC("tc")
 int fordway_interface(struct __sk_buff *skb)
 {
-	return placeholder(skb);
+	verdict v;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		v = handle(skb, 1, HOOK_INTERFACE);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		v = handle(skb, 0, HOOK_INTERFACE);
+	else
+		return TC_ACT_UNSPEC;
+	if (v == GO_ON)
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
+/* What is the translator's and not taken goes to the user engine, through the interface. */
+always_inline int leave_uplink(verdict v)
+{
+	switch (VERDICT_KIND(v)) {
+	case PASS_ON(0):
+		return bpf_redirect(config.tun_ifindex, 0);
+	case DROP(0):
+		return TC_ACT_SHOT;
+	default:
+		return TC_ACT_UNSPEC;
+	}
+}
+
+/* Egress of the uplink: the host's IPv4 leaves as IPv6. Frames with a VLAN tag belong to another
+ * interface, whose own hooks they have passed. */
 SEC("tc")
 int fordway_uplink_egress(struct __sk_buff *skb)
 {
-	return placeholder(skb);
+	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
 }
 
+/* Ingress of the uplink: what is for the CLAT's address arrives as IPv4. */
 SEC("tc")
 int fordway_uplink_ingress(struct __sk_buff *skb)
 {
-	return placeholder(skb);
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
 }

@@ -144,6 +144,9 @@ struct fw_config {
 	struct fw_eam eam4[FW_MAX_INLINE_EAM];
 	/* The same, longest IPv6 prefix first. */
 	struct fw_eam eam6[FW_MAX_INLINE_EAM];
+	/* The translator's own source of ICMPv6 errors; 0: none. */
+	__u64 icmp_source6_hi;
+	__u64 icmp_source6_lo;
 	__u32 pool6_count;
 	/* Which of pool6 IPv4 addresses are embedded in. */
 	__u32 pool6_first;
@@ -175,7 +178,7 @@ struct fw_config {
 	__u8 trace;
 	__u8 reserved[6];
 };
-_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 56, "fw_config");
+_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 72, "fw_config");
 
 /* What one direction carried (the core's DirectionTotals). */
 struct fw_direction_counters {

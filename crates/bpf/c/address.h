@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Mapping of addresses: explicit mappings (RFC 7757) first, then the translation prefixes (RFC 6052).
+ * The core's addr.rs, addr/eam.rs, addr/pool6.rs and addr/classify.rs.
+ */
+#ifndef FORDWAY_ADDRESS_H
+#define FORDWAY_ADDRESS_H
+
+#include "common.h"
+#include "maps.h"
+
+/* By what an address was mapped. */
+enum via {
+	VIA_NONE,	/* no mapping covers it */
+	VIA_REFUSED,	/* RFC 6052 forbids it */
+	VIA_EAM,
+	VIA_POOL6,
+	VIA_ICMP_SOURCE,
+};
+
+/* An IPv6 address in host order. */
+struct halves {
+	__u64 hi;
+	__u64 lo;
+};
+
+/* Why an IPv4 address (host order) can't be an end of a translated packet; 0: it can. */
+always_inline __u32 illegal_v4(__u32 address)
+{
+	__u8 first = address >> 24;
+	if (address == 0xffffffff)
+		return FW_DROP_BROADCAST;
+	if (first == 127)
+		return FW_DROP_LOOPBACK;
+	if (address >> 16 == 0xa9fe)
+		return FW_DROP_LINK_LOCAL;
+	if (first >= 224 && first <= 239)
+		return FW_DROP_MULTICAST;
+	if (first == 0 || first >= 240)
+		return FW_DROP_MARTIAN;
+	return 0;
+}
+
+/* The same for an IPv6 address. */
+always_inline __u32 illegal_v6(struct halves address)
+{
+	__u16 first = address.hi >> 48;
+	if (first >= 0xff00)
+		return FW_DROP_MULTICAST;
+	if (first >= 0xfe80 && first <= 0xfebf)
+		return FW_DROP_LINK_LOCAL;
+	if (address.hi == 0) {
+		if (address.lo == 1)
+			return FW_DROP_LOOPBACK;
+		if (address.lo >> 32 == 0 || address.lo >> 32 == 0xffff)
+			return FW_DROP_MARTIAN;
+	}
+	return 0;
+}
+
+#define WITHIN(address, net, len) (((address) ^ (net)) >> (32 - (len)) == 0)
+
+/* RFC 6890's registry, RFC 6052 section 3.1; the core's NON_GLOBAL_V4 and GLOBAL_V4. */
+always_inline int is_global_v4(__u32 a)
+{
+	if (a == 0xc0000009 || a == 0xc000000a)
+		return 1;
+	return !(WITHIN(a, 0x00000000u, 8) || WITHIN(a, 0x0a000000u, 8) || WITHIN(a, 0x64400000u, 10) ||
+		 WITHIN(a, 0x7f000000u, 8) || WITHIN(a, 0xa9fe0000u, 16) || WITHIN(a, 0xac100000u, 12) ||
+		 WITHIN(a, 0xc0000000u, 24) || WITHIN(a, 0xc0000200u, 24) || WITHIN(a, 0xc0586300u, 24) ||
+		 WITHIN(a, 0xc0a80000u, 16) || WITHIN(a, 0xc6120000u, 15) || WITHIN(a, 0xc6336400u, 24) ||
+		 WITHIN(a, 0xcb007100u, 24) || WITHIN(a, 0xe0000000u, 3));
+}
+
+always_inline __u32 suffix_mask(__u8 v4_len)
+{
+	return v4_len >= 32 ? 0 : 0xffffffffu >> v4_len;
+}
+
+/* How far left the suffix stands in the IPv6 address (RFC 7757 section 3.3). */
+always_inline __u32 suffix_shift(const struct fw_eam *eam)
+{
+	return (128 - eam->v6_len) - (32 - eam->v4_len);
+}
+
+/* RFC 7757 section 3.3.1. */
+always_inline void eam_embed(const struct fw_eam *eam, __u32 v4, struct halves *out)
+{
+	__u64 suffix = v4 & suffix_mask(eam->v4_len);
+	__u32 shift = suffix_shift(eam);
+
+	out->hi = eam->v6_hi;
+	out->lo = eam->v6_lo;
+	if (suffix == 0)
+		return;
+	if (shift >= 64) {
+		out->hi |= suffix << (shift & 63);
+	} else {
+		out->lo |= suffix << (shift & 63);
+		if (shift > 32)
+			out->hi |= suffix >> (64 - shift);
+	}
+}
+
+/* RFC 7757 section 3.3.2. */
+always_inline __u32 eam_extract(const struct fw_eam *eam, struct halves v6)
+{
+	__u32 shift = suffix_shift(eam);
+	__u32 mask = suffix_mask(eam->v4_len);
+	__u64 suffix;
+
+	if (mask == 0)
+		return eam->v4;
+	if (shift >= 64)
+		suffix = v6.hi >> (shift & 63);
+	else if (shift == 0)
+		suffix = v6.lo;
+	else
+		suffix = v6.lo >> shift | v6.hi << (64 - shift);
+	return eam->v4 | (suffix & mask);
+}
+
+always_inline int prefix_covers(__u64 hi, __u64 lo, __u8 len, struct halves address)
+{
+	if (len == 0)
+		return 1;
+	if (len <= 64)
+		return (hi ^ address.hi) >> (64 - len) == 0;
+	return hi == address.hi && (lo ^ address.lo) >> (128 - len) == 0;
+}
+
+always_inline int map_v4_by_eam(__u32 v4, struct halves *out)
+{
+	if (config.eam_in_maps) {
+		struct fw_eam_key4 key = { .prefix_len = 32 };
+		*(__be32 *)key.addr = bpf_htonl(v4);
+		const struct fw_eam *eam = bpf_map_lookup_elem(&eam4, &key);
+		if (!eam)
+			return 0;
+		eam_embed(eam, v4, out);
+		return 1;
+	}
+#pragma unroll
+	for (__u32 i = 0; i < FW_MAX_INLINE_EAM; i++) {
+		if (i >= config.eam_count)
+			break;
+		const struct fw_eam eam = {
+			.v6_hi = config.eam4[i].v6_hi, .v6_lo = config.eam4[i].v6_lo,
+			.v4 = config.eam4[i].v4, .v4_len = config.eam4[i].v4_len, .v6_len = config.eam4[i].v6_len,
+		};
+		if (((v4 ^ eam.v4) & ~suffix_mask(eam.v4_len)) == 0) {
+			eam_embed(&eam, v4, out);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+always_inline int map_v6_by_eam(struct halves v6, __u32 *out)
+{
+	if (config.eam_in_maps) {
+		struct fw_eam_key6 key = { .prefix_len = 128 };
+		*(__be64 *)key.addr = bpf_cpu_to_be64(v6.hi);
+		*(__be64 *)(key.addr + 8) = bpf_cpu_to_be64(v6.lo);
+		const struct fw_eam *eam = bpf_map_lookup_elem(&eam6, &key);
+		if (!eam)
+			return 0;
+		*out = eam_extract(eam, v6);
+		return 1;
+	}
+#pragma unroll
+	for (__u32 i = 0; i < FW_MAX_INLINE_EAM; i++) {
+		if (i >= config.eam_count)
+			break;
+		const struct fw_eam eam = {
+			.v6_hi = config.eam6[i].v6_hi, .v6_lo = config.eam6[i].v6_lo,
+			.v4 = config.eam6[i].v4, .v4_len = config.eam6[i].v4_len, .v6_len = config.eam6[i].v6_len,
+		};
+		if (prefix_covers(eam.v6_hi, eam.v6_lo, eam.v6_len, v6)) {
+			*out = eam_extract(&eam, v6);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/*
+ * RFC 6052 section 2.2. Behind a prefix of `len` bits, `len - 32` of the address's bits lie beyond the
+ * octet u (bits 64 to 71).
+ */
+always_inline void pool6_embed(__u8 len, __u64 hi, __u64 lo, __u32 v4, struct halves *out)
+{
+	out->hi = hi;
+	out->lo = lo;
+	if (len == 96) {
+		out->lo |= v4;
+	} else {
+		__u32 beyond = (len - 32) & 63;
+		out->hi |= (__u64)v4 >> beyond;
+		out->lo |= ((__u64)v4 & ((1ull << beyond) - 1)) << (56 - beyond);
+	}
+}
+
+always_inline __u32 pool6_extract(__u8 len, struct halves v6)
+{
+	if (len == 96)
+		return v6.lo;
+	__u32 beyond = (len - 32) & 63;
+	return (v6.hi << beyond) | (v6.lo >> (56 - beyond) & ((1ull << beyond) - 1));
+}
+
+/* Maps an IPv4 address in host order. */
+always_inline enum via map_v4(__u32 v4, struct halves *out)
+{
+	if ((config.eam_count || config.eam_in_maps) && map_v4_by_eam(v4, out))
+		return VIA_EAM;
+	if (config.pool6_count == 0)
+		return VIA_NONE;
+	__u32 i = config.pool6_first & (FW_MAX_POOL6 - 1);
+	if (config.pool6[i].global_only && !is_global_v4(v4))
+		return VIA_REFUSED;
+	pool6_embed(config.pool6[i].len, config.pool6[i].hi, config.pool6[i].lo, v4, out);
+	return VIA_POOL6;
+}
+
+/* Maps an IPv6 address; the result is in host order. */
+always_inline enum via map_v6(struct halves v6, __u32 *out)
+{
+	if ((config.eam_count || config.eam_in_maps) && map_v6_by_eam(v6, out))
+		return VIA_EAM;
+#pragma unroll
+	for (__u32 i = 0; i < FW_MAX_POOL6; i++) {
+		if (i >= config.pool6_count)
+			break;
+		__u8 len = config.pool6[i].len;
+		if (!prefix_covers(config.pool6[i].hi, config.pool6[i].lo, len, v6))
+			continue;
+		/* RFC 6052 section 2.2: the octet u is zero. */
+		if (v6.lo >> 56)
+			return VIA_REFUSED;
+		*out = pool6_extract(len, v6);
+		if (config.pool6[i].global_only && !is_global_v4(*out))
+			return VIA_REFUSED;
+		return VIA_POOL6;
+	}
+	return VIA_NONE;
+}
+
+always_inline int is_mapped(enum via via)
+{
+	return via != VIA_NONE && via != VIA_REFUSED;
+}
+
+always_inline struct halves to_halves(const struct ipv6_address *address)
+{
+	struct halves out = { bpf_be64_to_cpu(address->hi), bpf_be64_to_cpu(address->lo) };
+	return out;
+}
+
+always_inline void to_wire(struct halves from, struct ipv6_address *out)
+{
+	out->hi = bpf_cpu_to_be64(from.hi);
+	out->lo = bpf_cpu_to_be64(from.lo);
+}
+
+#endif

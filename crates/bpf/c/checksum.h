@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The Internet checksum (RFC 1071, RFC 1624). Sums are of 16-bit words as they lie in memory: by RFC
+ * 1071 section 2 (B) the machine's byte order only swaps the result, and the result goes back into
+ * memory.
+ */
+#ifndef FORDWAY_CHECKSUM_H
+#define FORDWAY_CHECKSUM_H
+
+#include "common.h"
+
+/* Sums of source and destination before and after, as they lie in memory. */
+struct sums {
+	__u64 old;
+	__u64 new;
+};
+
+/* To 16 bits; 0 only if all that was summed is 0. */
+always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+always_inline __u64 sum_address_v6(const struct ipv6_address *address)
+{
+	return (address->hi & 0xffffffff) + (address->hi >> 32) + (address->lo & 0xffffffff) + (address->lo >> 32);
+}
+
+/* A number of 16 bits, such as a protocol or a length, in its place in a pseudo-header. */
+always_inline __u64 sum_number(__u16 number)
+{
+	return bpf_htons(number);
+}
+
+/* RFC 1624, equation 3, without the checksum itself: the new words minus the old. */
+always_inline __u32 sum_difference(__u64 old, __u64 new)
+{
+	return fold(new + (0xffff - fold(old)));
+}
+
+always_inline __be16 update_checksum(__be16 checksum, __u32 difference)
+{
+	return ~fold((__u64)(__u16)~checksum + difference);
+}
+
+/* RFC 768: a computed checksum of zero is sent as all ones. */
+always_inline __be16 never_zero(__u8 protocol, __be16 checksum)
+{
+	return protocol == PROTOCOL_UDP && checksum == 0 ? 0xffff : checksum;
+}
+
+#endif

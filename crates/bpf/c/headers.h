@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Reading and making IP headers, the same for outer and inner ones. */
+#ifndef FORDWAY_HEADERS_H
+#define FORDWAY_HEADERS_H
+
+#include "checksum.h"
+#include "common.h"
+#include "maps.h"
+
+/* What a packet's own header says of it. */
+struct fields {
+	/* Octets of all IP headers. */
+	__u32 header_len;
+	/* Octets behind them. */
+	__u32 payload_len;
+	/* In octets. */
+	__u32 fragment_offset;
+	__u32 identification;
+	__u8 is_fragment;
+	__u8 more_fragments;
+	__u8 dont_fragment;
+	__u8 tos;
+	__u8 hop_limit;
+	__u8 protocol;
+};
+
+/* It is not a later fragment, so a transport header follows. */
+always_inline int has_transport(const struct fields *fields)
+{
+	return fields->fragment_offset == 0;
+}
+
+always_inline void read_v4(const struct ipv4_header *ip, struct fields *fields)
+{
+	__u16 fragment = bpf_ntohs(ip->fragment);
+
+	fields->header_len = (ip->version_ihl & 15) * 4;
+	fields->payload_len = bpf_ntohs(ip->total_len) - fields->header_len;
+	fields->fragment_offset = (fragment & IPV4_OFFSET) * 8;
+	fields->identification = bpf_ntohs(ip->identification);
+	fields->more_fragments = (fragment & IPV4_MF) != 0;
+	fields->dont_fragment = (fragment & IPV4_DF) != 0;
+	fields->is_fragment = fields->more_fragments || fields->fragment_offset;
+	fields->tos = ip->tos;
+	fields->hop_limit = ip->ttl;
+	fields->protocol = ip->protocol;
+}
+
+always_inline __u8 traffic_class(__u8 octet)
+{
+	return config.set_traffic_class ? config.traffic_class : octet;
+}
+
+/* RFC 7915 section 4.1: all but the addresses. Gives the octets made. */
+always_inline __u32 write_v6(struct ipv6_header *ip, struct fragment_header *fragment, const struct fields *from,
+			     __u8 next_header, __u8 hop_limit)
+{
+	ip->first = bpf_htonl(6u << 28 | (__u32)traffic_class(from->tos) << 20);
+	ip->hop_limit = hop_limit;
+	if (!from->is_fragment) {
+		ip->payload_len = bpf_htons(from->payload_len);
+		ip->next_header = next_header;
+		return IPV6_LEN;
+	}
+	/* The length of a packet inside an error may be anything. */
+	__u32 payload_len = from->payload_len + FRAGMENT_LEN;
+	ip->payload_len = bpf_htons(payload_len > 0xffff ? 0xffff : payload_len);
+	ip->next_header = PROTOCOL_FRAGMENT;
+	fragment->next_header = next_header;
+	fragment->reserved = 0;
+	fragment->offset_more = bpf_htons(from->fragment_offset | from->more_fragments);
+	fragment->identification = bpf_htonl(from->identification);
+	return IPV6_LEN + FRAGMENT_LEN;
+}
+
+/* RFC 7915 section 5.1. */
+always_inline void write_v4(struct ipv4_header *ip, const struct fields *from, __u16 total_len, __u16 identification,
+			    __u8 dont_fragment, __u8 ttl, __u8 protocol, __u32 src, __u32 dst)
+{
+	__u16 fragment = from->fragment_offset / 8;
+
+	if (dont_fragment)
+		fragment |= IPV4_DF;
+	if (from->more_fragments)
+		fragment |= IPV4_MF;
+	ip->version_ihl = 0x45;
+	ip->tos = traffic_class(from->tos);
+	ip->total_len = bpf_htons(total_len);
+	ip->identification = bpf_htons(identification);
+	ip->fragment = bpf_htons(fragment);
+	ip->ttl = ttl;
+	ip->protocol = protocol;
+	ip->checksum = 0;
+	ip->src = bpf_htonl(src);
+	ip->dst = bpf_htonl(dst);
+	__u64 sum = (__u64)bpf_htons(0x4500 | ip->tos) + ip->total_len + ip->identification + ip->fragment +
+		    bpf_htons((__u16)ttl << 8 | protocol) + ip->src + ip->dst;
+	ip->checksum = ~fold(sum);
+}
+
+/* The Next Header of the translated packet; a negative number: not translated. The core's
+ * v4_to_v6::check_protocol. */
+always_inline int protocol_to_v6(__u8 protocol)
+{
+	switch (protocol) {
+	case PROTOCOL_ICMP:
+		return PROTOCOL_ICMPV6;
+	case PROTOCOL_IGMP:
+	case PROTOCOL_HOPOPT:
+	case PROTOCOL_ROUTING:
+	case PROTOCOL_FRAGMENT:
+	case PROTOCOL_OPTIONS:
+	case PROTOCOL_ICMPV6:
+		return -1;
+	default:
+		return protocol;
+	}
+}
+
+/* The core's v6_to_v4::check_protocol. */
+always_inline int protocol_to_v4(__u8 next_header)
+{
+	switch (next_header) {
+	case PROTOCOL_ICMPV6:
+		return PROTOCOL_ICMP;
+	case PROTOCOL_ICMP:
+	case PROTOCOL_IGMP:
+		return -1;
+	default:
+		return next_header;
+	}
+}
+
+/* RFC 7915 section 5.1.1: what may not follow a Fragment Header. */
+always_inline int is_extension(__u8 next_header)
+{
+	switch (next_header) {
+	case PROTOCOL_HOPOPT:
+	case PROTOCOL_ROUTING:
+	case PROTOCOL_FRAGMENT:
+	case PROTOCOL_AH:
+	case PROTOCOL_OPTIONS:
+	case PROTOCOL_MOBILITY:
+	case PROTOCOL_HIP:
+	case PROTOCOL_SHIM6:
+	case 253:
+	case 254:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+#endif

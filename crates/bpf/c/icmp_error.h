@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * ICMP errors and the packet inside (RFC 7915 sections 4.2, 4.3, 5.2, 5.3); the core's icmp/. What is
+ * unusual (RFC 4884 extensions, an error about an error, an inner packet that can't have been
+ * forwarded) is left to the user engine. Only at tc: these packets are few.
+ */
+#ifndef FORDWAY_ICMP_ERROR_H
+#define FORDWAY_ICMP_ERROR_H
+
+#include "address.h"
+#include "checksum.h"
+#include "common.h"
+#include "headers.h"
+#include "maps.h"
+
+enum icmp_v4 {
+	V4_ECHO_REPLY = 0,
+	V4_UNREACHABLE = 3,
+	V4_SOURCE_QUENCH = 4,
+	V4_REDIRECT = 5,
+	V4_ECHO = 8,
+	V4_TIME_EXCEEDED = 11,
+	V4_PARAMETER_PROBLEM = 12,
+	V4_FRAGMENTATION_NEEDED = 4,
+};
+
+enum icmp_v6 {
+	V6_UNREACHABLE = 1,
+	V6_PACKET_TOO_BIG = 2,
+	V6_TIME_EXCEEDED = 3,
+	V6_PARAMETER_PROBLEM = 4,
+	V6_ECHO_REQUEST = 128,
+	V6_ECHO_REPLY = 129,
+};
+
+/* Octets summed at a time, and at most. */
+#define CHUNK 64
+#define MAX_SUMMED 2048
+
+/* RFC 1122 section 3.2.2. */
+always_inline int is_error_v4(__u8 type)
+{
+	return type == V4_UNREACHABLE || type == V4_SOURCE_QUENCH || type == V4_REDIRECT ||
+	       type == V4_TIME_EXCEEDED || type == V4_PARAMETER_PROBLEM;
+}
+
+/* RFC 4443 section 2.1. */
+always_inline int is_error_v6(__u8 type)
+{
+	return type < 128;
+}
+
+/* The sum of `len` octets of the frame from octet `at` on, folded; negative: out of reach. */
+static __noinline int sum_octets(struct __sk_buff *skb, __u32 at, __u32 len)
+{
+	__u32 words[CHUNK / 4];
+	__s64 sum = 0;
+
+	if (len > MAX_SUMMED)
+		return -1;
+	for (int i = 0; i < MAX_SUMMED / CHUNK; i++) {
+		if (len < CHUNK)
+			break;
+		if (bpf_skb_load_bytes(skb, at, words, CHUNK))
+			return -1;
+		sum = bpf_csum_diff(0, 0, words, CHUNK, sum);
+		at += CHUNK;
+		len -= CHUNK;
+	}
+	len &= CHUNK - 1;
+	if (len) {
+		__builtin_memset(words, 0, CHUNK);
+		/* The verifier wants to see that this is neither 0 nor more than the buffer. */
+		asm volatile("" : "+r"(len));
+		if (len == 0 || len >= CHUNK || bpf_skb_load_bytes(skb, at, words, len))
+			return -1;
+		sum = bpf_csum_diff(0, 0, words, CHUNK, sum);
+	}
+	return fold(sum & 0xffffffff);
+}
+
+/* RFC 7915 figure 3; negative: no counterpart. */
+always_inline int pointer_to_v6(__u32 pointer)
+{
+	switch (pointer) {
+	case 0 ... 1:
+		return pointer;
+	case 2 ... 3:
+		return 4;
+	case 8:
+		return 7;
+	case 9:
+		return 6;
+	case 12 ... 15:
+		return 8;
+	case 16 ... 19:
+		return 24;
+	default:
+		return -1;
+	}
+}
+
+/* RFC 7915 figure 6. */
+always_inline int pointer_to_v4(__u32 pointer)
+{
+	switch (pointer) {
+	case 0 ... 1:
+		return pointer;
+	case 4 ... 5:
+		return 2;
+	case 6:
+		return 9;
+	case 7:
+		return 8;
+	case 8 ... 23:
+		return 12;
+	case 24 ... 39:
+		return 16;
+	default:
+		return -1;
+	}
+}
+
+/* RFC 7915 section 4.2, code 4. A router that gave no MTU is left to the user engine. */
+always_inline __u32 mtu_to_v6(__u32 mtu)
+{
+	mtu += 20;
+	if (mtu > config.mtu6)
+		mtu = config.mtu6;
+	if (mtu > config.mtu4 + 20)
+		mtu = config.mtu4 + 20;
+	return mtu < IPV6_MIN_MTU ? IPV6_MIN_MTU : mtu;
+}
+
+/* RFC 7915 section 5.2. */
+always_inline __u32 mtu_to_v4(__u32 mtu, int has_fragment_header)
+{
+	__u32 less = has_fragment_header ? 28 : 20;
+
+	mtu = mtu > less ? mtu - less : 0;
+	if (mtu > config.mtu4)
+		mtu = config.mtu4;
+	if (mtu > config.mtu6 - 20)
+		mtu = config.mtu6 - 20;
+	if (mtu < 68)
+		return 68;
+	return mtu > 65535 ? 65535 : mtu;
+}
+
+/* RFC 7915 section 4.2. The checksum is left 0. */
+always_inline verdict header_to_v6(const struct icmp_header *from, struct icmp_header *to)
+{
+	__u32 rest = bpf_ntohl(from->rest);
+	int pointer;
+
+	to->code = 0;
+	to->checksum = 0;
+	to->rest = 0;
+	switch (from->type) {
+	case V4_UNREACHABLE:
+		to->type = V6_UNREACHABLE;
+		switch (from->code) {
+		case 0 ... 1:
+		case 5 ... 8:
+		case 11 ... 12:
+			return GO_ON;
+		case 2:
+			to->type = V6_PARAMETER_PROBLEM;
+			to->code = 1;
+			to->rest = bpf_htonl(6);
+			return GO_ON;
+		case 3:
+			to->code = 4;
+			return GO_ON;
+		case V4_FRAGMENTATION_NEEDED:
+			if ((rest & 0xffff) == 0)
+				return PASS_ON(FW_PASS_ICMP_ERROR);
+			to->type = V6_PACKET_TOO_BIG;
+			to->rest = bpf_htonl(mtu_to_v6(rest & 0xffff));
+			return GO_ON;
+		case 9 ... 10:
+		case 13:
+		case 15:
+			to->code = 1;
+			return GO_ON;
+		}
+		break;
+	case V4_TIME_EXCEEDED:
+		to->type = V6_TIME_EXCEEDED;
+		to->code = from->code;
+		return GO_ON;
+	case V4_PARAMETER_PROBLEM:
+		pointer = pointer_to_v6(rest >> 24);
+		if ((from->code != 0 && from->code != 2) || pointer < 0)
+			break;
+		to->type = V6_PARAMETER_PROBLEM;
+		to->rest = bpf_htonl(pointer);
+		return GO_ON;
+	}
+	return PASS_ON(FW_PASS_ICMP_ERROR);
+}
+
+/* RFC 7915 section 5.2. */
+always_inline verdict header_to_v4(const struct icmp_header *from, int has_fragment_header, struct icmp_header *to)
+{
+	__u32 rest = bpf_ntohl(from->rest);
+	int pointer;
+
+	to->type = V4_UNREACHABLE;
+	to->code = 0;
+	to->checksum = 0;
+	to->rest = 0;
+	switch (from->type) {
+	case V6_UNREACHABLE:
+		if (from->code > 4)
+			break;
+		to->code = from->code == 1 ? 10 : from->code == 4 ? 3 : 1;
+		return GO_ON;
+	case V6_PACKET_TOO_BIG:
+		to->code = V4_FRAGMENTATION_NEEDED;
+		to->rest = bpf_htonl(mtu_to_v4(rest, has_fragment_header));
+		return GO_ON;
+	case V6_TIME_EXCEEDED:
+		to->type = V4_TIME_EXCEEDED;
+		to->code = from->code;
+		return GO_ON;
+	case V6_PARAMETER_PROBLEM:
+		if (from->code == 1) {
+			to->code = 2;
+			return GO_ON;
+		}
+		pointer = pointer_to_v4(rest);
+		if (from->code != 0 || pointer < 0)
+			break;
+		to->type = V4_PARAMETER_PROBLEM;
+		to->rest = bpf_htonl((__u32)pointer << 24);
+		return GO_ON;
+	}
+	return PASS_ON(FW_PASS_ICMP_ERROR);
+}
+
+/* The packet inside: where its transport header is in the old frame, and what is there of it. */
+struct quoted {
+	/* Octet of the frame. */
+	__u32 at;
+	/* Octets to the end of the message, and their sum, which follows the changes. */
+	__u32 len;
+	__u64 sum;
+	/* Sums of its addresses. */
+	struct sums sums;
+};
+
+/* A word of the quoted transport header changes. */
+always_inline void quoted_word(struct quoted *quoted, __be16 from, __be16 to)
+{
+	quoted->sum += (__u16)~from;
+	quoted->sum += to;
+}
+
+/* Corrects the transport header of the packet inside as far as it is there. `old`, `new`: sums that the
+ * pseudo-header of ICMPv6 adds. Places in `plan` are relative to the transport header. */
+always_inline verdict quoted_transport(struct __sk_buff *skb, const struct fields *fields, struct quoted *quoted,
+				       int to_v6, struct plan *plan)
+{
+	__u32 field;
+	__be16 checksum, updated;
+	__be16 icmp[2];
+
+	plan->inner_words = 0;
+	if (!has_transport(fields))
+		return GO_ON;
+	switch (fields->protocol) {
+	case PROTOCOL_TCP:
+		field = TCP_CHECKSUM_AT;
+		break;
+	case PROTOCOL_UDP:
+		field = UDP_CHECKSUM_AT;
+		break;
+	case PROTOCOL_ICMP:
+	case PROTOCOL_ICMPV6: {
+		if (quoted->len < ICMP_LEN || bpf_skb_load_bytes(skb, quoted->at, icmp, 4))
+			return PASS_ON(FW_PASS_ICMP_ERROR);
+		__u16 word = bpf_ntohs(icmp[0]);
+		__u8 type = word >> 8, code = word, mapped;
+		if (type == (to_v6 ? V4_ECHO : V6_ECHO_REQUEST))
+			mapped = to_v6 ? V6_ECHO_REQUEST : V4_ECHO;
+		else if (type == (to_v6 ? V4_ECHO_REPLY : V6_ECHO_REPLY))
+			mapped = to_v6 ? V6_ECHO_REPLY : V4_ECHO_REPLY;
+		else
+			return PASS_ON(FW_PASS_ICMP_ERROR);
+		__u64 pseudo = sum_number(PROTOCOL_ICMPV6) + sum_number(fields->payload_len);
+		__be16 becomes = bpf_htons((__u16)mapped << 8 | code);
+		__u64 old = icmp[0] + (to_v6 ? 0 : quoted->sums.old + pseudo);
+		__u64 new = becomes + (to_v6 ? quoted->sums.new + pseudo : 0);
+		updated = update_checksum(icmp[1], sum_difference(old, new));
+		quoted_word(quoted, icmp[0], becomes);
+		quoted_word(quoted, icmp[1], updated);
+		plan->inner_at = 0;
+		plan->inner_words = 2;
+		plan->inner[0] = becomes;
+		plan->inner[1] = updated;
+		return GO_ON;
+	}
+	case PROTOCOL_UDP_LITE:
+	case PROTOCOL_DCCP:
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	default:
+		return GO_ON;
+	}
+	if (quoted->len < field + 2)
+		return GO_ON;
+	if (bpf_skb_load_bytes(skb, quoted->at + field, &checksum, 2))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	/* No checksum; it is not computed: the datagram is not here. */
+	if (fields->protocol == PROTOCOL_UDP && checksum == 0)
+		return GO_ON;
+	updated = update_checksum(checksum, sum_difference(quoted->sums.old, quoted->sums.new));
+	updated = never_zero(fields->protocol, updated);
+	quoted_word(quoted, checksum, updated);
+	plan->inner_at = field;
+	plan->inner_words = 1;
+	plan->inner[0] = updated;
+	return GO_ON;
+}
+
+/*
+ * Verifies the message of `len` octets at octet `at` of the frame, whose ICMP and inner header have
+ * `head` octets, and gives what lies behind them. `pseudo`: the pseudo-header's sum.
+ */
+always_inline verdict quote(struct __sk_buff *skb, __u32 at, __u32 len, __u32 head, __u64 pseudo,
+			    struct quoted *quoted)
+{
+	int first = sum_octets(skb, at, head);
+	int rest = sum_octets(skb, at + head, len - head);
+
+	if (first < 0 || rest < 0 || fold(pseudo + first + rest) != 0xffff)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	quoted->at = at + head;
+	quoted->len = len - head;
+	quoted->sum = rest;
+	return GO_ON;
+}
+
+/* Decides on an ICMPv4 error; the addresses of the outer header are in `plan` already. */
+always_inline verdict error_v4_to_v6(void *ctx, const struct packet *p, const struct fields *outer, __u8 hop_limit,
+				     struct plan *plan)
+{
+	__u32 at = config.link_layer_len + outer->header_len, len = outer->payload_len;
+	struct icmp_header icmp;
+	struct ipv4_header ip;
+	struct fields inner;
+	struct halves src, dst;
+	struct quoted quoted;
+
+	if (p->gso_size || len < ICMP_LEN + IPV4_LEN || bpf_skb_load_bytes(ctx, at, &icmp, ICMP_LEN) ||
+	    bpf_skb_load_bytes(ctx, at + ICMP_LEN, &ip, IPV4_LEN))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	/* RFC 4884: a length says that extensions follow the inner packet. */
+	if (ip.version_ihl >> 4 != 4 || (bpf_ntohl(icmp.rest) >> 16 & 0xff))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	read_v4(&ip, &inner);
+	__u32 head = ICMP_LEN + inner.header_len;
+	if (inner.header_len < IPV4_LEN || bpf_ntohs(ip.total_len) < inner.header_len || len < head)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	verdict v = quote(ctx, at, len, head, 0, &quoted);
+	if (v != GO_ON)
+		return v;
+	int next_header = protocol_to_v6(inner.protocol);
+	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip.src), &src)) ||
+	    !is_mapped(map_v4(bpf_ntohl(ip.dst), &dst)))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	v = header_to_v6(&icmp, &plan->error6.icmp);
+	if (v != GO_ON)
+		return v;
+	to_wire(src, &plan->error6.inner.src);
+	to_wire(dst, &plan->error6.inner.dst);
+	quoted.sums.old = (__u64)ip.src + ip.dst;
+	quoted.sums.new = sum_address_v6(&plan->error6.inner.src) + sum_address_v6(&plan->error6.inner.dst);
+	v = quoted_transport(ctx, &inner, &quoted, 1, plan);
+	if (v != GO_ON)
+		return v;
+	__u32 inner_len = write_v6(&plan->error6.inner, &plan->error6.fragment, &inner, next_header, inner.hop_limit);
+	__u32 new_len = ICMP_LEN + inner_len + quoted.len;
+	/* RFC 4443 section 2.4 (c): cut by the user engine. */
+	if (IPV6_LEN + new_len > IPV6_MIN_MTU)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+
+	struct fields whole = { .tos = outer->tos, .payload_len = new_len };
+	write_v6(&plan->v6, 0, &whole, PROTOCOL_ICMPV6, hop_limit);
+	__u64 sum = quoted.sum + sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) +
+		    sum_number(PROTOCOL_ICMPV6) + sum_number(new_len);
+	if (inner_len == IPV6_LEN)
+		sum += bpf_csum_diff(0, 0, (void *)&plan->error6.icmp, ICMP_LEN + IPV6_LEN, 0) & 0xffffffff;
+	else
+		sum += bpf_csum_diff(0, 0, (void *)&plan->error6.icmp, ICMP_LEN + IPV6_LEN + FRAGMENT_LEN, 0) & 0xffffffff;
+	plan->error6.icmp.checksum = ~fold(sum);
+	plan->segments = 1;
+	plan->old_len = outer->header_len + head;
+	plan->new_len = IPV6_LEN + ICMP_LEN + inner_len;
+	plan->inner_at += plan->new_len;
+	return GO_ON;
+}
+
+/* Reads the IPv6 header inside an error; a Fragment Header may follow it, others are the user engine's. */
+always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, struct ipv6_header *ip,
+				    struct fields *inner)
+{
+	struct fragment_header fragment;
+
+	if (len < IPV6_LEN || bpf_skb_load_bytes(skb, at, ip, IPV6_LEN))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	__u32 first = bpf_ntohl(ip->first);
+	if (first >> 28 != 6)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	__builtin_memset(inner, 0, sizeof(*inner));
+	inner->tos = first >> 20;
+	inner->hop_limit = ip->hop_limit;
+	inner->protocol = ip->next_header;
+	inner->header_len = IPV6_LEN;
+	inner->payload_len = bpf_ntohs(ip->payload_len);
+	if (inner->protocol == PROTOCOL_FRAGMENT) {
+		if (len < IPV6_LEN + FRAGMENT_LEN || inner->payload_len < FRAGMENT_LEN ||
+		    bpf_skb_load_bytes(skb, at + IPV6_LEN, &fragment, FRAGMENT_LEN))
+			return PASS_ON(FW_PASS_ICMP_ERROR);
+		__u16 offset_more = bpf_ntohs(fragment.offset_more);
+		inner->is_fragment = 1;
+		inner->fragment_offset = offset_more & ~7;
+		inner->more_fragments = offset_more & 1;
+		inner->identification = bpf_ntohl(fragment.identification);
+		inner->protocol = fragment.next_header;
+		inner->header_len += FRAGMENT_LEN;
+		inner->payload_len -= FRAGMENT_LEN;
+	}
+	if (is_extension(inner->protocol))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	return GO_ON;
+}
+
+/*
+ * Decides on an ICMPv6 error. `pseudo`: the sum of the outer addresses; `src4`, `dst4`: what they
+ * became.
+ */
+always_inline verdict error_v6_to_v4(void *ctx, const struct packet *p, const struct fields *outer, __u64 pseudo,
+				     __u32 src4, __u32 dst4, __u8 ttl, __u16 identification, struct plan *plan)
+{
+	__u32 at = config.link_layer_len + outer->header_len, len = outer->payload_len;
+	struct icmp_header icmp;
+	struct ipv6_header ip;
+	struct fields inner;
+	struct quoted quoted;
+	struct halves ignored;
+	__u32 src, dst;
+
+	if (p->gso_size || len < ICMP_LEN + IPV6_LEN || len > MAX_SUMMED ||
+	    bpf_skb_load_bytes(ctx, at, &icmp, ICMP_LEN))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	/* RFC 4884: a length says that extensions follow the inner packet. */
+	if ((icmp.type == V6_UNREACHABLE || icmp.type == V6_TIME_EXCEEDED) && bpf_ntohl(icmp.rest) >> 24)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	verdict v = read_inner_v6(ctx, at + ICMP_LEN, len - ICMP_LEN, &ip, &inner);
+	if (v != GO_ON)
+		return v;
+	pseudo += sum_number(PROTOCOL_ICMPV6) + sum_number(len);
+	__u32 head = ICMP_LEN + inner.header_len;
+	v = quote(ctx, at, len, head, pseudo, &quoted);
+	if (v != GO_ON)
+		return v;
+	enum via src_via = map_v6(to_halves(&ip.src), &src);
+	int protocol = protocol_to_v4(inner.protocol);
+	if (protocol < 0 || !is_mapped(src_via) || !is_mapped(map_v6(to_halves(&ip.dst), &dst)))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	/* RFC 7757 section 4.2.2, conditions B1 to B3. */
+	if (config.hairpin && src_via == VIA_POOL6 && (config.eam_count || config.eam_in_maps) &&
+	    map_v4_by_eam(src, &ignored))
+		return PASS_ON(FW_PASS_HAIRPIN);
+	v = header_to_v4(&icmp, inner.is_fragment, &plan->error4.icmp);
+	if (v != GO_ON)
+		return v;
+	quoted.sums.old = sum_address_v6(&ip.src) + sum_address_v6(&ip.dst);
+	quoted.sums.new = (__u64)bpf_htonl(src) + bpf_htonl(dst);
+	v = quoted_transport(ctx, &inner, &quoted, 0, plan);
+	if (v != GO_ON)
+		return v;
+	__u32 inner_total = IPV4_LEN + inner.payload_len;
+	if (inner_total > IPV4_MAX)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	write_v4(&plan->error4.inner, &inner, inner_total, inner.identification,
+		 !inner.is_fragment && inner_total > 1260, inner.hop_limit, protocol, src, dst);
+	__u32 total = IPV4_LEN + ICMP_LEN + IPV4_LEN + quoted.len;
+	if (total > config.mtu4)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+
+	struct fields whole = { .tos = outer->tos };
+	write_v4(&plan->v4, &whole, total, identification, total > 1260, ttl, PROTOCOL_ICMP, src4, dst4);
+	__u64 sum = quoted.sum +
+		    (bpf_csum_diff(0, 0, (void *)&plan->error4.icmp, ICMP_LEN + IPV4_LEN, 0) & 0xffffffff);
+	plan->error4.icmp.checksum = ~fold(sum);
+	plan->segments = 1;
+	plan->old_len = outer->header_len + head;
+	plan->new_len = IPV4_LEN + ICMP_LEN + IPV4_LEN;
+	plan->inner_at += plan->new_len;
+	return GO_ON;
+}
+
+#endif

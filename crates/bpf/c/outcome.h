@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Counting, timing and tracing what became of a packet. */
+#ifndef FORDWAY_OUTCOME_H
+#define FORDWAY_OUTCOME_H
+
+#include "common.h"
+#include "maps.h"
+
+/* A packet under way: what its end needs to know of its beginning. */
+struct journey {
+	struct fw_counters *counters;
+	struct fw_event *event;
+	__u64 started;
+	/* Octets from the IP header, as they came. */
+	__u32 octets;
+};
+
+/* One second's worth of events per processor, at most. */
+always_inline int may_trace(struct fw_counters *c)
+{
+	__u64 second = bpf_ktime_get_ns() / 1000000000;
+
+	if (second != c->trace_second) {
+		c->trace_second = second;
+		c->trace_events = 0;
+	}
+	if (c->trace_events >= config.trace_rate) {
+		c->trace_lost++;
+		return 0;
+	}
+	c->trace_events++;
+	return 1;
+}
+
+always_inline struct fw_event *begin_event(struct fw_counters *c, __u32 len, __u32 gso_size, __u32 ifindex)
+{
+	if (!may_trace(c))
+		return 0;
+	struct fw_event *event = bpf_ringbuf_reserve(&trace, sizeof(*event), 0);
+	if (!event) {
+		c->trace_lost++;
+		return 0;
+	}
+	event->ns = bpf_ktime_get_ns();
+	event->len = len;
+	event->gso_size = gso_size;
+	event->ifindex = ifindex;
+	event->before_len = 0;
+	event->after_len = 0;
+	return event;
+}
+
+always_inline void end_event(struct fw_event *event, verdict v)
+{
+	if (!event)
+		return;
+	switch (VERDICT_KIND(v)) {
+	case GO_ON:
+		event->outcome = FW_TRANSLATED;
+		break;
+	case PASS_ON(0):
+		event->outcome = FW_PASSED_ON;
+		break;
+	case DROP(0):
+		event->outcome = FW_DROPPED;
+		break;
+	default:
+		event->outcome = FW_UNMATCHED;
+	}
+	event->reason = VERDICT_REASON(v);
+	bpf_ringbuf_submit(event, 0);
+}
+
+always_inline void count(const struct journey *journey, verdict v, int direction, __u32 segments)
+{
+	struct fw_counters *c = journey->counters;
+
+	switch (VERDICT_KIND(v)) {
+	case GO_ON:
+		c->directions[direction].packets++;
+		c->directions[direction].segments += segments;
+		c->directions[direction].octets += journey->octets;
+		if (config.measure) {
+			c->measured_packets++;
+			c->measured_ns += bpf_ktime_get_ns() - journey->started;
+		}
+		break;
+	case PASS_ON(0):
+		c->passed_on[VERDICT_REASON(v) & 31]++;
+		break;
+	case DROP(0):
+		c->drops[VERDICT_REASON(v) & 63]++;
+		break;
+	default:
+		c->unmatched++;
+	}
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Transport headers (RFC 7915 sections 4.5 and 5.5); the core's transport.rs and icmp.rs. */
+#ifndef FORDWAY_TRANSPORT_H
+#define FORDWAY_TRANSPORT_H
+
+#include "checksum.h"
+#include "common.h"
+#include "headers.h"
+#include "maps.h"
+
+/* The most octets of a TCP header. */
+#define TCP_MAX 60
+
+/* Octets of the TCP header at `at`; 0: contradicts itself. */
+always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
+{
+	__u8 *tcp = p->data + at;
+
+	if ((void *)(tcp + TCP_LEN) > p->data_end)
+		return 0;
+	__u32 len = (tcp[12] >> 4) * 4;
+	return len >= TCP_LEN && len <= payload_len ? len : 0;
+}
+
+/*
+ * The value of the MSS option of a SYN that is above what fits (RFC 9293 section 3.7.1) is lowered.
+ * Where it stands is put into `plan`, relative to the transport header.
+ */
+always_inline verdict clamp_mss(const struct packet *p, __u32 at, __u32 payload_len, struct plan *plan)
+{
+	/* The loader has checked that both are large enough. */
+	__u32 limit4 = config.mtu4 - 40, limit6 = config.mtu6 - 60;
+	__u32 limit = limit4 < limit6 ? limit4 : limit6;
+	__u8 *tcp = p->data + at;
+	__u32 option = TCP_LEN;
+
+	if (limit > 0xffff)
+		return GO_ON;
+	if ((void *)(tcp + TCP_LEN) > p->data_end)
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+	if (!(tcp[13] & 0x02))
+		return GO_ON;
+	__u32 end = tcp_header_len(p, at, payload_len);
+	/* Each step is an option of one octet (padding) or a longer one: 40 at most. */
+	for (int i = 0; i < TCP_MAX - TCP_LEN; i++) {
+		if (option + 2 > end)
+			return GO_ON;
+		__u8 *field = p->data + at + (option & 63);
+		if ((void *)(field + 4) > p->data_end) {
+			/* The last octets of a packet that ends with its header: no room for an MSS. */
+			if (option + 4 > end)
+				return GO_ON;
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		}
+		__u8 kind = field[0], len = field[1];
+		if (kind == 0)
+			return GO_ON;
+		if (kind == 1) {
+			option++;
+			continue;
+		}
+		if (len < 2 || option + len > end)
+			return GO_ON;
+		if (kind == 2) {
+			if (len != 4)
+				return GO_ON;
+			__u16 mss = (__u16)field[2] << 8 | field[3];
+			if (mss <= limit)
+				return GO_ON;
+			/* An option at an odd place stands swapped in the sum; the kernel's helper can't do that. */
+			if (option & 1)
+				return PASS_ON(FW_PASS_TRANSPORT);
+			plan->field_at = option + 2;
+			plan->field_from = bpf_htons(mss);
+			plan->field_to = bpf_htons(limit);
+			return GO_ON;
+		}
+		option += len;
+	}
+	return GO_ON;
+}
+
+/* A field of two octets in the transport header. */
+always_inline verdict read_field(const struct packet *p, __u32 at, __be16 *out)
+{
+	__be16 *field = p->data + at;
+
+	if ((void *)(field + 1) > p->data_end)
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+	*out = *field;
+	return GO_ON;
+}
+
+/*
+ * Whether a checksum field holds the sum of its pseudo-header: then it is partial, and a device is to
+ * complete it. (Or, once in 65,536 packets, it is complete and equal by chance.)
+ */
+always_inline int looks_partial(__be16 checksum, __u64 addresses, __u8 protocol, __u32 payload_len)
+{
+	__u64 pseudo = addresses + sum_number(protocol) + sum_number(payload_len);
+	return checksum == fold(pseudo);
+}
+
+always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct fields *fields, struct sums sums,
+				  int to_v6, int hook, struct plan *plan)
+{
+	__be16 checksum, length;
+	verdict v = read_field(p, at + UDP_CHECKSUM_AT, &checksum);
+	if (v != GO_ON)
+		return v;
+	read_field(p, at + 4, &length);
+	if (checksum == 0) {
+		if (!to_v6 || config.udp_checksum_zero == FW_UDP_ZERO_PASS)
+			return GO_ON;
+		if (config.udp_checksum_zero == FW_UDP_ZERO_DROP)
+			return DROP(FW_DROP_UDP_CHECKSUM_ZERO);
+		if (fields->is_fragment)
+			return DROP(FW_DROP_UDP_CHECKSUM_ZERO_FRAGMENT);
+		if (p->gso_size || hook == HOOK_XDP || bpf_ntohs(length) != fields->payload_len)
+			return PASS_ON(FW_PASS_UDP_CHECKSUM);
+		plan->checksum_mode = CHECKSUM_COMPUTE;
+		return GO_ON;
+	}
+	/*
+	 * A complete checksum is written, not updated by the kernel's helper: that would take a partial
+	 * checksum of a packet inside (a tunnel's) for this one.
+	 */
+	if (looks_partial(checksum, sums.old, PROTOCOL_UDP, fields->payload_len)) {
+		plan->checksum_mode = CHECKSUM_UPDATE;
+	} else if (bpf_ntohs(length) != fields->payload_len && !fields->is_fragment) {
+		/* Partial by another length? The user engine knows. */
+		return PASS_ON(FW_PASS_UDP_CHECKSUM);
+	} else {
+		plan->checksum_mode = CHECKSUM_WRITE;
+		plan->checksum = never_zero(PROTOCOL_UDP, update_checksum(checksum, plan->difference));
+	}
+	return GO_ON;
+}
+
+/*
+ * How the transport header at `at` follows its addresses. ICMP is not handled here. Places in `plan`
+ * are relative to the transport header.
+ */
+always_inline verdict transport_to_plan(const struct packet *p, __u32 at, const struct fields *fields,
+					struct sums sums, int to_v6, int hook, struct plan *plan)
+{
+	__be16 checksum;
+	verdict v = GO_ON;
+
+	plan->difference = sum_difference(sums.old, sums.new);
+	if (!has_transport(fields))
+		return GO_ON;
+	switch (fields->protocol) {
+	case PROTOCOL_TCP:
+		if (fields->payload_len < (fields->more_fragments ? TCP_CHECKSUM_AT + 2 : TCP_LEN))
+			return DROP(FW_DROP_TRUNCATED);
+		if (config.mss_clamp)
+			v = clamp_mss(p, at, fields->payload_len, plan);
+		plan->checksum_at = TCP_CHECKSUM_AT;
+		plan->checksum_mode = CHECKSUM_UPDATE;
+		break;
+	case PROTOCOL_UDP:
+		if (fields->payload_len < UDP_LEN)
+			return DROP(FW_DROP_TRUNCATED);
+		plan->checksum_at = UDP_CHECKSUM_AT;
+		v = udp_to_plan(p, at, fields, sums, to_v6, hook, plan);
+		break;
+	case PROTOCOL_UDP_LITE:
+	case PROTOCOL_DCCP:
+		return PASS_ON(FW_PASS_TRANSPORT);
+	default:
+		return GO_ON;
+	}
+	if (v != GO_ON)
+		return v;
+	/* Frames reach XDP before anybody completes a partial checksum. */
+	if (hook == HOOK_XDP && plan->checksum_mode != CHECKSUM_NONE) {
+		v = read_field(p, at + plan->checksum_at, &checksum);
+		if (v == GO_ON && looks_partial(checksum, sums.old, fields->protocol, fields->payload_len))
+			return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
+	}
+	return v;
+}
+
+/* Octets of the transport header of each segment of a super-packet. 0: it is none that can be translated. */
+always_inline __u32 segment_header_len(const struct packet *p, __u32 at, const struct fields *fields)
+{
+	if (fields->is_fragment)
+		return 0;
+	if (fields->protocol == PROTOCOL_UDP)
+		return UDP_LEN;
+	if (fields->protocol == PROTOCOL_TCP)
+		return tcp_header_len(p, at, fields->payload_len);
+	return 0;
+}
+
+always_inline __u32 segment_count(__u32 payload_len, __u32 header_len, __u32 gso_size)
+{
+	__u32 segments = (payload_len - header_len + gso_size - 1) / gso_size;
+	return segments ? segments : 1;
+}
+
+/*
+ * An ICMP query (RFC 7915 sections 4.2 and 5.2). `old` and `new`: the pseudo-headers' sums, 0 for
+ * ICMPv4.
+ */
+always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 old,
+				    __u64 new, int to_v6, int hook, struct plan *plan)
+{
+	struct icmp_header *icmp = p->data + at;
+	__u8 type;
+
+	if (fields->payload_len < ICMP_LEN)
+		return DROP(FW_DROP_TRUNCATED);
+	if ((void *)(icmp + 1) > p->data_end)
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+	if (icmp->type == (to_v6 ? 8 : 128))
+		type = to_v6 ? 128 : 8;
+	else if (icmp->type == (to_v6 ? 0 : 129))
+		type = to_v6 ? 129 : 0;
+	else
+		return DROP(FW_DROP_ICMP_TYPE);
+	/* A message of zeros has a checksum of its own rule; only the user engine looks at all of it. */
+	if (type == 0 && icmp->code == 0 && icmp->rest == 0)
+		return PASS_ON(FW_PASS_TRANSPORT);
+	/* Incomplete: without a pseudo-header (ICMPv4), and with one. */
+	if (hook == HOOK_XDP && (icmp->checksum == 0 || icmp->checksum == fold(old)))
+		return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
+	plan->checksum_at = ICMP_CHECKSUM_AT;
+	plan->checksum_mode = CHECKSUM_UPDATE;
+	plan->difference = sum_difference(old, new);
+	plan->field_at = 0;
+	plan->field_from = bpf_htons((__u16)icmp->type << 8 | icmp->code);
+	plan->field_to = bpf_htons((__u16)type << 8 | icmp->code);
+	return GO_ON;
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* IPv4 to IPv6 (RFC 7915 section 4); the core's v4_to_v6.rs, step by step. */
+#ifndef FORDWAY_V4_TO_V6_H
+#define FORDWAY_V4_TO_V6_H
+
+#include "address.h"
+#include "common.h"
+#include "headers.h"
+#include "icmp_error.h"
+#include "transport.h"
+
+/* Where a hook sees packets that were not routed to the translator, what the core would drop for its
+ * addresses is none of the translator's. */
+always_inline verdict drop_address(__u32 reason, int hook)
+{
+	return hook == HOOK_UPLINK ? UNMATCHED : DROP(reason);
+}
+
+/* A frame shorter than its packet says. XDP may see the first buffer of several. */
+always_inline verdict short_frame(int hook)
+{
+	return hook == HOOK_XDP ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
+}
+
+/* Lengths, version and header checksum. */
+always_inline verdict validate_v4(const struct packet *p, int hook, struct fields *fields)
+{
+	const struct ipv4_header *ip = p->data;
+
+	if ((void *)(ip + 1) > p->data_end)
+		return p->len < IPV4_LEN ? DROP(FW_DROP_TRUNCATED) : PASS_ON(FW_PASS_NOT_LINEAR);
+	if (ip->version_ihl >> 4 != 4)
+		return PASS_ON(FW_PASS_MALFORMED);
+	__u32 header_len = (ip->version_ihl & 15) * 4;
+	__u32 total_len = bpf_ntohs(ip->total_len);
+	/* A super-packet of more than 65,535 octets says 0. */
+	if (p->gso_size && total_len == 0)
+		return PASS_ON(FW_PASS_OFFLOAD);
+	if (header_len < IPV4_LEN || total_len < header_len)
+		return DROP(FW_DROP_BAD_HEADER);
+	if (p->len < total_len)
+		return short_frame(hook);
+	const __u32 *word = p->data;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+	if (header_len > IPV4_LEN) {
+		__u32 options = (header_len - IPV4_LEN) / 4;
+		for (__u32 i = 0; i < 10; i++) {
+			if (i >= options)
+				break;
+			if ((void *)(word + 6 + i) > p->data_end)
+				return PASS_ON(FW_PASS_NOT_LINEAR);
+			sum += word[5 + i];
+		}
+	}
+	if (fold(sum) != 0xffff)
+		return DROP(FW_DROP_BAD_HEADER_CHECKSUM);
+	read_v4(ip, fields);
+	return GO_ON;
+}
+
+/* RFC 7915 section 6. An ICMP error from an illegal source is translated, by the user engine. */
+always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int hook, struct halves *src6,
+				       struct halves *dst6)
+{
+	__u32 reason = illegal_v4(dst);
+	if (reason)
+		return drop_address(reason, hook);
+	reason = illegal_v4(src);
+	if (reason)
+		return is_error && hook != HOOK_UPLINK ? PASS_ON(FW_PASS_ICMP_ERROR) : drop_address(reason, hook);
+	if (src == dst)
+		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+	if (config.icmp_source4 && (dst == config.icmp_source4 || (src == config.icmp_source4 && !is_error)))
+		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+	enum via via_src = map_v4(src, src6);
+	if (hook == HOOK_UPLINK && via_src != VIA_EAM)
+		return UNMATCHED;
+	enum via via_dst = map_v4(dst, dst6);
+	if (!is_mapped(via_src) || !is_mapped(via_dst))
+		return PASS_ON(FW_PASS_UNMAPPED);
+	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
+		return PASS_ON(FW_PASS_UNMAPPED);
+	return GO_ON;
+}
+
+/* An octet of a source route option's type among the options: the user engine looks whether it is one. */
+always_inline verdict check_options(const struct packet *p, __u32 header_len)
+{
+	const __u8 *octet = p->data + IPV4_LEN;
+
+	for (__u32 i = 0; i < 40; i++) {
+		if (IPV4_LEN + i >= header_len)
+			break;
+		if ((void *)(octet + i + 1) > p->data_end)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		if (octet[i] == 131 || octet[i] == 137)
+			return PASS_ON(FW_PASS_ROUTE_OPTION);
+	}
+	return GO_ON;
+}
+
+/* RFC 791 section 3.2. */
+always_inline verdict check_fragment_v4(const struct fields *fields)
+{
+	if (!fields->is_fragment)
+		return GO_ON;
+	if (fields->more_fragments && (fields->payload_len % 8 || fields->payload_len == 0))
+		return DROP(FW_DROP_BAD_FRAGMENT);
+	if (fields->fragment_offset + fields->payload_len > IPV4_MAX)
+		return DROP(FW_DROP_BAD_FRAGMENT);
+	if (fields->protocol == PROTOCOL_ICMP)
+		return DROP(FW_DROP_FRAGMENTED_ICMP);
+	return GO_ON;
+}
+
+/* Whether it fits (RFC 7915 section 4.1). Counts the segments. */
+always_inline verdict fit_v6(const struct packet *p, const struct fields *fields, struct plan *plan)
+{
+	__u32 lowest = config.mtu6 < config.lowest_ipv6_mtu ? config.mtu6 : config.lowest_ipv6_mtu;
+	__u32 len = IPV6_LEN + (fields->is_fragment ? FRAGMENT_LEN : 0) + fields->payload_len;
+
+	plan->segments = 1;
+	if (p->gso_size) {
+		__u32 header_len = segment_header_len(p, fields->header_len, fields);
+		if (header_len == 0)
+			return PASS_ON(FW_PASS_OFFLOAD);
+		len = IPV6_LEN + header_len + p->gso_size;
+		plan->segments = segment_count(fields->payload_len, header_len, p->gso_size);
+	}
+	if (fields->dont_fragment)
+		return len > config.mtu6 ? PASS_ON(FW_PASS_TOO_BIG) : GO_ON;
+	if (len <= lowest)
+		return GO_ON;
+	if (!p->gso_size)
+		return PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
+	if (fields->protocol == PROTOCOL_TCP)
+		return PASS_ON(FW_PASS_OFFLOAD);
+	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_TOO_BIG);
+}
+
+/* Decides on a packet whose first octet says IPv4. */
+always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, struct plan *plan)
+{
+	struct fields fields;
+	struct halves src6, dst6;
+
+	verdict v = validate_v4(p, hook, &fields);
+	if (v != GO_ON)
+		return v;
+	const struct ipv4_header *ip = p->data;
+	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
+	__u64 old = (__u64)ip->src + ip->dst;
+	__u32 at = fields.header_len;
+
+	int is_error = 0;
+	if (fields.protocol == PROTOCOL_ICMP && has_transport(&fields) && fields.payload_len > 0) {
+		__u8 *type = p->data + at;
+		if ((void *)(type + 1) > p->data_end)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		is_error = is_error_v4(*type);
+	}
+	v = map_addresses_v4(src, dst, is_error, hook, &src6, &dst6);
+	if (v != GO_ON)
+		return v;
+	if (at > IPV4_LEN) {
+		v = check_options(p, at);
+		if (v != GO_ON)
+			return v;
+	}
+	__u8 hops = config.decrement_hop_limit;
+	if (fields.hop_limit <= hops)
+		return PASS_ON(FW_PASS_HOP_LIMIT);
+	int next_header = protocol_to_v6(fields.protocol);
+	if (next_header < 0)
+		return DROP(FW_DROP_PROTOCOL);
+	v = check_fragment_v4(&fields);
+	if (v != GO_ON)
+		return v;
+
+	plan->len = fields.header_len + fields.payload_len;
+	plan->protocol = fields.protocol;
+	to_wire(src6, &plan->v6.src);
+	to_wire(dst6, &plan->v6.dst);
+	if (is_error) {
+		if (hook == HOOK_XDP)
+			return PASS_ON(FW_PASS_ICMP_ERROR);
+		return error_v4_to_v6(ctx, p, &fields, fields.hop_limit - hops, plan);
+	}
+	v = fit_v6(p, &fields, plan);
+	if (v != GO_ON)
+		return v;
+	struct sums sums = { old, sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) };
+	if (fields.protocol == PROTOCOL_ICMP) {
+		__u64 pseudo = sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
+		v = query_to_plan(p, at, &fields, 0, pseudo, 1, hook, plan);
+	} else {
+		v = transport_to_plan(p, at, &fields, sums, 1, hook, plan);
+	}
+	if (v != GO_ON)
+		return v;
+	plan->old_len = fields.header_len;
+	plan->new_len = write_v6(&plan->v6, &plan->fragment, &fields, next_header, fields.hop_limit - hops);
+	plan->checksum_at += plan->new_len;
+	plan->field_at += plan->new_len;
+	return GO_ON;
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* IPv6 to IPv4 (RFC 7915 section 5); the core's v6_to_v4.rs, step by step. */
+#ifndef FORDWAY_V6_TO_V4_H
+#define FORDWAY_V6_TO_V4_H
+
+#include "address.h"
+#include "common.h"
+#include "headers.h"
+#include "icmp_error.h"
+#include "transport.h"
+#include "v4_to_v6.h"
+
+/* Extension headers that are stepped over, and their octets together with the fixed header. */
+#define MAX_EXTENSIONS 4
+#define MAX_HEADERS_V6 (IPV6_LEN + 64)
+
+/* Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags"). */
+#define DF_CLEAR_MAX 1260
+
+/* What of addresses was found. */
+struct mapped_v6 {
+	__u32 src;
+	__u32 dst;
+	enum via src_via;
+	enum via dst_via;
+};
+
+/* Lengths, version, extension headers. A Routing header with segments left is for the user engine. */
+always_inline verdict validate_v6(const struct packet *p, int hook, struct fields *fields)
+{
+	const struct ipv6_header *ip = p->data;
+
+	if ((void *)(ip + 1) > p->data_end)
+		return p->len < IPV6_LEN ? DROP(FW_DROP_TRUNCATED) : PASS_ON(FW_PASS_NOT_LINEAR);
+	__u32 first = bpf_ntohl(ip->first);
+	if (first >> 28 != 6)
+		return PASS_ON(FW_PASS_MALFORMED);
+	__u32 payload_len = bpf_ntohs(ip->payload_len);
+	/* A super-packet of more than 65,535 octets says 0. */
+	if (p->gso_size && payload_len == 0)
+		return PASS_ON(FW_PASS_OFFLOAD);
+	__u32 len = IPV6_LEN + payload_len;
+	if (p->len < len)
+		return short_frame(hook);
+	fields->tos = first >> 20;
+	fields->hop_limit = ip->hop_limit;
+	fields->protocol = ip->next_header;
+	fields->is_fragment = 0;
+	fields->more_fragments = 0;
+	fields->dont_fragment = 0;
+	fields->fragment_offset = 0;
+	fields->identification = 0;
+	fields->header_len = IPV6_LEN;
+
+	__u32 at = IPV6_LEN;
+#pragma unroll
+	for (int i = 0; i < MAX_EXTENSIONS + 1; i++) {
+		__u8 *octet = p->data + at;
+		if (fields->protocol == PROTOCOL_FRAGMENT) {
+			struct fragment_header *fragment = (void *)octet;
+			if (at + FRAGMENT_LEN > len)
+				return DROP(FW_DROP_TRUNCATED);
+			if ((void *)(fragment + 1) > p->data_end)
+				return PASS_ON(FW_PASS_NOT_LINEAR);
+			if (is_extension(fragment->next_header))
+				return DROP(FW_DROP_FRAGMENT_EXTENSION);
+			__u16 offset_more = bpf_ntohs(fragment->offset_more);
+			/* An atomic fragment has neither offset nor more to come, and counts as one all the same. */
+			fields->is_fragment = 1;
+			fields->fragment_offset = offset_more & ~7;
+			fields->more_fragments = offset_more & 1;
+			fields->identification = bpf_ntohl(fragment->identification);
+			fields->protocol = fragment->next_header;
+			at += FRAGMENT_LEN;
+			break;
+		}
+		if (fields->protocol != PROTOCOL_HOPOPT && fields->protocol != PROTOCOL_ROUTING &&
+		    fields->protocol != PROTOCOL_OPTIONS)
+			break;
+		if (i == MAX_EXTENSIONS)
+			return PASS_ON(FW_PASS_EXTENSION_HEADERS);
+		if (at + 8 > len)
+			return DROP(FW_DROP_TRUNCATED);
+		if ((void *)(octet + 8) > p->data_end)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		if (fields->protocol == PROTOCOL_ROUTING && octet[3])
+			return PASS_ON(FW_PASS_ROUTE_OPTION);
+		fields->protocol = octet[0];
+		at += ((__u32)octet[1] + 1) * 8;
+		if (at > len)
+			return DROP(FW_DROP_TRUNCATED);
+		if (at > MAX_HEADERS_V6)
+			return PASS_ON(FW_PASS_EXTENSION_HEADERS);
+	}
+	fields->header_len = at;
+	fields->payload_len = len - at;
+	return GO_ON;
+}
+
+/* RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors. */
+always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, int is_error, int hook,
+				       struct mapped_v6 *out)
+{
+	__u32 reason = illegal_v6(dst6);
+	if (!reason)
+		reason = illegal_v6(src6);
+	if (reason)
+		return drop_address(reason, hook);
+	if (src6.hi == dst6.hi && src6.lo == dst6.lo)
+		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+	if ((config.icmp_source6_hi | config.icmp_source6_lo) && dst6.hi == config.icmp_source6_hi &&
+	    dst6.lo == config.icmp_source6_lo)
+		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+	out->dst_via = map_v6(dst6, &out->dst);
+	if (hook == HOOK_UPLINK && out->dst_via != VIA_EAM)
+		return UNMATCHED;
+	out->src_via = map_v6(src6, &out->src);
+	if (out->src_via == VIA_NONE && is_error && config.icmp_source4) {
+		out->src = config.icmp_source4;
+		out->src_via = VIA_ICMP_SOURCE;
+	}
+	if (hook == HOOK_UPLINK && out->src_via == VIA_NONE)
+		return UNMATCHED;
+	if (!is_mapped(out->src_via) || !is_mapped(out->dst_via))
+		return PASS_ON(FW_PASS_UNMAPPED);
+	reason = illegal_v4(out->dst);
+	if (!reason)
+		reason = illegal_v4(out->src);
+	if (reason)
+		return drop_address(reason, hook);
+	if (out->src_via == VIA_POOL6 && out->dst_via == VIA_POOL6 && !config.ipv4_translatable)
+		return PASS_ON(FW_PASS_UNMAPPED);
+	return GO_ON;
+}
+
+/* RFC 8200 section 4.5. */
+always_inline verdict check_fragment_v6(const struct fields *fields)
+{
+	if (!fields->is_fragment)
+		return GO_ON;
+	if (fields->more_fragments && (fields->payload_len % 8 || fields->payload_len == 0))
+		return DROP(FW_DROP_BAD_FRAGMENT);
+	if (fields->fragment_offset + fields->payload_len + IPV4_LEN > IPV4_MAX)
+		return DROP(FW_DROP_BAD_FRAGMENT);
+	if (fields->protocol == PROTOCOL_ICMPV6 && (fields->fragment_offset || fields->more_fragments))
+		return DROP(FW_DROP_FRAGMENTED_ICMP);
+	return GO_ON;
+}
+
+/* RFC 7757 section 4.2.2, conditions A1 to A3. */
+always_inline int hairpins(__u32 v4, enum via via)
+{
+	struct halves ignored;
+
+	if (!config.hairpin || via != VIA_POOL6 || !(config.eam_count || config.eam_in_maps))
+		return 0;
+	return map_v4_by_eam(v4, &ignored);
+}
+
+/* RFC 7915 section 5.1 ("Total Length", "Flags"). Counts the segments. */
+always_inline verdict fit_v4(const struct packet *p, const struct fields *fields, struct plan *plan,
+			     __u8 *dont_fragment)
+{
+	__u32 total_len = IPV4_LEN + fields->payload_len;
+	__u32 mtu4 = config.mtu4 < IPV4_MAX ? config.mtu4 : IPV4_MAX;
+	__u32 len = total_len;
+
+	plan->segments = 1;
+	if (p->gso_size) {
+		__u32 header_len = segment_header_len(p, fields->header_len, fields);
+		if (header_len == 0)
+			return PASS_ON(FW_PASS_OFFLOAD);
+		len = IPV4_LEN + header_len + p->gso_size;
+		plan->segments = segment_count(fields->payload_len, header_len, p->gso_size);
+	}
+	*dont_fragment = !fields->is_fragment && len > DF_CLEAR_MAX;
+	if (total_len > IPV4_MAX)
+		return PASS_ON(FW_PASS_TOO_BIG);
+	if (len <= mtu4)
+		return GO_ON;
+	if (p->gso_size)
+		return PASS_ON(FW_PASS_OFFLOAD);
+	return *dont_fragment ? PASS_ON(FW_PASS_TOO_BIG) : PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
+}
+
+/* Decides on a packet whose first octet says IPv6. `identification`: the next one, if it needs one. */
+always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u16 identification, struct plan *plan)
+{
+	struct fields fields;
+	struct mapped_v6 mapped;
+	__u8 dont_fragment;
+
+	verdict v = validate_v6(p, hook, &fields);
+	if (v != GO_ON)
+		return v;
+	const struct ipv6_header *ip = p->data;
+	struct halves src6 = to_halves(&ip->src), dst6 = to_halves(&ip->dst);
+	__u64 old = sum_address_v6(&ip->src) + sum_address_v6(&ip->dst);
+	__u32 at = fields.header_len;
+
+	int is_error = 0;
+	if (fields.protocol == PROTOCOL_ICMPV6 && has_transport(&fields) && fields.payload_len > 0) {
+		__u8 *type = p->data + at;
+		if ((void *)(type + 1) > p->data_end)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		is_error = is_error_v6(*type);
+	}
+	v = map_addresses_v6(src6, dst6, is_error, hook, &mapped);
+	if (v != GO_ON)
+		return v;
+	__u8 hops = config.decrement_hop_limit;
+	if (fields.hop_limit <= hops)
+		return PASS_ON(FW_PASS_HOP_LIMIT);
+	int protocol = protocol_to_v4(fields.protocol);
+	if (protocol < 0)
+		return DROP(FW_DROP_PROTOCOL);
+	v = check_fragment_v6(&fields);
+	if (v != GO_ON)
+		return v;
+	if (fields.is_fragment)
+		identification = fields.identification;
+
+	plan->len = fields.header_len + fields.payload_len;
+	plan->protocol = fields.protocol;
+	if (is_error) {
+		if (hook == HOOK_XDP)
+			return PASS_ON(FW_PASS_ICMP_ERROR);
+		return error_v6_to_v4(ctx, p, &fields, old, mapped.src, mapped.dst, fields.hop_limit - hops, identification,
+				      plan);
+	}
+	if (hairpins(mapped.dst, mapped.dst_via))
+		return PASS_ON(FW_PASS_HAIRPIN);
+	v = fit_v4(p, &fields, plan, &dont_fragment);
+	if (v != GO_ON)
+		return v;
+	struct sums sums = { old, (__u64)bpf_htonl(mapped.src) + bpf_htonl(mapped.dst) };
+	if (fields.protocol == PROTOCOL_ICMPV6) {
+		__u64 pseudo = old + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
+		v = query_to_plan(p, at, &fields, pseudo, 0, 0, hook, plan);
+	} else {
+		v = transport_to_plan(p, at, &fields, sums, 0, hook, plan);
+	}
+	if (v != GO_ON)
+		return v;
+	write_v4(&plan->v4, &fields, IPV4_LEN + fields.payload_len, identification, dont_fragment,
+		 fields.hop_limit - hops, protocol, mapped.src, mapped.dst);
+	plan->old_len = fields.header_len;
+	plan->new_len = IPV4_LEN;
+	plan->checksum_at += plan->new_len;
+	plan->field_at += plan->new_len;
+	return GO_ON;
+}
+
+#endif
