@@ -167,7 +167,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 		if (v != GO_ON)
 			return v;
 	}
-	__u8 hops = config.decrement_hop_limit;
+	__u8 hops = config.decrement_hop_limit[FW_V4_TO_V6];
 	if (fields.hop_limit <= hops)
 		return PASS_ON(FW_PASS_HOP_LIMIT);
 	int next_header = protocol_to_v6(fields.protocol);

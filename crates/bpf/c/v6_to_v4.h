@@ -208,7 +208,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 	v = map_addresses_v6(src6, dst6, is_error, hook, &mapped);
 	if (v != GO_ON)
 		return v;
-	__u8 hops = config.decrement_hop_limit;
+	__u8 hops = config.decrement_hop_limit[FW_V6_TO_V4];
 	if (fields.hop_limit <= hops)
 		return PASS_ON(FW_PASS_HOP_LIMIT);
 	int protocol = protocol_to_v4(fields.protocol);

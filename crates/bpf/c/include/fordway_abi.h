@@ -164,7 +164,8 @@ struct fw_config {
 	/* Events per second and processor, at most. */
 	__u32 trace_rate;
 	__u8 eam_in_maps;
-	__u8 decrement_hop_limit;
+	/* By direction. */
+	__u8 decrement_hop_limit[2];
 	/* Write `traffic_class` instead of copying. */
 	__u8 set_traffic_class;
 	__u8 traffic_class;
@@ -176,7 +177,7 @@ struct fw_config {
 	__u8 measure;
 	/* Write events. */
 	__u8 trace;
-	__u8 reserved[6];
+	__u8 reserved[5];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 72, "fw_config");
 
