@@ -58,6 +58,18 @@ always_inline __u32 illegal_v6(struct halves address)
 	return 0;
 }
 
+always_inline struct halves to_halves(const struct ipv6_address *address)
+{
+	struct halves out = { bpf_be64_to_cpu(address->hi), bpf_be64_to_cpu(address->lo) };
+	return out;
+}
+
+always_inline void to_wire(struct halves from, struct ipv6_address *out)
+{
+	out->hi = bpf_cpu_to_be64(from.hi);
+	out->lo = bpf_cpu_to_be64(from.lo);
+}
+
 #define WITHIN(address, net, len) (((address) ^ (net)) >> (32 - (len)) == 0)
 
 /* RFC 6890's registry, RFC 6052 section 3.1; the core's NON_GLOBAL_V4 and GLOBAL_V4. */
@@ -160,8 +172,8 @@ always_inline int map_v6_by_eam(struct halves v6, __u32 *out)
 {
 	if (config.eam_in_maps) {
 		struct fw_eam_key6 key = { .prefix_len = 128 };
-		*(__be64 *)key.addr = bpf_cpu_to_be64(v6.hi);
-		*(__be64 *)(key.addr + 8) = bpf_cpu_to_be64(v6.lo);
+		/* Octet 4 of the key is no place for 8 octets at once. */
+		to_wire(v6, (struct ipv6_address *)key.addr);
 		const struct fw_eam *eam = bpf_map_lookup_elem(&eam6, &key);
 		if (!eam)
 			return 0;
@@ -249,18 +261,6 @@ always_inline enum via map_v6(struct halves v6, __u32 *out)
 always_inline int is_mapped(enum via via)
 {
 	return via != VIA_NONE && via != VIA_REFUSED;
-}
-
-always_inline struct halves to_halves(const struct ipv6_address *address)
-{
-	struct halves out = { bpf_be64_to_cpu(address->hi), bpf_be64_to_cpu(address->lo) };
-	return out;
-}
-
-always_inline void to_wire(struct halves from, struct ipv6_address *out)
-{
-	out->hi = bpf_cpu_to_be64(from.hi);
-	out->lo = bpf_cpu_to_be64(from.lo);
 }
 
 #endif

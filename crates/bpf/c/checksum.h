@@ -9,12 +9,6 @@
 
 #include "common.h"
 
-/* Sums of source and destination before and after, as they lie in memory. */
-struct sums {
-	__u64 old;
-	__u64 new;
-};
-
 /* To 16 bits; 0 only if all that was summed is 0. */
 always_inline __u16 fold(__u64 sum)
 {

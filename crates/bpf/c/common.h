@@ -140,6 +140,52 @@ enum checksum_mode {
 	CHECKSUM_COMPUTE,
 };
 
+/* Sums of source and destination before and after, as they lie in memory. */
+struct sums {
+	__u64 old;
+	__u64 new;
+};
+
+/* What a packet's own header says of it. */
+struct fields {
+	/* Octets of all IP headers. */
+	__u32 header_len;
+	/* Octets behind them. */
+	__u32 payload_len;
+	/* In octets. */
+	__u32 fragment_offset;
+	__u32 identification;
+	__u8 is_fragment;
+	__u8 more_fragments;
+	__u8 dont_fragment;
+	__u8 tos;
+	__u8 hop_limit;
+	__u8 protocol;
+};
+
+/* The packet inside: where its transport header is in the old frame, and what is there of it. */
+struct quoted {
+	/* Octet of the frame. */
+	__u32 at;
+	/* Octets to the end of the message, and their sum, which follows the changes. */
+	__u32 len;
+	__u64 sum;
+	/* Sums of its addresses. */
+	struct sums sums;
+};
+
+/* Working state of an ICMP error; it would not fit on the stack. */
+struct error_work {
+	struct icmp_header icmp;
+	union {
+		struct ipv4_header v4;
+		struct ipv6_header v6;
+	};
+	struct fragment_header fragment;
+	struct fields inner;
+	struct quoted quoted;
+};
+
 /*
  * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
  * way to `front`, then checksum and fields in the transport header are corrected.
@@ -190,6 +236,7 @@ struct plan {
 	__u32 inner_at;
 	__u32 inner_words;
 	__be16 inner[2];
+	struct error_work work;
 };
 
 /* A packet as it came. `data` points to its IP header. */

@@ -205,11 +205,11 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 {
 	struct journey journey = { .octets = skb->len - config.link_layer_len };
-	struct plan plan;
 	__u32 zero = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
 
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters || skb->len < config.link_layer_len)
+	if (!journey.counters || !plan || skb->len < config.link_layer_len)
 		return UNMATCHED;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
@@ -218,10 +218,10 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 		if (journey.event)
 			journey.event->before_len = snap(skb, journey.event->before);
 	}
-	verdict v = translate(skb, to_v6, hook, journey.counters, &plan);
-	if (v == GO_ON && journey.octets > plan.len)
-		journey.octets = plan.len;
-	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan.segments);
+	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
+	if (v == GO_ON && journey.octets > plan->len)
+		journey.octets = plan->len;
+	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
 	if (config.trace && journey.event) {
 		if (v == GO_ON)
 			journey.event->after_len = snap(skb, journey.event->after);

@@ -4,6 +4,8 @@
  * before the stack sees it, routed by the kernel's own tables, and sent. Whatever this program does not
  * take, or has no way for, reaches the stack as it came, and with it the interface.
  */
+#define FORDWAY_XDP
+
 #include "common.h"
 #include "maps.h"
 #include "outcome.h"
@@ -191,11 +193,11 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 {
 	struct bpf_fib_lookup fib = {};
 	struct journey journey = { .octets = ctx->data_end - ctx->data - ETHERNET_LEN };
-	struct plan plan;
 	__u32 zero = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
 
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters)
+	if (!journey.counters || !plan)
 		return XDP_PASS;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
@@ -204,9 +206,9 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 		if (journey.event)
 			journey.event->before_len = snap(ctx, journey.event->before);
 	}
-	verdict v = translate(ctx, to_v6, journey.counters, &plan, &fib);
-	if (v == GO_ON && journey.octets > plan.len)
-		journey.octets = plan.len;
+	verdict v = translate(ctx, to_v6, journey.counters, plan, &fib);
+	if (v == GO_ON && journey.octets > plan->len)
+		journey.octets = plan->len;
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
 	if (config.trace && journey.event) {
 		if (v == GO_ON)

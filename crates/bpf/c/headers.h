@@ -7,23 +7,6 @@
 #include "common.h"
 #include "maps.h"
 
-/* What a packet's own header says of it. */
-struct fields {
-	/* Octets of all IP headers. */
-	__u32 header_len;
-	/* Octets behind them. */
-	__u32 payload_len;
-	/* In octets. */
-	__u32 fragment_offset;
-	__u32 identification;
-	__u8 is_fragment;
-	__u8 more_fragments;
-	__u8 dont_fragment;
-	__u8 tos;
-	__u8 hop_limit;
-	__u8 protocol;
-};
-
 /* It is not a later fragment, so a transport header follows. */
 always_inline int has_transport(const struct fields *fields)
 {

@@ -10,6 +10,7 @@
 #include "address.h"
 #include "checksum.h"
 #include "common.h"
+#include "frame.h"
 #include "headers.h"
 #include "maps.h"
 
@@ -33,10 +34,6 @@ enum icmp_v6 {
 	V6_ECHO_REPLY = 129,
 };
 
-/* Octets summed at a time, and at most. */
-#define CHUNK 64
-#define MAX_SUMMED 2048
-
 /* RFC 1122 section 3.2.2. */
 always_inline int is_error_v4(__u8 type)
 {
@@ -50,34 +47,7 @@ always_inline int is_error_v6(__u8 type)
 	return type < 128;
 }
 
-/* The sum of `len` octets of the frame from octet `at` on, folded; negative: out of reach. */
-static __noinline int sum_octets(struct __sk_buff *skb, __u32 at, __u32 len)
-{
-	__u32 words[CHUNK / 4];
-	__s64 sum = 0;
-
-	if (len > MAX_SUMMED)
-		return -1;
-	for (int i = 0; i < MAX_SUMMED / CHUNK; i++) {
-		if (len < CHUNK)
-			break;
-		if (bpf_skb_load_bytes(skb, at, words, CHUNK))
-			return -1;
-		sum = bpf_csum_diff(0, 0, words, CHUNK, sum);
-		at += CHUNK;
-		len -= CHUNK;
-	}
-	len &= CHUNK - 1;
-	if (len) {
-		__builtin_memset(words, 0, CHUNK);
-		/* The verifier wants to see that this is neither 0 nor more than the buffer. */
-		asm volatile("" : "+r"(len));
-		if (len == 0 || len >= CHUNK || bpf_skb_load_bytes(skb, at, words, len))
-			return -1;
-		sum = bpf_csum_diff(0, 0, words, CHUNK, sum);
-	}
-	return fold(sum & 0xffffffff);
-}
+#ifndef FORDWAY_XDP
 
 /* RFC 7915 figure 3; negative: no counterpart. */
 always_inline int pointer_to_v6(__u32 pointer)
@@ -239,17 +209,6 @@ always_inline verdict header_to_v4(const struct icmp_header *from, int has_fragm
 	return PASS_ON(FW_PASS_ICMP_ERROR);
 }
 
-/* The packet inside: where its transport header is in the old frame, and what is there of it. */
-struct quoted {
-	/* Octet of the frame. */
-	__u32 at;
-	/* Octets to the end of the message, and their sum, which follows the changes. */
-	__u32 len;
-	__u64 sum;
-	/* Sums of its addresses. */
-	struct sums sums;
-};
-
 /* A word of the quoted transport header changes. */
 always_inline void quoted_word(struct quoted *quoted, __be16 from, __be16 to)
 {
@@ -341,53 +300,59 @@ always_inline verdict quote(struct __sk_buff *skb, __u32 at, __u32 len, __u32 he
 	return GO_ON;
 }
 
-/* Decides on an ICMPv4 error; the addresses of the outer header are in `plan` already. */
-always_inline verdict error_v4_to_v6(void *ctx, const struct packet *p, const struct fields *outer, __u8 hop_limit,
-				     struct plan *plan)
+/*
+ * Decides on an ICMPv4 error of `len` octets at octet `at` of the packet; the outer header's addresses
+ * are in `plan` already. `tos_hops`: its Type of Service, and the new hop limit.
+ */
+__noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
-	__u32 at = config.link_layer_len + outer->header_len, len = outer->payload_len;
-	struct icmp_header icmp;
-	struct ipv4_header ip;
-	struct fields inner;
-	struct halves src, dst;
-	struct quoted quoted;
+	__u32 outer_len = at;
+	struct halves address = {};
 
-	if (p->gso_size || len < ICMP_LEN + IPV4_LEN || bpf_skb_load_bytes(ctx, at, &icmp, ICMP_LEN) ||
-	    bpf_skb_load_bytes(ctx, at + ICMP_LEN, &ip, IPV4_LEN))
+	if (!plan)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	struct icmp_header *icmp = &plan->work.icmp;
+	struct ipv4_header *ip = &plan->work.v4;
+	struct fields *inner = &plan->work.inner;
+	struct quoted *quoted = &plan->work.quoted;
+	at += config.link_layer_len;
+	if (ctx->gso_size || len < ICMP_LEN + IPV4_LEN || bpf_skb_load_bytes(ctx, at, icmp, ICMP_LEN) ||
+	    bpf_skb_load_bytes(ctx, at + ICMP_LEN, ip, IPV4_LEN))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	/* RFC 4884: a length says that extensions follow the inner packet. */
-	if (ip.version_ihl >> 4 != 4 || (bpf_ntohl(icmp.rest) >> 16 & 0xff))
+	if (ip->version_ihl >> 4 != 4 || (bpf_ntohl(icmp->rest) >> 16 & 0xff))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	read_v4(&ip, &inner);
-	__u32 head = ICMP_LEN + inner.header_len;
-	if (inner.header_len < IPV4_LEN || bpf_ntohs(ip.total_len) < inner.header_len || len < head)
+	read_v4(ip, inner);
+	__u32 head = ICMP_LEN + inner->header_len;
+	if (inner->header_len < IPV4_LEN || bpf_ntohs(ip->total_len) < inner->header_len || len < head)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	verdict v = quote(ctx, at, len, head, 0, &quoted);
+	verdict v = quote(ctx, at, len, head, 0, quoted);
 	if (v != GO_ON)
 		return v;
-	int next_header = protocol_to_v6(inner.protocol);
-	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip.src), &src)) ||
-	    !is_mapped(map_v4(bpf_ntohl(ip.dst), &dst)))
+	int next_header = protocol_to_v6(inner->protocol);
+	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip->src), &address)))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	v = header_to_v6(&icmp, &plan->error6.icmp);
+	to_wire(address, &plan->error6.inner.src);
+	if (!is_mapped(map_v4(bpf_ntohl(ip->dst), &address)))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	to_wire(address, &plan->error6.inner.dst);
+	v = header_to_v6(icmp, &plan->error6.icmp);
 	if (v != GO_ON)
 		return v;
-	to_wire(src, &plan->error6.inner.src);
-	to_wire(dst, &plan->error6.inner.dst);
-	quoted.sums.old = (__u64)ip.src + ip.dst;
-	quoted.sums.new = sum_address_v6(&plan->error6.inner.src) + sum_address_v6(&plan->error6.inner.dst);
-	v = quoted_transport(ctx, &inner, &quoted, 1, plan);
+	quoted->sums.old = (__u64)ip->src + ip->dst;
+	quoted->sums.new = sum_address_v6(&plan->error6.inner.src) + sum_address_v6(&plan->error6.inner.dst);
+	v = quoted_transport(ctx, inner, quoted, 1, plan);
 	if (v != GO_ON)
 		return v;
-	__u32 inner_len = write_v6(&plan->error6.inner, &plan->error6.fragment, &inner, next_header, inner.hop_limit);
-	__u32 new_len = ICMP_LEN + inner_len + quoted.len;
+	__u32 inner_len = write_v6(&plan->error6.inner, &plan->error6.fragment, inner, next_header, inner->hop_limit);
+	__u32 new_len = ICMP_LEN + inner_len + quoted->len;
 	/* RFC 4443 section 2.4 (c): cut by the user engine. */
 	if (IPV6_LEN + new_len > IPV6_MIN_MTU)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 
-	struct fields whole = { .tos = outer->tos, .payload_len = new_len };
-	write_v6(&plan->v6, 0, &whole, PROTOCOL_ICMPV6, hop_limit);
-	__u64 sum = quoted.sum + sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) +
+	struct fields whole = { .tos = tos_hops >> 8, .payload_len = new_len };
+	write_v6(&plan->v6, 0, &whole, PROTOCOL_ICMPV6, tos_hops & 0xff);
+	__u64 sum = quoted->sum + sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) +
 		    sum_number(PROTOCOL_ICMPV6) + sum_number(new_len);
 	if (inner_len == IPV6_LEN)
 		sum += bpf_csum_diff(0, 0, (void *)&plan->error6.icmp, ICMP_LEN + IPV6_LEN, 0) & 0xffffffff;
@@ -395,7 +360,7 @@ always_inline verdict error_v4_to_v6(void *ctx, const struct packet *p, const st
 		sum += bpf_csum_diff(0, 0, (void *)&plan->error6.icmp, ICMP_LEN + IPV6_LEN + FRAGMENT_LEN, 0) & 0xffffffff;
 	plan->error6.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
-	plan->old_len = outer->header_len + head;
+	plan->old_len = outer_len + head;
 	plan->new_len = IPV6_LEN + ICMP_LEN + inner_len;
 	plan->inner_at += plan->new_len;
 	return GO_ON;
@@ -403,10 +368,8 @@ always_inline verdict error_v4_to_v6(void *ctx, const struct packet *p, const st
 
 /* Reads the IPv6 header inside an error; a Fragment Header may follow it, others are the user engine's. */
 always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, struct ipv6_header *ip,
-				    struct fields *inner)
+				    struct fragment_header *fragment, struct fields *inner)
 {
-	struct fragment_header fragment;
-
 	if (len < IPV6_LEN || bpf_skb_load_bytes(skb, at, ip, IPV6_LEN))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	__u32 first = bpf_ntohl(ip->first);
@@ -420,14 +383,14 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
 	inner->payload_len = bpf_ntohs(ip->payload_len);
 	if (inner->protocol == PROTOCOL_FRAGMENT) {
 		if (len < IPV6_LEN + FRAGMENT_LEN || inner->payload_len < FRAGMENT_LEN ||
-		    bpf_skb_load_bytes(skb, at + IPV6_LEN, &fragment, FRAGMENT_LEN))
+		    bpf_skb_load_bytes(skb, at + IPV6_LEN, fragment, FRAGMENT_LEN))
 			return PASS_ON(FW_PASS_ICMP_ERROR);
-		__u16 offset_more = bpf_ntohs(fragment.offset_more);
+		__u16 offset_more = bpf_ntohs(fragment->offset_more);
 		inner->is_fragment = 1;
 		inner->fragment_offset = offset_more & ~7;
 		inner->more_fragments = offset_more & 1;
-		inner->identification = bpf_ntohl(fragment.identification);
-		inner->protocol = fragment.next_header;
+		inner->identification = bpf_ntohl(fragment->identification);
+		inner->protocol = fragment->next_header;
 		inner->header_len += FRAGMENT_LEN;
 		inner->payload_len -= FRAGMENT_LEN;
 	}
@@ -437,69 +400,74 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
 }
 
 /*
- * Decides on an ICMPv6 error. `pseudo`: the sum of the outer addresses; `src4`, `dst4`: what they
- * became.
+ * Decides on an ICMPv6 error, likewise; in `plan` are also its identification, and in `difference` the
+ * sum of the old addresses.
  */
-always_inline verdict error_v6_to_v4(void *ctx, const struct packet *p, const struct fields *outer, __u64 pseudo,
-				     __u32 src4, __u32 dst4, __u8 ttl, __u16 identification, struct plan *plan)
+__noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
-	__u32 at = config.link_layer_len + outer->header_len, len = outer->payload_len;
-	struct icmp_header icmp;
-	struct ipv6_header ip;
-	struct fields inner;
-	struct quoted quoted;
-	struct halves ignored;
-	__u32 src, dst;
+	__u32 outer_len = at;
+	struct halves ignored = {};
+	__u32 src = 0, dst = 0;
 
-	if (p->gso_size || len < ICMP_LEN + IPV6_LEN || len > MAX_SUMMED ||
-	    bpf_skb_load_bytes(ctx, at, &icmp, ICMP_LEN))
+	if (!plan)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	struct icmp_header *icmp = &plan->work.icmp;
+	struct ipv6_header *ip = &plan->work.v6;
+	struct fields *inner = &plan->work.inner;
+	struct quoted *quoted = &plan->work.quoted;
+	at += config.link_layer_len;
+	if (ctx->gso_size || len < ICMP_LEN + IPV6_LEN || len > MAX_SUMMED ||
+	    bpf_skb_load_bytes(ctx, at, icmp, ICMP_LEN))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	/* RFC 4884: a length says that extensions follow the inner packet. */
-	if ((icmp.type == V6_UNREACHABLE || icmp.type == V6_TIME_EXCEEDED) && bpf_ntohl(icmp.rest) >> 24)
+	if ((icmp->type == V6_UNREACHABLE || icmp->type == V6_TIME_EXCEEDED) && bpf_ntohl(icmp->rest) >> 24)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	verdict v = read_inner_v6(ctx, at + ICMP_LEN, len - ICMP_LEN, &ip, &inner);
+	verdict v = read_inner_v6(ctx, at + ICMP_LEN, len - ICMP_LEN, ip, &plan->work.fragment, inner);
 	if (v != GO_ON)
 		return v;
-	pseudo += sum_number(PROTOCOL_ICMPV6) + sum_number(len);
-	__u32 head = ICMP_LEN + inner.header_len;
-	v = quote(ctx, at, len, head, pseudo, &quoted);
+	__u64 pseudo = plan->difference + sum_number(PROTOCOL_ICMPV6) + sum_number(len);
+	__u32 head = ICMP_LEN + inner->header_len;
+	v = quote(ctx, at, len, head, pseudo, quoted);
 	if (v != GO_ON)
 		return v;
-	enum via src_via = map_v6(to_halves(&ip.src), &src);
-	int protocol = protocol_to_v4(inner.protocol);
-	if (protocol < 0 || !is_mapped(src_via) || !is_mapped(map_v6(to_halves(&ip.dst), &dst)))
+	enum via src_via = map_v6(to_halves(&ip->src), &src);
+	int protocol = protocol_to_v4(inner->protocol);
+	if (protocol < 0 || !is_mapped(src_via) || !is_mapped(map_v6(to_halves(&ip->dst), &dst)))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	/* RFC 7757 section 4.2.2, conditions B1 to B3. */
 	if (config.hairpin && src_via == VIA_POOL6 && (config.eam_count || config.eam_in_maps) &&
 	    map_v4_by_eam(src, &ignored))
 		return PASS_ON(FW_PASS_HAIRPIN);
-	v = header_to_v4(&icmp, inner.is_fragment, &plan->error4.icmp);
+	v = header_to_v4(icmp, inner->is_fragment, &plan->error4.icmp);
 	if (v != GO_ON)
 		return v;
-	quoted.sums.old = sum_address_v6(&ip.src) + sum_address_v6(&ip.dst);
-	quoted.sums.new = (__u64)bpf_htonl(src) + bpf_htonl(dst);
-	v = quoted_transport(ctx, &inner, &quoted, 0, plan);
+	quoted->sums.old = sum_address_v6(&ip->src) + sum_address_v6(&ip->dst);
+	quoted->sums.new = (__u64)bpf_htonl(src) + bpf_htonl(dst);
+	v = quoted_transport(ctx, inner, quoted, 0, plan);
 	if (v != GO_ON)
 		return v;
-	__u32 inner_total = IPV4_LEN + inner.payload_len;
+	__u32 inner_total = IPV4_LEN + inner->payload_len;
 	if (inner_total > IPV4_MAX)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	write_v4(&plan->error4.inner, &inner, inner_total, inner.identification,
-		 !inner.is_fragment && inner_total > 1260, inner.hop_limit, protocol, src, dst);
-	__u32 total = IPV4_LEN + ICMP_LEN + IPV4_LEN + quoted.len;
+	write_v4(&plan->error4.inner, inner, inner_total, inner->identification,
+		 !inner->is_fragment && inner_total > 1260, inner->hop_limit, protocol, src, dst);
+	__u32 total = IPV4_LEN + ICMP_LEN + IPV4_LEN + quoted->len;
 	if (total > config.mtu4)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 
-	struct fields whole = { .tos = outer->tos };
-	write_v4(&plan->v4, &whole, total, identification, total > 1260, ttl, PROTOCOL_ICMP, src4, dst4);
-	__u64 sum = quoted.sum +
+	struct fields whole = { .tos = tos_hops >> 8 };
+	write_v4(&plan->v4, &whole, total, bpf_ntohs(plan->v4.identification), total > 1260, tos_hops & 0xff,
+		 PROTOCOL_ICMP, bpf_ntohl(plan->v4.src), bpf_ntohl(plan->v4.dst));
+	__u64 sum = quoted->sum +
 		    (bpf_csum_diff(0, 0, (void *)&plan->error4.icmp, ICMP_LEN + IPV4_LEN, 0) & 0xffffffff);
 	plan->error4.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
-	plan->old_len = outer->header_len + head;
+	plan->old_len = outer_len + head;
 	plan->new_len = IPV4_LEN + ICMP_LEN + IPV4_LEN;
 	plan->inner_at += plan->new_len;
 	return GO_ON;
 }
+
+#endif
 
 #endif

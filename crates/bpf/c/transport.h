@@ -5,11 +5,9 @@
 
 #include "checksum.h"
 #include "common.h"
+#include "frame.h"
 #include "headers.h"
 #include "maps.h"
-
-/* The most octets of a TCP header. */
-#define TCP_MAX 60
 
 /* Octets of the TCP header at `at`; 0: contradicts itself. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
@@ -26,13 +24,12 @@ always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 paylo
  * The value of the MSS option of a SYN that is above what fits (RFC 9293 section 3.7.1) is lowered.
  * Where it stands is put into `plan`, relative to the transport header.
  */
-always_inline verdict clamp_mss(const struct packet *p, __u32 at, __u32 payload_len, struct plan *plan)
+always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u32 payload_len, struct plan *plan)
 {
 	/* The loader has checked that both are large enough. */
 	__u32 limit4 = config.mtu4 - 40, limit6 = config.mtu6 - 60;
 	__u32 limit = limit4 < limit6 ? limit4 : limit6;
-	__u8 *tcp = p->data + at;
-	__u32 option = TCP_LEN;
+	const __u8 *tcp = p->data + at;
 
 	if (limit > 0xffff)
 		return GO_ON;
@@ -40,44 +37,23 @@ always_inline verdict clamp_mss(const struct packet *p, __u32 at, __u32 payload_
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	if (!(tcp[13] & 0x02))
 		return GO_ON;
-	__u32 end = tcp_header_len(p, at, payload_len);
-	/* Each step is an option of one octet (padding) or a longer one: 40 at most. */
-	for (int i = 0; i < TCP_MAX - TCP_LEN; i++) {
-		if (option + 2 > end)
-			return GO_ON;
-		__u8 *field = p->data + at + (option & 63);
-		if ((void *)(field + 4) > p->data_end) {
-			/* The last octets of a packet that ends with its header: no room for an MSS. */
-			if (option + 4 > end)
-				return GO_ON;
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		}
-		__u8 kind = field[0], len = field[1];
-		if (kind == 0)
-			return GO_ON;
-		if (kind == 1) {
-			option++;
-			continue;
-		}
-		if (len < 2 || option + len > end)
-			return GO_ON;
-		if (kind == 2) {
-			if (len != 4)
-				return GO_ON;
-			__u16 mss = (__u16)field[2] << 8 | field[3];
-			if (mss <= limit)
-				return GO_ON;
-			/* An option at an odd place stands swapped in the sum; the kernel's helper can't do that. */
-			if (option & 1)
-				return PASS_ON(FW_PASS_TRANSPORT);
-			plan->field_at = option + 2;
-			plan->field_from = bpf_htons(mss);
-			plan->field_to = bpf_htons(limit);
-			return GO_ON;
-		}
-		option += len;
-	}
+#ifdef FORDWAY_XDP
+	return PASS_ON(FW_PASS_TRANSPORT);
+#else
+	__be16 mss;
+	int place = mss_place(ctx, config.link_layer_len + at, tcp_header_len(p, at, payload_len));
+	if (place == 0)
+		return GO_ON;
+	/* An option at an odd place stands swapped in the sum; the kernel's helper can't do that. */
+	if (place < 0 || place & 1 || bpf_skb_load_bytes(ctx, config.link_layer_len + at + place, &mss, 2))
+		return PASS_ON(FW_PASS_TRANSPORT);
+	if (bpf_ntohs(mss) <= limit)
+		return GO_ON;
+	plan->field_at = place;
+	plan->field_from = mss;
+	plan->field_to = bpf_htons(limit);
 	return GO_ON;
+#endif
 }
 
 /* A field of two octets in the transport header. */
@@ -141,7 +117,7 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
  * How the transport header at `at` follows its addresses. ICMP is not handled here. Places in `plan`
  * are relative to the transport header.
  */
-always_inline verdict transport_to_plan(const struct packet *p, __u32 at, const struct fields *fields,
+always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32 at, const struct fields *fields,
 					struct sums sums, int to_v6, int hook, struct plan *plan)
 {
 	__be16 checksum;
@@ -155,7 +131,7 @@ always_inline verdict transport_to_plan(const struct packet *p, __u32 at, const 
 		if (fields->payload_len < (fields->more_fragments ? TCP_CHECKSUM_AT + 2 : TCP_LEN))
 			return DROP(FW_DROP_TRUNCATED);
 		if (config.mss_clamp)
-			v = clamp_mss(p, at, fields->payload_len, plan);
+			v = clamp_mss(ctx, p, at, fields->payload_len, plan);
 		plan->checksum_at = TCP_CHECKSUM_AT;
 		plan->checksum_mode = CHECKSUM_UPDATE;
 		break;

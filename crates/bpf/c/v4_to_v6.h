@@ -22,8 +22,8 @@ always_inline verdict short_frame(int hook)
 	return hook == HOOK_XDP ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
 }
 
-/* Lengths, version and header checksum. */
-always_inline verdict validate_v4(const struct packet *p, int hook, struct fields *fields)
+/* Lengths, version and header checksum. `route`: there may be a source route among the options. */
+always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, struct fields *fields, int *route)
 {
 	const struct ipv4_header *ip = p->data;
 
@@ -42,15 +42,17 @@ always_inline verdict validate_v4(const struct packet *p, int hook, struct field
 		return short_frame(hook);
 	const __u32 *word = p->data;
 	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+	*route = 0;
 	if (header_len > IPV4_LEN) {
-		__u32 options = (header_len - IPV4_LEN) / 4;
-		for (__u32 i = 0; i < 10; i++) {
-			if (i >= options)
-				break;
-			if ((void *)(word + 6 + i) > p->data_end)
-				return PASS_ON(FW_PASS_NOT_LINEAR);
-			sum += word[5 + i];
-		}
+#ifdef FORDWAY_XDP
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+#else
+		int options = v4_options(ctx, header_len);
+		if (options < 0)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		*route = options >= OPTIONS_ROUTE;
+		sum += options & 0xffff;
+#endif
 	}
 	if (fold(sum) != 0xffff)
 		return DROP(FW_DROP_BAD_HEADER_CHECKSUM);
@@ -80,22 +82,6 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
 		return PASS_ON(FW_PASS_UNMAPPED);
-	return GO_ON;
-}
-
-/* An octet of a source route option's type among the options: the user engine looks whether it is one. */
-always_inline verdict check_options(const struct packet *p, __u32 header_len)
-{
-	const __u8 *octet = p->data + IPV4_LEN;
-
-	for (__u32 i = 0; i < 40; i++) {
-		if (IPV4_LEN + i >= header_len)
-			break;
-		if ((void *)(octet + i + 1) > p->data_end)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		if (octet[i] == 131 || octet[i] == 137)
-			return PASS_ON(FW_PASS_ROUTE_OPTION);
-	}
 	return GO_ON;
 }
 
@@ -142,9 +128,10 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, struct plan *plan)
 {
 	struct fields fields;
-	struct halves src6, dst6;
+	struct halves src6 = {}, dst6 = {};
+	int route;
 
-	verdict v = validate_v4(p, hook, &fields);
+	verdict v = validate_v4(ctx, p, hook, &fields, &route);
 	if (v != GO_ON)
 		return v;
 	const struct ipv4_header *ip = p->data;
@@ -162,11 +149,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 	v = map_addresses_v4(src, dst, is_error, hook, &src6, &dst6);
 	if (v != GO_ON)
 		return v;
-	if (at > IPV4_LEN) {
-		v = check_options(p, at);
-		if (v != GO_ON)
-			return v;
-	}
+	if (route)
+		return PASS_ON(FW_PASS_ROUTE_OPTION);
 	__u8 hops = config.decrement_hop_limit[FW_V4_TO_V6];
 	if (fields.hop_limit <= hops)
 		return PASS_ON(FW_PASS_HOP_LIMIT);
@@ -177,15 +161,21 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 	if (v != GO_ON)
 		return v;
 
+	if (is_error) {
+#ifdef FORDWAY_XDP
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+#else
+		__builtin_memset(plan, 0, sizeof(*plan));
+		plan->len = fields.header_len + fields.payload_len;
+		to_wire(src6, &plan->v6.src);
+		to_wire(dst6, &plan->v6.dst);
+		return error_v4_to_v6(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
+#endif
+	}
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
 	to_wire(src6, &plan->v6.src);
 	to_wire(dst6, &plan->v6.dst);
-	if (is_error) {
-		if (hook == HOOK_XDP)
-			return PASS_ON(FW_PASS_ICMP_ERROR);
-		return error_v4_to_v6(ctx, p, &fields, fields.hop_limit - hops, plan);
-	}
 	v = fit_v6(p, &fields, plan);
 	if (v != GO_ON)
 		return v;
@@ -194,7 +184,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 		__u64 pseudo = sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
 		v = query_to_plan(p, at, &fields, 0, pseudo, 1, hook, plan);
 	} else {
-		v = transport_to_plan(p, at, &fields, sums, 1, hook, plan);
+		v = transport_to_plan(ctx, p, at, &fields, sums, 1, hook, plan);
 	}
 	if (v != GO_ON)
 		return v;

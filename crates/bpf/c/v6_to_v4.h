@@ -10,10 +10,6 @@
 #include "transport.h"
 #include "v4_to_v6.h"
 
-/* Extension headers that are stepped over, and their octets together with the fixed header. */
-#define MAX_EXTENSIONS 4
-#define MAX_HEADERS_V6 (IPV6_LEN + 64)
-
 /* Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags"). */
 #define DF_CLEAR_MAX 1260
 
@@ -25,8 +21,14 @@ struct mapped_v6 {
 	enum via dst_via;
 };
 
+always_inline int may_be_walked(__u8 next_header)
+{
+	return next_header == PROTOCOL_HOPOPT || next_header == PROTOCOL_ROUTING || next_header == PROTOCOL_OPTIONS ||
+	       next_header == PROTOCOL_FRAGMENT;
+}
+
 /* Lengths, version, extension headers. A Routing header with segments left is for the user engine. */
-always_inline verdict validate_v6(const struct packet *p, int hook, struct fields *fields)
+always_inline verdict validate_v6(void *ctx, const struct packet *p, int hook, struct fields *fields)
 {
 	const struct ipv6_header *ip = p->data;
 
@@ -51,50 +53,32 @@ always_inline verdict validate_v6(const struct packet *p, int hook, struct field
 	fields->fragment_offset = 0;
 	fields->identification = 0;
 	fields->header_len = IPV6_LEN;
-
-	__u32 at = IPV6_LEN;
-#pragma unroll
-	for (int i = 0; i < MAX_EXTENSIONS + 1; i++) {
-		__u8 *octet = p->data + at;
-		if (fields->protocol == PROTOCOL_FRAGMENT) {
-			struct fragment_header *fragment = (void *)octet;
-			if (at + FRAGMENT_LEN > len)
-				return DROP(FW_DROP_TRUNCATED);
-			if ((void *)(fragment + 1) > p->data_end)
-				return PASS_ON(FW_PASS_NOT_LINEAR);
-			if (is_extension(fragment->next_header))
-				return DROP(FW_DROP_FRAGMENT_EXTENSION);
-			__u16 offset_more = bpf_ntohs(fragment->offset_more);
-			/* An atomic fragment has neither offset nor more to come, and counts as one all the same. */
-			fields->is_fragment = 1;
-			fields->fragment_offset = offset_more & ~7;
-			fields->more_fragments = offset_more & 1;
-			fields->identification = bpf_ntohl(fragment->identification);
-			fields->protocol = fragment->next_header;
-			at += FRAGMENT_LEN;
-			break;
-		}
-		if (fields->protocol != PROTOCOL_HOPOPT && fields->protocol != PROTOCOL_ROUTING &&
-		    fields->protocol != PROTOCOL_OPTIONS)
-			break;
-		if (i == MAX_EXTENSIONS)
-			return PASS_ON(FW_PASS_EXTENSION_HEADERS);
-		if (at + 8 > len)
-			return DROP(FW_DROP_TRUNCATED);
-		if ((void *)(octet + 8) > p->data_end)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		if (fields->protocol == PROTOCOL_ROUTING && octet[3])
-			return PASS_ON(FW_PASS_ROUTE_OPTION);
-		fields->protocol = octet[0];
-		at += ((__u32)octet[1] + 1) * 8;
-		if (at > len)
-			return DROP(FW_DROP_TRUNCATED);
-		if (at > MAX_HEADERS_V6)
-			return PASS_ON(FW_PASS_EXTENSION_HEADERS);
+	fields->payload_len = payload_len;
+	if (!may_be_walked(fields->protocol))
+		return GO_ON;
+#ifdef FORDWAY_XDP
+	return PASS_ON(FW_PASS_EXTENSION_HEADERS);
+#else
+	struct walked walked = { .protocol = ip->next_header };
+	v6_extensions(ctx, &walked, len);
+	if (walked.verdict != GO_ON)
+		return walked.verdict;
+	__u32 header_len = walked.header_len;
+	/* Never true; the verifier has not seen how the walk ends. */
+	if (header_len < IPV6_LEN || header_len > MAX_HEADERS_V6 + FRAGMENT_LEN || header_len > len)
+		return PASS_ON(FW_PASS_MALFORMED);
+	fields->header_len = header_len;
+	fields->payload_len = len - header_len;
+	fields->protocol = walked.protocol;
+	if (walked.is_fragment) {
+		/* An atomic fragment has neither offset nor more to come, and counts as one all the same. */
+		fields->is_fragment = 1;
+		fields->fragment_offset = walked.offset_more & ~7;
+		fields->more_fragments = walked.offset_more & 1;
+		fields->identification = walked.identification;
 	}
-	fields->header_len = at;
-	fields->payload_len = len - at;
 	return GO_ON;
+#endif
 }
 
 /* RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors. */
@@ -150,7 +134,7 @@ always_inline verdict check_fragment_v6(const struct fields *fields)
 /* RFC 7757 section 4.2.2, conditions A1 to A3. */
 always_inline int hairpins(__u32 v4, enum via via)
 {
-	struct halves ignored;
+	struct halves ignored = {};
 
 	if (!config.hairpin || via != VIA_POOL6 || !(config.eam_count || config.eam_in_maps))
 		return 0;
@@ -187,10 +171,10 @@ always_inline verdict fit_v4(const struct packet *p, const struct fields *fields
 always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u16 identification, struct plan *plan)
 {
 	struct fields fields;
-	struct mapped_v6 mapped;
+	struct mapped_v6 mapped = {};
 	__u8 dont_fragment;
 
-	verdict v = validate_v6(p, hook, &fields);
+	verdict v = validate_v6(ctx, p, hook, &fields);
 	if (v != GO_ON)
 		return v;
 	const struct ipv6_header *ip = p->data;
@@ -220,14 +204,21 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 	if (fields.is_fragment)
 		identification = fields.identification;
 
+	if (is_error) {
+#ifdef FORDWAY_XDP
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+#else
+		__builtin_memset(plan, 0, sizeof(*plan));
+		plan->len = fields.header_len + fields.payload_len;
+		plan->v4.identification = bpf_htons(identification);
+		plan->v4.src = bpf_htonl(mapped.src);
+		plan->v4.dst = bpf_htonl(mapped.dst);
+		plan->difference = fold(old);
+		return error_v6_to_v4(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
+#endif
+	}
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
-	if (is_error) {
-		if (hook == HOOK_XDP)
-			return PASS_ON(FW_PASS_ICMP_ERROR);
-		return error_v6_to_v4(ctx, p, &fields, old, mapped.src, mapped.dst, fields.hop_limit - hops, identification,
-				      plan);
-	}
 	if (hairpins(mapped.dst, mapped.dst_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
 	v = fit_v4(p, &fields, plan, &dont_fragment);
@@ -238,7 +229,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 		__u64 pseudo = old + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
 		v = query_to_plan(p, at, &fields, pseudo, 0, 0, hook, plan);
 	} else {
-		v = transport_to_plan(p, at, &fields, sums, 0, hook, plan);
+		v = transport_to_plan(ctx, p, at, &fields, sums, 0, hook, plan);
 	}
 	if (v != GO_ON)
 		return v;
