@@ -1,4 +1,4 @@
-//! Compiles the programs and generates their skeletons.
+//! Compiles the programs to the objects that the loader carries.
 
 use std::env;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ fn main() {
     for object in ["fordway_tc", "fordway_xdp"] {
         let built = SkeletonBuilder::new()
             .source(format!("c/{object}.bpf.c"))
+            .obj(out.join(format!("{object}.o")))
             .clang(&clang)
             .clang_args([
                 "-Ic",
@@ -37,7 +38,7 @@ fn main() {
                 "-Wno-unused-parameter",
                 "-Werror",
             ])
-            .build_and_generate(out.join(format!("{object}.skel.rs")));
+            .build();
         if let Err(error) = built {
             panic!("cannot build c/{object}.bpf.c with {clang}: {error:#}");
         }

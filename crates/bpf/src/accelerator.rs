@@ -4,14 +4,19 @@ use std::path::Path;
 
 use fordway_xlat::Config;
 
-use crate::{Events, Options, Result, Totals};
+use crate::abi::ABI_VERSION;
+use crate::engine::Engine;
+use crate::pins::{Pin, Pins};
+use crate::{Events, Options, Result, Totals, attach, sys};
 
 /// The kernel engine of one translator: its programs, attached and pinned.
 ///
 /// Dropping it leaves everything attached and pinned; [`detach`](Accelerator::detach) takes it down.
 #[derive(Debug)]
 pub struct Accelerator {
+    engine: Engine,
     attachments: Vec<Attachment>,
+    pins: Pins,
 }
 
 /// One program at one device.
@@ -36,6 +41,18 @@ pub enum Place {
     Ingress,
     /// On what the driver receives.
     Xdp,
+}
+
+impl Place {
+    /// The name in status.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Place::Egress => "egress",
+            Place::Ingress => "ingress",
+            Place::Xdp => "xdp",
+        }
+    }
 }
 
 /// How a program is attached.
@@ -68,20 +85,28 @@ impl Accelerator {
     /// Loads, attaches and pins. Where an earlier process left attachments under the pins, these are
     /// switched over without a gap, and its counters go on. On error everything is as before.
     pub fn start(config: &Config, options: &Options) -> Result<Accelerator> {
-        let _ = (config, options);
-        todo!()
+        let pins = Pins::create(&options.pins)?;
+        let started = apply(config, options, &pins, None);
+        if started.is_err() {
+            // Only an empty folder can be removed.
+            let _ = pins.remove_folder();
+        }
+        let (engine, attachments) = started?;
+        Ok(Accelerator { engine, attachments, pins })
     }
 
     /// The same with another configuration or other options, each attachment switched atomically. On
     /// error the old programs go on. The pins stay where they were.
     pub fn replace(&mut self, config: &Config, options: &Options) -> Result<()> {
-        let _ = (config, options);
-        todo!()
+        let (engine, attachments) = apply(config, options, &self.pins, Some(&self.engine))?;
+        self.engine = engine;
+        self.attachments = attachments;
+        Ok(())
     }
 
     /// What the programs counted.
     pub fn totals(&self) -> Result<Totals> {
-        todo!()
+        self.engine.totals()
     }
 
     /// What is attached where.
@@ -91,20 +116,65 @@ impl Accelerator {
     }
 
     /// A reader of trace events; `None` if tracing is off. One reader at a time: two would share the
-    /// events. After [`replace`](Accelerator::replace) a new one is needed.
+    /// events. It goes on over a [`replace`](Accelerator::replace) that leaves tracing on.
     pub fn events(&self) -> Result<Option<Events>> {
-        todo!()
+        self.engine.trace().map(Events::open).transpose()
     }
 
     /// Takes everything down: links, filters, clsact queueing disciplines that were made here and that
     /// nobody else uses, pins. What is gone already is no error.
     pub fn detach(self) -> Result<()> {
-        todo!()
+        take_down(self.pins.folder()).map(drop)
     }
 }
 
 /// Takes down what an earlier process left under `pins`. `false`: there was nothing.
 pub fn take_down(pins: &Path) -> Result<bool> {
-    let _ = pins;
-    todo!()
+    let pins = Pins::at(pins);
+    if pins.list()?.is_none() {
+        return Ok(false);
+    }
+    attach::remove_others(&pins, &[])?;
+    for pin in pins.list()?.unwrap_or_default() {
+        pins.remove(pin)?;
+    }
+    pins.remove_folder()?;
+    Ok(true)
+}
+
+/// Loads new programs and switches everything over to them.
+fn apply(
+    config: &Config,
+    options: &Options,
+    pins: &Pins,
+    earlier: Option<&Engine>,
+) -> Result<(Engine, Vec<Attachment>)> {
+    let engine = Engine::load(config, options, pins, earlier)?;
+    let clsact = options.force_clsact || !sys::has_tcx();
+    let held = earlier.map(Engine::programs).unwrap_or_default();
+    let switched =
+        engine.fill_devices().and_then(|()| attach::switch(pins, &engine.wanted(), clsact, &held));
+    let attachments = match switched {
+        Ok(attachments) => attachments,
+        Err(error) => {
+            engine.discard(pins);
+            return Err(error);
+        }
+    };
+    // From here on the new programs are at work; what follows tidies up.
+    engine.fill_devices()?;
+    attach::remove_others(pins, &attachments)?;
+    engine.pin_programs(pins)?;
+    for pin in pins.list()?.unwrap_or_default() {
+        let stale = match pin {
+            Pin::Counters(_, version) | Pin::Layout(version) => version != ABI_VERSION,
+            Pin::Program(program) => !engine.has(program),
+            Pin::Unfinished => true,
+            Pin::Link(..) | Pin::Filter(..) | Pin::Clsact(_) => false,
+        };
+        if stale {
+            pins.remove(pin)?;
+        }
+    }
+    Ok((engine, attachments))
 }

@@ -122,12 +122,9 @@ impl Error {
             | Error::Attach { source, .. }
             | Error::Pin { source, .. }
             | Error::Map { source, .. }
-            | Error::Run { source, .. } => match source.raw_os_error() {
-                Some(libc_numbers::EPERM | libc_numbers::EACCES) => {
+            | Error::Run { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
                     "CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed (or root)"
-                }
-                Some(libc_numbers::ENOMEM) => {
-                    "raise the limit on locked memory (LimitMEMLOCK=infinity)"
                 }
                 _ => return None,
             },
@@ -135,13 +132,6 @@ impl Error {
         };
         Some(hint.to_owned())
     }
-}
-
-/// Error numbers of every Linux machine.
-pub(crate) mod libc_numbers {
-    pub(crate) const EPERM: i32 = 1;
-    pub(crate) const ENOMEM: i32 = 12;
-    pub(crate) const EACCES: i32 = 13;
 }
 
 fn log_lines(log: &str) -> String {

@@ -13,13 +13,25 @@
 //! `CAP_PERFMON` (or `CAP_SYS_ADMIN`), which [`probe`] tells, and write access to the folder of pins.
 #![deny(unsafe_code)]
 
+mod abi;
 mod accelerator;
+mod attach;
+mod capture;
+mod clsact;
+mod convert;
+mod counters;
+mod engine;
 mod error;
 mod events;
 mod host;
 mod loaded;
+mod netlink;
+mod object;
 mod options;
+mod pins;
 mod reason;
+#[allow(unsafe_code)]
+mod sys;
 mod totals;
 
 pub use accelerator::{Accelerator, Attachment, Kind, Place, take_down};
@@ -28,6 +40,7 @@ pub use events::{Event, Events};
 pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Program, Run, TestOptions};
 pub use options::{Hook, Options, pins_dir};
+pub use pins::mount_bpffs;
 pub use reason::{Outcome, PassReason};
 pub use totals::Totals;
 

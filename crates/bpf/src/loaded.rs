@@ -1,8 +1,13 @@
 //! Programs that are loaded but not attached, for tests and benchmarks.
 
 use fordway_xlat::Config;
+use libbpf_rs::ProgramInput;
 
-use crate::{Outcome, Result, Totals};
+use crate::abi::{Abi, FwCounters};
+use crate::convert::{Extra, convert, eam_in_maps};
+use crate::events::drop_reason;
+use crate::object::{ObjectFile, Programs, Request, io_error};
+use crate::{Error, Events, Outcome, PassReason, Result, Totals, Unsupported, counters};
 
 /// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +20,23 @@ pub enum Program {
     UplinkIngress,
     /// XDP.
     Xdp,
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Program; 4] =
+        [Program::Interface, Program::UplinkEgress, Program::UplinkIngress, Program::Xdp];
+
+    /// The program's name in its object.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::Interface => "fordway_interface",
+            Program::UplinkEgress => "fordway_uplink_egress",
+            Program::UplinkIngress => "fordway_uplink_ingress",
+            Program::Xdp => "fordway_xdp",
+        }
+    }
 }
 
 /// How programs are loaded for tests.
@@ -31,7 +53,8 @@ pub struct TestOptions {
 /// Programs that are loaded but not attached. They go when this is dropped.
 #[derive(Debug)]
 pub struct Loaded {
-    _private: (),
+    tc: Option<Programs>,
+    xdp: Option<Programs>,
 }
 
 /// What a program told the kernel to do with a frame.
@@ -66,8 +89,35 @@ impl Loaded {
     /// Loads `programs` for `config`, all with an Ethernet header of 14 octets and with the hop-limit
     /// setting of `config`.
     pub fn load(config: &Config, programs: &[Program], options: &TestOptions) -> Result<Loaded> {
-        let _ = (config, programs, options);
-        todo!()
+        let extra = Extra {
+            tun: options.tun,
+            link_layer_len: ETHERNET_LEN as u32,
+            decrement_hop_limit: config.decrement_hop_limit,
+            measure: options.measure,
+            trace: options.trace,
+        };
+        let fw = convert(config, extra)?;
+        let load = |file, wanted: &dyn Fn(Program) -> bool| -> Result<Option<Programs>> {
+            let programs: Vec<Program> =
+                programs.iter().copied().filter(|&program| wanted(program)).collect();
+            if programs.is_empty() {
+                return Ok(None);
+            }
+            let eam = eam_in_maps(config).then(|| config.eam.entries());
+            let request = Request {
+                file,
+                programs: &programs,
+                config: &fw,
+                eam,
+                counters: None,
+                trace: None,
+            };
+            Programs::load(request).map(Some)
+        };
+        Ok(Loaded {
+            tc: load(ObjectFile::TC, &|program| program != Program::Xdp)?,
+            xdp: load(ObjectFile::XDP, &|program| program == Program::Xdp)?,
+        })
     }
 
     /// Runs `program` on an Ethernet frame, a super-packet if `gso_size` is not 0 (not for XDP).
@@ -81,12 +131,156 @@ impl Loaded {
         gso_size: u32,
         repeat: u32,
     ) -> Result<Run> {
-        let _ = (program, frame, gso_size, repeat);
-        todo!()
+        let loaded = if program == Program::Xdp { &self.xdp } else { &self.tc };
+        let missing = || Unsupported::new(format!("the program {} was not loaded", program.name()));
+        let loaded = loaded.as_ref().ok_or_else(missing)?;
+        let found = loaded.object.progs_mut().find(|found| found.name() == program.name());
+        let found = found.filter(|_| loaded.program(program).is_some()).ok_or_else(missing)?;
+
+        let mut context = [0; sk_buff::SIZE];
+        gso_size.write(&mut context[sk_buff::GSO_SIZE..]);
+        segments(frame, gso_size).write(&mut context[sk_buff::GSO_SEGS..]);
+        let mut out = vec![0; frame.len() + ROOM];
+        let before = counters::read(&loaded.counters)?;
+        let output = found.test_run(ProgramInput {
+            context_in: (program != Program::Xdp).then_some(context.as_mut_slice()),
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..ProgramInput::default()
+        });
+        let output = output
+            .map_err(|error| Error::Run { program: program.name(), source: io_error(&error) })?;
+        let code = output.return_value as i32;
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        let after = counters::read(&loaded.counters)?;
+        Ok(Run {
+            action: if program == Program::Xdp { xdp_action(code) } else { tc_action(code) },
+            code,
+            outcome: outcome(&before, &after),
+            frame,
+            ns: u32::try_from(output.duration.as_nanos()).unwrap_or(u32::MAX),
+        })
     }
 
     /// The counters so far.
     pub fn totals(&self) -> Result<Totals> {
-        todo!()
+        let mut totals = Totals::default();
+        if let Some(tc) = &self.tc {
+            counters::add(&mut totals, &counters::read(&tc.counters)?, false);
+        }
+        if let Some(xdp) = &self.xdp {
+            counters::add(&mut totals, &counters::read(&xdp.counters)?, true);
+        }
+        Ok(totals)
+    }
+
+    /// A reader of trace events of the tc programs, or else of XDP; `None` if tracing is off.
+    pub fn events(&self) -> Result<Option<Events>> {
+        let programs = self.tc.as_ref().or(self.xdp.as_ref());
+        programs.and_then(|programs| programs.trace.as_ref()).map(Events::open).transpose()
+    }
+}
+
+const ETHERNET_LEN: usize = 14;
+
+/// Places in `struct __sk_buff` of the kernel's interface.
+mod sk_buff {
+    pub(super) const GSO_SEGS: usize = 164;
+    pub(super) const GSO_SIZE: usize = 176;
+    pub(super) const SIZE: usize = 192;
+}
+
+/// How many packets a super-packet is: what its headers leave, in pieces of `gso_size`.
+fn segments(frame: &[u8], gso_size: u32) -> u32 {
+    let octet = |at: usize| usize::from(frame.get(at).copied().unwrap_or(0));
+    let (transport, protocol) = match octet(ETHERNET_LEN) >> 4 {
+        4 => (ETHERNET_LEN + (octet(ETHERNET_LEN) & 15) * 4, octet(ETHERNET_LEN + 9)),
+        _ => (ETHERNET_LEN + 40, octet(ETHERNET_LEN + 6)),
+    };
+    let header = if protocol == 6 { (octet(transport + 12) >> 4) * 4 } else { 8 };
+    let payload = frame.len().saturating_sub(transport + header) as u32;
+    if gso_size == 0 { 0 } else { payload.div_ceil(gso_size) }
+}
+
+/// By how much a program may lengthen a frame: an IPv6 and a Fragment Header instead of an IPv4
+/// header, twice in an ICMP error.
+const ROOM: usize = 128;
+
+fn tc_action(code: i32) -> Action {
+    const UNSPEC: i32 = -1;
+    const SHOT: i32 = 2;
+    const REDIRECT: i32 = 7;
+    match code {
+        UNSPEC => Action::Continue,
+        SHOT => Action::Drop,
+        REDIRECT => Action::Redirect,
+        other => Action::Other(other),
+    }
+}
+
+fn xdp_action(code: i32) -> Action {
+    const DROP: i32 = 1;
+    const PASS: i32 = 2;
+    const REDIRECT: i32 = 4;
+    match code {
+        DROP => Action::Drop,
+        PASS => Action::Continue,
+        REDIRECT => Action::Redirect,
+        other => Action::Other(other),
+    }
+}
+
+/// The one thing that was counted in between.
+fn outcome(before: &FwCounters, after: &FwCounters) -> Option<Outcome> {
+    let mut found = Vec::new();
+    for (before, after) in before.directions.iter().zip(&after.directions) {
+        if before.packets != after.packets {
+            found.push(Outcome::Translated);
+        }
+    }
+    for number in 0..=u8::MAX {
+        let index = usize::from(number);
+        let moved = |before: &[u64], after: &[u64]| before.get(index) != after.get(index);
+        if moved(&before.drops, &after.drops) {
+            found.push(Outcome::Dropped(drop_reason(number)?));
+        }
+        if moved(&before.passed_on, &after.passed_on) {
+            found.push(Outcome::PassedOn(PassReason::from_number(number)?));
+        }
+    }
+    if before.unmatched != after.unmatched {
+        found.push(Outcome::Unmatched);
+    }
+    match found[..] {
+        [outcome] => Some(outcome),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fordway_xlat::DropReason;
+
+    use super::*;
+
+    #[test]
+    fn the_counters_tell_the_outcome() {
+        let before = FwCounters::zeroed();
+        assert_eq!(outcome(&before, &before), None);
+        let mut after = before;
+        after.drops[1] = 1;
+        assert_eq!(outcome(&before, &after), Some(Outcome::Dropped(DropReason::Truncated)));
+        after.unmatched = 1;
+        assert_eq!(outcome(&before, &after), None, "two things were counted");
+        let mut after = before;
+        after.passed_on[4] = 3;
+        assert_eq!(outcome(&before, &after), Some(Outcome::PassedOn(PassReason::HopLimit)));
+        let mut after = before;
+        after.directions[1].packets = 1;
+        assert_eq!(outcome(&before, &after), Some(Outcome::Translated));
+        let mut after = before;
+        after.drops[63] = 1;
+        assert_eq!(outcome(&before, &after), None, "no such reason");
     }
 }

@@ -1,0 +1,272 @@
+//! Attaching programs to devices, and switching what is attached to other programs.
+//!
+//! Links (tcx, XDP) are pinned and vanish with their pin; filters stay until they are removed. All or
+//! nothing: what was done is undone if something later fails.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
+
+use crate::clsact::Filter;
+use crate::netlink::Device;
+use crate::object::{Programs, io_error};
+use crate::pins::{Pin, Pins};
+use crate::sys::{self, LinkType};
+use crate::{Attachment, Error, Kind, Place, Program, Result};
+
+/// A program that has to be at a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) ifindex: u32,
+    pub(crate) place: Place,
+    pub(crate) program: Program,
+    pub(crate) from: &'a Programs,
+}
+
+/// Brings each wanted program to its device; where an earlier one of ours is, it is switched over
+/// atomically. `held` are programs that may be attached now.
+pub(crate) fn switch<'a>(
+    pins: &'a Pins,
+    wanted: &[Wanted<'_>],
+    clsact: bool,
+    held: &'a [&'a Programs],
+) -> Result<Vec<Attachment>> {
+    let mut switching = Switching { pins, held, undo: Vec::new() };
+    let mut attachments = Vec::new();
+    for wanted in wanted {
+        match switching.put(*wanted, clsact) {
+            Ok(attachment) => attachments.push(attachment),
+            Err(error) => {
+                switching.undo();
+                return Err(error);
+            }
+        }
+    }
+    Ok(attachments)
+}
+
+/// Takes off what is pinned and not among `attachments`.
+pub(crate) fn remove_others(pins: &Pins, attachments: &[Attachment]) -> Result<()> {
+    let wanted: Vec<Pin> = attachments.iter().map(pin_of).collect();
+    for pin in pins.list()?.unwrap_or_default() {
+        match pin {
+            Pin::Link(..) if !wanted.contains(&pin) => remove_link(pins, pin)?,
+            Pin::Filter(place, ifindex) if !wanted.contains(&pin) => {
+                Filter { pins, place, ifindex }.take_down()?;
+            }
+            _ => {}
+        }
+    }
+    // A mark whose filters are gone already.
+    for pin in pins.list()?.unwrap_or_default() {
+        let Pin::Clsact(ifindex) = pin else { continue };
+        let filters = [Place::Egress, Place::Ingress].map(|place| Pin::Filter(place, ifindex));
+        if !filters.iter().any(|filter| wanted.contains(filter)) {
+            Filter { pins, place: Place::Egress, ifindex }.release()?;
+        }
+    }
+    Ok(())
+}
+
+fn pin_of(attachment: &Attachment) -> Pin {
+    let Attachment { place, ifindex, kind, .. } = *attachment;
+    if kind == Kind::Clsact { Pin::Filter(place, ifindex) } else { Pin::Link(place, ifindex) }
+}
+
+fn remove_link(pins: &Pins, pin: Pin) -> Result<()> {
+    if let Ok(link) = sys::open_pin(&pins.path(pin)) {
+        // Fails if the device has gone; the pin goes all the same, and with it the link.
+        let _ = sys::link_detach(link.as_fd());
+    }
+    pins.remove(pin)
+}
+
+/// A change that is on its way.
+struct Switching<'a> {
+    pins: &'a Pins,
+    held: &'a [&'a Programs],
+    undo: Vec<Undo>,
+}
+
+/// How to take one step back.
+enum Undo {
+    RemoveLink(Pin),
+    RestoreLink(OwnedFd, OwnedFd),
+    RemoveFilter(Place, u32),
+    RestoreFilter(Place, u32, OwnedFd),
+}
+
+impl Switching<'_> {
+    fn put(&mut self, wanted: Wanted<'_>, clsact: bool) -> Result<Attachment> {
+        let Wanted { ifindex, place, program, from } = wanted;
+        let missing = || self.failed("attach to", ifindex, io::ErrorKind::NotFound.into());
+        let program = from.program(program).ok_or_else(missing)?;
+        let kind = match place {
+            Place::Xdp => self.put_xdp(ifindex, program)?,
+            _ if clsact => self.put_filter(place, ifindex, program)?,
+            _ => self.put_tcx(place, ifindex, program)?,
+        };
+        let program_id = libbpf_rs::Program::id_from_fd(program)
+            .map_err(|error| self.failed("look at", ifindex, io_error(&error)))?;
+        Ok(Attachment { ifindex, place, kind, program_id })
+    }
+
+    fn put_tcx(&mut self, place: Place, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+        let pin = Pin::Link(place, ifindex);
+        if self.update_link(pin, ifindex, program)? {
+            return Ok(Kind::Tcx);
+        }
+        let link_type =
+            if place == Place::Ingress { LinkType::TcxIngress } else { LinkType::TcxEgress };
+        let link = sys::link_create(program, ifindex, link_type).map_err(|source| {
+            self.failed(&format!("attach to the {} of", place.label()), ifindex, source)
+        })?;
+        self.keep_link(pin, link.as_fd())?;
+        Ok(Kind::Tcx)
+    }
+
+    /// In the driver where that can, else in front of the stack.
+    fn put_xdp(&mut self, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+        let pin = Pin::Link(Place::Xdp, ifindex);
+        if self.update_link(pin, ifindex, program)? {
+            let state = sys::xdp_state(ifindex);
+            let generic = state.is_ok_and(|state| state.generic);
+            return Ok(if generic { Kind::XdpGeneric } else { Kind::XdpNative });
+        }
+        for (link_type, kind) in
+            [(LinkType::XdpNative, Kind::XdpNative), (LinkType::XdpGeneric, Kind::XdpGeneric)]
+        {
+            match sys::link_create(program, ifindex, link_type) {
+                Ok(link) => {
+                    self.keep_link(pin, link.as_fd())?;
+                    return Ok(kind);
+                }
+                Err(error) if is_taken(&error) => {
+                    return Err(Error::Busy { device: device_name(ifindex) });
+                }
+                Err(error) if kind == Kind::XdpNative && is_driver_refusal(&error) => {}
+                Err(error) => return Err(self.failed("attach XDP to", ifindex, error)),
+            }
+        }
+        Err(self.failed("attach XDP to", ifindex, io::ErrorKind::Unsupported.into()))
+    }
+
+    fn put_filter(&mut self, place: Place, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+        let pins = self.pins;
+        let filter = Filter { pins, place, ifindex };
+        let pin = Pin::Filter(place, ifindex);
+        filter.prepare(program)?;
+        let earlier = filter.attached(program);
+        let undo = match earlier.and_then(|id| self.program(id)) {
+            Some(earlier) => Undo::RestoreFilter(place, ifindex, earlier),
+            None => Undo::RemoveFilter(place, ifindex),
+        };
+        // Before the first filter, so that a killed process leaves none without a pin; else after
+        // the switch, so that the pin is never ahead of the filter.
+        if earlier.is_none() {
+            pins.put(pin, program)?;
+        }
+        self.undo.push(undo);
+        filter.put(program).map_err(|source| {
+            self.failed(&format!("attach a filter to the {} of", place.label()), ifindex, source)
+        })?;
+        pins.put(pin, program)?;
+        Ok(Kind::Clsact)
+    }
+
+    /// Switches a pinned link over. `false`: there is none at this device.
+    fn update_link(&mut self, pin: Pin, ifindex: u32, program: BorrowedFd<'_>) -> Result<bool> {
+        let link = match sys::open_pin(&self.pins.path(pin)) {
+            Ok(link) => link,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => {
+                let path = self.pins.path(pin);
+                return Err(Error::Pin { operation: "open", path, source });
+            }
+        };
+        let info = LinkInfo::from_fd(link.as_fd())
+            .map_err(|error| self.failed("look at the link to", ifindex, io_error(&error)))?;
+        // 0 when the device has gone, even if another has its index now.
+        let at = match info.info {
+            LinkTypeInfo::Tcx(tcx) => tcx.ifindex,
+            LinkTypeInfo::Xdp(xdp) => xdp.ifindex,
+            _ => 0,
+        };
+        if at != ifindex {
+            self.pins.remove(pin)?;
+            return Ok(false);
+        }
+        let earlier = self.program(info.prog_id);
+        sys::link_update(link.as_fd(), program)
+            .map_err(|source| self.failed("switch the program at", ifindex, source))?;
+        if let Some(earlier) = earlier {
+            self.undo.push(Undo::RestoreLink(link, earlier));
+        }
+        Ok(true)
+    }
+
+    fn keep_link(&mut self, pin: Pin, link: BorrowedFd<'_>) -> Result<()> {
+        self.pins.put(pin, link)?;
+        self.undo.push(Undo::RemoveLink(pin));
+        Ok(())
+    }
+
+    /// A program that may have to come back.
+    fn program(&self, id: u32) -> Option<OwnedFd> {
+        let held = self.held.iter().find_map(|programs| programs.by_id(id));
+        if let Some(program) = held {
+            return program.try_clone_to_owned().ok();
+        }
+        // An earlier process's: looking it up by its number would need all of root's rights.
+        Program::ALL.into_iter().find_map(|program| {
+            let program = sys::open_pin(&self.pins.path(Pin::Program(program))).ok()?;
+            let found = libbpf_rs::Program::id_from_fd(program.as_fd()).ok()?;
+            (found == id).then_some(program)
+        })
+    }
+
+    /// Takes back what was done; what fails in that can't be helped.
+    fn undo(self) {
+        for step in self.undo.into_iter().rev() {
+            match step {
+                Undo::RemoveLink(pin) => {
+                    let _ = remove_link(self.pins, pin);
+                }
+                Undo::RestoreLink(link, program) => {
+                    let _ = sys::link_update(link.as_fd(), program.as_fd());
+                }
+                Undo::RemoveFilter(place, ifindex) => {
+                    let _ = Filter { pins: self.pins, place, ifindex }.take_down();
+                }
+                Undo::RestoreFilter(place, ifindex, program) => {
+                    let filter = Filter { pins: self.pins, place, ifindex };
+                    let _ = filter.put(program.as_fd());
+                    let _ = self.pins.put(Pin::Filter(place, ifindex), program.as_fd());
+                }
+            }
+        }
+    }
+
+    fn failed(&self, operation: &str, ifindex: u32, source: io::Error) -> Error {
+        Error::Attach { operation: operation.to_owned(), device: device_name(ifindex), source }
+    }
+}
+
+pub(crate) fn device_name(ifindex: u32) -> String {
+    Device::by_index(ifindex).map_or_else(|_| format!("device {ifindex}"), |device| device.name)
+}
+
+/// Another program has the hook.
+fn is_taken(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error();
+    number == Some(Errno::BUSY.raw_os_error()) || number == Some(Errno::EXIST.raw_os_error())
+}
+
+/// The driver can't, or not with the device's present settings.
+fn is_driver_refusal(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let own = [Errno::PERM, Errno::ACCESS, Errno::NODEV, Errno::NOMEM].map(Errno::raw_os_error);
+    error.raw_os_error().is_none_or(|number| !own.contains(&number))
+}

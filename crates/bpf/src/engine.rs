@@ -1,0 +1,296 @@
+//! The objects of one translator, loaded for a hook.
+
+use std::os::fd::AsFd;
+
+use fordway_xlat::Config;
+use fordway_xlat::config::HopCount;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::abi::{ABI_VERSION, MAX_DEVICES};
+use crate::attach::Wanted;
+use crate::convert::{Extra, convert, eam_in_maps};
+use crate::counters::Layout;
+use crate::netlink::Device;
+use crate::object::{ObjectFile, Programs, Request, io_error};
+use crate::pins::{Counted, Pin, Pins};
+use crate::{Error, Hook, Options, Place, Program, Result, Totals, Unsupported, counters, sys};
+
+/// The loaded objects.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    tc: Programs,
+    /// Programs at the hooks of tc: where they belong.
+    places: Vec<(Program, Place, u32)>,
+    xdp: Option<Programs>,
+    devices: Vec<u32>,
+    /// Of the XDP object, or of one in former times.
+    xdp_counters: Option<MapHandle>,
+    /// Counters that were pinned now.
+    fresh: Vec<Pin>,
+}
+
+impl Engine {
+    /// Loads what `options` ask for, with the counters under `pins`, and with the ring buffer of
+    /// `earlier`, so that its readers go on.
+    pub(crate) fn load(
+        config: &Config,
+        options: &Options,
+        pins: &Pins,
+        earlier: Option<&Engine>,
+    ) -> Result<Engine> {
+        let mut fresh = Vec::new();
+        let loaded = load(config, options, pins, earlier, &mut fresh);
+        if loaded.is_err() {
+            discard(pins, &fresh);
+        }
+        Ok(Engine { fresh, ..loaded? })
+    }
+
+    /// Takes back what loading has pinned.
+    pub(crate) fn discard(self, pins: &Pins) {
+        discard(pins, &self.fresh);
+    }
+
+    /// What has to be attached where.
+    pub(crate) fn wanted(&self) -> Vec<Wanted<'_>> {
+        let mut wanted = Vec::new();
+        for &(program, place, ifindex) in &self.places {
+            wanted.push(Wanted { ifindex, place, program, from: &self.tc });
+        }
+        for (&ifindex, from) in
+            self.devices.iter().flat_map(|device| Some(device).zip(self.xdp.as_ref()))
+        {
+            wanted.push(Wanted { ifindex, place: Place::Xdp, program: Program::Xdp, from });
+        }
+        wanted
+    }
+
+    /// The loaded programs.
+    pub(crate) fn programs(&self) -> Vec<&Programs> {
+        [&self.tc].into_iter().chain(&self.xdp).collect()
+    }
+
+    /// Whether a program was loaded.
+    pub(crate) fn has(&self, program: Program) -> bool {
+        self.programs().iter().any(|programs| programs.program(program).is_some())
+    }
+
+    /// Pins the programs, so that a later process can go back to them.
+    pub(crate) fn pin_programs(&self, pins: &Pins) -> Result<()> {
+        for programs in self.programs() {
+            for (program, descriptor) in programs.all() {
+                pins.put(Pin::Program(program), descriptor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the XDP program which devices take redirected frames; has to be done again after
+    /// attaching, which makes drivers ready for them.
+    pub(crate) fn fill_devices(&self) -> Result<()> {
+        let Some(map) = self.xdp.as_ref().and_then(|xdp| xdp.devices.as_ref()) else {
+            return Ok(());
+        };
+        let states: Vec<_> = self.devices.iter().map(|&device| sys::xdp_state(device)).collect();
+        // In front of the stack every device takes a frame.
+        let all_generic =
+            states.iter().all(|state| state.as_ref().is_ok_and(|state| state.generic));
+        for (device, state) in self.devices.iter().zip(&states) {
+            let takes = state
+                .as_ref()
+                .is_ok_and(|state| all_generic || state.takes_redirected.unwrap_or(!state.generic));
+            let key = device.to_ne_bytes();
+            if takes {
+                map.update(&key, &key, MapFlags::ANY).map_err(|error| Error::Map {
+                    operation: "fill",
+                    map: "devices",
+                    source: io_error(&error),
+                })?;
+            } else {
+                // Fails if it is not there, as it has to be.
+                let _ = map.delete(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the programs counted.
+    pub(crate) fn totals(&self) -> Result<Totals> {
+        let mut totals = Totals::default();
+        counters::add(&mut totals, &counters::read(&self.tc.counters)?, false);
+        if let Some(xdp) = &self.xdp_counters {
+            counters::add(&mut totals, &counters::read(xdp)?, true);
+        }
+        Ok(totals)
+    }
+
+    /// The ring buffer of events.
+    pub(crate) fn trace(&self) -> Option<&MapHandle> {
+        self.tc.trace.as_ref()
+    }
+}
+
+fn load(
+    config: &Config,
+    options: &Options,
+    pins: &Pins,
+    earlier: Option<&Engine>,
+    fresh: &mut Vec<Pin>,
+) -> Result<Engine> {
+    let tun = options.hook.tun();
+    let tun_device = Device::by_index(tun)?;
+    let (places, link_layer_len, devices) = match &options.hook {
+        Hook::Interface { .. } => {
+            (vec![(Program::Interface, Place::Egress, tun)], tun_device.link_layer_len()?, vec![])
+        }
+        Hook::Uplink { device, .. } => {
+            let places = vec![
+                (Program::UplinkEgress, Place::Egress, *device),
+                (Program::UplinkIngress, Place::Ingress, *device),
+            ];
+            (places, Device::by_index(*device)?.link_layer_len()?, vec![])
+        }
+        Hook::Xdp { devices, .. } => {
+            check_xdp_devices(devices)?;
+            let places = vec![(Program::Interface, Place::Egress, tun)];
+            (places, tun_device.link_layer_len()?, devices.clone())
+        }
+    };
+    let extra = Extra {
+        tun,
+        link_layer_len,
+        // Where XDP stands in the place of routing, the programs behind routing don't count hops.
+        decrement_hop_limit: match options.hook {
+            Hook::Xdp { .. } => HopCount::NONE,
+            _ => config.decrement_hop_limit,
+        },
+        measure: options.measure,
+        trace: options.trace,
+    };
+    let mut loader = Loader { config, pins, fresh };
+    let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
+    let earlier_trace = earlier.and_then(Engine::trace);
+    let tc = loader.load(ObjectFile::TC, Counted::Tc, &tc_programs, extra, earlier_trace)?;
+    let xdp = if devices.is_empty() {
+        None
+    } else {
+        let decrement_hop_limit = config.decrement_hop_limit;
+        let extra = Extra { link_layer_len: ETHERNET_LEN, decrement_hop_limit, ..extra };
+        let trace = tc.trace.as_ref();
+        Some(loader.load(ObjectFile::XDP, Counted::Xdp, &[Program::Xdp], extra, trace)?)
+    };
+    let xdp_counters = match &xdp {
+        Some(xdp) => MapHandle::try_from(&xdp.counters).ok(),
+        None => pinned_map(pins, Pin::Counters(Counted::Xdp, ABI_VERSION))?,
+    };
+    Ok(Engine { tc, places, xdp, devices, xdp_counters, fresh: Vec::new() })
+}
+
+const ETHERNET_LEN: u32 = 14;
+
+fn check_xdp_devices(devices: &[u32]) -> Result<()> {
+    if devices.is_empty() {
+        let reason = "attach = \"xdp\" needs the names of devices";
+        return Err(Unsupported::with_hint(reason, "set devices").into());
+    }
+    if devices.len() > MAX_DEVICES {
+        let reason =
+            format!("XDP works on {MAX_DEVICES} devices at most, not on {}", devices.len());
+        return Err(Unsupported::new(reason).into());
+    }
+    for &ifindex in devices {
+        let device = Device::by_index(ifindex)?;
+        if device.link_layer_len() != Ok(ETHERNET_LEN) {
+            let reason = format!("XDP needs Ethernet, and {} is no Ethernet device", device.name);
+            return Err(Unsupported::with_hint(reason, "use attach = \"interface\"").into());
+        }
+    }
+    Ok(())
+}
+
+/// Loads objects with their pinned counters.
+struct Loader<'a> {
+    config: &'a Config,
+    pins: &'a Pins,
+    fresh: &'a mut Vec<Pin>,
+}
+
+impl Loader<'_> {
+    fn load(
+        &mut self,
+        file: ObjectFile,
+        counted: Counted,
+        programs: &[Program],
+        extra: Extra,
+        trace: Option<&MapHandle>,
+    ) -> Result<Programs> {
+        let pin = Pin::Counters(counted, ABI_VERSION);
+        let pinned = pinned_map(self.pins, pin)?;
+        let usable = pinned.as_ref().filter(|map| counters::is_usable(map));
+        let loaded = Programs::load(Request {
+            file,
+            programs,
+            config: &convert(self.config, extra)?,
+            eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
+            counters: usable.map(AsFd::as_fd),
+            trace: trace.map(AsFd::as_fd),
+        })?;
+        if usable.is_none() {
+            self.carry_over(counted, &loaded)?;
+            self.pin_layout()?;
+            self.pins.put(pin, loaded.counters.as_fd())?;
+            self.fresh.push(pin);
+        }
+        Ok(loaded)
+    }
+
+    /// Goes on with the totals of another version's counters, if there are some that can be read.
+    fn carry_over(&self, counted: Counted, new: &Programs) -> Result<()> {
+        for pin in self.pins.list()?.unwrap_or_default() {
+            let Pin::Counters(whose, version) = pin else { continue };
+            if whose != counted || version == ABI_VERSION {
+                continue;
+            }
+            let layout = pinned_map(self.pins, Pin::Layout(version))?;
+            if let (Some(old), Some(layout)) =
+                (pinned_map(self.pins, pin)?, layout.as_ref().and_then(Layout::from_map))
+            {
+                counters::carry_over(&old, &layout, &new.counters).map_err(|source| {
+                    Error::Map { operation: "carry over", map: "counters", source }
+                })?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn pin_layout(&mut self) -> Result<()> {
+        let pin = Pin::Layout(ABI_VERSION);
+        let made = Layout::own().to_map();
+        let map = made.map_err(|source| Error::Map { operation: "make", map: "layout", source })?;
+        if !self.pins.exists(pin) {
+            self.fresh.push(pin);
+        }
+        self.pins.put(pin, map.as_fd())
+    }
+}
+
+fn pinned_map(pins: &Pins, pin: Pin) -> Result<Option<MapHandle>> {
+    let path = pins.path(pin);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let opened = MapHandle::from_pinned_path(&path);
+    opened.map(Some).map_err(|error| Error::Pin {
+        operation: "open",
+        path,
+        source: io_error(&error),
+    })
+}
+
+fn discard(pins: &Pins, fresh: &[Pin]) {
+    for &pin in fresh {
+        // The error that led here is the one to tell.
+        let _ = pins.remove(pin);
+    }
+}

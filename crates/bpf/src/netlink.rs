@@ -1,0 +1,125 @@
+//! Two questions to the kernel's routing netlink: what a device is, and who filters on it.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::tc::{TcHandle, TcMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::{Error, Result, Unsupported};
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    /// `ARPHRD_*` of the kernel's interface.
+    link_layer: u16,
+}
+
+impl Device {
+    /// Asks for the device with this index.
+    pub(crate) fn by_index(ifindex: u32) -> Result<Device> {
+        let failed = |source| Error::Attach {
+            operation: "look up".to_owned(),
+            device: format!("device {ifindex}"),
+            source,
+        };
+        let mut message = LinkMessage::default();
+        message.header.index = ifindex;
+        let answers = match request(RouteNetlinkMessage::GetLink(message), 0) {
+            Ok(answers) => answers,
+            Err(error) if is_no_device(&error) => return Err(Error::NoDevice { ifindex }),
+            Err(error) => return Err(failed(error)),
+        };
+        for answer in answers {
+            let RouteNetlinkMessage::NewLink(link) = answer else { continue };
+            let name = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            });
+            return Ok(Device {
+                name: name.unwrap_or_else(|| format!("device {ifindex}")),
+                link_layer: link.header.link_layer_type.into(),
+            });
+        }
+        Err(Error::NoDevice { ifindex })
+    }
+
+    /// Octets of the link-layer header.
+    pub(crate) fn link_layer_len(&self) -> Result<u32, Unsupported> {
+        const ETHERNET: u16 = 1;
+        const PPP: u16 = 512;
+        const RAW_IP: u16 = 519;
+        const NONE: u16 = 0xfffe;
+        match self.link_layer {
+            ETHERNET => Ok(14),
+            PPP | RAW_IP | NONE => Ok(0),
+            other => Err(Unsupported::with_hint(
+                format!(
+                    "{} has a link layer of type {other}, and the kernel engine knows Ethernet and \
+                     devices without a link-layer header",
+                    self.name
+                ),
+                "use attach = \"interface\"",
+            )),
+        }
+    }
+}
+
+/// Whether filters of anybody are at a device's ingress or egress.
+pub(crate) fn has_filters(ifindex: u32) -> io::Result<bool> {
+    // The two hooks of the clsact queueing discipline, ffff:fff2 and ffff:fff3.
+    for minor in [0xfff2, 0xfff3] {
+        let mut message = TcMessage::default();
+        message.header.index = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+        message.header.parent = TcHandle { major: 0xffff, minor };
+        if !request(RouteNetlinkMessage::GetTrafficFilter(message), NLM_F_DUMP)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_no_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+/// Sends a request in the calling thread's network namespace and gives the answers.
+fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | flags;
+    request.header.sequence_number = 1;
+    request.finalize();
+    let mut octets = vec![0; request.buffer_len()];
+    request.serialize(&mut octets);
+    socket.send(&octets, 0)?;
+
+    let mut answers = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        let mut rest = datagram.as_slice();
+        while !rest.is_empty() {
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            let length = (answer.header.length as usize).max(1).next_multiple_of(4);
+            rest = rest.get(length..).unwrap_or_default();
+            match answer.payload {
+                NetlinkPayload::InnerMessage(message) => answers.push(message),
+                NetlinkPayload::Error(error) if error.raw_code() != 0 => return Err(error.to_io()),
+                NetlinkPayload::Done(done) if done.code != 0 => {
+                    return Err(io::Error::from_raw_os_error(done.code.saturating_abs()));
+                }
+                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(answers),
+                _ => {}
+            }
+        }
+        if flags & NLM_F_DUMP == 0 {
+            return Ok(answers);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Loading of an object: programs made for a configuration, and their maps.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use fordway_xlat::addr::Eam;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+
+use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6};
+use crate::capture::captured;
+use crate::convert::fw_eam;
+use crate::{Error, Program, Result};
+
+/// A compiled object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectFile {
+    name: &'static str,
+    octets: &'static [u8],
+    config_offset: &'static OnceLock<Option<usize>>,
+}
+
+/// ELF structures are read where they lie.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_tc.o")));
+static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp.o")));
+
+/// The map of constants, by the end of its name.
+const CONSTANTS: &str = ".rodata";
+
+/// Entries of a batch: bounds the memory that the kernel copies at once.
+const BATCH: usize = 4096;
+
+impl ObjectFile {
+    pub(crate) const TC: ObjectFile = {
+        static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
+        ObjectFile { name: "tc", octets: &TC.0, config_offset: &OFFSET }
+    };
+    pub(crate) const XDP: ObjectFile = {
+        static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
+        ObjectFile { name: "xdp", octets: &XDP.0, config_offset: &OFFSET }
+    };
+
+    #[cfg(test)]
+    pub(crate) fn octets(self) -> &'static [u8] {
+        self.octets
+    }
+
+    /// Where the configuration lies among the constants.
+    fn config_offset(self) -> Option<usize> {
+        *self.config_offset.get_or_init(|| {
+            let btf = Btf::from_raw(self.name, self.octets).ok()??;
+            let section: DataSec<'_> = btf.type_by_name(CONSTANTS)?;
+            section.iter().find_map(|variable| {
+                let var: Var<'_> = btf.type_by_id(variable.ty)?;
+                (var.name()? == "config").then_some(variable.offset as usize)
+            })
+        })
+    }
+}
+
+/// What an object is loaded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) file: ObjectFile,
+    /// The programs that are wanted; others are not loaded.
+    pub(crate) programs: &'a [Program],
+    pub(crate) config: &'a FwConfig,
+    /// The explicit mappings, if they go into maps.
+    pub(crate) eam: Option<&'a [Eam]>,
+    /// The counters to go on with.
+    pub(crate) counters: Option<BorrowedFd<'a>>,
+    /// The ring buffer to go on with.
+    pub(crate) trace: Option<BorrowedFd<'a>>,
+}
+
+/// A loaded object.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) object: Object,
+    programs: Vec<(Program, OwnedFd, u32)>,
+    pub(crate) counters: MapHandle,
+    /// Only if tracing is on.
+    pub(crate) trace: Option<MapHandle>,
+    /// Only of the XDP object.
+    pub(crate) devices: Option<MapHandle>,
+}
+
+impl Programs {
+    /// Loads programs and fills the maps of explicit mappings.
+    pub(crate) fn load(request: Request<'_>) -> Result<Programs> {
+        let (loaded, log) = captured(|| load(request));
+        let object =
+            loaded.map_err(|source| Error::Load { object: request.file.name, source, log })?;
+        if let Some(entries) = request.eam {
+            fill_eam(&object, entries).map_err(|source| Error::Map {
+                operation: "fill",
+                map: "eam",
+                source,
+            })?;
+        }
+        let handle = |name: &str| {
+            object
+                .maps()
+                .find(|map| map.name() == name)
+                .map(|map| MapHandle::try_from(&map))
+                .transpose()
+        };
+        let handles = || -> libbpf_rs::Result<_> {
+            let mut programs = Vec::new();
+            for &program in request.programs {
+                let found = object.progs().find(|found| found.name() == program.name());
+                let found = found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+                let descriptor = found.as_fd().try_clone_to_owned()?;
+                let id = libbpf_rs::Program::id_from_fd(descriptor.as_fd())?;
+                programs.push((program, descriptor, id));
+            }
+            let counters =
+                handle("counters")?.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            let trace = if request.config.trace != 0 { handle("trace")? } else { None };
+            Ok((programs, counters, trace, handle("devices")?))
+        };
+        let (programs, counters, trace, devices) = handles().map_err(|error| Error::Load {
+            object: request.file.name,
+            source: io_error(&error),
+            log: String::new(),
+        })?;
+        Ok(Programs { object, programs, counters, trace, devices })
+    }
+
+    /// A program's descriptor.
+    pub(crate) fn program(&self, program: Program) -> Option<BorrowedFd<'_>> {
+        self.programs.iter().find(|found| found.0 == program).map(|found| found.1.as_fd())
+    }
+
+    /// The programs that were loaded.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Program, BorrowedFd<'_>)> {
+        self.programs.iter().map(|found| (found.0, found.1.as_fd()))
+    }
+
+    /// The descriptor of the program with this number.
+    pub(crate) fn by_id(&self, id: u32) -> Option<BorrowedFd<'_>> {
+        self.programs.iter().find(|found| found.2 == id).map(|found| found.1.as_fd())
+    }
+}
+
+/// An error of libbpf as the system's.
+pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
+    use libbpf_rs::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
+        ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
+        ErrorKind::InvalidData => io::ErrorKind::InvalidData,
+        ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
+        ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("{error:#}"))
+}
+
+fn load(request: Request<'_>) -> io::Result<Object> {
+    let open = || -> libbpf_rs::Result<OpenObject> {
+        let mut builder = ObjectBuilder::default();
+        builder.name(format!("fordway_{}", request.file.name))?;
+        let mut object = builder.open_memory(request.file.octets)?;
+        for mut program in object.progs_mut() {
+            let wanted = request.programs.iter().any(|wanted| program.name() == wanted.name());
+            program.set_autoload(wanted);
+        }
+        set_maps(&mut object, request)?;
+        Ok(object)
+    };
+    open().and_then(OpenObject::load).map_err(|error| io_error(&error))
+}
+
+fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<()> {
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match name.as_str() {
+            "counters" => {
+                if let Some(counters) = request.counters {
+                    map.reuse_fd(counters)?;
+                }
+            }
+            // Maps that a configuration does not use are not even made: the verifier removes the
+            // code that names them.
+            "eam4" | "eam6" => match request.eam {
+                Some(entries) => map.set_max_entries(entries.len().max(1) as u32)?,
+                None => map.set_autocreate(false)?,
+            },
+            "trace" => match request.trace {
+                _ if request.config.trace == 0 => map.set_autocreate(false)?,
+                Some(trace) => map.reuse_fd(trace)?,
+                None => {}
+            },
+            constants if constants.ends_with(CONSTANTS) => {
+                let missing =
+                    || io::Error::new(io::ErrorKind::InvalidData, "no configuration in the object");
+                let offset = request.file.config_offset().ok_or_else(missing)?;
+                let value = map.initial_value_mut().ok_or_else(missing)?;
+                let place = value.get_mut(offset..offset + FwConfig::SIZE).ok_or_else(missing)?;
+                request.config.write(place);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn fill_eam(object: &Object, entries: &[Eam]) -> io::Result<()> {
+    let key4 = |eam: &Eam| {
+        let addr = eam.v4().addr().octets();
+        FwEamKey4 { prefix_len: u32::from(eam.v4().prefix_len()), addr }.to_octets()
+    };
+    let key6 = |eam: &Eam| {
+        let addr = eam.v6().addr().octets();
+        FwEamKey6 { prefix_len: u32::from(eam.v6().prefix_len()), addr }.to_octets()
+    };
+    for map in object.maps() {
+        if map.name() == "eam4" {
+            fill(&map, entries, key4)?;
+        } else if map.name() == "eam6" {
+            fill(&map, entries, key6)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills a map in batches, or one by one where the kernel has no batches for this type of map
+/// (before 5.18).
+fn fill(map: &impl MapCore, entries: &[Eam], key: impl Fn(&Eam) -> Vec<u8>) -> io::Result<()> {
+    for chunk in entries.chunks(BATCH) {
+        let keys: Vec<u8> = chunk.iter().flat_map(&key).collect();
+        let values: Vec<u8> = chunk.iter().flat_map(|eam| fw_eam(eam).to_octets()).collect();
+        let count = chunk.len() as u32;
+        if map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY).is_ok() {
+            continue;
+        }
+        for eam in chunk {
+            map.update(&key(eam), &fw_eam(eam).to_octets(), MapFlags::ANY)
+                .map_err(|error| io_error(&error))?;
+        }
+    }
+    Ok(())
+}

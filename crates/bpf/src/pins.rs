@@ -1,0 +1,228 @@
+//! The folder of a translator's pins: all that a later process has to know.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+
+use crate::options::BPFFS;
+use crate::{Error, Place, Program, Result, Unsupported, sys};
+
+/// What a pin is, told by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    /// A link to a device.
+    Link(Place, u32),
+    /// The program of our filter at a device.
+    Filter(Place, u32),
+    /// Any program: the device's clsact queueing discipline was made here.
+    Clsact(u32),
+    /// The counters of an object, with the version of their layout.
+    Counters(Counted, u32),
+    /// How the counters of that version lie in their maps, as text in a map.
+    Layout(u32),
+    /// A program that is attached.
+    Program(Program),
+    /// Left by a process that was killed while it pinned.
+    Unfinished,
+}
+
+/// Whose counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Tc,
+    Xdp,
+}
+
+const UNFINISHED: &str = "unfinished";
+
+impl Pin {
+    fn name(self) -> String {
+        match self {
+            Pin::Link(place, ifindex) => format!("link-{}-{ifindex}", place.label()),
+            Pin::Filter(place, ifindex) => format!("filter-{}-{ifindex}", place.label()),
+            Pin::Clsact(ifindex) => format!("clsact-{ifindex}"),
+            Pin::Counters(Counted::Tc, version) => format!("counters-tc-{version}"),
+            Pin::Counters(Counted::Xdp, version) => format!("counters-xdp-{version}"),
+            Pin::Layout(version) => format!("layout-{version}"),
+            Pin::Program(program) => format!("program-{}", program.name()),
+            Pin::Unfinished => UNFINISHED.to_owned(),
+        }
+    }
+
+    fn parse(name: &str) -> Option<Pin> {
+        let place = |label: &str| {
+            [Place::Egress, Place::Ingress, Place::Xdp]
+                .into_iter()
+                .find(|place| place.label() == label)
+        };
+        let parts: Vec<&str> = name.split('-').collect();
+        match parts[..] {
+            ["link", label, ifindex] => Some(Pin::Link(place(label)?, ifindex.parse().ok()?)),
+            ["filter", label, ifindex] => Some(Pin::Filter(place(label)?, ifindex.parse().ok()?)),
+            ["clsact", ifindex] => Some(Pin::Clsact(ifindex.parse().ok()?)),
+            ["counters", "tc", version] => Some(Pin::Counters(Counted::Tc, version.parse().ok()?)),
+            ["counters", "xdp", version] => {
+                Some(Pin::Counters(Counted::Xdp, version.parse().ok()?))
+            }
+            ["layout", version] => Some(Pin::Layout(version.parse().ok()?)),
+            ["program", name] => {
+                let program = Program::ALL.into_iter().find(|program| program.name() == name);
+                program.map(Pin::Program)
+            }
+            [UNFINISHED] => Some(Pin::Unfinished),
+            _ => None,
+        }
+    }
+}
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Pins {
+    folder: PathBuf,
+}
+
+impl Pins {
+    /// The folder as it is, even if it is missing.
+    pub(crate) fn at(folder: &Path) -> Pins {
+        Pins { folder: folder.to_owned() }
+    }
+
+    /// Makes the folder, and mounts the file system if that is missing.
+    pub(crate) fn create(folder: &Path) -> Result<Pins> {
+        if folder.starts_with(BPFFS) {
+            mount_bpffs()?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| {
+            Error::Pin { operation: "create the folder", path: folder.to_owned(), source }
+        })?;
+        if !is_bpffs(folder) {
+            return Err(Unsupported::new(format!(
+                "{} is not in a BPF file system",
+                folder.display()
+            ))
+            .into());
+        }
+        Ok(Pins { folder: folder.to_owned() })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn path(&self, pin: Pin) -> PathBuf {
+        self.folder.join(pin.name())
+    }
+
+    pub(crate) fn exists(&self, pin: Pin) -> bool {
+        self.path(pin).exists()
+    }
+
+    /// What is pinned; `None`: there is no such folder.
+    pub(crate) fn list(&self) -> Result<Option<Vec<Pin>>> {
+        let failed = |source| Error::Pin { operation: "read", path: self.folder.clone(), source };
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut pins = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            pins.extend(name.to_str().and_then(Pin::parse));
+        }
+        Ok(Some(pins))
+    }
+
+    /// Pins an object, in the place of what was pinned there.
+    pub(crate) fn put(&self, pin: Pin, object: BorrowedFd<'_>) -> Result<()> {
+        let unfinished = self.path(Pin::Unfinished);
+        let path = self.path(pin);
+        let put = || {
+            remove(&unfinished)?;
+            sys::pin(object, &unfinished)?;
+            fs::rename(&unfinished, &path)
+        };
+        put().map_err(|source| Error::Pin { operation: "pin", path: path.clone(), source })
+    }
+
+    /// Removes a pin, if it is there.
+    pub(crate) fn remove(&self, pin: Pin) -> Result<()> {
+        let path = self.path(pin);
+        remove(&path).map_err(|source| Error::Pin { operation: "remove the pin", path, source })
+    }
+
+    /// Removes the folder, and the folders above it that are ours and empty.
+    pub(crate) fn remove_folder(&self) -> Result<()> {
+        fs::remove_dir(&self.folder).map_err(|source| Error::Pin {
+            operation: "remove the folder",
+            path: self.folder.clone(),
+            source,
+        })?;
+        let top = Path::new(BPFFS).join("fordway");
+        for folder in self.folder.ancestors().skip(1).take_while(|folder| folder.starts_with(&top))
+        {
+            // Another translator's folder may be there.
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a folder lies in a BPF file system.
+pub(crate) fn is_bpffs(folder: &Path) -> bool {
+    const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+    rustix::fs::statfs(folder).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == BPF_FS_MAGIC)
+}
+
+/// Mounts a BPF file system at `/sys/fs/bpf` if there is none; needs `CAP_SYS_ADMIN` in that case.
+pub fn mount_bpffs() -> Result<(), Unsupported> {
+    if is_bpffs(Path::new(BPFFS)) {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("bpf", BPFFS, "bpf", flags, Some(c"mode=0700")).map_err(|error| {
+        Unsupported::with_hint(
+            format!("there is no BPF file system at {BPFFS}, and mounting one failed: {error}"),
+            format!("mount one: `mount -t bpf bpf {BPFFS}`"),
+        )
+    })
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_is_pinned() {
+        for pin in [
+            Pin::Link(Place::Egress, 12),
+            Pin::Link(Place::Xdp, 1),
+            Pin::Filter(Place::Ingress, 4_000_000_000),
+            Pin::Clsact(7),
+            Pin::Counters(Counted::Tc, 1),
+            Pin::Counters(Counted::Xdp, 3),
+            Pin::Layout(2),
+            Pin::Program(Program::UplinkIngress),
+            Pin::Unfinished,
+        ] {
+            assert_eq!(Pin::parse(&pin.name()), Some(pin));
+            assert!(!pin.name().contains('.'), "the file system refuses dots");
+        }
+        for name in ["", "link-egress", "link-up-1", "link-egress-x", "counters-tc", "other"] {
+            assert_eq!(Pin::parse(name), None, "{name}");
+        }
+    }
+}

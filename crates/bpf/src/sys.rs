@@ -1,0 +1,191 @@
+//! The kernel's BPF calls that the library has no safe function for.
+//!
+//! All `unsafe` of this crate is here.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use libbpf_rs::{RingBuffer, libbpf_sys};
+
+/// Where a link goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkType {
+    TcxEgress,
+    TcxIngress,
+    XdpNative,
+    XdpGeneric,
+}
+
+/// Attaches a program to a device by a link. The link goes with its last descriptor or pin.
+pub(crate) fn link_create(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    link_type: LinkType,
+) -> io::Result<OwnedFd> {
+    let (attach_type, flags) = match link_type {
+        LinkType::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, 0),
+        LinkType::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
+        LinkType::XdpNative => (libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_DRV_MODE),
+        LinkType::XdpGeneric => (libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_SKB_MODE),
+    };
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    let ifindex = index(ifindex)?;
+    // SAFETY: the options outlive the call and say their own size; the descriptor is open.
+    descriptor(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex, attach_type, &options)
+    })
+}
+
+/// Lets a link run another program, atomically.
+pub(crate) fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both descriptors are open; no options are given.
+    result(unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), ptr::null())
+    })
+}
+
+/// Takes a link off its device; its descriptors and pins stay, without effect.
+pub(crate) fn link_detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    result(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) })
+}
+
+/// Pins a BPF object.
+pub(crate) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the path is a C string that outlives the call; the descriptor is open.
+    result(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) })
+}
+
+/// Opens a pinned BPF object.
+pub(crate) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: the path is a C string that outlives the call.
+    descriptor(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+/// Whether the kernel has tcx: asks for the programs at the loopback device's egress.
+pub(crate) fn has_tcx() -> bool {
+    const LOOPBACK: i32 = 1;
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call and say their own size; they ask for the number of
+    // programs only, so that the kernel writes through none of their pointers.
+    let returned = unsafe {
+        libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_EGRESS, &mut options)
+    };
+    returned == 0
+}
+
+/// Loads and drops the shortest program that there is.
+pub(crate) fn load_trivial() -> io::Result<()> {
+    const MOV64_IMM: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instructions =
+        [MOV64_IMM, EXIT].map(|code| libbpf_sys::bpf_insn { code, ..Default::default() });
+    // SAFETY: name, licence and instructions outlive the call, which is told how many instructions
+    // there are; no options are given.
+    descriptor(unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"fordway_probe".as_ptr(),
+            c"Dual MIT/GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as libbpf_sys::size_t,
+            ptr::null_mut(),
+        )
+    })
+    .map(drop)
+}
+
+/// A device's XDP hook.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XdpState {
+    /// Whether the program that is attached runs in front of the stack.
+    pub(crate) generic: bool,
+    /// Whether the device takes redirected frames; `None`: the kernel does not tell (before 6.3).
+    pub(crate) takes_redirected: Option<bool>,
+}
+
+/// Asks for a device's XDP hook.
+pub(crate) fn xdp_state(ifindex: u32) -> io::Result<XdpState> {
+    // XDP_ATTACHED_SKB and NETDEV_XDP_ACT_* of the kernel's interface.
+    const GENERIC: u8 = 2;
+    const BASIC: u64 = 1;
+    const NDO_XMIT: u64 = 4;
+    let mut options = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call and say their own size.
+    result(unsafe { libbpf_sys::bpf_xdp_query(index(ifindex)?, 0, &mut options) })?;
+    let features = options.feature_flags;
+    Ok(XdpState {
+        generic: options.attach_mode == GENERIC,
+        // A driver without any feature looks like a kernel that does not tell, and is none to send to.
+        takes_redirected: (features & (BASIC | NDO_XMIT) != 0).then_some(features & NDO_XMIT != 0),
+    })
+}
+
+/// Adds the clsact queueing discipline to a device. `false`: there is one.
+pub(crate) fn clsact_create(ifindex: u32) -> io::Result<bool> {
+    let mut hook = clsact_hook(ifindex)?;
+    // SAFETY: the hook outlives the call and says its own size.
+    match result(unsafe { libbpf_sys::bpf_tc_hook_create(&mut hook) }) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a device's clsact queueing discipline with all its filters.
+pub(crate) fn clsact_destroy(ifindex: u32) -> io::Result<()> {
+    let mut hook = clsact_hook(ifindex)?;
+    // SAFETY: the hook outlives the call and says its own size.
+    result(unsafe { libbpf_sys::bpf_tc_hook_destroy(&mut hook) })
+}
+
+fn clsact_hook(ifindex: u32) -> io::Result<libbpf_sys::bpf_tc_hook> {
+    Ok(libbpf_sys::bpf_tc_hook {
+        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
+        ifindex: index(ifindex)?,
+        attach_point: libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS,
+        ..Default::default()
+    })
+}
+
+fn index(ifindex: u32) -> io::Result<i32> {
+    i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// What libbpf's functions return: 0 or more, or a negative error number.
+fn result(returned: i32) -> io::Result<()> {
+    if returned < 0 { Err(io::Error::from_raw_os_error(-returned)) } else { Ok(()) }
+}
+
+fn descriptor(returned: i32) -> io::Result<OwnedFd> {
+    result(returned)?;
+    // SAFETY: the callers pass what a function returned that opens a descriptor for its caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(returned) })
+}
+
+/// The descriptor that tells when a ring buffer has something to read.
+pub(crate) fn ring_fd<'a>(ring: &'a RingBuffer<'_>) -> BorrowedFd<'a> {
+    // SAFETY: the descriptor belongs to the ring buffer, which outlives the borrow.
+    unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) }
+}
