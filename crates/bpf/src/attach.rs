@@ -171,7 +171,7 @@ impl Switching<'_> {
         filter.put(program).map_err(|source| {
             self.failed(&format!("attach a filter to the {} of", place.label()), ifindex, source)
         })?;
-        pins.put(pin, program)?;
+        filter.pin(program)?;
         Ok(Kind::Clsact)
     }
 
@@ -242,7 +242,7 @@ impl Switching<'_> {
                 Undo::RestoreFilter(place, ifindex, program) => {
                     let filter = Filter { pins: self.pins, place, ifindex };
                     let _ = filter.put(program.as_fd());
-                    let _ = self.pins.put(Pin::Filter(place, ifindex), program.as_fd());
+                    let _ = filter.pin(program.as_fd());
                 }
             }
         }

@@ -39,6 +39,13 @@ impl Filter<'_> {
         attached.map(drop).map_err(|error| explained(&error, &log))
     }
 
+    /// Pins the program that is attached, also in the mark's place, so that no pin keeps an old one.
+    pub(crate) fn pin(&self, program: BorrowedFd<'_>) -> Result<()> {
+        self.pins.put(Pin::Filter(self.place, self.ifindex), program)?;
+        let mark = Pin::Clsact(self.ifindex);
+        if self.pins.exists(mark) { self.pins.put(mark, program) } else { Ok(()) }
+    }
+
     /// Makes sure that the queueing discipline is there, and marks it if it was made now.
     pub(crate) fn prepare(&self, program: BorrowedFd<'_>) -> Result<()> {
         let mark = Pin::Clsact(self.ifindex);
