@@ -1,20 +1,24 @@
 //! From trials to cells: a pure function of a run's folder.
 
+mod checks;
+mod compare;
 mod limiter;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::costs::Costs;
 use crate::error::Result;
 use crate::host::environment::Environment;
 use crate::probe::Check;
 use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::{Summary, mean, median};
-use crate::stats::multiple::holm;
-use crate::stats::paired::{Comparison, Verdict, compare, t_test, verdict};
+use crate::stats::paired::Verdict;
 use crate::trial::{CALIBRATION, Condition, Trial};
+use checks::{disturbed, warnings};
+use compare::compare_all;
 use limiter::{average, limiter};
 
 /// Everything that a run shows; `results.json`.
@@ -43,6 +47,9 @@ pub(crate) struct Results {
     /// Goals and whether they are met, for experiments with goals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) goals: Vec<crate::goals::Judged>,
+    /// What one packet costs inside the gateway's programs, where the run asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program_costs: Option<Costs>,
 }
 
 /// One mechanism, one metric, one condition.
@@ -100,6 +107,14 @@ pub(crate) struct Cell {
     pub(crate) values: Vec<(u32, f64)>,
     /// All replies together, for RTT.
     pub(crate) replies: Option<Summary>,
+    /// Datagrams that were sent, over all deployments, where they are counted.
+    pub(crate) sent: Option<u64>,
+    /// Of them, those that arrived or were answered.
+    pub(crate) arrived: Option<u64>,
+    /// What the mechanism said it runs.
+    pub(crate) engine: Option<String>,
+    /// Of a processor time, the part of the mechanism's own process; mean, in the cell's unit.
+    pub(crate) own_process: Option<f64>,
     /// Cores that the mechanism's process used, mean.
     pub(crate) mechanism_cores: Option<f64>,
     /// Share of the machine that was busy, mean.
@@ -142,8 +157,8 @@ pub(crate) struct Ceiling {
     pub(crate) condition: Condition,
     /// Metric.
     pub(crate) metric: Metric,
-    /// Gbit/s with nothing in the way.
-    pub(crate) gbit_s: f64,
+    /// The metric's value with nothing in the way.
+    pub(crate) value: f64,
 }
 
 /// The sentinel over the blocks.
@@ -197,15 +212,16 @@ pub(crate) fn analyse(
         flagged: listed(trials.iter().filter(|t| t.valid), |t| &t.flags),
         warnings: Vec::new(),
         goals: Vec::new(),
+        program_costs: None,
     };
     for trial in &latest {
         if trial.metric == Metric::Gate {
             results.gate.insert(trial.mechanism.clone(), gate_of(trial));
         } else if trial.mechanism == CALIBRATION {
-            results.calibration.extend(trial.value.filter(|_| trial.valid).map(|gbit_s| Ceiling {
+            results.calibration.extend(trial.value.filter(|_| trial.valid).map(|value| Ceiling {
                 condition: trial.condition.clone(),
                 metric: trial.metric,
-                gbit_s,
+                value,
             }));
         }
     }
@@ -303,7 +319,7 @@ fn cell(
         .calibration
         .iter()
         .find(|c| c.condition == *condition && c.metric == metric)
-        .map(|c| c.gbit_s);
+        .map(|c| c.value);
     let typical = summary.map_or(0.0, |s| s.median);
     let (limiter, limiter_evidence, at_least) = limiter(metric, typical, ceiling, &counted);
     Cell {
@@ -337,60 +353,32 @@ fn cell(
         discarded: trials.len() - counted.len(),
         values,
         replies,
+        sent: sum(&counted, |t| t.sent),
+        arrived: sum(&counted, |t| t.arrived),
+        engine: counted.iter().find_map(|t| t.engine.clone()),
+        own_process: average(&counted, own_process),
         mechanism_cores: average(&counted, |t| t.cpu?.mechanism_cores),
         busy_share: average(&counted, |t| Some(t.cpu?.busy_share)),
     }
+}
+
+fn sum(trials: &[&Trial], of: impl Fn(&Trial) -> Option<u64>) -> Option<u64> {
+    let all: Vec<u64> = trials.iter().filter_map(|t| of(t)).collect();
+    (!all.is_empty()).then(|| all.iter().sum())
+}
+
+/// The share of the mechanism's process in a processor time.
+fn own_process(trial: &Trial) -> Option<f64> {
+    use Metric::{CpuPerGbitDown, CpuPerGbitUp, CpuPerPacketDown, CpuPerPacketUp};
+    let timed = [CpuPerGbitUp, CpuPerGbitDown, CpuPerPacketUp, CpuPerPacketDown];
+    let cpu = trial.cpu.filter(|cpu| timed.contains(&trial.metric) && cpu.busy_s > 0.0)?;
+    Some(trial.value? * cpu.mechanism_s? / cpu.busy_s)
 }
 
 /// Pairs of two cells by block.
 pub(crate) fn pairs(own: &Cell, base: &Cell) -> Vec<(f64, f64)> {
     let of: BTreeMap<u32, f64> = base.values.iter().copied().collect();
     own.values.iter().filter_map(|(block, v)| Some((*v, *of.get(block)?))).collect()
-}
-
-/// Fills in the comparisons; Holm's family is all comparisons of one condition but the A/A pairs.
-fn compare_all(experiment: &Experiment, results: &mut Results) {
-    let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
-    for (index, own) in results.cells.iter().enumerate() {
-        let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
-        let Some(base_name) = &spec.base else { continue };
-        let Some(base) = results.cell(base_name, own.metric, &own.condition) else { continue };
-        if let Some(c) = compare(&pairs(own, base), experiment.margin) {
-            found.push((index, base_name.clone(), c, spec.same_as.is_some()));
-        }
-    }
-    let mut families: BTreeMap<Condition, Vec<usize>> = BTreeMap::new();
-    for (place, (index, _, _, same)) in found.iter().enumerate() {
-        if !same {
-            families.entry(results.cells[*index].condition.clone()).or_default().push(place);
-        }
-    }
-    let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
-    for places in families.values() {
-        let with_p: Vec<usize> =
-            places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
-        let raw: Vec<f64> = with_p.iter().filter_map(|p| adjusted[*p]).collect();
-        for (place, p) in with_p.iter().zip(holm(&raw)) {
-            adjusted[*place] = Some(p);
-        }
-    }
-    for ((index, base, c, same), p) in found.into_iter().zip(adjusted) {
-        let higher = results.cells[index].metric.higher_is_better();
-        results.cells[index].vs_baseline = Some(VsBaseline {
-            base,
-            ratio: c.ratio,
-            ci95: c.ratio_ci.map(|(lo, hi)| [lo, hi]),
-            p,
-            verdict: verdict(&c, p, experiment.alpha, higher),
-            n: c.n,
-            p_t: c.p_t,
-            p_wilcoxon: c.p_wilcoxon,
-            p_equivalence: c.p_equivalence,
-            shift: c.shift,
-            cliffs_delta: c.delta,
-            same,
-        });
-    }
 }
 
 fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) -> Option<Drift> {
@@ -408,61 +396,6 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
         values: cell.values.clone(),
         per_block: if down > 0.0 { up / down / centre } else { 0.0 },
         spread: cell.stddev.unwrap_or(0.0) / centre,
-    })
-}
-
-fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
-    let mut all = Vec::new();
-    for cell in &results.cells {
-        let differs = |vs: &&VsBaseline| {
-            let shown = vs.p_t.is_some_and(|p| p < experiment.alpha);
-            vs.same && shown && vs.verdict != Verdict::Equivalent
-        };
-        if let Some(vs) = cell.vs_baseline.as_ref().filter(differs) {
-            all.push(format!(
-                "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
-                 machine was not steady; trust no difference of that size.",
-                cell.metric.name(),
-                cell.condition.label(),
-                vs.ratio
-            ));
-        }
-    }
-    for drift in &results.drift {
-        let steps: Vec<f64> = drift.values.windows(2).map(|w| w[1].1 - w[0].1).collect();
-        let all_one_way = steps.len() >= 4 && t_test(&steps).is_some_and(|p| p < 0.05);
-        if all_one_way && drift.per_block.abs() > 0.01 {
-            all.push(format!(
-                "Drift: the sentinel's {} moved by {:+.1} % per block.",
-                drift.metric.name(),
-                100.0 * drift.per_block
-            ));
-        }
-    }
-    let busy = results.environment.load_average;
-    if busy > 0.5 * results.environment.processors as f64 {
-        all.push(format!(
-            "The load average was {busy:.1} on {} processors when the run began: other work \
-             disturbed it.",
-            results.environment.processors
-        ));
-    }
-    all
-}
-
-/// Says how many trials other programs disturbed, when it is more than a tenth of them.
-fn disturbed(trials: &[&Trial]) -> Option<String> {
-    let timed: Vec<&&Trial> = trials.iter().filter(|t| t.cpu.is_some()).collect();
-    let hit = timed
-        .iter()
-        .filter(|t| t.flags.iter().any(|f| f.starts_with(crate::trials::OTHER_WORK)))
-        .count();
-    (hit * 10 > timed.len()).then(|| {
-        format!(
-            "Other programs used the processors during {hit} of {} measurements: intervals are \
-             wide and differences blurred. Run again on a quiet machine.",
-            timed.len()
-        )
     })
 }
 

@@ -5,10 +5,14 @@ use std::path::Path;
 
 use crate::analysis::{Results, analyse};
 use crate::backend::write_file;
+use crate::costs::Costs;
 use crate::error::{LabError, Result};
 use crate::host::environment::Environment;
 use crate::spec::Experiment;
 use crate::trial::{Ledger, Trial};
+
+/// What the gateway's programs cost, in the folder of a run that asked.
+pub(crate) const COSTS: &str = "program-costs.json";
 
 /// A run's folder, read.
 #[derive(Debug)]
@@ -48,8 +52,16 @@ pub(crate) fn read(dir: &Path) -> Result<Run> {
             why: "no trial yet: run `fordway-lab resume` on this folder".into(),
         });
     }
-    let results = analyse(&experiment, environment, &trials)?;
+    let mut results = analyse(&experiment, environment, &trials)?;
+    results.program_costs = read_costs(dir)?;
     Ok(Run { experiment, trials, results })
+}
+
+fn read_costs(dir: &Path) -> Result<Option<Costs>> {
+    let path = dir.join(COSTS);
+    let Ok(bytes) = std::fs::read(&path) else { return Ok(None) };
+    let bad = |e: serde_json::Error| LabError::Artefact { path, why: e.to_string() };
+    serde_json::from_slice(&bytes).map(Some).map_err(bad)
 }
 
 /// Writes `results.json` and `results.csv`.

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -81,6 +81,9 @@ pub(crate) enum Command {
     /// Probes that the lab runs inside its namespaces
     #[command(hide = true, subcommand)]
     Probe(Probe),
+    /// Senders and receivers that the lab runs inside its namespaces
+    #[command(hide = true, subcommand)]
+    Tester(Tester),
 }
 
 /// Arguments of `doctor`.
@@ -219,9 +222,77 @@ pub(crate) enum Probe {
         /// The far end's address
         #[arg(long)]
         target: IpAddr,
+        /// Control socket of the gateway that the command starts: its status is printed as well
+        #[arg(long)]
+        ask: Option<PathBuf>,
         /// The command
         #[arg(last = true, required = true)]
         argv: Vec<String>,
+    },
+}
+
+/// What sends and receives small packets inside a namespace.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tester {
+    /// Send small datagrams from a socket
+    Datagrams {
+        /// Address and port of the far end
+        #[arg(long)]
+        target: SocketAddr,
+        /// Own address to send from
+        #[arg(long)]
+        source: Option<IpAddr>,
+        /// For how long
+        #[arg(long)]
+        seconds: f64,
+        /// Datagrams per second; 0 is as many as the sender can
+        #[arg(long, default_value_t = 0)]
+        rate: u64,
+        /// Octets of payload
+        #[arg(long, default_value_t = crate::tester::SMALL)]
+        size: usize,
+    },
+    /// Time the echoes of datagrams at a steady rate
+    Echo {
+        /// Address and port of the echo
+        #[arg(long)]
+        target: SocketAddr,
+        /// Datagrams per second
+        #[arg(long)]
+        rate: u32,
+        /// How many
+        #[arg(long)]
+        count: u64,
+        /// Milliseconds after which an answer is lost
+        #[arg(long, default_value_t = 1000)]
+        patience: u64,
+    },
+    /// Send small frames from the kernel
+    SendFrames {
+        /// The device
+        #[arg(long)]
+        device: String,
+        /// The frame's octets in hexadecimal
+        #[arg(long)]
+        frame: String,
+        /// How many at most
+        #[arg(long)]
+        limit: u32,
+    },
+    /// Count and drop small frames at a device
+    ReceiveFrames {
+        /// The device
+        #[arg(long)]
+        device: String,
+        /// Frames carry IPv4 rather than IPv6
+        #[arg(long)]
+        v4: bool,
+        /// UDP port that they are sent to
+        #[arg(long, default_value_t = crate::tester::SINK_PORT)]
+        port: u16,
+        /// Length of the measurement
+        #[arg(long)]
+        seconds: f64,
     },
 }
 

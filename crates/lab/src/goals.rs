@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Results, pairs};
 use crate::error::{LabError, Result};
-use crate::spec::{Experiment, Metric};
+use crate::report::figures::nice;
+use crate::spec::{Experiment, Metric, RunSpec};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::median;
-use crate::stats::paired::t_interval;
 
 const TABLE: &str = include_str!("../experiments/goals-table.toml");
 
@@ -21,8 +21,10 @@ struct Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Measure {
-    /// Mechanism / base.
+    /// Mechanism / base: the median over blocks.
     Ratio,
+    /// Mechanism / base - 1.
+    AddedShare,
     /// (Mechanism - zero) / (base - zero).
     AddedRatio,
     /// The mechanism's own value.
@@ -98,15 +100,26 @@ pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Ju
     }
     let table: Table =
         toml::from_str(TABLE).map_err(|e| LabError::Usage(format!("goals table: {e}")))?;
-    let seed = experiment.run()?.seed;
-    Ok(table.goal.iter().map(|goal| judge_one(goal, results, seed)).collect())
+    let run = experiment.run()?;
+    Ok(table.goal.iter().map(|goal| judge_one(goal, results, run)).collect())
 }
 
-fn judge_one(goal: &Goal, results: &Results, seed: u64) -> Judged {
-    let measured = measure(goal, results, seed);
+/// Why a goal has no number.
+fn excuse(goal: &Goal, run: &RunSpec) -> String {
+    let names = [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()];
+    let skipped = names.into_iter().flatten().find_map(|name| Some((name, run.skipped.get(name)?)));
+    match (skipped, run.unmeasured.get(goal.metric.name())) {
+        (Some((name, why)), _) => format!("{name} was skipped: {why}"),
+        (None, Some(why)) => format!("not measured: {why}"),
+        (None, None) => "no valid trial of a mechanism that it needs".into(),
+    }
+}
+
+fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
+    let measured = measure(goal, results, run.seed);
     let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
     let (value, ci95, detail) = measured.map_or_else(
-        || (None, None, "no valid trial of a mechanism that it needs".to_owned()),
+        || (None, None, excuse(goal, run)),
         |(value, ci, detail)| (Some(value), ci, detail),
     );
     let reached = |v: f64| match goal.want {
@@ -140,31 +153,30 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
                 format!("{} starts, least {:.1}, most {:.1} ms", own.n, own.min?, own.max?);
             Some((own.median?, own.ci95, detail))
         }
-        Measure::Ratio => {
+        Measure::Ratio | Measure::AddedShare => {
             let base = cell(goal.base.as_deref()?)?;
-            let logs: Vec<f64> = pairs(own, base).iter().map(|(a, b)| (a / b).ln()).collect();
-            if logs.is_empty() {
+            let off = if goal.measure == Measure::AddedShare { 1.0 } else { 0.0 };
+            let ratios: Vec<f64> = pairs(own, base).iter().map(|(a, b)| a / b - off).collect();
+            if ratios.is_empty() {
                 return None;
             }
-            let ratio = crate::stats::describe::mean(&logs).exp();
-            let ci = t_interval(&logs, 0.95).map(|(lo, hi)| (lo.exp(), hi.exp()));
-            let detail = format!(
-                "{:.2} against {:.2} {unit} ({}); {} blocks{}",
-                own.median?,
-                base.median?,
+            let mut detail = format!(
+                "{} against {} {unit} ({}); median of {} pairs",
+                nice(own.median?),
+                nice(base.median?),
                 base.label,
-                logs.len(),
-                goal.zero.as_deref().and_then(cell).map_or_else(String::new, |native| {
-                    let logs: Vec<f64> =
-                        pairs(native, base).iter().map(|(a, b)| (a / b).ln()).collect();
-                    format!(
-                        "; {} itself is {:.1} times it",
-                        native.label,
-                        crate::stats::describe::mean(&logs).exp()
-                    )
-                })
+                ratios.len(),
             );
-            Some((ratio, array(ci), detail))
+            if own.at_least {
+                detail.push_str("; the generator may have been the limit");
+            }
+            if let Some(native) = goal.zero.as_deref().and_then(cell) {
+                let times: Vec<f64> = pairs(native, base).iter().map(|(a, b)| a / b).collect();
+                detail.push_str(&format!("; {} itself is {:.1} times it", native.label, {
+                    median(&times)
+                }));
+            }
+            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
         }
         Measure::AddedRatio => {
             let (base, zero) = (cell(goal.base.as_deref()?)?, cell(goal.zero.as_deref()?)?);
@@ -201,7 +213,7 @@ mod tests {
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
         let table: Table = toml::from_str(TABLE).unwrap();
         let experiment = Experiment::find("goals").unwrap();
-        assert!(table.goal.len() >= 6);
+        assert!(table.goal.len() >= 16);
         for goal in table.goal {
             assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
             let others = [goal.base.as_ref(), goal.zero.as_ref()];

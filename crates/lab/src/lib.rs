@@ -9,9 +9,12 @@
 //! | `spec`, `plan` | experiments as data; what a run will do |
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
+//! | `tester` | senders and receivers of small packets, inside the namespaces |
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
-//! | `stats`, `analysis`, `goals` | from trials to verdicts |
+//! | `stats`, `analysis`, `goals`, `costs` | from trials to verdicts |
 //! | `artefacts`, `report` | what is left behind |
+
+#![deny(unsafe_code)]
 
 /// Writes a line for people to standard error. That nobody reads it (a closed pipe) changes nothing, above
 /// all not what is measured and tidied up.
@@ -27,6 +30,7 @@ mod artefacts;
 mod backend;
 mod cli;
 mod commands;
+mod costs;
 mod error;
 mod goals;
 mod host;
@@ -41,6 +45,7 @@ mod runner;
 mod spec;
 mod state;
 mod stats;
+mod tester;
 mod topology;
 mod trial;
 mod trials;

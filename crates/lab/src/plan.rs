@@ -1,17 +1,21 @@
 //! What a run will do, in which order, and how long it takes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::spec::{Experiment, MechanismSpec, Metric, Profile, RunSpec};
+use crate::spec::{Experiment, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::trial::Condition;
 
 /// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
 const DEPLOY_S: f64 = 0.5;
-/// Seconds around a flow or a series of pings: starting tools, reading counters.
-const AROUND_S: f64 = 0.1;
+/// Seconds around a load: starting tools, reading counters.
+const AROUND_S: f64 = 0.15;
+/// Seconds in which frames settle before they are counted, and their programs come and go.
+const FRAMES_S: f64 = 0.5;
 /// Seconds of the full correctness gate of one mechanism.
 const GATE_S: f64 = 1.2;
 /// Seconds of one measurement of the start time, on its own network.
@@ -55,7 +59,7 @@ pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &
     let mut seconds = FIXED_S + arms.len() as f64 * GATE_S;
     let mut trials = 0;
     for (number, condition) in conditions.iter().enumerate() {
-        seconds += calibration_seconds(condition.duration_s);
+        seconds += calibration_seconds(experiment, profile, condition.duration_s);
         for block in 1..=run.blocks {
             let mut order: Vec<&MechanismSpec> = arms.clone();
             // Each block draws from its own stream, so that --blocks 10 begins as --blocks 5 does.
@@ -64,7 +68,7 @@ pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &
             rng.set_stream(stream);
             order.shuffle(&mut rng);
             for (place, arm) in order.iter().enumerate() {
-                let metrics = metrics_of(experiment, arm);
+                let metrics = metrics_of(experiment, &run.unmeasured, arm);
                 seconds += deployment_seconds(profile, &metrics, condition.duration_s);
                 trials += metrics.len();
                 deployments.push(Deployment {
@@ -79,10 +83,24 @@ pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &
     Plan { conditions, deployments, trials, seconds }
 }
 
-/// What is measured on a mechanism: the start time only where one command starts everything.
-pub(crate) fn metrics_of(experiment: &Experiment, arm: &MechanismSpec) -> Vec<Metric> {
+/// What is measured on a mechanism: what it names itself or everything, without what can't be measured
+/// here; the start time only where one command starts everything.
+pub(crate) fn metrics_of(
+    experiment: &Experiment,
+    unmeasured: &BTreeMap<String, String>,
+    arm: &MechanismSpec,
+) -> Vec<Metric> {
     let starts = arm.implementation == "fordway";
-    experiment.metrics.iter().copied().filter(|m| *m != Metric::StartTime || starts).collect()
+    let own = |m: &Metric| arm.metrics.is_empty() || arm.metrics.contains(m);
+    let all = experiment.metrics.iter().copied().filter(own);
+    all.filter(|m| *m != Metric::StartTime || starts)
+        .filter(|m| !unmeasured.contains_key(m.name()))
+        .collect()
+}
+
+/// Metrics for which the generator's ceiling is found first.
+pub(crate) fn calibrated(experiment: &Experiment) -> Vec<Metric> {
+    experiment.metrics.iter().copied().filter(|m| m.has_limiter()).collect()
 }
 
 /// As many blocks as the profile's time allows for these mechanisms.
@@ -90,6 +108,7 @@ pub(crate) fn blocks_for(
     experiment: &Experiment,
     profile: &Profile,
     mechanisms: &[String],
+    unmeasured: &BTreeMap<String, String>,
     durations: &[u64],
     clocksources: usize,
 ) -> u32 {
@@ -97,12 +116,13 @@ pub(crate) fn blocks_for(
     let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
     let per_block: f64 = arms
         .flat_map(|arm| {
-            let metrics = metrics_of(experiment, arm);
+            let metrics = metrics_of(experiment, unmeasured, arm);
             durations.iter().map(move |d| deployment_seconds(profile, &metrics, *d))
         })
         .sum::<f64>()
         * clocksources.max(1) as f64;
-    let calibration: f64 = durations.iter().map(|d| calibration_seconds(*d)).sum();
+    let calibration: f64 =
+        durations.iter().map(|d| calibration_seconds(experiment, profile, *d)).sum();
     let left = budget as f64 - FIXED_S - calibration - GATE_S * mechanisms.len() as f64;
     let fit = (left / per_block.max(0.1)).floor().max(0.0) as u32;
     fit.clamp(profile.blocks_min, profile.blocks_max)
@@ -110,18 +130,26 @@ pub(crate) fn blocks_for(
 
 /// Wall time of one deployment.
 pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64) -> f64 {
-    let each = metrics.iter().map(|metric| match metric {
-        Metric::TcpThroughputUp | Metric::TcpThroughputDown => duration_s as f64 + AROUND_S,
-        Metric::Rtt => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
-        Metric::StartTime => START_S,
-        Metric::Gate => 0.0,
+    // Several metrics come from one load.
+    let loads: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
+    let each = loads.into_iter().map(|load| match load {
+        Load::Flow(_) => duration_s as f64 + AROUND_S,
+        Load::Ping => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
+        Load::Probe => profile.probe_s + AROUND_S,
+        Load::Datagrams(_) => profile.packets_s + 2.0 * AROUND_S,
+        Load::Frames(_) => profile.packets_s + FRAMES_S,
+        Load::Start => START_S,
     });
     DEPLOY_S + each.sum::<f64>()
 }
 
 /// Wall time of the calibration under one condition.
-pub(crate) fn calibration_seconds(duration_s: u64) -> f64 {
-    DEPLOY_S + 2.0 * (calibration_flow(duration_s) as f64 + AROUND_S)
+pub(crate) fn calibration_seconds(
+    experiment: &Experiment,
+    profile: &Profile,
+    duration_s: u64,
+) -> f64 {
+    deployment_seconds(profile, &calibrated(experiment), calibration_flow(duration_s))
 }
 
 /// Length of a calibration flow: it only has to find a ceiling.
@@ -197,7 +225,6 @@ pub(crate) fn in_words(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
 
     fn run(seed: u64, blocks: u32) -> (Experiment, RunSpec) {
         let experiment = Experiment::find("clat-vs-dual-stack").unwrap();
@@ -205,11 +232,12 @@ mod tests {
             profile: "quick".into(),
             seed,
             blocks,
-            durations_s: vec![2],
+            durations_s: vec![1],
             clocksources: vec![],
             offloads: true,
             mechanisms: experiment.mechanisms.iter().map(|m| m.name.clone()).collect(),
             skipped: BTreeMap::new(),
+            unmeasured: BTreeMap::new(),
             versions: BTreeMap::new(),
             replay: String::new(),
         };
@@ -262,10 +290,40 @@ mod tests {
         for mechanisms in [experiment.mechanisms.len(), 5, 3] {
             run.mechanisms.truncate(mechanisms);
             let profile = &experiment.profile["quick"];
-            run.blocks = blocks_for(&experiment, profile, &run.mechanisms, &[2], 1);
+            run.blocks =
+                blocks_for(&experiment, profile, &run.mechanisms, &run.unmeasured, &[1], 1);
             assert!(run.blocks >= 3);
             assert!(lay_out(&experiment, &run, "tsc").seconds < 225.0);
         }
+    }
+
+    #[test]
+    fn an_arm_is_measured_by_its_own_metrics_and_by_what_can_be_measured() {
+        let goals = Experiment::find("goals").unwrap();
+        let none = BTreeMap::new();
+        let of = |name: &str| metrics_of(&goals, &none, goals.mechanism(name).unwrap());
+        let frames = [Metric::FrameRateUp, Metric::FrameRateDown];
+        assert_eq!(of("siit-fordway-xdp"), frames);
+        assert!(of("clat-fordway-uplink").contains(&Metric::StartTime));
+        assert!(!of("native-v6").contains(&Metric::StartTime));
+        let without = frames.map(|m| (m.name().to_owned(), "no".to_owned())).into();
+        let arm = goals.mechanism("siit-fordway-xdp").unwrap();
+        assert!(metrics_of(&goals, &without, arm).is_empty());
+    }
+
+    #[test]
+    fn metrics_of_one_load_take_its_time_once() {
+        let goals = Experiment::find("goals").unwrap();
+        let profile = &goals.profile["quick"];
+        let one = deployment_seconds(profile, &[Metric::TcpThroughputUp], 2);
+        let both = deployment_seconds(profile, &[Metric::TcpThroughputUp, Metric::CpuPerGbitUp], 2);
+        assert_eq!(one, both);
+    }
+
+    #[test]
+    fn the_goals_are_judged_on_seven_pairs_at_least() {
+        let goals = Experiment::find("goals").unwrap();
+        assert!(goals.profile.values().all(|profile| profile.blocks_min >= 7));
     }
 
     #[test]

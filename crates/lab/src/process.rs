@@ -70,6 +70,16 @@ pub(crate) fn last_lines(text: &str, n: usize) -> String {
     lines[lines.len().saturating_sub(n)..].join(" / ")
 }
 
+/// What a program that failed has to say for itself: its first line that names an error, or else its
+/// last two lines.
+pub(crate) fn complaint(text: &str) -> String {
+    let error = text.lines().map(str::trim).find(|l| {
+        let head = l.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        head.contains("error") || head.contains("failed")
+    });
+    error.map_or_else(|| last_lines(text, 2), str::to_owned)
+}
+
 /// A running child. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -242,4 +252,18 @@ pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"])
         .map(|dir| Path::new(dir).join(name))
         .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_line_that_names_the_error() {
+        let clap =
+            "error: unexpected argument '--x' found\n\nUsage: y\n\nFor more, try '--help'.\n";
+        assert_eq!(complaint(clap), "error: unexpected argument '--x' found");
+        assert_eq!(complaint("one\ntwo\n\nthree\n"), "two / three");
+        assert_eq!(complaint(""), "");
+    }
 }

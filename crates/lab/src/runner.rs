@@ -1,10 +1,14 @@
 //! The run: gate, calibration, randomised blocks; every trial goes to the ledger at once.
 
+mod costs;
+mod measure;
+mod survey;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::backend::{Backend, Netns, Place};
+use crate::backend::Netns;
 use crate::error::{LabError, Result};
 use crate::host::clocksource;
 use crate::mechanism::{self, Context, Deployed, Mechanism};
@@ -12,11 +16,13 @@ use crate::plan::{self, Deployment, Plan};
 use crate::probe::gate;
 use crate::process;
 use crate::progress::Progress;
-use crate::spec::{Experiment, MechanismSpec, Metric, Profile, RunSpec};
+use crate::spec::{Experiment, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use crate::trial::{CALIBRATION, Condition, KeyParts, Ledger, Trial, hash, key};
-use crate::trials::{self, Measured};
+use crate::trials;
+
+pub(crate) use survey::{Found, survey, unmeasured};
 
 /// How long a mechanism may take to carry its first packet.
 const READY: Duration = Duration::from_secs(5);
@@ -83,6 +89,10 @@ impl Runner {
                 self.deployment(&guard, &deployment, &mut progress)?;
             }
         }
+        if self.experiment.program_costs {
+            progress.begin("the gateway's programs: cost per packet");
+            costs::ask(self.fordway.as_deref(), &self.out)?;
+        }
         Ok(())
     }
 
@@ -96,8 +106,8 @@ impl Runner {
             }
         }
         for condition in &plan.conditions {
-            if !self.done.contains(&self.key(CALIBRATION, condition, 0, Metric::TcpThroughputUp)) {
-                seconds += plan::calibration_seconds(condition.duration_s);
+            if !self.uncalibrated(condition).is_empty() {
+                seconds += self.calibration_seconds(condition);
             }
         }
         for deployment in &plan.deployments {
@@ -112,6 +122,19 @@ impl Runner {
             return 0.0;
         }
         plan::deployment_seconds(self.profile(), &wanted, deployment.condition.duration_s)
+    }
+
+    fn calibration_seconds(&self, condition: &Condition) -> f64 {
+        plan::calibration_seconds(&self.experiment, self.profile(), condition.duration_s)
+    }
+
+    /// Ceilings of the generators that no valid trial has yet.
+    fn uncalibrated(&self, condition: &Condition) -> Vec<Metric> {
+        plan::calibrated(&self.experiment)
+            .into_iter()
+            .filter(|m| !self.run.unmeasured.contains_key(m.name()))
+            .filter(|m| !self.done.contains(&self.key(CALIBRATION, condition, 0, *m)))
+            .collect()
     }
 
     fn profile(&self) -> &Profile {
@@ -141,7 +164,7 @@ impl Runner {
     /// Metrics of a deployment that no valid trial has yet.
     fn wanted(&self, d: &Deployment) -> Vec<Metric> {
         let Ok(arm) = self.experiment.mechanism(&d.mechanism) else { return Vec::new() };
-        plan::metrics_of(&self.experiment, arm)
+        plan::metrics_of(&self.experiment, &self.run.unmeasured, arm)
             .into_iter()
             .filter(|m| !self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, *m)))
             .collect()
@@ -221,9 +244,7 @@ impl Runner {
     fn calibrate(&mut self, guard: &Guard, c: &Condition, bar: &mut Progress) -> Result<()> {
         let deployment =
             Deployment { condition: c.clone(), block: 0, order: 0, mechanism: CALIBRATION.into() };
-        let metrics = [Metric::TcpThroughputUp, Metric::TcpThroughputDown];
-        let missing = |m: &Metric| !self.done.contains(&self.key(CALIBRATION, c, 0, *m));
-        let metrics: Vec<Metric> = metrics.into_iter().filter(missing).collect();
+        let metrics = self.uncalibrated(c);
         if metrics.is_empty() {
             return Ok(());
         }
@@ -231,7 +252,7 @@ impl Runner {
         let name = self.next_name(guard);
         let shape = Shape::calibration(self.run.offloads);
         let network = Network::build(&self.backend, &name, shape, None)?;
-        if !gate::wait_ready(&self.backend, &network, READY)? {
+        if !gate::wait_ready(&self.backend, &network, READY, || false)? {
             return Err(LabError::NotReady {
                 mechanism: CALIBRATION.into(),
                 why: "two namespaces joined by a veth do not reach each other".into(),
@@ -239,15 +260,17 @@ impl Runner {
         }
         let log = self.raw.join(format!("{name}iperf3-server.log"));
         let _server = crate::load::iperf::serve(&self.backend, &network.server, &log)?;
-        let live = Live { network, deployed: Deployed::default(), probe_log: log, name };
-        for metric in metrics {
-            let mut trial = self.blank(&deployment, None, metric);
-            let seconds = plan::calibration_flow(c.duration_s);
-            let what = trials::throughput(&self.measured(&live, None), metric, seconds, &mut trial);
-            absorb(what, &mut trial)?;
-            self.record(trial)?;
+        let live =
+            Live { network, deployed: Deployed::default(), probe_log: log, name, engine: None };
+        let seconds = plan::calibration_flow(c.duration_s);
+        for load in loads(&metrics) {
+            let blank = self.blank(&deployment, None, metrics[0]);
+            let at = self.measured(&live, None, None);
+            for trial in self.take(load, &metrics, &at, seconds, blank)? {
+                self.record(trial)?;
+            }
         }
-        bar.advance(plan::calibration_seconds(c.duration_s));
+        bar.advance(self.calibration_seconds(c));
         Ok(())
     }
 
@@ -284,7 +307,8 @@ impl Runner {
         }
         if wanted.contains(&Metric::StartTime) {
             let mut trial = self.blank(d, Some(&arm), Metric::StartTime);
-            absorb(self.start_time(guard, &arm, &mut trial), &mut trial)?;
+            let outcome = self.start_time(guard, &arm, &mut trial);
+            absorb(outcome, &mut trial)?;
             finished.push(trial);
         }
         let elapsed_s = clock.elapsed().as_secs_f64();
@@ -316,108 +340,56 @@ impl Runner {
             logs: &self.raw,
         })?;
         let probe_log = self.raw.join(format!("{name}probe.log"));
-        let mut live = Live { network, deployed, probe_log, name };
-        if gate::wait_ready(&self.backend, &live.network, READY)? {
+        let mut live = Live { network, deployed, probe_log, name, engine: None };
+        let Live { network, deployed, .. } = &mut live;
+        let mut gone = || deployed.daemon.as_mut().is_some_and(|daemon| !daemon.alive());
+        if gate::wait_ready(&self.backend, network, READY, &mut gone)? {
+            live.engine = self.mechanism(arm)?.runs(&live.deployed, arm)?;
             return Ok(live);
         }
+        let what = if gone() {
+            "its process has ended".to_owned()
+        } else {
+            format!("no ping passes within {} s", READY.as_secs())
+        };
         let log = self.raw.join(format!(
             "{}-{}.log",
             live.name.trim_end_matches('-'),
             arm.implementation
         ));
         let said = std::fs::read_to_string(log).unwrap_or_default();
-        let gone = live.deployed.daemon.as_mut().is_some_and(|d| !d.alive());
-        Err(LabError::NotReady {
-            mechanism: arm.name.clone(),
-            why: format!(
-                "no ping passes within {} s{}{}",
-                READY.as_secs(),
-                if gone { "; its process has ended" } else { "" },
-                if said.is_empty() {
-                    String::new()
-                } else {
-                    format!("; it said: {}", process::last_lines(&said, 2))
-                }
-            ),
-        })
-    }
-
-    fn measured<'a>(
-        &'a self,
-        live: &'a Live,
-        mechanism: Option<&'a dyn Mechanism>,
-    ) -> Measured<'a> {
-        Measured {
-            backend: &self.backend,
-            network: &live.network,
-            deployed: &live.deployed,
-            mechanism,
-            profile: self.profile(),
-            raw: &self.raw,
-            name: live.name.trim_end_matches('-'),
-        }
-    }
-
-    fn measure(
-        &self,
-        live: &Live,
-        d: &Deployment,
-        arm: &MechanismSpec,
-        metrics: &[Metric],
-        finished: &mut Vec<Trial>,
-    ) -> Result<()> {
-        let backend: &dyn Backend = &self.backend;
-        let broken = {
-            let _server = gate::serve(backend, &live.network, &live.probe_log)?;
-            let checks = gate::short(backend, &live.network)?;
-            checks.into_iter().find(|c| !c.ok)
+        let said = match process::complaint(&said) {
+            empty if empty.is_empty() => empty,
+            said => format!("; it said: {said}"),
         };
-        let log = self.raw.join(format!("{}iperf3-server.log", live.name));
-        let _server = crate::load::iperf::serve(backend, &live.network.server, &log)?;
-        let mechanism = self.mechanism(arm)?;
-        let at = self.measured(live, Some(mechanism.as_ref()));
-        for metric in metrics {
-            let mut trial = self.blank(d, Some(arm), *metric);
-            trial.config_hash = hash(live.deployed.config.as_bytes());
-            trial.mechanism_argv.clone_from(&live.deployed.argv);
-            if let Some(check) = &broken {
-                let why = format!("broken before measuring: {}: {}", check.name, check.detail);
-                trial.invalid.push(why);
-                finished.push(trial);
-                continue;
+        Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{what}{said}") })
+    }
+
+    /// Starts each of these arms once and says why those that don't come up as they should don't.
+    /// Everything is gone again afterwards.
+    fn rehearse(
+        experiment: &Experiment,
+        arms: &[String],
+        fordway: Option<&Path>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut refused = BTreeMap::new();
+        if arms.is_empty() {
+            return Ok(refused);
+        }
+        let guard = Guard::new(Path::new("(rehearsal)"))?;
+        let mut experiment = experiment.clone();
+        experiment.run = Some(RunSpec::bare());
+        let mut runner = Self::new(experiment, &guard.folder(), fordway)?;
+        for name in arms {
+            let arm = runner.arm(name)?;
+            match runner.deploy(&guard, &arm) {
+                Ok(_) => {}
+                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),
+                Err(error) => drop(refused.insert(name.clone(), error.to_string())),
             }
-            let outcome = match metric {
-                Metric::Rtt => trials::rtt(&at, &mut trial),
-                _ => trials::throughput(&at, *metric, d.condition.duration_s, &mut trial),
-            };
-            absorb(outcome, &mut trial)?;
-            finished.push(trial);
         }
-        Ok(())
-    }
-
-    /// Start of the process to first translated packet, on a network of its own.
-    fn start_time(&mut self, guard: &Guard, arm: &MechanismSpec, t: &mut Trial) -> Result<()> {
-        let name = self.next_name(guard);
-        let shape = Shape::of(arm, self.run.offloads);
-        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
-        let context = Context {
-            backend: &self.backend,
-            network: &network,
-            spec: arm,
-            name: name.trim_end_matches('-'),
-            logs: &self.raw,
-        };
-        let Some(start) = self.mechanism(arm)?.start_argv(context) else {
-            return Err(LabError::Usage(format!("{} has no single start command", arm.name)));
-        };
-        let place: &Place = &network.client;
-        // Neighbours are resolved beforehand: a link's first packet is not the translator's cost.
-        let warm = ["ping", "-n", "-q", "-c", "2", "-i", "0.01", "2001:db8:5::5"];
-        crate::backend::must(&self.backend, place, &warm)?;
-        let log = self.raw.join(format!("{name}probe.log"));
-        let _server = gate::serve(&self.backend, &network, &log)?;
-        trials::start_time(&self.backend, place, network.target, &start, t)
+        Ok(refused)
     }
 }
 
@@ -427,6 +399,13 @@ struct Live {
     network: Network,
     probe_log: PathBuf,
     name: String,
+    engine: Option<String>,
+}
+
+/// The loads that yield these metrics, each once, in the order in which they are run.
+fn loads(metrics: &[Metric]) -> Vec<Load> {
+    let all: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
+    all.into_iter().filter(|load| *load != Load::Start).collect()
 }
 
 /// A measurement that fails makes its trial invalid; an interruption ends the run.
@@ -450,24 +429,4 @@ pub(crate) fn spec_hash(experiment: &Experiment) -> String {
         text.push_str(&format!("{} {:?} {}", run.profile, run.durations_s, run.offloads));
     }
     hash(text.as_bytes())
-}
-
-/// Versions of the available mechanisms and reasons for the missing ones.
-pub(crate) fn survey(
-    experiment: &Experiment,
-    wanted: &[String],
-    fordway: Option<&Path>,
-) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>)> {
-    let (mut versions, mut skipped) = (BTreeMap::new(), BTreeMap::new());
-    for arm in experiment.mechanisms.iter().filter(|m| wanted.contains(&m.name)) {
-        match mechanism::of(&arm.implementation, fordway)?.availability() {
-            mechanism::Availability::Ready { version, .. } => {
-                versions.insert(arm.name.clone(), version);
-            }
-            mechanism::Availability::Missing { hint } => {
-                skipped.insert(arm.name.clone(), hint);
-            }
-        }
-    }
-    Ok((versions, skipped))
 }

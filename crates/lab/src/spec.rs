@@ -6,9 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 
+mod metric;
+
+pub(crate) use metric::{Group, Load, Metric, Way};
+
 const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/goals.toml"),
+    include_str!("../experiments/small-packets.toml"),
 ];
 
 /// An experiment: question, decision rule, mechanisms, profiles.
@@ -37,6 +42,9 @@ pub(crate) struct Experiment {
     /// Set when the run is judged by the goals table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) goals: Option<String>,
+    /// Set when the run asks the gateway what its programs cost per packet (`fordway bench`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) program_costs: bool,
     /// Mechanisms without which the experiment is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requires: Vec<String>,
@@ -48,74 +56,6 @@ pub(crate) struct Experiment {
     /// The choices of one run; only in a run's own `spec.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<RunSpec>,
-}
-
-/// A measured quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Metric {
-    /// One TCP flow from the client to the server, Gbit/s of payload.
-    TcpThroughputUp,
-    /// One TCP flow from the server to the client, Gbit/s of payload.
-    TcpThroughputDown,
-    /// ICMP echo, ms; a deployment's value is the median of its replies.
-    Rtt,
-    /// From the start of the translator's process to the first translated reply, ms.
-    StartTime,
-    /// The correctness gate; not a number.
-    Gate,
-}
-
-impl Metric {
-    /// The name in artefacts.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::TcpThroughputUp => "tcp_throughput_up",
-            Self::TcpThroughputDown => "tcp_throughput_down",
-            Self::Rtt => "rtt",
-            Self::StartTime => "start_time",
-            Self::Gate => "gate",
-        }
-    }
-
-    /// The name for people.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::TcpThroughputUp => "TCP up (client to server)",
-            Self::TcpThroughputDown => "TCP down (server to client)",
-            Self::Rtt => "Round-trip time",
-            Self::StartTime => "Start to first packet",
-            Self::Gate => "Correctness gate",
-        }
-    }
-
-    /// The unit of its values.
-    pub(crate) fn unit(self) -> &'static str {
-        match self {
-            Self::TcpThroughputUp | Self::TcpThroughputDown => "Gbit/s",
-            Self::Rtt | Self::StartTime => "ms",
-            Self::Gate => "",
-        }
-    }
-
-    /// `up`, `down`, or `both`.
-    pub(crate) fn direction(self) -> &'static str {
-        match self {
-            Self::TcpThroughputUp => "up",
-            Self::TcpThroughputDown => "down",
-            _ => "both",
-        }
-    }
-
-    /// Whether a larger value is the better one.
-    pub(crate) fn higher_is_better(self) -> bool {
-        matches!(self, Self::TcpThroughputUp | Self::TcpThroughputDown)
-    }
-
-    /// Whether it is a throughput.
-    pub(crate) fn is_throughput(self) -> bool {
-        self.higher_is_better()
-    }
 }
 
 /// The size of a run.
@@ -132,6 +72,15 @@ pub(crate) struct Profile {
     pub(crate) ping_count: u32,
     /// Spacing of the echo requests.
     pub(crate) ping_interval_s: f64,
+    /// Seconds of datagrams at a steady rate.
+    #[serde(default = "one_second")]
+    pub(crate) probe_s: f64,
+    /// Datagrams per second of that rate.
+    #[serde(default = "probe_rate")]
+    pub(crate) probe_rate: u32,
+    /// Seconds of small packets at the greatest rate.
+    #[serde(default = "one_second")]
+    pub(crate) packets_s: f64,
     /// Fewest blocks.
     pub(crate) blocks_min: u32,
     /// Most blocks.
@@ -139,6 +88,14 @@ pub(crate) struct Profile {
     /// Wall time that the blocks should fill, when `blocks_min` and `blocks_max` differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) budget_s: Option<u64>,
+}
+
+fn one_second() -> f64 {
+    1.0
+}
+
+fn probe_rate() -> u32 {
+    10_000
 }
 
 /// IPv4 or IPv6 as the application sees it.
@@ -159,6 +116,8 @@ pub(crate) enum Kind {
     Native,
     /// A client-side translator.
     Clat,
+    /// A stateless translator in the box between an IPv4 client and an IPv6 server.
+    Siit,
 }
 
 /// One arm of an experiment.
@@ -186,6 +145,12 @@ pub(crate) struct MechanismSpec {
     /// Engine, for implementations that have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
+    /// Attach point, for engines that have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attach: Option<String>,
+    /// What is measured on it; empty: all of the experiment's metrics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) metrics: Vec<Metric>,
 }
 
 /// The choices of one run, written beside the experiment.
@@ -208,10 +173,43 @@ pub(crate) struct RunSpec {
     pub(crate) mechanisms: Vec<String>,
     /// Mechanisms left out, and why.
     pub(crate) skipped: BTreeMap<String, String>,
+    /// Metrics left out, by name, and why.
+    #[serde(default)]
+    pub(crate) unmeasured: BTreeMap<String, String>,
     /// Version of each implementation.
     pub(crate) versions: BTreeMap<String, String>,
     /// The command line that repeats the run.
     pub(crate) replay: String,
+}
+
+impl RunSpec {
+    /// Choices for what is no run: only the network is as usual.
+    pub(crate) fn bare() -> Self {
+        Self {
+            profile: "quick".into(),
+            seed: 0,
+            blocks: 1,
+            durations_s: vec![1],
+            clocksources: Vec::new(),
+            offloads: true,
+            mechanisms: Vec::new(),
+            skipped: BTreeMap::new(),
+            unmeasured: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            replay: String::new(),
+        }
+    }
+
+    /// Labels of the metrics left out, by the reason.
+    pub(crate) fn unmeasured_by_reason(&self) -> BTreeMap<&str, Vec<&'static str>> {
+        let mut all: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+        for metric in Metric::ALL {
+            if let Some(reason) = self.unmeasured.get(metric.name()) {
+                all.entry(reason).or_default().push(metric.label());
+            }
+        }
+        all
+    }
 }
 
 impl Experiment {
@@ -239,6 +237,13 @@ impl Experiment {
         for m in &spec.mechanisms {
             for other in m.base.iter().chain(&m.same_as) {
                 spec.mechanism(other)?;
+            }
+            if let Some(foreign) = m.metrics.iter().find(|own| !spec.metrics.contains(own)) {
+                return Err(LabError::Usage(format!(
+                    "mechanism {} measures {}, which is not among the experiment's metrics",
+                    m.name,
+                    foreign.name()
+                )));
             }
         }
         spec.mechanism(&spec.sentinel)?;
@@ -296,7 +301,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 2);
+        assert_eq!(all.len(), 3);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
@@ -326,14 +331,5 @@ mod tests {
         assert!(with("[\"native-v6\"]", "[\"native-v5\"]").is_err());
         assert!(with("blocks = 1", "blocks = 0").is_err());
         assert!(with("durations_s = [1]", "durations_s = []").is_err());
-    }
-
-    #[test]
-    fn metric_names_agree_with_their_serialised_form() {
-        for metric in
-            [Metric::TcpThroughputUp, Metric::TcpThroughputDown, Metric::Rtt, Metric::StartTime]
-        {
-            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
-        }
     }
 }

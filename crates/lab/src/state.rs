@@ -55,6 +55,11 @@ impl Guard {
         prefix(&self.state.id)
     }
 
+    /// A folder of this run that goes when the run does.
+    pub(crate) fn folder(&self) -> PathBuf {
+        Path::new(STATE_DIR).join(format!("{}files", self.prefix()))
+    }
+
     /// Switches the clock source; the first switch remembers what to go back to.
     pub(crate) fn switch_clocksource(&mut self, name: &str) -> Result<()> {
         if self.state.clocksource.is_none() {

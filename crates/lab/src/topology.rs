@@ -6,6 +6,8 @@
 //! no hop      client ──────────────────────── iperf      (calibration)
 //! ```
 //!
+//! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server.
+//!
 //! Every box is a namespace of the lab. Next hops are link-local, forwarding is on, and the server
 //! owns 64:ff9b::192.0.0.171, so that a stateless translator alone reaches an "IPv4-only" target.
 
@@ -14,7 +16,7 @@ use std::net::IpAddr;
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
-use crate::spec::{Family, Kind, MechanismSpec};
+use crate::spec::{Family, Kind, MechanismSpec, Way};
 use crate::state;
 
 /// Prefix that the server's IPv4 address is embedded in (RFC 6052 section 2.1).
@@ -36,6 +38,16 @@ const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
 /// The server as an application behind a CLAT addresses it.
 pub(crate) const SERVER_CLAT_V4: &str = "192.0.0.171";
 const SERVER_V4: &str = "198.51.100.2";
+/// What a stateless gateway maps explicitly: the server.
+pub(crate) const SIIT_MAPPING: &str = "198.51.100.2=2001:db8:5::5";
+/// Prefix in which a stateless gateway shows IPv4 clients to the server.
+pub(crate) const SIIT_POOL6: &str = "2001:db8:64::/96";
+/// The IPv4 client of a stateless gateway, in that prefix.
+const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
+/// The client's IPv4 address, where it has one of its own.
+const CLIENT_V4: &str = "192.0.2.2";
+/// The application's IPv4 address in a box of its own.
+const APP_V4: &str = "203.0.113.2";
 
 /// What is asked of the builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +56,8 @@ pub(crate) struct Shape {
     pub(crate) hops: u8,
     /// Whether the whole path has native IPv4; otherwise there is none at all.
     pub(crate) native_v4: bool,
+    /// Whether the client's link alone has native IPv4 (a stateless gateway in the `host` box).
+    pub(crate) edge_v4: bool,
     /// Whether the application's link carries the CLAT's IPv4 (a translator in the `client` box of
     /// the two-hop topology).
     pub(crate) clat_link: bool,
@@ -58,14 +72,15 @@ impl Shape {
         Self {
             hops: mechanism.hops,
             native_v4: native && mechanism.family == Family::V4,
-            clat_link: !native && mechanism.hops == 2,
+            edge_v4: mechanism.kind == Kind::Siit,
+            clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
             offloads,
         }
     }
 
     /// The network without a hop, for calibration of the generator.
     pub(crate) fn calibration(offloads: bool) -> Self {
-        Self { hops: 0, native_v4: false, clat_link: false, offloads }
+        Self { hops: 0, native_v4: false, edge_v4: false, clat_link: false, offloads }
     }
 }
 
@@ -84,6 +99,12 @@ pub(crate) struct Network {
     pub(crate) target: IpAddr,
     /// All addresses that the server owns.
     pub(crate) server_addresses: Vec<IpAddr>,
+    /// The address with which the server takes part in a flow with the application.
+    pub(crate) server_address: IpAddr,
+    /// The application's own address in such a flow.
+    pub(crate) app_address: IpAddr,
+    /// The application's address as the server sees it.
+    pub(crate) seen_address: IpAddr,
 }
 
 impl Network {
@@ -98,13 +119,23 @@ impl Network {
         all
     }
 
+    /// Where a mechanism's process runs.
+    pub(crate) fn translator(&self, mechanism: &MechanismSpec) -> &Place {
+        match (mechanism.kind, &self.host) {
+            (Kind::Siit, Some(host)) => host,
+            _ => &self.client,
+        }
+    }
+
     /// Devices nearest to the receiver of a flow, best first: what they receive has passed every
-    /// queue that may drop it.
-    pub(crate) fn receiving_devices(&self, down: bool) -> &'static [&'static str] {
-        match (down, self.app == self.client) {
-            (false, _) => &["iperf/uplink"],
-            (true, true) => &["client/clat0", "client/uplink"],
-            (true, false) => &["app/uplink"],
+    /// queue that may drop it. A translator's own device counts only what its process sends; with
+    /// `in_kernel` there is no such process.
+    pub(crate) fn receiving_devices(&self, way: Way, in_kernel: bool) -> &'static [&'static str] {
+        match (way, self.app == self.client, in_kernel) {
+            (Way::Up, ..) => &["iperf/uplink"],
+            (Way::Down, true, false) => &["client/clat0", "client/uplink"],
+            (Way::Down, true, true) => &["client/uplink"],
+            (Way::Down, false, _) => &["app/uplink"],
         }
     }
 
@@ -117,12 +148,16 @@ impl Network {
     ) -> Result<Self> {
         let place = |role: &str| Place(format!("{prefix}{role}"));
         let client = place("client");
+        let flow = Flow::of(shape, mechanism);
         let network = Self {
             app: if shape.hops == 2 { place("app") } else { client.clone() },
             client,
             host: (shape.hops > 0).then(|| place("host")),
             server: place("iperf"),
-            target: address(target_of(shape, mechanism))?,
+            target: address(flow.target)?,
+            server_address: address(flow.server)?,
+            app_address: address(flow.app)?,
+            seen_address: address(flow.seen)?,
             server_addresses: server_addresses(shape)
                 .into_iter()
                 .map(address)
@@ -143,6 +178,10 @@ impl Network {
             if !shape.offloads {
                 network.offloads_off(backend, role, place)?;
             }
+        }
+        if shape.edge_v4 {
+            // A gateway looks for what its devices can do when it starts.
+            network.receive_offload_on(backend)?;
         }
         Ok(network)
     }
@@ -169,6 +208,17 @@ impl Network {
             let off = ["ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off"];
             let more = ["gso", "off", "gro", "off", "sg", "off"];
             must(backend, place, &[&off[..], &more[..]].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Turns receive offload on at every device: only so a veth takes frames from XDP programs, and
+    /// only so it hands them on in batches, as a network card does.
+    pub(crate) fn receive_offload_on(&self, backend: &dyn Backend) -> Result<()> {
+        for (role, place) in self.places() {
+            for device in devices(role, self.host.is_some(), self.app != self.client) {
+                must(backend, place, &["ethtool", "-K", device, "gro", "on"])?;
+            }
         }
         Ok(())
     }
@@ -225,11 +275,42 @@ fn devices(role: &str, hosted: bool, with_app: bool) -> Vec<&'static str> {
     }
 }
 
-fn target_of(shape: Shape, mechanism: Option<&MechanismSpec>) -> &'static str {
-    match mechanism {
-        Some(m) if m.kind == Kind::Clat => SERVER_CLAT_V4,
-        _ if shape.native_v4 => SERVER_V4,
-        _ => SERVER_V6,
+/// The addresses of a flow between application and server, at both ends.
+struct Flow {
+    /// The server, for the application.
+    target: &'static str,
+    /// The server, for itself.
+    server: &'static str,
+    /// The application, for itself.
+    app: &'static str,
+    /// The application, for the server.
+    seen: &'static str,
+}
+
+impl Flow {
+    fn of(shape: Shape, mechanism: Option<&MechanismSpec>) -> Self {
+        let own_box = shape.hops == 2;
+        match mechanism.map_or(Kind::Native, |m| m.kind) {
+            Kind::Clat => Self {
+                target: SERVER_CLAT_V4,
+                server: SERVER_EMBEDDED,
+                app: if own_box { ROUTER_V4 } else { CLAT_V4 },
+                seen: CLAT_V6,
+            },
+            Kind::Siit => {
+                Self { target: SERVER_V4, server: SERVER_V6, app: CLIENT_V4, seen: SIIT_CLIENT_V6 }
+            }
+            Kind::Native => {
+                let app = match (shape.native_v4, own_box) {
+                    (true, true) => APP_V4,
+                    (true, false) => CLIENT_V4,
+                    (false, true) => APP_V6,
+                    (false, false) => CLIENT_V6,
+                };
+                let server = if shape.native_v4 { SERVER_V4 } else { SERVER_V6 };
+                Self { target: server, server, app, seen: app }
+            }
+        }
     }
 }
 
@@ -253,7 +334,7 @@ fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.push(format!("addr add {APP_V6}/128 dev uplink nodad"));
             lines.push(format!("route add ::/0 via fe80::1 dev uplink src {APP_V6}"));
             if shape.native_v4 {
-                lines.push("addr add 203.0.113.2/30 dev uplink".into());
+                lines.push(format!("addr add {APP_V4}/30 dev uplink"));
                 lines.push("route add default via 203.0.113.1".into());
             }
             if shape.clat_link {
@@ -266,8 +347,8 @@ fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.extend(link("uplink", "fe80::2"));
             lines.push(format!("addr add {CLIENT_V6}/128 dev uplink nodad"));
             lines.push(format!("route add ::/0 via fe80::1 dev uplink src {CLIENT_V6}"));
-            if shape.native_v4 {
-                lines.push("addr add 192.0.2.2/30 dev uplink".into());
+            if shape.native_v4 || shape.edge_v4 {
+                lines.push(format!("addr add {CLIENT_V4}/30 dev uplink"));
                 lines.push("route add default via 192.0.2.1".into());
             }
             if two {
@@ -292,8 +373,10 @@ fn addresses(role: &str, shape: Shape) -> Vec<String> {
             for prefix in [PREF64, "2001:db8:5::/64"] {
                 lines.push(format!("route add {prefix} via fe80::2 dev to-iperf"));
             }
-            if shape.native_v4 {
+            if shape.native_v4 || shape.edge_v4 {
                 lines.push("addr add 192.0.2.1/30 dev to-client".into());
+            }
+            if shape.native_v4 {
                 lines.push("addr add 198.51.100.1/30 dev to-iperf".into());
                 lines.push("route add 203.0.113.0/30 via 192.0.2.2".into());
             }
@@ -342,8 +425,9 @@ mod tests {
     fn only_documentation_addresses_are_used() {
         let allowed = ["192.0.0.", "192.0.2.", "198.51.100.", "203.0.113."];
         for hops in 0..=2 {
-            for (native_v4, clat_link) in [(false, false), (true, false), (false, true)] {
-                let shape = Shape { hops, native_v4, clat_link, offloads: true };
+            for on in 0..4 {
+                let [native_v4, edge_v4, clat_link] = [1, 2, 3].map(|n| n == on);
+                let shape = Shape { hops, native_v4, edge_v4, clat_link, offloads: true };
                 for role in ["app", "client", "host", "iperf"] {
                     for line in addresses(role, shape) {
                         for word in line.split([' ', '/']) {
@@ -364,7 +448,8 @@ mod tests {
 
     #[test]
     fn an_ipv6_only_path_carries_no_ipv4() {
-        let shape = Shape { hops: 1, native_v4: false, clat_link: false, offloads: true };
+        let shape =
+            Shape { hops: 1, native_v4: false, edge_v4: false, clat_link: false, offloads: true };
         for role in ["client", "host"] {
             for line in addresses(role, shape) {
                 let v4 = line.split([' ', '/']).any(|w| w.parse::<std::net::Ipv4Addr>().is_ok());

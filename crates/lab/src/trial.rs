@@ -63,13 +63,22 @@ pub(crate) struct Trial {
     pub(crate) unit: String,
     /// `up`, `down` or `both`.
     pub(crate) direction: String,
-    /// Offered load; `null`: as much as TCP takes.
+    /// Offered load, in the metric's unit or packets per second; `null`: as much as it takes.
     pub(crate) offered: Option<f64>,
     /// The value of this deployment.
     pub(crate) value: Option<f64>,
     /// Raw: every reply in ms, for RTT.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) replies: Vec<f64>,
+    /// Raw: round-trip times in ns and how often each came, for datagrams at a steady rate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) histogram: Vec<(u64, u64)>,
+    /// Packets of the load that were sent, or due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sent: Option<u64>,
+    /// Of them, or during the measured time, those that arrived or were answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) arrived: Option<u64>,
     /// Raw: end of interval in s and rate, for throughput.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) series: Vec<(f64, f64)>,
@@ -102,6 +111,9 @@ pub(crate) struct Trial {
     /// What is worth knowing of a valid trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flags: Vec<String>,
+    /// What the mechanism said it runs, when it can be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
     /// Command line of the mechanism.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) mechanism_argv: Vec<String>,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::report::figures::nice;
 use crate::spec::Metric;
 use crate::stats::describe::mean;
 use crate::trial::Trial;
@@ -29,8 +30,8 @@ pub(super) fn limiter(
     ceiling: Option<f64>,
     trials: &[&Trial],
 ) -> (String, String, bool) {
-    if !metric.is_throughput() {
-        return ("none".into(), "one packet at a time on an idle path".into(), false);
+    if !metric.has_limiter() {
+        return ("none".into(), String::new(), false);
     }
     if trials.is_empty() {
         return ("unknown".into(), "no trial counts".into(), false);
@@ -41,7 +42,9 @@ pub(super) fn limiter(
     let near = ceiling.is_some_and(|c| typical * CEILING_FACTOR >= c);
     if let (true, Some(ceiling)) = (near, ceiling) {
         let text = format!(
-            "within a factor 2 of the generator's own {ceiling:.1} Gbit/s{}",
+            "within a factor 2 of the generator's own {} {}{}",
+            nice(ceiling),
+            metric.unit(),
             generator_cpu(trials)
         );
         return ("generator".into(), text, true);

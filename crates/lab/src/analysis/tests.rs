@@ -25,6 +25,7 @@ fn experiment(blocks: u32) -> Experiment {
         offloads: true,
         mechanisms: ["native-v6", "native-v6-again", "clat-tayga"].map(str::to_owned).into(),
         skipped: BTreeMap::new(),
+        unmeasured: BTreeMap::new(),
         versions: BTreeMap::new(),
         replay: String::new(),
     });

@@ -1,12 +1,14 @@
 //! Commands for packagers and for the lab itself.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::CommandFactory;
 
-use crate::cli::{Cli, Probe};
+use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::probe::{client, server, start};
+use crate::tester::{datagrams, echo, frames};
 
 /// Prints completions for a shell.
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<u8> {
@@ -36,15 +38,64 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
                 refused,
             }))
         }
-        Probe::Start { target, argv } => match start::measure(target, &argv) {
-            Ok(ms) => {
-                anstream::println!("{ms:.3}");
-                Ok(EXIT_DONE)
-            }
+        Probe::Start { target, ask, argv } => match start::measure(target, &argv, ask.as_deref()) {
+            Ok(started) => super::print_json(&started),
             Err(why) => {
                 crate::note!("fordway-lab probe start: {why}");
                 Ok(EXIT_FAILED)
             }
         },
+    }
+}
+
+/// Sends or receives small packets inside a namespace.
+pub(super) fn tester(tester: Tester) -> Result<u8> {
+    match tester {
+        Tester::Datagrams { target, source, seconds, rate, size } => {
+            let length = duration(seconds)?;
+            let wanted = datagrams::Wanted { target, source, length, rate, size };
+            let sent = datagrams::send(&wanted).map_err(LabError::file("datagrams"))?;
+            super::print_json(&sent)
+        }
+        Tester::Echo { target, rate, count, patience } => {
+            let patience = Duration::from_millis(patience);
+            let wanted = echo::Wanted { target, rate, count, patience };
+            super::print_json(&echo::measure(&wanted).map_err(LabError::file("echo"))?)
+        }
+        Tester::SendFrames { device, frame, limit } => {
+            let frame = octets(&frame)?;
+            let used = frames::send(&device, &frame, limit).map_err(LabError::file(device))?;
+            super::print_json(&used)
+        }
+        Tester::ReceiveFrames { device, v4, port, seconds } => {
+            let length = duration(seconds)?;
+            let received =
+                frames::receive(&device, v4, port, length).map_err(LabError::file(device))?;
+            super::print_json(&received)
+        }
+    }
+}
+
+fn duration(seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|e| LabError::Usage(format!("{seconds} s: {e}")))
+}
+
+fn octets(hex: &str) -> Result<Vec<u8>> {
+    let bad = || LabError::Usage("the frame is not hexadecimal".into());
+    if !hex.is_ascii() || !hex.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    let pair = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).map_err(|_| bad());
+    (0..hex.len()).step_by(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_from_hexadecimal() {
+        assert_eq!(octets("00ff10").unwrap(), [0, 255, 16]);
+        assert!(octets("0").is_err() && octets("zz").is_err() && octets("é").is_err());
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Completions { shell } => hidden::completions(shell),
         Command::Man { dir } => hidden::man(&dir),
         Command::Probe(probe) => hidden::probe(probe),
+        Command::Tester(tester) => hidden::tester(tester),
     }
 }
 

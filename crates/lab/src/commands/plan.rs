@@ -8,9 +8,9 @@ use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
 use crate::host::clocksource;
 use crate::mechanism::locate_fordway;
-use crate::plan::{Plan, blocks_for, in_words, lay_out, power_notes};
-use crate::runner::survey;
-use crate::spec::{Experiment, RunSpec};
+use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes};
+use crate::runner::{Found, survey, unmeasured};
+use crate::spec::{Experiment, Metric, RunSpec};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -23,7 +23,7 @@ struct Shown<'a> {
 /// Shows the plan.
 pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
-    let (experiment, run) = choose(args, fordway.as_deref())?;
+    let (experiment, run) = choose(args, fordway.as_deref(), false)?;
     let plan = lay_out(&experiment, &run, &own_clocksource());
     let notes = notes(&experiment, &run);
     if args.json {
@@ -61,18 +61,21 @@ pub(super) fn print_skipped(run: &RunSpec) {
     for (name, hint) in &run.skipped {
         crate::note!("  skipped   {name}: {hint}");
     }
+    for (reason, metrics) in run.unmeasured_by_reason() {
+        crate::note!("  skipped   {}: not measured: {reason}", metrics.join(", "));
+    }
 }
 
 /// What a reader should know before the run.
 pub(super) fn notes(experiment: &Experiment, run: &RunSpec) -> Vec<String> {
-    let comparisons = experiment
+    let arms = experiment
         .mechanisms
         .iter()
         .filter(|m| run.mechanisms.contains(&m.name))
         .filter(|m| m.same_as.is_none())
-        .filter(|m| m.base.as_ref().is_some_and(|base| run.mechanisms.contains(base)))
-        .count()
-        * experiment.metrics.iter().filter(|m| m.name() != "start_time").count();
+        .filter(|m| m.base.as_ref().is_some_and(|base| run.mechanisms.contains(base)));
+    let of = |m| metrics_of(experiment, &run.unmeasured, m);
+    let comparisons = arms.flat_map(of).filter(|m| *m != Metric::StartTime).count();
     power_notes(run.blocks, comparisons, experiment.alpha)
 }
 
@@ -81,8 +84,13 @@ pub(super) fn own_clocksource() -> String {
     clocksource::current().unwrap_or_else(|_| "unknown".into())
 }
 
-/// The experiment and the choices that the arguments make.
-pub(super) fn choose(args: &PlanArgs, fordway: Option<&Path>) -> Result<(Experiment, RunSpec)> {
+/// The experiment and the choices that the arguments make. Before a run, `rehearse` finds out by a
+/// short start which engines work here.
+pub(super) fn choose(
+    args: &PlanArgs,
+    fordway: Option<&Path>,
+    rehearse: bool,
+) -> Result<(Experiment, RunSpec)> {
     let experiment = Experiment::find(&args.name)?;
     let profile = experiment.profile(args.profile.key())?;
     for name in &args.only {
@@ -103,13 +111,21 @@ pub(super) fn choose(args: &PlanArgs, fordway: Option<&Path>) -> Result<(Experim
         .map(|m| m.name.clone())
         .filter(|name| args.only.is_empty() || args.only.contains(name))
         .collect();
-    let (versions, skipped) = survey(&experiment, &wanted, fordway)?;
+    let Found { versions, skipped } = survey(&experiment, &wanted, fordway, rehearse)?;
+    let unmeasured = unmeasured(&experiment);
     let mechanisms: Vec<String> =
         wanted.into_iter().filter(|name| versions.contains_key(name)).collect();
     let durations =
         if args.duration.is_empty() { profile.durations_s.clone() } else { args.duration.clone() };
     let blocks = args.blocks.unwrap_or_else(|| {
-        blocks_for(&experiment, profile, &mechanisms, &durations, args.clocksource.len())
+        blocks_for(
+            &experiment,
+            profile,
+            &mechanisms,
+            &unmeasured,
+            &durations,
+            args.clocksource.len(),
+        )
     });
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let mut run = RunSpec {
@@ -121,6 +137,7 @@ pub(super) fn choose(args: &PlanArgs, fordway: Option<&Path>) -> Result<(Experim
         offloads: args.offloads == Switch::On,
         mechanisms,
         skipped,
+        unmeasured,
         versions,
         replay: String::new(),
     };

@@ -12,7 +12,7 @@ use crate::host::cpu;
 use crate::mechanism::locate_fordway;
 use crate::plan::{in_words, lay_out};
 use crate::process::{catch_signals, find_program};
-use crate::runner::{Runner, survey};
+use crate::runner::{Found, Runner, survey};
 use crate::spec::Experiment;
 use crate::state;
 
@@ -22,8 +22,14 @@ const ASK_ABOVE_S: f64 = 3600.0;
 /// Starts a run.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let fordway = locate_fordway(args.plan.fordway.as_deref())?;
-    let (mut experiment, run) = choose(&args.plan, fordway.as_deref())?;
-    need_tools(run.offloads)?;
+    need_tools()?;
+    // Without root nothing can be tried out; that is said below, after what is missing.
+    let rehearse = state::is_root();
+    if rehearse {
+        catch_signals();
+        clean_orphans();
+    }
+    let (mut experiment, run) = choose(&args.plan, fordway.as_deref(), rehearse)?;
     for name in &experiment.requires {
         if let Some(hint) = run.skipped.get(name) {
             return Err(LabError::Missing(format!("{} needs {name}: {hint}", experiment.name)));
@@ -34,7 +40,6 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         return Err(LabError::Missing("no mechanism of this choice can run here".into()));
     }
     state::need_root()?;
-    clean_orphans();
     let plan = lay_out(&experiment, &run, &own_clocksource());
     crate::note!("{}: {}", experiment.name, experiment.question);
     crate::note!(
@@ -79,10 +84,12 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
     let experiment = Experiment::parse(&artefacts::read_spec(&args.dir)?)?;
     let run = experiment.run()?.clone();
-    need_tools(run.offloads)?;
+    need_tools()?;
     state::need_root()?;
+    catch_signals();
     clean_orphans();
-    let (versions, skipped) = survey(&experiment, &run.mechanisms, fordway.as_deref())?;
+    let Found { versions, skipped } =
+        survey(&experiment, &run.mechanisms, fordway.as_deref(), true)?;
     for name in &run.mechanisms {
         if let Some(hint) = skipped.get(name) {
             return Err(LabError::Missing(format!("the run used {name}: {hint}")));
@@ -101,7 +108,6 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
 }
 
 fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: bool) -> Result<u8> {
-    catch_signals();
     let environment = out.join("environment.json");
     if !environment.exists() {
         let record = crate::host::environment::record(&experiment, fordway)?;
@@ -135,11 +141,8 @@ fn clean_orphans() {
     }
 }
 
-fn need_tools(offloads: bool) -> Result<()> {
-    let mut tools = vec!["ip", "nsenter", "setpriv", "sysctl", "iperf3", "ping", "ethtool"];
-    if offloads {
-        tools.retain(|t| *t != "none");
-    }
+fn need_tools() -> Result<()> {
+    let tools = ["ip", "nsenter", "setpriv", "sysctl", "iperf3", "ping", "ethtool"];
     let missing: Vec<&str> =
         tools.into_iter().filter(|tool| find_program(tool).is_none()).collect();
     if missing.is_empty() {

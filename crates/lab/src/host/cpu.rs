@@ -11,6 +11,8 @@ fn ticks_per_second() -> f64 {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Times {
     busy: u64,
+    user: u64,
+    system: u64,
     softirq: u64,
     steal: u64,
     total: u64,
@@ -31,7 +33,14 @@ impl Times {
             line.split_whitespace().skip(1).take(8).filter_map(|v| v.parse().ok()).collect();
         let at = |i: usize| f.get(i).copied().unwrap_or(0);
         let total: u64 = f.iter().sum();
-        Self { busy: total - at(3) - at(4) - at(7), softirq: at(6), steal: at(7), total }
+        Self {
+            busy: total - at(3) - at(4) - at(7),
+            user: at(0) + at(1),
+            system: at(2),
+            softirq: at(6),
+            steal: at(7),
+            total,
+        }
     }
 }
 
@@ -48,6 +57,21 @@ pub(crate) struct CpuUse {
     pub(crate) mechanism_cores: Option<f64>,
     /// Threads of the mechanism's process.
     pub(crate) mechanism_threads: Option<u32>,
+    /// Busy time of all processors, s.
+    #[serde(default)]
+    pub(crate) busy_s: f64,
+    /// Of it in programs.
+    #[serde(default)]
+    pub(crate) user_s: f64,
+    /// Of it in system calls.
+    #[serde(default)]
+    pub(crate) system_s: f64,
+    /// Of it in software interrupts.
+    #[serde(default)]
+    pub(crate) softirq_s: f64,
+    /// Time of the mechanism's own process, s.
+    #[serde(default)]
+    pub(crate) mechanism_s: Option<f64>,
 }
 
 /// Measures processor use between two moments.
@@ -70,16 +94,22 @@ impl Meter {
         let end = Times::now();
         let total = (end.total - self.start.total).max(1) as f64;
         let seconds = self.at.elapsed().as_secs_f64();
+        let in_seconds = |ticks: u64| ticks as f64 / ticks_per_second();
         let after = self.process.and_then(|(pid, before)| {
             let (ticks, threads) = process_ticks(pid)?;
-            Some((ticks.saturating_sub(before) as f64 / ticks_per_second() / seconds, threads))
+            Some((in_seconds(ticks.saturating_sub(before)), threads))
         });
         CpuUse {
             busy_share: (end.busy - self.start.busy) as f64 / total,
             softirq_share: (end.softirq - self.start.softirq) as f64 / total,
             steal_share: (end.steal - self.start.steal) as f64 / total,
-            mechanism_cores: after.map(|a| a.0),
+            mechanism_cores: after.map(|a| a.0 / seconds),
             mechanism_threads: after.map(|a| a.1),
+            busy_s: in_seconds(end.busy - self.start.busy),
+            user_s: in_seconds(end.user - self.start.user),
+            system_s: in_seconds(end.system - self.start.system),
+            softirq_s: in_seconds(end.softirq - self.start.softirq),
+            mechanism_s: after.map(|a| a.0),
         }
     }
 }
@@ -116,6 +146,7 @@ mod tests {
     fn the_cpu_line_is_read_as_proc_5_says() {
         let t = Times::parse("cpu  10 1 20 100 5 2 7 3 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
         assert_eq!((t.busy, t.softirq, t.steal, t.total), (40, 7, 3, 148));
+        assert_eq!((t.user, t.system), (11, 20));
     }
 
     #[test]

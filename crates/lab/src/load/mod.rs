@@ -1,4 +1,21 @@
-//! Load and its measurement by tools that everybody knows.
+//! Load and its measurement: by tools that everybody knows, and by the lab's own tester where no
+//! such tool measures what is asked.
 
+pub(crate) mod datagrams;
+pub(crate) mod echo;
+pub(crate) mod frames;
 pub(crate) mod iperf;
+pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod sink;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{LabError, Result};
+
+/// Reads the JSON object that one of the lab's testers printed, after whatever else it said.
+fn read_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+    let bad = |why: String| LabError::Parse { tool: "fordway-lab tester", why };
+    let at = text.find('{').ok_or_else(|| bad(format!("no JSON in `{}`", text.trim())))?;
+    serde_json::from_str(&text[at..]).map_err(|e| bad(e.to_string()))
+}

@@ -1,13 +1,17 @@
-//! CLAT by Fordway: one command that makes its interface, addresses and routes itself.
+//! CLAT and stateless gateway by Fordway: one command that makes its interface, addresses and routes
+//! itself.
+
+mod engine;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Availability, Context, Counted, Deployed, Mechanism};
+use super::{Availability, Context, Counted, Deployed, Mechanism, Start};
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, run_str};
-use crate::topology::{CLAT_V4, CLAT_V6, PREF64};
+use crate::spec::{Kind, MechanismSpec};
+use crate::topology::{CLAT_V4, CLAT_V6, PREF64, SIIT_MAPPING, SIIT_POOL6};
 
 /// The gateway's program.
 pub(super) struct Fordway {
@@ -36,27 +40,42 @@ pub(crate) fn locate(told: Option<&Path>) -> Result<Option<PathBuf>> {
 impl Fordway {
     fn argv(&self, context: Context<'_>) -> Option<Vec<String>> {
         let program = self.program.as_ref()?.display().to_string();
-        let engine = context.spec.engine.as_deref().unwrap_or("auto");
         let run_dir = run_dir(context).display().to_string();
-        let argv = [
-            program.as_str(),
-            "clat",
-            "--pref64",
-            PREF64,
-            "--allow-private",
-            "--interface",
-            "clat0",
-            "--v4",
-            CLAT_V4,
-            "--v6",
-            CLAT_V6,
-            "--engine",
-            engine,
-            "--run-dir",
-            &run_dir,
-        ];
+        let mut argv = vec![program.as_str()];
+        argv.extend(options(context.spec));
+        argv.extend(["--run-dir", &run_dir]);
         Some(argv.iter().map(ToString::to_string).collect())
     }
+}
+
+/// The subcommand and its options.
+fn options(spec: &MechanismSpec) -> Vec<&str> {
+    let attach = spec.attach.as_deref();
+    let mut argv = if spec.kind == Kind::Siit {
+        vec!["siit", "--pool6", SIIT_POOL6, "--eam", SIIT_MAPPING, "--interface", "siit0"]
+    } else {
+        let mut argv = vec!["clat", "--pref64", PREF64, "--allow-private", "--interface", "clat0"];
+        argv.extend(["--v4", CLAT_V4, "--v6", CLAT_V6]);
+        argv
+    };
+    argv.extend(["--engine", spec.engine.as_deref().unwrap_or("auto")]);
+    if let Some(attach) = attach {
+        argv.extend(["--attach", attach]);
+    }
+    match (attach, spec.kind) {
+        (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
+        (Some("xdp"), Kind::Siit) => {
+            argv.extend(["--device", "to-client", "--device", "to-iperf"]);
+        }
+        (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
+        _ => {}
+    }
+    argv
+}
+
+/// The control socket of a gateway.
+fn socket(run_dir: &Path) -> PathBuf {
+    run_dir.join("control.sock")
 }
 
 /// A folder of its own: a gateway that serves this machine must not share locks with the lab's.
@@ -90,8 +109,8 @@ impl Mechanism for Fordway {
             .argv(context)
             .ok_or_else(|| LabError::Missing("the gateway's program was not found".into()))?;
         let log = context.logs.join(format!("{}-fordway.log", context.name));
-        let daemon =
-            context.backend.run(Some(&context.network.client), &argv, Output::Log(&log))?;
+        let place = context.network.translator(context.spec);
+        let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
         Ok(Deployed {
             config: argv[1..].join(" "),
             argv,
@@ -101,21 +120,36 @@ impl Mechanism for Fordway {
         })
     }
 
-    fn start_argv(&self, context: Context<'_>) -> Option<Vec<String>> {
-        self.argv(context)
+    fn start(&self, context: Context<'_>) -> Option<Start> {
+        Some(Start { argv: self.argv(context)?, ask: Some(socket(&run_dir(context))) })
+    }
+
+    fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
+        let status = ask(deployed, "status").ok_or_else(|| LabError::NotReady {
+            mechanism: spec.name.clone(),
+            why: "it does not tell its status: which engine runs is unknown".into(),
+        })?;
+        self.ran(&status, spec)?;
+        Ok(engine::words(&status))
+    }
+
+    fn ran(&self, status: &Value, spec: &MechanismSpec) -> Result<()> {
+        engine::check(status, spec)
+            .map_err(|why| LabError::NotReady { mechanism: spec.name.clone(), why })
     }
 
     fn counters(&self, deployed: &Deployed) -> Option<Value> {
-        let program = deployed.program.as_ref()?.display().to_string();
-        let socket = deployed.run_dir.as_ref()?.join("control.sock").display().to_string();
-        let out = run_str(&[&program, "stats", "--json", "--socket", &socket]).ok()?.ok().ok()?;
-        serde_json::from_str(&out.stdout).ok()
+        ask(deployed, "stats")
     }
 
     fn read(&self, before: &Value, after: &Value, down: bool) -> Option<Counted> {
         let way = if down { "v6_to_v4" } else { "v4_to_v6" };
-        let pointer = format!("/translators/0/{way}/octets");
-        let octets = |v: &Value| v.pointer(&pointer)?.as_u64();
+        let number = |v: &Value, what: &str| {
+            v.pointer(&format!("/translators/0/{way}/{what}")).and_then(Value::as_u64)
+        };
+        let since = |what: &str| {
+            Some(number(after, what)?.saturating_sub(number(before, what).unwrap_or(0)))
+        };
         let count = |v: &Value, reason: &str| {
             v.pointer("/translators/0/drops").and_then(|d| d[reason].as_u64()).unwrap_or(0)
         };
@@ -124,8 +158,17 @@ impl Mechanism for Fordway {
             .map(|r| (r.clone(), count(after, r).saturating_sub(count(before, r))))
             .filter(|(_, n)| *n > 0)
             .collect();
-        Some(Counted { octets: octets(after)?.saturating_sub(octets(before)?), drops })
+        let packets = since("packets").unwrap_or(0);
+        Some(Counted { octets: since("octets")?, packets, drops })
     }
+}
+
+/// What a running gateway answers to a read command.
+fn ask(deployed: &Deployed, command: &str) -> Option<Value> {
+    let program = deployed.program.as_ref()?.display().to_string();
+    let socket = socket(deployed.run_dir.as_ref()?).display().to_string();
+    let out = run_str(&[&program, command, "--json", "--socket", &socket]).ok()?.ok().ok()?;
+    serde_json::from_str(&out.stdout).ok()
 }
 
 #[cfg(test)]
@@ -137,12 +180,32 @@ mod tests {
         let stats = |up, down, full| {
             serde_json::json!({"translators": [{
                 "drops": {"queue_full": full, "martian": 3},
-                "v4_to_v6": {"octets": up}, "v6_to_v4": {"octets": down}}]})
+                "v4_to_v6": {"octets": up, "packets": up / 10},
+                "v6_to_v4": {"octets": down, "packets": 0}}]})
         };
         let (before, after) = (stats(10, 5, 1), stats(110, 7, 4));
         let read = |down| Fordway { program: None }.read(&before, &after, down).unwrap();
-        assert_eq!(read(false), Counted { octets: 100, drops: vec![("queue_full".into(), 3)] });
+        assert_eq!(
+            read(false),
+            Counted { octets: 100, packets: 10, drops: vec![("queue_full".into(), 3)] }
+        );
         assert_eq!(read(true).octets, 2);
         assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), false), None);
+    }
+    #[test]
+    fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
+        for experiment in crate::spec::Experiment::built_in().unwrap() {
+            for arm in experiment.mechanisms.iter().filter(|m| m.implementation == "fordway") {
+                let argv = options(arm).join(" ");
+                let engine = arm.engine.as_deref().expect("an arm says which engine it is about");
+                assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
+                match arm.attach.as_deref() {
+                    Some("uplink") => assert!(argv.contains("--uplink uplink"), "{argv}"),
+                    Some("xdp") => assert!(argv.contains("--device to-iperf"), "{argv}"),
+                    Some(other) => assert_eq!(other, "interface"),
+                    None => assert!(engine == "user" && !argv.contains("--attach"), "{argv}"),
+                }
+            }
+        }
     }
 }

@@ -65,6 +65,15 @@ pub(crate) struct Deployed {
     pub(crate) program: Option<PathBuf>,
 }
 
+/// A start from nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    /// The command line.
+    pub(crate) argv: Vec<String>,
+    /// Where the started process can be asked what it runs.
+    pub(crate) ask: Option<PathBuf>,
+}
+
 /// One implementation.
 pub(crate) trait Mechanism {
     /// Whether it can run on this machine.
@@ -73,9 +82,20 @@ pub(crate) trait Mechanism {
     /// Puts it on the network and starts it; readiness is polled by the caller.
     fn deploy(&self, context: Context<'_>) -> Result<Deployed>;
 
-    /// The command line that starts it from nothing, when one command does all.
-    fn start_argv(&self, _context: Context<'_>) -> Option<Vec<String>> {
+    /// What starts it from nothing, when one command does all.
+    fn start(&self, _context: Context<'_>) -> Option<Start> {
         None
+    }
+
+    /// What really runs, in words, when it can be asked; an error when it is not what the arm of the
+    /// experiment is about.
+    fn runs(&self, _deployed: &Deployed, _spec: &MechanismSpec) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// The same, from a status that was read elsewhere.
+    fn ran(&self, _status: &Value, _spec: &MechanismSpec) -> Result<()> {
+        Ok(())
     }
 
     /// Its own counters, in its own form.
@@ -94,6 +114,8 @@ pub(crate) trait Mechanism {
 pub(crate) struct Counted {
     /// IP octets translated in the flow's direction.
     pub(crate) octets: u64,
+    /// Packets translated in the flow's direction; a super-packet counts as one.
+    pub(crate) packets: u64,
     /// Packets dropped, by reason; only reasons with drops.
     pub(crate) drops: Vec<(String, u64)>,
 }

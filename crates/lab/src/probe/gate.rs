@@ -187,11 +187,12 @@ fn reported_mtu(text: &str) -> Option<u32> {
         .min()
 }
 
-/// Asks until an echo request is answered.
+/// Asks until an echo request is answered, the time is up, or `gone` says that it is in vain.
 pub(crate) fn wait_ready(
     backend: &dyn Backend,
     network: &Network,
     limit: Duration,
+    mut gone: impl FnMut() -> bool,
 ) -> Result<bool> {
     let deadline = std::time::Instant::now() + limit;
     loop {
@@ -204,7 +205,7 @@ pub(crate) fn wait_ready(
         if out.status.success() {
             return Ok(true);
         }
-        if std::time::Instant::now() > deadline {
+        if std::time::Instant::now() > deadline || gone() {
             return Ok(false);
         }
         std::thread::sleep(Duration::from_millis(5));

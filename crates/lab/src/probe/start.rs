@@ -1,18 +1,34 @@
 //! From the start of a translator's process to the first packet that came through it.
 
 use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 
 use super::UDP_PORT;
 
-/// Starts `argv`, sends a datagram every 100 µs, and returns ms until the first echo.
+/// A start that worked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Started {
+    /// ms from the start of the process to the first echo.
+    pub(crate) ms: f64,
+    /// What the gateway then said of itself, when it was asked.
+    pub(crate) status: Option<serde_json::Value>,
+}
+
+/// Starts `argv`, sends a datagram every 100 µs, and measures until the first echo. Then the gateway
+/// is asked for its status at the control socket `ask`.
 ///
 /// The translator is ended before this returns. The probe stops at the first echo, so what it
 /// sends is bounded by the deadline: fifty thousand small datagrams.
-pub(crate) fn measure(target: IpAddr, argv: &[String]) -> Result<f64, String> {
+pub(crate) fn measure(
+    target: IpAddr,
+    argv: &[String],
+    ask: Option<&Path>,
+) -> Result<Started, String> {
     let (program, rest) = argv.split_first().ok_or("no command")?;
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
     socket.set_nonblocking(true).map_err(|e| e.to_string())?;
@@ -21,7 +37,7 @@ pub(crate) fn measure(target: IpAddr, argv: &[String]) -> Result<f64, String> {
         .args(rest)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(Stdio::inherit())
         .spawn()
         .map_err(|e| format!("{program}: {e}"))?;
     let mut buffer = [0; 64];
@@ -29,7 +45,8 @@ pub(crate) fn measure(target: IpAddr, argv: &[String]) -> Result<f64, String> {
         // Before the route exists the kernel refuses to send; that is what is waited for.
         let _ = socket.send_to(b"first", (target, UDP_PORT));
         if socket.recv_from(&mut buffer).is_ok() {
-            break Ok(started.elapsed().as_secs_f64() * 1e3);
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            break Ok(Started { ms, status: ask.and_then(|at| status(program, at)) });
         }
         if let Ok(Some(status)) = child.try_wait() {
             break Err(format!("{program} ended with {status}"));
@@ -48,4 +65,15 @@ pub(crate) fn measure(target: IpAddr, argv: &[String]) -> Result<f64, String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     outcome
+}
+
+/// The daemon may answer its control socket a moment after it carries packets.
+fn status(program: &str, socket: &Path) -> Option<serde_json::Value> {
+    let argv = [program, "status", "--json", "--socket", socket.to_str()?];
+    crate::process::poll(Duration::from_secs(2), || {
+        let out = crate::process::run_str(&argv).ok()?.ok().ok()?;
+        serde_json::from_str(&out.stdout).ok()
+    })
+    .ok()
+    .flatten()
 }

@@ -1,7 +1,9 @@
 //! The report: figures, one self-contained page, and the table on the terminal.
 
+mod cards;
 pub(crate) mod figures;
 pub(crate) mod page;
 pub(crate) mod published;
+mod tables;
 pub(crate) mod terminal;
 pub(crate) mod words;

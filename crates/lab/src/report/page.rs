@@ -6,14 +6,15 @@ use minijinja::Environment;
 use serde::Serialize;
 
 use super::figures::{self, Figure, name_of, nice, slot};
-use super::published::{Study, study};
-use super::words::{self, first, headline, interval, p, share, value, verdict};
+use super::published::study;
+use super::words::{self, headline, interval, p, value, verdict};
+use super::{cards, tables};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
 use crate::plan::in_words;
 use crate::probe::gate::CHECKS;
-use crate::spec::{Family, Kind, Metric};
+use crate::spec::{Group, Metric, RunSpec};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 const STYLE: &str = include_str!("../../templates/report.css");
@@ -34,30 +35,17 @@ const VARIABLES: &[(&str, &str)] = &[
     ("#845AC0", "var(--c6)"),
     ("#C2255C", "var(--c7)"),
     ("#5C940D", "var(--c8)"),
+    ("#E09A00", "var(--c9)"),
+    ("#8F2D00", "var(--c10)"),
+    ("#5F3DC4", "var(--c11)"),
 ];
-
-#[derive(Serialize)]
-struct Card {
-    label: String,
-    slot: usize,
-    up: String,
-    up_value: String,
-    down: String,
-    down_value: String,
-    rtt: String,
-    rtt_base: String,
-    base: String,
-    broken: Option<String>,
-}
 
 #[derive(Serialize)]
 struct Row {
     label: String,
     slot: usize,
-    implementation: String,
-    hops: u8,
+    engine: Option<String>,
     cells: Vec<RowCell>,
-    broken: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +57,7 @@ struct RowCell {
     verdict: String,
     limiter: String,
     evidence: String,
+    own: String,
     n: usize,
     valid: bool,
 }
@@ -89,8 +78,9 @@ struct Chart {
 #[derive(Serialize)]
 struct Section {
     label: String,
-    metrics: Vec<&'static str>,
-    rows: Vec<Row>,
+    costs: Vec<Costs>,
+    tails: Vec<Vec<String>>,
+    tail: Option<String>,
     series: Vec<Chart>,
     boxes: Vec<Chart>,
     ratios: Option<String>,
@@ -104,6 +94,15 @@ struct GateRow {
     slot: usize,
     checks: Vec<(String, Option<bool>, String)>,
     broken: Vec<String>,
+}
+
+/// Metrics that belong together, as a table.
+#[derive(Serialize)]
+struct Costs {
+    title: &'static str,
+    note: &'static str,
+    metrics: Vec<String>,
+    rows: Vec<Row>,
 }
 
 /// Makes the page.
@@ -127,16 +126,18 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "headline": headline(&run.experiment, results),
             "started": results.started,
             "environment": results.environment,
-            "cards": cards(run),
+            "cards": cards::cards(run),
+            "unmeasured": unmeasured(run),
+            "program_costs": results.program_costs.as_ref().map(costs_of_programs),
             "sections": sections,
             "gate_checks": CHECKS,
             "gate": gate(run),
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
-            "study_throughput": published.as_ref().map(|s| beside(run, s)),
-            "study_rtt": published.as_ref().map(study_rtt),
+            "study_throughput": published.as_ref().map(|s| tables::beside(run, s)),
+            "study_rtt": published.as_ref().map(tables::study_rtt),
             "calibration": results.calibration.iter().map(|c| {
-                vec![c.condition.label(), c.metric.label().into(), format!("{:.1}", c.gbit_s)]
+                vec![c.condition.label(), c.metric.label().into(), format!("{} {}", nice(c.value), c.metric.unit())]
             }).collect::<Vec<_>>(),
             "drift": results.drift.iter().map(|d| vec![
                 d.condition.label(),
@@ -171,39 +172,6 @@ fn inline(drawn: &[Figure], name: &str) -> Option<String> {
     Some(svg)
 }
 
-fn cards(run: &Run) -> Vec<Card> {
-    let cell = |name: &str, metric| first(&run.results, name, metric);
-    let of = |c: Option<&Cell>| {
-        c.and_then(|c| c.vs_baseline.as_ref()).map_or_else(|| "–".into(), |v| share(v.ratio))
-    };
-    let absolute = |c: Option<&Cell>| c.map_or_else(|| "–".into(), value);
-    let mut cards = Vec::new();
-    for m in run.experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat) {
-        let up = cell(&m.name, Metric::TcpThroughputUp);
-        let down = cell(&m.name, Metric::TcpThroughputDown);
-        let rtt = cell(&m.name, Metric::Rtt);
-        let Some(any) = up.or(down).or(rtt) else { continue };
-        let base = m.base.as_deref().unwrap_or_default();
-        let native = cell(base, Metric::Rtt).and_then(|c| c.median);
-        let own = rtt.and_then(|c| c.median);
-        cards.push(Card {
-            label: m.label.clone(),
-            slot: slot(&m.name),
-            up: of(up),
-            up_value: absolute(up),
-            down: of(down),
-            down_value: absolute(down),
-            rtt: own
-                .zip(native)
-                .map_or_else(|| "–".into(), |(own, native)| format!("{:+.3}", own - native)),
-            rtt_base: native.map_or_else(|| "–".into(), nice),
-            base: run.experiment.mechanism(base).map(|m| m.label.clone()).unwrap_or_default(),
-            broken: any.broken.clone(),
-        });
-    }
-    cards
-}
-
 fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
     let conditions = run.results.conditions();
     let condition = conditions[number];
@@ -222,36 +190,45 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
     let over_time = "Thick: mean of all deployments. Thin: each deployment.";
     Section {
         label: condition.label(),
-        metrics: metrics.iter().map(|m| m.label()).collect(),
-        rows: rows(run, number),
+        costs: Group::ALL.into_iter().filter_map(|g| costs(run, number, g)).collect(),
+        tails: tables::tails(run, number),
+        tail: inline(drawn, &format!("tail{tag}")),
         series: metrics.iter().filter_map(|m| chart("series", *m, &scales, over_time)).collect(),
         boxes: metrics.iter().filter_map(|m| chart("box", *m, &scales[..2], "")).collect(),
         ratios: inline(drawn, &format!("ratios{tag}")),
-        rtt: rtt_table(run, number),
-        tests: tests_table(run, number),
+        rtt: tables::round_trips(run, number),
+        tests: tables::tests(run, number),
     }
 }
 
-fn rows(run: &Run, number: usize) -> Vec<Row> {
+/// The table of one group; none when nothing of it was measured.
+fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
     let condition = run.results.conditions()[number];
+    let wanted =
+        |m: &&Metric| m.group() == Some(group) && run.results.cells.iter().any(|c| c.metric == **m);
+    let metrics: Vec<Metric> = run.experiment.metrics.iter().filter(wanted).copied().collect();
     let mut rows = Vec::new();
     for m in &run.experiment.mechanisms {
         let of = |metric: &Metric| run.results.cell(&m.name, *metric, condition);
-        let found: Vec<Option<&Cell>> = run.experiment.metrics.iter().map(of).collect();
+        let found: Vec<Option<&Cell>> = metrics.iter().map(of).collect();
         if found.iter().all(Option::is_none) {
             continue;
         }
-        let broken = found.iter().flatten().find_map(|c| c.broken.clone());
+        let engine = found.iter().flatten().find_map(|c| c.engine.clone());
         rows.push(Row {
             label: m.label.clone(),
             slot: slot(&m.name),
-            implementation: m.implementation.clone(),
-            hops: m.hops,
+            engine,
             cells: found.into_iter().map(row_cell).collect(),
-            broken,
         });
     }
-    rows
+    let head = |m: &Metric| format!("{}, {}", m.label(), m.unit());
+    (!rows.is_empty()).then(|| Costs {
+        title: group.title(),
+        note: group.note(),
+        metrics: metrics.iter().map(head).collect(),
+        rows,
+    })
 }
 
 fn row_cell(cell: Option<&Cell>) -> RowCell {
@@ -264,58 +241,10 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
         verdict: cell.map(verdict).unwrap_or_default(),
         limiter: cell.map(|c| c.limiter.clone()).unwrap_or_default(),
         evidence: cell.map(|c| c.limiter_evidence.clone()).unwrap_or_default(),
+        own: cell.and_then(|c| c.own_process).map_or_else(String::new, nice),
         n: cell.map_or(0, |c| c.n),
         valid: cell.is_none_or(|c| c.valid),
     }
-}
-
-/// The table of round-trip times in the study's form.
-fn rtt_table(run: &Run, number: usize) -> Vec<Vec<String>> {
-    let condition = run.results.conditions()[number];
-    let mut rows = Vec::new();
-    for m in &run.experiment.mechanisms {
-        let cell = run.results.cell(&m.name, Metric::Rtt, condition);
-        let Some(r) = cell.and_then(|c| c.replies) else { continue };
-        let ms = |v: f64| format!("{v:.3}");
-        rows.push(vec![
-            "This run".into(),
-            if m.family == Family::V4 { "v4" } else { "v6" }.into(),
-            m.label.clone(),
-            if m.kind == Kind::Clat { "CLAT" } else { "Baseline" }.into(),
-            ms(r.min),
-            ms(r.mean),
-            ms(r.max),
-            ms(r.stddev),
-            r.p95.map_or_else(|| "–".into(), ms),
-            r.n.to_string(),
-        ]);
-    }
-    rows
-}
-
-/// Every comparison with every number behind its verdict.
-fn tests_table(run: &Run, number: usize) -> Vec<Vec<String>> {
-    let condition = run.results.conditions()[number];
-    let here = run.results.cells.iter().filter(|c| c.condition == *condition);
-    here.filter_map(|cell| {
-        let vs = cell.vs_baseline.as_ref()?;
-        Some(vec![
-            cell.label.clone(),
-            cell.metric.label().into(),
-            run.experiment.mechanism(&vs.base).map(|m| m.label.clone()).unwrap_or_default(),
-            vs.n.to_string(),
-            nice(vs.ratio),
-            interval(vs.ci95),
-            format!("{:+.3} {}", vs.shift, cell.unit),
-            format!("{:+.2}", vs.cliffs_delta),
-            p(vs.p_t),
-            p(vs.p),
-            p(vs.p_wilcoxon),
-            p(vs.p_equivalence),
-            verdict(cell),
-        ])
-    })
-    .collect()
 }
 
 fn gate(run: &Run) -> Vec<GateRow> {
@@ -353,49 +282,17 @@ fn goal_row(goal: &crate::goals::Judged) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// The study's own table of round-trip times.
-fn study_rtt(study: &Study) -> Vec<Vec<String>> {
-    let ms = |v: f64| format!("{v:.3}");
-    study
-        .rtt
-        .iter()
-        .map(|r| {
-            let mut row = vec![r.env.clone(), r.ip.clone(), r.tool.clone(), r.kind.clone()];
-            row.extend([r.min, r.avg, r.max, r.sd, r.p95].map(ms));
-            row.push(r.n.to_string());
-            row
-        })
-        .collect()
+/// Metrics that could not be measured here: names and reason.
+fn unmeasured(run: &Run) -> Vec<(String, String)> {
+    let reasons = run.experiment.run().map(RunSpec::unmeasured_by_reason).unwrap_or_default();
+    reasons.into_iter().map(|(why, what)| (what.join(", "), why.to_owned())).collect()
 }
 
-/// The study's throughputs beside ours, each also as a share of its own native IPv6.
-fn beside(run: &Run, study: &Study) -> Vec<Vec<String>> {
-    let native = |environment: &str| {
-        let row = |t: &&super::published::Throughput| {
-            t.environment == environment && t.mechanism == "native-v6"
-        };
-        study.throughput.iter().find(row).map(|t| t.gbit_s)
-    };
-    let own = |name: &str| first(&run.results, name, Metric::TcpThroughputUp);
-    study
-        .throughput
-        .iter()
-        .map(|t| {
-            let ours = own(&t.mechanism);
-            let ours_share = ours
-                .and_then(|c| c.median)
-                .zip(own("native-v6").and_then(|c| c.median))
-                .map_or_else(|| "–".into(), |(a, b)| share(a / b));
-            vec![
-                t.environment.clone(),
-                t.label.clone(),
-                t.gbit_s.to_string(),
-                native(&t.environment).map_or_else(|| "–".into(), |n| share(t.gbit_s / n)),
-                ours.map_or_else(|| "not measured".into(), value),
-                ours_share,
-            ]
-        })
-        .collect()
+/// The table of the gateway's own measurement, or why there is none.
+fn costs_of_programs(costs: &crate::costs::Costs) -> serde_json::Value {
+    let mut table = costs.table();
+    let head = table.remove(0);
+    serde_json::json!({ "head": head, "rows": table, "missing": costs.missing })
 }
 
 fn listed(trials: &[crate::analysis::Discarded]) -> Vec<Vec<String>> {
@@ -433,8 +330,10 @@ fn deviations(run: &Run) -> Vec<String> {
          stays untouched. Limits on ICMP errors are lifted in the lab's namespaces.",
         "The IPv4 route into every user-space CLAT has MTU 1480 and MSS 1440, as the 20 octets \
          longer IPv6 header asks; the study left the defaults.",
-        "A deployment's RTT value is the median of its replies; tests compare deployments, not \
-         replies. A percentile is printed only with at least ten values beyond it.",
+        "A deployment's RTT value is the mean of the middle half of its replies; tests compare \
+         deployments, not replies. A percentile is printed only with at least ten values beyond it.",
+        "Small packets are one flow with one pair of ports. Their rate is what arrives while the \
+         sender gives its most, not the highest rate without loss.",
     ]
     .map(str::to_owned)
     .into();

@@ -3,7 +3,7 @@
 use super::figures::nice;
 use super::words::{first, headline, interval, share, value, verdict};
 use crate::analysis::{Cell, Results};
-use crate::spec::{Experiment, Metric};
+use crate::spec::{Experiment, Group, Metric};
 
 const UP: Metric = Metric::TcpThroughputUp;
 const DOWN: Metric = Metric::TcpThroughputDown;
@@ -12,7 +12,21 @@ const DOWN: Metric = Metric::TcpThroughputDown;
 pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::path::Path) {
     let bold = anstyle::Style::new().bold();
     anstream::println!("\n{bold}{}{bold:#}\n", headline(experiment, results));
-    print_rows(&cells_table(experiment, results));
+    if experiment.metrics.contains(&UP) {
+        print_rows(&cells_table(experiment, results));
+    }
+    for group in [Group::Tail, Group::Packets, Group::Processor] {
+        let rows = group_table(experiment, results, group);
+        if rows.len() > 1 {
+            anstream::println!("\n{}", group.title());
+            print_rows(&rows);
+        }
+    }
+    if let Ok(run) = experiment.run() {
+        for (why, what) in run.unmeasured_by_reason() {
+            anstream::println!("{}: not measured: {why}", what.join(", "));
+        }
+    }
     if results.conditions().len() > 1 {
         anstream::println!("\nFirst of {} conditions; all are in the report.", {
             results.conditions().len()
@@ -21,6 +35,13 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
     if !results.goals.is_empty() {
         anstream::println!();
         print_rows(&goals_table(results));
+    }
+    if let Some(costs) = &results.program_costs {
+        anstream::println!("\nThe gateway's programs alone");
+        match &costs.missing {
+            Some(why) => anstream::println!("not measured: {why}"),
+            None => print_rows(&costs.table()),
+        }
     }
     for warning in &results.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default();
@@ -72,6 +93,40 @@ fn cells_table(experiment: &Experiment, results: &Results) -> Vec<Vec<String>> {
                 Some(why) => format!("broken: {}", why.split(" (").next().unwrap_or_default()),
             },
         ]);
+    }
+    rows
+}
+
+/// Median and ratio to the base of each metric of a group; one row per mechanism.
+fn group_table(experiment: &Experiment, results: &Results, group: Group) -> Vec<Vec<String>> {
+    let metrics: Vec<Metric> =
+        experiment.metrics.iter().copied().filter(|m| m.group() == Some(group)).collect();
+    let metrics: Vec<Metric> = metrics
+        .into_iter()
+        .filter(|m| experiment.mechanisms.iter().any(|a| first(results, &a.name, *m).is_some()))
+        .collect();
+    let mut head = vec!["mechanism".to_owned()];
+    head.extend(metrics.iter().map(|m| match m.direction() {
+        "both" => format!("{} {}", m.short(), m.unit()),
+        way => format!("{} {way}, {}", m.short(), m.unit()),
+    }));
+    let mut rows = vec![head];
+    for m in &experiment.mechanisms {
+        let cells: Vec<Option<&Cell>> =
+            metrics.iter().map(|metric| first(results, &m.name, *metric)).collect();
+        if cells.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut row = vec![m.label.clone()];
+        row.extend(cells.into_iter().map(|cell| {
+            let Some(cell) = cell else { return "–".to_owned() };
+            let times = cell
+                .vs_baseline
+                .as_ref()
+                .map_or_else(String::new, |v| format!(" (× {})", nice(v.ratio)));
+            format!("{}{times}", value(cell))
+        }));
+        rows.push(row);
     }
     rows
 }

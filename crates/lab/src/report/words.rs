@@ -3,7 +3,7 @@
 use super::figures::nice;
 use crate::analysis::{Cell, Results};
 use crate::goals::Judged;
-use crate::spec::{Experiment, Kind, Metric};
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
 use crate::stats::paired::Verdict;
 
 /// A value with its sign of being a lower bound.
@@ -43,9 +43,11 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     if !results.goals.is_empty() {
         return goals_headline(&results.goals);
     }
+    if let Some(text) = gateways(experiment, results) {
+        return text;
+    }
     let clats = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat);
-    let sentences: Vec<String> =
-        clats.filter_map(|m| clat_sentence(results, &m.name, &m.implementation)).collect();
+    let sentences: Vec<String> = clats.filter_map(|m| clat_sentence(results, m)).collect();
     match sentences.split_first() {
         Some((first, [])) => first.clone(),
         // The experiment lists the mechanism that it is most about first.
@@ -79,13 +81,46 @@ fn proper(implementation: &str) -> &str {
     }
 }
 
-fn clat_sentence(results: &Results, name: &str, implementation: &str) -> Option<String> {
+/// The program, with its engine where it has several: `Fordway at the uplink`.
+fn who(m: &MechanismSpec) -> String {
+    let name = proper(&m.implementation);
+    match (m.engine.as_deref(), m.attach.as_deref()) {
+        (Some("kernel"), Some("xdp")) => format!("{name} at XDP"),
+        (Some("kernel"), Some(attach)) => format!("{name} at the {attach}"),
+        (Some(engine), _) => format!("{name}'s {engine} engine"),
+        (None, _) => name.to_owned(),
+    }
+}
+
+/// What gateways carry of small packets, against native forwarding.
+fn gateways(experiment: &Experiment, results: &Results) -> Option<String> {
+    let gateways = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Siit);
+    let of = |name: &str, metric| {
+        first(results, name, metric).filter(|c| c.valid)?.vs_baseline.as_ref().map(|v| v.ratio)
+    };
+    let parts: Vec<String> = gateways
+        .filter_map(|m| {
+            let up = of(&m.name, Metric::FrameRateUp)?;
+            let down = of(&m.name, Metric::FrameRateDown)?;
+            Some(format!("{} {} up and {} down", who(m), nice(up), nice(down)))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Small packets per second against kernel IPv6 forwarding, times: {}.",
+            parts.join("; ")
+        )
+    })
+}
+
+fn clat_sentence(results: &Results, m: &MechanismSpec) -> Option<String> {
+    let name = m.name.as_str();
     let up = first(results, name, Metric::TcpThroughputUp);
     let down = first(results, name, Metric::TcpThroughputDown);
     let of = |cell: Option<&Cell>| {
         cell.filter(|c| c.valid).and_then(|c| c.vs_baseline.as_ref()).map(|v| v.ratio)
     };
-    let who = proper(implementation);
+    let who = who(m);
     let shares = match (of(up), of(down)) {
         (Some(up), Some(down)) => {
             format!("{} of native IPv6 up and {} down", share(up), share(down))

@@ -68,6 +68,15 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(&sorted(values), 0.5)
 }
 
+/// Mean of the middle half of an unsorted sample: as robust as the median, and finer than the steps in
+/// which the values were read. `None` of nothing.
+pub(crate) fn midmean(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let quarter = sorted.len() / 4;
+    let middle = &sorted[quarter..sorted.len() - quarter];
+    (!middle.is_empty()).then(|| mean(middle))
+}
+
 /// Quantile of a sorted sample by linear interpolation (Hyndman and Fan 1996, type 7).
 pub(crate) fn quantile(sorted: &[f64], p: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
@@ -109,6 +118,13 @@ mod tests {
         assert_eq!(percentile(&v, 0.95), None);
         let v: Vec<f64> = (0..200).map(f64::from).collect();
         assert!(percentile(&v, 0.95).is_some());
+    }
+
+    #[test]
+    fn the_midmean_forgets_both_ends() {
+        assert_eq!(midmean(&[100.0, 2.0, 4.0, -50.0]), Some(3.0));
+        assert_eq!(midmean(&[0.019, 0.019, 0.020, 0.020, 0.020, 9.0, 0.001, 0.019]), Some(0.0195));
+        assert_eq!((midmean(&[7.0]), midmean(&[])), (Some(7.0), None));
     }
 
     #[test]

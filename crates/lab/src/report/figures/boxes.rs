@@ -17,7 +17,7 @@ use crate::trial::Condition;
 
 const WIDTH: u32 = 960;
 const ROW: u32 = 50;
-const LABELS: u32 = 270;
+const LABELS: u32 = 390;
 
 struct Row {
     label: String,

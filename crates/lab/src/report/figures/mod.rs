@@ -4,6 +4,7 @@
 mod boxes;
 mod ratios;
 mod series;
+mod tail;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -34,7 +35,7 @@ const BAND: RGBColor = RGBColor(0xD3, 0xE4, 0xD7);
 const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 
 /// One colour per mechanism, the same in every figure.
-const PALETTE: [RGBColor; 9] = [
+const PALETTE: [RGBColor; 12] = [
     RGBColor(0x2F, 0x6F, 0xBE),
     RGBColor(0x86, 0xAF, 0xE0),
     RGBColor(0x1D, 0x41, 0x7A),
@@ -44,10 +45,13 @@ const PALETTE: [RGBColor; 9] = [
     RGBColor(0x84, 0x5A, 0xC0),
     RGBColor(0xC2, 0x25, 0x5C),
     RGBColor(0x5C, 0x94, 0x0D),
+    RGBColor(0xE0, 0x9A, 0x00),
+    RGBColor(0x8F, 0x2D, 0x00),
+    RGBColor(0x5F, 0x3D, 0xC4),
 ];
 
 /// Names that always have the palette's colour of the same place.
-const ORDER: [&str; 9] = [
+const ORDER: [&str; 12] = [
     "native-v6",
     "native-v6-again",
     "native-v6-2hop",
@@ -57,11 +61,20 @@ const ORDER: [&str; 9] = [
     "clat-tayga",
     "clat-tundra",
     "clat-jool",
+    "clat-fordway-interface",
+    "clat-fordway-uplink",
+    "siit-fordway-xdp",
 ];
 
 /// The place of a mechanism in the palette.
 pub(crate) fn slot(mechanism: &str) -> usize {
-    ORDER.iter().position(|n| *n == mechanism).unwrap_or_else(|| {
+    // The same engine has the same colour in both modes.
+    let name = match mechanism {
+        "siit-fordway" => "clat-fordway",
+        "siit-fordway-interface" => "clat-fordway-interface",
+        name => name,
+    };
+    ORDER.iter().position(|n| *n == name).unwrap_or_else(|| {
         // A mechanism of a later experiment: any colour, as long as it is always the same.
         mechanism.bytes().map(usize::from).sum::<usize>() % PALETTE.len()
     })
@@ -86,6 +99,7 @@ pub(crate) fn draw(run: &Run) -> Result<Vec<Figure>> {
                 figures.extend(boxes::draw(run, condition, *metric, log, &tag)?);
             }
         }
+        figures.extend(tail::draw(run, condition, &tag)?);
         figures.extend(ratios::draw(run, condition, &tag)?);
     }
     Ok(figures)

@@ -9,11 +9,12 @@ use super::{
 };
 use crate::artefacts::Run;
 use crate::error::Result;
+use crate::spec::{Group, Metric};
 use crate::trial::Condition;
 
 const WIDTH: u32 = 960;
 const ROW: u32 = 44;
-const LABELS: u32 = 360;
+const LABELS: u32 = 470;
 
 struct Row {
     label: String,
@@ -22,21 +23,27 @@ struct Row {
     ci: Option<[f64; 2]>,
 }
 
+/// What the figure shows: the study's quantities and rates. The rest stands in the table.
+fn shown(metric: Metric) -> bool {
+    !matches!(metric.group(), Some(Group::Processor) | None)
+}
+
 /// Draws the figure; none when nothing was compared.
 pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option<Figure>> {
     let mut rows = Vec::new();
-    for metric in &run.experiment.metrics {
+    for metric in run.experiment.metrics.iter().filter(|m| shown(**m)) {
         for cell in &run.results.cells {
             if cell.metric != *metric || cell.condition != *condition {
                 continue;
             }
             if let Some(vs) = &cell.vs_baseline {
-                let way = match cell.direction.as_str() {
-                    "both" => "RTT",
-                    way => way,
+                let what = match (cell.direction.as_str(), metric.is_throughput()) {
+                    ("both", _) => metric.short().to_owned(),
+                    (way, true) => way.to_owned(),
+                    (way, false) => format!("{} {way}", metric.short()),
                 };
                 rows.push(Row {
-                    label: format!("{}, {way}", cell.label),
+                    label: format!("{}, {what}", cell.label),
                     colour: colour(&cell.mechanism),
                     ratio: vs.ratio,
                     ci: vs.ci95,

@@ -1,0 +1,54 @@
+//! Comparison of every cell with its base.
+
+use std::collections::BTreeMap;
+
+use super::{Results, VsBaseline, pairs};
+use crate::spec::Experiment;
+use crate::stats::multiple::holm;
+use crate::stats::paired::{Comparison, compare, verdict};
+use crate::trial::Condition;
+
+/// Fills in the comparisons; Holm's family is all comparisons of one condition but the A/A pairs.
+pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
+    let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
+    for (index, own) in results.cells.iter().enumerate() {
+        let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
+        let Some(base_name) = &spec.base else { continue };
+        let Some(base) = results.cell(base_name, own.metric, &own.condition) else { continue };
+        if let Some(c) = compare(&pairs(own, base), experiment.margin) {
+            found.push((index, base_name.clone(), c, spec.same_as.is_some()));
+        }
+    }
+    let mut families: BTreeMap<Condition, Vec<usize>> = BTreeMap::new();
+    for (place, (index, _, _, same)) in found.iter().enumerate() {
+        if !same {
+            families.entry(results.cells[*index].condition.clone()).or_default().push(place);
+        }
+    }
+    let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
+    for places in families.values() {
+        let with_p: Vec<usize> =
+            places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
+        let raw: Vec<f64> = with_p.iter().filter_map(|p| adjusted[*p]).collect();
+        for (place, p) in with_p.iter().zip(holm(&raw)) {
+            adjusted[*place] = Some(p);
+        }
+    }
+    for ((index, base, c, same), p) in found.into_iter().zip(adjusted) {
+        let higher = results.cells[index].metric.higher_is_better();
+        results.cells[index].vs_baseline = Some(VsBaseline {
+            base,
+            ratio: c.ratio,
+            ci95: c.ratio_ci.map(|(lo, hi)| [lo, hi]),
+            p,
+            verdict: verdict(&c, p, experiment.alpha, higher),
+            n: c.n,
+            p_t: c.p_t,
+            p_wilcoxon: c.p_wilcoxon,
+            p_equivalence: c.p_equivalence,
+            shift: c.shift,
+            cliffs_delta: c.delta,
+            same,
+        });
+    }
+}

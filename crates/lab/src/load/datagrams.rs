@@ -1,0 +1,96 @@
+//! Small datagrams from a socket of one end, counted at the other.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::sink::Sink;
+use super::{perf, read_json};
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::probe::gate::own_program;
+use crate::process::{Finished, Output};
+use crate::spec::Way;
+use crate::tester::SINK_PORT;
+use crate::tester::datagrams::Sent;
+use crate::topology::Network;
+
+/// What one load did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Burst {
+    /// What the sender says.
+    pub(crate) sent: Sent,
+    /// Datagrams that arrived.
+    pub(crate) arrived: u64,
+    /// Processor cycles of the machine meanwhile.
+    pub(crate) cycles: Option<f64>,
+}
+
+impl Burst {
+    /// Thousands per second that were sent.
+    pub(crate) fn offered(&self) -> f64 {
+        self.sent.packets as f64 / self.sent.seconds / 1e3
+    }
+
+    /// Thousands per second that arrived. What queues held at the end counts as arrived while the
+    /// sender ran: a thousand packets at most.
+    pub(crate) fn rate(&self) -> f64 {
+        self.arrived as f64 / self.sent.seconds / 1e3
+    }
+}
+
+/// Sends for `seconds` as fast as the sender can. With a file for `perf`, cycles are counted.
+pub(crate) fn measure(
+    backend: &dyn Backend,
+    network: &Network,
+    way: Way,
+    seconds: f64,
+    counters: Option<&Path>,
+) -> Result<(Finished, Burst)> {
+    let (from, to, source, target, arrives_v4) = match way {
+        Way::Up => {
+            let v4 = network.server_address.is_ipv4();
+            (&network.app, &network.server, network.app_address, network.target, v4)
+        }
+        Way::Down => {
+            let v4 = network.app_address.is_ipv4();
+            (&network.server, &network.app, network.server_address, network.seen_address, v4)
+        }
+    };
+    let mut argv: Vec<String> = [
+        &own_program()?,
+        "tester",
+        "datagrams",
+        "--target",
+        &SocketAddr::new(target, SINK_PORT).to_string(),
+        "--source",
+        &source.to_string(),
+        "--seconds",
+        &seconds.to_string(),
+    ]
+    .map(str::to_owned)
+    .into();
+    if let Some(file) = counters {
+        argv = perf::around(&argv, file);
+    }
+    let sink = Sink::open(backend, to, arrives_v4)?;
+    let limit = Duration::from_secs_f64(seconds + 10.0);
+    let finished = backend.run(Some(from), &argv, Output::Keep)?.wait(limit)?.ok()?;
+    let sent: Sent = read_json(&finished.stdout)?;
+    let arrived = sink.settled()?;
+    let cycles = counters.map(perf::cycles).transpose()?;
+    Ok((finished, Burst { sent, arrived, cycles }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_per_second_of_sending() {
+        let sent =
+            Sent { packets: 500_000, refused: 0, seconds: 0.5, cpu_s: 0.5, worst_lag_us: 0.0 };
+        let burst = Burst { sent, arrived: 100_000, cycles: None };
+        assert_eq!((burst.offered(), burst.rate()), (1000.0, 200.0));
+    }
+}

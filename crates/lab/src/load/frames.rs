@@ -1,0 +1,169 @@
+//! Small frames through a gateway: sender and receiver are programs at XDP (see `tester::frames`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::read_json;
+use crate::backend::{Backend, Place, must};
+use crate::error::{LabError, Result};
+use crate::probe::gate::own_program;
+use crate::process::{Output, Running, last_lines, poll, signal};
+use crate::spec::Way;
+use crate::tester::frames::{Endpoint, Received, Used, frame};
+use crate::tester::{SINK_PORT, SMALL};
+use crate::topology::Network;
+
+/// The sender's UDP port.
+const PORT: u16 = 4000;
+/// No gateway here is faster than this many frames per second; it bounds what is sent.
+const FASTEST: f64 = 30e6;
+/// Seconds for which the sender runs longer than the measurement.
+const MARGIN_S: f64 = 2.0;
+
+/// What one load did.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stream {
+    /// What the receiver counted.
+    pub(crate) received: Received,
+    /// What the sender used.
+    pub(crate) used: Used,
+    /// The sender's command line, without the frame.
+    pub(crate) argv: Vec<String>,
+}
+
+impl Stream {
+    /// Thousands per second that arrived.
+    pub(crate) fn rate(&self) -> f64 {
+        self.received.packets as f64 / self.received.seconds / 1e3
+    }
+}
+
+/// Sends for `seconds` as fast as the kernel can, and counts what arrives. Neighbours on the way
+/// must be known already: a burst does not wait for them.
+pub(crate) fn measure(
+    backend: &dyn Backend,
+    network: &Network,
+    way: Way,
+    seconds: f64,
+    log: &Path,
+) -> Result<Stream> {
+    network.receive_offload_on(backend)?;
+    let (from, to) = match way {
+        Way::Up => (&network.client, &network.server),
+        Way::Down => (&network.server, &network.client),
+    };
+    let (next, device) = match (&network.host, way) {
+        (Some(host), Way::Up) => (host, "to-client"),
+        (Some(host), Way::Down) => (host, "to-iperf"),
+        (None, _) => (to, "uplink"),
+    };
+    let ends = match way {
+        Way::Up => (network.app_address, network.target),
+        Way::Down => (network.server_address, network.seen_address),
+    };
+    let source = Endpoint { mac: mac(backend, from, "uplink")?, ip: ends.0, port: PORT };
+    let target = Endpoint { mac: mac(backend, next, device)?, ip: ends.1, port: SINK_PORT };
+    let octets = frame(source, target, SMALL)?;
+    let arrives_v4 = match way {
+        Way::Up => network.server_address.is_ipv4(),
+        Way::Down => network.app_address.is_ipv4(),
+    };
+    let mut receiver = receive(backend, to, arrives_v4, seconds, log)?;
+    let limit = ((seconds + MARGIN_S) * FASTEST) as u32;
+    let mut argv: Vec<String> =
+        [&own_program()?, "tester", "send-frames", "--device", "uplink", "--limit"]
+            .map(str::to_owned)
+            .into();
+    argv.push(limit.to_string());
+    let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
+    let all: Vec<String> = argv.iter().cloned().chain(["--frame".to_owned(), hex]).collect();
+    let mut sender = backend.run(Some(from), &all, Output::Keep)?;
+    let ended = poll(Duration::from_secs_f64(seconds + 15.0), || {
+        (!receiver.alive() || !sender.alive()).then_some(())
+    })?;
+    signal(sender.pid(), rustix::process::Signal::TERM);
+    let sent = sender.wait(Duration::from_secs(5))?.ok()?;
+    if ended.is_none() {
+        return Err(LabError::NotReady {
+            mechanism: "the receiver of frames".into(),
+            why: "it did not end in time".into(),
+        });
+    }
+    let done = receiver.wait(Duration::from_secs(15))?;
+    let said = std::fs::read_to_string(log).map_err(LabError::file(log))?;
+    if !done.status.success() {
+        return Err(LabError::Command {
+            argv: done.argv.join(" "),
+            status: done.status.to_string(),
+            stderr: last_lines(&said, 1),
+        });
+    }
+    Ok(Stream { received: read_json(&said)?, used: read_json(&sent.stdout)?, argv })
+}
+
+/// Starts the receiver and waits until it counts.
+fn receive(
+    backend: &dyn Backend,
+    place: &Place,
+    v4: bool,
+    seconds: f64,
+    log: &Path,
+) -> Result<Running> {
+    let seconds = seconds.to_string();
+    let mut argv: Vec<String> =
+        [&own_program()?, "tester", "receive-frames", "--device", "uplink", "--seconds", &seconds]
+            .map(str::to_owned)
+            .into();
+    if v4 {
+        argv.push("--v4".into());
+    }
+    let mut receiver = backend.run(Some(place), &argv, Output::Log(log))?;
+    let said = || std::fs::read_to_string(log).unwrap_or_default();
+    let ready = poll(Duration::from_secs(5), || {
+        (said().contains("ready") || !receiver.alive()).then_some(())
+    })?;
+    if ready.is_none() || !receiver.alive() {
+        return Err(LabError::Command {
+            argv: argv.join(" "),
+            status: "not ready".into(),
+            stderr: last_lines(&said(), 2),
+        });
+    }
+    Ok(receiver)
+}
+
+/// The link address of a device.
+fn mac(backend: &dyn Backend, place: &Place, device: &str) -> Result<[u8; 6]> {
+    let text = must(backend, place, &["ip", "-j", "link", "show", "dev", device])?.stdout;
+    parse_mac(&text).ok_or(LabError::Parse { tool: "ip -j link", why: text })
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let json: serde_json::Value = serde_json::from_str(text).ok()?;
+    let octets: Vec<u8> = json[0]["address"]
+        .as_str()?
+        .split(':')
+        .map(|octet| u8::from_str_radix(octet, 16).ok())
+        .collect::<Option<_>>()?;
+    octets.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_addresses_are_read_from_ip() {
+        let text = r#"[{"ifname":"uplink","address":"02:00:00:00:ab:01"}]"#;
+        assert_eq!(parse_mac(text), Some([2, 0, 0, 0, 0xab, 1]));
+        assert_eq!(parse_mac(r#"[{"address":"none"}]"#), None);
+        assert_eq!(parse_mac("[]"), None);
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_measured_time() {
+        let received = Received { packets: 1_500_000, seconds: 0.5 };
+        let used = Used { seconds: 1.0, cpu_s: 0.9 };
+        assert_eq!(Stream { received, used, argv: vec![] }.rate(), 3000.0);
+    }
+}

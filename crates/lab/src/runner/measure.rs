@@ -1,0 +1,145 @@
+//! Everything that is measured on one deployment.
+
+use super::{Guard, Live, Runner, absorb, loads};
+use crate::backend::{Backend, Place};
+use crate::error::{LabError, Result};
+use crate::mechanism::{Context, Mechanism};
+use crate::plan::Deployment;
+use crate::probe::gate;
+use crate::spec::{Load, MechanismSpec, Metric};
+use crate::topology::{Network, Shape};
+use crate::trial::{Trial, hash};
+use crate::trials::{self, Measured, Values};
+
+impl Runner {
+    pub(super) fn measured<'a>(
+        &'a self,
+        live: &'a Live,
+        mechanism: Option<&'a dyn Mechanism>,
+        arm: Option<&MechanismSpec>,
+    ) -> Measured<'a> {
+        Measured {
+            backend: &self.backend,
+            network: &live.network,
+            deployed: &live.deployed,
+            mechanism,
+            profile: self.profile(),
+            raw: &self.raw,
+            name: live.name.trim_end_matches('-'),
+            cycles: !self.run.unmeasured.contains_key(Metric::CyclesPerPacketUp.name()),
+            in_kernel: arm.is_some_and(|a| a.engine.as_deref() == Some("kernel")),
+        }
+    }
+
+    /// Runs one load and makes a trial of each wanted metric that it yields. The raw data of the load
+    /// stand in the first of them.
+    pub(super) fn take(
+        &self,
+        load: Load,
+        wanted: &[Metric],
+        at: &Measured<'_>,
+        seconds: u64,
+        blank: Trial,
+    ) -> Result<Vec<Trial>> {
+        let mut first = blank;
+        let mut values = Values::new();
+        let outcome = trials::run(load, at, seconds, &mut first, &mut values);
+        absorb(outcome, &mut first)?;
+        let mut finished: Vec<Trial> = Vec::new();
+        for metric in wanted.iter().copied().filter(|m| m.load() == Some(load)) {
+            let mut trial = if finished.is_empty() { first.clone() } else { lean(&first) };
+            trial.metric = metric;
+            trial.unit = metric.unit().into();
+            trial.direction = metric.direction().into();
+            trial.key = self.key(&trial.mechanism, &trial.condition, trial.block, metric);
+            trial.value = None;
+            match values.get(&metric) {
+                Some(Ok(value)) => trial.value = Some(*value),
+                Some(Err(why)) => trial.invalid.push(why.clone()),
+                None => {}
+            }
+            finished.push(trial);
+        }
+        Ok(finished)
+    }
+
+    pub(super) fn measure(
+        &self,
+        live: &Live,
+        d: &Deployment,
+        arm: &MechanismSpec,
+        metrics: &[Metric],
+        finished: &mut Vec<Trial>,
+    ) -> Result<()> {
+        let backend: &dyn Backend = &self.backend;
+        let broken = {
+            let _server = gate::serve(backend, &live.network, &live.probe_log)?;
+            let checks = gate::short(backend, &live.network)?;
+            checks.into_iter().find(|c| !c.ok)
+        };
+        let log = self.raw.join(format!("{}iperf3-server.log", live.name));
+        let _server = crate::load::iperf::serve(backend, &live.network.server, &log)?;
+        let mechanism = self.mechanism(arm)?;
+        let at = self.measured(live, Some(mechanism.as_ref()), Some(arm));
+        for load in loads(metrics) {
+            let mut blank = self.blank(d, Some(arm), metrics[0]);
+            blank.config_hash = hash(live.deployed.config.as_bytes());
+            blank.mechanism_argv.clone_from(&live.deployed.argv);
+            blank.engine.clone_from(&live.engine);
+            if let Some(check) = &broken {
+                let why = format!("broken before measuring: {}: {}", check.name, check.detail);
+                for metric in metrics.iter().copied().filter(|m| m.load() == Some(load)) {
+                    let mut trial = self.blank(d, Some(arm), metric);
+                    trial.invalid.push(why.clone());
+                    finished.push(trial);
+                }
+                continue;
+            }
+            finished.extend(self.take(load, metrics, &at, d.condition.duration_s, blank)?);
+        }
+        Ok(())
+    }
+
+    /// Start of the process to first translated packet, on a network of its own.
+    pub(super) fn start_time(
+        &mut self,
+        guard: &Guard,
+        arm: &MechanismSpec,
+        t: &mut Trial,
+    ) -> Result<()> {
+        let name = self.next_name(guard);
+        let shape = Shape::of(arm, self.run.offloads);
+        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
+        let context = Context {
+            backend: &self.backend,
+            network: &network,
+            spec: arm,
+            name: name.trim_end_matches('-'),
+            logs: &self.raw,
+        };
+        let mechanism = self.mechanism(arm)?;
+        let Some(start) = mechanism.start(context) else {
+            return Err(LabError::Usage(format!("{} has no single start command", arm.name)));
+        };
+        let place: &Place = network.translator(arm);
+        // Neighbours are resolved beforehand: a link's first packet is not the translator's cost.
+        let warm = ["ping", "-n", "-q", "-c", "2", "-i", "0.01", "2001:db8:5::5"];
+        crate::backend::must(&self.backend, place, &warm)?;
+        let log = self.raw.join(format!("{name}probe.log"));
+        let _server = gate::serve(&self.backend, &network, &log)?;
+        let started = trials::start_time(&self.backend, place, network.target, &start, t)?;
+        if start.ask.is_some() {
+            let status = started.status.ok_or_else(|| LabError::NotReady {
+                mechanism: arm.name.clone(),
+                why: "it does not tell its status: which engine runs is unknown".into(),
+            })?;
+            mechanism.ran(&status, arm)?;
+        }
+        Ok(())
+    }
+}
+
+/// A trial without the raw data of its load, which stand beside another of its metrics.
+fn lean(trial: &Trial) -> Trial {
+    Trial { replies: Vec::new(), histogram: Vec::new(), series: Vec::new(), ..trial.clone() }
+}

@@ -1,0 +1,52 @@
+//! The sender of frames.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use super::bpf::Program;
+use super::program::sender;
+
+/// Frames that the kernel prepares and hands over together; a veth's ring holds 256.
+const BATCH: u32 = 64;
+
+/// What the sender used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Used {
+    /// Time that it ran.
+    pub(crate) seconds: f64,
+    /// Processor time: its own, and what the kernel did in its place.
+    pub(crate) cpu_s: f64,
+}
+
+/// Sends at most `limit` frames through a device, as fast as the kernel can; SIGTERM ends it.
+///
+/// It stays on one processor, and so does the work that its frames cause: what is counted at the
+/// other end is what one processor can do.
+pub(crate) fn send(device: &str, frame: &[u8], limit: u32) -> std::io::Result<Used> {
+    let ended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended)?;
+    let allowed = sched_getaffinity(None)?;
+    if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)) {
+        let mut one = CpuSet::new();
+        one.set(last);
+        sched_setaffinity(None, &one)?;
+    }
+    let program = Program::load(&sender(frame, super::receive::index_of(device)?))?;
+    let (cpu, start) = (crate::tester::own_cpu(), Instant::now());
+    program.repeat(frame, limit, BATCH)?;
+    Ok(Used { seconds: start.elapsed().as_secs_f64(), cpu_s: crate::tester::own_cpu() - cpu })
+}
+
+/// Whether this kernel can do it: the reason when it can't.
+pub(crate) fn supported() -> std::result::Result<(), String> {
+    // A program that aborts each frame: nothing leaves.
+    let frame = [0; 64];
+    let aborts = sender(&[0; 128], 0);
+    Program::load(&aborts).and_then(|program| program.repeat(&frame, 1, 1)).map_err(|error| {
+        format!("this kernel does not send frames from XDP programs (Linux 5.18 does): {error}")
+    })
+}

@@ -1,0 +1,18 @@
+//! Senders and receivers of small packets, run by the lab itself inside its namespaces (hidden
+//! subcommand `tester`). Each prints what it did as one line of JSON.
+
+pub(crate) mod datagrams;
+pub(crate) mod echo;
+pub(crate) mod frames;
+
+/// UDP port on which nobody listens: what reaches it is counted and dropped on arrival.
+pub(crate) const SINK_PORT: u16 = 9;
+
+/// Octets of payload that make the smallest Ethernet frame with IPv4 and UDP in front.
+pub(crate) const SMALL: usize = 18;
+
+/// Processor time of this process so far, in seconds.
+fn own_cpu() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
