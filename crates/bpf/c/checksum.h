@@ -41,10 +41,11 @@ always_inline __be16 update_checksum(__be16 checksum, __u32 difference)
 	return ~fold((__u64)(__u16)~checksum + difference);
 }
 
-/* RFC 768: a computed checksum of zero is sent as all ones. */
+/* RFC 768 and RFC 3828: a computed checksum of zero is sent as all ones. */
 always_inline __be16 never_zero(__u8 protocol, __be16 checksum)
 {
-	return protocol == PROTOCOL_UDP && checksum == 0 ? 0xffff : checksum;
+	int udp = protocol == PROTOCOL_UDP || protocol == PROTOCOL_UDP_LITE;
+	return udp && checksum == 0 ? 0xffff : checksum;
 }
 
 #endif

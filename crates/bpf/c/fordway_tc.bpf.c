@@ -219,8 +219,6 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 			journey.event->before_len = snap(skb, journey.event->before);
 	}
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
-	if (v == GO_ON && journey.octets > plan->len)
-		journey.octets = plan->len;
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
 	if (config.trace && journey.event) {
 		if (v == GO_ON)

@@ -207,8 +207,6 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 			journey.event->before_len = snap(ctx, journey.event->before);
 	}
 	verdict v = translate(ctx, to_v6, journey.counters, plan, &fib);
-	if (v == GO_ON && journey.octets > plan->len)
-		journey.octets = plan->len;
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
 	if (config.trace && journey.event) {
 		if (v == GO_ON)

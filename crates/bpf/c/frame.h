@@ -15,6 +15,9 @@
 /* Octets of options at most, in IPv4 and in TCP. */
 #define OPTIONS_MAX 40
 
+/* TCP options looked at, paddings among them. */
+#define MAX_TCP_OPTIONS 12
+
 /* Extension headers that are stepped over, and their octets together with the fixed header. */
 #define MAX_EXTENSIONS 4
 #define MAX_HEADERS_V6 (IPV6_LEN + 64)
@@ -135,11 +138,12 @@ __noinline int v6_extensions(struct __sk_buff *skb, struct walked *out, __u32 le
 
 /*
  * Where in the TCP header of `len` octets at octet `at` of the frame the value of the MSS option lies
- * (RFC 9293 section 3.2); 0: there is none; negative: out of reach.
+ * (RFC 9293 section 3.2); 0: there is none; negative: out of reach, or behind many others.
  */
 __noinline int mss_place(struct __sk_buff *skb, __u32 at, __u32 len)
 {
-	__u8 options[OPTIONS_MAX] = {};
+	/* Zeros behind the options end them, as option 0 does. */
+	__u8 options[OPTIONS_MAX + 8] = {};
 	__u32 option = 0;
 
 	if (len <= TCP_LEN)
@@ -147,26 +151,21 @@ __noinline int mss_place(struct __sk_buff *skb, __u32 at, __u32 len)
 	len -= TCP_LEN;
 	if (LOAD_SOME(skb, at + TCP_LEN, options, len, OPTIONS_MAX))
 		return -1;
-	for (int i = 0; i < OPTIONS_MAX; i++) {
-		if (option >= len || option >= OPTIONS_MAX)
+	for (int i = 0; i < MAX_TCP_OPTIONS; i++) {
+		if (option > OPTIONS_MAX)
 			return 0;
-		__u8 kind = options[option];
+		__u8 kind = options[option], octets = options[option + 1];
 		if (kind == 0)
 			return 0;
-		if (kind == 1) {
-			option++;
-			continue;
-		}
-		if (option + 1 >= len || option + 1 >= OPTIONS_MAX)
-			return 0;
-		__u8 octets = options[option + 1];
-		if (octets < 2 || option + octets > len)
+		if (kind == 1)
+			octets = 1;
+		else if (octets < 2)
 			return 0;
 		if (kind == 2)
-			return octets == 4 ? TCP_LEN + option + 2 : 0;
+			return octets == 4 && option + 4 <= len ? TCP_LEN + option + 2 : 0;
 		option += octets;
 	}
-	return 0;
+	return -1;
 }
 
 /* The sum of `len` octets of the frame from octet `at` on, folded; negative: out of reach. */

@@ -97,7 +97,8 @@ always_inline __u32 mtu_to_v6(__u32 mtu)
 	mtu += 20;
 	if (mtu > config.mtu6)
 		mtu = config.mtu6;
-	if (mtu > config.mtu4 + 20)
+	/* From 65,535 on it is never the limit. */
+	if (config.mtu4 < IPV4_MAX && mtu > config.mtu4 + 20)
 		mtu = config.mtu4 + 20;
 	return mtu < IPV6_MIN_MTU ? IPV6_MIN_MTU : mtu;
 }
@@ -233,6 +234,8 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 		field = TCP_CHECKSUM_AT;
 		break;
 	case PROTOCOL_UDP:
+	case PROTOCOL_UDP_LITE:
+	case PROTOCOL_DCCP:
 		field = UDP_CHECKSUM_AT;
 		break;
 	case PROTOCOL_ICMP:
@@ -260,9 +263,6 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 		plan->inner[1] = updated;
 		return GO_ON;
 	}
-	case PROTOCOL_UDP_LITE:
-	case PROTOCOL_DCCP:
-		return PASS_ON(FW_PASS_ICMP_ERROR);
 	default:
 		return GO_ON;
 	}

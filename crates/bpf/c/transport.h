@@ -113,6 +113,21 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 	return GO_ON;
 }
 
+/* UDP-Lite (RFC 3828) and DCCP (RFC 4340): no device completes their checksums. */
+always_inline verdict checksum_written(const struct packet *p, __u32 at, const struct fields *fields, struct sums sums,
+				       struct plan *plan)
+{
+	__be16 checksum;
+	verdict v = read_field(p, at + UDP_CHECKSUM_AT, &checksum);
+	if (v != GO_ON)
+		return v;
+	if (looks_partial(checksum, sums.old, fields->protocol, fields->payload_len))
+		return PASS_ON(FW_PASS_TRANSPORT);
+	plan->checksum_mode = CHECKSUM_WRITE;
+	plan->checksum = never_zero(fields->protocol, update_checksum(checksum, plan->difference));
+	return GO_ON;
+}
+
 /*
  * How the transport header at `at` follows its addresses. ICMP is not handled here. Places in `plan`
  * are relative to the transport header.
@@ -143,7 +158,11 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		break;
 	case PROTOCOL_UDP_LITE:
 	case PROTOCOL_DCCP:
-		return PASS_ON(FW_PASS_TRANSPORT);
+		if (fields->payload_len < UDP_CHECKSUM_AT + 2)
+			return DROP(FW_DROP_TRUNCATED);
+		plan->checksum_at = UDP_CHECKSUM_AT;
+		v = checksum_written(p, at, fields, sums, plan);
+		break;
 	default:
 		return GO_ON;
 	}

@@ -16,9 +16,12 @@ impl Tap {
         PacketSocket::open(interface_index(interface)?).map(Tap)
     }
 
-    /// Sends a packet out through the interface.
+    /// Sends a packet out through the interface. That a program at its egress drops it is no error.
     pub fn send(&self, packet: &[u8], offload: &Offload) -> io::Result<()> {
-        self.0.send(&to_vnet(offload), packet)
+        match self.0.send(&to_vnet(offload), packet) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+            result => result,
+        }
     }
 
     /// Takes the packets that have come in from the interface. Of the offload state `header_len` is

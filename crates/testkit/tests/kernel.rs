@@ -1,0 +1,122 @@
+//! Every vector on the kernel's program, by `BPF_PROG_TEST_RUN`.
+//!
+//! A vector that the program leaves to the user engine is held against nothing here: `kernel_tun.rs`
+//! runs both engines together. How many it leaves is bounded. Needs root; says so, and does nothing,
+//! without.
+
+mod alike;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use alike::{Made, agree};
+use fordway_bpf::{Loaded, Outcome, Program, TestOptions};
+use fordway_testkit::vector::{Case, CaseStep, load, vectors_dir, walk};
+use fordway_testkit::{oracle, sys};
+use fordway_xlat::{ChecksumState, State, Translator};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Of the packets of vectors, which are unusual by nature, at most this share is left to the user
+/// engine, in percent.
+const MAX_PASSED_ON: usize = 35;
+
+/// Octets of the longest packet that a test run takes.
+const MAX_LEN: usize = 3000;
+
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static PASSED_ON: AtomicUsize = AtomicUsize::new(0);
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    if !sys::is_root() {
+        eprintln!("SKIPPED: the vectors in the kernel need root");
+        libtest_mimic::run(&arguments, Vec::new()).exit();
+    }
+    let found = walk(&vectors_dir()).expect("the folder of vectors");
+    let trials = found.into_iter().map(|(name, path)| {
+        let case = load(&name, &path);
+        let skip = case.as_ref().ok().and_then(skip);
+        let trial = Trial::test(name.clone(), move || {
+            let case = case.map_err(|error| format!("{name}: {error}"))?;
+            run(&case).map_err(Failed::from)
+        });
+        match skip {
+            Some(reason) => trial.with_kind(reason).with_ignored_flag(true),
+            None => trial,
+        }
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let (seen, passed_on) = (SEEN.load(Ordering::Relaxed), PASSED_ON.load(Ordering::Relaxed));
+    println!("{passed_on} of {seen} packets were left to the user engine");
+    if passed_on * 100 > seen * MAX_PASSED_ON {
+        eprintln!("that is more than {MAX_PASSED_ON} %");
+        std::process::exit(101);
+    }
+    conclusion.exit();
+}
+
+/// Why a vector can't be tried in a test run.
+fn skip(case: &Case) -> Option<&'static str> {
+    let any = |wanted: fn(&CaseStep) -> bool| case.steps.iter().any(wanted);
+    if any(|step| matches!(step.offload.checksum, ChecksumState::Partial { .. })) {
+        Some("a test run has no partial checksums")
+    } else if any(|step| step.offload.checksum == ChecksumState::Verified) {
+        Some("a test run can't tell the program that a checksum is verified")
+    } else if any(|step| step.input.len() > MAX_LEN) {
+        Some("longer than the buffer of a test run")
+    } else if any(|step| !matches!(step.input.first(), Some(0x40..=0x4f | 0x60..=0x6f))) {
+        Some("a frame says by its type which program takes it")
+    } else if any(|step| step.input.len() < if step.input[0] >> 4 == 4 { 20 } else { 40 }) {
+        Some("a test run makes no frame without a whole IP header")
+    } else if case.config.pass_unmatched {
+        Some("the program of an interface is given what was routed to it")
+    } else {
+        None
+    }
+}
+
+fn run(case: &Case) -> Result<(), String> {
+    let translator = Translator::new(case.config.clone()).map_err(|error| error.to_string())?;
+    // Many vectors share a configuration, and the kernel takes its time to verify a program.
+    let key = format!("{:?}", case.config);
+    let known = LOADED.with_borrow_mut(|loaded| loaded.remove(&key));
+    let mut loaded = match known {
+        Some(loaded) => loaded,
+        None => Loaded::load(&case.config, &[Program::Interface], &TestOptions::default())
+            .map_err(|error| error.to_string())?,
+    };
+    let result = try_steps(case, &translator, &mut loaded);
+    LOADED.with_borrow_mut(|known| known.insert(key, loaded));
+    result
+}
+
+thread_local! {
+    static LOADED: RefCell<HashMap<String, Loaded>> = RefCell::default();
+}
+
+fn try_steps(case: &Case, translator: &Translator, loaded: &mut Loaded) -> Result<(), String> {
+    for (index, step) in case.steps.iter().enumerate() {
+        let mut state = State::new(case.vector.identification);
+        let core = oracle::translate(translator, &mut state, &step.input, step.offload);
+        let run = loaded
+            .run(Program::Interface, &frame(&step.input), 0, 1)
+            .map_err(|error| error.to_string())?;
+        let outcome = run.outcome.ok_or("not counted, or counted twice")?;
+        SEEN.fetch_add(1, Ordering::Relaxed);
+        if matches!(outcome, Outcome::PassedOn(_)) {
+            PASSED_ON.fetch_add(1, Ordering::Relaxed);
+        }
+        let made = Made { outcome, packet: Some(run.frame[14..].to_vec()), offload: None };
+        agree(&step.input, &core, &made)
+            .map_err(|error| format!("{} step {index}: {error}", case.name))?;
+    }
+    Ok(())
+}
+
+/// The packet behind an Ethernet header.
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let kind: [u8; 2] = if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &kind[..], packet].concat()
+}
