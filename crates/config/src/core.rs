@@ -19,6 +19,8 @@ pub struct Resolved {
     pub clat_v6: Option<Ipv6Addr>,
     /// Queues; each has an equal part of the rate of ICMP errors.
     pub queues: usize,
+    /// Where packets are taken; [`Attach::Auto`] stands for the interface.
+    pub attach: Attach,
 }
 
 /// Why there is no core configuration.
@@ -36,7 +38,7 @@ pub enum CoreError {
 }
 
 impl Translator {
-    /// The core's configuration of this translator.
+    /// The configuration of this translator for the core in the user engine.
     ///
     /// # Errors
     ///
@@ -58,10 +60,7 @@ impl Translator {
             mtu4: CoreConfig::default().mtu4,
             mtu6: resolved.mtu6,
             lowest_ipv6_mtu: self.lowest_ipv6_mtu.min(resolved.mtu6),
-            // Routing into the interface and out of it are the two hops of this attach point.
-            decrement_hop_limit: match self.attach {
-                Attach::Interface => HopCount::NONE,
-            },
+            decrement_hop_limit: hops(resolved.attach),
             traffic_class: self.traffic_class,
             udp_checksum_zero: self.udp_checksum_zero,
             allow_private: self.allow_private,
@@ -72,6 +71,18 @@ impl Translator {
             pass_unmatched: false,
         };
         Ok(config)
+    }
+}
+
+/// What the user engine has to count.
+fn hops(attach: Attach) -> HopCount {
+    match attach {
+        // Routing into the interface and out of it are the two hops of this attach point. What
+        // programs on other devices leave to the stack goes this way too.
+        Attach::Auto | Attach::Interface | Attach::Xdp => HopCount::NONE,
+        // What the programs at the uplink leave is handed to the interface past routing: from there
+        // IPv6 is routed on, which counts, and IPv4 is at its goal.
+        Attach::Uplink => HopCount { v4_to_v6: false, v6_to_v4: true },
     }
 }
 

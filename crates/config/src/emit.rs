@@ -5,9 +5,10 @@ use std::fmt;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use serde::Serialize;
 
+use crate::engine::{ATTACHES, ENGINES};
 use crate::sections::{FORMATS, LEVELS};
 use crate::translator::UDP_CHECKSUM_ZERO;
-use crate::types::{Attach, Config, Engine, Mode, Source6, Translator};
+use crate::types::{Attach, Config, Mode, Source6, Translator};
 
 /// Displays as a configuration file that parses to the same configuration.
 impl fmt::Display for Config {
@@ -38,6 +39,9 @@ struct TranslatorTable {
     mode: &'static str,
     engine: &'static str,
     attach: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<String>>,
+    measure: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool6: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,13 +116,10 @@ impl TranslatorTable {
         TranslatorTable {
             name: t.name.to_string(),
             mode: t.mode_name(),
-            engine: match t.engine {
-                Engine::Auto => "auto",
-                Engine::User => "user",
-            },
-            attach: match t.attach {
-                Attach::Interface => "interface",
-            },
+            engine: word(&ENGINES, t.engine),
+            attach: word(&ATTACHES, t.attach),
+            devices: (t.attach == Attach::Xdp).then(|| strings(&t.devices)),
+            measure: t.measure,
             pool6: match &t.mode {
                 Mode::Siit { pool6 } => Some(strings(pool6)),
                 Mode::Clat(_) => None,

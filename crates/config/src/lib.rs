@@ -14,6 +14,7 @@ mod core;
 mod diagnostic;
 mod draft;
 mod emit;
+mod engine;
 mod name;
 mod section;
 mod sections;

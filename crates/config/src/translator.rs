@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use crate::DEFAULT_METRIC;
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::engine;
 use crate::name::InterfaceName;
 use crate::section::{Section, Value};
 use crate::sections::{Table, set};
@@ -173,6 +174,8 @@ fn read_common(
         routes4: Vec::new(),
         engine: Engine::default(),
         attach: Attach::default(),
+        devices: Vec::new(),
+        measure: false,
         metric: DEFAULT_METRIC,
         icmp_source4: Some(ICMP_SOURCE4),
         icmp_source6: Source6::default(),
@@ -189,8 +192,7 @@ fn read_common(
         pin_queues: true,
         manage: true,
     };
-    set(&mut t.engine, section.read(sink, "engine", engine));
-    set(&mut t.attach, section.read(sink, "attach", attach));
+    engine::read(section, sink, clat, &mut t);
     set(&mut t.metric, section.read(sink, "metric", metric));
     set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
     set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
@@ -212,16 +214,6 @@ fn read_common(
 }
 
 type Parsed<T> = Result<T, crate::section::Problems>;
-
-fn engine(v: &Value<'_>) -> Parsed<Engine> {
-    let unavailable = [("kernel", "this version of fordway has no kernel engine")];
-    value::choice_with(v, &[("auto", Engine::Auto), ("user", Engine::User)], &unavailable)
-}
-
-fn attach(v: &Value<'_>) -> Parsed<Attach> {
-    let why = "this attach point needs the kernel engine, which this version of fordway has not";
-    value::choice_with(v, &[("interface", Attach::Interface)], &[("uplink", why), ("xdp", why)])
-}
 
 fn metric(v: &Value<'_>) -> Parsed<u32> {
     // The range lies within u32.

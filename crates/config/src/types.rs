@@ -35,6 +35,10 @@ pub struct Translator {
     pub engine: Engine,
     /// Where packets are taken.
     pub attach: Attach,
+    /// Devices whose packets are taken as they arrive; none unless `attach` is [`Attach::Xdp`].
+    pub devices: Vec<InterfaceName>,
+    /// The kernel engine takes the time of each packet.
+    pub measure: bool,
     /// Explicit address mappings (RFC 7757), free of duplicates.
     pub eam: Vec<Eam>,
     /// IPv4 networks routed into the interface, beside those of `eam` in mode siit.
@@ -114,6 +118,9 @@ pub enum Engine {
     /// The best that the host allows.
     #[default]
     Auto,
+    /// The kernel engine (eBPF), with the user engine for what it leaves; refused where the host
+    /// does not allow it.
+    Kernel,
     /// The user engine, on a TUN device.
     User,
 }
@@ -121,9 +128,16 @@ pub enum Engine {
 /// Where packets are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// What is routed into the translator's interface.
+    /// At the uplink for a CLAT whose uplink is configured, where the kernel engine runs; else at the
+    /// interface.
     #[default]
+    Auto,
+    /// What is routed into the translator's interface.
     Interface,
+    /// A CLAT's packets in place, at the device towards the IPv6 network.
+    Uplink,
+    /// What arrives on [`Translator::devices`], before the host's own stack sees it.
+    Xdp,
 }
 
 /// `[control]`: the socket of `fordway status` and `fordway stats`.

@@ -72,11 +72,25 @@ fn source6() -> impl Strategy<Value = Source6> {
     ]
 }
 
+fn engine() -> impl Strategy<Value = (Engine, Attach, Vec<InterfaceName>)> {
+    let engines = prop::sample::select(vec![Engine::Auto, Engine::Kernel, Engine::User]);
+    let attaches = vec![Attach::Auto, Attach::Interface, Attach::Uplink, Attach::Xdp];
+    let devices = prop::collection::btree_set(0u8..9, 1..4);
+    (engines, prop::sample::select(attaches), devices).prop_map(|(engine, attach, devices)| {
+        let names = devices.into_iter().map(|number| format!("eth{number}").parse().unwrap());
+        match (engine, attach) {
+            (Engine::User, Attach::Uplink | Attach::Xdp) => (engine, Attach::Interface, Vec::new()),
+            (_, Attach::Xdp) => (engine, attach, names.collect()),
+            _ => (engine, attach, Vec::new()),
+        }
+    })
+}
+
 prop_compose! {
     fn translator()(
         mode in mode(),
         eam in eam(),
-        engine in prop::sample::select(vec![Engine::Auto, Engine::User]),
+        (engine, attach, devices) in engine(),
         routes4 in vec((0u8..8).prop_map(|n| Ipv4Net::from(Ipv4Addr::new(203, 0, 113, n))), 0..3),
         (metric, icmp_source4, icmp_source6, icmp_errors) in (
             1u32..,
@@ -88,15 +102,21 @@ prop_compose! {
             vec![UdpChecksumZero::Compute, UdpChecksumZero::Drop, UdpChecksumZero::Pass]
         ),
         traffic_class in option::of(any::<u8>()),
-        flags in any::<[bool; 6]>(),
+        flags in any::<[bool; 7]>(),
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
     ) -> Translator {
         Translator {
             name: "fw0".parse().unwrap(),
-            mode,
             engine,
-            attach: Attach::Interface,
+            // Only a CLAT has an uplink of its own.
+            attach: match (attach, &mode) {
+                (Attach::Uplink, Mode::Siit { .. }) => Attach::Auto,
+                (attach, _) => attach,
+            },
+            devices,
+            measure: flags[6] && engine != Engine::User,
+            mode,
             eam,
             routes4,
             metric,
@@ -156,11 +176,13 @@ proptest! {
             icmp_source6: None,
             clat_v6: Some(v6(1)),
             queues,
+            attach: translator.attach,
         };
         let core = translator.core(&resolved);
         prop_assert!(core.is_ok(), "{:?}", core.err());
         let core = core.unwrap();
-        prop_assert_eq!(core.decrement_hop_limit, HopCount::NONE);
+        let behind_routing = translator.attach != Attach::Uplink;
+        prop_assert_eq!(core.decrement_hop_limit == HopCount::NONE, behind_routing);
         prop_assert!(core.lowest_ipv6_mtu <= core.mtu6);
         if let IcmpErrors::Limited { per_second, .. } = core.icmp_errors {
             let IcmpErrors::Limited { per_second: whole, .. } = translator.icmp_errors else {

@@ -83,6 +83,54 @@ Examples:
   fordway run -c /etc/fordway/fordway.toml
   fordway run -c test.toml --log-level debug --socket /run/fordway/test.sock")]
     Run(RunArgs),
+    /// Have the daemon read its configuration file again
+    ///
+    /// Translators whose name stays get their new configuration without losing a packet; new ones are
+    /// set up, and those that are not in the file any more are taken down. On any error everything
+    /// stays as it was. SIGHUP does the same, with the answer in the log.
+    #[command(after_help = "\
+Examples:
+  fordway check -c /etc/fordway/fordway.toml && fordway reload")]
+    Reload,
+    /// Take one translator down, also one whose daemon was killed
+    ///
+    /// A running daemon goes on with its other translators. Of a translator whose daemon is dead,
+    /// everything that it left is removed: programs, interface, addresses, routes and settings.
+    #[command(after_help = "\
+Examples:
+  fordway down clat0")]
+    Down(DownArgs),
+    /// End the daemon and leave its kernel engines running: for an upgrade
+    ///
+    /// Translators with a kernel engine go on translating what that takes; the next start takes them
+    /// over without a gap. Those without one are taken down.
+    #[command(after_help = "\
+Examples:
+  fordway leave && systemctl start fordway")]
+    Leave,
+    /// Tell live what becomes of packets, and why
+    ///
+    /// Each packet that the kernel engine sees: translated, passed on to the user engine (and what that
+    /// makes of it), or dropped. FILTER is one or more of tcp, udp, icmp, host ADDR, net PREFIX,
+    /// port NUMBER and outcome translated|passed|dropped|unmatched, joined by and; addresses and ports
+    /// count on either side, before translation and after it. At most 2000 packets per second and
+    /// processor are told. Costs nothing while nobody traces.
+    #[command(after_help = "\
+Examples:
+  fordway trace clat0
+  fordway trace clat0 udp and port 53
+  fordway trace siit0 host 198.51.100.1 and outcome passed --count 10
+  fordway trace siit0 outcome dropped --json | jq .reason")]
+    Trace(TraceArgs),
+    /// Measure the kernel engine's programs on this host
+    ///
+    /// Loads the programs without attaching them and lets the kernel run them on a packet: nanoseconds
+    /// per packet for each program, direction, protocol and size. Needs root, touches no traffic.
+    #[command(after_help = "\
+Examples:
+  fordway bench
+  fordway bench --json | jq '.[] | select(.packet_octets == 64)'")]
+    Bench(BenchArgs),
     /// Check a configuration file
     ///
     /// Says what is wrong, where, and what to write instead. Exit code 2 if anything is.
@@ -171,6 +219,36 @@ pub(crate) struct RunArgs {
     /// The configuration file; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// Let the kernel engines take the time of each packet; fordway status shows the mean
+    #[arg(long)]
+    pub(crate) measure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// The translator
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The translator
+    pub(crate) name: String,
+    /// Which packets; all if nothing is given
+    pub(crate) filter: Vec<String>,
+    /// Write one JSON object per packet
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after so many packets
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Write the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,15 @@
 //! The subcommands, one file each.
 
+mod bench;
 mod check;
+mod control;
 mod explain;
 mod generate;
 mod pcap;
 mod run;
 mod stats;
 mod status;
+mod trace;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
@@ -16,6 +19,11 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Run(args) => run::file(&global, &args),
+        Command::Reload => control::reload(&global),
+        Command::Down(args) => control::down(&global, &args),
+        Command::Leave => control::leave(&global),
+        Command::Trace(args) => trace::run(&global, &args),
+        Command::Bench(args) => bench::run(&args),
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Check(args) => check::run(&args),

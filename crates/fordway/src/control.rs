@@ -6,38 +6,50 @@
 //! ```
 //!
 //! A connection may carry several requests. What is malformed, too long or too slow gets
-//! `{"error":"..."}` and the connection ends; the daemon goes on.
+//! `{"error":"..."}` and the connection ends; the daemon goes on. After `trace` the daemon sends a line
+//! per packet until the client closes the connection.
 
 mod client;
 mod server;
 mod socket;
 
-pub(crate) use client::{ask_stats, ask_status};
+pub(crate) use client::{Answer, ask, ask_stats, ask_status, is_absent, trace};
 pub(crate) use server::serve;
 pub(crate) use socket::{Guard, listen};
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Stats, Status};
+use crate::trace::TraceLine;
 
 /// Octets that a request may have, its newline included.
 const MAX_REQUEST: usize = 4096;
 
 /// What a client asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    command: Command,
-}
-
-/// What a client may ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Command {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
     /// What runs.
-    Status,
+    Status {},
     /// What has been carried.
-    Stats,
+    Stats {},
+    /// Read the configuration again.
+    Reload {},
+    /// Take one translator down.
+    Down {
+        /// Its name.
+        name: String,
+    },
+    /// End, and leave kernel engines running.
+    Leave {},
+    /// Tell of packets.
+    Trace {
+        /// The translator.
+        name: String,
+        /// Which packets; empty: all of them.
+        #[serde(default)]
+        filter: String,
+    },
 }
 
 /// What the daemon answers.
@@ -48,6 +60,21 @@ enum Reply {
     Status(Status),
     /// To `stats`.
     Stats(Stats),
-    /// A sentence.
+    /// It has been done, or begun: a sentence.
+    Done(String),
+    /// There is no translator of this name.
+    Unknown(String),
+    /// It was understood and could not be done.
+    Failed {
+        /// A sentence, or a report of several lines.
+        text: String,
+        /// What to do about it.
+        hint: Option<String>,
+        /// The configuration is at fault.
+        config: bool,
+    },
+    /// After `trace`: a packet.
+    Trace(Box<TraceLine>),
+    /// The request was not understood: a sentence.
     Error(String),
 }

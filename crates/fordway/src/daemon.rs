@@ -2,35 +2,45 @@
 //!
 //! The order: signals are caught first, so that none cuts a set-up in two; then the sockets, so that
 //! a second daemon is refused before it touches anything; then devices and host changes, which need
-//! privileges; then privileges are given up; then the engines start, on threads without any. At the
-//! end, the other way round.
+//! privileges; then privileges are given up; then the user engines start, on threads without any, and
+//! the kernel engines in front of them. At the end, the other way round.
 
 mod clat_address;
-mod instance;
+mod handle;
+mod journal;
+mod kernel;
 mod plan;
+mod prepared;
 mod privilege;
+mod reload;
 mod resolve;
-mod shared;
+mod running;
+mod status;
+mod trace;
+mod uplink;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fordway_bpf::{Host as BpfHost, Unsupported};
 use fordway_config::{Config, Translator};
 use fordway_net::privilege::Capability;
-use fordway_net::{Host, Ipv6State};
+use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-pub(crate) use shared::Shared;
+pub(crate) use handle::Handle;
+pub(crate) use kernel::pins;
+pub(crate) use trace::Subscription;
 
 use crate::control;
 use crate::failure::Failure;
 use crate::metrics;
-use instance::{Prepared, Running, SetUp};
+use prepared::{Prepared, SetUp};
+use running::Running;
 
-/// How often the engines are looked after.
+/// How often the engines and the way out of the uplink are looked after.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// What the daemon is to run.
@@ -39,12 +49,46 @@ pub(crate) struct Job {
     pub(crate) config: Config,
     /// Where it came from, for people.
     pub(crate) origin: String,
+    /// The file that it can be read from again.
+    pub(crate) file: Option<PathBuf>,
+    /// What comes before the file.
+    pub(crate) adjust: Adjust,
     /// Folder for locks and the ledger.
     pub(crate) run_dir: PathBuf,
 }
 
+/// Options of the command line that come before what the file says.
+pub(crate) struct Adjust(Box<dyn Fn(&mut Config)>);
+
+impl Adjust {
+    pub(crate) fn new(adjust: impl Fn(&mut Config) + 'static) -> Adjust {
+        Adjust(Box::new(adjust))
+    }
+
+    pub(crate) fn apply(&self, config: &mut Config) {
+        (self.0)(config);
+    }
+}
+
+/// What all translators of the daemon share.
+pub(crate) struct Context {
+    run_dir: PathBuf,
+    /// Whether the host allows the kernel engine.
+    host: Result<BpfHost, Unsupported>,
+    /// Queues that have been started.
+    queues: usize,
+}
+
+/// How the daemon ends.
+enum End {
+    /// Everything is taken down.
+    TakeDown,
+    /// Kernel engines go on.
+    Leave,
+}
+
 /// Runs until a signal, or until an engine fails.
-pub(crate) fn run(job: &Job) -> Result<(), Failure> {
+pub(crate) fn run(job: Job) -> Result<(), Failure> {
     crate::log::start(job.config.log);
     let result = run_logged(job);
     if let Err(failure) = &result {
@@ -56,36 +100,38 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_logged(job: &Job) -> Result<(), Failure> {
+fn run_logged(job: Job) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
-    runtime.block_on(async {
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
         let started = Instant::now();
         let mut signals = Signals::catch()?;
         check_host(&job.config.translators)?;
-        let sockets = Sockets::open(job)?;
-        let prepared = set_up(&job.config.translators, &job.run_dir)?;
+        let sockets = Sockets::open(&job)?;
+        let host = fordway_bpf::probe();
+        let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0 };
+        let prepared = set_up(&job.config.translators, &context)?;
         let manages = prepared.iter().any(Prepared::manages);
-        if let Err(failure) = privilege::lower(manages) {
+        let kernel = prepared.iter().any(|one| one.wants_kernel() || one.may_have_pins());
+        if let Err(failure) = privilege::lower(manages, kernel) {
             undo(prepared);
             return Err(failure);
         }
-        let running = match privilege::without(prepared, start_engines) {
-            Ok(Ok(running)) => running,
-            Ok(Err(stopped)) => return Err(stopped.take_down()),
-            Err((failure, prepared)) => {
-                undo(prepared.unwrap_or_default());
-                return Err(failure);
-            }
-        };
+        let running = start_prepared(prepared, &mut context)?;
+        let timeout = job.config.control.timeout;
+        let daemon = Handle::new(job, context, running);
         // Taken away when all has been taken down.
-        let _socket = serve(job, sockets, &running);
-        announce(&running, started);
-        wait(&running, &mut signals).await;
+        let _socket = serve(sockets, &daemon, timeout);
+        announce(&daemon, started);
+        let end = wait(&daemon, &mut signals).await;
         notify(&[NotifyState::Stopping]);
-        take_down(running)
+        match end {
+            End::TakeDown => end_all(daemon.take_running(), Running::take_down),
+            End::Leave => end_all(daemon.take_running(), Running::leave),
+        }
     })
 }
 
@@ -118,10 +164,10 @@ fn check_host(translators: &[Translator]) -> Result<(), Failure> {
 }
 
 /// Sets all translators up, or none.
-fn set_up(translators: &[Translator], run_dir: &Path) -> Result<Vec<Prepared>, Failure> {
+fn set_up(translators: &[Translator], context: &Context) -> Result<Vec<Prepared>, Failure> {
     let mut prepared = Vec::new();
     for translator in translators {
-        match Prepared::set_up(translator, run_dir) {
+        match Prepared::set_up(translator, context) {
             Ok(one) => prepared.push(one),
             Err(failure) => {
                 undo(prepared);
@@ -130,10 +176,10 @@ fn set_up(translators: &[Translator], run_dir: &Path) -> Result<Vec<Prepared>, F
         }
     }
     // Whatever daemons of other names left when they were killed. Ours are held by now.
-    match fordway_net::reclaim_dead(run_dir) {
+    match fordway_net::reclaim_dead(&context.run_dir) {
         Ok(reports) => {
             for (owner, report) in reports.iter().filter(|(_, report)| !report.is_empty()) {
-                instance::log_report(owner, "left by a daemon that was killed: ", report);
+                journal::log_report(owner, "left by a daemon that was killed: ", report);
             }
         }
         Err(error) => warn!("cannot take back what killed daemons left: {error}"),
@@ -147,23 +193,36 @@ fn undo(prepared: Vec<Prepared>) {
     }
 }
 
-/// Starts to answer on the sockets. The control socket's file lives as long as what is returned.
-fn serve(job: &Job, sockets: Sockets, running: &[Running]) -> control::Guard {
-    let shared = Arc::new(Shared::new(&job.origin, running));
-    let (listener, guard) = sockets.control;
-    tokio::spawn(control::serve(listener, Arc::clone(&shared), job.config.control.timeout));
-    for listener in sockets.metrics {
-        tokio::spawn(metrics::serve(listener, Arc::clone(&shared)));
+/// Sets translators up and starts them while the daemon runs already: all of them, or none.
+fn start_all(translators: &[Translator], context: &mut Context) -> Result<Vec<Running>, Failure> {
+    if translators.is_empty() {
+        return Ok(Vec::new());
     }
-    guard
+    let prepared = set_up(translators, context)?;
+    start_prepared(prepared, context)
 }
 
-/// Says that packets are translated from now on.
-fn announce(running: &[Running], started: Instant) {
-    let names: Vec<&str> = running.iter().map(Running::name).collect();
-    let names = names.join(", ");
-    info!("ready after {} ms: {names}", started.elapsed().as_millis());
-    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Translating: {names}"))]);
+/// Starts the user engines on threads without privileges, then the kernel engines in front of them.
+fn start_prepared(prepared: Vec<Prepared>, context: &mut Context) -> Result<Vec<Running>, Failure> {
+    let place = context.queues;
+    let mut running = match privilege::without(prepared, |all| start_engines(all, place)) {
+        Ok(Ok(running)) => running,
+        Ok(Err(stopped)) => return Err(stopped.give_up()),
+        Err((failure, prepared)) => {
+            undo(prepared.unwrap_or_default());
+            return Err(failure);
+        }
+    };
+    context.queues += running.iter().map(|one| one.queues).sum::<usize>();
+    for at in 0..running.len() {
+        if let Err(failure) = running[at].accelerate() {
+            for one in running.into_iter().rev() {
+                one.give_up();
+            }
+            return Err(failure);
+        }
+    }
+    Ok(running)
 }
 
 /// What there is to take down when an engine does not start.
@@ -175,21 +234,21 @@ struct Stopped {
 
 impl Stopped {
     /// Takes it down, and gives the failure back.
-    fn take_down(self) -> Failure {
+    fn give_up(self) -> Failure {
         for one in self.set_up.into_iter().rev() {
             one.take_down();
         }
-        // The first failure is the one to tell.
-        let _ = take_down(self.running);
+        for one in self.running.into_iter().rev() {
+            one.give_up();
+        }
         self.failure
     }
 }
 
-/// Starts all engines. On a thread without privileges, so whoever has them takes down what a failure
-/// leaves.
-fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Box<Stopped>> {
+/// Starts all user engines. On a thread without privileges, so whoever has them takes down what a
+/// failure leaves. `place`: queues that were started before.
+fn start_engines(prepared: Vec<Prepared>, mut place: usize) -> Result<Vec<Running>, Box<Stopped>> {
     let mut running: Vec<Running> = Vec::new();
-    let mut place = 0;
     let mut waiting = prepared.into_iter();
     while let Some(one) = waiting.next() {
         let started = match getrandom::u64() {
@@ -201,7 +260,7 @@ fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Box<Stopped>> 
         };
         match started {
             Ok(one) => {
-                place += one.status().queues;
+                place += one.queues;
                 running.push(one);
             }
             Err(stopped) => {
@@ -215,32 +274,74 @@ fn start_engines(prepared: Vec<Prepared>) -> Result<Vec<Running>, Box<Stopped>> 
     Ok(running)
 }
 
-/// Waits for a signal to end, or for an engine to fail.
-async fn wait(running: &[Running], signals: &mut Signals) {
+/// Starts to answer on the sockets. The control socket's file lives as long as what is returned.
+fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> control::Guard {
+    let (listener, guard) = sockets.control;
+    tokio::task::spawn_local(control::serve(listener, daemon.clone(), timeout));
+    for listener in sockets.metrics {
+        tokio::task::spawn_local(metrics::serve(listener, daemon.clone()));
+    }
+    guard
+}
+
+/// Says that packets are translated from now on.
+fn announce(daemon: &Handle, started: Instant) {
+    let names = daemon.names();
+    info!("ready after {} ms: {names}", started.elapsed().as_millis());
+    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Translating: {names}"))]);
+}
+
+/// Waits for a signal or a request to end, or for an engine to fail.
+async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
     let mut watch = tokio::time::interval(WATCH);
+    let mut netlink = Netlink::open().ok();
     loop {
         tokio::select! {
             // In this order, where several wait: what does not end comes first.
             biased;
-            _ = signals.hangup.recv() => {
-                warn!("SIGHUP: this version cannot reload its configuration; restart it");
+            _ = signals.hangup.recv() => reload(daemon),
+            _ = signals.terminate.recv() => {
+                info!("SIGTERM: ending");
+                return End::TakeDown;
             }
-            _ = signals.terminate.recv() => return info!("SIGTERM: ending"),
-            _ = signals.interrupt.recv() => return info!("SIGINT: ending"),
+            _ = signals.interrupt.recv() => {
+                info!("SIGINT: ending");
+                return End::TakeDown;
+            }
+            () = daemon.asked_to_leave() => {
+                info!("ending, as asked; kernel engines go on");
+                return End::Leave;
+            }
             _ = watch.tick() => {
-                if running.iter().any(Running::failed) {
-                    return;
+                if daemon.failed() {
+                    return End::TakeDown;
+                }
+                match &mut netlink {
+                    Some(netlink) => daemon.follow_uplinks(netlink),
+                    None => netlink = Netlink::open().ok(),
                 }
             }
         }
     }
 }
 
-/// Takes all down, the latest first. Gives the first reason of an engine that failed.
-fn take_down(running: Vec<Running>) -> Result<(), Failure> {
+/// Reloads because of a signal, which nobody waits for to hear of an error.
+fn reload(daemon: &Handle) {
+    match daemon.reload() {
+        Ok(done) => info!("SIGHUP: {done}"),
+        Err(failure) => error!("SIGHUP: nothing is changed: {}", failure.line()),
+    }
+    notify(&[NotifyState::Status(&format!("Translating: {}", daemon.names()))]);
+}
+
+/// Ends all, the latest first. Gives the first reason of an engine that failed.
+fn end_all(
+    running: Vec<Running>,
+    end: impl Fn(Running) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut result = Ok(());
     for one in running.into_iter().rev() {
-        let ended = one.take_down();
+        let ended = end(one);
         if let (Err(earlier), Err(_)) = (&result, &ended) {
             error!("{}", Failure::line(earlier));
         }

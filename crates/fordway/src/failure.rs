@@ -46,6 +46,40 @@ impl Failure {
         }
     }
 
+    /// What somebody far away said with [`Failure::parts`].
+    pub(crate) fn told(text: String, hint: Option<String>, config: bool) -> Failure {
+        let message = Message { text, hint };
+        if config { Failure::Usage(message) } else { Failure::Failed(message) }
+    }
+
+    /// The hint, where there is no better one.
+    pub(crate) fn hint_if_none(self, hint: &str) -> Failure {
+        match self {
+            Failure::Failed(Message { hint: None, .. }) => self.hint(hint),
+            other => other,
+        }
+    }
+
+    /// Says in front what it is about.
+    pub(crate) fn prefix(self, prefix: &str) -> Failure {
+        match self {
+            Failure::Failed(message) => {
+                Failure::Failed(Message { text: format!("{prefix}{}", message.text), ..message })
+            }
+            other => other,
+        }
+    }
+
+    /// The text and the hint for somebody far away, and whether it is the configuration's fault.
+    pub(crate) fn parts(&self) -> (String, Option<String>, bool) {
+        match self {
+            Failure::Config(report) => (report.to_string(), None, true),
+            Failure::Usage(message) => (message.text.clone(), message.hint.clone(), true),
+            Failure::Failed(message) => (message.text.clone(), message.hint.clone(), false),
+            Failure::Reported | Failure::Logged | Failure::Closed => (String::new(), None, false),
+        }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Config(_) | Failure::Usage(_) | Failure::Reported => 2,
@@ -104,6 +138,16 @@ impl From<LoadError> for Failure {
 
 impl From<fordway_net::Error> for Failure {
     fn from(error: fordway_net::Error) -> Failure {
+        let failure = Failure::failed(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<fordway_bpf::Error> for Failure {
+    fn from(error: fordway_bpf::Error) -> Failure {
         let failure = Failure::failed(error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint),

@@ -16,6 +16,7 @@ mod metrics;
 mod offline;
 mod output;
 mod report;
+mod trace;
 
 use std::process::ExitCode;
 

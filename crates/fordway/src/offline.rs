@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fordway_config::{Resolved, Source6};
+use fordway_config::{Attach, Resolved, Source6};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::trace::Trace;
 use fordway_xlat::{Counters, Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
@@ -51,6 +51,7 @@ impl Offline {
             },
             clat_v6,
             queues: 1,
+            attach: Attach::Interface,
         };
         let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
         let core = config.core(&resolved).map_err(|error| failed(error.to_string()))?;

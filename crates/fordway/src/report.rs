@@ -4,6 +4,8 @@ mod stats;
 mod status;
 mod table;
 
-pub(crate) use stats::{DirectionStats, IoStats, Stats, Totals, TranslatorStats};
-pub(crate) use status::{ClatStatus, OffloadStatus, Status, TranslatorStatus};
+pub(crate) use stats::{DirectionStats, IoStats, KernelStats, Stats, Totals, TranslatorStats};
+pub(crate) use status::{
+    ClatStatus, KernelStatus, OffloadStatus, ProgramStatus, Status, TranslatorStatus,
+};
 pub(crate) use table::totals_table;

@@ -54,11 +54,17 @@ struct CommonArgs {
     #[arg(long, value_name = "NET")]
     routes4: Vec<String>,
     /// auto, kernel or user
-    #[arg(long)]
+    #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// interface or uplink
+    /// Where packets are taken: auto, interface, uplink or xdp
     #[arg(long, value_name = "POINT")]
     attach: Option<String>,
+    /// Device for --attach xdp; may be given several times
+    #[arg(long, value_name = "DEV")]
+    device: Vec<String>,
+    /// Let the kernel engine take the time of each packet; fordway status shows the mean
+    #[arg(long)]
+    measure: bool,
     /// IPv6 path MTU in octets [default: found on the host]
     #[arg(long, value_name = "OCTETS")]
     mtu: Option<String>,
@@ -161,6 +167,10 @@ impl CommonArgs {
     fn add_to(&self, entry: &mut Entry) -> Result<(), Failure> {
         entry.text("engine", self.engine.as_ref());
         entry.text("attach", self.attach.as_ref());
+        entry.list("devices", &self.device);
+        if self.measure {
+            entry.put("measure", Value::Boolean(true));
+        }
         entry.mappings(&self.eam)?;
         entry.list("routes4", &self.routes4);
         entry.number_or_text("mtu", self.mtu.as_ref());

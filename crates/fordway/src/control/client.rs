@@ -5,36 +5,100 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Command, Reply, Request};
+use super::{Reply, Request};
 use crate::failure::Failure;
 use crate::report::{Stats, Status};
+use crate::trace::TraceLine;
 
 /// Time for a whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time for what the daemon has to do something for.
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Octets that a reply may have.
 const MAX_REPLY: u64 = 64 << 20;
 
+/// What came of a request to do something.
+pub(crate) enum Answer {
+    /// It has been done: a sentence.
+    Done(String),
+    /// There is no translator of the name.
+    Unknown,
+}
+
 /// What the daemon behind `socket` runs.
 pub(crate) fn ask_status(socket: &Path) -> Result<Status, Failure> {
-    match ask(socket, Command::Status)? {
+    match exchange(socket, &Request::Status {}, TIMEOUT)? {
         Reply::Status(status) => Ok(status),
-        other => Err(unexpected(socket, &other)),
+        other => Err(unexpected(socket, other)),
     }
 }
 
 /// What the daemon behind `socket` has carried.
 pub(crate) fn ask_stats(socket: &Path) -> Result<Stats, Failure> {
-    match ask(socket, Command::Stats)? {
+    match exchange(socket, &Request::Stats {}, TIMEOUT)? {
         Reply::Stats(stats) => Ok(stats),
-        other => Err(unexpected(socket, &other)),
+        other => Err(unexpected(socket, other)),
     }
 }
 
-fn ask(socket: &Path, command: Command) -> Result<Reply, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::failed(format!("no answer on the control socket {}: {error}", socket.display()))
-    };
+/// Has the daemon behind `socket` do something.
+pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, Failure> {
+    match exchange(socket, request, LONG_TIMEOUT)? {
+        Reply::Done(text) => Ok(Answer::Done(text)),
+        Reply::Unknown(_) => Ok(Answer::Unknown),
+        other => Err(unexpected(socket, other)),
+    }
+}
+
+/// Has the daemon tell of packets, until `each` says that it is enough or the daemon ends it.
+pub(crate) fn trace(
+    socket: &Path,
+    request: &Request,
+    mut each: impl FnMut(TraceLine) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let stream = send(socket, request, LONG_TIMEOUT)?;
+    let failed = |error: &dyn std::fmt::Display| no_answer(socket, error);
+    // Packets come when they come.
+    stream.set_read_timeout(None).map_err(|error| failed(&error))?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut reader).take(MAX_REPLY).read_until(b'\n', &mut line);
+        if read.map_err(|error| failed(&error))? == 0 {
+            return Ok(());
+        }
+        match parse(socket, &line)? {
+            Reply::Done(_) => {}
+            Reply::Trace(line) => {
+                if !each(*line)? {
+                    return Ok(());
+                }
+            }
+            other => return Err(unexpected(socket, other)),
+        }
+    }
+}
+
+/// Whether nobody listens on `socket`.
+pub(crate) fn is_absent(socket: &Path) -> bool {
+    let connected = UnixStream::connect(socket);
+    let kind = connected.err().map(|error| error.kind());
+    matches!(kind, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+}
+
+fn exchange(socket: &Path, request: &Request, timeout: Duration) -> Result<Reply, Failure> {
+    let stream = send(socket, request, timeout)?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(MAX_REPLY))
+        .read_until(b'\n', &mut line)
+        .map_err(|error| no_answer(socket, &error))?;
+    parse(socket, &line)
+}
+
+fn send(socket: &Path, request: &Request, timeout: Duration) -> Result<UnixStream, Failure> {
+    let failed = |error: &dyn std::fmt::Display| no_answer(socket, error);
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             Failure::failed(format!("no daemon listens on the control socket {}", socket.display()))
@@ -43,22 +107,29 @@ fn ask(socket: &Path, command: Command) -> Result<Reply, Failure> {
         ErrorKind::PermissionDenied => failed(&error).hint("the socket is for root alone"),
         _ => failed(&error),
     })?;
-    stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| failed(&error))?;
-    stream.set_write_timeout(Some(TIMEOUT)).map_err(|error| failed(&error))?;
-    let mut text = serde_json::to_vec(&Request { command }).map_err(|error| failed(&error))?;
+    stream.set_read_timeout(Some(timeout)).map_err(|error| failed(&error))?;
+    stream.set_write_timeout(Some(timeout)).map_err(|error| failed(&error))?;
+    let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
     text.push(b'\n');
     stream.write_all(&text).map_err(|error| failed(&error))?;
-    let mut line = Vec::new();
-    BufReader::new(stream.take(MAX_REPLY))
-        .read_until(b'\n', &mut line)
-        .map_err(|error| failed(&error))?;
-    serde_json::from_slice(&line)
-        .map_err(|error| failed(&error).hint("are the daemon and this program of one version?"))
+    Ok(stream)
 }
 
-fn unexpected(socket: &Path, reply: &Reply) -> Failure {
+fn parse(socket: &Path, line: &[u8]) -> Result<Reply, Failure> {
+    serde_json::from_slice(line).map_err(|error| {
+        no_answer(socket, &error).hint("are the daemon and this program of one version?")
+    })
+}
+
+fn no_answer(socket: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("no answer on the control socket {}: {error}", socket.display()))
+}
+
+fn unexpected(socket: &Path, reply: Reply) -> Failure {
     let text = match reply {
-        Reply::Error(text) => text.clone(),
+        Reply::Failed { text, hint, config } => return Failure::told(text, hint, config),
+        Reply::Error(text) => text,
+        Reply::Unknown(name) => return Failure::failed(format!("no translator is called {name}")),
         _ => "it answers another question".to_owned(),
     };
     Failure::failed(format!("the daemon on {} says: {text}", socket.display()))

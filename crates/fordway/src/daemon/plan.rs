@@ -1,13 +1,14 @@
 //! The changes to the host that a translator needs, in the order in which they are made.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use fordway_config::{Mode, Translator};
+use fordway_config::{Attach, Mode, Translator};
 use fordway_net::{
     Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
 };
 
 use super::resolve::{Facts, Uplink};
+use super::uplink::Way;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
 const GROWTH: u32 = 20;
@@ -24,7 +25,8 @@ const GUARD: u32 = 32_764;
 /// translator into another.
 const GROUP: u32 = 0x464f_0000;
 
-/// What has to be changed for `config` on an interface of this index; `adopted`: it was there before.
+/// What has to be changed for `config` on an interface of this index, except for the IPv4 routes;
+/// `adopted`: it was there before.
 pub(crate) fn changes(
     config: &Translator,
     facts: &Facts,
@@ -44,7 +46,40 @@ pub(crate) fn changes(
     {
         changes.extend(answer(uplink, v6.into())?);
     }
+    if let (Some(uplink), Attach::Uplink) = (&facts.uplink, facts.resolved.attach)
+        && uplink.rp_filter
+    {
+        // What the programs there make of IPv6 packets arrives from all of the Internet.
+        let key = SysctlKey::conf_v4(&uplink.name, "rp_filter")?;
+        changes.push(Change::sysctl(key, "2"));
+    }
     Ok(changes)
+}
+
+/// The routes that lead IPv4 to the translator: into its interface, or with `way` past it and out of the
+/// uplink, where programs wait.
+pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -> Vec<Change> {
+    let mtu4 = facts.resolved.mtu6 - GROWTH;
+    let (nets, source) = match &config.mode {
+        Mode::Siit { .. } => {
+            // Mappings that cover each other need only the shortest one's route.
+            let v4 = config.eam.iter().map(fordway_xlat::addr::Eam::v4);
+            let all: Vec<Ipv4Net> = v4.chain(config.routes4.iter().copied()).collect();
+            (Ipv4Net::aggregate(&all), None)
+        }
+        Mode::Clat(clat) => (config.routes4.clone(), Some(IpAddr::V4(clat.v4))),
+    };
+    let route = |net: Ipv4Net| {
+        let device = way.map_or(config.name.as_str(), |way| way.device.as_str());
+        let mut route = Route::new(IpNet::V4(net), device);
+        route.gateway = way.and_then(|way| way.gateway).map(IpAddr::V6);
+        route.metric = config.metric;
+        route.source = source;
+        route.mtu = Some(mtu4);
+        route.advmss = Some(mtu4 - TCP_V4);
+        Change::Route(route)
+    };
+    nets.into_iter().map(route).collect()
 }
 
 /// No link-local address and no multicast: there is no neighbour, and the kernel's own messages
@@ -106,18 +141,10 @@ fn guard(device: &str, group: u32) -> Vec<Change> {
     vec![rule(false, false), rule(false, true), rule(true, false), rule(true, true)]
 }
 
-/// Addresses of the interface and routes into it.
+/// Addresses of the interface and IPv6 routes into it.
 fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
     let device = config.name.as_str();
     let mtu6 = facts.resolved.mtu6;
-    let v4_route = |net: Ipv4Net, source: Option<Ipv4Addr>| {
-        let mut route = Route::new(IpNet::V4(net), device);
-        route.metric = config.metric;
-        route.source = source.map(Into::into);
-        route.mtu = Some(mtu6 - GROWTH);
-        route.advmss = Some(mtu6 - GROWTH - TCP_V4);
-        Change::Route(route)
-    };
     let v6_route = |net: Ipv6Net| {
         let mut route = Route::new(IpNet::V6(net), device);
         route.metric = config.metric;
@@ -125,29 +152,20 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
         route.advmss = Some(mtu6 - TCP_V6);
         Change::Route(route)
     };
-    let mut changes = Vec::new();
     match &config.mode {
-        Mode::Siit { pool6 } => {
-            changes.extend(pool6.iter().map(|pool6| v6_route(pool6.net())));
-            // Mappings that cover each other need only the shortest one's route.
-            let v4: Vec<Ipv4Net> = config.eam.iter().map(fordway_xlat::addr::Eam::v4).collect();
-            let all: Vec<Ipv4Net> = v4.into_iter().chain(config.routes4.iter().copied()).collect();
-            changes.extend(Ipv4Net::aggregate(&all).into_iter().map(|net| v4_route(net, None)));
-        }
+        Mode::Siit { pool6 } => pool6.iter().map(|pool6| v6_route(pool6.net())).collect(),
         Mode::Clat(clat) => {
             let address = Address::new(device, IpNet::V4(clat.v4.into()));
-            changes.push(Change::Address(address));
             let v6 = facts.resolved.clat_v6.map(Ipv6Net::from);
             let eam = config.eam.iter().map(fordway_xlat::addr::Eam::v6);
-            changes.extend(v6.into_iter().chain(eam).map(v6_route));
-            changes.extend(config.routes4.iter().map(|net| v4_route(*net, Some(clat.v4))));
+            let routes = v6.into_iter().chain(eam).map(v6_route);
+            std::iter::once(Change::Address(address)).chain(routes).collect()
         }
     }
-    changes
 }
 
 /// Answering for the CLAT's address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
-fn answer(uplink: &Uplink, v6: std::net::IpAddr) -> fordway_net::Result<Vec<Change>> {
+fn answer(uplink: &Uplink, v6: IpAddr) -> fordway_net::Result<Vec<Change>> {
     let delay: SysctlKey = format!("net/ipv6/neigh/{}/proxy_delay", uplink.name).parse()?;
     Ok(vec![
         // Only interfaces that forward answer for others.

@@ -7,10 +7,21 @@ use fordway_net::privilege::{self, Capability};
 
 use crate::failure::Failure;
 
-/// Keeps CAP_NET_ADMIN for taking down, if there is something to take down, and nothing else.
-pub(crate) fn lower(manages: bool) -> Result<(), Failure> {
-    let keep: &[Capability] = if manages { &[Capability::CAP_NET_ADMIN] } else { &[] };
-    Ok(privilege::drop_all_but(keep)?)
+/// What a kernel engine needs: to load programs, which follow pointers, and to attach them.
+const KERNEL: [Capability; 3] =
+    [Capability::CAP_BPF, Capability::CAP_PERFMON, Capability::CAP_NET_ADMIN];
+
+/// Keeps CAP_NET_ADMIN for taking down, if there is something to take down, what kernel engines need if
+/// there are to be any, and nothing else.
+pub(crate) fn lower(manages: bool, kernel: bool) -> Result<(), Failure> {
+    let mut keep = Vec::new();
+    for capability in KERNEL {
+        let needed = kernel || (manages && capability == Capability::CAP_NET_ADMIN);
+        if needed && privilege::has(capability)? {
+            keep.push(capability);
+        }
+    }
+    Ok(privilege::drop_all_but(&keep)?)
 }
 
 /// Runs `start` with `value` on a thread without any capability, so that the threads it starts have none

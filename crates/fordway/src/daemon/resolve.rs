@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fordway_config::{Clat, Resolved, Source6, Translator};
+use fordway_config::{Attach, Clat, Resolved, Source6, Translator};
 use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
 use fordway_xlat::addr::classify::illegal_v6;
 
@@ -21,7 +21,7 @@ const MAX_AUTO_QUEUES: usize = 8;
 const PROTOCOL_RA: u8 = 9;
 
 /// An IPv4 address to ask the way to `pref64` with (RFC 7050 section 2.2, the well-known one).
-const PROBE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 170);
+pub(crate) const PROBE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 170);
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(crate) struct Uplink {
     pub(crate) name: String,
     /// The CLAT's IPv6 address lies in a network of this link, so somebody has to answer for it.
     pub(crate) answers: bool,
+    /// Reverse path filtering is on there.
+    pub(crate) rp_filter: bool,
 }
 
 /// The number of queues to ask for: by default one for every two processors, for whatever goes through
@@ -70,8 +72,14 @@ pub(crate) fn resolve(
         let link = find_uplink(netlink, clat, own)?;
         let v6 = clat_v6_address(config, clat, link.as_ref(), &addresses)?;
         clat_v6 = Some(v6);
-        uplink =
-            link.map(|link| Uplink { answers: answers(&link, v6, &addresses), name: link.name });
+        uplink = match link {
+            Some(link) => Some(Uplink {
+                answers: answers(&link, v6, &addresses),
+                rp_filter: filters(&link.name)?,
+                name: link.name,
+            }),
+            None => None,
+        };
     }
     let (mtu6, mtu_from) = match config.mtu {
         Some(mtu) => (mtu, "the configuration".to_owned()),
@@ -84,7 +92,7 @@ pub(crate) fn resolve(
     };
     let ra_devices = ra_devices(netlink, uplink.as_ref())?;
     Ok(Facts {
-        resolved: Resolved { mtu6, icmp_source6, clat_v6, queues },
+        resolved: Resolved { mtu6, icmp_source6, clat_v6, queues, attach: Attach::Interface },
         mtu_from,
         uplink,
         ra_devices,
@@ -139,6 +147,14 @@ fn clat_v6_address(
         .hint("give the CLAT an address of its own: v6 (--v6 ADDR)"));
     }
     Ok(v6)
+}
+
+/// Whether the kernel filters by reverse path on this device: the greater of both settings counts.
+fn filters(device: &str) -> Result<bool, Failure> {
+    let off = |name: &str| -> fordway_net::Result<bool> {
+        Ok(sysctl::read(&SysctlKey::conf_v4(name, "rp_filter")?)? == "0")
+    };
+    Ok(!(off("all")? && off(device)?))
 }
 
 /// Whether neighbours on the link will ask for `v6` there.

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use super::encode;
-use crate::daemon::Shared;
+use crate::daemon::Handle;
 use crate::failure::Failure;
 
 /// Clients at once; the others wait.
@@ -42,7 +42,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Serves clients for ever.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+pub(crate) async fn serve(listener: TcpListener, daemon: Handle) {
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
@@ -50,9 +50,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move {
-                    converse(stream, shared).await;
+                let daemon = daemon.clone();
+                tokio::task::spawn_local(async move {
+                    converse(stream, daemon).await;
                     drop(permit);
                 });
             }
@@ -65,9 +65,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn converse(stream: TcpStream, shared: Arc<Shared>) {
+async fn converse(stream: TcpStream, daemon: Handle) {
     let service = service_fn(move |request| {
-        let response = respond(&request, &shared);
+        let response = respond(&request, &daemon);
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -80,9 +80,9 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-fn respond(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>, daemon: &Handle) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => match encode(shared.stats()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => match encode(daemon.stats()) {
             Ok(text) => (StatusCode::OK, OPENMETRICS, text),
             Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line()),
         },

@@ -1,5 +1,6 @@
 //! Counters as OpenMetrics text.
 
+use fordway_bpf::PassReason;
 use fordway_xlat::DropReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
@@ -8,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
 use crate::failure::Failure;
-use crate::report::{Stats, TranslatorStats};
+use crate::report::{KernelStats, Stats, TranslatorStats};
 
 /// The text, which ends with `# EOF`.
 pub(crate) fn encode(stats: Stats) -> Result<String, Failure> {
@@ -37,6 +38,7 @@ impl Collector for Counters {
                 put(&mut family, &labels, count)?;
             }
         }
+        self.of_kernel(&mut encoder)?;
         let help = "ICMP errors sent, by IP version";
         let mut family = counter(&mut encoder, "icmp_errors", help)?;
         for translator in &self.0.translators {
@@ -80,6 +82,17 @@ impl Counters {
                         put(&mut family, &labels, pick(&counts))?;
                     }
                 }
+                // The kernel engine stands beside the queues, so that sums over them are right.
+                if let Some(kernel) = &translator.kernel {
+                    for (direction, counts) in kernel.as_totals().directions() {
+                        let labels = [
+                            ("translator", name(translator)),
+                            ("queue", "kernel"),
+                            ("direction", direction),
+                        ];
+                        put(&mut family, &labels, pick(&counts))?;
+                    }
+                }
             }
         }
         let mut family = counter(encoder, "queue_errors", "Errors of the device's queues")?;
@@ -91,6 +104,45 @@ impl Counters {
                         [("translator", name(translator)), ("queue", &queue), ("error", error)];
                     put(&mut family, &labels, count)?;
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counters {
+    /// What only a kernel engine has.
+    fn of_kernel(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let with =
+            || self.0.translators.iter().filter_map(|it| Some((name(it), it.kernel.as_ref()?)));
+        let help = "Packets that the kernel engine left to the user engine, by cause";
+        let mut family = counter(encoder, "kernel_passed_on", help)?;
+        for (translator, kernel) in with() {
+            for reason in PassReason::ALL {
+                let count = kernel.passed_on.get(reason.label()).copied().unwrap_or(0);
+                let labels = [("translator", translator), ("reason", reason.label())];
+                put(&mut family, &labels, count)?;
+            }
+        }
+        type Pick = fn(&KernelStats) -> u64;
+        let families: [(&str, &str, Pick); 4] = [
+            (
+                "kernel_unmatched",
+                "Packets seen by the kernel engine that were none of the translator's",
+                |kernel| kernel.unmatched,
+            ),
+            ("kernel_measured_packets", "Packets whose time was taken", |kernel| {
+                kernel.measured_packets
+            }),
+            ("kernel_measured_nanoseconds", "The time that these took", |kernel| {
+                kernel.measured_ns
+            }),
+            ("kernel_trace_lost", "Trace events that were not told", |kernel| kernel.trace_lost),
+        ];
+        for (metric, help, pick) in families {
+            let mut family = counter(encoder, metric, help)?;
+            for (translator, kernel) in with() {
+                put(&mut family, &[("translator", translator)], pick(kernel))?;
             }
         }
         Ok(())
@@ -116,7 +168,7 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Totals;
+    use crate::report::{DirectionStats, Totals};
 
     #[test]
     fn every_counter_is_there_under_its_labels() {
@@ -130,12 +182,22 @@ mod tests {
             mode: "clat".to_owned(),
             totals: totals.clone(),
             queues: vec![Totals::default(), totals],
+            kernel: Some(KernelStats {
+                v4_to_v6: DirectionStats { octets: 9, ..DirectionStats::default() },
+                passed_on: [("hairpin".to_owned(), 5)].into(),
+                measured_ns: 11,
+                ..KernelStats::default()
+            }),
         };
         let text = encode(Stats { translators: vec![translator] }).unwrap();
         for line in [
             "# TYPE fordway_packets counter",
             "fordway_octets_total{translator=\"clat0\",queue=\"1\",direction=\"v4_to_v6\"} 7",
             "fordway_octets_total{translator=\"clat0\",queue=\"0\",direction=\"v4_to_v6\"} 0",
+            "fordway_octets_total{translator=\"clat0\",queue=\"kernel\",direction=\"v4_to_v6\"} 9",
+            "fordway_kernel_passed_on_total{translator=\"clat0\",reason=\"hairpin\"} 5",
+            "fordway_kernel_passed_on_total{translator=\"clat0\",reason=\"not_linear\"} 0",
+            "fordway_kernel_measured_nanoseconds_total{translator=\"clat0\"} 11",
             "fordway_drops_total{translator=\"clat0\",reason=\"loop\"} 1",
             "fordway_drops_total{translator=\"clat0\",reason=\"martian\"} 0",
             "fordway_queue_errors_total{translator=\"clat0\",queue=\"1\",error=\"send_full\"} 3",
@@ -153,6 +215,7 @@ mod tests {
         let translator = TranslatorStats {
             totals: Totals::read(&fordway_xlat::Counters::default()),
             queues: vec![Totals::default()],
+            kernel: Some(KernelStats::default()),
             ..TranslatorStats::default()
         };
         let text = encode(Stats { translators: vec![translator] }).unwrap();
@@ -161,7 +224,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 8);
+        assert_eq!(families.len(), 13);
         for family in families {
             assert!(documented.contains(&format!("| `{family}_total` |")), "{family}");
         }

@@ -19,11 +19,49 @@ pub(crate) struct TranslatorStats {
     pub(crate) name: String,
     /// Its mode.
     pub(crate) mode: String,
-    /// The sums over its queues.
+    /// The sums over its queues and its kernel engine.
     #[serde(flatten)]
     pub(crate) totals: Totals,
-    /// Each queue's, in the order of their numbers.
+    /// Each queue's, in the order of their numbers: what the user engine did.
     pub(crate) queues: Vec<Totals>,
+    /// What the kernel engine did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kernel: Option<KernelStats>,
+}
+
+/// The counters of a kernel engine. They go on when the daemon is started anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelStats {
+    /// IPv4 in, IPv6 out.
+    pub(crate) v4_to_v6: DirectionStats,
+    /// IPv6 in, IPv4 out.
+    pub(crate) v6_to_v4: DirectionStats,
+    /// Packets dropped, by the label of the reason; every reason is there.
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// Packets left to the user engine, by the label of the cause.
+    pub(crate) passed_on: BTreeMap<String, u64>,
+    /// Packets that XDP left to the host's stack, by the label of the cause.
+    pub(crate) left_by_xdp: BTreeMap<String, u64>,
+    /// Packets seen that were none of the translator's.
+    pub(crate) unmatched: u64,
+    /// Packets whose time was taken.
+    pub(crate) measured_packets: u64,
+    /// That time, in nanoseconds.
+    pub(crate) measured_ns: u64,
+    /// Trace events that were not told, since there were too many.
+    pub(crate) trace_lost: u64,
+}
+
+impl KernelStats {
+    /// What it shares with the user engine.
+    pub(crate) fn as_totals(&self) -> Totals {
+        Totals {
+            v4_to_v6: self.v4_to_v6,
+            v6_to_v4: self.v6_to_v4,
+            drops: self.drops.clone(),
+            ..Totals::default()
+        }
+    }
 }
 
 /// One set of counters: a queue's, or sums of several.

@@ -1,5 +1,6 @@
 //! What runs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::{FAINT, GOOD, STRONG};
 
 /// A daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     /// Version of the program.
     pub(crate) version: String,
@@ -24,7 +25,7 @@ pub(crate) struct Status {
 }
 
 /// A translator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TranslatorStatus {
     pub(crate) name: String,
     pub(crate) mode: String,
@@ -34,6 +35,12 @@ pub(crate) struct TranslatorStatus {
     pub(crate) engine_reason: String,
     /// Where packets are taken.
     pub(crate) attach: String,
+    /// Why not where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attach_reason: Option<String>,
+    /// The kernel engine, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kernel: Option<KernelStatus>,
     pub(crate) interface: String,
     pub(crate) ifindex: u32,
     /// The interface existed before and stays.
@@ -59,6 +66,36 @@ pub(crate) struct TranslatorStatus {
     pub(crate) settings: Vec<String>,
     /// Seconds since its engine started.
     pub(crate) uptime_seconds: u64,
+}
+
+/// A kernel engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KernelStatus {
+    /// By which means of the kernel it is attached: `tcx`, `clsact`, `xdp native`, `xdp generic`.
+    pub(crate) hook: String,
+    /// Each program.
+    pub(crate) programs: Vec<ProgramStatus>,
+    /// Of the translator's packets, the share that it left to the user engine, 0 to 1; none before the
+    /// first packet.
+    pub(crate) passed_on_share: Option<f64>,
+    /// How many it left, by cause.
+    pub(crate) passed_on: BTreeMap<String, u64>,
+    /// Whether it takes the time.
+    pub(crate) measure: bool,
+    /// Mean of the time per translated packet, where it was taken.
+    pub(crate) ns_per_packet: Option<f64>,
+}
+
+/// A program of a kernel engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProgramStatus {
+    pub(crate) device: String,
+    /// `egress`, `ingress` or `xdp`.
+    pub(crate) place: String,
+    /// By which means it is attached.
+    pub(crate) kind: String,
+    /// Its number in the kernel, as bpftool shows it.
+    pub(crate) id: u32,
 }
 
 /// What only a CLAT has.
@@ -112,6 +149,16 @@ impl TranslatorStatus {
         };
         let adopted = if self.adopted { ", existed before and stays" } else { "" };
         line("interface", &format!("{} (index {}){adopted}", self.interface, self.ifindex));
+        let at = match &self.attach_reason {
+            Some(reason) => format!("{} ({reason})", self.attach),
+            None => self.attach.clone(),
+        };
+        line("attached", &at);
+        if let Some(kernel) = &self.kernel {
+            for (label, value) in kernel.lines() {
+                line(label, &value);
+            }
+        }
         let processors: Vec<String> = self.processors.iter().map(ToString::to_string).collect();
         let pinned = match processors.as_slice() {
             [] => String::new(),
@@ -138,6 +185,32 @@ impl TranslatorStatus {
             line("host", "not managed");
         }
         text
+    }
+}
+
+impl KernelStatus {
+    /// What to show, with labels.
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let program = |it: &ProgramStatus| {
+            format!("{} at the {} of {} (program {})", it.kind, it.place, it.device, it.id)
+        };
+        let programs: Vec<String> = self.programs.iter().map(program).collect();
+        let passed_on = match self.passed_on_share {
+            Some(share) => {
+                let causes = self.passed_on.iter().map(|(cause, count)| format!("{cause} {count}"));
+                let causes = causes.collect::<Vec<_>>().join(", ");
+                let causes = if causes.is_empty() { causes } else { format!(": {causes}") };
+                format!("{:.4} % of the packets go on to the user engine{causes}", share * 100.0)
+            }
+            None => "no packet yet".to_owned(),
+        };
+        let mut lines = vec![("programs", programs.join(", ")), ("passed on", passed_on)];
+        match (self.measure, self.ns_per_packet) {
+            (_, Some(ns)) => lines.push(("time", format!("{ns:.0} ns per packet in the programs"))),
+            (true, None) => lines.push(("time", "taken from the next packet on".to_owned())),
+            (false, None) => {}
+        }
+        lines
     }
 }
 

@@ -101,6 +101,12 @@ impl Change {
         change
     }
 
+    /// Whether both are about the same thing, of which only one can be in force unless they are equal.
+    #[must_use]
+    pub fn same_object(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+
     /// What the change is about: two changes with the same key cannot both be
     /// in force unless they are equal.
     pub(crate) fn key(&self) -> String {

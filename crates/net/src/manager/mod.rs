@@ -226,6 +226,28 @@ impl Manager {
         if changed { ledger.save(&self.dir) } else { Ok(()) }
     }
 
+    /// Whether an earlier life said [`Manager::keep`], or this one has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
+    pub fn is_kept(&self) -> Result<bool> {
+        let (_guard, ledger) = self.ledger()?;
+        Ok(ledger.kept.contains(&self.owner))
+    }
+
+    /// Begins anew: what is not applied again before the next [`Manager::settle`] is taken back by it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
+    pub fn review(&mut self) -> Result<()> {
+        let (_guard, ledger) = self.ledger()?;
+        let ours = ledger.entries.iter().filter(|entry| entry.has(&self.owner));
+        self.inherited = ours.map(|entry| entry.change.key()).collect();
+        Ok(())
+    }
+
     /// Gives one change up and takes it back, unless another owner needs it.
     /// One that this owner has not made is left alone.
     ///
@@ -307,31 +329,35 @@ impl Manager {
         // A ledger that cannot be written (the disk is full) must not keep the rest from being taken
         // back. Each file is whole, so the last attempt is the one that counts.
         let mut saved = Ok(());
-        for position in (0..ledger.entries.len()).rev() {
-            let entry = &ledger.entries[position];
-            if !entry.has(&self.owner) || !wanted(entry) {
-                continue;
-            }
-            let change = entry.change.clone();
-            self.inherited.remove(&change.key());
-            if entry.owners.len() > 1 {
-                ledger.entries[position].owners.retain(|owner| *owner != self.owner);
-                saved = ledger.save(&self.dir);
-                report.shared.push(change);
-                continue;
-            }
-            // Undone first, struck out afterwards: after a crash in between the
-            // next attempt finds that there is nothing left to do.
-            match effect::unmake(&mut self.netlink, entry) {
-                Ok(None) => report.undone.push(change),
-                Ok(Some(found)) => report.left.push((change, found)),
-                Err(error) => {
-                    report.failed.push((change, error));
+        // Interfaces last: with an interface goes all that is about it.
+        for interfaces in [false, true] {
+            for position in (0..ledger.entries.len()).rev() {
+                let entry = &ledger.entries[position];
+                let is_interface = matches!(entry.change, Change::Interface { .. });
+                if is_interface != interfaces || !entry.has(&self.owner) || !wanted(entry) {
                     continue;
                 }
+                let change = entry.change.clone();
+                self.inherited.remove(&change.key());
+                if entry.owners.len() > 1 {
+                    ledger.entries[position].owners.retain(|owner| *owner != self.owner);
+                    saved = ledger.save(&self.dir);
+                    report.shared.push(change);
+                    continue;
+                }
+                // Undone first, struck out afterwards: after a crash in between the
+                // next attempt finds that there is nothing left to do.
+                match effect::unmake(&mut self.netlink, entry) {
+                    Ok(None) => report.undone.push(change),
+                    Ok(Some(found)) => report.left.push((change, found)),
+                    Err(error) => {
+                        report.failed.push((change, error));
+                        continue;
+                    }
+                }
+                ledger.entries.remove(position);
+                saved = ledger.save(&self.dir);
             }
-            ledger.entries.remove(position);
-            saved = ledger.save(&self.dir);
         }
         saved.map(|()| report)
     }

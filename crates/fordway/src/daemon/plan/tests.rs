@@ -16,16 +16,22 @@ fn facts() -> Facts {
             icmp_source6: None,
             clat_v6: Some("2001:db8:1::464".parse().unwrap()),
             queues: 1,
+            attach: Attach::Interface,
         },
         mtu_from: String::new(),
-        uplink: Some(Uplink { name: "eth0".to_owned(), answers: true }),
+        uplink: Some(Uplink { name: "eth0".to_owned(), answers: true, rp_filter: true }),
         ra_devices: BTreeSet::from(["eth0".to_owned()]),
         rp_filter_off: false,
     }
 }
 
 fn lines(config: &Translator, facts: &Facts) -> Vec<String> {
-    let describe = |change: &Change| match change {
+    let all = changes(config, facts, 7, false).unwrap();
+    all.into_iter().chain(routes_v4(config, facts, None)).map(|change| line(&change)).collect()
+}
+
+fn line(change: &Change) -> String {
+    match change {
         Change::Route(route) => format!(
             "{change} mtu {} advmss {} src {}",
             route.mtu.unwrap_or(0),
@@ -33,8 +39,7 @@ fn lines(config: &Translator, facts: &Facts) -> Vec<String> {
             route.source.map_or("-".to_owned(), |source| source.to_string())
         ),
         other => other.to_string(),
-    };
-    changes(config, facts, 7, false).unwrap().iter().map(describe).collect()
+    }
 }
 
 const INTERFACE: [&str; 8] = [
@@ -66,11 +71,11 @@ fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
     let rest = [
         "add address 192.0.0.1/32 on fw0",
         "add route 2001:db8:1::464/128 dev fw0 metric 2048 mtu 1500 advmss 1440 src -",
-        "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1",
         "set sysctl net.ipv6.conf.eth0.forwarding to 1",
         "set sysctl net.ipv6.conf.eth0.proxy_ndp to 1",
         "set sysctl net.ipv6.neigh.eth0.proxy_delay to 0",
         "add neighbour proxy 2001:db8:1::464 on eth0",
+        "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1",
     ];
     let expected = [&INTERFACE[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
     assert_eq!(lines(&translator(text), &facts()), expected);
@@ -128,4 +133,23 @@ fn an_interface_of_others_is_not_silenced() {
     let all = changes(&translator(text), &facts(), 7, false).unwrap();
     let adopted = changes(&translator(text), &facts(), 7, true).unwrap();
     assert_eq!(adopted, all[4..]);
+}
+
+#[test]
+fn at_the_uplink_ipv4_goes_straight_to_the_ipv6_router() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
+    let config = translator(text);
+    let mut facts = facts();
+    let at_interface = changes(&config, &facts, 7, false).unwrap();
+    facts.resolved.attach = Attach::Uplink;
+    let at_uplink = changes(&config, &facts, 7, false).unwrap();
+    assert_eq!(at_uplink[..at_interface.len()], at_interface);
+    let more: Vec<String> = at_uplink[at_interface.len()..].iter().map(line).collect();
+    assert_eq!(more, ["set sysctl net.ipv4.conf.eth0.rp_filter to 2"]);
+    let mut way = Way { device: "eth0".to_owned(), ifindex: 3, gateway: "fe80::1".parse().ok() };
+    let route = |way: &Way| line(&routes_v4(&config, &facts, Some(way))[0]);
+    let rest = "dev eth0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1";
+    assert_eq!(route(&way), format!("add route 0.0.0.0/0 via fe80::1 {rest}"));
+    way.gateway = None;
+    assert_eq!(route(&way), format!("add route 0.0.0.0/0 {rest}"));
 }

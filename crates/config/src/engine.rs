@@ -1,0 +1,92 @@
+//! Which engine carries the packets, and where it takes them.
+
+use toml::Spanned;
+
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::section::Section;
+use crate::sections::set;
+use crate::types::{Attach, Engine, Translator};
+use crate::value;
+
+pub(crate) const ENGINES: [(&str, Engine); 3] =
+    [("auto", Engine::Auto), ("kernel", Engine::Kernel), ("user", Engine::User)];
+
+pub(crate) const ATTACHES: [(&str, Attach); 4] = [
+    ("auto", Attach::Auto),
+    ("interface", Attach::Interface),
+    ("uplink", Attach::Uplink),
+    ("xdp", Attach::Xdp),
+];
+
+/// Devices that one translator can be attached to.
+const MAX_DEVICES: usize = 64;
+
+/// Reads `engine`, `attach`, `devices` and `measure`, and holds them against each other.
+pub(crate) fn read(
+    section: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    clat: bool,
+    translator: &mut Translator,
+) {
+    set(&mut translator.engine, section.read(sink, "engine", |v| value::choice(v, &ENGINES)));
+    let attach = section.read(sink, "attach", |v| value::choice(v, &ATTACHES));
+    if let Some(attach) = &attach {
+        check_attach(attach, translator.engine, clat, sink);
+    }
+    set(&mut translator.attach, attach);
+    read_devices(section, sink, translator);
+    let measure = section.read(sink, "measure", value::boolean);
+    if let Some(measure) = &measure
+        && *measure.get_ref()
+        && translator.engine == Engine::User
+    {
+        let message = "`measure` has no effect: only the kernel engine takes the time";
+        sink.push(Diagnostic::warning(measure.span(), message).help("leave it out"));
+    }
+    set(&mut translator.measure, measure);
+}
+
+fn check_attach(attach: &Spanned<Attach>, engine: Engine, clat: bool, sink: &mut Sink) {
+    let (message, help) = match attach.get_ref() {
+        Attach::Uplink if !clat => (
+            "`attach`: \"uplink\" belongs to mode clat; in mode siit routes decide what is translated",
+            "write attach = \"interface\", or \"xdp\" with devices",
+        ),
+        Attach::Uplink | Attach::Xdp if engine == Engine::User => (
+            "`attach`: this attach point is the kernel engine's, and engine is \"user\"",
+            "write attach = \"interface\", or engine = \"auto\"",
+        ),
+        _ => return,
+    };
+    sink.push(Diagnostic::error(attach.span(), message).help(help));
+}
+
+fn read_devices(section: &mut Section<'_, '_>, sink: &mut Sink, translator: &mut Translator) {
+    let help = "write a list of interface names such as devices = [\"eth0\", \"eth1\"]";
+    if translator.attach != Attach::Xdp {
+        let why = "this key belongs to attach = \"xdp\"";
+        section.refuse(sink, "devices", why, "leave it out, or write attach = \"xdp\"");
+        return;
+    }
+    let Some(devices) =
+        section.require(sink, "devices", help, |v| value::list(v, help, value::name))
+    else {
+        return;
+    };
+    let span = devices.span();
+    let devices = devices.into_inner();
+    if devices.is_empty() || devices.len() > MAX_DEVICES {
+        let message =
+            format!("`devices`: {} devices; 1 to {MAX_DEVICES} are possible", devices.len());
+        sink.push(Diagnostic::error(span, message).help(help));
+    }
+    for (index, device) in devices.iter().enumerate() {
+        let earlier = devices[..index].iter().find(|it| it.get_ref() == device.get_ref());
+        if let Some(earlier) = earlier {
+            let message = format!("`devices`: {} is listed twice", device.get_ref());
+            let diagnostic = Diagnostic::error(device.span(), message);
+            sink.push(diagnostic.related(earlier.span(), "here first").help("leave one out"));
+        }
+    }
+    translator.devices = devices.into_iter().map(Spanned::into_inner).collect();
+}

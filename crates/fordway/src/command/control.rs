@@ -1,0 +1,52 @@
+//! `fordway reload`, `fordway down` and `fordway leave`.
+
+use fordway_net::Manager;
+
+use crate::cli::{DownArgs, Global};
+use crate::control::{Answer, Request, ask, is_absent};
+use crate::failure::Failure;
+use crate::{daemon, output};
+
+/// Has the daemon read its file again.
+pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
+    tell(global, &Request::Reload {})
+}
+
+/// Ends the daemon, without its kernel engines.
+pub(crate) fn leave(global: &Global) -> Result<(), Failure> {
+    tell(global, &Request::Leave {})
+}
+
+fn tell(global: &Global, request: &Request) -> Result<(), Failure> {
+    match ask(&global.socket(), request)? {
+        Answer::Done(text) => output::print(&format!("{text}\n")),
+        Answer::Unknown => Ok(()),
+    }
+}
+
+/// Takes a translator down: the daemon's, or what a dead one left.
+pub(crate) fn down(global: &Global, args: &DownArgs) -> Result<(), Failure> {
+    let socket = global.socket();
+    if !is_absent(&socket) {
+        let request = Request::Down { name: args.name.clone() };
+        if let Answer::Done(text) = ask(&socket, &request)? {
+            return output::print(&format!("{text}\n"));
+        }
+    }
+    let text = left_behind(global, &args.name)?;
+    output::print(&format!("{text}\n"))
+}
+
+/// Takes down what a dead daemon left of a translator. Routes first, so that nothing untranslated leaves;
+/// programs last.
+fn left_behind(global: &Global, name: &str) -> Result<String, Failure> {
+    let mut manager = Manager::open(&global.run_dir, name)?;
+    let report = manager.restore()?;
+    let programs = fordway_bpf::take_down(&daemon::pins(name)?)?;
+    if report.is_empty() && !programs {
+        return Err(Failure::failed(format!("there is nothing of a translator called {name}"))
+            .hint("fordway status shows the daemon's; name another socket or run directory"));
+    }
+    let programs = if programs { "kernel engine and " } else { "" };
+    Ok(format!("{name}: {programs}set-up of a dead daemon: {report}"))
+}

@@ -1,0 +1,75 @@
+//! What the log says of a translator's set-up.
+
+use fordway_config::Translator;
+use fordway_net::{Manager, Report};
+use fordway_tun::Device;
+use tracing::{info, warn};
+
+use super::resolve::Facts;
+
+/// Takes everything back, and says what came of it.
+pub(super) fn take_back(name: &str, manager: &mut Manager) {
+    match manager.restore() {
+        Ok(report) => log_report(name, "", &report),
+        Err(error) => warn!("{name}: cannot take the set-up back: {error}; the next start tries"),
+    }
+}
+
+/// What was taken back in one line, and a warning for each change that was not.
+pub(super) fn log_report(name: &str, what: &str, report: &Report) {
+    let gone = |reason: &str| reason.ends_with("is gone");
+    let went = report.left.iter().filter(|(_, reason)| gone(reason)).count();
+    let mut line = format!("{} changes taken back", report.undone.len());
+    if went > 0 {
+        line += &format!(", {went} went with the interface");
+    }
+    if !report.shared.is_empty() {
+        line += &format!(", {} stay for other translators", report.shared.len());
+    }
+    info!("{name}: {what}{line}");
+    for (change, reason) in report.left.iter().filter(|(_, reason)| !gone(reason)) {
+        warn!("{name}: left alone, since somebody changed it: {change} ({reason})");
+    }
+    for (change, error) in &report.failed {
+        warn!("{name}: cannot take back: {change}: {error}; the next start tries again");
+    }
+}
+
+pub(super) fn device(device: &Device, own: bool, queues: usize) {
+    let name = device.name();
+    let kind = match (device.adopted(), own) {
+        (false, _) => "new",
+        (true, true) => "surviving",
+        (true, false) => "existing",
+    };
+    info!("{name}: {kind} interface, {queues} queues, offloads: {}", device.offloads().granted);
+    if !device.offloads().refused().is_empty() {
+        warn!(
+            "{name}: the kernel refuses some offloads ({}); packets come in smaller pieces, and \
+             throughput is lower",
+            device.offloads().refused()
+        );
+    }
+    if device.single_queue() {
+        warn!(
+            "{name}: the interface was made with one queue, so one thread translates; for more, \
+             make it with: ip tuntap add dev {name} mode tun multi_queue vnet_hdr"
+        );
+    }
+}
+
+pub(super) fn facts(config: &Translator, facts: &Facts) {
+    let name = config.name.as_str();
+    info!("{name}: IPv6 path MTU {} ({})", facts.resolved.mtu6, facts.mtu_from);
+    let Some(clat) = config.clat() else { return };
+    let v6 = facts.resolved.clat_v6.map_or("none".to_owned(), |v6| v6.to_string());
+    let from = if clat.v6.is_some() { "configured" } else { "made from the uplink's /64" };
+    match &facts.uplink {
+        Some(uplink) => info!("{name}: CLAT {} is {v6} ({from}) on {}", clat.v4, uplink.name),
+        None => warn!(
+            "{name}: CLAT {} is {v6} ({from}); no uplink is known, so neighbours are not answered: \
+             the address must be routed here",
+            clat.v4
+        ),
+    }
+}

@@ -1,0 +1,166 @@
+//! The kernel engine of a translator: whether it is taken, where it is attached, what it tells.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use fordway_bpf::{
+    Accelerator, Error, Events, Hook, Host, Options, PassReason, Place, Totals, Unsupported,
+};
+use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_xlat::{Config, HopCount};
+
+use super::uplink::Way;
+use crate::failure::Failure;
+use crate::report::{KernelStatus, ProgramStatus};
+
+/// Which engine is to carry the packets.
+#[derive(Clone, Debug)]
+pub(crate) enum Intent {
+    /// The kernel engine; the user engine takes what it leaves.
+    Kernel,
+    /// The user engine alone, for this reason.
+    User(String),
+}
+
+impl Intent {
+    /// What the configuration and the host say together.
+    pub(crate) fn of(
+        config: &Translator,
+        host: &Result<Host, Unsupported>,
+    ) -> Result<Intent, Failure> {
+        match (config.engine, host) {
+            (EngineChoice::User, _) => Ok(Intent::User("configured".to_owned())),
+            (EngineChoice::Auto | EngineChoice::Kernel, Ok(_)) => Ok(Intent::Kernel),
+            (EngineChoice::Auto, Err(why)) => Ok(Intent::User(format!("engine = \"auto\": {why}"))),
+            (EngineChoice::Kernel, Err(why)) => {
+                let failure =
+                    Failure::failed(format!("{}: engine = \"kernel\": {why}", config.name));
+                Err(failure.hint(why.hint.clone().unwrap_or_else(|| HINT.to_owned())))
+            }
+        }
+    }
+
+    pub(crate) fn is_kernel(&self) -> bool {
+        matches!(self, Intent::Kernel)
+    }
+}
+
+/// What to do where the kernel engine can't run and nothing better is known.
+pub(crate) const HINT: &str = "write engine = \"auto\", which takes the user engine then";
+
+/// The folder of a translator's pins in the calling thread's network namespace.
+pub(crate) fn pins(name: &str) -> Result<PathBuf, Failure> {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net")
+        .map_err(|error| Failure::failed(format!("cannot tell the network namespace: {error}")))?;
+    Ok(fordway_bpf::pins_dir(namespace.ino(), name))
+}
+
+/// Where the programs of a translator are attached.
+pub(crate) fn hook(attach: Attach, tun: u32, way: Option<&Way>, devices: &[u32]) -> Hook {
+    match (attach, way) {
+        (Attach::Uplink, Some(way)) => Hook::Uplink { device: way.ifindex, tun },
+        (Attach::Xdp, _) => Hook::Xdp { devices: devices.to_vec(), tun },
+        _ => Hook::Interface { tun },
+    }
+}
+
+/// The programs' configuration, made of the user engine's.
+pub(crate) fn config(core: &Config, attach: Attach) -> Config {
+    // In place of routing the programs count the hop themselves, and see traffic that is not theirs.
+    let in_place = matches!(attach, Attach::Uplink | Attach::Xdp);
+    Config {
+        decrement_hop_limit: HopCount::from(in_place),
+        pass_unmatched: in_place,
+        ..core.clone()
+    }
+}
+
+/// A kernel engine that runs. Dropping it leaves it running.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    accelerator: Accelerator,
+    config: Config,
+    options: Options,
+}
+
+impl Kernel {
+    pub(crate) fn start(config: Config, options: Options) -> Result<Kernel, Error> {
+        let accelerator = Accelerator::start(&config, &options)?;
+        Ok(Kernel { accelerator, config, options })
+    }
+
+    /// Another configuration, without a gap. On error the old one goes on.
+    pub(crate) fn replace(&mut self, config: Config, measure: bool) -> Result<(), Error> {
+        let options = Options { measure, ..self.options.clone() };
+        self.accelerator.replace(&config, &options)?;
+        (self.config, self.options) = (config, options);
+        Ok(())
+    }
+
+    /// Switches tracing on, with so many events per second and processor, or off.
+    pub(crate) fn set_trace(&mut self, rate: Option<u32>) -> Result<(), Error> {
+        let options = Options { trace: rate, ..self.options.clone() };
+        self.accelerator.replace(&self.config, &options)?;
+        self.options = options;
+        Ok(())
+    }
+
+    /// The events, while tracing is on. A reader is good until the next change of any kind.
+    pub(crate) fn events(&self) -> Result<Option<Events>, Error> {
+        self.accelerator.events()
+    }
+
+    pub(crate) fn totals(&self) -> Result<Totals, Error> {
+        self.accelerator.totals()
+    }
+
+    /// What is attached, in a few words.
+    pub(crate) fn describe(&self) -> String {
+        let mut kinds: Vec<&str> =
+            self.accelerator.attachments().iter().map(|it| it.kind.label()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds.join(", ")
+    }
+
+    pub(crate) fn status(&self, name: &mut impl FnMut(u32) -> String) -> KernelStatus {
+        let programs = self.accelerator.attachments().iter().map(|it| ProgramStatus {
+            device: name(it.ifindex),
+            place: match it.place {
+                Place::Egress => "egress",
+                Place::Ingress => "ingress",
+                Place::Xdp => "xdp",
+            }
+            .to_owned(),
+            kind: it.kind.label().to_owned(),
+            id: it.program_id,
+        });
+        let programs: Vec<ProgramStatus> = programs.collect();
+        // XDP comes first where there is some: it is what was asked for.
+        let main = programs.iter().find(|program| program.place == "xdp").or(programs.first());
+        let totals = self.totals().unwrap_or_default();
+        KernelStatus {
+            hook: main.map_or_else(String::new, |program| program.kind.clone()),
+            programs,
+            passed_on_share: totals.passed_on_share(),
+            passed_on: causes(&totals.passed_on),
+            measure: self.options.measure,
+            ns_per_packet: totals.ns_per_packet(),
+        }
+    }
+
+    /// Takes everything down.
+    pub(crate) fn detach(self) -> Result<(), Error> {
+        self.accelerator.detach()
+    }
+}
+
+/// Numbers by cause, under their labels; causes that never occurred are left out.
+pub(crate) fn causes(counts: &[u64]) -> BTreeMap<String, u64> {
+    let count = |reason: &PassReason| counts.get(usize::from(reason.number())).copied();
+    PassReason::ALL
+        .iter()
+        .filter_map(|reason| Some((reason.label().to_owned(), count(reason).filter(|n| *n > 0)?)))
+        .collect()
+}

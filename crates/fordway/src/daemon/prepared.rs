@@ -1,0 +1,303 @@
+//! A translator whose device is open and whose host is set up, but whose engines don't run yet.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fordway_config::{Attach, Translator};
+use fordway_engine::Options;
+use fordway_net::{Applied, Change, Manager, Netlink};
+use fordway_tun::{Device, OpenOptions, Queue};
+use tracing::{debug, info, warn};
+
+use super::Context;
+use super::journal;
+use super::kernel::{self, Intent};
+use super::plan;
+use super::resolve::{self, Facts};
+use super::running::Running;
+use super::uplink::{self, Way};
+use crate::failure::Failure;
+
+/// A translator whose host is set up and whose engines do not run yet.
+pub(crate) struct Prepared {
+    pub(super) config: Translator,
+    pub(super) facts: Facts,
+    pub(super) device: Device,
+    pub(super) queues: Vec<Queue>,
+    pub(super) translator: Arc<fordway_xlat::Translator>,
+    pub(super) manager: Option<Manager>,
+    /// What is in force on the host.
+    pub(super) changes: Vec<Change>,
+    pub(super) intent: Intent,
+    pub(super) place: At,
+    /// The interface is this program's own, and goes with the translator.
+    pub(super) own: bool,
+    /// An earlier run's kernel engine goes on: whatever fails here must not stop it.
+    pub(super) survivor: bool,
+}
+
+/// Where packets are to be taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct At {
+    /// The attach point; never [`Attach::Auto`].
+    pub(super) attach: Attach,
+    /// Why not the one that was asked for.
+    pub(super) reason: Option<String>,
+    /// At the uplink: the way there.
+    pub(super) way: Option<Way>,
+    /// With XDP: the devices.
+    pub(super) devices: Vec<u32>,
+}
+
+impl At {
+    /// The translator's interface, and why, where something else was asked for.
+    pub(super) fn interface(reason: Option<String>) -> At {
+        At { attach: Attach::Interface, reason, ..At::default() }
+    }
+}
+
+/// What was set up for a translator that does not run.
+pub(crate) struct SetUp {
+    name: String,
+    manager: Option<Manager>,
+    survivor: bool,
+}
+
+impl SetUp {
+    /// Takes it back, unless an earlier run's kernel engine needs it.
+    pub(crate) fn take_down(mut self) {
+        match &mut self.manager {
+            _ if self.survivor => {
+                info!("{}: what an earlier run left is left as it is", self.name);
+            }
+            Some(manager) => journal::take_back(&self.name, manager),
+            None => {}
+        }
+    }
+}
+
+impl Prepared {
+    /// Opens the device, finds out what the configuration leaves open, and sets the host up.
+    ///
+    /// If it fails, the host is as it was.
+    pub(crate) fn set_up(config: &Translator, context: &Context) -> Result<Prepared, Failure> {
+        let name = config.name.as_str();
+        let intent = Intent::of(config, &context.host)?;
+        let options = OpenOptions {
+            queues: resolve::queues(config),
+            run_dir: context.run_dir.clone(),
+            ..OpenOptions::default()
+        };
+        let (device, queues) = Device::open(name, &options)?;
+        let (manager, own) = open_manager(config, &intent, &device, context)?;
+        let survivor = match &manager {
+            Some(manager) => manager.is_kept()?,
+            None => false,
+        };
+        journal::device(&device, own, queues.len());
+        let mut netlink = Netlink::open()?;
+        let mut facts = resolve::resolve(&mut netlink, config, queues.len())?;
+        let place = place(&mut netlink, config, &facts, &intent)?;
+        facts.resolved.attach = place.attach;
+        journal::facts(config, &facts);
+        let translator = core(config, &facts)?;
+        let mut prepared = Prepared {
+            config: config.clone(),
+            facts,
+            device,
+            queues,
+            translator: Arc::new(translator),
+            manager,
+            changes: Vec::new(),
+            intent,
+            place,
+            own,
+            survivor,
+        };
+        if config.manage {
+            prepared.change_host()?;
+        } else {
+            info!("{name}: manage = false: addresses, routes and settings are left alone");
+        }
+        Ok(prepared)
+    }
+
+    fn change_host(&mut self) -> Result<(), Failure> {
+        let name = self.config.name.as_str();
+        let Some(manager) = &mut self.manager else { return Ok(()) };
+        if manager.has_inherited() {
+            info!("{name}: an earlier run left its set-up; it is taken over");
+        }
+        let (ifindex, adopted) = (self.device.ifindex(), !self.own);
+        let mut changes = plan::changes(&self.config, &self.facts, ifindex, adopted)?;
+        // At the uplink IPv4 follows when the programs are there to take it.
+        if self.place.attach != Attach::Uplink {
+            changes.extend(plan::routes_v4(&self.config, &self.facts, None));
+        }
+        // An interface that has been in use goes on as it is, without the steps on the way there.
+        if self.own && self.device.adopted() {
+            changes = last_of_each(changes);
+        }
+        if let Err(failure) = apply(name, manager, &changes) {
+            if !self.survivor {
+                journal::take_back(name, manager);
+            }
+            return Err(failure);
+        }
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// The translator's name.
+    pub(crate) fn name(&self) -> &str {
+        self.config.name.as_str()
+    }
+
+    /// Gives the device up, and leaves what was set up to be taken down.
+    pub(crate) fn into_set_up(self) -> SetUp {
+        SetUp { name: self.config.name.to_string(), manager: self.manager, survivor: self.survivor }
+    }
+
+    /// Whether there is something to take down at the end.
+    pub(crate) fn manages(&self) -> bool {
+        self.manager.is_some()
+    }
+
+    /// Whether the kernel engine is to run.
+    pub(crate) fn wants_kernel(&self) -> bool {
+        self.intent.is_kernel()
+    }
+
+    /// Whether an earlier run's kernel engine may have to be taken down.
+    pub(crate) fn may_have_pins(&self) -> bool {
+        self.survivor || kernel::pins(self.name()).is_ok_and(|pins| pins.exists())
+    }
+
+    /// Starts the user engine. If it does not start, what was set up is returned to be taken down.
+    /// `place`: the number of queues started before, for other translators.
+    pub(crate) fn start(self, seed: u64, place: usize) -> Result<Running, Box<(Failure, SetUp)>> {
+        let options = Options { seed, pin: self.config.pin_queues.then_some(place) };
+        let queues = self.queues.len();
+        match fordway_engine::start(self.device, self.queues, self.translator, options) {
+            Ok(engine) => Ok(Running {
+                config: self.config,
+                facts: self.facts,
+                place: self.place,
+                intent: self.intent,
+                engine,
+                queues,
+                own: self.own,
+                survivor: self.survivor,
+                kernel: None,
+                manager: self.manager,
+                changes: self.changes,
+                started: Instant::now(),
+                tracing: None,
+            }),
+            Err(error) => {
+                let failure = Failure::failed(format!("{}: {error}", self.config.name));
+                let (name, survivor) = (self.config.name.to_string(), self.survivor);
+                let set_up = SetUp { name, manager: self.manager, survivor };
+                Err(Box::new((failure, set_up)))
+            }
+        }
+    }
+}
+
+/// The owner's part of the ledger, where there is anything for it to hold, and whether the interface is
+/// this program's own.
+fn open_manager(
+    config: &Translator,
+    intent: &Intent,
+    device: &Device,
+    context: &Context,
+) -> Result<(Option<Manager>, bool), Failure> {
+    let name = config.name.as_str();
+    if !config.manage && !intent.is_kernel() && !device.adopted() {
+        return Ok((None, true));
+    }
+    let mut manager = Manager::open(&context.run_dir, name)?;
+    let own = !device.adopted() || manager.has_made(&keep(name))?;
+    // An operator's interface, and nothing to do about it.
+    let needed = config.manage || intent.is_kernel() || (own && device.adopted());
+    Ok((needed.then_some(manager), own))
+}
+
+/// The interface outlives the process, for the kernel engine goes on.
+pub(super) fn keep(name: &str) -> Change {
+    Change::Interface { device: name.to_owned() }
+}
+
+/// Where packets are to be taken.
+pub(super) fn place(
+    netlink: &mut Netlink,
+    config: &Translator,
+    facts: &Facts,
+    intent: &Intent,
+) -> Result<At, Failure> {
+    let attach = config.attach;
+    if !intent.is_kernel() {
+        let why = "it is the kernel engine's, which does not run";
+        return Ok(At::interface(refused(attach, why)));
+    }
+    let configured = config.clat().is_some_and(|clat| clat.uplink.is_some());
+    match attach {
+        Attach::Uplink => {}
+        Attach::Auto if configured => {}
+        Attach::Auto | Attach::Interface => return Ok(At::interface(None)),
+        Attach::Xdp => {
+            let devices = config.devices.iter().map(|name| Ok(netlink.link(name.as_str())?.index));
+            let devices = devices.collect::<Result<Vec<u32>, Failure>>()?;
+            return Ok(At { attach, devices, ..At::default() });
+        }
+    }
+    Ok(match uplink::find(netlink, config, facts)? {
+        Ok(way) => At { attach: Attach::Uplink, way: Some(way), ..At::default() },
+        Err(why) => {
+            warn!("{}: not at the uplink: {why}", config.name);
+            At::interface(Some(format!("not at the uplink: {why}")))
+        }
+    })
+}
+
+/// Why an attach point that was asked for is not taken.
+pub(super) fn refused(attach: Attach, why: &str) -> Option<String> {
+    match attach {
+        Attach::Auto | Attach::Interface => None,
+        Attach::Uplink => Some(format!("not at the uplink: {why}")),
+        Attach::Xdp => Some(format!("not at XDP: {why}")),
+    }
+}
+
+/// The core for the user engine.
+pub(super) fn core(
+    config: &Translator,
+    facts: &Facts,
+) -> Result<fordway_xlat::Translator, Failure> {
+    let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
+    let core = config.core(&facts.resolved).map_err(|error| failed(error.to_string()))?;
+    fordway_xlat::Translator::new(core).map_err(|error| failed(error.to_string()))
+}
+
+/// Sees to it that all of `changes` are in force.
+pub(super) fn apply(name: &str, manager: &mut Manager, changes: &[Change]) -> Result<(), Failure> {
+    for change in changes {
+        match manager.apply(change)? {
+            Applied::Present => debug!("{name}: {change}: it is so already"),
+            applied => debug!("{name}: {change}: {applied:?}"),
+        }
+    }
+    Ok(())
+}
+
+/// Of several changes of one thing only the last.
+pub(super) fn last_of_each(changes: Vec<Change>) -> Vec<Change> {
+    let mut kept: Vec<Change> = Vec::new();
+    for change in changes.into_iter().rev() {
+        if !kept.iter().any(|later| later.same_object(&change)) {
+            kept.push(change);
+        }
+    }
+    kept.reverse();
+    kept
+}

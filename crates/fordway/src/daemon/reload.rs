@@ -1,0 +1,266 @@
+//! Another configuration while packets flow.
+//!
+//! First everything that can be refused is found out: the file, what can't change at run time, the new
+//! translators' set-up. Then those whose configuration changed get theirs, one after the other; if one
+//! refuses, those before it get their old one back. What is no longer wanted goes last.
+
+use std::sync::Arc;
+
+use fordway_config::{Config, Translator, load};
+use fordway_net::{Change, Netlink};
+use tracing::{info, warn};
+
+use super::handle::Daemon;
+use super::journal;
+use super::kernel;
+use super::plan;
+use super::prepared::{apply, core, last_of_each};
+use super::resolve::{self, Facts};
+use super::running::Running;
+use super::{start_all, uplink};
+use crate::failure::Failure;
+
+impl Daemon {
+    /// Reads the file again and makes it so; on any error everything stays as it was.
+    pub(super) fn reload(&mut self) -> Result<String, Failure> {
+        let config = self.read()?;
+        check_sections(&self.config, &config)?;
+        let (mut changed, mut fresh) = (Vec::new(), Vec::new());
+        for new in &config.translators {
+            match self.running.iter().position(|one| one.config.name == new.name) {
+                Some(at) => {
+                    check_translator(&self.running[at].config, new)?;
+                    changed.push((at, new.clone()));
+                }
+                None => fresh.push(new.clone()),
+            }
+        }
+        let fresh = start_all(&fresh, &mut self.context)?;
+        let mut names = Changes { added: fresh.iter().map(name).collect(), ..Changes::default() };
+        let mut before: Vec<(usize, Before)> = Vec::new();
+        for (at, new) in changed {
+            match self.running[at].change(&new) {
+                Ok(None) => names.same += 1,
+                Ok(Some(old)) => {
+                    names.changed.push(new.name.to_string());
+                    before.push((at, old));
+                }
+                Err(failure) => {
+                    for (at, old) in before.into_iter().rev() {
+                        self.running[at].change_back(old);
+                    }
+                    for one in fresh.into_iter().rev() {
+                        one.give_up();
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        for (at, _) in before {
+            self.running[at].settle();
+        }
+        self.reorder(&config, fresh, &mut names);
+        self.config = config;
+        Ok(names.sentence())
+    }
+
+    fn read(&self) -> Result<Config, Failure> {
+        let Some(file) = &self.job.file else {
+            return Err(Failure::failed("there is no file that could be read again").hint(
+                "a translator started by fordway clat or siit, or from standard input, has none; \
+                 write one with --print-config and start fordway run -c FILE",
+            ));
+        };
+        let loaded = load(file)?;
+        if !loaded.warnings.is_empty() {
+            warn!("{}", loaded.warnings);
+        }
+        let mut config = loaded.config;
+        self.job.adjust.apply(&mut config);
+        Ok(config)
+    }
+
+    /// Puts translators into the order of the file, and takes down those that are not in it.
+    fn reorder(&mut self, config: &Config, fresh: Vec<Running>, names: &mut Changes) {
+        let mut all: Vec<Running> = self.running.drain(..).chain(fresh).collect();
+        for translator in &config.translators {
+            if let Some(at) = all.iter().position(|one| one.config.name == translator.name) {
+                self.running.push(all.remove(at));
+            }
+        }
+        for one in all.into_iter().rev() {
+            names.removed.push(one.name().to_owned());
+            if let Err(failure) = one.take_down() {
+                warn!("{}", failure.line());
+            }
+        }
+    }
+}
+
+fn name(one: &Running) -> String {
+    one.name().to_owned()
+}
+
+/// What a reload did.
+#[derive(Default)]
+struct Changes {
+    added: Vec<String>,
+    changed: Vec<String>,
+    removed: Vec<String>,
+    same: usize,
+}
+
+impl Changes {
+    fn sentence(&self) -> String {
+        let lists = [("new", &self.added), ("changed", &self.changed), ("gone", &self.removed)];
+        let lists = lists.iter().filter(|(_, names)| !names.is_empty());
+        let mut parts: Vec<String> =
+            lists.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+        if self.same > 0 {
+            parts.push(format!("unchanged: {}", self.same));
+        }
+        format!("configuration reloaded; {}", parts.join("; "))
+    }
+}
+
+/// Sections that only a start looks at.
+fn check_sections(old: &Config, new: &Config) -> Result<(), Failure> {
+    let sections = [
+        ("[control]", old.control == new.control),
+        ("[metrics]", old.metrics == new.metrics),
+        ("[log]", old.log == new.log),
+    ];
+    let differ: Vec<&str> =
+        sections.iter().filter(|(_, same)| !same).map(|(name, _)| *name).collect();
+    if differ.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{} can't change at run time", differ.join(", "));
+    Err(Failure::failed(text).hint("restart the daemon; nothing has been changed now"))
+}
+
+/// Keys that a translator is started with.
+fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
+    let uplink = |it: &Translator| it.clat().and_then(|clat| clat.uplink.clone());
+    let keys = [
+        ("mode", old.mode_name() == new.mode_name()),
+        ("engine", old.engine == new.engine),
+        ("attach", old.attach == new.attach),
+        ("devices", old.devices == new.devices),
+        ("uplink", uplink(old) == uplink(new)),
+        ("queues", old.queues == new.queues),
+        ("pin_queues", old.pin_queues == new.pin_queues),
+        ("manage", old.manage == new.manage),
+    ];
+    let differ: Vec<&str> = keys.iter().filter(|(_, same)| !same).map(|(key, _)| *key).collect();
+    if differ.is_empty() {
+        return Ok(());
+    }
+    let name = &new.name;
+    let text = format!("{name}: {} can't change at run time", differ.join(", "));
+    let hint = format!("fordway down {name}, then fordway reload; nothing has been changed now");
+    Err(Failure::failed(text).hint(hint))
+}
+
+/// What a translator had before a change.
+pub(super) struct Before {
+    config: Translator,
+    facts: Facts,
+    way: Option<uplink::Way>,
+    core: Arc<fordway_xlat::Translator>,
+    changes: Vec<Change>,
+}
+
+impl Running {
+    /// Takes another configuration up, engines first and the host's routes after them. `None`: it is
+    /// the same. On error the old one is back.
+    fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
+        let mut netlink = Netlink::open()?;
+        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
+        facts.resolved.attach = self.place.attach;
+        let mut way = self.place.way.clone();
+        if way.is_some()
+            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
+        {
+            way = Some(found);
+        }
+        if *new == self.config && facts == self.facts && way == self.place.way {
+            return Ok(None);
+        }
+        let core = Arc::new(core(new, &facts)?);
+        let before = Before {
+            config: std::mem::replace(&mut self.config, new.clone()),
+            facts: std::mem::replace(&mut self.facts, facts),
+            way: std::mem::replace(&mut self.place.way, way),
+            core: self.engine.translator(),
+            changes: self.changes.clone(),
+        };
+        if let Err(failure) = self.take_up(core) {
+            self.change_back(before);
+            return Err(failure);
+        }
+        Ok(Some(before))
+    }
+
+    fn take_up(&mut self, core: Arc<fordway_xlat::Translator>) -> Result<(), Failure> {
+        if let Some(kernel) = &mut self.kernel {
+            let config = kernel::config(core.config(), self.place.attach);
+            kernel.replace(config, self.config.measure)?;
+        }
+        self.engine.replace(core);
+        self.resume_tracing();
+        let wanted = self.wanted()?;
+        if let Some(manager) = &mut self.manager
+            && self.config.manage
+        {
+            apply(self.config.name.as_str(), manager, &wanted)?;
+        }
+        self.changes = wanted;
+        Ok(())
+    }
+
+    /// All that is to be in force on the host.
+    fn wanted(&self) -> Result<Vec<Change>, Failure> {
+        if !self.config.manage {
+            return Ok(Vec::new());
+        }
+        let ifindex = self.engine.device().ifindex();
+        let mut wanted = plan::changes(&self.config, &self.facts, ifindex, !self.own)?;
+        wanted.extend(plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
+        Ok(last_of_each(wanted))
+    }
+
+    /// Takes the old configuration up again.
+    fn change_back(&mut self, before: Before) {
+        self.config = before.config;
+        self.facts = before.facts;
+        self.place.way = before.way;
+        self.changes = before.changes;
+        if let Err(failure) = self.take_up(before.core) {
+            warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
+        }
+        self.settle();
+    }
+
+    /// Takes back what the configuration before needed and this one does not.
+    fn settle(&mut self) {
+        let keep = super::prepared::keep(self.config.name.as_str());
+        let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
+        let Some(manager) = &mut self.manager else { return };
+        let name = self.config.name.as_str();
+        let settled = manager.review().and_then(|()| {
+            for change in &self.changes {
+                manager.apply(change)?;
+            }
+            if survives {
+                manager.apply(&keep)?;
+            }
+            manager.settle()
+        });
+        match settled {
+            Ok(report) if report.is_empty() => info!("{name}: another configuration"),
+            Ok(report) => journal::log_report(name, "another configuration: ", &report),
+            Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A translator that runs: its engines, and what it changed on the host.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fordway_bpf::Options;
+use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_engine::{Engine, QueueCounters};
+use fordway_net::{Change, Manager, Netlink};
+use tracing::{debug, info, warn};
+
+use super::journal;
+use super::kernel::{self, Intent, Kernel};
+use super::plan;
+use super::prepared::{At, apply, core, keep, refused};
+use super::resolve::Facts;
+use super::trace::Tracing;
+use super::uplink;
+use crate::failure::Failure;
+
+/// A translator that runs.
+pub(crate) struct Running {
+    pub(super) config: Translator,
+    pub(super) facts: Facts,
+    pub(super) place: At,
+    pub(super) intent: Intent,
+    pub(super) engine: Engine,
+    pub(super) queues: usize,
+    pub(super) own: bool,
+    pub(super) survivor: bool,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) manager: Option<Manager>,
+    /// What is in force on the host.
+    pub(super) changes: Vec<Change>,
+    pub(super) started: Instant,
+    /// While somebody traces.
+    pub(super) tracing: Option<Tracing>,
+}
+
+impl Running {
+    /// The translator's name.
+    pub(crate) fn name(&self) -> &str {
+        self.config.name.as_str()
+    }
+
+    /// When the user engine started.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// The counters of its queues.
+    pub(crate) fn counters(&self) -> &[Arc<QueueCounters>] {
+        self.engine.counters()
+    }
+
+    /// Whether the user engine has ended by itself.
+    pub(crate) fn failed(&self) -> bool {
+        self.engine.failed()
+    }
+
+    /// Starts the kernel engine in front of the user engine, if it is to run, and finishes the set-up.
+    pub(crate) fn accelerate(&mut self) -> Result<(), Failure> {
+        match self.intent.clone() {
+            Intent::Kernel => self.start_kernel()?,
+            Intent::User(why) => self.user_only(&why)?,
+        }
+        if let Some(manager) = &mut self.manager {
+            match manager.settle() {
+                Ok(report) if report.is_empty() => {}
+                Ok(report) => {
+                    journal::log_report(
+                        self.config.name.as_str(),
+                        "from an earlier run: ",
+                        &report,
+                    );
+                }
+                Err(error) => {
+                    warn!("{}: cannot take back what an earlier run left: {error}", self.name());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries the attach point that is wanted, then the interface, as far as the configuration leaves it
+    /// open.
+    fn start_kernel(&mut self) -> Result<(), Failure> {
+        let name = self.config.name.to_string();
+        let must = self.config.engine == EngineChoice::Kernel;
+        let mut error = match self.start_at() {
+            Ok(kernel) => return self.kernel_runs(kernel),
+            Err(error) => error,
+        };
+        let elsewhere = !must || self.config.attach == Attach::Auto;
+        if self.place.attach != Attach::Interface && elsewhere {
+            warn!("{name}: {error}");
+            self.move_to_interface(refused(self.place.attach, &error.to_string()))?;
+            error = match self.start_at() {
+                Ok(kernel) => return self.kernel_runs(kernel),
+                Err(error) => error,
+            };
+        }
+        if must {
+            let failure = Failure::from(error);
+            return Err(failure.prefix(&format!("{name}: ")).hint_if_none(kernel::HINT));
+        }
+        if self.place.attach != Attach::Interface {
+            self.move_to_interface(refused(self.place.attach, "the kernel engine does not run"))?;
+        }
+        let why = format!("engine = \"auto\": {error}");
+        self.intent = Intent::User(why.clone());
+        self.user_only(&why)
+    }
+
+    fn start_at(&self) -> Result<Kernel, fordway_bpf::Error> {
+        let tun = self.engine.device().ifindex();
+        let place = &self.place;
+        let hook = kernel::hook(place.attach, tun, place.way.as_ref(), &place.devices);
+        let mut options = Options::new(self.pins(), hook);
+        options.measure = self.config.measure;
+        let config = kernel::config(self.engine.translator().config(), place.attach);
+        Kernel::start(config, options)
+    }
+
+    /// From now on the interface outlives the process, and at the uplink IPv4 may come.
+    fn kernel_runs(&mut self, kernel: Kernel) -> Result<(), Failure> {
+        let name = self.config.name.to_string();
+        let what = kernel.describe();
+        self.kernel = Some(kernel);
+        if self.own {
+            self.engine.device().set_persistent(true)?;
+        }
+        if let Some(manager) = &mut self.manager {
+            if self.own {
+                manager.apply(&keep(&name))?;
+            }
+            manager.keep(true)?;
+        }
+        if self.place.attach == Attach::Uplink && self.config.manage {
+            self.route_v4()?;
+        }
+        let where_ = match (&self.place.attach, &self.place.way) {
+            (Attach::Uplink, Some(way)) => format!("the uplink {}", way.device),
+            (Attach::Xdp, _) => "XDP".to_owned(),
+            _ => "the interface".to_owned(),
+        };
+        info!("{name}: kernel engine at {where_} ({what}); the user engine takes what it leaves");
+        Ok(())
+    }
+
+    /// No kernel engine: what an earlier run's left goes away.
+    fn user_only(&mut self, why: &str) -> Result<(), Failure> {
+        let name = self.config.name.as_str();
+        info!("{name}: user engine ({why})");
+        match fordway_bpf::take_down(&self.pins()) {
+            Ok(false) => {}
+            Ok(true) => info!("{name}: the kernel engine of an earlier run is taken down"),
+            Err(error) => debug!("{name}: {error}"),
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.keep(false)?;
+            if self.own && self.engine.device().adopted() {
+                // It survived an earlier run and is still ours.
+                manager.apply(&keep(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets are taken at the interface instead.
+    fn move_to_interface(&mut self, reason: Option<String>) -> Result<(), Failure> {
+        let routes_missing = self.place.attach == Attach::Uplink && self.config.manage;
+        self.place = At::interface(reason);
+        self.facts.resolved.attach = Attach::Interface;
+        self.engine.replace(Arc::new(core(&self.config, &self.facts)?));
+        if routes_missing { self.route_v4() } else { Ok(()) }
+    }
+
+    /// Puts the IPv4 routes where they belong now.
+    fn route_v4(&mut self) -> Result<(), Failure> {
+        let Some(manager) = &mut self.manager else { return Ok(()) };
+        let routes = plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref());
+        apply(self.config.name.as_str(), manager, &routes)?;
+        self.changes.retain(|change| !routes.iter().any(|route| route.same_object(change)));
+        self.changes.extend(routes);
+        Ok(())
+    }
+
+    /// At the uplink: follows another router, and puts back routes that the kernel took away.
+    pub(crate) fn follow_uplink(&mut self, netlink: &mut Netlink) {
+        if self.place.attach != Attach::Uplink || !self.config.manage {
+            return;
+        }
+        if let Err(failure) = self.try_follow_uplink(netlink) {
+            debug!("{}: {}", self.name(), failure.line());
+        }
+    }
+
+    fn try_follow_uplink(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
+        // While there is no way, the last one stays: most likely it comes back.
+        let Ok(way) = uplink::find(netlink, &self.config, &self.facts)? else { return Ok(()) };
+        let Some(before) = &self.place.way else { return Ok(()) };
+        // Another device of the name needs programs of its own.
+        if way.ifindex != before.ifindex {
+            return Ok(());
+        }
+        let changed = way != *before;
+        if !changed && !uplink::routes_are_missing(netlink, &way, self.config.routes4.len())? {
+            return Ok(());
+        }
+        let gateway = way.gateway.map_or("no router".to_owned(), |gateway| gateway.to_string());
+        self.place.way = Some(way);
+        self.route_v4()?;
+        info!("{}: IPv4 goes by way of {gateway} now", self.name());
+        Ok(())
+    }
+
+    /// The folder of its pins; one that can't be there if the namespace is not known.
+    pub(super) fn pins(&self) -> std::path::PathBuf {
+        kernel::pins(self.name()).unwrap_or_default()
+    }
+
+    /// Takes everything down: packets are led past the programs no more, then the programs go, then the
+    /// host's set-up, then the user engine and with it the device. Gives the reason if the user engine
+    /// had ended by itself.
+    pub(crate) fn take_down(mut self) -> Result<(), Failure> {
+        let failed = self.engine.failed();
+        let name = self.config.name.to_string();
+        self.tracing = None;
+        if let Some(kernel) = self.kernel.take() {
+            if let (Attach::Uplink, Some(manager)) = (self.place.attach, &mut self.manager) {
+                for route in plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()) {
+                    if let Err(error) = manager.retract(&route) {
+                        warn!("{name}: {error}");
+                    }
+                }
+            }
+            if let Err(error) = kernel.detach() {
+                warn!("{name}: cannot take the kernel engine down: {error}");
+            }
+        }
+        if let Some(manager) = &mut self.manager {
+            journal::take_back(&name, manager);
+        }
+        match self.engine.stop() {
+            Err(error) if failed => Err(Failure::failed(format!("{name}: {error}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends when another translator's start has failed: as if this one had not been started.
+    pub(crate) fn give_up(mut self) {
+        let ended = if self.survivor {
+            info!("{}: what an earlier run left is left as it is", self.name());
+            self.tracing = None;
+            self.engine.leave().map_err(|error| Failure::failed(error.to_string()))
+        } else {
+            self.take_down()
+        };
+        if let Err(failure) = ended {
+            debug!("{}", failure.line());
+        }
+    }
+
+    /// Ends the user engine and leaves a kernel engine and the host's set-up to the next start. A
+    /// translator without a kernel engine is taken down.
+    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+        let name = self.config.name.to_string();
+        self.tracing = None;
+        if self.kernel.is_none() {
+            info!("{name}: there is no kernel engine that could go on, so it is taken down");
+            return self.take_down();
+        }
+        info!(
+            "{name}: the kernel engine goes on; the next start, or fordway down {name}, takes it over"
+        );
+        self.engine.leave().map_err(|error| Failure::failed(format!("{name}: {error}")))
+    }
+}

@@ -1,0 +1,144 @@
+//! What is known of a translator that runs.
+
+use fordway_config::Attach;
+use fordway_net::Change;
+use fordway_tun::OffloadReport;
+use fordway_xlat::DropReason;
+
+use super::kernel::{Intent, causes};
+use super::running::Running;
+use crate::report::{
+    ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, Totals, TranslatorStats,
+    TranslatorStatus,
+};
+
+impl Running {
+    /// What runs.
+    pub(crate) fn status(&self, device_name: &mut impl FnMut(u32) -> String) -> TranslatorStatus {
+        let (config, translator) = (&self.config, self.engine.translator());
+        let (core, device) = (translator.config(), self.engine.device());
+        let applied = |wanted: fn(&Change) -> bool| -> Vec<String> {
+            let wanted = self.changes.iter().filter(|change| wanted(change));
+            wanted.map(|change| without_verb(&change.to_string())).collect()
+        };
+        TranslatorStatus {
+            name: config.name.to_string(),
+            mode: config.mode_name().to_owned(),
+            engine: if self.kernel.is_some() { "kernel" } else { "user" }.to_owned(),
+            engine_reason: match &self.intent {
+                Intent::User(why) => why.clone(),
+                Intent::Kernel if config.engine == fordway_config::Engine::Auto => {
+                    "engine = \"auto\": the host allows it".to_owned()
+                }
+                Intent::Kernel => "configured".to_owned(),
+            },
+            attach: match self.place.attach {
+                Attach::Uplink => "uplink",
+                Attach::Xdp => "xdp",
+                Attach::Auto | Attach::Interface => "interface",
+            }
+            .to_owned(),
+            attach_reason: self.place.reason.clone(),
+            kernel: self.kernel.as_ref().map(|kernel| kernel.status(device_name)),
+            interface: device.name().to_owned(),
+            ifindex: device.ifindex(),
+            adopted: !self.own,
+            queues: self.queues,
+            processors: self.engine.processors().to_vec(),
+            offloads: offload_status(device.offloads()),
+            mtu: self.facts.resolved.mtu6,
+            mtu_from: self.facts.mtu_from.clone(),
+            pool6: core.pool6.iter().map(ToString::to_string).collect(),
+            eam: core.eam.entries().len(),
+            icmp_source4: core.icmp_source4,
+            icmp_source6: core.icmp_source6,
+            clat: config.clat().map(|clat| ClatStatus {
+                v4: clat.v4,
+                v6: self.facts.resolved.clat_v6,
+                pref64: clat.pref64.to_string(),
+                uplink: self.facts.uplink.as_ref().map(|uplink| uplink.name.clone()),
+            }),
+            managed: config.manage,
+            addresses: applied(|change| matches!(change, Change::Address(_))),
+            routes: applied(|change| matches!(change, Change::Route(_))),
+            settings: applied(|change| matches!(change, Change::Sysctl { .. })),
+            uptime_seconds: self.started().elapsed().as_secs(),
+        }
+    }
+
+    /// What has been carried until now.
+    pub(crate) fn stats(&self) -> TranslatorStats {
+        let queues: Vec<Totals> = self.counters().iter().map(|counters| queue(counters)).collect();
+        let mut totals = Totals::default();
+        for queue in &queues {
+            totals.add(queue);
+        }
+        // A kernel engine whose counters can't be read has carried what it has carried; the user
+        // engine's are told all the same.
+        let kernel = self.kernel.as_ref().and_then(|kernel| kernel.totals().ok());
+        let kernel = kernel.map(|kernel| kernel_stats(&kernel));
+        if let Some(kernel) = &kernel {
+            totals.add(&kernel.as_totals());
+        }
+        TranslatorStats {
+            name: self.name().to_owned(),
+            mode: self.config.mode_name().to_owned(),
+            totals,
+            queues,
+            kernel,
+        }
+    }
+}
+
+fn queue(counters: &fordway_engine::QueueCounters) -> Totals {
+    let io = counters.io.totals();
+    Totals {
+        io: IoStats {
+            receive_errors: io.receive_errors,
+            send_full: io.send_full,
+            send_down: io.send_down,
+            send_no_buffers: io.send_no_buffers,
+            send_refused: io.send_refused,
+        },
+        ..Totals::read(&counters.core)
+    }
+}
+
+fn kernel_stats(totals: &fordway_bpf::Totals) -> KernelStats {
+    let [v4_to_v6, v6_to_v4] = totals.directions.map(|direction| DirectionStats {
+        packets: direction.packets,
+        segments: direction.segments,
+        octets: direction.octets,
+        fragments: direction.fragments,
+    });
+    let drops = DropReason::ALL.iter();
+    KernelStats {
+        v4_to_v6,
+        v6_to_v4,
+        drops: drops.map(|it| (it.label().to_owned(), totals.drops(*it))).collect(),
+        passed_on: causes(&totals.passed_on),
+        left_by_xdp: causes(&totals.left_by_xdp),
+        unmatched: totals.unmatched,
+        measured_packets: totals.measured_packets,
+        measured_ns: totals.measured_ns,
+        trace_lost: totals.trace_lost,
+    }
+}
+
+fn offload_status(report: OffloadReport) -> OffloadStatus {
+    let names = |text: String| match text.as_str() {
+        "none" => Vec::new(),
+        text => text.split(", ").map(str::to_owned).collect(),
+    };
+    OffloadStatus {
+        granted: names(report.granted.to_string()),
+        refused: names(report.refused().to_string()),
+    }
+}
+
+/// "add route ..." as the route alone.
+fn without_verb(text: &str) -> String {
+    let verbs = ["add address ", "add route ", "set sysctl "];
+    let stripped = verbs.iter().find_map(|verb| text.strip_prefix(verb));
+    stripped.unwrap_or(text).to_owned()
+}

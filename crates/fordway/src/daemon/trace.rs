@@ -1,0 +1,205 @@
+//! Tracing: programs that write events run only while somebody listens.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use fordway_bpf::{Event, Events};
+use fordway_xlat::Translator;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::{debug, warn};
+
+use super::handle::Handle;
+use super::running::Running;
+use crate::failure::Failure;
+use crate::trace::{Filter, TraceLine};
+
+/// Events per second and processor that the programs write at most.
+const RATE: u32 = 2000;
+
+/// Lines that wait for a listener that is slow; further ones are lost for it.
+const WAITING: usize = 4096;
+
+/// How often the events are looked at: soon enough for people, and seldom enough to cost nothing.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whoever listens.
+#[derive(Debug)]
+struct Listener {
+    number: u64,
+    filter: Filter,
+    lines: mpsc::Sender<TraceLine>,
+}
+
+/// All who listen to a translator. Clones are the same ones.
+#[derive(Clone, Debug, Default)]
+struct Listeners(Arc<Mutex<Vec<Listener>>>);
+
+impl Listeners {
+    fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reader of a translator's events and those who listen to it. Dropping it ends the reading.
+#[derive(Debug)]
+pub(crate) struct Tracing {
+    listeners: Listeners,
+    reader: JoinHandle<()>,
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// A listener's end. Dropping it ends the listening, and with the last one the tracing.
+pub(crate) struct Subscription {
+    pub(crate) lines: mpsc::Receiver<TraceLine>,
+    number: u64,
+    name: String,
+    daemon: Handle,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.daemon.with(&self.name, |one| one.unsubscribe(self.number));
+    }
+}
+
+impl Handle {
+    /// Lets a translator's packets be told, from now on.
+    pub(crate) fn trace(&self, name: &str, filter: Filter) -> Result<Subscription, Failure> {
+        let number = self.next_number();
+        let (sender, lines) = mpsc::channel(WAITING);
+        let listener = Listener { number, filter, lines: sender };
+        let subscribed = self.with(name, |one| one.subscribe(listener));
+        subscribed.unwrap_or_else(|| Err(self.unknown(name)))?;
+        Ok(Subscription { lines, number, name: name.to_owned(), daemon: self.clone() })
+    }
+}
+
+impl Running {
+    fn subscribe(&mut self, listener: Listener) -> Result<(), Failure> {
+        let Some(kernel) = &mut self.kernel else {
+            return Err(Failure::failed(format!(
+                "{}: trace needs the kernel engine, and this translator has the user engine",
+                self.config.name
+            ))
+            .hint("capture packets on the interface (tcpdump -w) and ask fordway explain --pcap"));
+        };
+        if self.tracing.is_none() {
+            kernel.set_trace(Some(RATE))?;
+            self.read_events(Listeners::default())?;
+        }
+        if let Some(tracing) = &self.tracing {
+            tracing.listeners.lock().push(listener);
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, number: u64) {
+        let Some(tracing) = &self.tracing else { return };
+        let mut listeners = tracing.listeners.lock();
+        listeners.retain(|listener| listener.number != number);
+        if !listeners.is_empty() {
+            return;
+        }
+        drop(listeners);
+        self.tracing = None;
+        let Some(kernel) = &mut self.kernel else { return };
+        if let Err(error) = kernel.set_trace(None) {
+            warn!("{}: cannot end the tracing: {error}", self.config.name);
+        }
+    }
+
+    /// After new programs have been loaded: their events are another's.
+    pub(super) fn resume_tracing(&mut self) {
+        let Some(tracing) = self.tracing.take() else { return };
+        let listeners = tracing.listeners.clone();
+        drop(tracing);
+        if let Err(failure) = self.read_events(listeners) {
+            warn!("{}: cannot go on tracing: {}", self.config.name, failure.line());
+        }
+    }
+
+    fn read_events(&mut self, listeners: Listeners) -> Result<(), Failure> {
+        let events = match &self.kernel {
+            Some(kernel) => kernel.events()?,
+            None => None,
+        };
+        let events = events.ok_or_else(|| Failure::failed("the programs write no events"))?;
+        let told = Told {
+            name: self.config.name.to_string(),
+            translator: self.engine.translator(),
+            devices: self.device_names(),
+            boot: boot(),
+        };
+        let reader = tokio::task::spawn_local(read(events, told, listeners.clone()));
+        self.tracing = Some(Tracing { listeners, reader });
+        Ok(())
+    }
+
+    /// The names of the devices at which its programs are.
+    fn device_names(&self) -> HashMap<u32, String> {
+        let own = (self.engine.device().ifindex(), self.config.name.to_string());
+        let uplink = self.place.way.iter().map(|way| (way.ifindex, way.device.clone()));
+        let named = self.config.devices.iter().map(ToString::to_string);
+        let devices = self.place.devices.iter().copied().zip(named);
+        std::iter::once(own).chain(uplink).chain(devices).collect()
+    }
+}
+
+/// What is needed to tell events.
+struct Told {
+    name: String,
+    translator: Arc<Translator>,
+    devices: HashMap<u32, String>,
+    boot: SystemTime,
+}
+
+/// Hands events on until it is aborted.
+async fn read(mut events: Events, told: Told, listeners: Listeners) {
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        look.tick().await;
+        loop {
+            let batch = match events.read() {
+                Ok(batch) => batch,
+                Err(error) => return warn!("{}: cannot read events: {error}", told.name),
+            };
+            for event in &batch {
+                tell(event, &told, &listeners.lock());
+            }
+            if batch.len() < Events::BATCH {
+                break;
+            }
+        }
+    }
+}
+
+fn tell(event: &Event, told: &Told, listeners: &[Listener]) {
+    let number = event.ifindex.to_string();
+    let device = told.devices.get(&event.ifindex).unwrap_or(&number);
+    for listener in listeners {
+        let names = (told.name.as_str(), device.as_str());
+        let line = TraceLine::of(event, &listener.filter, &told.translator, names, told.boot);
+        if let Some(line) = line
+            && listener.lines.try_send(line).is_err()
+        {
+            debug!("{}: a listener is too slow for the trace", told.name);
+        }
+    }
+}
+
+/// When the kernel's clock was zero.
+fn boot() -> SystemTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or(0);
+    SystemTime::now()
+        .checked_sub(Duration::new(seconds, nanoseconds))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}

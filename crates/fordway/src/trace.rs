@@ -1,0 +1,9 @@
+//! What `fordway trace` tells of packets, as they pass the kernel engine.
+
+mod filter;
+mod line;
+mod packet;
+
+pub(crate) use filter::{Filter, FilterError, SYNTAX};
+pub(crate) use line::TraceLine;
+pub(crate) use packet::Glimpse;

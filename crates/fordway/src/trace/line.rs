@@ -1,0 +1,232 @@
+//! One packet, as it is told.
+
+use std::time::{Duration, SystemTime};
+
+use fordway_bpf::{Event, Outcome};
+use fordway_xlat::{Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::{Filter, Glimpse};
+use crate::output::{ERROR, FAINT, GOOD, WARNING};
+
+/// A packet that passed a translator's kernel engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TraceLine {
+    /// When, as RFC 3339 has it.
+    pub(crate) time: String,
+    pub(crate) translator: String,
+    /// Where it was seen.
+    pub(crate) device: String,
+    /// `v4_to_v6` or `v6_to_v4`.
+    pub(crate) direction: String,
+    /// Its length from the IP header on.
+    pub(crate) octets: u32,
+    /// Segment size of a super-packet; 0 for others.
+    pub(crate) segment_size: u32,
+    pub(crate) packet: Glimpse,
+    /// `translated`, `passed_on`, `dropped` or `unmatched`.
+    pub(crate) outcome: String,
+    /// Label of the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// The reason as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+    /// What left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) translated: Option<Glimpse>,
+    /// What the user engine makes of it, if it got the packet and all of it is known here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user_engine: Option<UserEngine>,
+}
+
+/// What the user engine does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UserEngine {
+    /// `forward`, `reply`, `drop` or `pass`.
+    pub(crate) verdict: String,
+    /// Label of the reason of a drop or reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// The verdict as a sentence.
+    pub(crate) text: String,
+    /// What leaves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) packets: Vec<Glimpse>,
+}
+
+/// Room behind a packet for what translation adds there, in octets.
+const TAILROOM: usize = 1024;
+
+impl TraceLine {
+    /// The line for an event that `filter` takes. `boot` is when the kernel's clock was zero.
+    pub(crate) fn of(
+        event: &Event,
+        filter: &Filter,
+        translator: &Translator,
+        names: (&str, &str),
+        boot: SystemTime,
+    ) -> Option<TraceLine> {
+        let packet = Glimpse::of(&event.before)?;
+        let translated = Glimpse::of(&event.after);
+        let both: Vec<&Glimpse> = std::iter::once(&packet).chain(&translated).collect();
+        if !filter.takes(event.outcome, &both) {
+            return None;
+        }
+        let (outcome, reason, text) = match event.outcome {
+            Outcome::Translated => ("translated", None, None),
+            Outcome::PassedOn(reason) => ("passed_on", Some(reason.label()), Some(reason.text())),
+            Outcome::Dropped(reason) => ("dropped", Some(reason.label()), Some(reason.text())),
+            Outcome::Unmatched => ("unmatched", None, None),
+        };
+        // A super-packet's or a long packet's snapshot says too little.
+        let whole = event.gso_size == 0 && event.before.len() == event.len as usize;
+        let passed_on = matches!(event.outcome, Outcome::PassedOn(_));
+        Some(TraceLine {
+            time: time(boot, event.ns),
+            translator: names.0.to_owned(),
+            device: names.1.to_owned(),
+            direction: Direction::of(&event.before).map_or("", Direction::label).to_owned(),
+            octets: event.len,
+            segment_size: event.gso_size,
+            user_engine: (passed_on && whole).then(|| UserEngine::of(translator, &event.before)),
+            packet,
+            outcome: outcome.to_owned(),
+            reason: reason.map(str::to_owned),
+            text: text.map(str::to_owned),
+            translated,
+        })
+    }
+
+    /// The line with styles.
+    pub(crate) fn render(&self) -> String {
+        // The time of day is what people look for.
+        let time = self.time.split('T').nth(1).unwrap_or(&self.time).trim_end_matches('Z');
+        let segments = match self.segment_size {
+            0 => String::new(),
+            size => format!(" in segments of {size}"),
+        };
+        let start = format!(
+            "{FAINT}{time} {}{FAINT:#} {}, {} octets{segments}:",
+            self.device, self.packet, self.octets
+        );
+        let text = self.text.as_deref().unwrap_or_default();
+        let reason = self.reason.as_deref().unwrap_or_default();
+        let end = match self.outcome.as_str() {
+            "translated" => match &self.translated {
+                Some(translated) => format!("{GOOD}translated{GOOD:#} to {translated}"),
+                None => format!("{GOOD}translated{GOOD:#}"),
+            },
+            "passed_on" => {
+                let user = self.user_engine.as_ref().map(UserEngine::render);
+                let user = user.map_or(String::new(), |user| format!(" The user engine: {user}"));
+                format!("{WARNING}passed on{WARNING:#} ({reason}): {text}{user}")
+            }
+            "dropped" => format!("{ERROR}dropped{ERROR:#} ({reason}): {text}"),
+            _ => "none of this translator's".to_owned(),
+        };
+        format!("{start} {end}\n")
+    }
+}
+
+impl UserEngine {
+    /// What the core does with a packet that is known whole.
+    fn of(translator: &Translator, octets: &[u8]) -> UserEngine {
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend_from_slice(octets);
+        let end = buffer.len();
+        buffer.resize(end + TAILROOM, 0);
+        let mut packet = Packet::new(&mut buffer, HEADROOM..end, Offload::default());
+        // A state of its own: what is looked at here costs the rate limit nothing.
+        let verdict =
+            translator.translate(&mut packet, Duration::ZERO, &mut State::new(1), &mut ());
+        let packets = match verdict {
+            Verdict::Forward | Verdict::Reply(_) => {
+                let whole = packet.fragments().map(|piece| [piece.head(), piece.body].concat());
+                whole.filter_map(|octets| Glimpse::of(&octets)).collect()
+            }
+            Verdict::Drop(_) | Verdict::Pass => Vec::new(),
+        };
+        let (verdict, reason, text) = match verdict {
+            Verdict::Forward => ("forward", None, "translated".to_owned()),
+            Verdict::Reply(error) => (
+                "reply",
+                Some(error.reason.label()),
+                format!("an ICMP error for the sender. {}", error.reason.text()),
+            ),
+            Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
+            Verdict::Pass => ("pass", None, "left untouched".to_owned()),
+        };
+        UserEngine { verdict: verdict.to_owned(), reason: reason.map(str::to_owned), text, packets }
+    }
+
+    fn render(&self) -> String {
+        match self.packets.as_slice() {
+            [] => format!("{}: {}", self.verdict, self.text),
+            [one] => format!("{} ({one})", self.text),
+            [first, ..] => {
+                format!("{} into {} fragments ({first})", self.text, self.packets.len())
+            }
+        }
+    }
+}
+
+fn time(boot: SystemTime, ns: u64) -> String {
+    let time = boot.checked_add(Duration::from_nanos(ns)).unwrap_or(boot);
+    humantime::format_rfc3339_micros(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use fordway_bpf::PassReason;
+    use fordway_xlat::Config;
+
+    use super::*;
+
+    fn event(outcome: Outcome) -> Event {
+        // UDP from 198.51.100.2 to 192.0.2.1, TTL 0: an ICMP error is due.
+        let mut before = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 0, 17, 0xce, 0x9a];
+        before.extend([198, 51, 100, 2, 192, 0, 2, 1, 0, 7, 0, 9, 0, 8, 0, 0]);
+        Event { ns: 1_000, len: 28, gso_size: 0, ifindex: 3, outcome, before, after: Vec::new() }
+    }
+
+    fn line(event: &Event) -> TraceLine {
+        let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
+        let translator = Translator::new(Config { pool6, ..Config::default() }).unwrap();
+        let names = ("siit0", "siit0");
+        TraceLine::of(event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH)
+            .unwrap()
+    }
+
+    #[test]
+    fn what_is_passed_on_is_followed_into_the_user_engine() {
+        let line = line(&event(Outcome::PassedOn(PassReason::HopLimit)));
+        assert_eq!(line.time, "1970-01-01T00:00:00.000001Z");
+        assert_eq!(
+            (line.outcome.as_str(), line.reason.as_deref()),
+            ("passed_on", Some("hop_limit"))
+        );
+        let user = line.user_engine.as_ref().unwrap();
+        assert_eq!(
+            (user.verdict.as_str(), user.reason.as_deref()),
+            ("reply", Some("hop_limit_exceeded"))
+        );
+        let text = anstream::adapter::strip_str(&line.render()).to_string();
+        assert!(text.starts_with("00:00:00.000001 siit0 UDP 198.51.100.2:7 > 192.0.2.1:9, 28 octets: passed on (hop_limit): "), "{text}");
+        assert!(text.contains("The user engine: an ICMP error for the sender. "), "{text}");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_not_whole_is_not_guessed_at() {
+        let mut cut = event(Outcome::PassedOn(PassReason::TooBig));
+        cut.len = 3000;
+        assert_eq!(line(&cut).user_engine, None);
+    }
+
+    #[test]
+    fn lines_survive_the_socket() {
+        let line = line(&event(Outcome::Translated));
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<TraceLine>(&text).unwrap(), line);
+    }
+}
