@@ -86,22 +86,28 @@ impl Accelerator {
     /// switched over without a gap, and its counters go on. On error everything is as before.
     pub fn start(config: &Config, options: &Options) -> Result<Accelerator> {
         let pins = Pins::create(&options.pins)?;
-        let started = apply(config, options, &pins, None);
-        if started.is_err() {
-            // Only an empty folder can be removed.
-            let _ = pins.remove_folder();
+        let (engine, attachments) = match switch(config, options, &pins, None) {
+            Ok(switched) => switched,
+            Err(error) => {
+                // Only an empty folder can be removed.
+                let _ = pins.remove_folder();
+                return Err(error);
+            }
+        };
+        if let Err(error) = tidy(&engine, &attachments, &pins) {
+            // Nobody would own what is attached.
+            let _ = take_down(pins.folder());
+            return Err(error);
         }
-        let (engine, attachments) = started?;
         Ok(Accelerator { engine, attachments, pins })
     }
 
-    /// The same with another configuration or other options, each attachment switched atomically. On
-    /// error the old programs go on. The pins stay where they were.
+    /// The same with another configuration or other options, each attachment switched atomically. The
+    /// pins stay where they were. On error the old programs go on, unless it is that something that is
+    /// no longer wanted could not be removed: then the new ones are at work.
     pub fn replace(&mut self, config: &Config, options: &Options) -> Result<()> {
-        let (engine, attachments) = apply(config, options, &self.pins, Some(&self.engine))?;
-        self.engine = engine;
-        self.attachments = attachments;
-        Ok(())
+        (self.engine, self.attachments) = switch(config, options, &self.pins, Some(&self.engine))?;
+        tidy(&self.engine, &self.attachments, &self.pins)
     }
 
     /// What the programs counted.
@@ -143,7 +149,7 @@ pub fn take_down(pins: &Path) -> Result<bool> {
 }
 
 /// Loads new programs and switches everything over to them.
-fn apply(
+fn switch(
     config: &Config,
     options: &Options,
     pins: &Pins,
@@ -154,16 +160,19 @@ fn apply(
     let held = earlier.map(Engine::programs).unwrap_or_default();
     let switched =
         engine.fill_devices().and_then(|()| attach::switch(pins, &engine.wanted(), clsact, &held));
-    let attachments = match switched {
-        Ok(attachments) => attachments,
+    match switched {
+        Ok(attachments) => Ok((engine, attachments)),
         Err(error) => {
             engine.discard(pins);
-            return Err(error);
+            Err(error)
         }
-    };
-    // From here on the new programs are at work; what follows tidies up.
+    }
+}
+
+/// What is left to do when the new programs are at work.
+fn tidy(engine: &Engine, attachments: &[Attachment], pins: &Pins) -> Result<()> {
     engine.fill_devices()?;
-    attach::remove_others(pins, &attachments)?;
+    attach::remove_others(pins, attachments)?;
     engine.pin_programs(pins)?;
     for pin in pins.list()?.unwrap_or_default() {
         let stale = match pin {
@@ -176,5 +185,17 @@ fn apply(
             pins.remove(pin)?;
         }
     }
-    Ok((engine, attachments))
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_and_readers_move_between_threads() {
+        fn moves<T: Send>() {}
+        moves::<Accelerator>();
+        moves::<Events>();
+    }
 }

@@ -35,3 +35,30 @@ fn keep(_: PrintLevel, message: String) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::ObjectBuilder;
+
+    use super::*;
+
+    #[test]
+    fn what_the_library_says_is_kept() {
+        let (opened, log) = captured(|| ObjectBuilder::default().open_memory(b"no object"));
+        assert!(opened.is_err());
+        assert!(log.contains("libbpf"), "{log:?}");
+        let (_, log) = captured(|| ());
+        assert_eq!(log, "");
+    }
+
+    #[test]
+    fn the_end_of_a_long_log_is_kept() {
+        let ((), log) = captured(|| {
+            for line in 0..100 {
+                keep(PrintLevel::Warn, format!("line {line}\n\n"));
+            }
+        });
+        assert_eq!(log.lines().count(), KEPT_LINES);
+        assert!(log.ends_with("line 99"));
+    }
+}

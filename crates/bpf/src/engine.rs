@@ -153,7 +153,10 @@ fn load(
         Hook::Xdp { devices, .. } => {
             check_xdp_devices(devices)?;
             let places = vec![(Program::Interface, Place::Egress, tun)];
-            (places, tun_device.link_layer_len()?, devices.clone())
+            let mut devices = devices.clone();
+            devices.sort_unstable();
+            devices.dedup();
+            (places, tun_device.link_layer_len()?, devices)
         }
     };
     let extra = Extra {

@@ -107,7 +107,7 @@ fn xdp_goes_to_the_devices_and_the_tun() {
         let (folder, tun, (veth0, veth1)) = (Folder::new(), tun(), veth());
         let both = [veth0.min(veth1), veth0.max(veth1)];
         let hook = Hook::Xdp { devices: vec![veth0, veth1], tun };
-        let options = Options::new(folder.path(), hook);
+        let mut options = Options::new(folder.path(), hook);
         let mut engine = Accelerator::start(&config(), &options).unwrap();
         let attachments = engine.attachments().to_vec();
         let tc_kind = if probe().unwrap().tcx { Kind::Tcx } else { Kind::Clsact };
@@ -115,13 +115,15 @@ fn xdp_goes_to_the_devices_and_the_tun() {
             kinds(&attachments),
             [
                 (tun, Place::Egress, tc_kind),
-                (veth0, Place::Xdp, Kind::XdpNative),
-                (veth1, Place::Xdp, Kind::XdpNative)
+                (both[0], Place::Xdp, Kind::XdpNative),
+                (both[1], Place::Xdp, Kind::XdpNative)
             ]
         );
         assert_eq!(redirect_targets(&attachments[1]), both);
         let link = format!("link-xdp-{veth0}");
         let link_id = folder.link_id(&link);
+        // Both objects write to one ring buffer.
+        options.trace = Some(10);
         engine.replace(&config(), &options).unwrap();
         assert_eq!(folder.link_id(&link), link_id, "switched, not attached anew");
         wait_gone(&attachments);
