@@ -221,9 +221,11 @@ always_inline __u32 pool6_extract(__u8 len, struct halves v6)
 	return (v6.hi << beyond) | (v6.lo >> (56 - beyond) & ((1ull << beyond) - 1));
 }
 
-/* Maps an IPv4 address in host order. */
-always_inline enum via map_v4(__u32 v4, struct halves *out)
+/* Maps an IPv4 address in host order; gives an enum via. Verified once, as is its counterpart. */
+__noinline int map_v4(__u32 v4, struct halves *out)
 {
+	if (!out)
+		return VIA_NONE;
 	if ((config.eam_count || config.eam_in_maps) && map_v4_by_eam(v4, out))
 		return VIA_EAM;
 	if (config.pool6_count == 0)
@@ -235,12 +237,14 @@ always_inline enum via map_v4(__u32 v4, struct halves *out)
 	return VIA_POOL6;
 }
 
-/* Maps an IPv6 address; the result is in host order. */
-always_inline enum via map_v6(struct halves v6, __u32 *out)
+/* Maps an IPv6 address in host order: an enum via in the upper 32 bits, the IPv4 address in the lower. */
+__noinline __u64 map_v6_halves(__u64 hi, __u64 lo)
 {
-	if ((config.eam_count || config.eam_in_maps) && map_v6_by_eam(v6, out))
-		return VIA_EAM;
-#pragma unroll
+	struct halves v6 = { hi, lo };
+	__u32 v4 = 0;
+
+	if ((config.eam_count || config.eam_in_maps) && map_v6_by_eam(v6, &v4))
+		return (__u64)VIA_EAM << 32 | v4;
 	for (__u32 i = 0; i < FW_MAX_POOL6; i++) {
 		if (i >= config.pool6_count)
 			break;
@@ -249,13 +253,20 @@ always_inline enum via map_v6(struct halves v6, __u32 *out)
 			continue;
 		/* RFC 6052 section 2.2: the octet u is zero. */
 		if (v6.lo >> 56)
-			return VIA_REFUSED;
-		*out = pool6_extract(len, v6);
-		if (config.pool6[i].global_only && !is_global_v4(*out))
-			return VIA_REFUSED;
-		return VIA_POOL6;
+			return (__u64)VIA_REFUSED << 32;
+		v4 = pool6_extract(len, v6);
+		if (config.pool6[i].global_only && !is_global_v4(v4))
+			return (__u64)VIA_REFUSED << 32;
+		return (__u64)VIA_POOL6 << 32 | v4;
 	}
-	return VIA_NONE;
+	return (__u64)VIA_NONE << 32;
+}
+
+always_inline enum via map_v6(struct halves v6, __u32 *out)
+{
+	__u64 found = map_v6_halves(v6.hi, v6.lo);
+	*out = found;
+	return found >> 32;
 }
 
 always_inline int is_mapped(enum via via)

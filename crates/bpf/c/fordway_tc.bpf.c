@@ -45,24 +45,15 @@ always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int 
 	return GO_ON;
 }
 
-/* Writes the new front. The usual lengths are constants, which spares the verifier's bounds. */
+/* Writes the new front. As in LOAD_SOME, its length is told to all verifiers. */
 always_inline long write_front(struct __sk_buff *skb, const struct plan *plan)
 {
-	__u32 at = config.link_layer_len;
+	__u32 less = plan->new_len - 1;
 
-	switch (plan->new_len) {
-	case IPV4_LEN:
-		return bpf_skb_store_bytes(skb, at, plan->front, IPV4_LEN, BPF_F_RECOMPUTE_CSUM);
-	case IPV6_LEN:
-		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN, BPF_F_RECOMPUTE_CSUM);
-	case IPV6_LEN + FRAGMENT_LEN:
-		/* Also an IPv4 error: outer, ICMP and inner header. */
-		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN + FRAGMENT_LEN, BPF_F_RECOMPUTE_CSUM);
-	case IPV6_LEN + ICMP_LEN + IPV6_LEN:
-		return bpf_skb_store_bytes(skb, at, plan->front, IPV6_LEN + ICMP_LEN + IPV6_LEN, BPF_F_RECOMPUTE_CSUM);
-	default:
-		return bpf_skb_store_bytes(skb, at, plan->front, FRONT_MAX, BPF_F_RECOMPUTE_CSUM);
-	}
+	asm volatile("" : "+r"(less));
+	if (less >= FRONT_MAX)
+		return -1;
+	return bpf_skb_store_bytes(skb, config.link_layer_len, plan->front, less + 1, BPF_F_RECOMPUTE_CSUM);
 }
 
 /* RFC 7915 section 4.5: the checksum of a UDP datagram that came without one. */
@@ -162,10 +153,7 @@ always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
 
 	if (len > FW_TRACE_SNAP)
 		len = FW_TRACE_SNAP;
-	asm volatile("" : "+r"(len));
-	if (len == 0 || len > FW_TRACE_SNAP || bpf_skb_load_bytes(skb, config.link_layer_len, to, len))
-		return 0;
-	return len;
+	return LOAD_SOME(skb, config.link_layer_len, to, len, FW_TRACE_SNAP) ? 0 : len;
 }
 
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
@@ -215,12 +203,14 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 		journey.started = bpf_ktime_get_ns();
 	if (config.trace) {
 		journey.event = begin_event(journey.counters, journey.octets, skb->gso_size, skb->ifindex);
-		if (journey.event)
+		if (journey.event) {
 			journey.event->before_len = snap(skb, journey.event->before);
+			journey.traced = TRACED;
+		}
 	}
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
-	if (config.trace && journey.event) {
+	if (config.trace && journey.traced) {
 		if (v == GO_ON)
 			journey.event->after_len = snap(skb, journey.event->after);
 		end_event(journey.event, v);

@@ -203,12 +203,14 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 		journey.started = bpf_ktime_get_ns();
 	if (config.trace) {
 		journey.event = begin_event(journey.counters, journey.octets, 0, ctx->ingress_ifindex);
-		if (journey.event)
+		if (journey.event) {
 			journey.event->before_len = snap(ctx, journey.event->before);
+			journey.traced = TRACED;
+		}
 	}
 	verdict v = translate(ctx, to_v6, journey.counters, plan, &fib);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
-	if (config.trace && journey.event) {
+	if (config.trace && journey.traced) {
 		if (v == GO_ON)
 			journey.event->after_len = snap(ctx, journey.event->after);
 		end_event(journey.event, v);

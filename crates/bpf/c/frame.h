@@ -22,8 +22,8 @@
 #define MAX_EXTENSIONS 4
 #define MAX_HEADERS_V6 (IPV6_LEN + 64)
 
-/* Octets summed at a time, and at most. */
-#define CHUNK 64
+/* Octets summed at a time (they lie on the stack), and at most. */
+#define CHUNK 32
 #define MAX_SUMMED 2048
 
 /* Of v4_options(). */
@@ -43,13 +43,16 @@ struct walked {
 
 #ifndef FORDWAY_XDP
 
-/* Reads `len` octets, 1 to `max`, of the frame from octet `at` on. */
+/*
+ * Reads `len` octets, 1 to `max`, of the frame from octet `at` on. Counted from 1 less, since verifiers
+ * before Linux 6.8 learn nothing from a test for 0; and behind a barrier, since the compiler would drop
+ * the tests that the verifier wants to see.
+ */
 #define LOAD_SOME(skb, at, to, len, max)                                                                              \
 	({                                                                                                            \
-		__u32 some = (len);                                                                                   \
-		/* Else the compiler drops the checks that the verifier wants to see. */                             \
-		asm volatile("" : "+r"(some));                                                                        \
-		some == 0 || some > (max) || bpf_skb_load_bytes(skb, at, to, some);                                   \
+		__u32 less = (len) - 1;                                                                               \
+		asm volatile("" : "+r"(less));                                                                        \
+		less >= (max) || bpf_skb_load_bytes(skb, at, to, less + 1);                                           \
 	})
 
 /*
@@ -146,7 +149,7 @@ __noinline int mss_place(struct __sk_buff *skb, __u32 at, __u32 len)
 	__u8 options[OPTIONS_MAX + 8] = {};
 	__u32 option = 0;
 
-	if (len <= TCP_LEN)
+	if (!config.mss_clamp || len <= TCP_LEN)
 		return 0;
 	len -= TCP_LEN;
 	if (LOAD_SOME(skb, at + TCP_LEN, options, len, OPTIONS_MAX))
