@@ -72,6 +72,18 @@ const SMALL: [&str; 10] = [
     "5",
 ];
 
+/// Metrics that the experiment can measure here.
+fn metrics(experiment: &str) -> usize {
+    let json = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&lab(args).stdout).expect("JSON")
+    };
+    let all = json(&["list", "--json"]);
+    let found = all.as_array().expect("list").iter().find(|e| e["name"] == experiment);
+    let all = found.expect("the experiment")["metrics"].as_array().expect("metrics").len();
+    let plan = json(&["plan", experiment, "--json"]);
+    all - plan["run"]["unmeasured"].as_object().expect("unmeasured").len()
+}
+
 #[test]
 fn a_small_run_leaves_every_artefact_and_nothing_else() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -129,7 +141,8 @@ fn check_results(out: &Path) {
         assert!(!results[field].is_null(), "{field}");
     }
     let cells = results["cells"].as_array().expect("cells");
-    assert_eq!(cells.len(), 9, "three mechanisms, three metrics");
+    let expected = 3 * metrics("clat-vs-dual-stack");
+    assert_eq!(cells.len(), expected, "three mechanisms with every metric");
     let fields = [
         "mechanism",
         "implementation",
@@ -161,7 +174,9 @@ fn check_results(out: &Path) {
             assert_eq!(cell["valid"], true, "{cell}");
         }
     }
-    assert!(counted >= 6, "{counted} of 9 count; discarded: {}", results["discarded"]);
+    let discarded = &results["discarded"];
+    assert!(counted >= expected / 2, "{counted} of {expected} count; discarded: {discarded}");
+    check_packets(out);
     let tayga = &results["gate"]["clat-tayga"];
     let passed = |name: &str| {
         tayga.as_array().expect("checks").iter().any(|c| c["name"] == name && c["ok"] == true)
@@ -169,6 +184,36 @@ fn check_results(out: &Path) {
     for check in ["ping small", "tcp payload", "tcp checksum", "udp checksum", "udp fragments"] {
         assert!(passed(check), "{check}: {tayga}");
     }
+}
+
+/// What was sent, what arrived, and what the devices say must fit together.
+fn check_packets(out: &Path) {
+    let trials = lines(&out.join("trials.jsonl"));
+    let of = |metric: &str| -> Vec<&serde_json::Value> {
+        let wanted =
+            |t: &&serde_json::Value| t["metric"] == metric && t["valid"] == true && t["block"] == 1;
+        trials.iter().filter(wanted).collect()
+    };
+    let number = |t: &serde_json::Value, key: &str| t[key].as_u64().expect("a number");
+    for trial in of("latency_p50") {
+        let answered: u64 = trial["histogram"]
+            .as_array()
+            .expect("a histogram")
+            .iter()
+            .map(|bin| bin[1].as_u64().expect("a count"))
+            .sum();
+        assert_eq!(answered, number(trial, "arrived"));
+        assert!(answered <= number(trial, "sent"));
+    }
+    for trial in of("udp_rate_up") {
+        let arrived = number(trial, "arrived");
+        let carried = trial["links"]["iperf/uplink"]["rx_packets"].as_u64().expect("a counter");
+        assert!(0 < arrived && arrived <= number(trial, "sent"), "{trial}");
+        // Neighbour discovery may pass as well, but little of it.
+        assert!((arrived..arrived + 100).contains(&carried), "{carried} for {arrived}");
+    }
+    let value = |metric: &str| of(metric).iter().filter_map(|t| t["value"].as_f64()).count();
+    assert!(value("latency_p99") <= value("latency_p50"), "P99 needs more than P50 does");
 }
 
 fn check_page(out: &Path) {
@@ -230,8 +275,8 @@ fn an_interrupted_run_leaves_nothing_and_is_resumed() {
         |keys: &[String]| keys.iter().collect::<std::collections::BTreeSet<&String>>().len();
     let valid = keys(true);
     assert_eq!(distinct(&valid), valid.len(), "no valid trial is repeated");
-    // Three gates, two calibrations, three mechanisms with three metrics.
-    assert_eq!(distinct(&keys(false)), 3 + 2 + 9);
+    // Three gates, four calibrations, three mechanisms with every metric.
+    assert_eq!(distinct(&keys(false)), 3 + 4 + 3 * metrics("clat-vs-dual-stack"));
 }
 
 #[test]
@@ -288,22 +333,84 @@ fn goals_are_judged_where_the_gateway_is_built() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     let results: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let goals = results["goals"].as_array().expect("goals");
-    assert_eq!(goals.len(), 6);
+    assert_eq!(goals.len(), 16);
     let why = || format!("{}\n{}", results["discarded"], text(&done.stderr));
+    let spoilt = results["discarded"].as_array().is_some_and(|d| !d.is_empty());
     for goal in goals.iter().filter(|g| g["id"] != "user-rtt-added") {
-        let measured = goal["measured"].as_f64().is_some_and(|v| v > 0.0);
-        let spoilt = results["discarded"].as_array().is_some_and(|d| !d.is_empty());
-        assert!(measured || spoilt, "{goal}\n{}", why());
+        // Added round-trip time may be nothing, or less than nothing on a busy machine.
+        let added = goal["id"].as_str().is_some_and(|id| id.ends_with("rtt-added"));
+        let measured = goal["measured"].as_f64().is_some_and(|v| added || v > 0.0);
+        let excused = goal["detail"]
+            .as_str()
+            .is_some_and(|d| d.contains("was skipped: ") || d.starts_with("not measured: "));
+        assert!(measured || spoilt || excused, "{goal}\n{}", why());
     }
-    let checks = results["gate"]["clat-fordway"].as_array().expect("gate");
-    let failed: Vec<&serde_json::Value> = checks.iter().filter(|c| c["ok"] == false).collect();
-    assert!(failed.is_empty(), "{failed:?}");
+    let gates = results["gate"].as_object().expect("gates");
+    assert!(gates.contains_key("clat-fordway"));
+    for (name, checks) in gates.iter().filter(|(name, _)| name.contains("fordway")) {
+        let checks = checks.as_array().expect("checks");
+        let failed: Vec<&serde_json::Value> = checks.iter().filter(|c| c["ok"] == false).collect();
+        assert!(failed.is_empty(), "{name}: {failed:?}");
+    }
+    // Costs per packet by the gateway itself: a table, or the reason why there is none.
+    let costs = &results["program_costs"];
+    let rows = costs["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty() || costs["missing"].is_string(), "{costs}");
+    // Every arm ran what it is named after.
+    let trials = lines(&out.join("trials.jsonl"));
+    for trial in trials.iter().filter(|t| t["valid"] == true && t["engine"].is_string()) {
+        let name = trial["mechanism"].as_str().expect("a name");
+        let engine = trial["engine"].as_str().expect("an engine");
+        let wanted = match name.rsplit('-').next() {
+            Some(attach @ ("interface" | "uplink" | "xdp")) => format!("kernel engine at {attach}"),
+            _ => "user engine at interface".to_owned(),
+        };
+        assert!(engine.starts_with(&wanted), "{name} ran the {engine}");
+    }
     // The gateway's own account of each flow was read and agreed.
     let flows = lines(&out.join("trials.jsonl"));
     let counted = flows.iter().filter(|t| {
         t["mechanism"] == "clat-fordway" && t["counters"].is_array() && t["valid"] == true
     });
     assert!(counted.count() >= 1, "{}", why());
+}
+
+#[test]
+fn small_frames_are_counted_at_both_ends() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("run");
+    let out_text = out.display().to_string();
+    let only = "native-v6,native-v4";
+    let args = ["run", "small-packets", "--only", only, "--blocks", "1", "--json", "--out"];
+    let done = lab(&[&args[..], &[&out_text]].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    if metrics("small-packets") < 3 {
+        eprintln!("SKIPPED: {}", text(&done.stderr));
+        return;
+    }
+    let trials = lines(&out.join("trials.jsonl"));
+    for (metric, device) in
+        [("frame_rate_up", "iperf/uplink"), ("frame_rate_down", "client/uplink")]
+    {
+        let found: Vec<&serde_json::Value> = trials
+            .iter()
+            .filter(|t| t["metric"] == metric && t["block"] == 1 && t["valid"] == true)
+            .collect();
+        let spoilt = results["discarded"].as_array().is_some_and(|d| !d.is_empty());
+        assert!(found.len() == 2 || spoilt, "{metric}: {}", results["discarded"]);
+        for trial in found {
+            let arrived = trial["arrived"].as_u64().expect("a count");
+            let carried = trial["links"][device]["rx_packets"].as_u64().expect("a counter");
+            // The receiver counts during a part of the time, its device all the time.
+            assert!(arrived > 1000 && carried > arrived, "{arrived} of {carried}");
+            assert!(trial["value"].as_f64().is_some_and(|v| v > 1.0), "{trial}");
+        }
+    }
 }
 
 #[test]
@@ -327,7 +434,9 @@ fn wrong_usage_is_told_and_has_its_own_exit_code() {
 #[test]
 fn read_commands_print_json() {
     let list: serde_json::Value = serde_json::from_slice(&lab(&["list", "--json"]).stdout).unwrap();
-    assert_eq!(list[0]["name"], "clat-vs-dual-stack");
+    let names: Vec<&serde_json::Value> =
+        list.as_array().unwrap().iter().map(|e| &e["name"]).collect();
+    assert_eq!(names, ["clat-vs-dual-stack", "goals", "small-packets"]);
     let plan = lab(&["plan", "clat-vs-dual-stack", "--seed", "1", "--blocks", "2", "--json"]);
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["run"]["blocks"], 2);

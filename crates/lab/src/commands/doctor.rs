@@ -1,5 +1,7 @@
 //! `doctor`: what this machine can run, and what is missing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
@@ -7,6 +9,8 @@ use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
 use crate::host::{clocksource, cpu};
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
+use crate::runner::unmeasured;
+use crate::spec::{Experiment, Metric};
 use crate::state;
 
 /// Programs that every run needs, and the Debian package of each.
@@ -31,6 +35,7 @@ struct Findings {
     clocksources: Vec<String>,
     tools: Vec<Tool>,
     mechanisms: Vec<Found>,
+    measurements: Vec<Measurement>,
     orphans: Vec<String>,
     install: Option<String>,
 }
@@ -47,6 +52,13 @@ struct Found {
     implementation: &'static str,
     version: Option<String>,
     hint: Option<String>,
+}
+
+/// Metrics that share a need which this machine may lack.
+#[derive(Serialize)]
+struct Measurement {
+    metrics: Vec<&'static str>,
+    missing: String,
 }
 
 /// The Debian packages of these tools, each once.
@@ -104,7 +116,24 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         wanted.push("tayga");
     }
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
+    let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
+    for experiment in Experiment::built_in()? {
+        let missing = unmeasured(&experiment);
+        for metric in experiment.metrics {
+            if let Some(why) = missing.get(metric.name()) {
+                lacking.entry(why.clone()).or_default().insert(metric);
+            }
+        }
+    }
+    let measurements = lacking
+        .into_iter()
+        .map(|(missing, metrics)| Measurement {
+            metrics: metrics.into_iter().map(Metric::name).collect(),
+            missing,
+        })
+        .collect();
     Ok(Findings {
+        measurements,
         ready: missing.is_empty(),
         root: state::is_root(),
         tun: std::path::Path::new("/dev/net/tun").exists(),
@@ -135,6 +164,12 @@ fn print(findings: &Findings, cleaned: bool) {
     for found in &findings.mechanisms {
         let text = found.version.as_ref().or(found.hint.as_ref()).cloned().unwrap_or_default();
         line(found.version.is_some(), found.implementation, &text);
+    }
+    if !findings.measurements.is_empty() {
+        anstream::println!("Measurements that are left out");
+        for lacking in &findings.measurements {
+            line(false, &lacking.metrics.join(", "), &lacking.missing);
+        }
     }
     anstream::println!("Machine");
     let root = if findings.root { "yes" } else { "`run` and `resume` need it: use sudo" };

@@ -20,6 +20,7 @@ pub(crate) fn serve(own: &[IpAddr]) -> std::io::Result<()> {
     let tcp = TcpListener::bind(("::", TCP_PORT))?;
     for address in own {
         let udp = UdpSocket::bind((*address, UDP_PORT))?;
+        crate::tester::widen(&udp);
         std::thread::spawn(move || echo(&udp));
     }
     println!("listening");

@@ -51,6 +51,7 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Echoes> {
     let socket = UdpSocket::bind(any)?;
     socket.connect(wanted.target)?;
     socket.set_nonblocking(true)?;
+    super::widen(&socket);
     let mark = rand::random::<u64>();
     let gap = |number: u64| Duration::from_secs_f64(number as f64 / f64::from(wanted.rate));
     let mut waiting = vec![true; usize::try_from(wanted.count).unwrap_or(0)];
