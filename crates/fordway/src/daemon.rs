@@ -111,7 +111,7 @@ fn run_logged(job: Job) -> Result<(), Failure> {
         let mut signals = Signals::catch()?;
         check_host(&job.config.translators)?;
         let sockets = Sockets::open(&job)?;
-        let host = fordway_bpf::probe();
+        let host = kernel::probe(&job.config.translators);
         let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0 };
         let prepared = set_up(&job.config.translators, &context)?;
         let manages = prepared.iter().any(Prepared::manages);
@@ -328,10 +328,12 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
 /// Reloads because of a signal, which nobody waits for to hear of an error.
 fn reload(daemon: &Handle) {
     match daemon.reload() {
-        Ok(done) => info!("SIGHUP: {done}"),
+        Ok(done) => {
+            info!("SIGHUP: {done}");
+            notify(&[NotifyState::Status(&format!("Translating: {}", daemon.names()))]);
+        }
         Err(failure) => error!("SIGHUP: nothing is changed: {}", failure.line()),
     }
-    notify(&[NotifyState::Status(&format!("Translating: {}", daemon.names()))]);
 }
 
 /// Ends all, the latest first. Gives the first reason of an engine that failed.

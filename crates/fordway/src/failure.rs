@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Usage(Message),
     /// It could not be done (exit code 1).
     Failed(Message),
+    /// The same, as somebody else has put it into words.
+    Rendered(String),
     /// The configuration is wrong, and that has been said (exit code 2).
     Reported,
     /// It could not be done, and the log says why (exit code 1).
@@ -48,6 +50,10 @@ impl Failure {
 
     /// What somebody far away said with [`Failure::parts`].
     pub(crate) fn told(text: String, hint: Option<String>, config: bool) -> Failure {
+        // A report of a file has its own words in front of every error.
+        if config && text.starts_with("error") {
+            return Failure::Rendered(text);
+        }
         let message = Message { text, hint };
         if config { Failure::Usage(message) } else { Failure::Failed(message) }
     }
@@ -74,6 +80,7 @@ impl Failure {
     pub(crate) fn parts(&self) -> (String, Option<String>, bool) {
         match self {
             Failure::Config(report) => (report.to_string(), None, true),
+            Failure::Rendered(text) => (text.clone(), None, true),
             Failure::Usage(message) => (message.text.clone(), message.hint.clone(), true),
             Failure::Failed(message) => (message.text.clone(), message.hint.clone(), false),
             Failure::Reported | Failure::Logged | Failure::Closed => (String::new(), None, false),
@@ -82,7 +89,7 @@ impl Failure {
 
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Config(_) | Failure::Usage(_) | Failure::Reported => 2,
+            Failure::Config(_) | Failure::Rendered(_) | Failure::Usage(_) | Failure::Reported => 2,
             Failure::Failed(_) | Failure::Logged => 1,
             Failure::Closed => 0,
         }
@@ -91,6 +98,7 @@ impl Failure {
     pub(crate) fn print(&self) {
         match self {
             Failure::Config(report) => crate::output::complain(&report.render(true)),
+            Failure::Rendered(text) => crate::output::complain(text.trim_end()),
             Failure::Usage(message) | Failure::Failed(message) => message.print(),
             Failure::Reported | Failure::Logged | Failure::Closed => {}
         }
@@ -100,6 +108,7 @@ impl Failure {
     pub(crate) fn line(&self) -> String {
         match self {
             Failure::Config(report) => report.to_string(),
+            Failure::Rendered(text) => text.clone(),
             Failure::Usage(message) | Failure::Failed(message) => match &message.hint {
                 Some(hint) => format!("{} ({hint})", message.text),
                 None => message.text.clone(),

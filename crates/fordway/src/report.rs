@@ -8,4 +8,4 @@ pub(crate) use stats::{DirectionStats, IoStats, KernelStats, Stats, Totals, Tran
 pub(crate) use status::{
     ClatStatus, KernelStatus, OffloadStatus, ProgramStatus, Status, TranslatorStatus,
 };
-pub(crate) use table::totals_table;
+pub(crate) use table::{kernel_table, totals_table};

@@ -30,7 +30,8 @@ fn every_drop_reason_is_documented_with_its_number_and_text() {
 fn every_key_is_documented() {
     let text = document("configuration.md");
     let example = "[[translator]]\nname = 'a'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
-                   [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
+                   [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n\
+                   attach = 'xdp'\ndevices = ['eth0']\n";
     let written = parse("example", example).unwrap().config.to_string();
     let keys: Vec<&str> =
         written.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
@@ -67,7 +68,11 @@ fn files_in_documents_and_packaging_are_valid() {
 #[test]
 fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
-    for line in ["Type=notify", "CapabilityBoundingSet=CAP_NET_ADMIN", "NoNewPrivileges=yes"] {
+    for line in [
+        "Type=notify",
+        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON",
+        "NoNewPrivileges=yes",
+    ] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
@@ -90,7 +95,7 @@ fn manual_pages_and_completions_are_made() {
     let dir = tempfile::tempdir().unwrap();
     let fordway = || Command::new(env!("CARGO_BIN_EXE_fordway"));
     assert!(fordway().arg("man").arg(dir.path()).status().unwrap().success());
-    for page in ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-explain.1"] {
+    for page in ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-trace.1"] {
         let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
         assert!(text.contains(".SH NAME") && text.contains("Examples"), "{page}");
     }

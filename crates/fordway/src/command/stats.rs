@@ -11,7 +11,7 @@ use crate::control::ask_stats;
 use crate::failure::Failure;
 use crate::metrics;
 use crate::output::{self, STRONG};
-use crate::report::{Stats, TranslatorStats, totals_table};
+use crate::report::{Stats, TranslatorStats, kernel_table, totals_table};
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
     let socket = global.socket();
@@ -34,6 +34,9 @@ pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
     for translator in &stats.translators {
         heading(&mut text, translator);
         text.push_str(&totals_table(&translator.totals));
+        if let Some(kernel) = &translator.kernel {
+            text.push_str(&kernel_table(kernel));
+        }
         if args.per_queue {
             for (number, queue) in translator.queues.iter().enumerate() {
                 let _ = writeln!(text, " {STRONG}queue {number}{STRONG:#}");

@@ -46,6 +46,16 @@ impl Intent {
     }
 }
 
+/// Whether the host allows the kernel engine. Where it does, and a translator may want it, the file system
+/// for its pins is seen to while there are privileges for that.
+pub(crate) fn probe(translators: &[Translator]) -> Result<Host, Unsupported> {
+    let host = fordway_bpf::probe()?;
+    if translators.iter().any(|translator| translator.engine != EngineChoice::User) {
+        fordway_bpf::mount_bpffs()?;
+    }
+    Ok(host)
+}
+
 /// What to do where the kernel engine can't run and nothing better is known.
 pub(crate) const HINT: &str = "write engine = \"auto\", which takes the user engine then";
 

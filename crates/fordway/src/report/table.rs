@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use fordway_bpf::PassReason;
 use fordway_xlat::DropReason;
 
-use super::Totals;
+use super::{KernelStats, Totals};
 use crate::output::{FAINT, STRONG, WARNING};
 
 /// The counters as indented lines; counters at zero are left out where that says enough.
@@ -51,6 +52,41 @@ pub(crate) fn totals_table(totals: &Totals) -> String {
     for (label, count) in totals.io.labelled() {
         if count > 0 {
             let _ = writeln!(text, "  {WARNING}{:<26}{WARNING:#}{:>16}", label, group(count));
+        }
+    }
+    text
+}
+
+/// What of it the kernel engine did, and what it left.
+pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
+    let mut text = String::new();
+    let of_kernel = kernel.as_totals();
+    for (label, direction) in of_kernel.directions() {
+        let _ = writeln!(
+            text,
+            "  {STRONG}of these in the kernel{STRONG:#}, {}: {} packets, {} segments",
+            label.replace('_', " "),
+            group(direction.packets),
+            group(direction.segments)
+        );
+    }
+    for (what, causes) in
+        [("passed on", &kernel.passed_on), ("left by XDP to the stack", &kernel.left_by_xdp)]
+    {
+        if causes.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "  {STRONG}{what}{STRONG:#}");
+        for reason in PassReason::ALL {
+            if let Some(count) = causes.get(reason.label()) {
+                let _ = writeln!(
+                    text,
+                    "    {:<24}{:>16}  {FAINT}{}{FAINT:#}",
+                    reason.label(),
+                    group(*count),
+                    reason.text()
+                );
+            }
         }
     }
     text

@@ -4,6 +4,7 @@
 pub(crate) mod daemon;
 pub(crate) mod host;
 pub(crate) mod netns;
+pub(crate) mod ping;
 pub(crate) mod topology;
 pub(crate) mod traffic;
 

@@ -1,0 +1,153 @@
+//! Another configuration while packets flow, and what is refused.
+
+mod common;
+
+use std::path::Path;
+use std::process::Output;
+
+use common::daemon::{Daemon, RunDir, count};
+use common::host::{assert_same, snapshot};
+use common::netns::Netns;
+use common::ping::Ping;
+use common::topology::{Border, V6_HOST_AS_V4};
+use common::{can_test, poll};
+use rustix::process::Signal;
+
+/// A file with one translator; `more` are further lines of it, and further tables.
+fn write(path: &Path, engine: &str, more: &str) {
+    let text = format!(
+        "[[translator]]\nname = 'siit0'\nmode = 'siit'\nengine = '{engine}'\nqueues = 1\n\
+         pool6 = ['2001:db8:64::/96']\n{more}"
+    );
+    std::fs::write(path, text).unwrap();
+}
+
+const ONE: &str = "eam = [['192.0.2.2', '2001:db8:6::2']]\n";
+const TWO: &str =
+    "eam = [['192.0.2.2', '2001:db8:6::2'], ['192.0.2.130', '2001:db8:6::3']]\nhairpin = false\n";
+const SECOND: &str = "[[translator]]\nname = 'siit1'\nmode = 'siit'\nqueues = 1\n\
+                      pool6 = ['2001:db8:65::/96']\neam = [['192.0.2.9', '2001:db8:6::2']]\n";
+
+/// With a second address of the IPv6 host.
+fn border() -> Border {
+    let net = Border::new();
+    net.v6.ip("addr add 2001:db8:6::3/64 dev h6");
+    net
+}
+
+fn reload(run: &RunDir, netns: &Netns) -> (Output, String) {
+    let output = run.output(netns, "reload");
+    let said = [output.stdout.clone(), output.stderr.clone()].concat();
+    (output, String::from_utf8_lossy(&said).into_owned())
+}
+
+fn answers(netns: &Netns, to: &str) -> bool {
+    netns.try_run(&format!("ping -n -c 1 -W 2 {to}")).status.success()
+}
+
+#[test]
+fn a_new_configuration_costs_no_packet() {
+    if !can_test() {
+        return;
+    }
+    for engine in ["user", "auto"] {
+        let (net, run) = (border(), RunDir::new());
+        let before = snapshot(&net.gateway);
+        let file = run.path().join("gateway.toml");
+        write(&file, engine, ONE);
+        let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+        let started = snapshot(&net.gateway);
+        let pings = Ping::start(&net.v4, V6_HOST_AS_V4);
+        poll("pings pass", || {
+            (count(&daemon.stats("siit0"), "v4_to_v6/packets") > 5).then_some(())
+        });
+        assert!(!answers(&net.v4, "192.0.2.130"));
+        for round in 0..4 {
+            let more = [format!("{TWO}{SECOND}"), ONE.to_owned()][round % 2].clone();
+            write(&file, engine, &more);
+            let (output, said) = reload(&run, &net.gateway);
+            assert!(output.status.success(), "{said}");
+            if round % 2 == 0 {
+                assert!(said.contains("new: siit1; changed: siit0"), "{said}");
+                assert!(answers(&net.v4, "192.0.2.130") && answers(&net.v4, "192.0.2.9"));
+                assert_eq!(daemon.status()["translators"].as_array().unwrap().len(), 2);
+            } else {
+                assert!(said.contains("changed: siit0; gone: siit1"), "{said}");
+                assert!(!answers(&net.v4, "192.0.2.130") && !answers(&net.v4, "192.0.2.9"));
+                assert_same(&snapshot(&net.gateway), &started);
+            }
+        }
+        // The signal does the same.
+        write(&file, engine, TWO);
+        daemon.signal(Signal::HUP);
+        poll("it is reloaded", || daemon.log().contains("SIGHUP: configuration").then_some(()));
+        assert!(answers(&net.v4, "192.0.2.130"));
+        let (sent, received) = pings.end();
+        assert_eq!(sent, received, "{engine}: packets were lost");
+        daemon.stop();
+        assert_same(&snapshot(&net.gateway), &before);
+    }
+}
+
+#[test]
+fn an_error_changes_nothing_and_is_told_with_its_place() {
+    if !can_test() {
+        return;
+    }
+    let (net, run) = (border(), RunDir::new());
+    // Somebody else has the route that one of the files wants.
+    net.gateway.ip("route add 203.0.113.0/24 via 198.51.100.2 metric 2048");
+    let file = run.path().join("gateway.toml");
+    write(&file, "auto", ONE);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let running = snapshot(&net.gateway);
+    let clash = "routes4 = ['203.0.113.0/24']\n";
+    for (more, code, expected) in [
+        ("eam = [['192.0.2.2', 'nobody']]\n", 2, "gateway.toml:7"),
+        ("queues = 1\n", 2, "gateway.toml:7"),
+        (&format!("{TWO}attach = 'xdp'\ndevices = ['g4']\n"), 1, "attach, devices can't change"),
+        (&format!("{TWO}[log]\nlevel = 'debug'\n"), 1, "[log] can't change at run time"),
+        (&format!("{TWO}{clash}"), 1, "cannot add route 203.0.113.0/24"),
+        (&format!("{TWO}{SECOND}{clash}"), 1, "cannot add route 203.0.113.0/24 dev siit1"),
+    ] {
+        write(&file, "auto", more);
+        let (output, said) = reload(&run, &net.gateway);
+        assert_eq!(output.status.code(), Some(code), "{more}\n{said}");
+        assert!(said.contains(expected), "{expected}\n{said}");
+        assert_same(&snapshot(&net.gateway), &running);
+        assert!(answers(&net.v4, V6_HOST_AS_V4) && !answers(&net.v4, "192.0.2.130"));
+    }
+    std::fs::remove_file(&file).unwrap();
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(!output.status.success() && said.contains("cannot read"), "{said}");
+    daemon.stop();
+}
+
+#[test]
+fn a_short_form_has_no_file_and_a_translator_can_be_taken_down_alone() {
+    if !can_test() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let daemon = Daemon::start(&run, &net.gateway, common::topology::BORDER);
+    let (output, said) = reload(&run, &net.gateway);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("there is no file that could be read again"), "{said}");
+    daemon.stop();
+    let file = run.path().join("gateway.toml");
+    write(&file, "auto", &format!("{ONE}{SECOND}"));
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let output = run.output(&net.gateway, "down siit0");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!answers(&net.v4, V6_HOST_AS_V4) && answers(&net.v4, "192.0.2.9"));
+    assert_eq!(daemon.status()["translators"].as_array().unwrap().len(), 1);
+    // A reload brings it back, here with what could not change while it ran.
+    write(&file, "user", &format!("{ONE}{SECOND}"));
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(output.status.success() && said.contains("new: siit0; unchanged: 1"), "{said}");
+    assert!(answers(&net.v4, V6_HOST_AS_V4));
+    assert_eq!(daemon.status()["translators"][0]["name"], "siit0");
+    daemon.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
