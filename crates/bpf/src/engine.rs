@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use fordway_xlat::Config;
 use fordway_xlat::config::HopCount;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 
 use crate::abi::{ABI_VERSION, MAX_DEVICES};
 use crate::attach::Wanted;
@@ -88,7 +88,7 @@ impl Engine {
     /// Tells the XDP program which devices take redirected frames; has to be done again after
     /// attaching, which makes drivers ready for them.
     pub(crate) fn fill_devices(&self) -> Result<()> {
-        let Some(map) = self.xdp.as_ref().and_then(|xdp| xdp.devices.as_ref()) else {
+        let Some(xdp) = &self.xdp else {
             return Ok(());
         };
         let states: Vec<_> = self.devices.iter().map(|&device| sys::xdp_state(device)).collect();
@@ -99,16 +99,10 @@ impl Engine {
             let takes = state
                 .as_ref()
                 .is_ok_and(|state| all_generic || state.takes_redirected.unwrap_or(!state.generic));
-            let key = device.to_ne_bytes();
             if takes {
-                map.update(&key, &key, MapFlags::ANY).map_err(|error| Error::Map {
-                    operation: "fill",
-                    map: "devices",
-                    source: io_error(&error),
-                })?;
+                xdp.take_redirected(*device)?;
             } else {
-                // Fails if it is not there, as it has to be.
-                let _ = map.delete(&key);
+                xdp.take_no_redirected(*device);
             }
         }
         Ok(())

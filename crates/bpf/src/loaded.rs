@@ -40,7 +40,7 @@ impl Program {
 }
 
 /// How programs are loaded for tests.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TestOptions {
     /// The interface index that the programs take for the translator's TUN device.
     pub tun: u32,
@@ -48,6 +48,8 @@ pub struct TestOptions {
     pub measure: bool,
     /// Write events, at most so many per second and processor.
     pub trace: Option<u32>,
+    /// The interface indices that XDP may send to.
+    pub devices: Vec<u32>,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
@@ -114,10 +116,14 @@ impl Loaded {
             };
             Programs::load(request).map(Some)
         };
-        Ok(Loaded {
+        let loaded = Loaded {
             tc: load(ObjectFile::TC, &|program| program != Program::Xdp)?,
             xdp: load(ObjectFile::XDP, &|program| program == Program::Xdp)?,
-        })
+        };
+        for &device in &options.devices {
+            loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_redirected(device))?;
+        }
+        Ok(loaded)
     }
 
     /// Runs `program` on an Ethernet frame, a super-packet if `gso_size` is not 0 (not for XDP).

@@ -91,6 +91,27 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
+    /// Lets the XDP program send to `device`.
+    pub(crate) fn take_redirected(&self, device: u32) -> Result<()> {
+        let Some(map) = &self.devices else {
+            return Ok(());
+        };
+        let key = device.to_ne_bytes();
+        map.update(&key, &key, MapFlags::ANY).map_err(|error| Error::Map {
+            operation: "fill",
+            map: "devices",
+            source: io_error(&error),
+        })
+    }
+
+    /// Keeps the XDP program from sending to `device`.
+    pub(crate) fn take_no_redirected(&self, device: u32) {
+        if let Some(map) = &self.devices {
+            // Fails if it is not there, as it has to be.
+            let _ = map.delete(&device.to_ne_bytes());
+        }
+    }
+
     /// Loads programs and fills the maps of explicit mappings.
     pub(crate) fn load(request: Request<'_>) -> Result<Programs> {
         let (loaded, log) = captured(|| load(request));

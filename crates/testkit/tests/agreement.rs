@@ -87,11 +87,12 @@ fn packets_with_offloads_agree_with_the_core() {
     }
     sys::enter_new_namespace().expect("a network namespace");
     let folder = std::env::temp_dir().join(format!("fordway-agreement-{}", std::process::id()));
+    let pins = Pins(fordway_bpf::pins_dir(u64::from(std::process::id()), "agreement"));
     let mut draw = Draw::new();
     let mut tally = Tally::default();
     let configs = configs();
     for (number, config) in configs.iter().enumerate() {
-        let mut wire = Wire::new(config, &folder);
+        let mut wire = Wire::new(config, &folder, &pins.0);
         for _ in 0..LIVE_CASES.div_ceil(configs.len()) {
             let (packet, offload) = draw.plan().build();
             let Some(offload) = expressible(&packet, offload) else { continue };
@@ -132,13 +133,12 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(config: &Config, folder: &std::path::Path) -> Wire {
+    fn new(config: &Config, folder: &std::path::Path, pins: &std::path::Path) -> Wire {
         let options =
             OpenOptions { run_dir: folder.to_owned(), adopt: false, ..OpenOptions::default() };
         let (device, mut queues) = Device::open("agree0", &options).expect("a TUN device");
         std::fs::write("/proc/sys/net/ipv6/conf/agree0/disable_ipv6", "1").expect("a sysctl");
         sys::bring_up("agree0", 65_535).expect("an interface that is up");
-        let pins = fordway_bpf::pins_dir(u64::from(std::process::id()), "agreement");
         let options = Options::new(pins, Hook::Interface { tun: device.ifindex() });
         let accelerator = Accelerator::start(config, &options).expect("an attached program");
         let before = accelerator.totals().expect("counters");
@@ -180,6 +180,16 @@ impl Wire {
 
     fn close(self) {
         self.accelerator.detach().expect("to detach");
+    }
+}
+
+/// Whatever a test that failed left pinned.
+struct Pins(std::path::PathBuf);
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = fordway_bpf::take_down(&self.0);
+        let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 
