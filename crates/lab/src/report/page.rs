@@ -222,7 +222,10 @@ fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
             cells: found.into_iter().map(row_cell).collect(),
         });
     }
-    let head = |m: &Metric| format!("{}, {}", m.label(), m.unit());
+    let head = |m: &Metric| match (group, m.direction()) {
+        (Group::Processor, way) => format!("{} {way}, {}", m.short(), m.unit()),
+        _ => format!("{}, {}", m.label(), m.unit()),
+    };
     (!rows.is_empty()).then(|| Costs {
         title: group.title(),
         note: group.note(),

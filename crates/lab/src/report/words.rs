@@ -46,11 +46,20 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     if let Some(text) = gateways(experiment, results) {
         return text;
     }
-    let clats = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat);
-    let sentences: Vec<String> = clats.filter_map(|m| clat_sentence(results, m)).collect();
+    // One sentence per program: the tables have the rest. The experiment lists the arm that a program
+    // is most about first.
+    let mut told: Vec<&str> = Vec::new();
+    let mut sentences: Vec<String> = Vec::new();
+    for m in experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat) {
+        if !told.contains(&m.implementation.as_str())
+            && let Some(sentence) = clat_sentence(results, m)
+        {
+            told.push(&m.implementation);
+            sentences.push(sentence);
+        }
+    }
     match sentences.split_first() {
         Some((first, [])) => first.clone(),
-        // The experiment lists the mechanism that it is most about first.
         Some((first, rest)) => {
             let others: Vec<String> = rest.iter().map(|s| s.replacen("CLAT by ", "", 1)).collect();
             format!("{first} {}", others.join(" "))

@@ -142,8 +142,9 @@ pub(crate) fn nice(value: f64) -> String {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
+        v if v >= 0.1 => 3,
         0.0 => 0,
-        _ => 3,
+        _ => 4,
     };
     format!("{value:.digits$}")
 }
@@ -186,7 +187,7 @@ mod tests {
     fn numbers_have_the_digits_they_deserve() {
         assert_eq!(
             [nice(0.0), nice(0.0234), nice(1.5), nice(15.23), nice(152.3)],
-            ["0", "0.023", "1.50", "15.2", "152"]
+            ["0", "0.0234", "1.50", "15.2", "152"]
         );
         assert_eq!([tick(0.5), tick(20.0), tick(0.0)], ["0.5", "20", "0"]);
     }

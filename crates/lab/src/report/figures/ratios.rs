@@ -23,9 +23,9 @@ struct Row {
     ci: Option<[f64; 2]>,
 }
 
-/// What the figure shows: the study's quantities and rates. The rest stands in the table.
+/// What the figure shows: the study's quantities and rates. The rest stands in the tables.
 fn shown(metric: Metric) -> bool {
-    !matches!(metric.group(), Some(Group::Processor) | None)
+    matches!(metric.group(), Some(Group::Flow | Group::Packets))
 }
 
 /// Draws the figure; none when nothing was compared.

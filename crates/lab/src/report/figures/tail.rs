@@ -89,7 +89,7 @@ fn paint(
     let (low, high) = log_range(least, most);
     let mut chart = ChartBuilder::on(&plot)
         .margin(8)
-        .margin_right(24)
+        .margin_right(40)
         .x_label_area_size(46)
         .y_label_area_size(72)
         .build_cartesian_2d(
