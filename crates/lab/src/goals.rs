@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Results, pairs};
+use crate::analysis::{Ceiling, Results, pairs};
 use crate::error::{LabError, Result};
 use crate::report::figures::nice;
-use crate::spec::{Experiment, Metric, RunSpec};
+use crate::spec::{Experiment, Load, Metric, RunSpec};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::median;
 
@@ -139,6 +139,12 @@ fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
     }
 }
 
+/// Time per packet in a gateway, ns, when sender and receiver alone reach `ceiling`; both rates in
+/// thousands per second, and all three work on one processor.
+fn nanoseconds(rate: f64, ceiling: f64) -> f64 {
+    1e6 / rate - 1e6 / ceiling
+}
+
 type Measured = (f64, Option<[f64; 2]>, String);
 
 fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
@@ -146,6 +152,8 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
     let cell = |name: &str| results.cell(name, goal.metric, &condition);
     let own = cell(&goal.mechanism)?;
     let unit = goal.metric.unit();
+    let of = |c: &&Ceiling| c.metric == goal.metric && c.condition == condition;
+    let ceiling = results.calibration.iter().find(of).map(|c| c.value);
     let array = |ci: Option<(f64, f64)>| ci.map(|(lo, hi)| [lo, hi]);
     match goal.measure {
         Measure::Value => {
@@ -169,6 +177,11 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
             );
             if own.at_least {
                 detail.push_str("; the generator may have been the limit");
+            }
+            if let (Some(Load::Frames(_)), Some(ceiling)) = (goal.metric.load(), ceiling) {
+                let [own, base] = [own.median?, base.median?].map(|v| nanoseconds(v, ceiling));
+                detail
+                    .push_str(&format!("; without the tester {own:.0} against {base:.0} ns each"));
             }
             if let Some(native) = goal.zero.as_deref().and_then(cell) {
                 let times: Vec<f64> = pairs(native, base).iter().map(|(a, b)| a / b).collect();
@@ -208,6 +221,12 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_testers_own_time_is_taken_off() {
+        // 2 million per second are 500 ns each; 10 million are 100.
+        assert_eq!(nanoseconds(2000.0, 10_000.0), 400.0);
+    }
 
     #[test]
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
