@@ -33,6 +33,7 @@ enum protocol {
 	PROTOCOL_AH = 51,
 	PROTOCOL_ICMPV6 = 58,
 	PROTOCOL_OPTIONS = 60,
+	PROTOCOL_SCTP = 132,
 	PROTOCOL_MOBILITY = 135,
 	PROTOCOL_UDP_LITE = 136,
 	PROTOCOL_HIP = 139,
@@ -101,6 +102,8 @@ struct icmp_header {
 #define UDP_LEN 8
 #define UDP_CHECKSUM_AT 6
 #define ICMP_CHECKSUM_AT 2
+#define SCTP_LEN 12
+#define SCTP_CHECKSUM_AT 8
 
 /* Octets from the IP header on that programs look at directly. */
 #define REACH 128

@@ -25,6 +25,14 @@ struct {
 	__type(value, __u32);
 } devices SEC(".maps");
 
+/* The addresses of the devices where this program runs, by interface index: as mac_number() makes them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, __u64);
+} macs SEC(".maps");
+
 struct ethernet_header {
 	__u8 dst[6];
 	__u8 src[6];
@@ -163,13 +171,13 @@ always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
 	return len;
 }
 
-always_inline verdict translate(struct xdp_md *ctx, int to_v6, struct fw_counters *c, struct plan *plan,
-				struct bpf_fib_lookup *fib)
+always_inline verdict translate(struct xdp_md *ctx, __u32 octets, int to_v6, struct fw_counters *c,
+				struct plan *plan, struct bpf_fib_lookup *fib)
 {
 	struct packet p = {
 		.data = (void *)(long)ctx->data + ETHERNET_LEN,
 		.data_end = (void *)(long)ctx->data_end,
-		.len = ctx->data_end - ctx->data - ETHERNET_LEN,
+		.len = octets,
 	};
 
 	if (!is_routed_here(ctx, &p, to_v6))
@@ -189,10 +197,10 @@ always_inline verdict translate(struct xdp_md *ctx, int to_v6, struct fw_counter
 	return v;
 }
 
-always_inline int handle(struct xdp_md *ctx, int to_v6)
+always_inline int handle(struct xdp_md *ctx, __u32 octets, int to_v6)
 {
 	struct bpf_fib_lookup fib = {};
-	struct journey journey = { .octets = ctx->data_end - ctx->data - ETHERNET_LEN };
+	struct journey journey = { .octets = octets };
 	__u32 zero = 0;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
 
@@ -208,7 +216,7 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 			journey.traced = TRACED;
 		}
 	}
-	verdict v = translate(ctx, to_v6, journey.counters, plan, &fib);
+	verdict v = translate(ctx, octets, to_v6, journey.counters, plan, &fib);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
 	if (config.trace && journey.traced) {
 		if (v == GO_ON)
@@ -220,17 +228,34 @@ always_inline int handle(struct xdp_md *ctx, int to_v6)
 	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
 }
 
+always_inline __u64 mac_number(const __u8 *mac)
+{
+	return *(const __u32 *)mac | (__u64)*(const __u16 *)(mac + 4) << 32;
+}
+
+/* Whether the frame is for this host: not for all (RFC 1812 section 5.3.4), nor for another that shares the
+ * link with a device in promiscuous mode. */
+always_inline int is_for_us(struct xdp_md *ctx, const struct ethernet_header *ethernet)
+{
+	__u32 device = ctx->ingress_ifindex;
+	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
+
+	return mac && *mac == mac_number(ethernet->dst);
+}
+
 SEC("xdp")
 int fordway_xdp(struct xdp_md *ctx)
 {
 	struct ethernet_header *ethernet = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	__u32 octets = end - (void *)(ethernet + 1);
 
-	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(ethernet + 1) > end || !is_for_us(ctx, ethernet))
 		return XDP_PASS;
 	/* Frames with a VLAN tag go to the stack. */
 	if (ethernet->type == bpf_htons(ETH_P_IP))
-		return handle(ctx, 1);
+		return handle(ctx, octets, 1);
 	if (ethernet->type == bpf_htons(ETH_P_IPV6))
-		return handle(ctx, 0);
+		return handle(ctx, octets, 0);
 	return XDP_PASS;
 }

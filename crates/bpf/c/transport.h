@@ -163,6 +163,14 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		plan->checksum_at = UDP_CHECKSUM_AT;
 		v = checksum_written(p, at, fields, sums, plan);
 		break;
+	case PROTOCOL_SCTP:
+		/* Its CRC covers no addresses; but a sender may have left it to a device. */
+		if (hook == HOOK_XDP && fields->payload_len >= SCTP_LEN) {
+			v = read_field(p, at + SCTP_CHECKSUM_AT, &checksum);
+			if (v == GO_ON && checksum == 0)
+				return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
+		}
+		return v;
 	default:
 		return GO_ON;
 	}

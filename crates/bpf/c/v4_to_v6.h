@@ -75,8 +75,6 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	if (config.icmp_source4 && (dst == config.icmp_source4 || (src == config.icmp_source4 && !is_error)))
 		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
 	enum via via_src = map_v4(src, src6);
-	if (hook == HOOK_UPLINK && via_src != VIA_EAM)
-		return UNMATCHED;
 	enum via via_dst = map_v4(dst, dst6);
 	if (!is_mapped(via_src) || !is_mapped(via_dst))
 		return PASS_ON(FW_PASS_UNMAPPED);
@@ -124,12 +122,26 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_TOO_BIG);
 }
 
+/* Whether a packet that leaves by the uplink comes from the CLAT: before anything else is looked at, for
+ * what is not the CLAT's may be as odd as it likes. */
+always_inline int is_from_clat(const struct packet *p)
+{
+	const struct ipv4_header *ip = p->data;
+	struct halves ignored = {};
+
+	return (void *)(ip + 1) <= p->data_end && ip->version_ihl >> 4 == 4 &&
+	       map_v4(bpf_ntohl(ip->src), &ignored) == VIA_EAM;
+}
+
 /* Decides on a packet whose first octet says IPv4. */
 always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, struct plan *plan)
 {
 	struct fields fields;
 	struct halves src6 = {}, dst6 = {};
 	int route;
+
+	if (hook == HOOK_UPLINK && !is_from_clat(p))
+		return UNMATCHED;
 
 	verdict v = validate_v4(ctx, p, hook, &fields, &route);
 	if (v != GO_ON)

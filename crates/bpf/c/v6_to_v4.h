@@ -96,8 +96,6 @@ always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, i
 	    dst6.lo == config.icmp_source6_lo)
 		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
 	out->dst_via = map_v6(dst6, &out->dst);
-	if (hook == HOOK_UPLINK && out->dst_via != VIA_EAM)
-		return UNMATCHED;
 	out->src_via = map_v6(src6, &out->src);
 	if (out->src_via == VIA_NONE && is_error && config.icmp_source4) {
 		out->src = config.icmp_source4;
@@ -167,6 +165,16 @@ always_inline verdict fit_v4(const struct packet *p, const struct fields *fields
 	return *dont_fragment ? PASS_ON(FW_PASS_TOO_BIG) : PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 }
 
+/* Whether a packet that arrives by the uplink is for the CLAT; see is_from_clat(). */
+always_inline int is_for_clat(const struct packet *p)
+{
+	const struct ipv6_header *ip = p->data;
+	__u32 ignored;
+
+	return (void *)(ip + 1) <= p->data_end && bpf_ntohl(ip->first) >> 28 == 6 &&
+	       map_v6(to_halves(&ip->dst), &ignored) == VIA_EAM;
+}
+
 /* Decides on a packet whose first octet says IPv6. `identification`: the next one, if it needs one. */
 always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u16 identification, struct plan *plan)
 {
@@ -174,6 +182,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 	struct mapped_v6 mapped = {};
 	__u8 dont_fragment;
 
+	if (hook == HOOK_UPLINK && !is_for_clat(p))
+		return UNMATCHED;
 	verdict v = validate_v6(ctx, p, hook, &fields);
 	if (v != GO_ON)
 		return v;

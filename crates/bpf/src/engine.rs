@@ -99,6 +99,9 @@ impl Engine {
             let takes = state
                 .as_ref()
                 .is_ok_and(|state| all_generic || state.takes_redirected.unwrap_or(!state.generic));
+            if let Some(mac) = Device::by_index(*device)?.mac_number() {
+                xdp.take_address(*device, mac)?;
+            }
             if takes {
                 xdp.take_redirected(*device)?;
             } else {

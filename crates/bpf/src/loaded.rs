@@ -120,13 +120,16 @@ impl Loaded {
             tc: load(ObjectFile::TC, &|program| program != Program::Xdp)?,
             xdp: load(ObjectFile::XDP, &|program| program == Program::Xdp)?,
         };
+        // Test runs come in at the loopback device, whose address is all zeros.
+        loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_address(LOOPBACK, 0))?;
         for &device in &options.devices {
             loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_redirected(device))?;
         }
         Ok(loaded)
     }
 
-    /// Runs `program` on an Ethernet frame, a super-packet if `gso_size` is not 0 (not for XDP).
+    /// Runs `program` on an Ethernet frame, which arrives at the loopback device: its destination address
+    /// has to be zero, or it is for somebody else. A super-packet if `gso_size` is not 0 (not for XDP).
     ///
     /// With `repeat` above 1 the kernel runs the program on the same buffer again, as the run before
     /// left it.
@@ -189,6 +192,9 @@ impl Loaded {
 }
 
 const ETHERNET_LEN: usize = 14;
+
+/// Its interface index, in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// Places in `struct __sk_buff` of the kernel's interface.
 mod sk_buff {

@@ -16,6 +16,8 @@ pub(crate) struct Device {
     pub(crate) name: String,
     /// `ARPHRD_*` of the kernel's interface.
     link_layer: u16,
+    /// The link-layer address, of devices that have one of six octets.
+    mac: Option<[u8; 6]>,
 }
 
 impl Device {
@@ -39,12 +41,25 @@ impl Device {
                 LinkAttribute::IfName(name) => Some(name.clone()),
                 _ => None,
             });
+            let mac = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Address(address) => address.as_slice().try_into().ok(),
+                _ => None,
+            });
             return Ok(Device {
+                mac,
                 name: name.unwrap_or_else(|| format!("device {ifindex}")),
                 link_layer: link.header.link_layer_type.into(),
             });
         }
         Err(Error::NoDevice { ifindex })
+    }
+
+    /// The link-layer address as the XDP program compares it (`mac_number`).
+    pub(crate) fn mac_number(&self) -> Option<u64> {
+        self.mac.map(|[a, b, c, d, e, f]| {
+            u64::from(u32::from_ne_bytes([a, b, c, d]))
+                | u64::from(u16::from_ne_bytes([e, f])) << 32
+        })
     }
 
     /// Octets of the link-layer header.

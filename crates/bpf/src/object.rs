@@ -88,20 +88,31 @@ pub(crate) struct Programs {
     pub(crate) trace: Option<MapHandle>,
     /// Only of the XDP object.
     pub(crate) devices: Option<MapHandle>,
+    macs: Option<MapHandle>,
+}
+
+/// Puts an entry into a map that only some objects have.
+fn put(map: Option<&MapHandle>, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
+    let Some(map) = map else {
+        return Ok(());
+    };
+    map.update(key, value, MapFlags::ANY).map_err(|error| Error::Map {
+        operation: "fill",
+        map: name,
+        source: io_error(&error),
+    })
 }
 
 impl Programs {
     /// Lets the XDP program send to `device`.
     pub(crate) fn take_redirected(&self, device: u32) -> Result<()> {
-        let Some(map) = &self.devices else {
-            return Ok(());
-        };
         let key = device.to_ne_bytes();
-        map.update(&key, &key, MapFlags::ANY).map_err(|error| Error::Map {
-            operation: "fill",
-            map: "devices",
-            source: io_error(&error),
-        })
+        put(self.devices.as_ref(), "devices", &key, &key)
+    }
+
+    /// Tells the XDP program which frames at `device` are for this host.
+    pub(crate) fn take_address(&self, device: u32, mac_number: u64) -> Result<()> {
+        put(self.macs.as_ref(), "macs", &device.to_ne_bytes(), &mac_number.to_ne_bytes())
     }
 
     /// Keeps the XDP program from sending to `device`.
@@ -143,14 +154,12 @@ impl Programs {
             let counters =
                 handle("counters")?.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
             let trace = if request.config.trace != 0 { handle("trace")? } else { None };
-            Ok((programs, counters, trace, handle("devices")?))
+            Ok((programs, counters, trace, handle("devices")?, handle("macs")?))
         };
-        let (programs, counters, trace, devices) = handles().map_err(|error| Error::Load {
-            object: request.file.name,
-            source: io_error(&error),
-            log: String::new(),
+        let (programs, counters, trace, devices, macs) = handles().map_err(|error| {
+            Error::Load { object: request.file.name, source: io_error(&error), log: String::new() }
         })?;
-        Ok(Programs { object, programs, counters, trace, devices })
+        Ok(Programs { object, programs, counters, trace, devices, macs })
     }
 
     /// A program's descriptor.

@@ -25,7 +25,7 @@ fn frame_v4(source: Ipv4Addr, destination: Ipv4Addr, ttl: u8) -> Vec<u8> {
     pseudo.extend(&udp);
     let sum = checksum(&pseudo);
     udp[6..8].copy_from_slice(&sum);
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    let mut frame = vec![0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend(ip);
     frame.extend(udp);
     frame
