@@ -9,6 +9,9 @@ pub(crate) struct Cost {
     pub(crate) program: String,
     /// `v4_to_v6` or `v6_to_v4`.
     pub(crate) direction: String,
+    /// Protocol above IP, where the gateway tells them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
     /// Length of the packet.
     pub(crate) packet_octets: u32,
     /// Time of one run.
@@ -22,6 +25,16 @@ pub(crate) struct Costs {
     pub(crate) rows: Vec<Cost>,
     /// Why there is nothing, when there is nothing.
     pub(crate) missing: Option<String>,
+}
+
+impl Cost {
+    /// Program and protocol.
+    fn name(&self) -> String {
+        match &self.protocol {
+            Some(protocol) => format!("{}, {protocol}", self.program),
+            None => self.program.clone(),
+        }
+    }
 }
 
 impl Costs {
@@ -39,9 +52,10 @@ impl Costs {
         head.extend(lengths.iter().map(|l| format!("{l} octets, ns")));
         let mut table = vec![head];
         for row in &self.rows {
-            let line = table.iter().position(|t| t[0] == row.program && t[1] == row.direction);
+            let name = row.name();
+            let line = table.iter().position(|t| t[0] == name && t[1] == row.direction);
             let line = line.unwrap_or_else(|| {
-                let mut new = vec![row.program.clone(), row.direction.clone()];
+                let mut new = vec![name, row.direction.clone()];
                 new.resize(2 + lengths.len(), "–".into());
                 table.push(new);
                 table.len() - 1
@@ -63,12 +77,13 @@ mod tests {
         let text = r#"[
             {"program": "tc", "direction": "v4_to_v6", "packet_octets": 1500, "ns_per_packet": 150.4},
             {"program": "tc", "direction": "v4_to_v6", "packet_octets": 64, "ns_per_packet": 120.0},
-            {"program": "xdp", "direction": "v6_to_v4", "packet_octets": 64, "ns_per_packet": 60.6}]"#;
+            {"program": "xdp", "direction": "v6_to_v4", "protocol": "udp", "packet_octets": 64,
+             "ns_per_packet": 60.6}]"#;
         let costs = Costs { rows: serde_json::from_str(text).unwrap(), missing: None };
         let expected = [
             ["program", "direction", "64 octets, ns", "1500 octets, ns"],
             ["tc", "v4_to_v6", "120", "150"],
-            ["xdp", "v6_to_v4", "61", "–"],
+            ["xdp, udp", "v6_to_v4", "61", "–"],
         ];
         assert_eq!(costs.table(), expected.map(|row| row.map(str::to_owned).to_vec()));
     }
