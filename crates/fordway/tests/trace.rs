@@ -127,9 +127,9 @@ fn programs_are_measured_without_traffic() {
     let output = run.output(&netns, "bench --json");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let results: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(results.len(), 2 * 2 * 2 * 2);
+    assert_eq!(results.len(), 3 * 2 * 2 * 2);
     for result in &results {
         assert!(result["ns_per_packet"].as_u64().unwrap() > 0, "{result}");
-        assert!(["interface", "uplink"].contains(&result["program"].as_str().unwrap()));
+        assert!(["interface", "uplink", "xdp"].contains(&result["program"].as_str().unwrap()));
     }
 }

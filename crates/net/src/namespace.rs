@@ -73,6 +73,21 @@ impl NetNs {
         Self::open_path(Path::new(CURRENT))
     }
 
+    /// Moves the calling thread into a new namespace, with a loopback interface that is down. It
+    /// vanishes with its last user. Processes and threads that the thread starts are in it too; other
+    /// threads stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Namespace`], with `EPERM` without CAP_SYS_ADMIN.
+    pub fn enter_new() -> Result<()> {
+        crate::sys::new_network_namespace().map_err(|source| Error::Namespace {
+            operation: "make",
+            name: "a new network namespace".to_owned(),
+            source,
+        })
+    }
+
     /// Opens the namespace `name` that `ip netns add` made; a name with a `/`
     /// is taken for a path, such as `/proc/PID/ns/net`.
     ///

@@ -7,6 +7,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `SO_NETNS_COOKIE` (Linux 5.14), not among libc's constants.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
+/// Moves the calling thread into a new network namespace.
+pub(crate) fn new_network_namespace() -> io::Result<()> {
+    // SAFETY: takes no pointer. CLONE_NEWNET changes nothing that other threads share: it is the
+    // thread's own reference to its namespace that is replaced.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The cookie of the network namespace that a socket belongs to: a number that
 /// no other namespace has until the next start of the host.
 pub(crate) fn namespace_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {

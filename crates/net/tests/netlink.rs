@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use common::{in_namespace, ip, ip_output, veth};
 use fordway_net::{
-    Address, Error, IpNet, NeighbourProxy, Netlink, PROTOCOL, Route, RouteFilter, RouteKind, Rule,
-    table,
+    Address, Error, IpNet, NamespaceId, NeighbourProxy, NetNs, Netlink, PROTOCOL, Route,
+    RouteFilter, RouteKind, Rule, table,
 };
 
 fn net(text: &str) -> IpNet {
@@ -322,5 +322,21 @@ fn a_connection_stays_in_its_namespace() {
     in_namespace(|| {
         assert!(netlink.find_link("veth0").unwrap().is_some());
         assert!(Netlink::open().unwrap().find_link("veth0").unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_new_namespace_is_the_threads_own() {
+    in_namespace(|| {
+        let before = NamespaceId::current().unwrap();
+        veth();
+        let there = std::thread::spawn(|| {
+            NetNs::enter_new().unwrap();
+            let links = Netlink::open().unwrap().links().unwrap();
+            (NamespaceId::current().unwrap(), links.len())
+        });
+        let (there, links) = there.join().unwrap();
+        assert!(there != before && links == 1);
+        assert_eq!(NamespaceId::current().unwrap(), before);
     });
 }

@@ -1,6 +1,10 @@
 //! `fordway bench`: how long the programs take for a packet.
 
+mod surroundings;
+
 use std::fmt::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use fordway_bpf::{Loaded, Outcome, Program, TestOptions};
 use fordway_xlat::addr::{Eam, EamTable};
@@ -10,6 +14,7 @@ use serde::Serialize;
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{self, STRONG};
+use surroundings::Surroundings;
 
 /// Runs per measurement. Each is on a fresh packet: a packet that has been translated is another one.
 const RUNS: usize = 4001;
@@ -31,14 +36,48 @@ struct Measured {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     fordway_bpf::probe().map_err(|error| Failure::from(fordway_bpf::Error::from(error)))?;
+    fordway_bpf::mount_bpffs().map_err(|error| Failure::from(fordway_bpf::Error::from(error)))?;
+    let run_dir = tempdir()?;
+    // On a thread of its own: this one's network namespace stays.
+    let measured = std::thread::scope(|scope| {
+        let measuring = scope.spawn(|| measure(&run_dir));
+        measuring.join().unwrap_or_else(|_| Err(Failure::failed("the measurement panicked")))
+    });
+    // What is left in it does no harm.
+    let _ = std::fs::remove_dir_all(&run_dir);
+    let measured = measured?;
+    if args.json {
+        return output::print_json(&measured);
+    }
+    output::print(&table(&measured))
+}
+
+fn tempdir() -> Result<PathBuf, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::failed(format!("cannot make a folder for the measurement: {error}"))
+    };
+    let number = getrandom::u64().map_err(|error| failed(&error))?;
+    let dir = std::env::temp_dir().join(format!("fordway-bench-{number:016x}"));
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|error| failed(&error))?;
+    Ok(dir)
+}
+
+fn measure(run_dir: &Path) -> Result<Vec<Measured>, Failure> {
+    let surroundings = Surroundings::make(run_dir)?;
+    let options = TestOptions {
+        tun: surroundings.inside(),
+        devices: vec![surroundings.outside()],
+        ..TestOptions::default()
+    };
     let mut measured = Vec::new();
     for (name, there, back) in [
         ("interface", Program::Interface, Program::Interface),
         ("uplink", Program::UplinkEgress, Program::UplinkIngress),
+        ("xdp", Program::Xdp, Program::Xdp),
     ] {
         let mut programs = vec![there, back];
         programs.dedup();
-        let mut loaded = Loaded::load(&config()?, &programs, &TestOptions::default())?;
+        let mut loaded = Loaded::load(&config()?, &programs, &options)?;
         for octets in SIZES {
             for (protocol, number) in [("tcp", 6), ("udp", 17)] {
                 for (direction, program) in [(Direction::V4ToV6, there), (Direction::V6ToV4, back)]
@@ -55,10 +94,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             }
         }
     }
-    if args.json {
-        return output::print_json(&measured);
-    }
-    output::print(&table(&measured))
+    Ok(measured)
 }
 
 fn median(loaded: &mut Loaded, program: Program, frame: &[u8]) -> Result<u32, Failure> {

@@ -130,8 +130,9 @@ impl Prepared {
         }
         let (ifindex, adopted) = (self.device.ifindex(), !self.own);
         let mut changes = plan::changes(&self.config, &self.facts, ifindex, adopted)?;
-        // At the uplink IPv4 follows when the programs are there to take it.
-        if self.place.attach != Attach::Uplink {
+        // At the uplink the user engine is first, and IPv4 moves when the programs are there to take it;
+        // those of an earlier run have it already.
+        if self.place.attach != Attach::Uplink || !self.survivor {
             changes.extend(plan::routes_v4(&self.config, &self.facts, None));
         }
         // An interface that has been in use goes on as it is, without the steps on the way there.

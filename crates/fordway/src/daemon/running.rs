@@ -93,8 +93,10 @@ impl Running {
         };
         let elsewhere = !must || self.config.attach == Attach::Auto;
         if self.place.attach != Attach::Interface && elsewhere {
-            warn!("{name}: {error}");
-            self.move_to_interface(refused(self.place.attach, &error.to_string()))?;
+            let why = first_line(&error);
+            warn!("{name}: {why}");
+            debug!("{name}: {error}");
+            self.move_to_interface(refused(self.place.attach, &why))?;
             error = match self.start_at() {
                 Ok(kernel) => return self.kernel_runs(kernel),
                 Err(error) => error,
@@ -107,7 +109,8 @@ impl Running {
         if self.place.attach != Attach::Interface {
             self.move_to_interface(refused(self.place.attach, "the kernel engine does not run"))?;
         }
-        let why = format!("engine = \"auto\": {error}");
+        debug!("{name}: {error}");
+        let why = format!("engine = \"auto\": {}", first_line(&error));
         self.intent = Intent::User(why.clone());
         self.user_only(&why)
     }
@@ -276,4 +279,9 @@ impl Running {
         );
         self.engine.leave().map_err(|error| Failure::failed(format!("{name}: {error}")))
     }
+}
+
+/// What an error says, without the verifier's log behind it.
+fn first_line(error: &fordway_bpf::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
