@@ -274,3 +274,93 @@ fn xdp_takes_what_it_can_and_the_rest_passes_all_the_same() {
     assert!(!has_pins(&pins(&net.gateway, "siit0")));
     assert_same(&snapshot(&net.gateway), &before);
 }
+
+/// A file with more translation prefixes than programs hold.
+fn too_many_prefixes(run: &RunDir, engine: &str) -> String {
+    let prefixes: Vec<String> =
+        (0..17).map(|number| format!("'2001:db8:64:{number:x}::/96'")).collect();
+    let text = format!(
+        "[[translator]]\nname = 'siit0'\nmode = 'siit'\nengine = '{engine}'\npool6 = [{}]\n\
+         eam = [['192.0.2.2', '2001:db8:6::2']]\n",
+        prefixes.join(", ")
+    );
+    format!("run -c {}", run.file("many.toml", &text).display())
+}
+
+#[test]
+fn what_programs_can_not_hold_falls_to_the_user_engine() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let daemon = Daemon::start(&run, &net.gateway, &too_many_prefixes(&run, "auto"));
+    let status = translator(&daemon);
+    assert_eq!(status["engine"], "user");
+    let reason = status["engine_reason"].as_str().unwrap();
+    assert!(reason.starts_with("engine = \"auto\": ") && reason.contains("17"), "{reason}");
+    ping(&net.v6, "2001:db8:64:0:0:0:c633:6402");
+    daemon.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+    let mut refused = Daemon::spawn(&run, &net.gateway, &too_many_prefixes(&run, "kernel"));
+    assert_eq!(refused.wait().code(), Some(1));
+    assert!(refused.log().contains("pool6 has 17 (use engine"), "{}", refused.log());
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn a_start_that_fails_leaves_what_a_killed_daemon_left() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    Daemon::start(&run, &net.gateway, &format!("{BORDER} --engine kernel")).kill();
+    let pings = Ping::start(&net.v4, V6_HOST_AS_V4);
+    let mut refused = Daemon::spawn(&run, &net.gateway, &too_many_prefixes(&run, "kernel"));
+    assert_eq!(refused.wait().code(), Some(1));
+    assert!(has_pins(&pins(&net.gateway, "siit0")), "{}", refused.log());
+    ping(&net.v4, V6_HOST_AS_V4);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("{BORDER} --engine kernel"));
+    ping(&net.v4, V6_HOST_AS_V4);
+    let (sent, received) = pings.end();
+    assert_eq!(sent, received);
+    daemon.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn an_attach_point_that_somebody_has_is_left_to_them() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let devices = "--attach xdp --device g4 --device g6";
+    let first = Daemon::start(&run, &net.gateway, &format!("{BORDER} {devices}"));
+    let socket = run.path().join("second.sock").display().to_string();
+    let second = "siit --pool6 2001:db8:65::/96 --eam 192.0.2.9=2001:db8:6::2 --interface siit1";
+    let second = format!("{second} {devices} --socket {socket}");
+    let second_daemon = Daemon::start(&run, &net.gateway, &second);
+    assert!(
+        second_daemon.log().contains("kernel engine at the interface"),
+        "{}",
+        second_daemon.log()
+    );
+    let status = run.output(&net.gateway, &format!("status --json --socket {socket}"));
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let reason = status["translators"][0]["attach_reason"].as_str().unwrap();
+    assert!(reason.starts_with("not at XDP: another XDP program"), "{reason}");
+    for to in [V6_HOST_AS_V4, "192.0.2.9"] {
+        ping(&net.v4, to);
+    }
+    second_daemon.stop();
+    // Whoever insists is refused, and the first is not disturbed.
+    let mut refused = Daemon::spawn(&run, &net.gateway, &format!("{second} --engine kernel"));
+    assert_eq!(refused.wait().code(), Some(1));
+    assert!(refused.log().contains("another XDP program"), "{}", refused.log());
+    ping(&net.v4, V6_HOST_AS_V4);
+    assert_eq!(translator(&first)["attach"], "xdp");
+    first.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
