@@ -128,8 +128,13 @@ typedef __u32 verdict;
 #define VERDICT_KIND(v) ((v) & 0x300u)
 #define VERDICT_REASON(v) ((v) & 0xffu)
 
-/* The translated packet's front. The longest: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8. */
+/* The translated packet's front. The longest: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8; at XDP,
+ * which leaves errors to the stack, a fragment. */
+#ifdef FORDWAY_XDP
+#define FRONT_MAX 48
+#else
 #define FRONT_MAX 96
+#endif
 
 /* How the transport checksum follows the addresses. */
 enum checksum_mode {
@@ -177,6 +182,7 @@ struct quoted {
 	struct sums sums;
 };
 
+#ifndef FORDWAY_XDP
 /* Working state of an ICMP error; it would not fit on the stack. */
 struct error_work {
 	struct icmp_header icmp;
@@ -188,6 +194,7 @@ struct error_work {
 	struct fields inner;
 	struct quoted quoted;
 };
+#endif
 
 /*
  * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
@@ -201,6 +208,7 @@ struct plan {
 			struct ipv6_header v6;
 			struct fragment_header fragment;
 		};
+#ifndef FORDWAY_XDP
 		/* ICMP errors: the outer header is `v4` or `v6`. */
 		struct {
 			__u8 outer[IPV4_LEN];
@@ -213,6 +221,7 @@ struct plan {
 			struct ipv6_header inner;
 			struct fragment_header fragment;
 		} error6;
+#endif
 	};
 	/* Octets of the packet that `front` replaces, and of `front`. */
 	__u32 old_len;
@@ -234,12 +243,14 @@ struct plan {
 	__u32 field_at;
 	__be16 field_from;
 	__be16 field_to;
+#ifndef FORDWAY_XDP
 	/* ICMP errors: one or two words of the transport header inside that are written; all checksums are
 	 * right already. */
 	__u32 inner_at;
 	__u32 inner_words;
 	__be16 inner[2];
 	struct error_work work;
+#endif
 };
 
 /* A packet as it came. `data` points to its IP header. */

@@ -179,7 +179,7 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	plan->field_to = 0;
 	plan->inner_at = 0;
 	plan->inner_words = 0;
-	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, plan) : v6_to_v4(skb, &p, hook, c->identification, plan);
+	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
 	v = carry_out(skb, &p, to_v6, plan);

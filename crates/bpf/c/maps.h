@@ -15,6 +15,7 @@ struct {
 	__type(value, struct fw_counters);
 } counters SEC(".maps");
 
+#ifndef FORDWAY_XDP
 /* One plan per processor: two of them would not fit on the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -22,6 +23,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct plan);
 } plans SEC(".maps");
+#endif
 
 /* Explicit mappings; the loader sets the size, or leaves the maps out when there are none. */
 struct {

@@ -129,8 +129,8 @@ always_inline verdict checksum_written(const struct packet *p, __u32 at, const s
 }
 
 /*
- * How the transport header at `at` follows its addresses. ICMP is not handled here. Places in `plan`
- * are relative to the transport header.
+ * How the transport header at `at` follows its addresses, whose difference is in `plan`. ICMP is not
+ * handled here. Places in `plan` are relative to the transport header.
  */
 always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32 at, const struct fields *fields,
 					struct sums sums, int to_v6, int hook, struct plan *plan)
@@ -138,7 +138,6 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 	__be16 checksum;
 	verdict v = GO_ON;
 
-	plan->difference = sum_difference(sums.old, sums.new);
 	if (!has_transport(fields))
 		return GO_ON;
 	switch (fields->protocol) {

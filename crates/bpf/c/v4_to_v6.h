@@ -7,6 +7,9 @@
 #include "common.h"
 #include "headers.h"
 #include "icmp_error.h"
+#ifdef FORDWAY_XDP
+#include "pair.h"
+#endif
 #include "transport.h"
 
 /* Where a hook sees packets that were not routed to the translator, what the core would drop for its
@@ -14,6 +17,18 @@
 always_inline verdict drop_address(__u32 reason, int hook)
 {
 	return hook == HOOK_UPLINK ? UNMATCHED : DROP(reason);
+}
+
+struct pair;
+
+/* How the checksums of transport headers that cover addresses change. */
+always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
+{
+#ifdef FORDWAY_XDP
+	return pair->difference;
+#else
+	return sum_difference(sums.old, sums.new);
+#endif
 }
 
 /* A frame shorter than its packet says. XDP may see the first buffer of several. */
@@ -133,21 +148,18 @@ always_inline int is_from_clat(const struct packet *p)
 	       map_v4(bpf_ntohl(ip->src), &ignored) == VIA_EAM;
 }
 
-/* Decides on a packet whose first octet says IPv4. */
-always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, struct plan *plan)
+/* Decides on a packet whose first octet says IPv4. `pair`: at XDP, what is known of its hosts. */
+always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, const struct pair *pair, struct plan *plan)
 {
 	struct fields fields;
-	struct halves src6 = {}, dst6 = {};
 	int route;
 
 	if (hook == HOOK_UPLINK && !is_from_clat(p))
 		return UNMATCHED;
-
 	verdict v = validate_v4(ctx, p, hook, &fields, &route);
 	if (v != GO_ON)
 		return v;
 	const struct ipv4_header *ip = p->data;
-	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
 	__u64 old = (__u64)ip->src + ip->dst;
 	__u32 at = fields.header_len;
 
@@ -158,9 +170,19 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		is_error = is_error_v4(*type);
 	}
-	v = map_addresses_v4(src, dst, is_error, hook, &src6, &dst6);
+#ifdef FORDWAY_XDP
+	if (is_error)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	if (pair->verdict != GO_ON)
+		return pair->verdict;
+	plan->v6.src = pair->v6.src;
+	plan->v6.dst = pair->v6.dst;
+#else
+	struct halves src6 = {}, dst6 = {};
+	v = map_addresses_v4(bpf_ntohl(ip->src), bpf_ntohl(ip->dst), is_error, hook, &src6, &dst6);
 	if (v != GO_ON)
 		return v;
+#endif
 	if (route)
 		return PASS_ON(FW_PASS_ROUTE_OPTION);
 	__u8 hops = config.decrement_hop_limit[FW_V4_TO_V6];
@@ -173,21 +195,19 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 	if (v != GO_ON)
 		return v;
 
+#ifndef FORDWAY_XDP
 	if (is_error) {
-#ifdef FORDWAY_XDP
-		return PASS_ON(FW_PASS_ICMP_ERROR);
-#else
 		__builtin_memset(plan, 0, sizeof(*plan));
 		plan->len = fields.header_len + fields.payload_len;
 		to_wire(src6, &plan->v6.src);
 		to_wire(dst6, &plan->v6.dst);
 		return error_v4_to_v6(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
-#endif
 	}
-	plan->len = fields.header_len + fields.payload_len;
-	plan->protocol = fields.protocol;
 	to_wire(src6, &plan->v6.src);
 	to_wire(dst6, &plan->v6.dst);
+#endif
+	plan->len = fields.header_len + fields.payload_len;
+	plan->protocol = fields.protocol;
 	v = fit_v6(p, &fields, plan);
 	if (v != GO_ON)
 		return v;
@@ -196,6 +216,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, stru
 		__u64 pseudo = sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
 		v = query_to_plan(p, at, &fields, 0, pseudo, 1, hook, plan);
 	} else {
+		plan->difference = difference_of(pair, sums);
 		v = transport_to_plan(ctx, p, at, &fields, sums, 1, hook, plan);
 	}
 	if (v != GO_ON)

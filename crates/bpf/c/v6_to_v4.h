@@ -176,7 +176,8 @@ always_inline int is_for_clat(const struct packet *p)
 }
 
 /* Decides on a packet whose first octet says IPv6. `identification`: the next one, if it needs one. */
-always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u16 identification, struct plan *plan)
+always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, const struct pair *pair,
+			       __u16 identification, struct plan *plan)
 {
 	struct fields fields;
 	struct mapped_v6 mapped = {};
@@ -188,7 +189,6 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 	if (v != GO_ON)
 		return v;
 	const struct ipv6_header *ip = p->data;
-	struct halves src6 = to_halves(&ip->src), dst6 = to_halves(&ip->dst);
 	__u64 old = sum_address_v6(&ip->src) + sum_address_v6(&ip->dst);
 	__u32 at = fields.header_len;
 
@@ -199,9 +199,18 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		is_error = is_error_v6(*type);
 	}
-	v = map_addresses_v6(src6, dst6, is_error, hook, &mapped);
+#ifdef FORDWAY_XDP
+	if (is_error)
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	if (pair->verdict != GO_ON)
+		return pair->verdict;
+	mapped.src = bpf_ntohl(pair->v4.src);
+	mapped.dst = bpf_ntohl(pair->v4.dst);
+#else
+	v = map_addresses_v6(to_halves(&ip->src), to_halves(&ip->dst), is_error, hook, &mapped);
 	if (v != GO_ON)
 		return v;
+#endif
 	__u8 hops = config.decrement_hop_limit[FW_V6_TO_V4];
 	if (fields.hop_limit <= hops)
 		return PASS_ON(FW_PASS_HOP_LIMIT);
@@ -214,10 +223,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 	if (fields.is_fragment)
 		identification = fields.identification;
 
+#ifndef FORDWAY_XDP
 	if (is_error) {
-#ifdef FORDWAY_XDP
-		return PASS_ON(FW_PASS_ICMP_ERROR);
-#else
 		__builtin_memset(plan, 0, sizeof(*plan));
 		plan->len = fields.header_len + fields.payload_len;
 		plan->v4.identification = bpf_htons(identification);
@@ -225,12 +232,12 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 		plan->v4.dst = bpf_htonl(mapped.dst);
 		plan->difference = fold(old);
 		return error_v6_to_v4(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
-#endif
 	}
-	plan->len = fields.header_len + fields.payload_len;
-	plan->protocol = fields.protocol;
 	if (hairpins(mapped.dst, mapped.dst_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
+#endif
+	plan->len = fields.header_len + fields.payload_len;
+	plan->protocol = fields.protocol;
 	v = fit_v4(p, &fields, plan, &dont_fragment);
 	if (v != GO_ON)
 		return v;
@@ -239,6 +246,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, __u1
 		__u64 pseudo = old + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
 		v = query_to_plan(p, at, &fields, pseudo, 0, 0, hook, plan);
 	} else {
+		plan->difference = difference_of(pair, sums);
 		v = transport_to_plan(ctx, p, at, &fields, sums, 0, hook, plan);
 	}
 	if (v != GO_ON)
