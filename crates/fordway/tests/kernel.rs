@@ -237,6 +237,31 @@ fn at_the_uplink_ipv4_follows_the_router_and_survives_a_link_that_flaps() {
 }
 
 #[test]
+fn an_uplink_that_comes_back_as_another_device_is_followed() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let v6 = "2001:db8:1::464";
+    let daemon = Daemon::start(&run, &net.client, &clat(&format!("--uplink c0 --v6 {v6}")));
+    ping(&net.client, SERVER_V4);
+    net.client.ip("link del c0");
+    net.client.link("c0", &net.server, "s0");
+    net.server.ip("addr add 2001:db8:1::1/64 dev s0");
+    net.server.ip(&format!("addr add {}/128 dev s0", SERVER.1));
+    net.client.ip("addr add 2001:db8:1::2/64 dev c0");
+    net.client.ip(&format!("-6 route add {PREF64} via 2001:db8:1::1"));
+    poll("it is followed", || daemon.log().contains("c0 is another device now").then_some(()));
+    ping(&net.client, SERVER_V4);
+    let stats = daemon.stats("clat0");
+    assert_eq!(count(&stats["kernel"], "v6_to_v4/packets"), 4, "{stats}");
+    assert_eq!(translator(&daemon)["kernel"]["programs"][0]["device"], "c0");
+    let log = daemon.stop();
+    assert!(!log.contains("WARN"), "{log}");
+    assert!(!has_pins(&pins(&net.client, "clat0")));
+}
+
+#[test]
 fn an_uplink_without_a_router_is_left_for_the_interface() {
     if !can_test_kernel() {
         return;

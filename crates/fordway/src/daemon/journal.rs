@@ -17,7 +17,8 @@ pub(super) fn take_back(name: &str, manager: &mut Manager) {
 
 /// What was taken back in one line, and a warning for each change that was not.
 pub(super) fn log_report(name: &str, what: &str, report: &Report) {
-    let gone = |reason: &str| reason.ends_with("is gone");
+    let gone =
+        |reason: &str| reason.ends_with("is gone") || reason.ends_with("is another interface now");
     let went = report.left.iter().filter(|(_, reason)| gone(reason)).count();
     let mut line = format!("{} changes taken back", report.undone.len());
     if went > 0 {

@@ -100,9 +100,14 @@ impl Kernel {
         Ok(Kernel { accelerator, config, options })
     }
 
-    /// Another configuration, without a gap. On error the old one goes on.
-    pub(crate) fn replace(&mut self, config: Config, measure: bool) -> Result<(), Error> {
-        let options = Options { measure, ..self.options.clone() };
+    /// Another configuration, and perhaps another device, without a gap. On error the old one goes on.
+    pub(crate) fn replace(
+        &mut self,
+        config: Config,
+        hook: Hook,
+        measure: bool,
+    ) -> Result<(), Error> {
+        let options = Options { hook, measure, ..self.options.clone() };
         self.accelerator.replace(&config, &options)?;
         (self.config, self.options) = (config, options);
         Ok(())

@@ -172,6 +172,15 @@ pub(super) struct Before {
 }
 
 impl Running {
+    /// Looks at the host anew, with the configuration that it has.
+    pub(super) fn look_anew(&mut self) -> Result<(), Failure> {
+        let config = self.config.clone();
+        if self.change(&config)?.is_some() {
+            self.settle();
+        }
+        Ok(())
+    }
+
     /// Takes another configuration up, engines first and the host's routes after them. `None`: it is
     /// the same. On error the old one is back.
     fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
@@ -203,9 +212,10 @@ impl Running {
     }
 
     fn take_up(&mut self, core: Arc<fordway_xlat::Translator>) -> Result<(), Failure> {
+        let hook = self.hook();
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(core.config(), self.place.attach);
-            kernel.replace(config, self.config.measure)?;
+            kernel.replace(config, hook, self.config.measure)?;
         }
         self.engine.replace(core);
         self.resume_tracing();

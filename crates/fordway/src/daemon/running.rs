@@ -116,13 +116,16 @@ impl Running {
     }
 
     fn start_at(&self) -> Result<Kernel, fordway_bpf::Error> {
-        let tun = self.engine.device().ifindex();
-        let place = &self.place;
-        let hook = kernel::hook(place.attach, tun, place.way.as_ref(), &place.devices);
-        let mut options = Options::new(self.pins(), hook);
+        let mut options = Options::new(self.pins(), self.hook());
         options.measure = self.config.measure;
-        let config = kernel::config(self.engine.translator().config(), place.attach);
+        let config = kernel::config(self.engine.translator().config(), self.place.attach);
         Kernel::start(config, options)
+    }
+
+    /// Where its programs belong.
+    pub(super) fn hook(&self) -> fordway_bpf::Hook {
+        let tun = self.engine.device().ifindex();
+        kernel::hook(self.place.attach, tun, self.place.way.as_ref(), &self.place.devices)
     }
 
     /// From now on the interface outlives the process, and at the uplink IPv4 may come.
@@ -203,8 +206,10 @@ impl Running {
         // While there is no way, the last one stays: most likely it comes back.
         let Ok(way) = uplink::find(netlink, &self.config, &self.facts)? else { return Ok(()) };
         let Some(before) = &self.place.way else { return Ok(()) };
-        // Another device of the name needs programs of its own.
+        // The uplink went and came back as another device: programs and set-up went with it.
         if way.ifindex != before.ifindex {
+            self.look_anew()?;
+            info!("{}: {} is another device now; its programs are there", self.name(), way.device);
             return Ok(());
         }
         let changed = way != *before;
