@@ -1,5 +1,7 @@
 //! `fordway trace`.
 
+use std::path::Path;
+
 use crate::cli::{Global, TraceArgs};
 use crate::control::{self, Request};
 use crate::failure::Failure;
@@ -14,9 +16,11 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
     if args.count == Some(0) {
         return Ok(());
     }
+    let socket = global.socket();
+    let lost_before = lost(&socket, &args.name);
     let request = Request::Trace { name: args.name.clone(), filter };
     let mut told = 0;
-    control::trace(&global.socket(), &request, |line| {
+    control::trace(&socket, &request, |line| {
         if args.json {
             let text = serde_json::to_string(&line)
                 .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
@@ -26,5 +30,21 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
         }
         told += 1;
         Ok(args.count.is_none_or(|count| told < count))
-    })
+    })?;
+    if let (Some(before), Some(after)) = (lost_before, lost(&socket, &args.name))
+        && after > before
+    {
+        let lost = after - before;
+        output::complain(&format!(
+            "{lost} more packets were not told: there were too many at once"
+        ));
+    }
+    Ok(())
+}
+
+/// Events that the programs did not write so far.
+fn lost(socket: &Path, name: &str) -> Option<u64> {
+    let stats = control::ask_stats(socket).ok()?;
+    let translator = stats.translators.into_iter().find(|translator| translator.name == name)?;
+    translator.kernel.map(|kernel| kernel.trace_lost)
 }
