@@ -228,8 +228,9 @@ struct plan {
 	__u32 new_len;
 	/* Octets of the packet by its own header; what lies behind is cut off. */
 	__u32 len;
-	/* Packets on the wire: 1, or the segments of a super-packet. */
+	/* Packets on the wire: 1, or the segments of a super-packet; and octets of the longest of them. */
 	__u32 segments;
+	__u32 wire_len;
 	/* The transport checksum's place in the new packet, and what happens to it. */
 	__u32 checksum_at;
 	enum checksum_mode checksum_mode;

@@ -156,6 +156,16 @@ always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
 	return LOAD_SOME(skb, config.link_layer_len, to, len, FW_TRACE_SNAP) ? 0 : len;
 }
 
+/* Whether the packet would leave longer than its device allows now: the configuration knows the MTU that
+ * was, and behind an uplink's egress nobody looks again. */
+always_inline int exceeds_device(struct __sk_buff *skb, const struct plan *plan)
+{
+	__u32 mtu = 0;
+
+	bpf_check_mtu(skb, 0, &mtu, 0, 0);
+	return mtu && plan->wire_len > mtu;
+}
+
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
@@ -182,6 +192,8 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
+	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan))
+		return PASS_ON(FW_PASS_TOO_BIG);
 	v = carry_out(skb, &p, to_v6, plan);
 	/* A super-packet takes one for each segment. */
 	if (v == GO_ON && !to_v6)

@@ -126,6 +126,7 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 		len = IPV6_LEN + header_len + p->gso_size;
 		plan->segments = segment_count(fields->payload_len, header_len, p->gso_size);
 	}
+	plan->wire_len = len;
 	if (fields->dont_fragment)
 		return len > config.mtu6 ? PASS_ON(FW_PASS_TOO_BIG) : GO_ON;
 	if (len <= lowest)

@@ -96,10 +96,12 @@ impl Engine {
         let all_generic =
             states.iter().all(|state| state.as_ref().is_ok_and(|state| state.generic));
         for (device, state) in self.devices.iter().zip(&states) {
-            let takes = state
-                .as_ref()
-                .is_ok_and(|state| all_generic || state.takes_redirected.unwrap_or(!state.generic));
-            if let Some(mac) = Device::by_index(*device)?.mac_number() {
+            let found = Device::by_index(*device)?;
+            let takes = state.as_ref().is_ok_and(|state| {
+                let untold = || !state.generic && is_known_to_take_redirected(&found.name);
+                all_generic || state.takes_redirected.unwrap_or_else(untold)
+            });
+            if let Some(mac) = found.mac_number() {
                 xdp.take_address(*device, mac)?;
             }
             if takes {
@@ -187,6 +189,28 @@ fn load(
 }
 
 const ETHERNET_LEN: u32 = 14;
+
+/// Drivers that could send redirected frames by Linux 5.15, whatever their other end does. Kernels before
+/// 6.3 don't tell; what a driver can't send is lost.
+const DRIVERS_THAT_TAKE_REDIRECTED: [&str; 13] = [
+    "bnxt_en",
+    "ena",
+    "i40e",
+    "ice",
+    "igb",
+    "igc",
+    "ixgbe",
+    "mlx5_core",
+    "mvneta",
+    "mvpp2",
+    "qede",
+    "sfc",
+    "virtio_net",
+];
+
+fn is_known_to_take_redirected(device: &str) -> bool {
+    sys::driver(device).is_ok_and(|driver| DRIVERS_THAT_TAKE_REDIRECTED.contains(&driver.as_str()))
+}
 
 fn check_xdp_devices(devices: &[u32]) -> Result<()> {
     if devices.is_empty() {
