@@ -16,7 +16,7 @@ use fordway_testkit::vector::{
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::{Direction, DropReason, Translator, Verdict};
 
-use common::{INTERFACE, applies_to_interface, namespace, tap, try_step};
+use common::{INTERFACE, applies_to_programs, namespace, tap, try_step};
 
 fn main() {
     common::run(|| Both, |case| case.name.clone()).exit();
@@ -30,10 +30,7 @@ impl Subject for Both {
     }
 
     fn applies(&self, case: &Case) -> Applies {
-        match applies_to_interface(self.name(), case) {
-            Applies::Yes if case.steps.iter().any(is_bad_offload) => Applies::No(
-                "programs are not told where a partial checksum starts, only that it is one".into(),
-            ),
+        match applies_to_programs(self.name(), case) {
             Applies::Yes if case.config.pass_unmatched => {
                 Applies::No("what is routed to an interface is the translator's".into())
             }
@@ -67,10 +64,6 @@ impl Subject for Both {
         engine.stop().map_err(other)?;
         seen
     }
-}
-
-fn is_bad_offload(step: &CaseStep) -> bool {
-    step.expected.verdict == Verdict::Drop(DropReason::BadOffload)
 }
 
 fn other(error: impl std::fmt::Display) -> SubjectError {

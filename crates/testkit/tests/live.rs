@@ -1,5 +1,5 @@
 //! Every vector through the gateway as it runs: `fordway run` with a configuration file, an interface,
-//! `fordway stats`.
+//! `fordway stats`; with the kernel engine where the host allows it.
 //!
 //! As in `tun.rs` packets go through the interface with a packet socket. Needs root; says so, and does
 //! nothing, without. Two things differ from the core and are taken into account here: routing counts
@@ -25,7 +25,7 @@ use fordway_testkit::vector::{
 use fordway_testkit::view::View;
 use fordway_xlat::{Config, DropReason, IcmpErrors, TrafficClass, UdpChecksumZero, Verdict};
 
-use common::{INTERFACE, PATIENCE, applies_to_interface, namespace, tap, try_step};
+use common::{INTERFACE, PATIENCE, applies_to_programs, namespace, tap, try_step};
 
 fn main() {
     common::run(|| Live, |case| file(&case.config)).exit();
@@ -47,7 +47,7 @@ impl Subject for Live {
             Verdict::Reply(error) => error.reason == DropReason::HopLimitExceeded,
             _ => false,
         };
-        match applies_to_interface(self.name(), case) {
+        match applies_to_programs(self.name(), case) {
             Applies::No(reason) => Applies::No(reason),
             _ if case.steps.iter().any(expired) => no("routing counts the hops at an interface"),
             _ if config.mtu4 != Config::default().mtu4 => {
