@@ -71,6 +71,12 @@ pub struct PacketSocket(OwnedFd);
 impl PacketSocket {
     /// Opens it on the interface with this index.
     pub fn open(index: c_int) -> io::Result<PacketSocket> {
+        PacketSocket::open_for(index, libc::ETH_P_ALL as u16)
+    }
+
+    /// As [`open`](PacketSocket::open), for packets of one protocol (an EtherType): it sees them where
+    /// the stack does, behind the programs at the interface's ingress.
+    pub fn open_for(index: c_int, protocol: u16) -> io::Result<PacketSocket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes no pointers; the descriptor is owned at once. Protocol 0: it receives nothing
         // before it is bound to the interface.
@@ -84,7 +90,7 @@ impl PacketSocket {
         // SAFETY: all octets zero is a value of this struct of integers.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = protocol.to_be();
         address.sll_ifindex = index;
         // SAFETY: the pointer is to a whole sockaddr_ll, whose length is given.
         check(unsafe {

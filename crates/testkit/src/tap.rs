@@ -16,6 +16,12 @@ impl Tap {
         PacketSocket::open(interface_index(interface)?).map(Tap)
     }
 
+    /// A place behind the programs at the interface's ingress, for packets of one protocol (an
+    /// EtherType). It only receives.
+    pub fn behind_ingress(interface: &str, protocol: u16) -> io::Result<Tap> {
+        PacketSocket::open_for(interface_index(interface)?, protocol).map(Tap)
+    }
+
     /// Sends a packet out through the interface. That a program at its egress drops it is no error.
     pub fn send(&self, packet: &[u8], offload: &Offload) -> io::Result<()> {
         match self.0.send(&to_vnet(offload), packet) {
