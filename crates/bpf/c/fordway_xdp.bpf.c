@@ -112,18 +112,48 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 	return GO_ON;
 }
 
-always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
-{
-	__u8 *from = (void *)(long)ctx->data + ETHERNET_LEN;
-	void *end = (void *)(long)ctx->data_end;
-	__u8 len = 0;
+/* What snap_frame() writes. */
+struct snapped {
+	__u8 octets[FW_TRACE_SNAP];
+};
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct snapped);
+} snapped SEC(".maps");
+
+/* Copies the first octets of the packet, and gives their number. A function of its own, since the verifier
+ * follows every way out of its loop. */
+__noinline int snap_frame(struct xdp_md *ctx)
+{
+	const __u8 *from = (void *)(long)ctx->data + ETHERNET_LEN;
+	const void *end = (void *)(long)ctx->data_end;
+	__u32 zero = 0, len = 0;
+	struct snapped *to = bpf_map_lookup_elem(&snapped, &zero);
+
+	if (!config.trace || !to)
+		return 0;
 	for (int i = 0; i < FW_TRACE_SNAP; i++) {
 		if ((void *)(from + i + 1) > end)
 			break;
-		to[i] = from[i];
+		to->octets[i] = from[i];
 		len++;
 	}
+	return len;
+}
+
+/* The first octets of the packet, for a trace. */
+always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
+{
+	__u32 zero = 0;
+	int len = snap_frame(ctx);
+	const struct snapped *from = bpf_map_lookup_elem(&snapped, &zero);
+
+	if (!from)
+		return 0;
+	__builtin_memcpy(to, from->octets, FW_TRACE_SNAP);
 	return len;
 }
 
