@@ -10,10 +10,10 @@ use std::net::Ipv6Addr;
 
 use fordway_bpf::{Accelerator, Hook, Options, Outcome, PassReason};
 use fordway_testkit::view::View;
-use fordway_xlat::Offload;
+use fordway_xlat::{ChecksumState, Gso, GsoKind, Offload};
 use uplink_bench::{Bench, CONFIGS, Far, NEAR, ROUTER, Tally, answer, datagram};
 use wire::draw::{config, packet, turned};
-use wire::{Folders, Frame, IPV4, IPV6, Port, Veth, address, apart, index, is_possible, run};
+use wire::{Folders, Frame, IPV4, IPV6, Port, Veth, address, apart, index, is_possible, poll, run};
 
 #[test]
 fn the_filters_of_others_stay() {
@@ -208,4 +208,66 @@ fn nothing_leaves_that_is_longer_than_the_device_allows() {
         }
         bench.close();
     });
+}
+
+#[test]
+fn what_the_device_has_merged_reaches_sockets() {
+    if !is_possible() {
+        return;
+    }
+    let ways = [
+        "rx-gro-list off rx-udp-gro-forwarding off",
+        "rx-gro-list off rx-udp-gro-forwarding on",
+        "rx-gro-list on rx-udp-gro-forwarding off",
+    ];
+    for way in ways {
+        apart(|| {
+            let mut bench = Bench::ethernet();
+            run(&format!("ethtool -K {NEAR} gro on {way}"));
+            let Far::Ethernet { port, outside } = &bench.far else { unreachable!() };
+            // The peer cuts super-packets, and the segments arrive together.
+            outside.run("ethtool -K far tso off gso off tx-udp-segmentation off");
+            run(&format!("ip addr add 192.0.2.5/32 dev {NEAR}"));
+            run(&format!("ip route add 198.51.100.0/24 dev {NEAR}"));
+            let socket = std::net::UdpSocket::bind("192.0.2.5:4000").expect("a socket");
+            socket.set_nonblocking(true).expect("a socket that does not wait");
+            for segment in [100, 333, 1200] {
+                let spec = packet(&format!(
+                    "v6 = {{ src = \"2001:db8:64::c633:6407\", dst = \"2001:db8:c1a7::5\" }}\n\
+                     udp = {{ sport = 9, dport = 4000 }}\npayload = {}",
+                    segment * 5 + 7
+                ));
+                let offload = Offload {
+                    checksum: ChecksumState::Partial { start: 40, offset: 6 },
+                    gso: Gso { kind: GsoKind::Udp, ecn: false, size: segment, header_len: 48 },
+                };
+                let mut octets = spec.clone();
+                octets[46..48].copy_from_slice(&pseudo_header(&spec));
+                let frame = Frame { offload, ..bench.frame(&octets) };
+                assert!(port.send(&frame), "{way}");
+                let mut received = Vec::new();
+                poll("the datagrams", || {
+                    let mut buffer = [0; 2000];
+                    while let Ok(len) = socket.recv(&mut buffer) {
+                        received.push(buffer[..len].to_vec());
+                    }
+                    received.len() >= 6
+                });
+                let due: Vec<&[u8]> = spec[48..].chunks(usize::from(segment)).collect();
+                assert_eq!(received, due, "{way}, {segment}");
+            }
+            let totals = bench.totals();
+            println!("{way}: {:?}", totals.directions[1]);
+            bench.before = totals;
+            let _ = (bench.near.take(), bench.inside4.take(), bench.inside6.take());
+            bench.close();
+        });
+    }
+}
+
+/// The sum of the pseudo-header, which a partial checksum starts from.
+fn pseudo_header(packet: &[u8]) -> [u8; 2] {
+    let len = packet.len() as u16 - 40;
+    let octets = [&packet[8..40], &len.to_be_bytes(), &[0, 17]].concat();
+    fordway_testkit::checksum::sum(&octets).to_be_bytes()
 }

@@ -154,6 +154,11 @@ fn what_is_left_to_the_stack_comes_out_right() {
             PassReason::UdpChecksum,
             format!("v4 = {{ {v4} }}\nudp = {{ checksum = 0 }}\npayload = 65"),
         ),
+        (
+            "SCTP whose CRC a device is to make",
+            PassReason::PartialChecksum,
+            format!("v4 = {{ {v4}, proto = 132 }}\npayload = \"000700080000000900000000000000aa\""),
+        ),
     ];
     for mode in MODES {
         apart(|| {

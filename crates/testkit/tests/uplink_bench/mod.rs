@@ -150,7 +150,13 @@ impl Bench {
         };
         let config = config(text);
         let hook = Hook::Uplink { device: index(NEAR), tun: tun_device.ifindex() };
-        let options = Options { force_clsact, ..Options::new(&folders.pins, hook) };
+        // Taking times and writing events changes no packet.
+        let options = Options {
+            force_clsact,
+            measure: !ethernet,
+            trace: (!ethernet).then_some(100),
+            ..Options::new(&folders.pins, hook)
+        };
         let accelerator = Accelerator::start(&config, &options).expect("attached programs");
         Bench {
             translator: Translator::new(config.clone()).expect("a sound configuration"),

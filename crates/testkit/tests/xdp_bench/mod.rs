@@ -115,22 +115,34 @@ impl Setup<'_> {
         run("ip route add 198.51.100.0/24 dev fw0");
         run("ip route add 2001:db8:1::/64 via 2001:db8:b::2");
         run("ip route add 2001:db8:64::/96 dev fw0");
+        run("nft add table inet test");
+        // The interface's program would count the gateway's own multicast.
+        run("nft add chain inet test own { type filter hook output priority 0 ; }");
+        run("nft add rule inet test own oifname fw0 drop");
         if self.only_xdp {
-            run("nft add table inet test");
             run("nft add chain inet test stack { type filter hook prerouting priority -400 ; }");
             run("nft add rule inet test stack iifname { gwa, gwb } drop");
         }
         let config = config(self.config);
         let devices = if self.both { vec![index("gwa"), index("gwb")] } else { vec![index("gwa")] };
         let hook = Hook::Xdp { devices, tun: tun.ifindex() };
-        let accelerator = Accelerator::start(&config, &Options::new(&folders.pins, hook));
+        // Taking times and writing events changes no packet.
+        let generic = self.mode == Mode::Generic;
+        let options = Options {
+            measure: generic,
+            trace: generic.then_some(100),
+            ..Options::new(&folders.pins, hook)
+        };
+        let accelerator = Accelerator::start(&config, &options);
         let accelerator = accelerator.expect("attached programs");
         for attachment in accelerator.attachments() {
             let kind = match self.mode {
                 Mode::Native => Kind::XdpNative,
                 Mode::Generic => Kind::XdpGeneric,
             };
-            assert!(attachment.place != Place::Xdp || attachment.kind == kind, "{attachment:?}");
+            // Drivers may refuse jumbo frames.
+            let matters = attachment.place == Place::Xdp && self.mtu <= 1500;
+            assert!(!matters || attachment.kind == kind, "{attachment:?}");
         }
         Gateway {
             translator: Translator::new(config.clone()).expect("a sound configuration"),
