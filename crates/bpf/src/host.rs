@@ -47,15 +47,24 @@ pub fn probe() -> Result<Host, Unsupported> {
 }
 
 fn check_kernel(release: &str) -> Result<(), Unsupported> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0);
-    if (next(), next()) < OLDEST {
+    if version(release) < OLDEST {
         let (major, minor) = OLDEST;
         return Err(Unsupported::new(format!(
             "the kernel engine needs Linux {major}.{minor}, and this is {release}"
         )));
     }
     Ok(())
+}
+
+/// Whether XDP programs may be given frames of several buffers.
+pub(crate) fn has_xdp_frags() -> bool {
+    version(&rustix::system::uname().release().to_string_lossy()) >= (5, 18)
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    (next(), next())
 }
 
 fn check_capabilities() -> Result<(), Unsupported> {

@@ -7,12 +7,14 @@ use std::sync::OnceLock;
 use fordway_xlat::addr::Eam;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramType, libbpf_sys,
+};
 
 use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6};
 use crate::capture::captured;
 use crate::convert::fw_eam;
-use crate::{Error, Program, Result};
+use crate::{Error, Program, Result, host};
 
 /// A compiled object.
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +204,11 @@ fn load(request: Request<'_>) -> io::Result<Object> {
         for mut program in object.progs_mut() {
             let wanted = request.programs.iter().any(|wanted| program.name() == wanted.name());
             program.set_autoload(wanted);
+            // With large MTUs drivers run only such programs; this one leaves frames of which it sees a
+            // part to the stack.
+            if program.prog_type() == ProgramType::Xdp && host::has_xdp_frags() {
+                program.set_flags(libbpf_sys::BPF_F_XDP_HAS_FRAGS);
+            }
         }
         set_maps(&mut object, request)?;
         Ok(object)

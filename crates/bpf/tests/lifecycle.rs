@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::AsFd;
 
 use caps::{CapSet, Capability};
-use common::{Folder, config, in_namespace, ip, kinds, seen, send, tun, veth, wait_gone};
+use common::{Folder, config, in_namespace, index, ip, kinds, seen, send, tun, veth, wait_gone};
 use fordway_bpf::{Accelerator, Error, Hook, Kind, Options, Outcome, Place, probe};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, Xdp, XdpFlags};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
@@ -141,18 +141,32 @@ fn xdp_goes_to_the_devices_and_the_tun() {
 #[test]
 fn xdp_is_generic_where_the_driver_can_not() {
     in_namespace(|| {
+        let (folder, tun) = (Folder::new(), tun());
+        // A bridge's driver runs no programs.
+        ip("link add bridge0 type bridge");
+        ip("link set bridge0 up");
+        let bridge0 = index("bridge0");
+        let options = Options::new(folder.path(), Hook::Xdp { devices: vec![bridge0], tun });
+        let engine = Accelerator::start(&config(), &options).unwrap();
+        let attachments = engine.attachments().to_vec();
+        assert_eq!(attachments[1].kind, Kind::XdpGeneric);
+        assert_eq!(redirect_targets(&attachments[1]), [bridge0]);
+        drop(engine);
+        let engine = Accelerator::start(&config(), &options).unwrap();
+        assert_eq!(engine.attachments()[1].kind, Kind::XdpGeneric, "adopted as it is");
+        engine.detach().unwrap();
+    });
+}
+
+#[test]
+fn xdp_stays_with_the_driver_at_large_mtus() {
+    in_namespace(|| {
         let (folder, tun, (veth0, _)) = (Folder::new(), tun(), veth());
-        // Too large for the driver of veth, whose program takes no frames of several buffers.
         ip("link set veth0 mtu 9000");
         ip("link set veth1 mtu 9000");
         let options = Options::new(folder.path(), Hook::Xdp { devices: vec![veth0], tun });
         let engine = Accelerator::start(&config(), &options).unwrap();
-        let attachments = engine.attachments().to_vec();
-        assert_eq!(attachments[1].kind, Kind::XdpGeneric);
-        assert_eq!(redirect_targets(&attachments[1]), [veth0]);
-        drop(engine);
-        let engine = Accelerator::start(&config(), &options).unwrap();
-        assert_eq!(engine.attachments()[1].kind, Kind::XdpGeneric, "adopted as it is");
+        assert_eq!(engine.attachments()[1].kind, Kind::XdpNative);
         engine.detach().unwrap();
     });
 }

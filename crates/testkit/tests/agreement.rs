@@ -216,7 +216,8 @@ fn configs() -> Vec<Config> {
     });
     // Most of them map the hosts of the drawn packets.
     let drawn = drawn.enumerate().filter(|(number, config)| {
-        Translator::new(config.clone()).is_ok() && (number % 5 == 0 || maps_the_hosts(config))
+        Translator::new(config.clone()).is_ok()
+            && (number.is_multiple_of(5) || maps_the_hosts(config))
     });
     let drawn = drawn.map(|(_, config)| config).take(DRAWN_CONFIGS);
     let fixed = (0..CONFIGS.len()).map(|number| fuzz::translator(number as u8).config().clone());
@@ -254,7 +255,7 @@ impl Draw {
             if let Some(mut plan) = Plan::draw(&octets) {
                 // Most packets are short, and most hop limits high enough.
                 plan.payload %= [64, 600, 1500, 2400][(self.number() % 4) as usize];
-                if self.number() % 4 != 0 {
+                if !self.number().is_multiple_of(4) {
                     plan.hop |= 32;
                 }
                 return plan;
@@ -271,13 +272,13 @@ impl Draw {
             if packet.len() > MAX_LEN || offload.gso.kind != GsoKind::None {
                 continue;
             }
-            if self.number() % 4 == 0 {
+            if self.number().is_multiple_of(4) {
                 for _ in 0..=self.number() % 3 {
                     // Headers are where it hurts.
                     let at = self.number() as usize % packet.len().min(90);
                     packet[at] = self.number() as u8;
                 }
-                if self.number() % 4 == 0 {
+                if self.number().is_multiple_of(4) {
                     packet.truncate(1 + self.number() as usize % packet.len());
                 }
             }

@@ -141,7 +141,7 @@ impl Setup<'_> {
                 Mode::Generic => Kind::XdpGeneric,
             };
             // Drivers may refuse jumbo frames.
-            let matters = attachment.place == Place::Xdp && self.mtu <= 1500;
+            let matters = attachment.place == Place::Xdp;
             assert!(!matters || attachment.kind == kind, "{attachment:?}");
         }
         Gateway {
