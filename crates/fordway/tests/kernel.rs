@@ -257,7 +257,9 @@ fn an_uplink_that_comes_back_as_another_device_is_followed() {
     assert_eq!(count(&stats["kernel"], "v6_to_v4/packets"), 4, "{stats}");
     assert_eq!(translator(&daemon)["kernel"]["programs"][0]["device"], "c0");
     let log = daemon.stop();
-    assert!(!log.contains("WARN"), "{log}");
+    // Older kernels refuse some offloads of the interface, which is a warning of its own.
+    let warned = log.lines().any(|line| line.contains("WARN") && !line.contains("offloads"));
+    assert!(!warned, "{log}");
     assert!(!has_pins(&pins(&net.client, "clat0")));
 }
 
