@@ -133,13 +133,17 @@ impl Running {
         let name = self.config.name.to_string();
         let what = kernel.describe();
         self.kernel = Some(kernel);
+        // The ledger first: an interface that outlives a killed process unlisted would be taken for
+        // somebody else's.
+        if let Some(manager) = &mut self.manager
+            && self.own
+        {
+            manager.apply(&keep(&name))?;
+        }
         if self.own {
             self.engine.device().set_persistent(true)?;
         }
         if let Some(manager) = &mut self.manager {
-            if self.own {
-                manager.apply(&keep(&name))?;
-            }
             manager.keep(true)?;
         }
         if self.place.attach == Attach::Uplink && self.config.manage {
