@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use fordway_config::{LoadError, Report};
+use fordway_config::{LoadError, Report, Severity};
 
 /// Why a command failed, in words for people.
 #[derive(Debug)]
@@ -107,7 +107,14 @@ impl Failure {
     /// The failure as one line for a log.
     pub(crate) fn line(&self) -> String {
         match self {
-            Failure::Config(report) => report.to_string(),
+            Failure::Config(report) => {
+                let place = |(severity, line, column, message)| {
+                    let origin = report.origin();
+                    (severity == Severity::Error)
+                        .then(|| format!("{origin}:{line}:{column}: {message}"))
+                };
+                report.lines().filter_map(place).collect::<Vec<_>>().join("; ")
+            }
             Failure::Rendered(text) => text.clone(),
             Failure::Usage(message) | Failure::Failed(message) => match &message.hint {
                 Some(hint) => format!("{} ({hint})", message.text),
@@ -168,5 +175,18 @@ impl From<fordway_bpf::Error> for Failure {
 impl From<fordway_tun::Error> for Failure {
     fn from(error: fordway_tun::Error) -> Failure {
         Failure::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+
+    #[test]
+    fn a_line_of_a_log_names_the_place_of_a_mistake() {
+        let report = fordway_config::parse("test.toml", "[[translator]]\nname = ").unwrap_err();
+        let line = Failure::Config(report).line();
+        assert!(line.starts_with("test.toml:2:"), "{line}");
+        assert!(!line.contains('\n') && !line.contains("error:"), "{line}");
     }
 }

@@ -221,6 +221,8 @@ fn at_the_uplink_ipv4_follows_the_router_and_survives_a_link_that_flaps() {
     net.client.ip("addr add 2001:db8:1::2/64 dev c0");
     net.client.ip(&format!("-6 route add {PREF64} via 2001:db8:1::9"));
     poll("the route is back", || default().contains("via inet6 2001:db8:1::9").then_some(()));
+    // Whoever has forgotten where the CLAT is asks, and is answered.
+    net.server.ip("-6 neigh flush dev s0");
     poll("pings pass again", || {
         let text = net.client.try_run(&format!("ping -n -c 1 -W 1 {SERVER_V4}"));
         text.status.success().then_some(())

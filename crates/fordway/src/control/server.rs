@@ -143,7 +143,9 @@ fn answer(line: &[u8], daemon: &Handle) -> (Reply, Then) {
             let reloaded = daemon.reload();
             match &reloaded {
                 Ok(done) => info!("{done}"),
-                Err(failure) => error!("nothing is reloaded: {}", failure.line()),
+                Err(failure) => {
+                    error!("nothing is reloaded: {}", failure.line().trim_start_matches("error: "))
+                }
             }
             done(reloaded)
         }

@@ -196,14 +196,35 @@ impl Running {
         Ok(())
     }
 
-    /// At the uplink: follows another router, and puts back routes that the kernel took away.
+    /// Puts back what the kernel takes away when a CLAT's uplink goes down; at the uplink, follows another
+    /// router.
     pub(crate) fn follow_uplink(&mut self, netlink: &mut Netlink) {
-        if self.place.attach != Attach::Uplink || !self.config.manage {
+        if !self.config.manage {
             return;
         }
-        if let Err(failure) = self.try_follow_uplink(netlink) {
+        let mut followed = self.answer_again(netlink);
+        if self.place.attach == Attach::Uplink {
+            followed = followed.and(self.try_follow_uplink(netlink));
+        }
+        if let Err(failure) = followed {
             debug!("{}: {}", self.name(), failure.line());
         }
+    }
+
+    /// Neighbours are answered for the CLAT's address again after the uplink was down.
+    fn answer_again(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
+        let Some(manager) = &mut self.manager else { return Ok(()) };
+        let wanted = self.changes.iter().filter(|it| matches!(it, Change::NeighbourProxy(_)));
+        for change in wanted {
+            let Change::NeighbourProxy(proxy) = change else { continue };
+            // While the device is away there is nothing to put back.
+            let gone = !netlink.neighbour_proxies()?.iter().any(|it| it.same_object(proxy));
+            if gone && netlink.find_link(&proxy.device)?.is_some() {
+                manager.apply(change)?;
+                info!("{}: {change}, again", self.config.name);
+            }
+        }
+        Ok(())
     }
 
     fn try_follow_uplink(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
