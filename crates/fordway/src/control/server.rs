@@ -143,9 +143,7 @@ fn answer(line: &[u8], daemon: &Handle) -> (Reply, Then) {
             let reloaded = daemon.reload();
             match &reloaded {
                 Ok(done) => info!("{done}"),
-                Err(failure) => {
-                    error!("nothing is reloaded: {}", failure.line().trim_start_matches("error: "))
-                }
+                Err(failure) => error!("nothing is reloaded: {}", failure.line()),
             }
             done(reloaded)
         }
