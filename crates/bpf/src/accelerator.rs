@@ -106,6 +106,8 @@ impl Accelerator {
     /// pins stay where they were. On error the old programs go on, unless it is that something that is
     /// no longer wanted could not be removed: then the new ones are at work.
     pub fn replace(&mut self, config: &Config, options: &Options) -> Result<()> {
+        // Somebody may have cleared it away.
+        self.pins = Pins::create(self.pins.folder())?;
         (self.engine, self.attachments) = switch(config, options, &self.pins, Some(&self.engine))?;
         tidy(&self.engine, &self.attachments, &self.pins)
     }

@@ -262,3 +262,19 @@ fn a_missing_capability_is_named() {
     .join()
     .unwrap();
 }
+
+#[test]
+fn pins_that_somebody_cleared_away_come_back() {
+    in_namespace(|| {
+        let (folder, tun) = (Folder::new(), tun());
+        let options = Options::new(folder.path(), Hook::Interface { tun });
+        let mut engine = Accelerator::start(&config(), &options).unwrap();
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        engine.replace(&config(), &options).unwrap();
+        let before = seen(&engine.totals().unwrap());
+        send();
+        assert_eq!(seen(&engine.totals().unwrap()), before + 1);
+        engine.detach().unwrap();
+        assert!(!folder.path().exists());
+    });
+}

@@ -19,6 +19,9 @@ pub enum NameError {
     /// A character that Linux or its tools refuse.
     #[error("an interface name can't contain {0:?}")]
     Character(char),
+    /// A hidden file's name: there are files and folders of the name.
+    #[error("an interface name can't begin with a dot here")]
+    Dot,
     /// A name with a meaning of its own.
     #[error("this name has a meaning of its own to Linux")]
     Reserved,
@@ -61,6 +64,9 @@ impl FromStr for InterfaceName {
         if matches!(text, "." | ".." | "all" | "default" | "lo") {
             return Err(NameError::Reserved);
         }
+        if text.starts_with('.') {
+            return Err(NameError::Dot);
+        }
         Ok(InterfaceName(text.to_owned()))
     }
 }
@@ -88,6 +94,7 @@ mod tests {
             ("a b", NameError::Character(' ')),
             ("..", NameError::Reserved),
             ("all", NameError::Reserved),
+            (".hid", NameError::Dot),
         ] {
             assert_eq!(bad.parse::<InterfaceName>(), Err(error), "{bad}");
         }

@@ -179,6 +179,37 @@ fn down_removes_what_a_dead_daemon_left() {
 }
 
 #[test]
+fn down_leaves_what_a_living_daemon_runs_elsewhere() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run, other) = (Access::new(), RunDir::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.client, &clat("--uplink c0"));
+    let output = other.output(&net.client, "down clat0");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("clat0 is in use"), "{error}");
+    ping(&net.client, SERVER_V4);
+    daemon.stop();
+}
+
+#[test]
+fn another_mode_under_the_same_name_has_all_its_routes() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    Daemon::start(&run, &net.client, &clat("--attach interface")).kill();
+    // The CLAT's address goes, and with a device's last IPv4 address the kernel takes its routes.
+    let siit =
+        "siit --interface clat0 --pool6 2001:db8:65::/96 --eam 198.51.100.128/25=2001:db8:9::/121";
+    let daemon = Daemon::start(&run, &net.client, siit);
+    let routes = net.client.ip("-4 route show 198.51.100.128/25");
+    assert!(routes.contains("dev clat0"), "{routes}");
+    daemon.stop();
+}
+
+#[test]
 fn a_start_with_the_user_engine_takes_the_programs_of_a_dead_one_down() {
     if !can_test_kernel() {
         return;

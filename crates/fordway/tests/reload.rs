@@ -157,3 +157,22 @@ fn a_short_form_has_no_file_and_a_translator_can_be_taken_down_alone() {
     daemon.stop();
     assert_same(&snapshot(&net.gateway), &before);
 }
+
+#[test]
+fn a_reload_puts_back_what_others_have_undone() {
+    if !can_test() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.path().join("gateway.toml");
+    write(&file, "auto", ONE);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    // The kernel takes the routes away.
+    net.gateway.ip("link set siit0 down");
+    net.gateway.ip("link set siit0 up");
+    assert!(!answers(&net.v4, V6_HOST_AS_V4));
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(output.status.success() && said.contains("unchanged: 1"), "{said}");
+    assert!(answers(&net.v4, V6_HOST_AS_V4));
+    daemon.stop();
+}

@@ -36,6 +36,7 @@ mod wait;
 pub use device::{Device, MAX_QUEUES, OpenOptions};
 pub use error::Error;
 pub use offload::{OffloadReport, Offloads};
+pub use probe::is_open;
 pub use processor::{allowed_processors, set_processors};
 pub use queue::{MAX_PACKET, Queue, RecvOutcome, SendOutcome};
 pub use vnet::{GsoType, VnetHeader};

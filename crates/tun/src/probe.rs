@@ -27,6 +27,17 @@ pub(crate) enum Existing {
     Other(String),
 }
 
+/// Whether a TUN interface `name` is there and some process has it open, in the calling thread's network
+/// namespace. Not known of single-queue interfaces, for which it is `false`.
+///
+/// # Errors
+///
+/// What the system reports.
+pub fn is_open(name: &str) -> io::Result<bool> {
+    let existing = probe(name)?;
+    Ok(matches!(existing, Some(Existing::Tun { open_queues: 1.., .. })))
+}
+
 /// Looks `name` up in the calling thread's network namespace.
 pub(crate) fn probe(name: &str) -> io::Result<Option<Existing>> {
     let mut request = LinkMessage::default();

@@ -40,7 +40,10 @@ impl Daemon {
         let mut before: Vec<(usize, Before)> = Vec::new();
         for (at, new) in changed {
             match self.running[at].change(&new) {
-                Ok(None) => names.same += 1,
+                Ok(None) => {
+                    names.same += 1;
+                    self.running[at].put_back();
+                }
                 Ok(Some(old)) => {
                     names.changed.push(new.name.to_string());
                     before.push((at, old));

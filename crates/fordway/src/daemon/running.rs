@@ -68,11 +68,10 @@ impl Running {
             match manager.settle() {
                 Ok(report) if report.is_empty() => {}
                 Ok(report) => {
-                    journal::log_report(
-                        self.config.name.as_str(),
-                        "from an earlier run: ",
-                        &report,
-                    );
+                    let name = self.config.name.as_str();
+                    journal::log_report(name, "from an earlier run: ", &report);
+                    // With a device's last IPv4 address the kernel takes all its IPv4 routes away.
+                    apply(name, manager, &self.changes)?;
                 }
                 Err(error) => {
                     warn!("{}: cannot take back what an earlier run left: {error}", self.name());
@@ -208,6 +207,15 @@ impl Running {
         }
         if let Err(failure) = followed {
             debug!("{}: {}", self.name(), failure.line());
+        }
+    }
+
+    /// Makes changes again that somebody, or the kernel with an interface that went down, has undone.
+    pub(super) fn put_back(&mut self) {
+        if let Some(manager) = &mut self.manager
+            && let Err(failure) = apply(self.config.name.as_str(), manager, &self.changes)
+        {
+            warn!("{}: {}", self.config.name, failure.line());
         }
     }
 
