@@ -175,8 +175,9 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 	}
 	if (v != GO_ON)
 		return v;
-	/* Frames reach XDP before anybody completes a partial checksum. */
-	if (hook == HOOK_XDP && plan->checksum_mode != CHECKSUM_NONE) {
+	/* Frames reach XDP before anybody completes a partial checksum. What is to be written is known to be
+	 * complete. */
+	if (hook == HOOK_XDP && plan->checksum_mode == CHECKSUM_UPDATE) {
 		v = read_field(p, at + plan->checksum_at, &checksum);
 		if (v == GO_ON && looks_partial(checksum, sums.old, fields->protocol, fields->payload_len))
 			return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
