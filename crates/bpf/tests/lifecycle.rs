@@ -101,6 +101,14 @@ fn counters_that_nobody_can_read_begin_anew() {
     });
 }
 
+/// Whether the kernel tells what its drivers can do with XDP: Linux 6.3.
+fn tells_features() -> bool {
+    let kernel = probe().unwrap().kernel;
+    let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap());
+    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+    version >= (6, 3)
+}
+
 #[test]
 fn xdp_goes_to_the_devices_and_the_tun() {
     in_namespace(|| {
@@ -119,7 +127,9 @@ fn xdp_goes_to_the_devices_and_the_tun() {
                 (both[1], Place::Xdp, Kind::XdpNative)
             ]
         );
-        assert_eq!(redirect_targets(&attachments[1]), both);
+        // Kernels before 6.3 don't tell that veth devices take redirected frames.
+        let told = if tells_features() { both.to_vec() } else { Vec::new() };
+        assert_eq!(redirect_targets(&attachments[1]), told);
         let link = format!("link-xdp-{veth0}");
         let link_id = folder.link_id(&link);
         // Both objects write to one ring buffer.
@@ -127,7 +137,7 @@ fn xdp_goes_to_the_devices_and_the_tun() {
         engine.replace(&config(), &options).unwrap();
         assert_eq!(folder.link_id(&link), link_id, "switched, not attached anew");
         wait_gone(&attachments);
-        assert_eq!(redirect_targets(&engine.attachments()[1]), both);
+        assert_eq!(redirect_targets(&engine.attachments()[1]), told);
 
         let first = engine.attachments().to_vec();
         drop(engine);
