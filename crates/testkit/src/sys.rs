@@ -7,7 +7,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// Octets of the virtio-net header that packet sockets put in front of packets.
 pub const VNET_LEN: usize = 10;
@@ -29,6 +29,13 @@ pub fn end_with_parent(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+/// Asks a process to end.
+pub fn terminate(child: &Child) {
+    // SAFETY: takes no pointers; the process is our child and has not been waited for, so the number is
+    // still its own.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
 /// Whether the process may do what the tests of namespaces need.

@@ -149,7 +149,12 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // SIGTERM would do as well; what is tested here is not how it ends.
+        // Killed, it would leave its programs in a namespace that is about to go.
+        sys::terminate(&self.child);
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
