@@ -25,7 +25,7 @@ pub fn end_with_parent(command: &mut Command) {
     // takes no pointers.
     unsafe {
         command.pre_exec(|| {
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM))?;
             Ok(())
         });
     }
