@@ -169,13 +169,17 @@ always_inline int exceeds_device(struct __sk_buff *skb, const struct plan *plan)
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
+	/* Both fixed headers: of a super-packet no more may lie in front, and pulling payload there costs. */
+	__u32 least = config.link_layer_len + (to_v6 ? IPV4_LEN : IPV6_LEN) + TCP_LEN;
 	__u32 reach = config.link_layer_len + REACH;
 
 	if (reach > skb->len)
 		reach = skb->len;
+	if (least > reach || !skb->gso_size)
+		least = reach;
 	p.data = (void *)(long)skb->data;
 	p.data_end = (void *)(long)skb->data_end;
-	if (p.data + reach > p.data_end) {
+	if (p.data + least > p.data_end) {
 		if (bpf_skb_pull_data(skb, reach))
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		p.data = (void *)(long)skb->data;
