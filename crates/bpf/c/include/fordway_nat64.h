@@ -167,8 +167,11 @@ struct fw_nat64_meta {
 	__u32 draining;
 	/* The first entry of each kind that was never used; taken when the free lists are empty. */
 	__u32 fresh[FW_KINDS];
+	/* 1: remote ports are left out of the sessions' hash, for address-dependent filtering. */
+	__u32 by_address;
+	__u32 reserved;
 };
-_Static_assert(sizeof(struct fw_nat64_meta) == 72, "fw_nat64_meta");
+_Static_assert(sizeof(struct fw_nat64_meta) == 80, "fw_nat64_meta");
 
 /* Timeout classes of sessions: which of the configured lifetimes counts. */
 enum fw_timeout {
