@@ -141,6 +141,16 @@ always_inline int prefix_covers(__u64 hi, __u64 lo, __u8 len, struct halves addr
 	return hi == address.hi && (lo ^ address.lo) >> (128 - len) == 0;
 }
 
+/* A mapping of the configuration, read once. */
+always_inline struct fw_eam constant_eam(const volatile struct fw_eam *from)
+{
+	struct fw_eam eam = {
+		.v6_hi = from->v6_hi, .v6_lo = from->v6_lo,
+		.v4 = from->v4, .v4_len = from->v4_len, .v6_len = from->v6_len,
+	};
+	return eam;
+}
+
 always_inline int map_v4_by_eam(__u32 v4, struct halves *out)
 {
 	if (config.eam_in_maps) {
@@ -156,10 +166,7 @@ always_inline int map_v4_by_eam(__u32 v4, struct halves *out)
 	for (__u32 i = 0; i < FW_MAX_INLINE_EAM; i++) {
 		if (i >= config.eam_count)
 			break;
-		const struct fw_eam eam = {
-			.v6_hi = config.eam4[i].v6_hi, .v6_lo = config.eam4[i].v6_lo,
-			.v4 = config.eam4[i].v4, .v4_len = config.eam4[i].v4_len, .v6_len = config.eam4[i].v6_len,
-		};
+		const struct fw_eam eam = constant_eam(&config.eam4[i]);
 		if (((v4 ^ eam.v4) & ~suffix_mask(eam.v4_len)) == 0) {
 			eam_embed(&eam, v4, out);
 			return 1;
@@ -184,10 +191,7 @@ always_inline int map_v6_by_eam(struct halves v6, __u32 *out)
 	for (__u32 i = 0; i < FW_MAX_INLINE_EAM; i++) {
 		if (i >= config.eam_count)
 			break;
-		const struct fw_eam eam = {
-			.v6_hi = config.eam6[i].v6_hi, .v6_lo = config.eam6[i].v6_lo,
-			.v4 = config.eam6[i].v4, .v4_len = config.eam6[i].v4_len, .v6_len = config.eam6[i].v6_len,
-		};
+		const struct fw_eam eam = constant_eam(&config.eam6[i]);
 		if (prefix_covers(eam.v6_hi, eam.v6_lo, eam.v6_len, v6)) {
 			*out = eam_extract(&eam, v6);
 			return 1;

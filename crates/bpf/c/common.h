@@ -97,8 +97,36 @@ struct icmp_header {
 };
 #define ICMP_LEN 8
 
+/* Types, and the code of V4_UNREACHABLE that has fields of its own. */
+enum icmp_v4 {
+	V4_ECHO_REPLY = 0,
+	V4_UNREACHABLE = 3,
+	V4_SOURCE_QUENCH = 4,
+	V4_REDIRECT = 5,
+	V4_ECHO = 8,
+	V4_TIME_EXCEEDED = 11,
+	V4_PARAMETER_PROBLEM = 12,
+	V4_FRAGMENTATION_NEEDED = 4,
+};
+
+enum icmp_v6 {
+	V6_UNREACHABLE = 1,
+	V6_PACKET_TOO_BIG = 2,
+	V6_TIME_EXCEEDED = 3,
+	V6_PARAMETER_PROBLEM = 4,
+	V6_ECHO_REQUEST = 128,
+	V6_ECHO_REPLY = 129,
+};
+
 #define TCP_LEN 20
 #define TCP_CHECKSUM_AT 16
+/* RFC 768. */
+struct udp_header {
+	__be16 src;
+	__be16 dst;
+	__be16 length;
+	__be16 checksum;
+};
 #define UDP_LEN 8
 #define UDP_CHECKSUM_AT 6
 #define ICMP_CHECKSUM_AT 2
@@ -127,6 +155,19 @@ typedef __u32 verdict;
 #define UNMATCHED 0x300u
 #define VERDICT_KIND(v) ((v) & 0x300u)
 #define VERDICT_REASON(v) ((v) & 0xffu)
+
+/* Where a hook sees packets that were not routed to the translator, what the core would drop for its
+ * addresses is none of the translator's. */
+always_inline verdict drop_address(__u32 reason, int hook)
+{
+	return hook == HOOK_UPLINK ? UNMATCHED : DROP(reason);
+}
+
+/* A frame shorter than its packet says. XDP may see the first buffer of several. */
+always_inline verdict short_frame(int hook)
+{
+	return hook == HOOK_XDP ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
+}
 
 /* The translated packet's front. The longest: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8; at XDP,
  * which leaves errors to the stack, a fragment. */

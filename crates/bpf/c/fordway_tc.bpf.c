@@ -166,26 +166,38 @@ always_inline int exceeds_device(struct __sk_buff *skb, const struct plan *plan)
 	return mtu && plan->wire_len > mtu;
 }
 
+/* Lets the programs look at the first `len` octets of the packet, or all of a shorter one. */
+always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
+{
+	len += config.link_layer_len;
+	if (len > skb->len)
+		len = skb->len;
+	if ((void *)(long)skb->data + len > (void *)(long)skb->data_end && bpf_skb_pull_data(skb, len))
+		return 0;
+	p->data = (void *)(long)skb->data + config.link_layer_len;
+	p->data_end = (void *)(long)skb->data_end;
+	return 1;
+}
+
+/* Whether the transport header follows the fixed IP header. */
+always_inline int is_plain(const struct packet *p, int to_v6)
+{
+	const struct ipv4_header *v4 = p->data;
+	const struct ipv6_header *v6 = p->data;
+
+	if (to_v6)
+		return (void *)(v4 + 1) > p->data_end || v4->version_ihl == 0x45;
+	return (void *)(v6 + 1) > p->data_end || !may_be_walked(v6->next_header);
+}
+
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
-	/* Both fixed headers: of a super-packet no more may lie in front, and pulling payload there costs. */
-	__u32 least = config.link_layer_len + (to_v6 ? IPV4_LEN : IPV6_LEN) + TCP_LEN;
-	__u32 reach = config.link_layer_len + REACH;
 
-	if (reach > skb->len)
-		reach = skb->len;
-	if (least > reach || !skb->gso_size)
-		least = reach;
-	p.data = (void *)(long)skb->data;
-	p.data_end = (void *)(long)skb->data_end;
-	if (p.data + least > p.data_end) {
-		if (bpf_skb_pull_data(skb, reach))
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		p.data = (void *)(long)skb->data;
-		p.data_end = (void *)(long)skb->data_end;
-	}
-	p.data += config.link_layer_len;
+	/* No more than needed: pulling payload costs. */
+	if (!reach(skb, &p, (to_v6 ? IPV4_LEN : IPV6_LEN) + TCP_LEN) ||
+	    (!is_plain(&p, to_v6) && !reach(skb, &p, REACH)))
+		return PASS_ON(FW_PASS_NOT_LINEAR);
 	plan->checksum_mode = CHECKSUM_NONE;
 	plan->checksum_at = 0;
 	plan->field_at = 0;

@@ -68,8 +68,6 @@ always_inline verdict correct(const struct packet *p, const struct plan *plan)
 	__be16 updated = update_checksum(*checksum, plan->difference);
 	if (plan->field_from != plan->field_to) {
 		updated = update_checksum(updated, sum_difference(plan->field_from, plan->field_to));
-		if ((void *)(field + 1) > p->data_end)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
 		*field = plan->field_to;
 	}
 	*checksum = never_zero(plan->protocol, updated);

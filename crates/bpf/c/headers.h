@@ -7,6 +7,9 @@
 #include "common.h"
 #include "maps.h"
 
+/* Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags"). */
+#define DF_CLEAR_MAX 1260
+
 /* It is not a later fragment, so a transport header follows. */
 always_inline int has_transport(const struct fields *fields)
 {
@@ -112,6 +115,16 @@ always_inline int protocol_to_v4(__u8 next_header)
 	default:
 		return next_header;
 	}
+}
+
+/* RFC 7915 sections 4.2 and 5.2: the type of an echo message; negative: it is none. */
+always_inline int echo_type(__u8 type, int to_v6)
+{
+	if (type == (to_v6 ? V4_ECHO : V6_ECHO_REQUEST))
+		return to_v6 ? V6_ECHO_REQUEST : V4_ECHO;
+	if (type == (to_v6 ? V4_ECHO_REPLY : V6_ECHO_REPLY))
+		return to_v6 ? V6_ECHO_REPLY : V4_ECHO_REPLY;
+	return -1;
 }
 
 /* RFC 7915 section 5.1.1: what may not follow a Fragment Header. */

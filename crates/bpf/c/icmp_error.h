@@ -14,26 +14,6 @@
 #include "headers.h"
 #include "maps.h"
 
-enum icmp_v4 {
-	V4_ECHO_REPLY = 0,
-	V4_UNREACHABLE = 3,
-	V4_SOURCE_QUENCH = 4,
-	V4_REDIRECT = 5,
-	V4_ECHO = 8,
-	V4_TIME_EXCEEDED = 11,
-	V4_PARAMETER_PROBLEM = 12,
-	V4_FRAGMENTATION_NEEDED = 4,
-};
-
-enum icmp_v6 {
-	V6_UNREACHABLE = 1,
-	V6_PACKET_TOO_BIG = 2,
-	V6_TIME_EXCEEDED = 3,
-	V6_PARAMETER_PROBLEM = 4,
-	V6_ECHO_REQUEST = 128,
-	V6_ECHO_REPLY = 129,
-};
-
 /* RFC 1122 section 3.2.2. */
 always_inline int is_error_v4(__u8 type)
 {
@@ -243,15 +223,11 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 		if (quoted->len < ICMP_LEN || bpf_skb_load_bytes(skb, quoted->at, icmp, 4))
 			return PASS_ON(FW_PASS_ICMP_ERROR);
 		__u16 word = bpf_ntohs(icmp[0]);
-		__u8 type = word >> 8, code = word, mapped;
-		if (type == (to_v6 ? V4_ECHO : V6_ECHO_REQUEST))
-			mapped = to_v6 ? V6_ECHO_REQUEST : V4_ECHO;
-		else if (type == (to_v6 ? V4_ECHO_REPLY : V6_ECHO_REPLY))
-			mapped = to_v6 ? V6_ECHO_REPLY : V4_ECHO_REPLY;
-		else
+		int mapped = echo_type(word >> 8, to_v6);
+		if (mapped < 0)
 			return PASS_ON(FW_PASS_ICMP_ERROR);
 		__u64 pseudo = sum_number(PROTOCOL_ICMPV6) + sum_number(fields->payload_len);
-		__be16 becomes = bpf_htons((__u16)mapped << 8 | code);
+		__be16 becomes = bpf_htons((__u16)mapped << 8 | (word & 0xff));
 		__u64 old = icmp[0] + (to_v6 ? 0 : quoted->sums.old + pseudo);
 		__u64 new = becomes + (to_v6 ? quoted->sums.new + pseudo : 0);
 		updated = update_checksum(icmp[1], sum_difference(old, new));
@@ -450,13 +426,13 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	if (inner_total > IPV4_MAX)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	write_v4(&plan->error4.inner, inner, inner_total, inner->identification,
-		 !inner->is_fragment && inner_total > 1260, inner->hop_limit, protocol, src, dst);
+		 !inner->is_fragment && inner_total > DF_CLEAR_MAX, inner->hop_limit, protocol, src, dst);
 	__u32 total = IPV4_LEN + ICMP_LEN + IPV4_LEN + quoted->len;
 	if (total > config.mtu4)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 
 	struct fields whole = { .tos = tos_hops >> 8 };
-	write_v4(&plan->v4, &whole, total, bpf_ntohs(plan->v4.identification), total > 1260, tos_hops & 0xff,
+	write_v4(&plan->v4, &whole, total, bpf_ntohs(plan->v4.identification), total > DF_CLEAR_MAX, tos_hops & 0xff,
 		 PROTOCOL_ICMP, bpf_ntohl(plan->v4.src), bpf_ntohl(plan->v4.dst));
 	__u64 sum = quoted->sum +
 		    (bpf_csum_diff(0, 0, (void *)&plan->error4.icmp, ICMP_LEN + IPV4_LEN, 0) & 0xffffffff);

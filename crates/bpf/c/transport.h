@@ -8,6 +8,21 @@
 #include "frame.h"
 #include "headers.h"
 #include "maps.h"
+#ifdef FORDWAY_XDP
+#include "pair.h"
+#endif
+
+struct pair;
+
+/* How the checksums of transport headers that cover addresses change. */
+always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
+{
+#ifdef FORDWAY_XDP
+	return pair->difference;
+#else
+	return sum_difference(sums.old, sums.new);
+#endif
+}
 
 /* Octets of the TCP header at `at`; 0: contradicts itself. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
@@ -80,11 +95,11 @@ always_inline int looks_partial(__be16 checksum, __u64 addresses, __u8 protocol,
 always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct fields *fields, struct sums sums,
 				  int to_v6, int hook, struct plan *plan)
 {
-	__be16 checksum, length;
-	verdict v = read_field(p, at + UDP_CHECKSUM_AT, &checksum);
-	if (v != GO_ON)
-		return v;
-	read_field(p, at + 4, &length);
+	const struct udp_header *udp = p->data + at;
+
+	if ((void *)(udp + 1) > p->data_end)
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+	__be16 checksum = udp->checksum, length = udp->length;
 	if (checksum == 0) {
 		if (!to_v6 || config.udp_checksum_zero == FW_UDP_ZERO_PASS)
 			return GO_ON;
@@ -211,20 +226,16 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 				    __u64 new, int to_v6, int hook, struct plan *plan)
 {
 	struct icmp_header *icmp = p->data + at;
-	__u8 type;
 
 	if (fields->payload_len < ICMP_LEN)
 		return DROP(FW_DROP_TRUNCATED);
 	if ((void *)(icmp + 1) > p->data_end)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
-	if (icmp->type == (to_v6 ? 8 : 128))
-		type = to_v6 ? 128 : 8;
-	else if (icmp->type == (to_v6 ? 0 : 129))
-		type = to_v6 ? 129 : 0;
-	else
+	int type = echo_type(icmp->type, to_v6);
+	if (type < 0)
 		return DROP(FW_DROP_ICMP_TYPE);
 	/* A message of zeros has a checksum of its own rule; only the user engine looks at all of it. */
-	if (type == 0 && icmp->code == 0 && icmp->rest == 0)
+	if (type == V4_ECHO_REPLY && icmp->code == 0 && icmp->rest == 0)
 		return PASS_ON(FW_PASS_TRANSPORT);
 	/* Incomplete: without a pseudo-header (ICMPv4), and with one. */
 	if (hook == HOOK_XDP && (icmp->checksum == 0 || icmp->checksum == fold(old)))

@@ -7,35 +7,7 @@
 #include "common.h"
 #include "headers.h"
 #include "icmp_error.h"
-#ifdef FORDWAY_XDP
-#include "pair.h"
-#endif
 #include "transport.h"
-
-/* Where a hook sees packets that were not routed to the translator, what the core would drop for its
- * addresses is none of the translator's. */
-always_inline verdict drop_address(__u32 reason, int hook)
-{
-	return hook == HOOK_UPLINK ? UNMATCHED : DROP(reason);
-}
-
-struct pair;
-
-/* How the checksums of transport headers that cover addresses change. */
-always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
-{
-#ifdef FORDWAY_XDP
-	return pair->difference;
-#else
-	return sum_difference(sums.old, sums.new);
-#endif
-}
-
-/* A frame shorter than its packet says. XDP may see the first buffer of several. */
-always_inline verdict short_frame(int hook)
-{
-	return hook == HOOK_XDP ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
-}
 
 /* Lengths, version and header checksum. `route`: there may be a source route among the options. */
 always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, struct fields *fields, int *route)

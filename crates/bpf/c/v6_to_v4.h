@@ -10,9 +10,6 @@
 #include "transport.h"
 #include "v4_to_v6.h"
 
-/* Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags"). */
-#define DF_CLEAR_MAX 1260
-
 /* What of addresses was found. */
 struct mapped_v6 {
 	__u32 src;
