@@ -50,6 +50,13 @@ pass_reasons! {
     PartialChecksum = 15, "partial_checksum", "At XDP: its sender left the checksum to a device.";
     NoRoute = 16, "no_route", "At XDP: no route, no neighbour, or no forwarding.";
     NoRedirect = 17, "no_redirect", "At XDP: its way out is a device that takes no redirected frames.";
+    Subscriber = 18, "subscriber", "A subscriber that has no block of ports yet.";
+    Port = 19, "port", "No free port was found quickly.";
+    Session = 20, "session", "State that the user engine has to make.";
+    Nat64Fragment = 21, "nat64_fragment", "A fragment, to be reassembled before stateful translation.";
+    Nat64Hairpin = 22, "nat64_hairpin", "From one host behind the translator to another (RFC 6146 section 3.8).";
+    Nat64IcmpError = 23, "nat64_icmp_error", "An ICMP error about a stateful session.";
+    Chain = 24, "chain", "A chain of table entries longer than a program walks.";
 }
 
 impl PassReason {

@@ -37,6 +37,12 @@ pub mod v4 {
     /// Parameter Problem.
     pub const PARAMETER_PROBLEM: u8 = 12;
 
+    /// Code of Destination Unreachable: host unreachable.
+    pub const HOST_UNREACHABLE: u8 = 1;
+    /// Code of Destination Unreachable: protocol unreachable.
+    pub const PROTOCOL_UNREACHABLE: u8 = 2;
+    /// Code of Destination Unreachable: port unreachable.
+    pub const PORT_UNREACHABLE: u8 = 3;
     /// Code of Destination Unreachable: fragmentation needed and DF set.
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     /// Code of Destination Unreachable: source route failed.
@@ -69,6 +75,10 @@ pub mod v6 {
 
     /// Code of Destination Unreachable: communication administratively prohibited.
     pub const ADMINISTRATIVELY_PROHIBITED: u8 = 1;
+    /// Code of Destination Unreachable: address unreachable.
+    pub const ADDRESS_UNREACHABLE: u8 = 3;
+    /// Code of Destination Unreachable: port unreachable.
+    pub const PORT_UNREACHABLE: u8 = 4;
 
     /// Whether a type is an error message (RFC 4443 section 2.1).
     pub fn is_error(kind: u8) -> bool {

@@ -212,6 +212,9 @@ fn put_error_v4(
         }
         IcmpErrorKind::SourceRouteFailed => (v4::UNREACHABLE, v4::SOURCE_ROUTE_FAILED, 0),
         IcmpErrorKind::ParameterProblem { pointer } => (v4::PARAMETER_PROBLEM, 0, pointer << 24),
+        IcmpErrorKind::AddressUnreachable => (v4::UNREACHABLE, v4::HOST_UNREACHABLE, 0),
+        IcmpErrorKind::PortUnreachable => (v4::UNREACHABLE, v4::PORT_UNREACHABLE, 0),
+        IcmpErrorKind::ProtocolUnreachable => (v4::UNREACHABLE, v4::PROTOCOL_UNREACHABLE, 0),
     };
     put_icmp(packet, IcmpHeader { kind, code, checksum: 0, rest }, Sum::ZERO)?;
     let header = Ipv4Header {
@@ -245,6 +248,11 @@ fn put_error_v6(
             (v6::UNREACHABLE, v6::ADMINISTRATIVELY_PROHIBITED, 0)
         }
         IcmpErrorKind::ParameterProblem { pointer } => (v6::PARAMETER_PROBLEM, 0, pointer),
+        IcmpErrorKind::AddressUnreachable => (v6::UNREACHABLE, v6::ADDRESS_UNREACHABLE, 0),
+        // RFC 6146 section 3.4: a protocol that is not carried is answered so, too.
+        IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => {
+            (v6::UNREACHABLE, v6::PORT_UNREACHABLE, 0)
+        }
     };
     let len = (packet.len() + icmp::HEADER_LEN) as u32;
     let pseudo = pseudo_v6(src, dst, protocol::ICMPV6, len);
@@ -297,6 +305,76 @@ impl RateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const V4: [u8; 28] = [
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 198, 51, 100, 1, 192, 0, 2, 1, //
+        0, 9, 0, 9, 0, 8, 0, 0,
+    ];
+
+    fn v6() -> [u8; 48] {
+        let mut packet = [0; 48];
+        let header = Ipv6Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: 8,
+            next_header: protocol::UDP,
+            hop_limit: 64,
+            src: "2001:db8::1".parse().unwrap(),
+            dst: "64:ff9b::c633:6401".parse().unwrap(),
+        };
+        packet[..40].copy_from_slice(&header.to_bytes());
+        packet
+    }
+
+    /// Type and code of the error that answers `octets`, whose checksum must be right.
+    fn error(octets: &[u8], reason: DropReason) -> Option<(u8, u8)> {
+        let config = Config {
+            icmp_source4: Some("192.0.2.254".parse().unwrap()),
+            icmp_source6: Some("2001:db8::fe".parse().unwrap()),
+            ..Config::default()
+        };
+        let mut buffer = [0u8; 200];
+        let range = 64..64 + octets.len();
+        buffer[range.clone()].copy_from_slice(octets);
+        let mut packet = Packet::new(&mut buffer, range, Offload::default());
+        let (state, now) = (&mut State::new(0), Duration::ZERO);
+        match answer(&config, &mut packet, reason.into(), now, state, &mut ()) {
+            Verdict::Reply(_) => {}
+            _ => return None,
+        }
+        let (message, pseudo) = match Ipv4Header::parse(packet.bytes()) {
+            Ok(header) => (&packet.bytes()[header.header_len..], Sum::ZERO),
+            Err(_) => {
+                let header = Ipv6Header::parse(packet.bytes()).unwrap();
+                let len = u32::from(header.payload_len);
+                (&packet.bytes()[40..], pseudo_v6(header.src, header.dst, protocol::ICMPV6, len))
+            }
+        };
+        assert_eq!(pseudo.add_bytes(message).fold(), 0xffff);
+        assert_eq!(&message[8..], octets);
+        Some((message[0], message[1]))
+    }
+
+    #[test]
+    fn stateful_reasons_are_answered_as_the_rfc_says() {
+        for (reason, in_v4, in_v6) in [
+            // RFC 6146 sections 3.4 and 3.5.
+            (DropReason::Transport, (3, 2), (1, 4)),
+            (DropReason::NoBib, (3, 1), (1, 3)),
+            (DropReason::Filtered, (3, 13), (1, 1)),
+            (DropReason::PoolExhausted, (3, 1), (1, 3)),
+            (DropReason::SynUnanswered, (3, 3), (1, 4)),
+            // RFC 6888 REQ-10.
+            (DropReason::PortQuota, (3, 1), (1, 3)),
+            (DropReason::SessionsFull, (3, 1), (1, 3)),
+        ] {
+            assert_eq!(error(&V4, reason), Some(in_v4), "{reason:?}");
+            assert_eq!(error(&v6(), reason), Some(in_v6), "{reason:?}");
+        }
+        for reason in [DropReason::NotSyn, DropReason::FragmentOverlap, DropReason::Busy] {
+            assert_eq!(error(&V4, reason), None, "{reason:?}");
+        }
+    }
 
     #[test]
     fn limiter_gives_a_burst_then_its_rate() {

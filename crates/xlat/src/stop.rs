@@ -42,7 +42,8 @@ impl Stop {
 }
 
 /// RFC 7915 sections 4.4 and 5.4: what is discarded for a reason that the RFC does not call silent
-/// is answered by "administratively prohibited".
+/// is answered by "administratively prohibited". Of stateful translation: RFC 6146 sections 3.4 and
+/// 3.5; RFC 6888 REQ-10 for every resource that is used up.
 impl From<DropReason> for Stop {
     fn from(reason: DropReason) -> Stop {
         let answer = match reason {
@@ -50,7 +51,19 @@ impl From<DropReason> for Stop {
             | DropReason::NoMappingSource
             | DropReason::NoMappingDestination
             | DropReason::ReservedOctet
-            | DropReason::Loop => Some(IcmpErrorKind::AdministrativelyProhibited),
+            | DropReason::Loop
+            | DropReason::Filtered => Some(IcmpErrorKind::AdministrativelyProhibited),
+            DropReason::NoBib
+            | DropReason::PoolExhausted
+            | DropReason::BibFull
+            | DropReason::SessionsFull
+            | DropReason::SubscribersFull
+            | DropReason::PortQuota
+            | DropReason::SessionQuota
+            | DropReason::RateQuota
+            | DropReason::Draining => Some(IcmpErrorKind::AddressUnreachable),
+            DropReason::SynUnanswered => Some(IcmpErrorKind::PortUnreachable),
+            DropReason::Transport => Some(IcmpErrorKind::ProtocolUnreachable),
             _ => None,
         };
         Stop { reason, answer }

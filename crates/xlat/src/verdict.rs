@@ -42,6 +42,12 @@ pub enum IcmpErrorKind {
         /// Offset of the offending octet in the answered packet.
         pointer: u32,
     },
+    /// ICMPv4 3/1 (host unreachable) or ICMPv6 1/3 (RFC 6146 section 3.5.1.1, RFC 6888 REQ-10).
+    AddressUnreachable,
+    /// ICMPv4 3/3 or ICMPv6 1/4 (RFC 6146 section 3.5.2.2).
+    PortUnreachable,
+    /// ICMPv4 3/2, or ICMPv6 1/4, as RFC 6146 section 3.4 demands.
+    ProtocolUnreachable,
 }
 
 macro_rules! drop_reasons {
@@ -109,6 +115,25 @@ drop_reasons! {
     QueueFull = 33, "queue_full", "The device did not take the packet.";
     DeviceError = 34, "device_error", "Writing to the device failed.";
     Protocol = 35, "protocol", "A protocol number of the other family: ICMPv6 or an extension header in IPv4, ICMPv4 in IPv6.";
+    NoBib = 36, "no_bib", "No BIB entry for the destination: nobody behind the translator uses this address and port.";
+    Filtered = 37, "filtered", "Address-dependent filtering: no session with this remote address.";
+    PoolExhausted = 38, "pool_exhausted", "No free address or port in the pool for this subscriber.";
+    BibFull = 39, "bib_full", "The table of BIB entries is full.";
+    SessionsFull = 40, "sessions_full", "The table of sessions is full.";
+    SubscribersFull = 41, "subscribers_full", "The table of subscribers is full.";
+    PortQuota = 42, "port_quota", "The subscriber has all the ports that it may have.";
+    SessionQuota = 43, "session_quota", "The subscriber has all the sessions that it may have.";
+    RateQuota = 44, "rate_quota", "The subscriber opens sessions faster than it may.";
+    NotSyn = 45, "not_syn", "A TCP segment without SYN, and without a BIB entry.";
+    FragmentsFull = 46, "fragments_full", "No room to keep a fragment until the others come, or too many fragments of one packet.";
+    FragmentTimeout = 47, "fragment_timeout", "The other fragments of the packet did not come in time.";
+    FragmentOverlap = 48, "fragment_overlap", "Fragments of one packet overlap or contradict each other (RFC 5722).";
+    SynsFull = 49, "syns_full", "No room to store an unsolicited IPv4 SYN.";
+    SynUnanswered = 50, "syn_unanswered", "An unsolicited IPv4 SYN that nobody answered in TCP_INCOMING_SYN.";
+    Transport = 51, "transport", "A transport protocol that stateful NAT64 does not carry.";
+    Draining = 52, "draining", "The translator is draining: no new sessions.";
+    ExternallyInitiated = 53, "externally_initiated", "A TCP connection opened from the IPv4 side, refused by configuration.";
+    Busy = 54, "busy", "Another processor kept changing the same entry; the sender tries again.";
 }
 
 impl DropReason {

@@ -56,6 +56,25 @@ enum fw_drop_reason {
 	FW_DROP_QUEUE_FULL = 33,
 	FW_DROP_DEVICE_ERROR = 34,
 	FW_DROP_PROTOCOL = 35,
+	FW_DROP_NO_BIB = 36,
+	FW_DROP_FILTERED = 37,
+	FW_DROP_POOL_EXHAUSTED = 38,
+	FW_DROP_BIB_FULL = 39,
+	FW_DROP_SESSIONS_FULL = 40,
+	FW_DROP_SUBSCRIBERS_FULL = 41,
+	FW_DROP_PORT_QUOTA = 42,
+	FW_DROP_SESSION_QUOTA = 43,
+	FW_DROP_RATE_QUOTA = 44,
+	FW_DROP_NOT_SYN = 45,
+	FW_DROP_FRAGMENTS_FULL = 46,
+	FW_DROP_FRAGMENT_TIMEOUT = 47,
+	FW_DROP_FRAGMENT_OVERLAP = 48,
+	FW_DROP_SYNS_FULL = 49,
+	FW_DROP_SYN_UNANSWERED = 50,
+	FW_DROP_TRANSPORT = 51,
+	FW_DROP_DRAINING = 52,
+	FW_DROP_EXTERNALLY_INITIATED = 53,
+	FW_DROP_BUSY = 54,
 	FW_DROP_COUNT
 };
 
@@ -79,6 +98,13 @@ enum fw_pass_reason {
 	FW_PASS_PARTIAL_CHECKSUM = 15,	/* xdp: the sender left its checksum to a device */
 	FW_PASS_NO_ROUTE = 16,		/* xdp: no route, no neighbour, or not forwarding */
 	FW_PASS_NO_REDIRECT = 17,	/* xdp: the way out is a device that takes no redirected frames */
+	FW_PASS_SUBSCRIBER = 18,	/* of a subscriber that has no block of ports yet */
+	FW_PASS_PORT = 19,		/* no free port was found quickly */
+	FW_PASS_SESSION = 20,		/* state that the user engine has to make */
+	FW_PASS_NAT64_FRAGMENT = 21,	/* a fragment, to be reassembled first */
+	FW_PASS_NAT64_HAIRPIN = 22,	/* turns back to another host behind it (RFC 6146 section 3.8) */
+	FW_PASS_NAT64_ICMP_ERROR = 23,	/* an ICMP error about a session */
+	FW_PASS_CHAIN = 24,		/* a chain longer than a program walks */
 	FW_PASS_COUNT
 };
 

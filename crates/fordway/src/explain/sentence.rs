@@ -99,6 +99,11 @@ fn error(kind: IcmpErrorKind) -> String {
         IcmpErrorKind::ParameterProblem { pointer } => {
             format!("Parameter Problem, pointer {pointer}")
         }
+        IcmpErrorKind::AddressUnreachable => "host or address unreachable".to_owned(),
+        IcmpErrorKind::PortUnreachable => "port unreachable".to_owned(),
+        IcmpErrorKind::ProtocolUnreachable => {
+            "protocol unreachable (to IPv6: port unreachable)".to_owned()
+        }
     }
 }
 

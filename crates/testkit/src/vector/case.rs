@@ -175,6 +175,9 @@ fn verdict(spec: &ExpectSpec) -> Result<Verdict, CaseError> {
         Some(ErrorSpec::ParameterProblem) => Some(IcmpErrorKind::ParameterProblem {
             pointer: spec.pointer.ok_or(CaseError::Missing("pointer"))?,
         }),
+        Some(ErrorSpec::AddressUnreachable) => Some(IcmpErrorKind::AddressUnreachable),
+        Some(ErrorSpec::PortUnreachable) => Some(IcmpErrorKind::PortUnreachable),
+        Some(ErrorSpec::ProtocolUnreachable) => Some(IcmpErrorKind::ProtocolUnreachable),
     };
     match (spec.verdict, kind, reason) {
         (VerdictSpec::Reply, Some(kind), Some(reason)) => {

@@ -114,6 +114,12 @@ pub enum ErrorSpec {
     SourceRouteFailed,
     /// Parameter problem.
     ParameterProblem,
+    /// Host or address unreachable.
+    AddressUnreachable,
+    /// Port unreachable.
+    PortUnreachable,
+    /// Protocol unreachable; port unreachable over IPv6.
+    ProtocolUnreachable,
 }
 
 /// Offload state.
