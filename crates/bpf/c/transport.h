@@ -12,18 +12,6 @@
 #include "pair.h"
 #endif
 
-struct pair;
-
-/* How the checksums of transport headers that cover addresses change. */
-always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
-{
-#ifdef FORDWAY_XDP
-	return pair->difference;
-#else
-	return sum_difference(sums.old, sums.new);
-#endif
-}
-
 /* Octets of the TCP header at `at`; 0: contradicts itself. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
 {
@@ -92,7 +80,7 @@ always_inline int looks_partial(__be16 checksum, __u64 addresses, __u8 protocol,
 	return checksum == fold(pseudo);
 }
 
-always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct fields *fields, struct sums sums,
+always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 addresses,
 				  int to_v6, int hook, struct plan *plan)
 {
 	const struct udp_header *udp = p->data + at;
@@ -116,39 +104,39 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 	 * A complete checksum is written, not updated by the kernel's helper: that would take a partial
 	 * checksum of a packet inside (a tunnel's) for this one.
 	 */
-	if (looks_partial(checksum, sums.old, PROTOCOL_UDP, fields->payload_len)) {
+	if (looks_partial(checksum, addresses, PROTOCOL_UDP, fields->payload_len)) {
 		plan->checksum_mode = CHECKSUM_UPDATE;
 	} else if (bpf_ntohs(length) != fields->payload_len && !fields->is_fragment) {
 		/* Partial by another length? The user engine knows. */
 		return PASS_ON(FW_PASS_UDP_CHECKSUM);
 	} else {
 		plan->checksum_mode = CHECKSUM_WRITE;
-		plan->checksum = never_zero(PROTOCOL_UDP, update_checksum(checksum, plan->difference));
+		plan->checksum = checksum;
 	}
 	return GO_ON;
 }
 
 /* UDP-Lite (RFC 3828) and DCCP (RFC 4340): no device completes their checksums. */
-always_inline verdict checksum_written(const struct packet *p, __u32 at, const struct fields *fields, struct sums sums,
+always_inline verdict checksum_written(const struct packet *p, __u32 at, const struct fields *fields, __u64 addresses,
 				       struct plan *plan)
 {
 	__be16 checksum;
 	verdict v = read_field(p, at + UDP_CHECKSUM_AT, &checksum);
 	if (v != GO_ON)
 		return v;
-	if (looks_partial(checksum, sums.old, fields->protocol, fields->payload_len))
+	if (looks_partial(checksum, addresses, fields->protocol, fields->payload_len))
 		return PASS_ON(FW_PASS_TRANSPORT);
 	plan->checksum_mode = CHECKSUM_WRITE;
-	plan->checksum = never_zero(fields->protocol, update_checksum(checksum, plan->difference));
+	plan->checksum = checksum;
 	return GO_ON;
 }
 
 /*
- * How the transport header at `at` follows its addresses, whose difference is in `plan`. ICMP is not
+ * How the transport header at `at` will follow its addresses, whose sum is `addresses`. ICMP is not
  * handled here. Places in `plan` are relative to the transport header.
  */
 always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32 at, const struct fields *fields,
-					struct sums sums, int to_v6, int hook, struct plan *plan)
+					__u64 addresses, int to_v6, int hook, struct plan *plan)
 {
 	__be16 checksum;
 	verdict v = GO_ON;
@@ -168,14 +156,14 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		if (fields->payload_len < UDP_LEN)
 			return DROP(FW_DROP_TRUNCATED);
 		plan->checksum_at = UDP_CHECKSUM_AT;
-		v = udp_to_plan(p, at, fields, sums, to_v6, hook, plan);
+		v = udp_to_plan(p, at, fields, addresses, to_v6, hook, plan);
 		break;
 	case PROTOCOL_UDP_LITE:
 	case PROTOCOL_DCCP:
 		if (fields->payload_len < UDP_CHECKSUM_AT + 2)
 			return DROP(FW_DROP_TRUNCATED);
 		plan->checksum_at = UDP_CHECKSUM_AT;
-		v = checksum_written(p, at, fields, sums, plan);
+		v = checksum_written(p, at, fields, addresses, plan);
 		break;
 	case PROTOCOL_SCTP:
 		/* Its CRC covers no addresses; but a sender may have left it to a device. */
@@ -194,7 +182,7 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 	 * complete. */
 	if (hook == HOOK_XDP && plan->checksum_mode == CHECKSUM_UPDATE) {
 		v = read_field(p, at + plan->checksum_at, &checksum);
-		if (v == GO_ON && looks_partial(checksum, sums.old, fields->protocol, fields->payload_len))
+		if (v == GO_ON && looks_partial(checksum, addresses, fields->protocol, fields->payload_len))
 			return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
 	}
 	return v;
@@ -218,12 +206,9 @@ always_inline __u32 segment_count(__u32 payload_len, __u32 header_len, __u32 gso
 	return segments ? segments : 1;
 }
 
-/*
- * An ICMP query (RFC 7915 sections 4.2 and 5.2). `old` and `new`: the pseudo-headers' sums, 0 for
- * ICMPv4.
- */
-always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 old,
-				    __u64 new, int to_v6, int hook, struct plan *plan)
+/* An ICMP query (RFC 7915 sections 4.2 and 5.2), likewise. `pseudo`: the pseudo-header's sum, 0 for ICMPv4. */
+always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 pseudo,
+				    int to_v6, int hook, struct plan *plan)
 {
 	struct icmp_header *icmp = p->data + at;
 
@@ -238,15 +223,34 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 	if (type == V4_ECHO_REPLY && icmp->code == 0 && icmp->rest == 0)
 		return PASS_ON(FW_PASS_TRANSPORT);
 	/* Incomplete: without a pseudo-header (ICMPv4), and with one. */
-	if (hook == HOOK_XDP && (icmp->checksum == 0 || icmp->checksum == fold(old)))
+	if (hook == HOOK_XDP && (icmp->checksum == 0 || icmp->checksum == fold(pseudo)))
 		return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
 	plan->checksum_at = ICMP_CHECKSUM_AT;
 	plan->checksum_mode = CHECKSUM_UPDATE;
-	plan->difference = sum_difference(old, new);
 	plan->field_at = 0;
 	plan->field_from = bpf_htons((__u16)icmp->type << 8 | icmp->code);
 	plan->field_to = bpf_htons((__u16)type << 8 | icmp->code);
 	return GO_ON;
+}
+
+struct pair;
+
+/* How the checksums of transport headers that cover addresses change. */
+always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
+{
+#ifdef FORDWAY_XDP
+	return pair->difference;
+#else
+	return sum_difference(sums.old, sums.new);
+#endif
+}
+
+/* The addresses are known: so is the checksum that is to be written. */
+always_inline void finish_transport(const struct pair *pair, struct sums sums, struct plan *plan)
+{
+	plan->difference = difference_of(pair, sums);
+	if (plan->checksum_mode == CHECKSUM_WRITE)
+		plan->checksum = never_zero(plan->protocol, update_checksum(plan->checksum, plan->difference));
 }
 
 #endif

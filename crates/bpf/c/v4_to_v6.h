@@ -184,16 +184,16 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	v = fit_v6(p, &fields, plan);
 	if (v != GO_ON)
 		return v;
-	struct sums sums = { old, sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) };
-	if (fields.protocol == PROTOCOL_ICMP) {
-		__u64 pseudo = sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
-		v = query_to_plan(p, at, &fields, 0, pseudo, 1, hook, plan);
-	} else {
-		plan->difference = difference_of(pair, sums);
-		v = transport_to_plan(ctx, p, at, &fields, sums, 1, hook, plan);
-	}
+	int is_query = fields.protocol == PROTOCOL_ICMP;
+	v = is_query ? query_to_plan(p, at, &fields, 0, 1, hook, plan)
+		     : transport_to_plan(ctx, p, at, &fields, old, 1, hook, plan);
 	if (v != GO_ON)
 		return v;
+	struct sums sums = { old, sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) };
+	if (is_query)
+		plan->difference = sum_difference(0, sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len));
+	else
+		finish_transport(pair, sums, plan);
 	plan->old_len = fields.header_len;
 	plan->new_len = write_v6(&plan->v6, &plan->fragment, &fields, next_header, fields.hop_limit - hops);
 	plan->checksum_at += plan->new_len;

@@ -238,16 +238,17 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 	v = fit_v4(p, &fields, plan, &dont_fragment);
 	if (v != GO_ON)
 		return v;
-	struct sums sums = { old, (__u64)bpf_htonl(mapped.src) + bpf_htonl(mapped.dst) };
-	if (fields.protocol == PROTOCOL_ICMPV6) {
-		__u64 pseudo = old + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
-		v = query_to_plan(p, at, &fields, pseudo, 0, 0, hook, plan);
-	} else {
-		plan->difference = difference_of(pair, sums);
-		v = transport_to_plan(ctx, p, at, &fields, sums, 0, hook, plan);
-	}
+	int is_query = fields.protocol == PROTOCOL_ICMPV6;
+	__u64 pseudo = old + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len);
+	v = is_query ? query_to_plan(p, at, &fields, pseudo, 0, hook, plan)
+		     : transport_to_plan(ctx, p, at, &fields, old, 0, hook, plan);
 	if (v != GO_ON)
 		return v;
+	struct sums sums = { old, (__u64)bpf_htonl(mapped.src) + bpf_htonl(mapped.dst) };
+	if (is_query)
+		plan->difference = sum_difference(pseudo, 0);
+	else
+		finish_transport(pair, sums, plan);
 	write_v4(&plan->v4, &fields, IPV4_LEN + fields.payload_len, identification, dont_fragment,
 		 fields.hop_limit - hops, protocol, mapped.src, mapped.dst);
 	plan->old_len = fields.header_len;
