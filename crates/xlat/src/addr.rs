@@ -25,6 +25,10 @@ pub enum Via {
     Pool6(Pool6),
     /// The configured source of ICMP errors (RFC 6791).
     IcmpSource,
+    /// A BIB entry (RFC 6146).
+    Bib,
+    /// An address that an IPv6 host was given on first use.
+    Dynamic4,
 }
 
 /// A mapped address and how it came about.
@@ -78,7 +82,15 @@ pub fn map_v4(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmap
 /// Maps an IPv4 address by the first prefix of `pool6`, as if no explicit mapping matched
 /// (RFC 7757 section 4.2.1).
 pub fn map_v4_by_pool6(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
-    let pool6 = *config.pool6.first().ok_or(Unmapped::NoMapping)?;
+    map_v4_into(config, *config.pool6.first().ok_or(Unmapped::NoMapping)?, addr)
+}
+
+/// Maps an IPv4 address into this prefix of `pool6`.
+pub fn map_v4_into(
+    config: &Config,
+    pool6: Pool6,
+    addr: Ipv4Addr,
+) -> Result<Mapped<Ipv6Addr>, Unmapped> {
     check_global(config, pool6, addr)?;
     Ok(Mapped { addr: pool6.embed(addr), via: Via::Pool6(pool6) })
 }
@@ -88,6 +100,11 @@ pub fn map_v6(config: &Config, addr: Ipv6Addr) -> Result<Mapped<Ipv4Addr>, Unmap
     if let Some((mapped, eam)) = config.eam.v6_to_v4(addr) {
         return Ok(Mapped { addr: mapped, via: Via::Eam(eam) });
     }
+    map_v6_by_pool6(config, addr)
+}
+
+/// Maps an IPv6 address by the longest prefix of `pool6` that covers it, explicit mappings apart.
+pub fn map_v6_by_pool6(config: &Config, addr: Ipv6Addr) -> Result<Mapped<Ipv4Addr>, Unmapped> {
     let covering = config.pool6.iter().filter(|pool6| pool6.contains(addr));
     let pool6 = *covering.max_by_key(|pool6| pool6.len()).ok_or(Unmapped::NoMapping)?;
     let mapped = pool6.extract(addr).ok_or(Unmapped::ReservedOctet)?;

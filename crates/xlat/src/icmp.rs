@@ -21,35 +21,39 @@ use fordway_wire::{get_u8, get_u16, put_u8, put_u16};
 use crate::packet::{ChecksumState, Packet};
 use crate::trace::{ChecksumStep, Step, Trace};
 use crate::transport::own_partial;
+use crate::tuple::IDENTIFIER_AT;
 use crate::verdict::DropReason;
 
-/// Translates an ICMPv4 query at `at` into ICMPv6. `pseudo` is the sum of the new pseudo-header.
+/// Translates an ICMPv4 query at `at` into ICMPv6. `pseudo` is the sum of the new pseudo-header;
+/// `identifier` the new one, `None`: as before.
 pub(crate) fn query_v4_to_v6(
     packet: &mut Packet<'_>,
     at: usize,
     pseudo: Sum,
+    identifier: Option<u16>,
     trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
-    query(packet, at, Sum::ZERO, pseudo, maps::query_v4_to_v6, trace)
+    query(packet, at, (Sum::ZERO, pseudo), maps::query_v4_to_v6, identifier, trace)
 }
 
 /// Translates an ICMPv6 informational message at `at` into ICMPv4. `pseudo` is the sum of the old
-/// pseudo-header.
+/// pseudo-header; `identifier` as above.
 pub(crate) fn query_v6_to_v4(
     packet: &mut Packet<'_>,
     at: usize,
     pseudo: Sum,
+    identifier: Option<u16>,
     trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
-    query(packet, at, pseudo, Sum::ZERO, maps::query_v6_to_v4, trace)
+    query(packet, at, (pseudo, Sum::ZERO), maps::query_v6_to_v4, identifier, trace)
 }
 
 fn query(
     packet: &mut Packet<'_>,
     at: usize,
-    old_pseudo: Sum,
-    new_pseudo: Sum,
+    (old_pseudo, new_pseudo): (Sum, Sum),
     map: fn(u8) -> Option<u8>,
+    identifier: Option<u16>,
     trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
     let partial = own_partial(packet.offload.checksum, at);
@@ -62,15 +66,19 @@ fn query(
     trace.step(Step::Icmp { from: (from, code), to: (to, code) });
     let checksum = get_u16(message, CHECKSUM_AT);
     put_u8(message, 0, to);
+    let (old_id, new_id) = match identifier {
+        Some(identifier) => put_identifier(message, identifier, trace),
+        None => (Sum::ZERO, Sum::ZERO),
+    };
     if partial {
-        // The device will sum the message with its new type; the field holds the pseudo-header.
+        // The device will sum the message as it is now; the field holds the pseudo-header.
         let checksum = update_partial(checksum, old_pseudo, new_pseudo);
         put_u16(message, CHECKSUM_AT, checksum);
         trace.step(Step::Checksum(ChecksumStep::Partial));
         return Ok(());
     }
-    let old = old_pseudo.add_u16(u16::from_be_bytes([from, code]));
-    let new = new_pseudo.add_u16(u16::from_be_bytes([to, code]));
+    let old = (old_pseudo + old_id).add_u16(u16::from_be_bytes([from, code]));
+    let new = (new_pseudo + new_id).add_u16(u16::from_be_bytes([to, code]));
     let updated = match update(checksum, old, new) {
         // Only an ICMPv4 message can be zero throughout (IPv6 has a pseudo-header). Its checksum is all
         // ones, which equation 3 of RFC 1624 can't tell from zero.
@@ -80,6 +88,14 @@ fn query(
     put_u16(message, CHECKSUM_AT, updated);
     trace.step(Step::Checksum(ChecksumStep::Updated));
     Ok(())
+}
+
+/// Writes the identifier of a query; returns the sums of the one before and of this one.
+fn put_identifier(message: &mut [u8], to: u16, trace: &mut impl Trace) -> (Sum, Sum) {
+    let from = get_u16(message, IDENTIFIER_AT);
+    put_u16(message, IDENTIFIER_AT, to);
+    trace.step(Step::Identifier { from, to });
+    (Sum::ZERO.add_u16(from), Sum::ZERO.add_u16(to))
 }
 
 /// Whether a message is zero but for its checksum field: an echo reply of ICMPv4 with nothing in it.

@@ -10,7 +10,7 @@
 //!
 //! 1. [`translator`] looks at the IP version and picks the direction;
 //! 2. `v4_to_v6` (RFC 7915 section 4.1) or `v6_to_v4` (section 5.1) checks and translates the header,
-//!    asking [`addr`] for addresses (RFC 6052, RFC 7757, RFC 6791);
+//!    asking a `mapper` for addresses: `stateless` does it by [`addr`] (RFC 6052, RFC 7757, RFC 6791);
 //! 3. `transport` corrects checksums and clamps the TCP MSS (sections 4.5 and 5.5), or `icmp`
 //!    translates ICMP and the packet inside an ICMP error (sections 4.2, 4.3, 5.2 and 5.3);
 //! 4. `fragment` plans the pieces of a packet that does not fit (section 4.1);
@@ -28,12 +28,15 @@ pub mod config;
 pub mod counters;
 mod fragment;
 mod icmp;
+mod mapper;
 pub mod packet;
 mod reply;
+mod stateless;
 mod stop;
 pub mod trace;
 pub mod translator;
 mod transport;
+pub mod tuple;
 mod v4_to_v6;
 mod v6_to_v4;
 pub mod verdict;

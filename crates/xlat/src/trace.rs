@@ -60,6 +60,37 @@ pub enum Step {
     DontFragment(bool),
     /// The transport checksum was updated (or left partial, or computed).
     Checksum(ChecksumStep),
+    /// Source and destination port were written.
+    Ports {
+        /// The ports before.
+        from: (u16, u16),
+        /// The ports now.
+        to: (u16, u16),
+    },
+    /// The identifier of an ICMP query was written.
+    Identifier {
+        /// The identifier before.
+        from: u16,
+        /// The identifier now.
+        to: u16,
+    },
+    /// A BIB entry was found or made.
+    Bib {
+        /// It was made for this packet.
+        new: bool,
+    },
+    /// A session was found or made.
+    Session {
+        /// It was made for this packet.
+        new: bool,
+    },
+    /// The state of a TCP session, by the RFC's names.
+    TcpState {
+        /// Before the packet.
+        from: &'static str,
+        /// Now.
+        to: &'static str,
+    },
     /// The MSS option was lowered.
     MssClamped {
         /// The sender's value.
@@ -106,6 +137,8 @@ pub enum Step {
     },
     /// The packet turns back to IPv6 (RFC 7757 section 4).
     Hairpin,
+    /// The packet turns back to IPv6: its destination is the translator's own (RFC 6146 section 3.8).
+    HairpinPool4,
     /// An ICMP error is due.
     Error(IcmpErrorKind, DropReason),
     /// It is not sent.
@@ -159,6 +192,9 @@ impl Step {
             Step::Fragment { .. } => "RFC 7915 sections 4.1 and 5.1.1",
             Step::DontFragment(_) => "RFC 7915 section 5.1",
             Step::Checksum(_) => "RFC 7915 sections 4.5 and 5.5",
+            Step::Ports { .. } | Step::Identifier { .. } => "RFC 6146 section 3.7",
+            Step::Bib { .. } | Step::Session { .. } => "RFC 6146 section 3.5",
+            Step::TcpState { .. } => "RFC 6146 section 3.5.2.2",
             Step::MssClamped { .. } => "RFC 9293 section 3.7.1",
             Step::Icmp { .. } | Step::Mtu { .. } | Step::Pointer { .. } => {
                 "RFC 7915 sections 4.2 and 5.2"
@@ -166,6 +202,7 @@ impl Step {
             Step::Extension { .. } => "RFC 4884 section 5",
             Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 section 4.1",
             Step::Hairpin => "RFC 7757 section 4.2.2",
+            Step::HairpinPool4 => "RFC 6146 section 3.8",
             Step::Error(..) => "RFC 7915 sections 4.4 and 5.4",
             Step::Suppressed(_) => "RFC 1122 section 3.2.2 and RFC 4443 section 2.4",
             Step::Verdict(_) => "",
@@ -180,6 +217,8 @@ impl Via {
             Via::Eam(_) => "RFC 7757 section 3.3",
             Via::Pool6(_) => "RFC 6052 section 2.3",
             Via::IcmpSource => "RFC 6791 section 3",
+            Via::Bib => "RFC 6146 section 3.6",
+            Via::Dynamic4 => "RFC 7915 section 6",
         }
     }
 }

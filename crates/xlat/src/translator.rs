@@ -6,6 +6,7 @@ use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
 use crate::packet::Packet;
 use crate::reply::{self, RateLimiter};
+use crate::stateless::Stateless;
 use crate::trace::{Step, Trace};
 use crate::v4_to_v6::{self, Pass};
 use crate::v6_to_v4;
@@ -70,13 +71,16 @@ impl Translator {
         trace: &mut impl Trace,
     ) -> Verdict {
         let config = &self.config;
+        let mapper = &mut Stateless { config };
         let direction = Direction::of(packet.bytes());
         if let Some(direction) = direction {
             trace.step(Step::Direction(direction));
         }
         let result = match direction {
-            Some(Direction::V4ToV6) => v4_to_v6::translate(config, packet, Pass::First, trace),
-            Some(Direction::V6ToV4) => v6_to_v4::translate(config, packet, state, trace),
+            Some(Direction::V4ToV6) => {
+                v4_to_v6::translate(config, mapper, packet, Pass::First, trace)
+            }
+            Some(Direction::V6ToV4) => v6_to_v4::translate(config, mapper, packet, state, trace),
             None if packet.len() == 0 => Err(DropReason::Truncated.into()),
             None => Err(DropReason::BadVersion.into()),
         };
@@ -90,7 +94,7 @@ impl Translator {
                 if matches!(verdict, Verdict::Reply(_))
                     && Direction::of(packet.bytes()) != direction
                 {
-                    match v4_to_v6::translate(config, packet, Pass::Hairpin, trace) {
+                    match v4_to_v6::translate(config, mapper, packet, Pass::Hairpin, trace) {
                         Ok(_) => reply::retold(packet, verdict),
                         Err(_) => Verdict::Drop(stop.reason),
                     }

@@ -4,30 +4,11 @@ use fordway_wire::checksum::{Sum, update, update_partial};
 use fordway_wire::{get_u16, icmp, protocol, put_u16, transport};
 
 use crate::config::{Config, UdpChecksumZero};
+use crate::mapper::Ports;
 use crate::packet::{ChecksumState, GsoKind, Packet};
 use crate::trace::{ChecksumStep, Step, Trace};
+use crate::tuple::Part;
 use crate::verdict::DropReason;
-
-/// Which part of its original packet a packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All of it.
-    Whole,
-    /// The first fragment: the transport header is in it, not all of the payload.
-    First,
-    /// Another fragment: no transport header.
-    Later,
-}
-
-impl Part {
-    pub(crate) fn of(offset: usize, more: bool) -> Part {
-        match (offset, more) {
-            (0, false) => Part::Whole,
-            (0, true) => Part::First,
-            _ => Part::Later,
-        }
-    }
-}
 
 /// A transport header in a packet.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +21,17 @@ pub(crate) struct Segment {
     pub(crate) part: Part,
 }
 
-/// The addresses of a packet before and after translation, as sums of the pseudo-header.
+/// What changes around and in a transport header.
 ///
 /// Protocol and length are the same in both pseudo-headers of every transport but ICMP.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AddressSums {
+pub(crate) struct Change {
+    /// The sum of the addresses before.
     pub(crate) old: Sum,
+    /// The sum of the addresses now.
     pub(crate) new: Sum,
+    /// The ports now; `None`: as before.
+    pub(crate) ports: Option<Ports>,
 }
 
 /// Checks that the offload state fits the packet.
@@ -111,7 +96,7 @@ pub(crate) fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
     }
 }
 
-/// Corrects a transport header for changed addresses. ICMP is not handled here.
+/// Corrects a transport header for changed addresses and ports. ICMP is not handled here.
 ///
 /// `to_v6`: the packet becomes IPv6, where UDP must have a checksum (RFC 8200 section 8.1).
 #[inline]
@@ -119,7 +104,7 @@ pub(crate) fn translate(
     config: &Config,
     packet: &mut Packet<'_>,
     segment: Segment,
-    sums: AddressSums,
+    change: Change,
     to_v6: bool,
     trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
@@ -128,7 +113,7 @@ pub(crate) fn translate(
             if segment.protocol == protocol::TCP && config.mss_clamp {
                 clamp_mss(config, packet, segment.at, trace);
             }
-            correct(config, packet, segment, field, sums, to_v6)?
+            correct(config, packet, segment, field, change, to_v6, trace)?
         }
         _ => ChecksumStep::Untouched,
     };
@@ -141,8 +126,9 @@ fn correct(
     packet: &mut Packet<'_>,
     Segment { at, protocol, part }: Segment,
     field: usize,
-    sums: AddressSums,
+    change: Change,
     to_v6: bool,
+    trace: &mut impl Trace,
 ) -> Result<ChecksumStep, DropReason> {
     let minimum = match protocol {
         protocol::TCP => transport::TCP_HEADER_LEN,
@@ -157,20 +143,36 @@ fn correct(
         return Err(DropReason::Truncated);
     }
     let checksum = get_u16(segment, field);
+    let (mut old, mut new) = (change.old, change.new);
+    if let Some(ports) = change.ports {
+        let (old_ports, new_ports) = put_ports(segment, ports, trace);
+        (old, new) = (old + old_ports, new + new_ports);
+    }
     if own_partial {
-        put_u16(segment, field, update_partial(checksum, sums.old, sums.new));
+        // The field holds the pseudo-header alone; the device sums the ports.
+        put_u16(segment, field, update_partial(checksum, change.old, change.new));
         return Ok(ChecksumStep::Partial);
     }
     if protocol == protocol::UDP && checksum == 0 && to_v6 {
-        return udp_without_checksum(config, packet, at, part, sums.new);
+        return udp_without_checksum(config, packet, at, part, change.new);
     }
     if protocol == protocol::UDP && checksum == 0 {
         // RFC 6935: a zero checksum over IPv6 stays what it is.
         return Ok(ChecksumStep::Untouched);
     }
-    let updated = update(checksum, sums.old, sums.new);
+    let updated = update(checksum, old, new);
     put_u16(segment, field, never_zero(protocol, updated));
     Ok(ChecksumStep::Updated)
+}
+
+/// Writes ports into a TCP or UDP header; returns the sums of the ports before and now.
+pub(crate) fn put_ports(segment: &mut [u8], ports: Ports, trace: &mut impl Trace) -> (Sum, Sum) {
+    let from = (get_u16(segment, 0), get_u16(segment, 2));
+    put_u16(segment, 0, ports.src);
+    put_u16(segment, 2, ports.dst);
+    trace.step(Step::Ports { from, to: (ports.src, ports.dst) });
+    let sum = |(src, dst)| Sum::ZERO.add_u16(src).add_u16(dst);
+    (sum(from), sum((ports.src, ports.dst)))
 }
 
 /// RFC 768: a computed UDP checksum of zero is sent as all ones. The same for UDP-Lite (RFC 3828).

@@ -1,20 +1,22 @@
 //! IPv4 to IPv6 (RFC 7915 section 4).
 
-use core::net::Ipv6Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
-use fordway_wire::{get_u8, icmp as wire_icmp, protocol};
+use fordway_wire::protocol;
 
-use crate::addr::{self, Mapped, Via, classify};
+use crate::addr::classify;
 use crate::config::{Config, TrafficClass};
 use crate::fragment::Plan;
 use crate::icmp;
+use crate::mapper::{Mapper, Outgoing};
 use crate::packet::{Gso, GsoKind, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
-use crate::transport::{self, AddressSums, Part, Segment};
+use crate::transport::{self, Change, Segment};
+use crate::tuple::{Incoming, Part};
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
 /// Octets of the longest header made: IPv6 with a Fragment Header.
@@ -25,20 +27,15 @@ pub(crate) const HEADER_MAX: usize = ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LE
 pub(crate) enum Pass {
     /// From outside.
     First,
-    /// Out of `v6_to_v4`, because its destination has an explicit mapping (RFC 7757 section 4.2.2).
+    /// Out of `v6_to_v4`: its destination has an explicit mapping (RFC 7757 section 4.2.2), or is the
+    /// translator's own (RFC 6146 section 3.8).
     Hairpin,
 }
 
-/// Source and destination as mapped.
-#[derive(Clone, Copy, Debug)]
-struct Addresses {
-    src: Mapped<Ipv6Addr>,
-    dst: Mapped<Ipv6Addr>,
-}
-
 /// Translates a packet whose first octet says IPv4.
-pub(crate) fn translate(
+pub(crate) fn translate<M: Mapper>(
     config: &Config,
+    mapper: &mut M,
     packet: &mut Packet<'_>,
     pass: Pass,
     trace: &mut impl Trace,
@@ -51,51 +48,54 @@ pub(crate) fn translate(
         payload: header.payload_len(),
         protocol: header.protocol,
     });
-    let is_icmp_error = header.protocol == protocol::ICMP
-        && part != Part::Later
-        && wire_icmp::v4::is_error(get_u8(packet.bytes(), at));
-
     let segment = Segment { at, protocol: header.protocol, part };
     transport::check_offload(packet, segment, GsoKind::TcpV4)?;
-    let addresses = map_addresses(config, packet, &header, is_icmp_error, pass, trace)?;
+    let ends = (header.src, header.dst);
+    let incoming = Incoming::new(packet.bytes(), at, ends, header.protocol, part)
+        .turned_round(pass == Pass::Hairpin);
+    check_addresses(&incoming)?;
+    let admitted = mapper.admit_v4(&incoming, trace)?;
     let hop_limit = hop_limit(config, packet, &header, pass, trace)?;
     let protocol = check_protocol(header.protocol)?;
     check_fragment(&header, trace)?;
+    let outgoing = mapper.map_v4(&incoming, admitted, trace)?;
 
-    if is_icmp_error {
-        icmp::error_v4_to_v6(config, packet, at, pass, trace)?;
+    if incoming.is_icmp_error {
+        icmp::error_v4_to_v6(config, mapper, packet, at, pass, trace)?;
         let outer = Ipv6Header {
             traffic_class: traffic_class(config, header.tos),
             flow_label: 0,
             payload_len: packet.len() as u16,
             next_header: protocol,
             hop_limit,
-            src: addresses.src.addr,
-            dst: addresses.dst.addr,
+            src: outgoing.src.addr,
+            dst: outgoing.dst.addr,
         };
         icmp::finish_v6(packet, &outer)?;
         return Ok(Verdict::Forward);
     }
 
     let limit = fit(config, packet, &header, trace)?;
-    let sums = AddressSums {
-        old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
-        new: Sum::ZERO.add_v6(addresses.src.addr).add_v6(addresses.dst.addr),
-    };
     if header.protocol == protocol::ICMP {
         let pseudo = pseudo_v6(
-            addresses.src.addr,
-            addresses.dst.addr,
+            outgoing.src.addr,
+            outgoing.dst.addr,
             protocol::ICMPV6,
             header.payload_len() as u32,
         );
-        icmp::query_v4_to_v6(packet, at, pseudo, trace)?;
+        let identifier = outgoing.ports.map(|ports| ports.src);
+        icmp::query_v4_to_v6(packet, at, pseudo, identifier, trace)?;
     } else {
-        transport::translate(config, packet, segment, sums, true, trace)?;
+        let change = Change {
+            old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
+            new: Sum::ZERO.add_v6(outgoing.src.addr).add_v6(outgoing.dst.addr),
+            ports: outgoing.ports,
+        };
+        transport::translate(config, packet, segment, change, true, trace)?;
     }
 
     let split = limit.is_some();
-    let (new, new_len) = header_v6(config, &header, addresses, protocol, hop_limit, split);
+    let (new, new_len) = header_v6(config, &header, &outgoing, protocol, hop_limit, split);
     if !(packet.shrink_front(at) && packet.grow_front(new_len)) {
         return Err(DropReason::NoHeadroom.into());
     }
@@ -131,56 +131,18 @@ fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
     Ok(header)
 }
 
-/// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
-fn map_addresses(
-    config: &Config,
-    packet: &Packet<'_>,
-    header: &Ipv4Header,
-    is_icmp_error: bool,
-    pass: Pass,
-    trace: &mut impl Trace,
-) -> Result<Addresses, DropReason> {
-    if let Some(reason) = classify::illegal_v4(header.dst) {
+/// RFC 7915 section 4.1 and RFC 1812 section 5.3.7: addresses that can't be on a wire.
+#[inline]
+fn check_addresses(incoming: &Incoming<'_, Ipv4Addr>) -> Result<(), DropReason> {
+    if let Some(reason) = classify::illegal_v4(incoming.dst) {
         return Err(reason);
     }
-    let illegal_source = classify::illegal_v4(header.src);
     // RFC 7915 section 4.1: the illegal source of an ICMP error is translated, to help those who
     // search for trouble.
-    if let Some(reason) = illegal_source
-        && !is_icmp_error
-    {
-        return Err(reason);
+    match classify::illegal_v4(incoming.src) {
+        Some(reason) if !incoming.is_icmp_error => Err(reason),
+        _ => Ok(()),
     }
-    let to_self = config.icmp_source4 == Some(header.dst);
-    let from_self = config.icmp_source4 == Some(header.src) && !is_icmp_error;
-    if pass == Pass::First && (to_self || from_self || header.src == header.dst) {
-        return Err(DropReason::SelfAddressed);
-    }
-    let by_pool6 = illegal_source.is_some()
-        || pass == Pass::Hairpin && hairpins_source(packet, header, is_icmp_error);
-    let src = if by_pool6 {
-        addr::map_v4_by_pool6(config, header.src)
-    } else {
-        addr::map_v4(config, header.src)
-    };
-    let src = src.map_err(addr::Unmapped::as_source)?;
-    let dst = addr::map_v4(config, header.dst).map_err(addr::Unmapped::as_destination)?;
-    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
-    if both_pool6 && !config.ipv4_translatable {
-        return Err(DropReason::Loop);
-    }
-    trace.step(Step::SourceV4(header.src, src));
-    trace.step(Step::DestinationV4(header.dst, dst));
-    Ok(Addresses { src, dst })
-}
-
-/// RFC 7757 section 4.2.1, rules 1 and 3: whose source must not be mapped explicitly.
-fn hairpins_source(packet: &Packet<'_>, header: &Ipv4Header, is_icmp_error: bool) -> bool {
-    if !is_icmp_error {
-        return true;
-    }
-    let inner = packet.bytes().get(header.header_len + wire_icmp::HEADER_LEN..).unwrap_or_default();
-    Ipv4Header::parse(inner).is_ok_and(|inner| inner.dst == header.src)
 }
 
 /// RFC 7915 section 4.1: source routes and the hop limit.
@@ -295,7 +257,7 @@ fn fit(
 fn header_v6(
     config: &Config,
     header: &Ipv4Header,
-    addresses: Addresses,
+    outgoing: &Outgoing<Ipv6Addr>,
     next_header: u8,
     hop_limit: u8,
     split: bool,
@@ -306,8 +268,8 @@ fn header_v6(
         payload_len: header.payload_len() as u16,
         next_header,
         hop_limit,
-        src: addresses.src.addr,
-        dst: addresses.dst.addr,
+        src: outgoing.src.addr,
+        dst: outgoing.dst.addr,
     };
     with_fragment_header(fields, header, split)
 }

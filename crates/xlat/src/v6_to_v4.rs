@@ -1,37 +1,33 @@
 //! IPv6 to IPv4 (RFC 7915 section 5).
 
-use core::net::Ipv4Addr;
+use core::net::Ipv6Addr;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
-use fordway_wire::{get_u8, icmp as wire_icmp, protocol};
+use fordway_wire::protocol;
 
-use crate::addr::{self, Mapped, Unmapped, Via, classify};
+use crate::addr::classify;
 use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
 use crate::icmp;
+use crate::mapper::Mapper;
 use crate::packet::{GsoKind, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::translator::State;
-use crate::transport::{self, AddressSums, Part, Segment};
+use crate::transport::{self, Change, Segment};
+use crate::tuple::{Incoming, Part};
 use crate::v4_to_v6::{self, Pass, traffic_class};
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
 /// Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags").
 const DF_CLEAR_MAX: usize = 1260;
 
-/// Source and destination as mapped.
-#[derive(Clone, Copy, Debug)]
-struct Addresses {
-    src: Mapped<Ipv4Addr>,
-    dst: Mapped<Ipv4Addr>,
-}
-
 /// Translates a packet whose first octet says IPv6.
-pub(crate) fn translate(
+pub(crate) fn translate<M: Mapper>(
     config: &Config,
+    mapper: &mut M,
     packet: &mut Packet<'_>,
     state: &mut State,
     trace: &mut impl Trace,
@@ -41,21 +37,22 @@ pub(crate) fn translate(
     let payload_len = packet.len() - at;
     let part = extensions.fragment.map_or(Part::Whole, |f| Part::of(f.offset, f.more));
     trace.step(Step::HeaderV6 { header: at, payload: payload_len, protocol: extensions.protocol });
-    let is_icmp_error = extensions.protocol == protocol::ICMPV6
-        && part != Part::Later
-        && wire_icmp::v6::is_error(get_u8(packet.bytes(), at));
-
     let segment = Segment { at, protocol: extensions.protocol, part };
     transport::check_offload(packet, segment, GsoKind::TcpV6)?;
-    let addresses = map_addresses(config, &header, is_icmp_error, trace)?;
+    let ends = (header.src, header.dst);
+    let incoming = Incoming::new(packet.bytes(), at, ends, extensions.protocol, part);
+    check_addresses(&incoming)?;
+    let admitted = mapper.admit_v6(&incoming, trace)?;
     let ttl = hop_limit(config, &header, &extensions, trace)?;
     let protocol = check_protocol(extensions.protocol)?;
     check_fragment(&extensions, payload_len, trace)?;
-    let hairpin = hairpins(config, packet, &addresses, is_icmp_error.then_some(at));
-    if hairpin && !is_icmp_error {
-        // The second pass maps the source so; a failure is answered only while the packet is whole.
-        addr::map_v4_by_pool6(config, addresses.src.addr).map_err(Unmapped::as_source)?;
-    }
+    let hairpin = mapper.turns_round(&incoming, &admitted)?;
+    let outgoing = mapper.map_v6(&incoming, admitted, trace)?;
+    // Pieces keep the Identification that they have in common.
+    let kept = match extensions.fragment {
+        Some(_) if part == Part::Whole && mapper.shares_addresses() => None,
+        fragment => fragment,
+    };
 
     let mut new = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
@@ -67,14 +64,14 @@ pub(crate) fn translate(
         fragment_offset: extensions.fragment.map_or(0, |f| f.offset),
         ttl,
         protocol,
-        src: addresses.src.addr,
-        dst: addresses.dst.addr,
+        src: outgoing.src.addr,
+        dst: outgoing.dst.addr,
     };
-    if is_icmp_error {
-        icmp::error_v6_to_v4(config, packet, at, trace)?;
+    if incoming.is_icmp_error {
+        icmp::error_v6_to_v4(config, mapper, packet, at, trace)?;
         new.total_len = (ipv4::HEADER_LEN + packet.len()) as u16;
         new.dont_fragment = usize::from(new.total_len) > DF_CLEAR_MAX;
-        new.identification = identification(state, &extensions.fragment, 1);
+        new.identification = identification(state, kept, 1);
         let split = !hairpin && usize::from(new.total_len) > config.mtu4 as usize;
         new.dont_fragment &= !split;
         icmp::finish_v4(packet, &new)?;
@@ -86,19 +83,21 @@ pub(crate) fn translate(
         let size = size(config, packet, &extensions, hairpin, trace)?;
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;
-        new.identification = identification(state, &extensions.fragment, packet.segments());
+        new.identification = identification(state, kept, packet.segments());
         trace.step(Step::DontFragment(size.dont_fragment));
 
         if extensions.protocol == protocol::ICMPV6 {
             let len = payload_len as u32;
             let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, len);
-            icmp::query_v6_to_v4(packet, at, pseudo, trace)?;
+            let identifier = outgoing.ports.map(|ports| ports.src);
+            icmp::query_v6_to_v4(packet, at, pseudo, identifier, trace)?;
         } else {
-            let sums = AddressSums {
+            let change = Change {
                 old: Sum::ZERO.add_v6(header.src).add_v6(header.dst),
                 new: Sum::ZERO.add_v4(new.src).add_v4(new.dst),
+                ports: outgoing.ports,
             };
-            transport::translate(config, packet, segment, sums, false, trace)?;
+            transport::translate(config, packet, segment, change, false, trace)?;
         }
         // The header shrinks, but headroom is not all that could be missing.
         if !(packet.shrink_front(at) && packet.grow_front(ipv4::HEADER_LEN)) {
@@ -117,8 +116,8 @@ pub(crate) fn translate(
     }
 
     if hairpin {
-        trace.step(Step::Hairpin);
-        return v4_to_v6::translate(config, packet, Pass::Hairpin, trace);
+        trace.step(M::HAIRPIN);
+        return v4_to_v6::translate(config, mapper, packet, Pass::Hairpin, trace);
     }
     Ok(Verdict::Forward)
 }
@@ -142,41 +141,13 @@ fn reason(error: Ipv6Error) -> DropReason {
     }
 }
 
-/// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
-fn map_addresses(
-    config: &Config,
-    header: &Ipv6Header,
-    is_icmp_error: bool,
-    trace: &mut impl Trace,
-) -> Result<Addresses, DropReason> {
-    for addr in [header.dst, header.src] {
-        if let Some(reason) = classify::illegal_v6(addr) {
-            return Err(reason);
-        }
+/// RFC 7915 section 5.1: addresses that can't be on a wire.
+#[inline]
+fn check_addresses(incoming: &Incoming<'_, Ipv6Addr>) -> Result<(), DropReason> {
+    match classify::illegal_v6(incoming.dst).or_else(|| classify::illegal_v6(incoming.src)) {
+        Some(reason) => Err(reason),
+        None => Ok(()),
     }
-    if config.icmp_source6 == Some(header.dst) || header.src == header.dst {
-        return Err(DropReason::SelfAddressed);
-    }
-    let dst = addr::map_v6(config, header.dst).map_err(Unmapped::as_destination)?;
-    let src = match (addr::map_v6(config, header.src), config.icmp_source4) {
-        (Err(Unmapped::NoMapping), Some(addr)) if is_icmp_error => {
-            Mapped { addr, via: Via::IcmpSource }
-        }
-        (mapped, _) => mapped.map_err(Unmapped::as_source)?,
-    };
-    // A mapping can lead to an address that must not be on a wire.
-    for addr in [dst.addr, src.addr] {
-        if let Some(reason) = classify::illegal_v4(addr) {
-            return Err(reason);
-        }
-    }
-    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
-    if both_pool6 && !config.ipv4_translatable {
-        return Err(DropReason::Loop);
-    }
-    trace.step(Step::SourceV6(header.src, src));
-    trace.step(Step::DestinationV6(header.dst, dst));
-    Ok(Addresses { src, dst })
 }
 
 /// RFC 7915 section 5.1: Routing headers and the hop limit.
@@ -232,32 +203,6 @@ fn check_fragment(
     Ok(())
 }
 
-/// RFC 7757 section 4.2.2: whether the packet turns back to IPv6. `icmp_error_at`: where the ICMP
-/// header of an ICMP error lies.
-fn hairpins(
-    config: &Config,
-    packet: &Packet<'_>,
-    addresses: &Addresses,
-    icmp_error_at: Option<usize>,
-) -> bool {
-    if !config.hairpin || config.eam.is_empty() {
-        return false;
-    }
-    let by_pool6_and_explicit = |mapped: Mapped<Ipv4Addr>| {
-        matches!(mapped.via, Via::Pool6(_)) && config.eam.v4_to_v6(mapped.addr).is_some()
-    };
-    match icmp_error_at {
-        // Conditions A1 to A3.
-        None => by_pool6_and_explicit(addresses.dst),
-        // Conditions B1 to B3.
-        Some(at) => {
-            let inner = packet.bytes().get(at + wire_icmp::HEADER_LEN..).unwrap_or_default();
-            Ipv6Header::parse(inner)
-                .is_ok_and(|inner| addr::map_v6(config, inner.src).is_ok_and(by_pool6_and_explicit))
-        }
-    }
-}
-
 /// How long the IPv4 packet is, and how it leaves.
 struct Size {
     total_len: usize,
@@ -305,7 +250,7 @@ fn size(
 
 /// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A
 /// super-packet takes one for each segment.
-fn identification(state: &mut State, fragment: &Option<FragmentHeader>, segments: usize) -> u16 {
+fn identification(state: &mut State, fragment: Option<FragmentHeader>, segments: usize) -> u16 {
     match fragment {
         Some(fragment) => fragment.identification as u16,
         None => state.next_identification(segments),

@@ -40,6 +40,14 @@ pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
         Step::DontFragment(true) => "Don't Fragment is set".to_owned(),
         Step::DontFragment(false) => "Don't Fragment is left clear".to_owned(),
         Step::Checksum(step) => checksum(*step).to_owned(),
+        Step::Ports { from, to } => {
+            format!("ports {} and {} become {} and {}", from.0, from.1, to.0, to.1)
+        }
+        Step::Identifier { from, to } => format!("the identifier becomes {to} from {from}"),
+        Step::Bib { new } => format!("{} BIB entry", if *new { "a new" } else { "there is a" }),
+        Step::Session { new } => format!("{} session", if *new { "a new" } else { "there is a" }),
+        Step::TcpState { from, to } if from == to => format!("the TCP session stays {from}"),
+        Step::TcpState { from, to } => format!("the TCP session goes from {from} to {to}"),
         Step::MssClamped { from, to } => format!("the TCP MSS is lowered from {from} to {to}"),
         Step::Icmp { from, to } => {
             format!("ICMP type {} code {} becomes type {} code {}", from.0, from.1, to.0, to.1)
@@ -59,6 +67,7 @@ pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
             format!("segments of the super-packet shrink from {from} to {to} octets")
         }
         Step::Hairpin => "the destination is an IPv6 host with a mapping: turn back".to_owned(),
+        Step::HairpinPool4 => "the destination is the translator's own: turn back".to_owned(),
         Step::Error(kind, _) => format!("an ICMP error is due: {}", error(*kind)),
         Step::Suppressed(why) => format!("it is not sent: {}", suppressed(*why)),
     })
@@ -73,6 +82,8 @@ fn mapping<A: std::fmt::Display, B: std::fmt::Display>(
         Via::Eam(eam) => format!("the mapping {eam}"),
         Via::Pool6(pool6) => format!("the prefix {pool6}"),
         Via::IcmpSource => "the configured source of ICMP errors".to_owned(),
+        Via::Bib => "the BIB".to_owned(),
+        Via::Dynamic4 => "the dynamic mapping".to_owned(),
     };
     format!("{what} {from} becomes {} by {by}", to.addr)
 }

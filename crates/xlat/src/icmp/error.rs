@@ -5,6 +5,7 @@ use fordway_wire::icmp::{self, IcmpHeader};
 use fordway_wire::ipv6::{self, Ipv6Header};
 
 use crate::config::{Config, IPV6_MIN_MTU};
+use crate::mapper::Mapper;
 use crate::packet::{ChecksumState, Packet};
 use crate::trace::{Step, Trace};
 use crate::transport::own_partial;
@@ -21,6 +22,7 @@ const ICMPV6_MAX: usize = IPV6_MIN_MTU as usize;
 /// still to be computed.
 pub(crate) fn error_v4_to_v6(
     config: &Config,
+    mapper: &mut impl Mapper,
     packet: &mut Packet<'_>,
     at: usize,
     pass: Pass,
@@ -33,7 +35,7 @@ pub(crate) fn error_v4_to_v6(
 
     trace.step(Step::Inner);
     let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
-    let inner = inner::v4_to_v6(config, original, pass, trace)?;
+    let inner = inner::v4_to_v6(config, mapper, original, pass, trace)?;
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v4_to_v6(config, icmp, inner.seen, trace)?;
@@ -51,6 +53,7 @@ pub(crate) fn error_v4_to_v6(
 /// still to be computed.
 pub(crate) fn error_v6_to_v4(
     config: &Config,
+    mapper: &mut impl Mapper,
     packet: &mut Packet<'_>,
     at: usize,
     trace: &mut impl Trace,
@@ -64,7 +67,7 @@ pub(crate) fn error_v6_to_v4(
 
     trace.step(Step::Inner);
     let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
-    let inner = inner::v6_to_v4(config, original, trace)?;
+    let inner = inner::v6_to_v4(config, mapper, original, trace)?;
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v6_to_v4(config, icmp, inner.seen, trace)?;

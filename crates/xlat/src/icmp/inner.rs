@@ -8,15 +8,16 @@ use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, get_u16, icmp, protocol, put_u8, put_u16, transport};
 
-use crate::addr;
 use crate::config::Config;
+use crate::mapper::{Mapper, Outgoing};
 use crate::trace::{Step, Trace};
-use crate::transport::Part;
+use crate::transport::{Change, put_ports};
+use crate::tuple::{Incoming, Part};
 use crate::v4_to_v6::{self, HEADER_MAX, Pass, traffic_class, with_fragment_header};
 use crate::v6_to_v4;
 use crate::verdict::DropReason;
 
-use super::maps;
+use super::{maps, put_identifier};
 
 /// The translated inner header.
 #[derive(Clone, Copy, Debug)]
@@ -43,19 +44,18 @@ struct InnerIcmp {
 /// into the value returned. The TTL is not decremented.
 pub(super) fn v4_to_v6(
     config: &Config,
+    mapper: &mut impl Mapper,
     original: &mut [u8],
     pass: Pass,
     trace: &mut impl Trace,
 ) -> Result<Translated, DropReason> {
     let header = Ipv4Header::parse(original).map_err(|_| DropReason::IcmpInner)?;
     let part = Part::of(header.fragment_offset, header.more_fragments);
-    let src = addr::map_v4(config, header.src).map_err(|_| DropReason::IcmpInner)?;
-    // RFC 7757 section 4.2.1, rule 2.
-    let dst = match pass {
-        Pass::First => addr::map_v4(config, header.dst),
-        Pass::Hairpin => addr::map_v4_by_pool6(config, header.dst),
-    };
-    let dst = dst.map_err(|_| DropReason::IcmpInner)?;
+    let ends = (header.src, header.dst);
+    let quoted = Incoming::new(original, header.header_len, ends, header.protocol, part)
+        .inside_error()
+        .turned_round(pass == Pass::Hairpin);
+    let Outgoing { src, dst, ports } = mapper.map_quoted_v4(&quoted)?;
     trace.step(Step::SourceV4(header.src, src));
     trace.step(Step::DestinationV4(header.dst, dst));
 
@@ -69,11 +69,14 @@ pub(super) fn v4_to_v6(
         old_pseudo: Sum::ZERO,
         new_pseudo: pseudo_v6(src.addr, dst.addr, protocol::ICMPV6, len),
     };
-    let old = Sum::ZERO.add_v4(header.src).add_v4(header.dst);
-    let new = Sum::ZERO.add_v6(src.addr).add_v6(dst.addr);
+    let change = Change {
+        old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
+        new: Sum::ZERO.add_v6(src.addr).add_v6(dst.addr),
+        ports,
+    };
     let payload = &mut original[header.header_len..];
     let is_icmp = header.protocol == protocol::ICMP;
-    transport(payload, header.protocol, is_icmp.then_some(message), part, old, new)?;
+    transport(payload, header.protocol, is_icmp.then_some(message), part, change, trace)?;
 
     let fields = Ipv6Header {
         traffic_class: traffic_class(config, header.tos),
@@ -97,6 +100,7 @@ pub(super) fn v4_to_v6(
 /// Translates the IPv6 packet at the start of `original`, likewise. The hop limit is not decremented.
 pub(super) fn v6_to_v4(
     config: &Config,
+    mapper: &mut impl Mapper,
     original: &mut [u8],
     trace: &mut impl Trace,
 ) -> Result<Translated, DropReason> {
@@ -104,8 +108,10 @@ pub(super) fn v6_to_v4(
     let extensions = ipv6::walk(original, header.next_header).map_err(|_| DropReason::IcmpInner)?;
     let fragment = extensions.fragment;
     let part = fragment.map_or(Part::Whole, |f| Part::of(f.offset, f.more));
-    let src = addr::map_v6(config, header.src).map_err(|_| DropReason::IcmpInner)?;
-    let dst = addr::map_v6(config, header.dst).map_err(|_| DropReason::IcmpInner)?;
+    let ends = (header.src, header.dst);
+    let at = extensions.header_len;
+    let quoted = Incoming::new(original, at, ends, extensions.protocol, part).inside_error();
+    let Outgoing { src, dst, ports } = mapper.map_quoted_v6(&quoted)?;
     trace.step(Step::SourceV6(header.src, src));
     trace.step(Step::DestinationV6(header.dst, dst));
 
@@ -121,11 +127,14 @@ pub(super) fn v6_to_v4(
         old_pseudo: pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32),
         new_pseudo: Sum::ZERO,
     };
-    let old = Sum::ZERO.add_v6(header.src).add_v6(header.dst);
-    let new = Sum::ZERO.add_v4(src.addr).add_v4(dst.addr);
+    let change = Change {
+        old: Sum::ZERO.add_v6(header.src).add_v6(header.dst),
+        new: Sum::ZERO.add_v4(src.addr).add_v4(dst.addr),
+        ports,
+    };
     let payload = &mut original[extensions.header_len..];
     let is_icmp = extensions.protocol == protocol::ICMPV6;
-    transport(payload, extensions.protocol, is_icmp.then_some(message), part, old, new)?;
+    transport(payload, extensions.protocol, is_icmp.then_some(message), part, change, trace)?;
 
     let fields = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
@@ -159,18 +168,22 @@ fn transport(
     protocol: u8,
     message: Option<InnerIcmp>,
     part: Part,
-    old: Sum,
-    new: Sum,
+    Change { mut old, mut new, ports }: Change,
+    trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
     if part == Part::Later {
         return Ok(());
     }
     if let Some(message) = message {
-        return icmp_query(payload, &message);
+        return icmp_query(payload, &message, ports.map(|ports| ports.src), trace);
     }
     let Some(field) = transport::checksum_at(protocol) else {
         return Ok(());
     };
+    if let Some(ports) = ports {
+        let (old_ports, new_ports) = put_ports(payload, ports, trace);
+        (old, new) = (old + old_ports, new + new_ports);
+    }
     if payload.len() < field + 2 {
         return Ok(());
     }
@@ -191,7 +204,12 @@ fn transport(
 ///
 /// In the first fragment of a query the length of the pseudo-header is not known; its checksum is then
 /// as near as this fragment's length comes. Nobody can verify it: the rest of the message is not here.
-fn icmp_query(payload: &mut [u8], message: &InnerIcmp) -> Result<(), DropReason> {
+fn icmp_query(
+    payload: &mut [u8],
+    message: &InnerIcmp,
+    identifier: Option<u16>,
+    trace: &mut impl Trace,
+) -> Result<(), DropReason> {
     if payload.len() < icmp::HEADER_LEN {
         return Err(DropReason::IcmpInner);
     }
@@ -200,8 +218,12 @@ fn icmp_query(payload: &mut [u8], message: &InnerIcmp) -> Result<(), DropReason>
         return Err(DropReason::IcmpNested);
     }
     let to = (message.map)(from).ok_or(DropReason::IcmpInner)?;
-    let old = message.old_pseudo.add_u16(u16::from_be_bytes([from, code]));
-    let new = message.new_pseudo.add_u16(u16::from_be_bytes([to, code]));
+    let (old_id, new_id) = match identifier {
+        Some(identifier) => put_identifier(payload, identifier, trace),
+        None => (Sum::ZERO, Sum::ZERO),
+    };
+    let old = (message.old_pseudo + old_id).add_u16(u16::from_be_bytes([from, code]));
+    let new = (message.new_pseudo + new_id).add_u16(u16::from_be_bytes([to, code]));
     let checksum = get_u16(payload, icmp::CHECKSUM_AT);
     put_u8(payload, 0, to);
     put_u16(payload, icmp::CHECKSUM_AT, update(checksum, old, new));

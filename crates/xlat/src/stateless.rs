@@ -1,0 +1,174 @@
+//! The mapper of stateless translation: addresses by algorithm, ports as they are (RFC 7915 section 6).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::addr::{self, Mapped, Unmapped, Via, classify};
+use crate::config::Config;
+use crate::mapper::{Mapper, Outgoing};
+use crate::stop::Stop;
+use crate::trace::{Step, Trace};
+use crate::tuple::Incoming;
+use crate::verdict::DropReason;
+
+/// Maps by explicit mappings and translation prefixes alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stateless<'a> {
+    /// The mappings.
+    pub(crate) config: &'a Config,
+}
+
+impl Mapper for Stateless<'_> {
+    type Admitted4 = Outgoing<Ipv6Addr>;
+    type Admitted6 = Outgoing<Ipv4Addr>;
+
+    const HAIRPIN: Step = Step::Hairpin;
+
+    /// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
+    #[inline]
+    fn admit_v4(
+        &mut self,
+        incoming: &Incoming<'_, Ipv4Addr>,
+        trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv6Addr>, Stop> {
+        let config = self.config;
+        let to_self = config.icmp_source4 == Some(incoming.dst);
+        let from_self = config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
+        if !incoming.hairpin && (to_self || from_self || incoming.src == incoming.dst) {
+            return Err(DropReason::SelfAddressed.into());
+        }
+        let by_pool6 = classify::illegal_v4(incoming.src).is_some()
+            || incoming.hairpin && hairpins_source(incoming);
+        let src = if by_pool6 {
+            addr::map_v4_by_pool6(config, incoming.src)
+        } else {
+            addr::map_v4(config, incoming.src)
+        };
+        let src = src.map_err(Unmapped::as_source)?;
+        let dst = addr::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?;
+        let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+        if both_pool6 && !config.ipv4_translatable {
+            return Err(DropReason::Loop.into());
+        }
+        trace.step(Step::SourceV4(incoming.src, src));
+        trace.step(Step::DestinationV4(incoming.dst, dst));
+        Ok(Outgoing { src, dst, ports: None })
+    }
+
+    #[inline]
+    fn map_v4(
+        &mut self,
+        _incoming: &Incoming<'_, Ipv4Addr>,
+        admitted: Outgoing<Ipv6Addr>,
+        _trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv6Addr>, Stop> {
+        Ok(admitted)
+    }
+
+    fn map_quoted_v4(
+        &mut self,
+        quoted: &Incoming<'_, Ipv4Addr>,
+    ) -> Result<Outgoing<Ipv6Addr>, DropReason> {
+        let unmapped = |_| DropReason::IcmpInner;
+        let src = addr::map_v4(self.config, quoted.src).map_err(unmapped)?;
+        // RFC 7757 section 4.2.1, rule 2.
+        let dst = if quoted.hairpin {
+            addr::map_v4_by_pool6(self.config, quoted.dst)
+        } else {
+            addr::map_v4(self.config, quoted.dst)
+        };
+        Ok(Outgoing { src, dst: dst.map_err(unmapped)?, ports: None })
+    }
+
+    /// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
+    #[inline]
+    fn admit_v6(
+        &mut self,
+        incoming: &Incoming<'_, Ipv6Addr>,
+        trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv4Addr>, Stop> {
+        let config = self.config;
+        if config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
+            return Err(DropReason::SelfAddressed.into());
+        }
+        let dst = addr::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
+        let src = match (addr::map_v6(config, incoming.src), config.icmp_source4) {
+            (Err(Unmapped::NoMapping), Some(addr)) if incoming.is_icmp_error => {
+                Mapped { addr, via: Via::IcmpSource }
+            }
+            (mapped, _) => mapped.map_err(Unmapped::as_source)?,
+        };
+        // A mapping can lead to an address that must not be on a wire.
+        for addr in [dst.addr, src.addr] {
+            if let Some(reason) = classify::illegal_v4(addr) {
+                return Err(reason.into());
+            }
+        }
+        let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+        if both_pool6 && !config.ipv4_translatable {
+            return Err(DropReason::Loop.into());
+        }
+        trace.step(Step::SourceV6(incoming.src, src));
+        trace.step(Step::DestinationV6(incoming.dst, dst));
+        Ok(Outgoing { src, dst, ports: None })
+    }
+
+    /// RFC 7757 section 4.2.2.
+    #[inline]
+    fn turns_round(
+        &mut self,
+        incoming: &Incoming<'_, Ipv6Addr>,
+        admitted: &Outgoing<Ipv4Addr>,
+    ) -> Result<bool, Stop> {
+        let config = self.config;
+        if !config.hairpin || config.eam.is_empty() {
+            return Ok(false);
+        }
+        let by_pool6_and_explicit = |mapped: Mapped<Ipv4Addr>| {
+            matches!(mapped.via, Via::Pool6(_)) && config.eam.v4_to_v6(mapped.addr).is_some()
+        };
+        if incoming.is_icmp_error {
+            // Conditions B1 to B3.
+            let quoted = incoming.quoted();
+            return Ok(quoted.is_ok_and(|quoted| {
+                addr::map_v6(config, quoted.src).is_ok_and(by_pool6_and_explicit)
+            }));
+        }
+        // Conditions A1 to A3.
+        let turns = by_pool6_and_explicit(admitted.dst);
+        if turns {
+            // The second pass maps the source so; a failure is answered only while the packet is whole.
+            addr::map_v4_by_pool6(config, admitted.src.addr).map_err(Unmapped::as_source)?;
+        }
+        Ok(turns)
+    }
+
+    #[inline]
+    fn map_v6(
+        &mut self,
+        _incoming: &Incoming<'_, Ipv6Addr>,
+        admitted: Outgoing<Ipv4Addr>,
+        _trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv4Addr>, Stop> {
+        Ok(admitted)
+    }
+
+    fn map_quoted_v6(
+        &mut self,
+        quoted: &Incoming<'_, Ipv6Addr>,
+    ) -> Result<Outgoing<Ipv4Addr>, DropReason> {
+        let unmapped = |_| DropReason::IcmpInner;
+        let src = addr::map_v6(self.config, quoted.src).map_err(unmapped)?;
+        let dst = addr::map_v6(self.config, quoted.dst).map_err(unmapped)?;
+        Ok(Outgoing { src, dst, ports: None })
+    }
+
+    #[inline]
+    fn shares_addresses(&self) -> bool {
+        false
+    }
+}
+
+/// RFC 7757 section 4.2.1, rules 1 and 3: whose source must not be mapped explicitly.
+fn hairpins_source(incoming: &Incoming<'_, Ipv4Addr>) -> bool {
+    !incoming.is_icmp_error || incoming.quoted().is_ok_and(|quoted| quoted.dst == incoming.src)
+}
