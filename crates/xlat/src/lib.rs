@@ -29,6 +29,7 @@ pub mod counters;
 mod fragment;
 mod icmp;
 mod mapper;
+pub mod nat64;
 pub mod packet;
 mod reply;
 mod stateless;

@@ -48,6 +48,7 @@ enum fw_entry_state {
 enum fw_bib_flags {
 	FW_BIB_STATIC = 1,	/* set by the operator: never expires */
 	FW_BIB_SEEN = 2,	/* the sweeper has told the log */
+	FW_BIB_ADDED = 4,	/* made while the daemon ran, not by its configuration */
 };
 
 /* A BIB entry (RFC 6146 section 3.1): (X',x) <--> (T,t). With protocol 0 and ports 0: X' <--> T. */
@@ -186,13 +187,16 @@ enum fw_timeout {
 /* So many ports are tried by hash before all are searched (by the user engine). */
 #define FW_PORT_TRIES 32
 
-/* Ranges of pool4, for telling whether an IPv4 address is the translator's. */
+/* Ranges of pool4, for telling whether an IPv4 transport address is the translator's. */
 #define FW_MAX_POOL4 64
 
 struct fw_pool4_range {
 	__u32 first;
 	__u32 last;
+	__u16 low;
+	__u16 high;
 };
+_Static_assert(sizeof(struct fw_pool4_range) == 12, "fw_pool4_range");
 
 enum fw_nat64_mode {
 	FW_NAT64_NONE = 0,
@@ -202,11 +206,13 @@ enum fw_nat64_mode {
 
 /* Read-only for the programs; beside fw_config. */
 struct fw_nat64_config {
+	/* Of the tables, as in fw_nat64_meta. */
+	__u64 secret[2];
+	__u32 masks[4];
+	__u32 entries[FW_KINDS];
 	__u32 mode;
 	__u32 pool4_count;
-	/* Sorted, without overlap. */
-	struct fw_pool4_range pool4[FW_MAX_POOL4];
-	/* Octets of the IPv6 address that name a subscriber, in bits: 0 to 128. */
+	/* How many bits of an IPv6 address name a subscriber: 1 to 128. */
 	__u32 subscriber_len;
 	/* 0: no limit. */
 	__u32 max_ports[FW_PROTOCOLS];
@@ -220,7 +226,8 @@ struct fw_nat64_config {
 	__u8 accept_v4_syn;
 	/* Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 4787 REQ-6a). */
 	__u8 refresh_from_v4;
-	__u32 reserved;
+	struct fw_pool4_range pool4[FW_MAX_POOL4];
 };
+_Static_assert(sizeof(struct fw_nat64_config) == 80 + 12 * FW_MAX_POOL4, "fw_nat64_config");
 
 #endif

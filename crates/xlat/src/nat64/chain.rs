@@ -1,0 +1,236 @@
+//! Chains and free lists without locks; the rules stand in `crates/bpf/c/include/fordway_nat64.h`.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::layout::{Bib, FREE_SHARDS, Free, Kind, Session, Subscriber};
+use super::memory::Regions;
+
+/// State of an entry, in the top octet of its `life`; a session's, in bits 32 to 39.
+pub(crate) mod state {
+    pub(crate) const FREE: u8 = 0;
+    pub(crate) const CLAIMED: u8 = 1;
+    pub(crate) const DEAD: u8 = 2;
+    pub(crate) const LIMBO: u8 = 3;
+    pub(crate) const LIVE: u8 = 4;
+    pub(crate) const RESTING: u8 = 5;
+}
+
+/// Links that one search follows at most. A chain has one entry on average; this bounds a search
+/// through memory that something else has damaged.
+const LINKS_MAX: u32 = 4096;
+
+/// Which directory: index of [`Regions::heads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Directory {
+    Bib6 = 0,
+    Bib4 = 1,
+    Session = 2,
+    Subscriber = 3,
+}
+
+/// An entry that is in the chains of a directory.
+pub(crate) trait Chained {
+    fn next(&self, directory: Directory) -> &AtomicU32;
+}
+
+impl Chained for Bib {
+    fn next(&self, directory: Directory) -> &AtomicU32 {
+        if directory == Directory::Bib4 { &self.next4 } else { &self.next6 }
+    }
+}
+
+impl Chained for Session {
+    fn next(&self, _directory: Directory) -> &AtomicU32 {
+        &self.next
+    }
+}
+
+impl Chained for Subscriber {
+    fn next(&self, _directory: Directory) -> &AtomicU32 {
+        &self.next
+    }
+}
+
+/// The chain of a hash.
+#[derive(Debug)]
+pub(crate) struct Chain<'a, T> {
+    head: &'a AtomicU64,
+    entries: &'a [T],
+    directory: Directory,
+}
+
+/// A head as it was when a search began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen(u64);
+
+/// Index and version of a head.
+fn parts(head: u64) -> (u32, u32) {
+    (head as u32, (head >> 32) as u32)
+}
+
+fn head(index: u32, version: u32) -> u64 {
+    u64::from(version) << 32 | u64::from(index)
+}
+
+impl<'a, T: Chained> Chain<'a, T> {
+    /// The chain of `hash`; `None` only if the memory holds no heads.
+    pub(crate) fn of(
+        regions: &Regions<'a>,
+        entries: &'a [T],
+        directory: Directory,
+        hash: u64,
+    ) -> Option<Chain<'a, T>> {
+        let heads = regions.heads[directory as usize];
+        let mask = heads.len().checked_sub(1)?;
+        let head = heads.get(hash as usize & mask)?;
+        Some(Chain { head, entries, directory })
+    }
+
+    /// The first entry that `matches`, and the head from which it was searched.
+    #[inline]
+    pub(crate) fn find(&self, matches: impl Fn(&T) -> bool) -> (Option<u32>, Seen) {
+        let seen = self.head.load(Acquire);
+        let (mut index, _) = parts(seen);
+        for _ in 0..LINKS_MAX {
+            let Some(entry) = self.entries.get(index as usize).filter(|_| index != 0) else {
+                break;
+            };
+            if matches(entry) {
+                return (Some(index), Seen(seen));
+            }
+            index = entry.next(self.directory).load(Acquire);
+        }
+        (None, Seen(seen))
+    }
+
+    /// Puts an entry in front, if nothing has changed in front since `seen`.
+    pub(crate) fn insert(&self, index: u32, Seen(seen): Seen) -> bool {
+        let Some(entry) = self.entries.get(index as usize) else { return false };
+        let (first, version) = parts(seen);
+        entry.next(self.directory).store(first, Relaxed);
+        let new = head(index, version.wrapping_add(1));
+        self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok()
+    }
+
+    /// Takes an entry out. Only the sweeper does. `false`: it was in no such chain.
+    pub(crate) fn unlink(&self, index: u32) -> bool {
+        loop {
+            let seen = self.head.load(Acquire);
+            let (first, version) = parts(seen);
+            let Some(victim) = self.entries.get(index as usize) else { return false };
+            let next = victim.next(self.directory).load(Acquire);
+            if first == index {
+                let new = head(next, version.wrapping_add(1));
+                if self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok() {
+                    return true;
+                }
+                // Somebody inserted in front of it.
+                continue;
+            }
+            let mut before = first;
+            for _ in 0..LINKS_MAX {
+                let Some(entry) = self.entries.get(before as usize).filter(|_| before != 0) else {
+                    return false;
+                };
+                let link = entry.next(self.directory);
+                let after = link.load(Acquire);
+                if after == index {
+                    // Links behind the head are changed by the sweeper alone.
+                    link.store(next, Release);
+                    return true;
+                }
+                before = after;
+            }
+            return false;
+        }
+    }
+}
+
+/// The free entries of a kind.
+#[derive(Debug)]
+pub(crate) struct FreeList<'a> {
+    shards: &'a [Free],
+    fresh: &'a AtomicU32,
+    entries: u32,
+}
+
+impl<'a> FreeList<'a> {
+    pub(crate) fn of(regions: &Regions<'a>, kind: Kind) -> FreeList<'a> {
+        let first = kind as usize * FREE_SHARDS;
+        FreeList {
+            shards: regions.free.get(first..first + FREE_SHARDS).unwrap_or_default(),
+            fresh: &regions.meta.fresh[kind as usize],
+            entries: regions.meta.entries[kind as usize].load(Relaxed),
+        }
+    }
+
+    /// Takes an entry: one that was used before, else the next that never was. `shard`: where to look
+    /// first, different for each thread. `None`: all are in use.
+    pub(crate) fn take<T: Chained>(&self, entries: &[T], shard: usize) -> Option<u32> {
+        let own = self.shards.len().checked_sub(1)? & shard;
+        self.pop(entries, own).or_else(|| self.never_used()).or_else(|| {
+            (1..self.shards.len())
+                .find_map(|step| self.pop(entries, (own + step) % self.shards.len()))
+        })
+    }
+
+    fn never_used(&self) -> Option<u32> {
+        // Looked at first, so that the count of a full table does not run away.
+        if self.fresh.load(Relaxed) >= self.entries {
+            return None;
+        }
+        let index = self.fresh.fetch_add(1, Relaxed);
+        (index < self.entries).then_some(index)
+    }
+
+    fn pop<T: Chained>(&self, entries: &[T], shard: usize) -> Option<u32> {
+        let free = self.shards.get(shard)?;
+        let mut seen = free.head.load(Acquire);
+        loop {
+            let (index, version) = parts(seen);
+            let entry = entries.get(index as usize).filter(|_| index != 0)?;
+            let next = entry.next(Directory::Bib6).load(Relaxed);
+            let new = head(next, version.wrapping_add(1));
+            match free.head.compare_exchange(seen, new, AcqRel, Acquire) {
+                Ok(_) => {
+                    free.count.fetch_sub(1, Relaxed);
+                    return Some(index);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Gives an entry back that nobody can reach.
+    pub(crate) fn give<T: Chained>(&self, entries: &[T], shard: usize, index: u32) {
+        let Some(free) = self.shards.get(shard % self.shards.len().max(1)) else { return };
+        let Some(entry) = entries.get(index as usize) else { return };
+        let mut seen = free.head.load(Acquire);
+        loop {
+            let (first, version) = parts(seen);
+            entry.next(Directory::Bib6).store(first, Relaxed);
+            let new = head(index, version.wrapping_add(1));
+            match free.head.compare_exchange(seen, new, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        free.count.fetch_add(1, Relaxed);
+    }
+
+    /// Whether more than an eighth of the entries is free: the rest is kept for what hosts on the IPv6 side
+    /// open themselves.
+    pub(crate) fn has_reserve(&self) -> bool {
+        let most = u64::from(self.entries) * 7 / 8;
+        u64::from(self.fresh.load(Relaxed)) < most || self.used() < most
+    }
+
+    /// Entries in use, as far as can be counted while others work.
+    pub(crate) fn used(&self) -> u64 {
+        let ever = u64::from(self.fresh.load(Relaxed).min(self.entries)).saturating_sub(1);
+        let free: u64 = self.shards.iter().map(|free| free.count.load(Relaxed)).sum();
+        ever.saturating_sub(free)
+    }
+}

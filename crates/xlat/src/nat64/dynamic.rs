@@ -1,0 +1,118 @@
+//! Dynamic 1:1 mappings of a stateless translator: an IPv6 host gets an IPv4 address on first use.
+//!
+//! They lie in the BIB, with protocol 0 and ports 0, and have no sessions: every packet of either side is a
+//! use. An address is a keyed hash of the host's, so that a host often gets the same again.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::verdict::DropReason;
+
+use super::chain::{FreeList, state};
+use super::layout::{Bib, Kind};
+use super::settings::Dynamic4;
+use super::view::View;
+
+/// Tries by hash before the pool is searched in order.
+const TRIES: u32 = 32;
+
+/// Addresses that one packet may have searched.
+const SEARCHED: u64 = 65_536;
+
+impl View<'_> {
+    /// The IPv4 address of a host; a new one if it has none. `None`: the host is none of those that get one.
+    pub(crate) fn dynamic4(
+        &self,
+        pool: &Dynamic4,
+        host: Ipv6Addr,
+    ) -> Option<Result<Ipv4Addr, DropReason>> {
+        if let Some((_, bib)) = self.bib6((host, 0), 0) {
+            self.used(bib);
+            return Some(Ok(bib.v4().0));
+        }
+        let takes = pool.clients.is_empty() || pool.clients.iter().any(|net| net.contains(&host));
+        takes.then(|| self.bind_dynamic4(pool, host))
+    }
+
+    /// The host that has this IPv4 address.
+    pub(crate) fn dynamic6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        let (_, bib) = self.bib4((addr, 0), 0)?;
+        self.used(bib);
+        Some(bib.v6().0)
+    }
+
+    /// The same for a packet inside an ICMP error, which is no use of it.
+    pub(crate) fn dynamic4_known(&self, host: Ipv6Addr) -> Option<Ipv4Addr> {
+        self.bib6((host, 0), 0).map(|(_, bib)| bib.v4().0)
+    }
+
+    /// The same for a packet inside an ICMP error.
+    pub(crate) fn dynamic6_known(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.bib4((addr, 0), 0).map(|(_, bib)| bib.v6().0)
+    }
+
+    fn used(&self, bib: &Bib) {
+        if bib.since.load(Relaxed) != self.now {
+            bib.since.store(self.now, Relaxed);
+        }
+    }
+
+    fn bind_dynamic4(&self, pool: &Dynamic4, host: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
+        if self.nat.is_draining() {
+            return Err(DropReason::Draining);
+        }
+        let list = FreeList::of(&self.regions, Kind::Bib);
+        let index = list.take(self.regions.bibs, self.shard).ok_or(DropReason::BibFull)?;
+        let bib = &self.regions.bibs[index as usize];
+        self.fill_bib(bib, (host, 0), 0, 0);
+        let number: u64 = pool.pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
+        let first = self.nat.secret.v6(host, 0, 0);
+        let by_hash = (0..TRIES).map(|attempt| self.nat.secret.again(first, attempt));
+        let in_order = (0..number.min(SEARCHED)).map(|step| first.wrapping_add(step));
+        let found = by_hash.chain(in_order).any(|place| {
+            let addr = address(pool, place.checked_rem(number).unwrap_or(0));
+            addr.is_some_and(|addr| self.claim_dynamic4(index, bib, addr))
+        });
+        if !found {
+            bib.change(state::CLAIMED, state::FREE);
+            list.give(self.regions.bibs, self.shard, index);
+            return Err(DropReason::PoolExhausted);
+        }
+        bib.change(state::CLAIMED, state::LIVE);
+        if self.announce(index, bib, (host, 0), 0) {
+            return Ok(bib.v4().0);
+        }
+        self.dynamic4_known(host).ok_or(DropReason::Busy)
+    }
+
+    fn claim_dynamic4(&self, index: u32, bib: &Bib, addr: Ipv4Addr) -> bool {
+        let Some(chain) = self.bib4_chain((addr, 0), 0) else { return false };
+        loop {
+            let (holder, seen) = self.holder4(&chain, (addr, 0), 0);
+            if holder.is_some() {
+                return false;
+            }
+            bib.v4.store(addr.to_bits(), Relaxed);
+            bib.v4_port.store(0, Relaxed);
+            if chain.insert(index, seen) {
+                return true;
+            }
+        }
+    }
+}
+
+/// The address of a place in the pool. Of prefixes up to /30, the first and the last are left out: as
+/// network and broadcast address they would not work on a link.
+fn address(pool: &Dynamic4, place: u64) -> Option<Ipv4Addr> {
+    let mut first = 0;
+    for net in &pool.pool {
+        let size = 1_u64 << (32 - net.prefix_len());
+        if place < first + size {
+            let addr = Ipv4Addr::from_bits(net.network().to_bits() + (place - first) as u32);
+            let edge = net.prefix_len() <= 30 && (addr == net.network() || addr == net.broadcast());
+            return (!edge).then_some(addr);
+        }
+        first += size;
+    }
+    None
+}

@@ -1,0 +1,205 @@
+//! The entries of the tables, as they lie in memory: `crates/bpf/c/include/fordway_nat64.h` in Rust.
+//!
+//! Everything that more than one thread may look at is atomic, so that the same octets can be a BPF map
+//! that programs in the kernel change at the same time. That header says what the fields mean and how
+//! they are changed. Integers are in the host's byte order; offsets are asserted at the end.
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Version of the layout: tables of another one are not adopted.
+pub const LAYOUT: u32 = 1;
+
+/// A tick is 2^27 ns, 0.134 s.
+pub const TICK_SHIFT: u32 = 27;
+
+/// Blocks of ports that a subscriber can have.
+pub const MAX_BLOCKS: usize = 8;
+
+/// Free lists for each kind of entry.
+pub const FREE_SHARDS: usize = 64;
+
+/// Ports tried by hash before all are searched.
+pub const PORT_TRIES: u32 = 32;
+
+/// Kinds of entries: index of [`Meta::entries`] and of the free lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Kind {
+    /// [`Bib`].
+    Bib = 0,
+    /// [`Session`].
+    Session = 1,
+    /// [`Subscriber`].
+    Subscriber = 2,
+}
+
+/// The number of kinds.
+pub const KINDS: usize = 3;
+
+/// A BIB entry (RFC 6146 section 3.1), 64 octets.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Bib {
+    /// First 64 bits of X'.
+    pub v6_hi: AtomicU64,
+    /// Last 64 bits of X'.
+    pub v6_lo: AtomicU64,
+    /// T.
+    pub v4: AtomicU32,
+    /// t.
+    pub v4_port: AtomicU16,
+    /// x.
+    pub v6_port: AtomicU16,
+    /// Next in the chain by IPv6 transport address, or of the free list.
+    pub next6: AtomicU32,
+    /// Next in the chain by IPv4 transport address.
+    pub next4: AtomicU32,
+    /// State (8 bits), number of sessions (24 bits).
+    pub life: AtomicU32,
+    /// Index of its subscriber.
+    pub subscriber: AtomicU32,
+    /// Tick of creation.
+    pub created: AtomicU32,
+    /// Tick of the last change of state, or (protocol 0) of the last use.
+    pub since: AtomicU32,
+    /// Protocol number of IPv4; 0: all of them (dynamic 1:1 mapping).
+    pub protocol: AtomicU8,
+    /// [`bib_flags`].
+    pub flags: AtomicU8,
+    reserved: [u8; 14],
+}
+
+/// Flags of a [`Bib`].
+pub mod bib_flags {
+    /// Set by the operator: never expires.
+    pub const STATIC: u8 = 1;
+    /// The sweeper has told of it.
+    pub const SEEN: u8 = 2;
+    /// Made while the daemon ran, not by its configuration: a reload leaves it.
+    pub const ADDED: u8 = 4;
+}
+
+/// A session table entry (RFC 6146 section 3.2), 64 octets.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Session {
+    /// Tick of the last use that counts (32 bits), state (8), timeout class (8), zero (16).
+    pub life: AtomicU64,
+    /// Index of its BIB entry.
+    pub bib: AtomicU32,
+    /// Next in the chain, or of the free list.
+    pub next: AtomicU32,
+    /// Z.
+    pub remote: AtomicU32,
+    /// z; 0 for ICMP.
+    pub remote_port: AtomicU16,
+    /// Which of `pool6` Z is embedded in.
+    pub pool6: AtomicU8,
+    /// Protocol number of IPv4.
+    pub protocol: AtomicU8,
+    /// T.
+    pub local: AtomicU32,
+    /// t.
+    pub local_port: AtomicU16,
+    /// 1: the sweeper has told of it.
+    pub seen: AtomicU16,
+    /// Packets by direction.
+    pub packets: [AtomicU64; 2],
+    /// Octets by direction, as they came in.
+    pub octets: [AtomicU64; 2],
+}
+
+/// Ports of an IPv4 address, for one subscriber: address (high 32 bits as stored), low, high.
+#[derive(Debug, Default)]
+#[repr(C, align(4))]
+pub struct Block {
+    /// The address.
+    pub v4: AtomicU32,
+    /// The first port.
+    pub low: AtomicU16,
+    /// The last port.
+    pub high: AtomicU16,
+}
+
+/// A subscriber, 128 octets.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Subscriber {
+    /// First 64 bits of the prefix.
+    pub hi: AtomicU64,
+    /// Last 64 bits of the prefix.
+    pub lo: AtomicU64,
+    /// Next in the chain, or of the free list.
+    pub next: AtomicU32,
+    /// State (8 bits), number of blocks (24 bits).
+    pub life: AtomicU32,
+    /// Mark of the packets.
+    pub mark: AtomicU32,
+    /// Live sessions.
+    pub sessions: AtomicU32,
+    /// BIB entries: TCP, UDP, ICMP.
+    pub ports: [AtomicU32; 3],
+    /// Tick of the last new session.
+    pub last_used: AtomicU32,
+    /// New sessions: second (high 32 bits), how many in it (low 32 bits).
+    pub rate: AtomicU64,
+    /// Which pool its blocks are of.
+    pub pool: AtomicU16,
+    /// How many of its blocks the sweeper has told of.
+    pub seen: AtomicU16,
+    /// Tick of creation.
+    pub created: AtomicU32,
+    /// The first [`Subscriber::life`] of them are set.
+    pub blocks: [Block; MAX_BLOCKS],
+}
+
+/// The head of a free list, in a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Free {
+    /// Index (low 32 bits), version (high 32 bits).
+    pub head: AtomicU64,
+    /// Entries in the list, roughly.
+    pub count: AtomicU64,
+    reserved: [u64; 6],
+}
+
+/// What a later process and the programs have to know of the tables.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Meta {
+    /// [`LAYOUT`].
+    pub layout: AtomicU32,
+    /// Entries of each kind, entry 0 included.
+    pub entries: [AtomicU32; KINDS],
+    /// Number of heads less 1: bib6, bib4, session, subscriber.
+    pub masks: [AtomicU32; 4],
+    /// Key of the hashes.
+    pub secret: [AtomicU64; 2],
+    /// Added to CLOCK_MONOTONIC by the programs; 0 but in tests.
+    pub clock_offset_ns: AtomicU64,
+    /// 1: no new sessions.
+    pub draining: AtomicU32,
+    /// The first entry of each kind that was never used.
+    pub fresh: [AtomicU32; KINDS],
+    /// 1: remote ports are left out of the sessions' hash, for address-dependent filtering.
+    pub by_address: AtomicU32,
+    reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Bib>() == 64);
+    assert!(offset_of!(Bib, v4) == 16 && offset_of!(Bib, life) == 32);
+    assert!(offset_of!(Bib, since) == 44 && offset_of!(Bib, protocol) == 48);
+    assert!(size_of::<Session>() == 64);
+    assert!(offset_of!(Session, remote) == 16 && offset_of!(Session, local) == 24);
+    assert!(offset_of!(Session, packets) == 32);
+    assert!(size_of::<Block>() == 8);
+    assert!(size_of::<Subscriber>() == 128);
+    assert!(offset_of!(Subscriber, ports) == 32 && offset_of!(Subscriber, rate) == 48);
+    assert!(offset_of!(Subscriber, blocks) == 64);
+    assert!(size_of::<Free>() == 64);
+    assert!(size_of::<Meta>() == 80);
+    assert!(offset_of!(Meta, secret) == 32 && offset_of!(Meta, fresh) == 60);
+};

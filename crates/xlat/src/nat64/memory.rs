@@ -1,0 +1,151 @@
+//! Where the tables lie: on the heap, or in maps of the kernel.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::layout::{Bib, FREE_SHARDS, Free, KINDS, LAYOUT, Meta, Session, Subscriber};
+
+/// How large the tables are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// BIB entries.
+    pub bibs: u32,
+    /// Sessions.
+    pub sessions: u32,
+    /// Subscribers.
+    pub subscribers: u32,
+}
+
+impl Default for Sizes {
+    /// 262,144 sessions: 40 MB, when all are in use.
+    fn default() -> Sizes {
+        Sizes { bibs: 262_144, sessions: 262_144, subscribers: 32_768 }
+    }
+}
+
+impl Sizes {
+    /// The most entries of a kind: an index has 32 bits, and a count of sessions 24.
+    pub const MAX: u32 = (1 << 24) - 2;
+
+    /// Entries of each kind, entry 0 (which is never used) included.
+    #[must_use]
+    pub fn entries(&self) -> [u32; KINDS] {
+        [self.bibs, self.sessions, self.subscribers].map(|entries| entries.min(Sizes::MAX) + 1)
+    }
+
+    /// Heads of each directory: bib6, bib4, session, subscriber. A power of two; about one for each
+    /// entry.
+    #[must_use]
+    pub fn heads(&self) -> [u32; 4] {
+        let heads = |entries: u32| entries.clamp(1, Sizes::MAX).next_power_of_two();
+        [heads(self.bibs), heads(self.bibs), heads(self.sessions), heads(self.subscribers)]
+    }
+
+    /// Octets of all tables.
+    #[must_use]
+    pub fn octets(&self) -> u64 {
+        let entries = self.entries().map(u64::from);
+        let heads: u64 = self.heads().map(u64::from).iter().sum();
+        64 * entries[0] + 64 * entries[1] + 128 * entries[2] + 8 * heads
+    }
+}
+
+/// The tables' memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Regions<'a> {
+    /// What the tables are.
+    pub meta: &'a Meta,
+    /// BIB entries; the first is not used.
+    pub bibs: &'a [Bib],
+    /// Sessions; the first is not used.
+    pub sessions: &'a [Session],
+    /// Subscribers; the first is not used.
+    pub subscribers: &'a [Subscriber],
+    /// Heads of chains: bib6, bib4, session, subscriber. Each a power of two in number.
+    pub heads: [&'a [AtomicU64]; 4],
+    /// Heads of free lists: [`FREE_SHARDS`] for each kind.
+    pub free: &'a [Free],
+}
+
+/// Gives access to the tables' memory, which other processors may be changing.
+///
+/// All octets zero is a table without entries, but for [`Meta`], which [`prepare`] writes.
+pub trait Memory: Send + Sync + fmt::Debug {
+    /// The memory. The same at every call.
+    fn regions(&self) -> Regions<'_>;
+}
+
+/// Writes the description of empty tables. `secret`: random.
+pub fn prepare(meta: &Meta, sizes: &Sizes, secret: [u64; 2]) {
+    for (entry, value) in meta.entries.iter().zip(sizes.entries()) {
+        entry.store(value, Relaxed);
+    }
+    for (mask, heads) in meta.masks.iter().zip(sizes.heads()) {
+        mask.store(heads - 1, Relaxed);
+    }
+    for (word, value) in meta.secret.iter().zip(secret) {
+        word.store(value, Relaxed);
+    }
+    for fresh in &meta.fresh {
+        fresh.store(1, Relaxed);
+    }
+    meta.layout.store(LAYOUT, Relaxed);
+}
+
+/// Whether tables that were found are of this layout and of these sizes.
+#[must_use]
+pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
+    meta.layout.load(Relaxed) == LAYOUT
+        && meta.entries.iter().zip(sizes.entries()).all(|(found, size)| found.load(Relaxed) == size)
+        && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
+}
+
+/// Tables on the heap.
+#[derive(Debug)]
+pub struct Heap {
+    meta: Box<Meta>,
+    bibs: Vec<Bib>,
+    sessions: Vec<Session>,
+    subscribers: Vec<Subscriber>,
+    heads: [Vec<AtomicU64>; 4],
+    free: Vec<Free>,
+}
+
+fn filled<T: Default>(number: u32) -> Vec<T> {
+    (0..number).map(|_| T::default()).collect()
+}
+
+impl Heap {
+    /// Empty tables. `secret`: random, for [`Meta::secret`].
+    #[must_use]
+    pub fn new(sizes: &Sizes, secret: [u64; 2]) -> Heap {
+        let [bibs, sessions, subscribers] = sizes.entries();
+        let heap = Heap {
+            meta: Box::default(),
+            bibs: filled(bibs),
+            sessions: filled(sessions),
+            subscribers: filled(subscribers),
+            heads: sizes.heads().map(filled),
+            free: filled((FREE_SHARDS * KINDS) as u32),
+        };
+        prepare(&heap.meta, sizes, secret);
+        heap
+    }
+}
+
+impl Memory for Heap {
+    fn regions(&self) -> Regions<'_> {
+        let [bib6, bib4, session, subscriber] = &self.heads;
+        Regions {
+            meta: &self.meta,
+            bibs: &self.bibs,
+            sessions: &self.sessions,
+            subscribers: &self.subscribers,
+            heads: [bib6, bib4, session, subscriber],
+            free: &self.free,
+        }
+    }
+}

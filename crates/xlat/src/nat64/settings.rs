@@ -1,0 +1,195 @@
+//! What an operator sets of stateful NAT64, as validated types.
+
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use ipnet::Ipv6Net;
+
+use super::memory::Sizes;
+use super::pool::Pool;
+
+/// The transport protocols of RFC 6146.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP queries; identifiers stand in the place of ports.
+    Icmp,
+}
+
+impl Protocol {
+    /// All of them, in the order of [`Protocol::index`].
+    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp];
+
+    /// Its place in an array by protocol.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Protocol::Tcp => 0,
+            Protocol::Udp => 1,
+            Protocol::Icmp => 2,
+        }
+    }
+
+    /// The protocol number in IPv4, which the tables hold.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Protocol::Tcp => fordway_wire::protocol::TCP,
+            Protocol::Udp => fordway_wire::protocol::UDP,
+            Protocol::Icmp => fordway_wire::protocol::ICMP,
+        }
+    }
+
+    /// By the protocol number in IPv4.
+    #[must_use]
+    pub fn of(number: u8) -> Option<Protocol> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.number() == number)
+    }
+
+    /// Its name in small letters.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+            Protocol::Icmp => "icmp",
+        }
+    }
+}
+
+/// Which packets from IPv4 pass to a BIB entry (RFC 4787 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filtering {
+    /// From everywhere: endpoint-independent filtering (RFC 6888 REQ-7).
+    #[default]
+    EndpointIndependent,
+    /// From addresses to which the host has sent.
+    AddressDependent,
+}
+
+/// Lifetimes (RFC 6146 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// UDP sessions: UDP_DEFAULT.
+    pub udp: Duration,
+    /// ICMP Query sessions: ICMP_DEFAULT.
+    pub icmp: Duration,
+    /// Established TCP sessions: TCP_EST.
+    pub tcp_est: Duration,
+    /// TCP sessions that begin or end: TCP_TRANS.
+    pub tcp_trans: Duration,
+    /// Unsolicited SYNs: TCP_INCOMING_SYN.
+    pub tcp_incoming_syn: Duration,
+    /// How long a port of UDP or ICMP rests before another host gets it (RFC 6888 REQ-8).
+    pub port_rest: Duration,
+    /// How many ports may rest at once; beyond, a port is free as soon as its host is gone.
+    pub rest_most: u32,
+    /// Subscribers without a BIB entry: how long they keep their address and ports.
+    pub subscriber: Duration,
+    /// Dynamic 1:1 mappings without a packet.
+    pub dynamic4: Duration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Lifetimes {
+        let seconds = Duration::from_secs;
+        Lifetimes {
+            udp: seconds(300),
+            icmp: seconds(60),
+            tcp_est: seconds(7200),
+            tcp_trans: seconds(240),
+            tcp_incoming_syn: seconds(6),
+            port_rest: seconds(120),
+            rest_most: u32::MAX,
+            subscriber: seconds(600),
+            dynamic4: seconds(7440),
+        }
+    }
+}
+
+/// Limits for each subscriber (RFC 6888 REQ-4 and REQ-5); 0: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// BIB entries by protocol: TCP, UDP, ICMP.
+    pub ports: [u32; 3],
+    /// Sessions.
+    pub sessions: u32,
+    /// New sessions in a second.
+    pub new_per_second: u32,
+}
+
+/// A BIB entry that the operator makes: a port forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticBib {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// (X',x).
+    pub v6: (Ipv6Addr, u16),
+    /// (T,t).
+    pub v4: (Ipv4Addr, u16),
+}
+
+/// Dynamic 1:1 mappings of a stateless translator: each IPv6 host gets an IPv4 address on first use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dynamic4 {
+    /// The addresses.
+    pub pool: Vec<ipnet::Ipv4Net>,
+    /// Which IPv6 hosts; empty: all.
+    pub clients: Vec<Ipv6Net>,
+}
+
+impl Dynamic4 {
+    /// Whether the address is one of the pool's.
+    #[must_use]
+    pub fn contains(&self, addr: Ipv4Addr) -> bool {
+        self.pool.iter().any(|net| net.contains(&addr))
+    }
+}
+
+/// What a stateful translator does beside [`Config`](crate::Config).
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `pool4`: whose addresses are given to whom. The first that takes a host is its pool.
+    pub pools: Vec<Pool>,
+    /// Filtering of packets from IPv4.
+    pub filtering: Filtering,
+    /// IPv4 hosts may open TCP connections to what is in the BIB.
+    pub accept_v4_syn: bool,
+    /// Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 6146 section 3.5.1; RFC 4787 REQ-6a
+    /// leaves it open).
+    pub refresh_from_v4: bool,
+    /// Lifetimes.
+    pub lifetimes: Lifetimes,
+    /// How many bits of an IPv6 address name a subscriber, 1 to 128.
+    pub subscriber_len: u8,
+    /// Limits.
+    pub quotas: Quotas,
+    /// BIB entries of the configuration.
+    pub bib: Vec<StaticBib>,
+    /// Dynamic 1:1 mappings, of a stateless translator; then nothing else of this counts but lifetimes and
+    /// sizes.
+    pub dynamic4: Option<Dynamic4>,
+    /// Of the tables.
+    pub sizes: Sizes,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            pools: Vec::new(),
+            filtering: Filtering::default(),
+            accept_v4_syn: true,
+            refresh_from_v4: true,
+            lifetimes: Lifetimes::default(),
+            subscriber_len: 128,
+            quotas: Quotas::default(),
+            bib: Vec::new(),
+            dynamic4: None,
+            sizes: Sizes::default(),
+        }
+    }
+}

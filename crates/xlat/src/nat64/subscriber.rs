@@ -1,0 +1,246 @@
+//! Subscribers: who is given which address and ports, and how much he may use (RFC 6888).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use crate::verdict::DropReason;
+
+use super::Nat64;
+use super::chain::{FreeList, state};
+use super::hash::halves;
+use super::layout::{Kind, MAX_BLOCKS, Subscriber};
+use super::pool::{Allocation, Pool, PortBlock};
+use super::settings::Protocol;
+use super::tcp::Side;
+use super::view::{Found, View, life, life_parts, one_less};
+
+/// In the number of blocks: one more is being written.
+pub(crate) const ADDING: u32 = 0x80_0000;
+
+/// The first `len` bits of an address.
+pub(crate) fn prefix(addr: Ipv6Addr, len: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+    Ipv6Addr::from_bits(addr.to_bits() & mask)
+}
+
+impl Subscriber {
+    /// The blocks that it has.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = PortBlock> {
+        let number = (life_parts(self.life.load(Acquire)).1 & !ADDING) as usize;
+        self.blocks.iter().take(number.min(MAX_BLOCKS)).map(|block| PortBlock {
+            v4: Ipv4Addr::from_bits(block.v4.load(Relaxed)),
+            low: block.low.load(Relaxed),
+            high: block.high.load(Relaxed),
+        })
+    }
+
+    /// Puts one block more behind the others. `false`: somebody else is doing so, or there is no room.
+    fn add(&self, block: PortBlock) -> bool {
+        let before = self.life.load(Acquire);
+        let (state, number) = life_parts(before);
+        let Some(room) = self.blocks.get(number as usize).filter(|_| state == state::LIVE) else {
+            return false;
+        };
+        let adding = life(state, number | ADDING);
+        if self.life.compare_exchange(before, adding, AcqRel, Acquire).is_err() {
+            return false;
+        }
+        room.v4.store(block.v4.to_bits(), Relaxed);
+        room.low.store(block.low, Relaxed);
+        room.high.store(block.high, Relaxed);
+        self.life.compare_exchange(adding, life(state, number + 1), AcqRel, Acquire).is_ok()
+    }
+}
+
+impl<'a> View<'a> {
+    /// The subscriber that a host belongs to; a new one is given its first block.
+    pub(crate) fn subscriber(
+        &self,
+        host: Ipv6Addr,
+        mark: u32,
+    ) -> Result<Found<'a, Subscriber>, DropReason> {
+        let settings = &self.nat.settings;
+        let mark = if self.nat.by_mark { mark } else { 0 };
+        let prefix = prefix(host, settings.subscriber_len);
+        let chain = self.subscriber_chain(prefix, mark).ok_or(DropReason::SubscribersFull)?;
+        if let (Some(found), _) = self.find_subscriber(&chain, prefix, mark) {
+            return Ok(found);
+        }
+        let pools = &settings.pools;
+        let number = pools.iter().position(|pool| pool.takes(host, mark));
+        let number = number.ok_or(DropReason::PoolExhausted)?;
+        let hash = self.nat.secret.subscriber(prefix, mark);
+        let block = self.nat.grant(number, host, hash, None).ok_or(DropReason::PoolExhausted)?;
+        let list = FreeList::of(&self.regions, Kind::Subscriber);
+        let Some(index) = list.take(self.regions.subscribers, self.shard) else {
+            self.nat.take_back(number, block);
+            return Err(DropReason::SubscribersFull);
+        };
+        let entry = &self.regions.subscribers[index as usize];
+        self.fill(entry, prefix, mark, number, block);
+        loop {
+            let (found, seen) = self.find_subscriber(&chain, prefix, mark);
+            if let Some(found) = found {
+                entry.life.store(life(state::FREE, 0), Release);
+                list.give(self.regions.subscribers, self.shard, index);
+                self.nat.take_back(number, block);
+                return Ok(found);
+            }
+            if chain.insert(index, seen) {
+                return Ok((index, entry));
+            }
+        }
+    }
+
+    fn fill(&self, entry: &Subscriber, prefix: Ipv6Addr, mark: u32, pool: usize, block: PortBlock) {
+        let (hi, lo) = halves(prefix);
+        entry.hi.store(hi, Relaxed);
+        entry.lo.store(lo, Relaxed);
+        entry.mark.store(mark, Relaxed);
+        entry.sessions.store(0, Relaxed);
+        for ports in &entry.ports {
+            ports.store(0, Relaxed);
+        }
+        entry.rate.store(0, Relaxed);
+        entry.last_used.store(self.now, Relaxed);
+        entry.created.store(self.now, Relaxed);
+        entry.seen.store(0, Relaxed);
+        entry.pool.store(pool as u16, Relaxed);
+        entry.blocks[0].v4.store(block.v4.to_bits(), Relaxed);
+        entry.blocks[0].low.store(block.low, Relaxed);
+        entry.blocks[0].high.store(block.high, Relaxed);
+        entry.life.store(life(state::LIVE, 1), Release);
+    }
+
+    /// Gives a subscriber whose ports are used up one block more, at the same address (RFC 4787 REQ-2).
+    /// `false`: there is none, or it has as many as it may have.
+    pub(crate) fn extend(&self, subscriber: &Subscriber) -> bool {
+        let number = usize::from(subscriber.pool.load(Relaxed));
+        let Some(pool) = self.nat.settings.pools.get(number) else { return false };
+        let Allocation::Blocks { most, .. } = pool.allocation else { return false };
+        let Some(first) = subscriber.blocks().next() else { return false };
+        if subscriber.blocks().count() >= usize::from(most).min(MAX_BLOCKS) {
+            return false;
+        }
+        let hash =
+            self.nat.secret.subscriber(subscriber.prefix(), subscriber.blocks().count() as u32);
+        let Some(block) = self.nat.grant(number, subscriber.prefix(), hash, Some(first)) else {
+            return false;
+        };
+        let added = subscriber.add(block);
+        if !added {
+            self.nat.take_back(number, block);
+        }
+        // Somebody else's block is as good.
+        true
+    }
+
+    /// Counts one port more of a subscriber, if its quota allows it.
+    pub(crate) fn count_port(
+        &self,
+        subscriber: &Subscriber,
+        protocol: Protocol,
+    ) -> Result<(), DropReason> {
+        let most = self.nat.settings.quotas.ports[protocol.index()];
+        let counter = &subscriber.ports[protocol.index()];
+        if counter.fetch_add(1, SeqCst) >= most && most != 0 {
+            one_less(counter);
+            return Err(DropReason::PortQuota);
+        }
+        if subscriber.state() != state::LIVE {
+            one_less(counter);
+            return Err(DropReason::Busy);
+        }
+        Ok(())
+    }
+
+    /// Counts one session more, if the quotas allow it. Of sessions that IPv4 hosts make, who may be anybody,
+    /// only half as many are allowed: so that strangers can't use up what is the subscriber's.
+    pub(crate) fn count_session(
+        &self,
+        subscriber: &Subscriber,
+        side: Side,
+    ) -> Result<(), DropReason> {
+        let quotas = &self.nat.settings.quotas;
+        let most = match side {
+            Side::V6 => quotas.sessions,
+            Side::V4 => quotas.sessions.div_ceil(2),
+        };
+        if quotas.new_per_second != 0 && !self.within_rate(subscriber, quotas.new_per_second) {
+            return Err(DropReason::RateQuota);
+        }
+        let before = subscriber.sessions.fetch_add(1, SeqCst);
+        if most != 0 && before >= most {
+            one_less(&subscriber.sessions);
+            return Err(DropReason::SessionQuota);
+        }
+        subscriber.last_used.store(self.now, Relaxed);
+        Ok(())
+    }
+
+    /// New sessions are counted by eights of ticks, 1.07 s.
+    fn within_rate(&self, subscriber: &Subscriber, most: u32) -> bool {
+        let second = u64::from(self.now >> 3);
+        let count = |word: u64| {
+            let number = if word >> 32 == second { word as u32 } else { 0 };
+            (number < most).then(|| second << 32 | u64::from(number + 1))
+        };
+        subscriber.rate.fetch_update(AcqRel, Acquire, count).is_ok()
+    }
+}
+
+impl Nat64 {
+    /// A block of a pool for a subscriber: the first, or one more at the address of `beside`.
+    fn grant(
+        &self,
+        pool_number: usize,
+        host: Ipv6Addr,
+        hash: u64,
+        beside: Option<PortBlock>,
+    ) -> Option<PortBlock> {
+        let pool = self.settings.pools.get(pool_number)?;
+        let blocks = pool.blocks();
+        if blocks == 0 {
+            return None;
+        }
+        match pool.allocation {
+            Allocation::Shared => Some(pool.block(hash % blocks)?.0),
+            Allocation::Deterministic { .. } => {
+                Some(pool.block(pool.deterministic(host, self.settings.subscriber_len)?)?.0)
+            }
+            Allocation::Blocks { .. } => self.grant_block(pool_number, pool, hash, beside),
+        }
+    }
+
+    fn grant_block(
+        &self,
+        pool_number: usize,
+        pool: &Pool,
+        hash: u64,
+        beside: Option<PortBlock>,
+    ) -> Option<PortBlock> {
+        let given = self.given.get(pool_number)?;
+        let all = match beside {
+            Some(beside) => pool.block(pool.number(beside)?)?.1,
+            None => 0..pool.blocks(),
+        };
+        let from = all.start + hash % (all.end - all.start).max(1);
+        loop {
+            let number = given.find(all.clone(), from)?;
+            if given.take(number) {
+                return Some(pool.block(number)?.0);
+            }
+        }
+    }
+
+    /// Takes back a block that nobody uses any more.
+    pub(crate) fn take_back(&self, pool_number: usize, block: PortBlock) {
+        let pool = self.settings.pools.get(pool_number);
+        if let (Some(pool), Some(given)) = (pool, self.given.get(pool_number))
+            && matches!(pool.allocation, Allocation::Blocks { .. })
+            && let Some(number) = pool.number(block)
+        {
+            given.give_back(number);
+        }
+    }
+}

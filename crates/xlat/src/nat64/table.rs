@@ -1,0 +1,264 @@
+//! The tables as plain values, for people and logs; and changes that an operator makes by hand.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use super::Nat64;
+use super::chain::{FreeList, state};
+use super::layout::{Bib, Kind, Session, Subscriber, TICK_SHIFT, bib_flags};
+use super::pool::PortBlock;
+use super::settings::{Protocol, StaticBib};
+use super::tcp::TcpState;
+use super::view::{View, life_parts};
+
+/// A binding: (X',x) and (T,t).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Binding {
+    /// The protocol; `None`: a dynamic 1:1 mapping of all protocols, ports 0.
+    pub protocol: Option<Protocol>,
+    /// (X',x).
+    pub v6: (Ipv6Addr, u16),
+    /// (T,t).
+    pub v4: (Ipv4Addr, u16),
+}
+
+impl Binding {
+    pub(crate) fn of(bib: &Bib) -> Binding {
+        let protocol = Protocol::of(bib.protocol.load(Relaxed));
+        Binding { protocol, v6: bib.v6(), v4: bib.v4() }
+    }
+}
+
+/// A BIB entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BibEntry {
+    /// What is bound.
+    pub binding: Binding,
+    /// The operator has made it.
+    pub is_static: bool,
+    /// It rests: its host is gone, and no other gets the port yet.
+    pub is_resting: bool,
+    /// Its sessions.
+    pub sessions: u32,
+    /// Time since it was made.
+    pub age: Duration,
+}
+
+/// A session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEntry {
+    /// Its BIB entry.
+    pub binding: Binding,
+    /// (Z,z); of ICMP, the port is 0.
+    pub remote: (Ipv4Addr, u16),
+    /// The state of TCP sessions.
+    pub tcp: Option<TcpState>,
+    /// What is left of its lifetime.
+    pub remaining: Duration,
+    /// Packets and octets from IPv4, and from IPv6.
+    pub counts: [(u64, u64); 2],
+}
+
+/// A subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriberEntry {
+    /// Its prefix; the length is in the settings.
+    pub prefix: Ipv6Addr,
+    /// The mark of its packets.
+    pub mark: u32,
+    /// The number of its pool.
+    pub pool: u16,
+    /// What it was given.
+    pub blocks: Vec<PortBlock>,
+    /// Its BIB entries: TCP, UDP, ICMP.
+    pub ports: [u32; 3],
+    /// Its sessions.
+    pub sessions: u32,
+    /// Time since its last new session.
+    pub idle: Duration,
+}
+
+/// Why a BIB entry was not made by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BibError {
+    /// The IPv4 transport address is bound to this.
+    Taken(Binding),
+    /// The IPv6 transport address is bound to this.
+    Bound(Binding),
+    /// The table is full.
+    Full,
+    /// There is no such entry.
+    Missing,
+}
+
+fn duration(ticks: u32) -> Duration {
+    Duration::from_nanos(u64::from(ticks) << TICK_SHIFT)
+}
+
+impl Nat64 {
+    /// The BIB entries, as each is when it is its turn.
+    pub fn bib(&self, now: Duration) -> impl Iterator<Item = BibEntry> {
+        let view = self.view(now, 0);
+        view.regions.bibs.iter().filter_map(move |bib| {
+            let (state, sessions) = life_parts(bib.life.load(Acquire));
+            matches!(state, state::LIVE | state::RESTING).then(|| BibEntry {
+                binding: Binding::of(bib),
+                is_static: bib.flags.load(Relaxed) & bib_flags::STATIC != 0,
+                is_resting: state == state::RESTING,
+                sessions,
+                age: duration(age(&view, bib.created.load(Relaxed))),
+            })
+        })
+    }
+
+    /// The sessions, likewise.
+    pub fn sessions(&self, now: Duration) -> impl Iterator<Item = SessionEntry> {
+        let view = self.view(now, 0);
+        view.regions.sessions.iter().filter_map(move |session| describe(&view, session))
+    }
+
+    /// The subscribers, likewise.
+    pub fn subscribers(&self, now: Duration) -> impl Iterator<Item = SubscriberEntry> {
+        let view = self.view(now, 0);
+        view.regions.subscribers.iter().filter_map(move |subscriber: &Subscriber| {
+            (subscriber.state() == state::LIVE).then(|| SubscriberEntry {
+                prefix: subscriber.prefix(),
+                mark: subscriber.mark.load(Relaxed),
+                pool: subscriber.pool.load(Relaxed),
+                blocks: subscriber.blocks().collect(),
+                ports: [0, 1, 2].map(|place: usize| subscriber.ports[place].load(Relaxed)),
+                sessions: subscriber.sessions.load(Relaxed),
+                idle: duration(age(&view, subscriber.last_used.load(Relaxed))),
+            })
+        })
+    }
+
+    /// Makes the BIB entries of the settings that are not there yet; dynamic ones that are in the way go.
+    /// Gives those that could not be made.
+    pub fn make_static_bib(&self, now: Duration) -> Vec<(StaticBib, BibError)> {
+        let mut failed = Vec::new();
+        for wanted in &self.settings.bib {
+            let mut made = self.put_bib(wanted, bib_flags::STATIC, now);
+            // One at either end at most is in the way.
+            for _ in 0..2 {
+                let Err(BibError::Taken(other) | BibError::Bound(other)) = made else { break };
+                let Some(protocol) = other.protocol else { break };
+                if self.is_static(protocol, other.v4, now) {
+                    break;
+                }
+                // Gone already is as good.
+                let _ = self.remove_bib(protocol, other.v4, now);
+                made = self.put_bib(wanted, bib_flags::STATIC, now);
+            }
+            failed.extend(made.err().map(|error| (*wanted, error)));
+        }
+        failed
+    }
+
+    fn is_static(&self, protocol: Protocol, v4: (Ipv4Addr, u16), now: Duration) -> bool {
+        self.view(now, 0)
+            .bib4(v4, protocol.number())
+            .is_some_and(|(_, bib)| bib.flags.load(Relaxed) & bib_flags::STATIC != 0)
+    }
+
+    /// Makes a BIB entry that never expires and that a change of settings leaves. A dynamic one with the same
+    /// two ends becomes such; one with only one of them is in the way.
+    pub fn add_bib(&self, wanted: &StaticBib, now: Duration) -> Result<(), BibError> {
+        self.put_bib(wanted, bib_flags::STATIC | bib_flags::ADDED, now)
+    }
+
+    fn put_bib(&self, wanted: &StaticBib, flags: u8, now: Duration) -> Result<(), BibError> {
+        let view = self.view(now, 0);
+        let protocol = wanted.protocol.number();
+        let (Some(chain6), Some(chain4)) =
+            (view.bib6_chain(wanted.v6, protocol), view.bib4_chain(wanted.v4, protocol))
+        else {
+            return Err(BibError::Full);
+        };
+        if let (Some((_, bib)), _) = view.find6(&chain6, wanted.v6, protocol) {
+            match bib.state() {
+                state::LIVE if bib.v4() == wanted.v4 => {
+                    bib.flags.fetch_or(flags, Relaxed);
+                    return Ok(());
+                }
+                state::LIVE => return Err(BibError::Bound(Binding::of(bib))),
+                _ => {
+                    bib.change(state::RESTING, state::DEAD);
+                }
+            }
+        }
+        let list = FreeList::of(&view.regions, Kind::Bib);
+        let index = list.take(view.regions.bibs, 0).ok_or(BibError::Full)?;
+        let bib = &view.regions.bibs[index as usize];
+        view.fill_bib(bib, wanted.v6, protocol, 0);
+        bib.v4.store(wanted.v4.0.to_bits(), Relaxed);
+        bib.v4_port.store(wanted.v4.1, Relaxed);
+        bib.flags.store(flags, Relaxed);
+        loop {
+            let (holder, seen) = view.holder4(&chain4, wanted.v4, protocol);
+            if let Some((_, holder)) = holder {
+                if holder.change(state::RESTING, state::DEAD) {
+                    continue;
+                }
+                bib.change(state::CLAIMED, state::FREE);
+                list.give(view.regions.bibs, 0, index);
+                return Err(BibError::Taken(Binding::of(holder)));
+            }
+            if chain4.insert(index, seen) {
+                break;
+            }
+        }
+        bib.change(state::CLAIMED, state::LIVE);
+        if view.announce(index, bib, wanted.v6, protocol) {
+            return Ok(());
+        }
+        let other =
+            view.bib6(wanted.v6, protocol).map_or(Binding::of(bib), |(_, b)| Binding::of(b));
+        Err(BibError::Bound(other))
+    }
+
+    /// Takes a BIB entry away, static or dynamic; its sessions end. The sweeper does the rest.
+    pub fn remove_bib(
+        &self,
+        protocol: Protocol,
+        v4: (Ipv4Addr, u16),
+        now: Duration,
+    ) -> Result<Binding, BibError> {
+        let view = self.view(now, 0);
+        let (_, bib) = view.bib4(v4, protocol.number()).ok_or(BibError::Missing)?;
+        let binding = Binding::of(bib);
+        if !bib.change(state::LIVE, state::DEAD) {
+            return Err(BibError::Missing);
+        }
+        if let Some(subscriber) = view.subscriber_of(bib) {
+            super::view::one_less(&subscriber.ports[protocol.index()]);
+        }
+        Ok(binding)
+    }
+}
+
+fn age(view: &View<'_>, tick: u32) -> u32 {
+    let age = view.now.wrapping_sub(tick);
+    if age > u32::MAX / 2 { 0 } else { age }
+}
+
+fn describe(view: &View<'_>, session: &Session) -> Option<SessionEntry> {
+    let life = session.life();
+    if !life.is_live() {
+        return None;
+    }
+    let bib = View::entry(view.regions.bibs, session.bib.load(Relaxed))?;
+    let left = view.nat.ticks.of_class(life.timeout).saturating_sub(age(view, life.tick));
+    Some(SessionEntry {
+        binding: Binding::of(bib),
+        remote: session.remote(),
+        tcp: TcpState::of(life.state),
+        remaining: duration(left),
+        counts: [0, 1].map(|side: usize| {
+            (session.packets[side].load(Relaxed), session.octets[side].load(Relaxed))
+        }),
+    })
+}
