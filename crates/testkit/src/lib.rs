@@ -8,6 +8,7 @@
 //! | [`view`] | a second reading of packets |
 //! | [`oracle`] | what must hold of every outcome |
 //! | [`properties`] | what must hold of sound packets |
+//! | [`model`] | stateful NAT64, naively |
 //! | [`fuzz`] | the bodies of the fuzz targets, and drawn packets |
 //! | [`tap`] | packets with offload state, into an interface and out of it |
 //! | [`sys`] | the system calls for that |
@@ -20,6 +21,7 @@
 
 pub mod checksum;
 pub mod fuzz;
+pub mod model;
 pub mod oracle;
 pub mod packet;
 pub mod properties;

@@ -40,7 +40,7 @@ pub fn translate(
             packet.fragments().map(|piece| [piece.head(), piece.body].concat()).collect()
         }
         Verdict::Reply(_) | Verdict::Pass => vec![packet.bytes().to_vec()],
-        Verdict::Drop(_) => Vec::new(),
+        Verdict::Drop(_) | Verdict::Stored => Vec::new(),
     };
     Outcome { verdict, packets, offload: packet.offload }
 }
@@ -59,7 +59,7 @@ pub fn check(
     outcome: &Outcome,
 ) -> Result<(), String> {
     match outcome.verdict {
-        Verdict::Drop(_) => Ok(()),
+        Verdict::Drop(_) | Verdict::Stored => Ok(()),
         Verdict::Pass => {
             require(config.pass_unmatched, "passed without pass_unmatched")?;
             // What lies behind the packet's own length may be gone.

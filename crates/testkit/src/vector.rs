@@ -32,6 +32,7 @@ mod config;
 mod format;
 mod report;
 mod run;
+pub mod sequence;
 
 pub use case::{Case, CaseError, CaseStep, Expected};
 pub use config::{ConfigSpec, ConfigSpecError};
@@ -39,7 +40,7 @@ pub use format::{CounterMap, ExpectSpec, OffloadSpec, StepSpec, Vector, VerdictS
 pub use report::{Mismatch, dissect};
 pub use run::{
     Applies, Core, Observation, Sent, Subject, SubjectError, check, counter_map, load, vectors_dir,
-    walk,
+    walk, walk_sequences,
 };
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ impl CaseStep {
     }
 }
 
-fn build(
+pub(super) fn build(
     spec: &PacketSpec,
     offload: &OffloadSpec,
     context: Context<'_>,
@@ -125,7 +125,7 @@ fn build(
 }
 
 impl Expected {
-    fn build(
+    pub(super) fn build(
         spec: &ExpectSpec,
         input: &[u8],
         arrived: &Offload,
@@ -214,6 +214,7 @@ fn usual_counters(verdict: Verdict, input: &[u8], offload: &Offload, packets: us
         Verdict::Drop(reason) => {
             set(format!("drop.{}", reason.label()), 1);
         }
+        Verdict::Stored => {}
         Verdict::Pass => {
             set("passed".into(), 1);
         }

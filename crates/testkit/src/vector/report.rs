@@ -18,6 +18,10 @@ impl fmt::Display for Mismatch {
 }
 
 impl Mismatch {
+    pub(super) fn new(text: String) -> Mismatch {
+        Mismatch(text)
+    }
+
     /// The differences between what a case demands and what was seen.
     pub fn find(case: &Case, seen: &[Observation]) -> Option<Mismatch> {
         let mut text = String::new();
@@ -42,7 +46,7 @@ impl Mismatch {
     }
 }
 
-fn compare(step: &CaseStep, seen: &Observation) -> String {
+pub(super) fn compare(step: &CaseStep, seen: &Observation) -> String {
     let mut text = String::new();
     let expected = &step.expected;
     if let Some(verdict) = seen.verdict.filter(|verdict| *verdict != expected.verdict) {
@@ -99,7 +103,7 @@ fn compare_counters(expected: &CounterMap, got: &CounterMap) -> String {
 }
 
 /// Fields of both packets, `-` expected and `+` got where they differ, then the octets.
-fn side_by_side(expected: &[u8], got: &[u8]) -> String {
+pub(super) fn side_by_side(expected: &[u8], got: &[u8]) -> String {
     let mut text = String::new();
     let (want, have) = (dissect(expected), dissect(got));
     for index in 0..want.len().max(have.len()) {

@@ -112,7 +112,7 @@ impl Subject for Core {
                 Verdict::Reply(_) | Verdict::Pass => {
                     vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
                 }
-                Verdict::Drop(_) => Vec::new(),
+                Verdict::Drop(_) | Verdict::Stored => Vec::new(),
             };
             counters.record(arrival, verdict, sent.len());
             counters.suppress(state.take_suppressed());
@@ -161,8 +161,23 @@ pub fn vectors_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors")
 }
 
-/// Every vector file below a folder, sorted: name (path without `.toml`, with `/`) and path.
+/// Every vector of one packet or of several without state, sorted: name (path without `.toml`, with `/`)
+/// and path.
 pub fn walk(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let (_, vectors) = walk_all(dir)?;
+    Ok(vectors)
+}
+
+/// Every [sequence](super::sequence), likewise.
+pub fn walk_sequences(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let (sequences, _) = walk_all(dir)?;
+    Ok(sequences)
+}
+
+type Files = Vec<(String, PathBuf)>;
+
+/// Sequences, and other vectors.
+fn walk_all(dir: &Path) -> io::Result<(Files, Files)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -177,7 +192,9 @@ pub fn walk(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
         }
     }
     found.sort();
-    Ok(found)
+    Ok(found.into_iter().partition(|(_, path)| {
+        fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line == "[nat64]"))
+    }))
 }
 
 /// Reads and builds one vector file.

@@ -1,0 +1,199 @@
+//! RFC 6146 sections 3.5.1.1 and 3.5.2.3: whether the core has chosen well.
+
+use std::net::Ipv4Addr;
+
+use super::filter::{Model, Outcome, Peek};
+use super::packet::{Datagram, End4, Transport};
+use super::table::{Bib, Subscriber};
+
+/// Ports are kept on their side of this one.
+const FIRST_UNPRIVILEGED: u16 = 1024;
+
+impl Model {
+    /// A BIB entry for a host that has none. `Err`: a bad choice.
+    pub(super) fn bind(
+        &mut self,
+        packet: &Datagram<std::net::Ipv6Addr>,
+        peek: &dyn Peek,
+    ) -> Result<Result<End4, Outcome>, String> {
+        let (transport, v6) = (packet.transport, packet.src);
+        let prefix = self.rules.prefix(v6.0);
+        let granted = peek.granted(prefix);
+        if !self.subscribers.iter().any(|known| known.prefix == prefix) {
+            if self.subscribers.len() >= self.rules.sizes[2] {
+                return Ok(Err(Outcome::Refused("subscribers_full")));
+            }
+            let Some((v4, _)) = &granted else {
+                return self.no_grant(peek);
+            };
+            if !self.rules.pool4.contains(v4) {
+                return Err(format!("{v4} is no address of the pool"));
+            }
+            self.subscribers.push(Subscriber {
+                prefix,
+                v4: *v4,
+                last_used: self.now,
+                new: [(u64::MAX, 0); 2],
+            });
+        }
+        let (v4, blocks) = granted.ok_or("a subscriber is missing")?;
+        let known = self.subscribers.iter().find(|known| known.prefix == prefix);
+        if known.is_some_and(|known| known.v4 != v4) {
+            return Err(format!("the address of {prefix} was changed to {v4}"));
+        }
+        let most = self.rules.most_ports[transport as usize];
+        if most != 0 && self.ports_of(prefix, transport) >= most as usize {
+            return Ok(Err(Outcome::Refused("port_quota")));
+        }
+        if let Some(place) = self
+            .bibs
+            .iter()
+            .position(|bib| bib.transport == transport && bib.v6 == v6 && bib.resting.is_some())
+        {
+            if let Some(local) = self.revive(place, v4, &blocks) {
+                return Ok(Ok(local));
+            }
+        }
+        let size = self.rules.sizes[0];
+        if self.bibs.len() >= size {
+            return Ok(Err(Outcome::Refused("bib_full")));
+        }
+        if self.bibs.len() + self.garbage[0] >= size && peek.refused() == Some("bib_full") {
+            return Ok(Err(Outcome::Refused("bib_full")));
+        }
+        let free = self.free(transport, v4, &blocks, prefix);
+        let Some(chosen) = peek.chosen(transport, v6) else {
+            if !free.is_empty() {
+                return Err(format!("no port for {v6:?}, but {} are free", free.len()));
+            }
+            self.check_extension(v4, blocks.len(), peek)?;
+            return Ok(Err(Outcome::Refused("pool_exhausted")));
+        };
+        self.judge(packet, chosen, v4, &free)?;
+        self.take_over(transport, chosen);
+        self.bibs.push(Bib {
+            transport,
+            v6,
+            v4: chosen,
+            is_static: false,
+            resting: None,
+            created: self.now,
+            had_session: false,
+        });
+        Ok(Ok(chosen))
+    }
+
+    /// A new subscriber that was given nothing: every block must be given away.
+    fn no_grant(&self, peek: &dyn Peek) -> Result<Result<End4, Outcome>, String> {
+        if self.rules.blocks.is_none() {
+            return Err("a subscriber was not given an address".into());
+        }
+        if self.rules.pool4.iter().any(|v4| self.blocks_left(*v4, peek) != 0) {
+            return Err("no block was given, but there are some".into());
+        }
+        Ok(Err(Outcome::Refused("pool_exhausted")))
+    }
+
+    /// A subscriber whose ports are used up and who was given no further block.
+    fn check_extension(&self, v4: Ipv4Addr, has: usize, peek: &dyn Peek) -> Result<(), String> {
+        match self.rules.blocks {
+            Some((_, most)) if has < most && self.blocks_left(v4, peek) != 0 => {
+                Err(format!("no further block of {v4}, but there are some"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Blocks of an address that no subscriber has.
+    fn blocks_left(&self, v4: Ipv4Addr, peek: &dyn Peek) -> usize {
+        let (low, high) = self.rules.ports;
+        let size = self.rules.blocks.map_or(1, |(size, _)| size);
+        let all = (usize::from(high - low) + 1) / usize::from(size);
+        let granted = self.subscribers.iter().filter_map(|known| peek.granted(known.prefix));
+        let given: usize =
+            granted.filter(|(addr, _)| *addr == v4).map(|(_, blocks)| blocks.len()).sum();
+        all - given
+    }
+
+    /// RFC 6888 REQ-8: the port that rests for this very host.
+    fn revive(&mut self, place: usize, v4: Ipv4Addr, blocks: &[(u16, u16)]) -> Option<End4> {
+        let bib = &mut self.bibs[place];
+        let port = bib.v4.1;
+        let own = bib.v4.0 == v4 && blocks.iter().any(|(low, high)| (*low..=*high).contains(&port));
+        if !own {
+            // It is another's port by now.
+            self.bibs.remove(place);
+            self.garbage[0] += 1;
+            return None;
+        }
+        bib.resting = None;
+        bib.created = self.now;
+        Some(bib.v4)
+    }
+
+    /// Ports of an address that nobody holds.
+    fn free(
+        &self,
+        transport: Transport,
+        v4: Ipv4Addr,
+        blocks: &[(u16, u16)],
+        prefix: std::net::Ipv6Addr,
+    ) -> Vec<u16> {
+        let is_free = |port: &u16| {
+            !self.bibs.iter().any(|bib| {
+                let own_rest = bib.resting.is_some() && self.rules.prefix(bib.v6.0) == prefix;
+                bib.transport == transport && bib.v4 == (v4, *port) && !own_rest
+            })
+        };
+        blocks.iter().flat_map(|(low, high)| *low..=*high).filter(is_free).collect()
+    }
+
+    fn judge(
+        &self,
+        packet: &Datagram<std::net::Ipv6Addr>,
+        chosen: End4,
+        v4: Ipv4Addr,
+        free: &[u16],
+    ) -> Result<(), String> {
+        if chosen.0 != v4 {
+            return Err(format!("{chosen:?} instead of a port of {v4}: not paired"));
+        }
+        if chosen.1 == 0 || !free.contains(&chosen.1) {
+            return Err(format!("{chosen:?} is not free"));
+        }
+        let class = |port: u16| port < FIRST_UNPRIVILEGED;
+        let suits = |port: u16| class(port) == class(packet.src.1);
+        let even = |port: u16| port & 1 == packet.src.1 & 1;
+        let wrong = match packet.transport {
+            Transport::Icmp => false,
+            _ if free.iter().any(|port| suits(*port)) && !suits(chosen.1) => true,
+            Transport::Udp => {
+                let both = |port: u16| suits(port) && even(port);
+                free.iter().any(|port| both(*port)) && !both(chosen.1)
+            }
+            Transport::Tcp => false,
+        };
+        if wrong {
+            return Err(format!("{chosen:?} for {:?}: wrong range or parity", packet.src));
+        }
+        Ok(())
+    }
+
+    /// A port that rested for another host of the same subscriber rests no more.
+    fn take_over(&mut self, transport: Transport, chosen: End4) {
+        let before = self.bibs.len();
+        self.bibs.retain(|bib| (bib.transport, bib.v4) != (transport, chosen));
+        self.garbage[0] += before - self.bibs.len();
+    }
+
+    /// BIB entries that a subscriber's quota counts.
+    pub fn ports_of(&self, prefix: std::net::Ipv6Addr, transport: Transport) -> usize {
+        let counts = |bib: &&Bib| {
+            bib.transport == transport
+                && !bib.is_static
+                && bib.resting.is_none()
+                && self.rules.prefix(bib.v6.0) == prefix
+        };
+        self.bibs.iter().filter(counts).count()
+    }
+}
