@@ -136,7 +136,7 @@ impl Worker {
         let (sent, pieces) = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
             Verdict::Forward | Verdict::Reply(_) => (self.send(&mut packet)?, 1),
-            Verdict::Drop(_) | Verdict::Pass => (Ok(()), 1),
+            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => (Ok(()), 1),
         };
         match sent {
             Ok(()) => self.counters.core.record(arrival, verdict, pieces),

@@ -132,6 +132,8 @@ impl Counters {
                 }
             }
             Verdict::Drop(reason) => self.drop(reason),
+            // Counted when its time is over.
+            Verdict::Stored => {}
             Verdict::Pass => self.passed.add(1),
         }
     }

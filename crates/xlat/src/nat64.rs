@@ -16,25 +16,32 @@
 mod allocate;
 mod chain;
 mod dynamic;
+mod dynamic_mapper;
 mod filter;
 mod hash;
 pub mod layout;
+mod mapper;
 pub mod memory;
 mod pool;
 mod settings;
 mod subscriber;
 mod sweep;
+mod syn;
 mod table;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub(crate) use dynamic_mapper::Dynamic;
 pub use filter::{Outgoing6, Refusal, Tuple};
+pub(crate) use mapper::Stateful;
 pub use memory::{Heap, Memory, Regions, Sizes};
 pub use pool::{Allocation, Pool, PortBlock, Range};
 pub use settings::{Dynamic4, Filtering, Lifetimes, Protocol, Quotas, Settings, StaticBib};
 pub use sweep::{Event, Sweeper, Swept};
+pub(crate) use syn::Ends;
+pub use syn::{StoredSyn, Syns};
 pub use table::{BibEntry, BibError, Binding, SessionEntry, SubscriberEntry};
 pub use tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
 
@@ -300,6 +307,22 @@ impl Nat64 {
         self.view(now, shard).filter_v4(tuple)
     }
 
+    /// Whether an IPv4 address is the translator's: with some port.
+    #[must_use]
+    pub fn owns_address(&self, addr: Ipv4Addr) -> bool {
+        let pools = &self.settings.pools;
+        pools.iter().any(|pool| pool.ranges.iter().any(|range| range.contains(addr)))
+            || self.settings.bib.iter().any(|bib| bib.v4.0 == addr)
+    }
+
+    /// Whether anything is behind a SYN that was kept: the host has opened the connection.
+    pub(crate) fn is_answered(&self, syn: &StoredSyn, now: Duration) -> bool {
+        let (local, remote) = syn.ends;
+        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        let found = self.view(now, 0).session(&key);
+        found.is_some_and(|(_, session)| session.life().state != TcpState::V4Init as u8)
+    }
+
     pub(crate) fn view(&self, now: Duration, shard: usize) -> View<'_> {
         View { nat: self, regions: self.memory.regions(), now: tick(now), shard }
     }
@@ -330,7 +353,8 @@ impl Nat64 {
     /// how many blocks were searched.
     fn exhausted_slot(&self, search: (u32, Protocol, usize)) -> (&AtomicU64, u64) {
         let (subscriber, protocol, blocks) = search;
-        let who = subscriber.wrapping_mul(32).wrapping_add((protocol.index() * 8 + blocks % 8) as u32);
+        let who =
+            subscriber.wrapping_mul(32).wrapping_add((protocol.index() * 8 + blocks % 8) as u32);
         (&self.exhausted[(who / 8) as usize % 64], u64::from(who) << 32)
     }
 

@@ -1,5 +1,6 @@
 //! ICMP errors that the translator originates (RFC 7915 sections 4.4 and 5.4).
 
+use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
@@ -31,10 +32,13 @@ const ICMPV4_TOS: u8 = 0xc0;
 const HOP_LIMIT: u8 = 64;
 
 /// Ends a packet that stopped: with the ICMP error that is due, if it may be sent, else by a drop.
+///
+/// `source4`: from whom ICMPv4 errors are.
 pub(crate) fn answer(
     config: &Config,
     packet: &mut Packet<'_>,
     stop: Stop,
+    source4: Option<Ipv4Addr>,
     now: Duration,
     state: &mut State,
     trace: &mut impl Trace,
@@ -43,7 +47,7 @@ pub(crate) fn answer(
         return Verdict::Drop(stop.reason);
     };
     trace.step(Step::Error(kind, reason));
-    match build(config, packet, kind, now, state) {
+    match build(config, packet, kind, source4, now, state) {
         Ok(()) => Verdict::Reply(IcmpError { kind, reason }),
         Err(why) => {
             trace.step(Step::Suppressed(why));
@@ -72,12 +76,13 @@ fn build(
     config: &Config,
     packet: &mut Packet<'_>,
     kind: IcmpErrorKind,
+    source4: Option<Ipv4Addr>,
     now: Duration,
     state: &mut State,
 ) -> Result<(), Suppressed> {
     let version = get_u8(packet.bytes(), 0) >> 4;
     let sender = if version == 4 {
-        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, config.icmp_source4)
+        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, source4)
     } else {
         Sender::V6(sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?, config.icmp_source6)
     };

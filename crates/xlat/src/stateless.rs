@@ -23,35 +23,13 @@ impl Mapper for Stateless<'_> {
 
     const HAIRPIN: Step = Step::Hairpin;
 
-    /// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
     #[inline]
     fn admit_v4(
         &mut self,
         incoming: &Incoming<'_, Ipv4Addr>,
         trace: &mut impl Trace,
     ) -> Result<Outgoing<Ipv6Addr>, Stop> {
-        let config = self.config;
-        let to_self = config.icmp_source4 == Some(incoming.dst);
-        let from_self = config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
-        if !incoming.hairpin && (to_self || from_self || incoming.src == incoming.dst) {
-            return Err(DropReason::SelfAddressed.into());
-        }
-        let by_pool6 = classify::illegal_v4(incoming.src).is_some()
-            || incoming.hairpin && hairpins_source(incoming);
-        let src = if by_pool6 {
-            addr::map_v4_by_pool6(config, incoming.src)
-        } else {
-            addr::map_v4(config, incoming.src)
-        };
-        let src = src.map_err(Unmapped::as_source)?;
-        let dst = addr::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?;
-        let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
-        if both_pool6 && !config.ipv4_translatable {
-            return Err(DropReason::Loop.into());
-        }
-        trace.step(Step::SourceV4(incoming.src, src));
-        trace.step(Step::DestinationV4(incoming.dst, dst));
-        Ok(Outgoing { src, dst, ports: None })
+        Ok(addresses_v4(self.config, incoming, trace)?)
     }
 
     #[inline]
@@ -79,37 +57,13 @@ impl Mapper for Stateless<'_> {
         Ok(Outgoing { src, dst: dst.map_err(unmapped)?, ports: None })
     }
 
-    /// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
     #[inline]
     fn admit_v6(
         &mut self,
         incoming: &Incoming<'_, Ipv6Addr>,
         trace: &mut impl Trace,
     ) -> Result<Outgoing<Ipv4Addr>, Stop> {
-        let config = self.config;
-        if config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
-            return Err(DropReason::SelfAddressed.into());
-        }
-        let dst = addr::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
-        let src = match (addr::map_v6(config, incoming.src), config.icmp_source4) {
-            (Err(Unmapped::NoMapping), Some(addr)) if incoming.is_icmp_error => {
-                Mapped { addr, via: Via::IcmpSource }
-            }
-            (mapped, _) => mapped.map_err(Unmapped::as_source)?,
-        };
-        // A mapping can lead to an address that must not be on a wire.
-        for addr in [dst.addr, src.addr] {
-            if let Some(reason) = classify::illegal_v4(addr) {
-                return Err(reason.into());
-            }
-        }
-        let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
-        if both_pool6 && !config.ipv4_translatable {
-            return Err(DropReason::Loop.into());
-        }
-        trace.step(Step::SourceV6(incoming.src, src));
-        trace.step(Step::DestinationV6(incoming.dst, dst));
-        Ok(Outgoing { src, dst, ports: None })
+        Ok(addresses_v6(self.config, incoming, trace)?)
     }
 
     /// RFC 7757 section 4.2.2.
@@ -166,6 +120,69 @@ impl Mapper for Stateless<'_> {
     fn shares_addresses(&self) -> bool {
         false
     }
+}
+
+/// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
+#[inline]
+fn addresses_v4(
+    config: &Config,
+    incoming: &Incoming<'_, Ipv4Addr>,
+    trace: &mut impl Trace,
+) -> Result<Outgoing<Ipv6Addr>, DropReason> {
+    let to_self = config.icmp_source4 == Some(incoming.dst);
+    let from_self = config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
+    if !incoming.hairpin && (to_self || from_self || incoming.src == incoming.dst) {
+        return Err(DropReason::SelfAddressed);
+    }
+    // Only the source of an ICMP error can be illegal here.
+    let by_pool6 = incoming.is_icmp_error && classify::illegal_v4(incoming.src).is_some()
+        || incoming.hairpin && hairpins_source(incoming);
+    let src = if by_pool6 {
+        addr::map_v4_by_pool6(config, incoming.src)
+    } else {
+        addr::map_v4(config, incoming.src)
+    };
+    let src = src.map_err(Unmapped::as_source)?;
+    let dst = addr::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?;
+    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+    if both_pool6 && !config.ipv4_translatable {
+        return Err(DropReason::Loop);
+    }
+    trace.step(Step::SourceV4(incoming.src, src));
+    trace.step(Step::DestinationV4(incoming.dst, dst));
+    Ok(Outgoing { src, dst, ports: None })
+}
+
+/// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
+#[inline]
+fn addresses_v6(
+    config: &Config,
+    incoming: &Incoming<'_, Ipv6Addr>,
+    trace: &mut impl Trace,
+) -> Result<Outgoing<Ipv4Addr>, DropReason> {
+    if config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
+        return Err(DropReason::SelfAddressed);
+    }
+    let dst = addr::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
+    let src = match (addr::map_v6(config, incoming.src), config.icmp_source4) {
+        (Err(Unmapped::NoMapping), Some(addr)) if incoming.is_icmp_error => {
+            Mapped { addr, via: Via::IcmpSource }
+        }
+        (mapped, _) => mapped.map_err(Unmapped::as_source)?,
+    };
+    // A mapping can lead to an address that must not be on a wire.
+    for addr in [dst.addr, src.addr] {
+        if let Some(reason) = classify::illegal_v4(addr) {
+            return Err(reason);
+        }
+    }
+    let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
+    if both_pool6 && !config.ipv4_translatable {
+        return Err(DropReason::Loop);
+    }
+    trace.step(Step::SourceV6(incoming.src, src));
+    trace.step(Step::DestinationV6(incoming.dst, dst));
+    Ok(Outgoing { src, dst, ports: None })
 }
 
 /// RFC 7757 section 4.2.1, rules 1 and 3: whose source must not be mapped explicitly.

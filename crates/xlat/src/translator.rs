@@ -1,21 +1,40 @@
 //! The entry: a packet comes in, its IP version decides the direction.
 
+use alloc::sync::Arc;
+use core::net::Ipv4Addr;
 use core::time::Duration;
+
+use fordway_wire::ipv4::Ipv4Header;
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
+use crate::mapper::Mapper;
+use crate::nat64::{Dynamic, Ends, Nat64, Stateful, StoredSyn, Syns};
 use crate::packet::Packet;
 use crate::reply::{self, RateLimiter};
 use crate::stateless::Stateless;
+use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::v4_to_v6::{self, Pass};
 use crate::v6_to_v4;
-use crate::verdict::{DropReason, Verdict};
+use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
-/// A stateless translator (RFC 7915): immutable, shared by all queues.
+/// A translator: immutable, shared by all queues.
 #[derive(Debug)]
 pub struct Translator {
     config: Config,
+    kind: Kind,
+}
+
+/// Where addresses and ports come from.
+#[derive(Debug)]
+enum Kind {
+    /// RFC 7915.
+    Stateless,
+    /// RFC 6146.
+    Nat64(Arc<Nat64>),
+    /// RFC 7915, with addresses that hosts get on first use.
+    Dynamic4(Arc<Nat64>),
 }
 
 /// What changes while packets flow; one per queue.
@@ -24,13 +43,16 @@ pub struct State {
     pub(crate) identification: u16,
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
+    /// Unsolicited SYNs (stateful translation).
+    pub syns: Syns,
 }
 
 impl State {
     /// A state whose first IPv4 identification is `identification`: a random number, different for
     /// each queue (RFC 7739 gives the reasons).
     pub fn new(identification: u16) -> State {
-        State { identification, limiter: RateLimiter::default(), suppressed: 0 }
+        let limiter = RateLimiter::default();
+        State { identification, limiter, suppressed: 0, syns: Syns::default() }
     }
 
     /// The next identification; `segments` of them are used up.
@@ -48,10 +70,23 @@ impl State {
 }
 
 impl Translator {
-    /// A translator of this configuration.
+    /// A stateless translator of this configuration.
     pub fn new(config: Config) -> Result<Translator, ConfigError> {
         config.check()?;
-        Ok(Translator { config })
+        Ok(Translator { config, kind: Kind::Stateless })
+    }
+
+    /// A stateful translator (RFC 6146). Explicit mappings have no meaning for it.
+    pub fn nat64(config: Config, nat64: Arc<Nat64>) -> Result<Translator, ConfigError> {
+        config.check()?;
+        Ok(Translator { config, kind: Kind::Nat64(nat64) })
+    }
+
+    /// A stateless translator that gives IPv6 hosts without a mapping an IPv4 address of a pool:
+    /// [`nat64::Settings::dynamic4`](crate::nat64::Settings::dynamic4).
+    pub fn dynamic4(config: Config, nat64: Arc<Nat64>) -> Result<Translator, ConfigError> {
+        config.check()?;
+        Ok(Translator { config, kind: Kind::Dynamic4(nat64) })
     }
 
     /// The configuration.
@@ -59,10 +94,24 @@ impl Translator {
         &self.config
     }
 
+    /// The tables, of a translator that has any.
+    pub fn tables(&self) -> Option<&Arc<Nat64>> {
+        match &self.kind {
+            Kind::Stateless => None,
+            Kind::Nat64(nat64) | Kind::Dynamic4(nat64) => Some(nat64),
+        }
+    }
+
+    /// Whether it is stateful, so that fragments have to be reassembled before it gets them.
+    pub fn is_stateful(&self) -> bool {
+        matches!(self.kind, Kind::Nat64(_))
+    }
+
     /// Translates a packet in place.
     ///
-    /// `now` is a monotone time (its origin is free); it feeds the rate limiter. `trace` takes the
-    /// steps: `&mut ()` takes none, a `Vec<Step>` all of them.
+    /// `now` is a monotone time; it feeds the rate limiter and lifetimes. Its origin is free, but one for all
+    /// threads and programs that share tables: CLOCK_MONOTONIC. `trace` takes the steps: `&mut ()` takes
+    /// none, a `Vec<Step>` all of them.
     pub fn translate(
         &self,
         packet: &mut Packet<'_>,
@@ -71,7 +120,95 @@ impl Translator {
         trace: &mut impl Trace,
     ) -> Verdict {
         let config = &self.config;
-        let mapper = &mut Stateless { config };
+        let shard = usize::from(state.identification >> 4);
+        match &self.kind {
+            Kind::Stateless => {
+                let mapper = &mut Stateless { config };
+                self.run(mapper, packet, Start::of(config), now, state, trace)
+            }
+            Kind::Dynamic4(nat64) => {
+                let Some(pool) = nat64.settings().dynamic4.as_ref() else {
+                    let mapper = &mut Stateless { config };
+                    return self.run(mapper, packet, Start::of(config), now, state, trace);
+                };
+                let mapper = &mut Dynamic { config, view: nat64.view(now, shard), pool };
+                self.run(mapper, packet, Start::of(config), now, state, trace)
+            }
+            Kind::Nat64(nat64) => {
+                let (segments, octets) = (packet.segments(), packet.len());
+                let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
+                // Errors about what was sent to one of the translator's addresses come from there.
+                let source4 = destination_v4(packet.bytes()).or(config.icmp_source4);
+                let start = Start { source4 };
+                let verdict = self.run(&mut mapper, packet, start, now, state, trace);
+                match mapper.stored() {
+                    Some(ends) => self.store(nat64, &mapper, ends, packet, now, state),
+                    None => verdict,
+                }
+            }
+        }
+    }
+
+    /// Keeps an unsolicited SYN.
+    fn store(
+        &self,
+        nat64: &Nat64,
+        mapper: &Stateful<'_>,
+        ends: Ends,
+        packet: &Packet<'_>,
+        now: Duration,
+        state: &mut State,
+    ) -> Verdict {
+        // TCP_INCOMING_SYN, and never early.
+        let due = now + nat64.settings().lifetimes.tcp_incoming_syn;
+        let hairpin = mapper.turned_round().then(|| mapper.pool6());
+        if state.syns.store(packet.bytes(), ends, hairpin, due) {
+            Verdict::Stored
+        } else {
+            Verdict::Drop(DropReason::SynsFull)
+        }
+    }
+
+    /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds
+    /// [`StoredSyn::packet`]: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the
+    /// connection meanwhile, nothing is due (RFC 5382 REQ-4).
+    pub fn unanswered(
+        &self,
+        syn: &StoredSyn,
+        packet: &mut Packet<'_>,
+        now: Duration,
+        state: &mut State,
+        trace: &mut impl Trace,
+    ) -> Verdict {
+        let Kind::Nat64(nat64) = &self.kind else {
+            return Verdict::Drop(DropReason::SynUnanswered);
+        };
+        if nat64.is_answered(syn, now) {
+            return Verdict::Drop(DropReason::SynUnanswered);
+        }
+        let config = &self.config;
+        let source4 = destination_v4(packet.bytes());
+        let stop = Stop::answered(DropReason::SynUnanswered, IcmpErrorKind::PortUnreachable);
+        let verdict = reply::answer(config, packet, stop, source4, now, state, trace);
+        let (Some(pool6), Verdict::Reply(_)) = (syn.hairpin, verdict) else { return verdict };
+        let mut mapper = Stateful::new(config, nat64.view(now, 0), 1, packet.len());
+        mapper.set_pool6(pool6);
+        match v4_to_v6::translate(config, &mut mapper, packet, Pass::Hairpin, trace) {
+            Ok(_) => verdict,
+            Err(stop) => Verdict::Drop(stop.reason),
+        }
+    }
+
+    fn run<M: Mapper>(
+        &self,
+        mapper: &mut M,
+        packet: &mut Packet<'_>,
+        start: Start,
+        now: Duration,
+        state: &mut State,
+        trace: &mut impl Trace,
+    ) -> Verdict {
+        let config = &self.config;
         let direction = Direction::of(packet.bytes());
         if let Some(direction) = direction {
             trace.step(Step::Direction(direction));
@@ -88,7 +225,7 @@ impl Translator {
             Ok(verdict) => verdict,
             Err(stop) if config.pass_unmatched && stop.is_foreign() => Verdict::Pass,
             Err(stop) => {
-                let verdict = reply::answer(config, packet, stop, now, state, trace);
+                let verdict = reply::answer(config, packet, stop, start.source4, now, state, trace);
                 // A hairpinned packet stops as IPv4 (RFC 7757 section 4.2.2); its sender is an IPv6
                 // host, so the answer goes the same way back.
                 if matches!(verdict, Verdict::Reply(_))
@@ -106,4 +243,22 @@ impl Translator {
         trace.step(Step::Verdict(verdict));
         verdict
     }
+}
+
+/// What a packet begins with beside the configuration.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// From whom ICMPv4 errors about it are.
+    source4: Option<Ipv4Addr>,
+}
+
+impl Start {
+    fn of(config: &Config) -> Start {
+        Start { source4: config.icmp_source4 }
+    }
+}
+
+/// The destination of an IPv4 packet.
+fn destination_v4(packet: &[u8]) -> Option<Ipv4Addr> {
+    Ipv4Header::parse(packet).ok().map(|header| header.dst)
 }

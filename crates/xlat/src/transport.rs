@@ -143,11 +143,7 @@ fn correct(
         return Err(DropReason::Truncated);
     }
     let checksum = get_u16(segment, field);
-    let (mut old, mut new) = (change.old, change.new);
-    if let Some(ports) = change.ports {
-        let (old_ports, new_ports) = put_ports(segment, ports, trace);
-        (old, new) = (old + old_ports, new + new_ports);
-    }
+    let ports = change.ports.map(|ports| put_ports(segment, ports, trace));
     if own_partial {
         // The field holds the pseudo-header alone; the device sums the ports.
         put_u16(segment, field, update_partial(checksum, change.old, change.new));
@@ -160,7 +156,10 @@ fn correct(
         // RFC 6935: a zero checksum over IPv6 stays what it is.
         return Ok(ChecksumStep::Untouched);
     }
-    let updated = update(checksum, old, new);
+    let mut updated = update(checksum, change.old, change.new);
+    if let Some((old, new)) = ports {
+        updated = update(updated, old, new);
+    }
     put_u16(segment, field, never_zero(protocol, updated));
     Ok(ChecksumStep::Updated)
 }

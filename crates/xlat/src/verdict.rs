@@ -9,6 +9,8 @@ pub enum Verdict {
     Reply(IcmpError),
     /// Not translated, nobody is told but the counter of the reason.
     Drop(DropReason),
+    /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2).
+    Stored,
     /// Not for a translator: neither address belongs to it. Only at attach points that see traffic
     /// which was not routed to the translator; the packet is unchanged.
     Pass,

@@ -145,7 +145,7 @@ impl UserEngine {
                 let whole = packet.fragments().map(|piece| [piece.head(), piece.body].concat());
                 whole.filter_map(|octets| Glimpse::of(&octets)).collect()
             }
-            Verdict::Drop(_) | Verdict::Pass => Vec::new(),
+            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Vec::new(),
         };
         let (verdict, reason, text) = match verdict {
             Verdict::Forward => ("forward", None, "translated".to_owned()),
@@ -155,6 +155,7 @@ impl UserEngine {
                 format!("an ICMP error for the sender. {}", error.reason.text()),
             ),
             Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
+            Verdict::Stored => ("stored", None, "kept for a while".to_owned()),
             Verdict::Pass => ("pass", None, "left untouched".to_owned()),
         };
         UserEngine { verdict: verdict.to_owned(), reason: reason.map(str::to_owned), text, packets }

@@ -1,0 +1,361 @@
+//! The mapper of stateful translation: incoming tuple in, outgoing tuple out (RFC 6146 sections 3.4 to 3.6),
+//! and hairpinning (section 3.8).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::addr::{self, Mapped, Pool6, Unmapped, Via, classify};
+use crate::config::Config;
+use crate::mapper::{Mapper, Outgoing, Ports};
+use crate::stop::Stop;
+use crate::trace::{Step, Trace};
+use crate::tuple::{Incoming, Transport};
+use crate::verdict::DropReason;
+
+use super::filter::{Outgoing6, Refusal, Tuple};
+use super::settings::Protocol;
+use super::syn::Ends;
+use super::tcp::Segment;
+use super::view::View;
+
+/// Maps by the BIB and the session table. For one packet.
+#[derive(Debug)]
+pub(crate) struct Stateful<'a> {
+    config: &'a Config,
+    view: View<'a>,
+    mark: u32,
+    packets: u32,
+    octets: u32,
+    /// Which of `pool6` a packet that turns round was sent to.
+    pool6: u8,
+    turned_round: bool,
+    stored: Option<Ends>,
+}
+
+/// A packet from IPv6 whose destination is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admitted6 {
+    dst: Mapped<Ipv4Addr>,
+    pool6: u8,
+    ports: Tuple6,
+}
+
+/// Of an ICMP error, that of the packet inside, as it went: from IPv4 to the host.
+#[derive(Clone, Copy, Debug)]
+struct Tuple6 {
+    transport: Transport,
+    /// The IPv4 end of the packet inside.
+    remote: Option<Ipv4Addr>,
+}
+
+/// Dropped, and nobody is told.
+fn silent(reason: DropReason) -> Stop {
+    Stop { reason, answer: None }
+}
+
+fn protocol_of(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp { .. } => Protocol::Tcp,
+        Transport::Udp { .. } => Protocol::Udp,
+        Transport::IcmpQuery { .. } => Protocol::Icmp,
+    }
+}
+
+fn segment_of(transport: Transport) -> Segment {
+    match transport {
+        Transport::Tcp { flags, .. } => Segment::of(flags),
+        _ => Segment::Other,
+    }
+}
+
+/// Ports of the host's side and of the other, when the host is the source; ICMP has no other.
+fn ports_from_host(transport: Transport) -> (u16, u16) {
+    match transport {
+        Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (src, dst),
+        Transport::IcmpQuery { id, .. } => (id, 0),
+    }
+}
+
+/// The same when the host is the destination.
+fn ports_to_host(transport: Transport) -> (u16, u16) {
+    match transport {
+        Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (dst, src),
+        Transport::IcmpQuery { id, .. } => (id, 0),
+    }
+}
+
+/// The ports of the outgoing tuple, where the host's own is `near`.
+fn ports_out(transport: Transport, near: u16, host_is_source: bool) -> Ports {
+    match (transport, host_is_source) {
+        (Transport::IcmpQuery { .. }, _) => Ports { src: near, dst: near },
+        (_, true) => Ports { src: near, dst: transport.ports().1 },
+        (_, false) => Ports { src: transport.ports().0, dst: near },
+    }
+}
+
+impl<'a> Stateful<'a> {
+    /// For a packet of so many segments and octets.
+    pub(crate) fn new(config: &'a Config, view: View<'a>, packets: usize, octets: usize) -> Self {
+        Stateful {
+            config,
+            view,
+            mark: 0,
+            packets: packets as u32,
+            octets: octets as u32,
+            pool6: 0,
+            turned_round: false,
+            stored: None,
+        }
+    }
+
+    /// The packet was an unsolicited SYN, which is to be kept (RFC 6146 section 3.5.2.2): its ends.
+    pub(crate) fn stored(&self) -> Option<Ends> {
+        self.stored
+    }
+
+    /// Which of `pool6` a hairpinned packet was sent to.
+    pub(crate) fn pool6(&self) -> u8 {
+        self.pool6
+    }
+
+    /// Whether the packet turned round.
+    pub(crate) fn turned_round(&self) -> bool {
+        self.turned_round
+    }
+
+    /// For a packet that turned round before.
+    pub(crate) fn set_pool6(&mut self, pool6: u8) {
+        self.pool6 = pool6;
+        self.turned_round = true;
+    }
+
+    fn prefix(&self, number: u8) -> Result<Pool6, DropReason> {
+        let prefixes = &self.config.pool6;
+        let found = prefixes.get(usize::from(number)).or(prefixes.first());
+        found.copied().ok_or(DropReason::NoMappingSource)
+    }
+
+    /// The number of the prefix that an address was mapped by.
+    fn number(&self, via: Via) -> u8 {
+        let Via::Pool6(prefix) = via else { return 0 };
+        let found = self.config.pool6.iter().position(|pool6| *pool6 == prefix);
+        found.and_then(|number| u8::try_from(number).ok()).unwrap_or(0)
+    }
+
+    fn embed(&self, number: u8, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, DropReason> {
+        addr::map_v4_into(self.config, self.prefix(number)?, addr).map_err(Unmapped::as_source)
+    }
+
+    /// Whether a transport address is the translator's. Identifiers are chosen here, so an ICMP query to an
+    /// address of the pool is.
+    fn is_own(&self, transport: Transport, addr: Ipv4Addr, port: u16) -> bool {
+        match protocol_of(transport) {
+            Protocol::Icmp => self.view.nat.owns_address(addr),
+            protocol => {
+                self.view.nat.owns(protocol, addr, port)
+                    || self.view.bib4((addr, port), protocol.number()).is_some()
+            }
+        }
+    }
+
+    fn tuple<A>(
+        &self,
+        transport: Transport,
+        near: (A, u16),
+        remote: (Ipv4Addr, u16),
+        pool6: u8,
+    ) -> Tuple<A> {
+        Tuple {
+            protocol: protocol_of(transport),
+            near,
+            remote,
+            segment: segment_of(transport),
+            pool6,
+            mark: self.mark,
+            packets: self.packets,
+            octets: self.octets,
+        }
+    }
+
+    /// The session of the packet inside an ICMPv4 error.
+    fn quoted_host(&self, quoted: &Incoming<'_, Ipv4Addr>) -> Result<Outgoing6, DropReason> {
+        let transport = quoted.transport()?;
+        let (near, far) = ports_from_host(transport);
+        let found =
+            self.view.error_from_v4(protocol_of(transport), (quoted.src, near), (quoted.dst, far));
+        found.ok_or(DropReason::NoBib)
+    }
+}
+
+impl Mapper for Stateful<'_> {
+    type Admitted4 = Option<Transport>;
+    type Admitted6 = Admitted6;
+
+    const HAIRPIN: Step = Step::HairpinPool4;
+
+    fn admit_v4(
+        &mut self,
+        incoming: &Incoming<'_, Ipv4Addr>,
+        _trace: &mut impl Trace,
+    ) -> Result<Option<Transport>, Stop> {
+        if incoming.is_icmp_error {
+            // RFC 5508 REQ-4: it is addressed to whoever sent the packet inside.
+            let quoted = incoming.quoted().map_err(silent)?;
+            return if quoted.src == incoming.dst {
+                Ok(None)
+            } else {
+                Err(silent(DropReason::IcmpInner))
+            };
+        }
+        if !self.view.nat.owns_address(incoming.dst) {
+            return Err(silent(DropReason::NoMappingDestination));
+        }
+        let transport = incoming.transport()?;
+        let (near, far) = ports_to_host(transport);
+        if !self.is_own(transport, incoming.dst, near) {
+            return Err(silent(DropReason::NoMappingDestination));
+        }
+        // Nobody but the translator sends from its transport addresses.
+        let own_source = match transport {
+            Transport::IcmpQuery { .. } => incoming.src == incoming.dst,
+            _ => self.view.nat.owns(protocol_of(transport), incoming.src, far),
+        };
+        if own_source && !incoming.hairpin {
+            return Err(silent(DropReason::Loop));
+        }
+        Ok(Some(transport))
+    }
+
+    fn map_v4(
+        &mut self,
+        incoming: &Incoming<'_, Ipv4Addr>,
+        admitted: Option<Transport>,
+        trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv6Addr>, Stop> {
+        let Some(transport) = admitted else {
+            let quoted = incoming.quoted().map_err(silent)?;
+            let Outgoing6 { host, pool6 } = self.quoted_host(&quoted).map_err(silent)?;
+            let src = self.embed(pool6, incoming.src)?;
+            let dst = Mapped { addr: host.0, via: Via::Bib };
+            trace.step(Step::SourceV4(incoming.src, src));
+            trace.step(Step::DestinationV4(incoming.dst, dst));
+            return Ok(Outgoing { src, dst, ports: None });
+        };
+        let (near, far) = ports_to_host(transport);
+        let pool6 = if incoming.hairpin { self.pool6 } else { 0 };
+        // Before anything is made: the source must be one that can stand in IPv6.
+        self.embed(pool6, incoming.src)?;
+        let tuple = self.tuple(transport, (incoming.dst, near), (incoming.src, far), pool6);
+        let found = self.view.filter_v4(&tuple).map_err(|refusal| {
+            silent(match refusal {
+                Refusal::Drop(reason) => reason,
+                Refusal::Store => {
+                    self.stored = Some((tuple.near, tuple.remote));
+                    DropReason::SynUnanswered
+                }
+            })
+        })?;
+        let src = self.embed(found.pool6, incoming.src)?;
+        let dst = Mapped { addr: found.host.0, via: Via::Bib };
+        trace.step(Step::SourceV4(incoming.src, src));
+        trace.step(Step::DestinationV4(incoming.dst, dst));
+        Ok(Outgoing { src, dst, ports: Some(ports_out(transport, found.host.1, false)) })
+    }
+
+    fn map_quoted_v4(
+        &mut self,
+        quoted: &Incoming<'_, Ipv4Addr>,
+    ) -> Result<Outgoing<Ipv6Addr>, DropReason> {
+        let Outgoing6 { host, pool6 } = self.quoted_host(quoted)?;
+        let src = Mapped { addr: host.0, via: Via::Bib };
+        let dst = self.embed(pool6, quoted.dst).map_err(|_| DropReason::IcmpInner)?;
+        let ports = ports_out(quoted.transport()?, host.1, true);
+        Ok(Outgoing { src, dst, ports: Some(ports) })
+    }
+
+    fn admit_v6(
+        &mut self,
+        incoming: &Incoming<'_, Ipv6Addr>,
+        _trace: &mut impl Trace,
+    ) -> Result<Admitted6, Stop> {
+        // RFC 6146 section 3.5: against loops.
+        if self.config.pool6.iter().any(|pool6| pool6.contains(incoming.src)) {
+            return Err(silent(DropReason::Loop));
+        }
+        let dst = addr::map_v6_by_pool6(self.config, incoming.dst);
+        let dst = dst.map_err(Unmapped::as_destination)?;
+        if let Some(reason) = classify::illegal_v4(dst.addr) {
+            return Err(reason.into());
+        }
+        let pool6 = self.number(dst.via);
+        self.pool6 = pool6;
+        if !incoming.is_icmp_error {
+            let ports = Tuple6 { transport: incoming.transport()?, remote: None };
+            return Ok(Admitted6 { dst, pool6, ports });
+        }
+        let quoted = incoming.quoted().map_err(silent)?;
+        if quoted.src != incoming.dst {
+            return Err(silent(DropReason::IcmpInner));
+        }
+        let transport = quoted.transport().map_err(silent)?;
+        Ok(Admitted6 { dst, pool6, ports: Tuple6 { transport, remote: Some(dst.addr) } })
+    }
+
+    fn turns_round(
+        &mut self,
+        _incoming: &Incoming<'_, Ipv6Addr>,
+        admitted: &Admitted6,
+    ) -> Result<bool, Stop> {
+        if !self.config.hairpin {
+            return Ok(false);
+        }
+        let transport = admitted.ports.transport;
+        self.turned_round = match admitted.ports.remote {
+            None => self.is_own(transport, admitted.dst.addr, ports_from_host(transport).1),
+            // The packet inside came from there, by the same way.
+            Some(remote) => self.is_own(transport, remote, ports_to_host(transport).1),
+        };
+        Ok(self.turned_round)
+    }
+
+    fn map_v6(
+        &mut self,
+        incoming: &Incoming<'_, Ipv6Addr>,
+        admitted: Admitted6,
+        trace: &mut impl Trace,
+    ) -> Result<Outgoing<Ipv4Addr>, Stop> {
+        let Admitted6 { dst, pool6, ports: Tuple6 { transport, remote } } = admitted;
+        let (addr, ports) = if remote.is_some() {
+            let quoted = incoming.quoted().map_err(silent)?;
+            // RFC 5508 REQ-5: from the host's external address, whoever on its side sends the error.
+            (self.map_quoted_v6(&quoted).map_err(silent)?.dst.addr, None)
+        } else {
+            let (near, far) = ports_from_host(transport);
+            let tuple = self.tuple(transport, (incoming.src, near), (dst.addr, far), pool6);
+            let local = self.view.filter_v6(&tuple)?;
+            (local.0, Some(ports_out(transport, local.1, true)))
+        };
+        let src = Mapped { addr, via: Via::Bib };
+        trace.step(Step::SourceV6(incoming.src, src));
+        trace.step(Step::DestinationV6(incoming.dst, dst));
+        Ok(Outgoing { src, dst, ports })
+    }
+
+    fn map_quoted_v6(
+        &mut self,
+        quoted: &Incoming<'_, Ipv6Addr>,
+    ) -> Result<Outgoing<Ipv4Addr>, DropReason> {
+        let transport = quoted.transport()?;
+        let src = addr::map_v6_by_pool6(self.config, quoted.src);
+        let src = src.map_err(|_| DropReason::IcmpInner)?;
+        let (near, far) = ports_to_host(transport);
+        let local =
+            self.view.error_from_v6(protocol_of(transport), (quoted.dst, near), (src.addr, far));
+        let local = local.ok_or(DropReason::NoBib)?;
+        let dst = Mapped { addr: local.0, via: Via::Bib };
+        Ok(Outgoing { src, dst, ports: Some(ports_out(transport, local.1, false)) })
+    }
+
+    fn shares_addresses(&self) -> bool {
+        true
+    }
+}
