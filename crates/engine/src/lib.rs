@@ -12,26 +12,34 @@
 //! offload state, and sent from where it lies; only fragments are sent as two pieces.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod counters;
 mod current;
 mod idle;
 mod offload;
 mod placement;
 mod queue;
+mod quiescence;
 mod stop;
+mod sweep;
 
+pub use clock::monotonic;
 pub use counters::{IoCounters, IoTotals, QueueCounters};
+pub use sweep::Sweeping;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use fordway_tun::{Device, Queue};
 use fordway_xlat::Translator;
+use fordway_xlat::nat64::Swept;
 
 use crate::current::Current;
 use crate::placement::Placement;
-use crate::queue::Worker;
+use crate::queue::{Start, Worker};
+use crate::quiescence::Bursts;
 use crate::stop::Stop;
+use crate::sweep::{Found, Probes, Task};
 
 /// Why an engine did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +98,10 @@ pub struct Engine {
     threads: Vec<JoinHandle<Result<(), Error>>>,
     processors: Vec<usize>,
     stop: Stop,
+    bursts: Vec<Bursts>,
+    probes: Arc<Probes>,
+    found: Found,
+    sweeper: Option<JoinHandle<()>>,
 }
 
 /// Starts one thread per queue. `device` and `queues` come from [`Device::open`].
@@ -109,23 +121,31 @@ pub fn start(
         threads: Vec::new(),
         processors: Vec::new(),
         stop,
+        bursts: Vec::new(),
+        probes: Arc::default(),
+        found: Found::default(),
+        sweeper: None,
     };
     for queue in queues {
+        let bursts = Bursts::default();
+        engine.bursts.push(bursts.clone());
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
         let identification = identification(options.seed, queue.index());
         let placement = options.pin.and_then(|first| Placement::new(first + queue.index()));
         engine.processors.extend(placement.as_ref().map(Placement::processor));
-        let worker = Worker::new(
-            interface.clone(),
+        let worker = Worker::new(Start {
+            interface: interface.clone(),
             queue,
-            engine.translator.follower(),
+            translator: engine.translator.follower(),
             counters,
-            engine.stop.clone(),
+            stop: engine.stop.clone(),
             identification,
             placement,
-        );
+            bursts,
+            probes: Arc::clone(&engine.probes),
+        });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
     }
@@ -152,6 +172,29 @@ impl Engine {
     /// Lets another translator run from each queue's next burst of packets on; no packet is lost.
     pub fn replace(&self, translator: Arc<Translator>) {
         self.translator.set(translator);
+    }
+
+    /// Starts the thread that sweeps the tables of a translator that has any
+    /// ([`Nat64`](fordway_xlat::nat64::Nat64)). To be called once.
+    pub fn sweep(&mut self, sweeping: Sweeping) -> Result<(), Error> {
+        let interface = self.device.name().to_owned();
+        let task = Task {
+            translator: self.translator.follower(),
+            threads: self.bursts.clone(),
+            probes: Arc::clone(&self.probes),
+            found: self.found.clone(),
+            stop: self.stop.clone(),
+            sweeping,
+        };
+        let name = format!("{interface}-sweep");
+        let thread = thread::Builder::new().name(name).spawn(move || task.run());
+        self.sweeper = Some(thread.map_err(|source| Error::Start { interface, source })?);
+        Ok(())
+    }
+
+    /// What the last sweep has found.
+    pub fn swept(&self) -> Swept {
+        self.found.get()
     }
 
     /// The counters of each queue, in the order of the queues.
@@ -186,6 +229,12 @@ impl Engine {
     fn join(&mut self) -> Result<(), Error> {
         self.stop.set();
         let mut result = Ok(());
+        if let Some(sweeper) = self.sweeper.take()
+            && sweeper.join().is_err()
+        {
+            let interface = self.device.name().to_owned();
+            result = Err(Error::Panicked { interface, queue: self.counters.len() });
+        }
         for (queue, thread) in self.threads.drain(..).enumerate() {
             let interface = self.device.name().to_owned();
             let ended = thread.join().unwrap_or(Err(Error::Panicked { interface, queue }));

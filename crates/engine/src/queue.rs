@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
-use fordway_xlat::{Direction, DropReason, HEADROOM, Packet, State, Verdict};
+use fordway_xlat::nat64::Event;
+use fordway_xlat::{Direction, DropReason, HEADROOM, Offload, Packet, State, Verdict};
 
+use crate::clock::monotonic;
 use crate::counters::{IoError, QueueCounters};
 use crate::current::Follower;
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
+use crate::quiescence::Bursts;
 use crate::stop::Stop;
+use crate::sweep::Probes;
 use crate::{Error, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
@@ -24,6 +28,9 @@ const TAIL: usize = 256;
 /// Packets received before the loop looks at the clock and at the stop signal again.
 const BURST: usize = 64;
 
+/// How often a stateful translator's thread looks for what is due by time.
+const TEND: Duration = Duration::from_millis(200);
+
 /// One queue's thread.
 pub(crate) struct Worker {
     interface: String,
@@ -33,6 +40,22 @@ pub(crate) struct Worker {
     stop: Stop,
     state: State,
     placement: Option<Placement>,
+    bursts: Bursts,
+    probes: Arc<Probes>,
+    tended: Duration,
+}
+
+/// What a queue's thread begins with.
+pub(crate) struct Start {
+    pub(crate) interface: String,
+    pub(crate) queue: Queue,
+    pub(crate) translator: Follower,
+    pub(crate) counters: Arc<QueueCounters>,
+    pub(crate) stop: Stop,
+    pub(crate) identification: u16,
+    pub(crate) placement: Option<Placement>,
+    pub(crate) bursts: Bursts,
+    pub(crate) probes: Arc<Probes>,
 }
 
 /// What a burst found.
@@ -44,30 +67,35 @@ enum Burst {
 }
 
 impl Worker {
-    pub(crate) fn new(
-        interface: String,
-        queue: Queue,
-        translator: Follower,
-        counters: Arc<QueueCounters>,
-        stop: Stop,
-        identification: u16,
-        placement: Option<Placement>,
-    ) -> Worker {
-        let state = State::new(identification);
-        Worker { interface, queue, translator, counters, stop, state, placement }
+    pub(crate) fn new(start: Start) -> Worker {
+        let Start {
+            interface, queue, translator, counters, stop, placement, bursts, probes, ..
+        } = start;
+        let state = State::new(start.identification);
+        Worker {
+            interface,
+            queue,
+            translator,
+            counters,
+            stop,
+            state,
+            placement,
+            bursts,
+            probes,
+            tended: Duration::ZERO,
+        }
     }
 
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut buffer = vec![0u8; START + MAX_PACKET + 1 + TAIL];
-        let origin = Instant::now();
         let mut idle = Idle::default();
         loop {
             // Looked at here too: a busy queue may never wait.
             if self.stop.is_set() {
                 return Ok(());
             }
-            match self.burst(&mut buffer, origin)? {
+            match self.burst(&mut buffer)? {
                 Burst::Packets => {
                     idle.found();
                     continue;
@@ -75,8 +103,10 @@ impl Worker {
                 Burst::Empty if idle.look_again() => continue,
                 Burst::Empty => {}
             }
+            self.tend(&mut buffer)?;
             let before = Instant::now();
-            let ready = self.queue.wait(self.stop.waker(), None).map_err(|e| self.error(e))?;
+            let timeout = self.translator.get().is_stateful().then_some(TEND);
+            let ready = self.queue.wait(self.stop.waker(), timeout).map_err(|e| self.error(e))?;
             if ready.woken {
                 return Ok(());
             }
@@ -92,9 +122,19 @@ impl Worker {
     }
 
     /// Takes up to [`BURST`] packets through.
-    fn burst(&mut self, buffer: &mut [u8], origin: Instant) -> Result<Burst, Error> {
-        let now = origin.elapsed();
+    fn burst(&mut self, buffer: &mut [u8]) -> Result<Burst, Error> {
+        let now = monotonic();
         self.translator.follow();
+        self.bursts.begin();
+        let result = self.packets(buffer, now);
+        self.bursts.end();
+        if now >= self.tended + TEND {
+            self.tend(buffer)?;
+        }
+        result
+    }
+
+    fn packets(&mut self, buffer: &mut [u8], now: Duration) -> Result<Burst, Error> {
         for taken in 0..BURST {
             match self.queue.recv(buffer, START) {
                 Ok(RecvOutcome::Packet { header, len }) => {
@@ -141,6 +181,38 @@ impl Worker {
         match sent {
             Ok(()) => self.counters.core.record(arrival, verdict, pieces),
             Err(reason) => self.counters.core.drop(reason),
+        }
+        Ok(())
+    }
+
+    /// What is due by time: answers to unsolicited SYNs, and probes of idle connections.
+    fn tend(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
+        let now = monotonic();
+        self.tended = now;
+        if !self.translator.get().is_stateful() {
+            return Ok(());
+        }
+        while let Some(syn) = self.state.syns.due(now) {
+            buffer[START..START + syn.packet.len()].copy_from_slice(&syn.packet);
+            let range = START..START + syn.packet.len();
+            let mut packet = Packet::new(buffer, range, Offload::default());
+            let arrival = Arrival { direction: None, octets: syn.packet.len(), segments: 1 };
+            let translator = self.translator.get();
+            self.bursts.begin();
+            let verdict = translator.unanswered(&syn, &mut packet, now, &mut self.state, &mut ());
+            self.bursts.end();
+            self.counters.core.suppress(self.state.take_suppressed());
+            self.counters.core.record(arrival, verdict, 1);
+            if matches!(verdict, Verdict::Reply(_)) {
+                // Whoever asked in vain asks again; the queue's counters tell of failures.
+                let _ = self.send(&mut packet)?;
+            }
+        }
+        while let Some(Event::Probe { host, remote, pool6 }) = self.probes.take() {
+            if let Some(probe) = self.translator.get().probe(host, remote, pool6) {
+                let outcome = self.queue.send(&VnetHeader::default(), &probe);
+                let _ = self.sent(outcome)?;
+            }
         }
         Ok(())
     }

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fordway_tun::Waker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A signal that a busy thread can look at and that wakes a sleeping one. Clones share it.
 #[derive(Clone, Debug)]
@@ -27,6 +29,16 @@ impl Stop {
     /// Whether it has been given.
     pub(crate) fn is_set(&self) -> bool {
         self.set.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the signal, or until the time is up. Whether it has been given.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let mut event = [PollFd::new(&self.waker, PollFlags::IN)];
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        // A signal of the system ends a wait early, which does no harm.
+        let _ = poll(&mut event, Some(&timeout));
+        self.is_set()
     }
 
     /// What ends a wait.

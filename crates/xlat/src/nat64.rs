@@ -23,6 +23,7 @@ pub mod layout;
 mod mapper;
 pub mod memory;
 mod pool;
+mod probe;
 mod settings;
 mod subscriber;
 mod sweep;

@@ -78,6 +78,8 @@ pub struct Packet<'a> {
     end: usize,
     /// Offload state; translation keeps it true.
     pub offload: Offload,
+    /// The packet's mark, as the host has set it; 0 where it is not known. It picks a pool of pool4.
+    pub mark: u32,
     pub(crate) plan: Option<Plan>,
 }
 
@@ -89,7 +91,7 @@ impl<'a> Packet<'a> {
     pub fn new(buffer: &'a mut [u8], range: Range<usize>, offload: Offload) -> Packet<'a> {
         let end = range.end.min(buffer.len());
         let start = range.start.min(end);
-        Packet { buffer, start, end, offload, plan: None }
+        Packet { buffer, start, end, offload, mark: 0, plan: None }
     }
 
     /// The octets of the packet, from its IP header.

@@ -343,7 +343,8 @@ mod tests {
         buffer[range.clone()].copy_from_slice(octets);
         let mut packet = Packet::new(&mut buffer, range, Offload::default());
         let (state, now) = (&mut State::new(0), Duration::ZERO);
-        match answer(&config, &mut packet, reason.into(), now, state, &mut ()) {
+        match answer(&config, &mut packet, reason.into(), config.icmp_source4, now, state, &mut ())
+        {
             Verdict::Reply(_) => {}
             _ => return None,
         }

@@ -137,6 +137,7 @@ impl Translator {
             Kind::Nat64(nat64) => {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
+                mapper.set_mark(packet.mark);
                 // Errors about what was sent to one of the translator's addresses come from there.
                 let source4 = destination_v4(packet.bytes()).or(config.icmp_source4);
                 let start = Start { source4 };

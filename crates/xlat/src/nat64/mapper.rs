@@ -122,6 +122,11 @@ impl<'a> Stateful<'a> {
         self.turned_round
     }
 
+    /// The packet's mark.
+    pub(crate) fn set_mark(&mut self, mark: u32) {
+        self.mark = mark;
+    }
+
     /// For a packet that turned round before.
     pub(crate) fn set_pool6(&mut self, pool6: u8) {
         self.pool6 = pool6;

@@ -162,11 +162,13 @@ impl<'a> View<'a> {
         side: Side,
     ) -> Result<(), DropReason> {
         let quotas = &self.nat.settings.quotas;
-        let most = match side {
-            Side::V6 => quotas.sessions,
-            Side::V4 => quotas.sessions.div_ceil(2),
+        let part = |quota: u32| match side {
+            Side::V6 => quota,
+            Side::V4 => quota.div_ceil(2),
         };
-        if quotas.new_per_second != 0 && !self.within_rate(subscriber, quotas.new_per_second) {
+        let most = part(quotas.sessions);
+        if quotas.new_per_second != 0 && !self.within_rate(subscriber, part(quotas.new_per_second))
+        {
             return Err(DropReason::RateQuota);
         }
         let before = subscriber.sessions.fetch_add(1, SeqCst);

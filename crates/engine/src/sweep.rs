@@ -1,0 +1,125 @@
+//! The thread that sweeps the tables of a stateful translator.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fordway_xlat::nat64::{Event, Nat64, Sweeper, Swept};
+
+use crate::clock::monotonic;
+use crate::current::Follower;
+use crate::quiescence::{Bursts, Grace};
+use crate::stop::Stop;
+
+/// Between two sweeps. Lifetimes are exact to this.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Probes that wait for a queue's thread at most; the rest is left out, and such connections end unprobed.
+const PROBES: usize = 1024;
+
+/// What the outside has to do with sweeping.
+#[derive(Default)]
+pub struct Sweeping {
+    /// Is told what happens to the tables, in the sweeper's thread.
+    pub tell: Option<Box<dyn FnMut(Event) + Send>>,
+    /// Returns when every program in the kernel that was running has ended (an RCU grace period); `None`
+    /// where there are no such programs.
+    pub kernel_grace: Option<Box<dyn Fn() + Send>>,
+}
+
+impl std::fmt::Debug for Sweeping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sweeping").finish_non_exhaustive()
+    }
+}
+
+/// Probes to be sent by a queue's thread.
+#[derive(Debug, Default)]
+pub(crate) struct Probes(Mutex<VecDeque<Event>>);
+
+impl Probes {
+    fn put(&self, probe: Event) {
+        let mut probes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if probes.len() < PROBES {
+            probes.push_back(probe);
+        }
+    }
+
+    /// The next probe.
+    pub(crate) fn take(&self) -> Option<Event> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// What the last sweep has found; shared with whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found(Arc<Mutex<Swept>>);
+
+impl Found {
+    pub(crate) fn get(&self) -> Swept {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, swept: Swept) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = swept;
+    }
+}
+
+/// The thread's own.
+pub(crate) struct Task {
+    pub(crate) translator: Follower,
+    pub(crate) threads: Vec<Bursts>,
+    pub(crate) probes: Arc<Probes>,
+    pub(crate) found: Found,
+    pub(crate) stop: Stop,
+    pub(crate) sweeping: Sweeping,
+}
+
+impl Task {
+    /// Sweeps until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut sweeper = Sweeper::new();
+        let mut last: Option<Arc<Nat64>> = None;
+        loop {
+            self.translator.follow();
+            if let Some(nat64) = self.translator.get().tables().cloned() {
+                if last.as_ref().is_some_and(|last| !Arc::ptr_eq(last, &nat64)) {
+                    sweeper.review();
+                }
+                self.sweep(&mut sweeper, &nat64);
+                last = Some(nat64);
+            }
+            if self.stop.wait(INTERVAL) {
+                return;
+            }
+        }
+    }
+
+    fn sweep(&mut self, sweeper: &mut Sweeper, nat64: &Nat64) {
+        let (tell, probes) = (&mut self.sweeping.tell, &self.probes);
+        let swept = sweeper.sweep(nat64, monotonic(), &mut |event| {
+            if matches!(event, Event::Probe { .. }) {
+                probes.put(event);
+            }
+            if let Some(tell) = tell {
+                tell(event);
+            }
+        });
+        self.found.set(swept);
+        if swept.waiting == 0 {
+            return;
+        }
+        let mut grace = Grace::begin(&self.threads);
+        while !grace.is_over() {
+            // A burst takes well below a millisecond.
+            if self.stop.wait(Duration::from_millis(1)) {
+                // What was taken out stays so; whoever comes next finds it by its state.
+                return;
+            }
+        }
+        if let Some(wait) = &self.sweeping.kernel_grace {
+            wait();
+        }
+        sweeper.release(nat64);
+    }
+}
