@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::draft::Drafts;
+use crate::nat64;
 use crate::translator::Draft;
 use crate::types::Mode;
 
@@ -20,6 +21,13 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
         duplicate_eam(draft, sink);
         overlapping_eam(draft, sink);
         addresses(draft, sink);
+        if let Some(nat64) = &draft.nat64 {
+            let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
+            nat64::check::nat64(nat64, in_pool6, sink);
+        }
+        if let Some(dynamic4) = &draft.dynamic4 {
+            nat64::check::dynamic4(dynamic4, &draft.eam, sink);
+        }
     }
     duplicate_names(&drafts.translators, sink);
     overlapping_routes(&drafts.translators, sink);
@@ -148,6 +156,8 @@ struct Routed {
     span: Range<usize>,
     /// Index of the translator, and the metric of its routes.
     owner: (usize, u32),
+    /// Its addresses are given to hosts by the translator, which needs to have them all.
+    given: bool,
 }
 
 /// One network can't be routed into two interfaces.
@@ -161,19 +171,20 @@ fn overlapping_routes(drafts: &[Draft], sink: &mut Sink) {
                     // Translation prefixes and mappings: neither may contain the other. IPv4
                     // networks are routes as any other: the longest wins, then the metric.
                     (IpNet::V6(a), IpNet::V6(b)) => a.contains(&b) || b.contains(&a),
+                    (IpNet::V4(a), IpNet::V4(b)) if first.given && second.given => {
+                        a.contains(&b) || b.contains(&a)
+                    }
                     (IpNet::V4(a), IpNet::V4(b)) => a == b && first.owner.1 == second.owner.1,
                     _ => false,
                 }
         });
         let Some(first) = clash else { continue };
         let message = match second.net {
-            IpNet::V4(net) => format!("two translators want {net} routed to them"),
-            IpNet::V6(net) if first.net == second.net => {
-                format!("two translators want {net} routed to them")
-            }
-            IpNet::V6(net) => format!("{net} overlaps {} of another translator", first.net),
+            net if first.net == net => format!("two translators want {net} routed to them"),
+            net => format!("{net} overlaps {} of another translator", first.net),
         };
         let help = match second.net {
+            IpNet::V4(_) if second.given => "give each translator addresses of its own",
             IpNet::V4(_) => "set routes4 or metric in one of them",
             IpNet::V6(_) => "give each translator a prefix of its own",
         };
@@ -190,15 +201,22 @@ fn routed(index: usize, draft: &Draft) -> Vec<Routed> {
         return Vec::new();
     };
     let owner = (index, translator.metric);
-    let route = |net: IpNet, span: Range<usize>| Routed { net, span, owner };
+    let route = |net: IpNet, span: Range<usize>| Routed { net, span, owner, given: false };
+    let given = |net: Ipv4Net, span| Routed { given: true, ..route(net.into(), span) };
     let v4 = draft.routes4.iter().map(|net| route((*net.get_ref()).into(), net.span()));
     let mut all: Vec<Routed> = v4.collect();
     match &translator.mode {
-        Mode::Siit { .. } => {
+        Mode::Siit { .. } | Mode::Nat64(_) => {
             let pool6 = |pool6: &Spanned<Pool6>| route(pool6.get_ref().net().into(), pool6.span());
             all.extend(draft.pool6.iter().map(pool6));
             let eam = |eam: &Spanned<Eam>| route(eam.get_ref().v4().into(), eam.span());
             all.extend(draft.eam.iter().map(eam));
+            if let Some(nat64) = &draft.nat64 {
+                let nets = nat64.networks().into_iter();
+                all.extend(nets.map(|(net, span)| given(net, span)));
+            }
+            let dynamic4 = draft.dynamic4.iter().flat_map(|dynamic4| &dynamic4.pool);
+            all.extend(dynamic4.map(|net| given(*net.get_ref(), net.span())));
         }
         Mode::Clat(clat) => {
             if let Some(v6) = clat.v6 {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use fordway_xlat::addr::Eam;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use serde::Serialize;
 
 use crate::engine::{ATTACHES, ENGINES};
+use crate::nat64::emit::{Keys, Tables};
 use crate::sections::{FORMATS, LEVELS};
 use crate::translator::UDP_CHECKSUM_ZERO;
 use crate::types::{Attach, Config, Mode, Source6, Translator};
@@ -13,11 +15,8 @@ use crate::types::{Attach, Config, Mode, Source6, Translator};
 /// Displays as a configuration file that parses to the same configuration.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for translator in &self.translators {
-            let table = TranslatorTable::of(translator);
-            writeln!(f, "[[translator]]\n{}", toml::to_string(&table).map_err(|_| fmt::Error)?)?;
-        }
-        let rest = Rest {
+        let file = File {
+            translator: self.translators.iter().map(TranslatorTable::of).collect(),
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
@@ -28,7 +27,7 @@ impl fmt::Display for Config {
                 format: word(&FORMATS, self.log.format),
             },
         };
-        f.write_str(&toml::to_string(&rest).map_err(|_| fmt::Error)?)
+        f.write_str(&toml::to_string(&file).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -52,8 +51,12 @@ struct TranslatorTable {
     v6: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<String>,
-    eam: Vec<[String; 2]>,
-    routes4: Vec<String>,
+    #[serde(flatten)]
+    nat64: Keys,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eam: Option<Vec<[String; 2]>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes4: Option<Vec<String>>,
     metric: u32,
     icmp_source4: String,
     icmp_source6: String,
@@ -63,7 +66,8 @@ struct TranslatorTable {
     udp_checksum_zero: &'static str,
     traffic_class: WordOrNumber,
     allow_private: bool,
-    ipv4_translatable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv4_translatable: Option<bool>,
     hairpin: bool,
     mss_clamp: bool,
     mtu: WordOrNumber,
@@ -71,6 +75,8 @@ struct TranslatorTable {
     queues: WordOrNumber,
     pin_queues: bool,
     manage: bool,
+    #[serde(flatten)]
+    nat64_tables: Tables,
 }
 
 #[derive(Serialize)]
@@ -81,7 +87,8 @@ enum WordOrNumber {
 }
 
 #[derive(Serialize)]
-struct Rest {
+struct File {
+    translator: Vec<TranslatorTable>,
     control: ControlTable,
     metrics: MetricsTable,
     log: LogTable,
@@ -107,6 +114,7 @@ struct LogTable {
 impl TranslatorTable {
     fn of(t: &Translator) -> TranslatorTable {
         let clat = t.clat();
+        let stateless = t.nat64().is_none();
         let auto = || "auto".to_owned();
         let (icmp_errors, icmp_errors_burst) = match t.icmp_errors {
             IcmpErrors::Off => ("off".to_owned(), None),
@@ -121,15 +129,17 @@ impl TranslatorTable {
             devices: (t.attach == Attach::Xdp).then(|| strings(&t.devices)),
             measure: t.measure,
             pool6: match &t.mode {
-                Mode::Siit { pool6 } => Some(strings(pool6)),
+                Mode::Siit { pool6, .. } => Some(strings(pool6)),
+                Mode::Nat64(nat64) => Some(strings(&nat64.pool6)),
                 Mode::Clat(_) => None,
             },
             pref64: clat.map(|clat| clat.pref64.to_string()),
             v4: clat.map(|clat| clat.v4.to_string()),
             v6: clat.map(|clat| clat.v6.map_or_else(auto, |v6| v6.to_string())),
             uplink: clat.map(|clat| clat.uplink.as_ref().map_or_else(auto, ToString::to_string)),
-            eam: t.eam.iter().map(|eam| [eam.v4().to_string(), eam.v6().to_string()]).collect(),
-            routes4: strings(&t.routes4),
+            nat64: Keys::of(t.nat64(), t.dynamic4()),
+            eam: stateless.then(|| t.eam.iter().map(eam).collect()),
+            routes4: stateless.then(|| strings(&t.routes4)),
             metric: t.metric,
             icmp_source4: t.icmp_source4.map_or("off".to_owned(), |source| source.to_string()),
             icmp_source6: match t.icmp_source6 {
@@ -145,7 +155,7 @@ impl TranslatorTable {
                 TrafficClass::Set(octet) => WordOrNumber::Number(octet.into()),
             },
             allow_private: t.allow_private,
-            ipv4_translatable: t.ipv4_translatable,
+            ipv4_translatable: stateless.then_some(t.ipv4_translatable),
             hairpin: t.hairpin,
             mss_clamp: t.mss_clamp,
             mtu: t.mtu.map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
@@ -156,15 +166,20 @@ impl TranslatorTable {
                 .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
             pin_queues: t.pin_queues,
             manage: t.manage,
+            nat64_tables: Tables::of(t.nat64()),
         }
     }
 }
 
-fn strings<T: ToString>(items: &[T]) -> Vec<String> {
+fn eam(eam: &Eam) -> [String; 2] {
+    [eam.v4().to_string(), eam.v6().to_string()]
+}
+
+pub(crate) fn strings<T: ToString>(items: &[T]) -> Vec<String> {
     items.iter().map(ToString::to_string).collect()
 }
 
 /// The word that stands for a value; the tables hold every value.
-fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+pub(crate) fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
     words.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
 }

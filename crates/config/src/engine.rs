@@ -49,7 +49,7 @@ pub(crate) fn read(
 fn check_attach(attach: &Spanned<Attach>, engine: Engine, clat: bool, sink: &mut Sink) {
     let (message, help) = match attach.get_ref() {
         Attach::Uplink if !clat => (
-            "`attach`: \"uplink\" belongs to mode clat; in mode siit routes decide what is translated",
+            "`attach`: \"uplink\" belongs to mode clat; elsewhere routes decide what is translated",
             "write attach = \"interface\", or \"xdp\" with devices",
         ),
         Attach::Uplink | Attach::Xdp if engine == Engine::User => (

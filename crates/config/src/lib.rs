@@ -16,6 +16,7 @@ mod draft;
 mod emit;
 mod engine;
 mod name;
+mod nat64;
 mod section;
 mod sections;
 mod translator;
@@ -25,6 +26,9 @@ mod value;
 pub use crate::core::{CoreError, Resolved};
 pub use diagnostic::{Report, Severity};
 pub use name::{InterfaceName, NameError};
+pub use nat64::{
+    Dynamic4, LogEvent, LogTarget, Nat64, NatLog, Pool, Pool4, Pool4Error, Pool4Source, Ports,
+};
 pub use types::{
     Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Source6,
     Translator,

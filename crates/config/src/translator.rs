@@ -13,6 +13,8 @@ use crate::DEFAULT_METRIC;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::engine;
 use crate::name::InterfaceName;
+use crate::nat64;
+use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
 use crate::section::{Section, Value};
 use crate::sections::{Table, set};
 use crate::types::{Attach, Clat, Engine, Mode, Source6, Translator};
@@ -34,6 +36,8 @@ pub(crate) struct Draft {
     pub(crate) eam: Vec<Spanned<Eam>>,
     pub(crate) v6: Option<Range<usize>>,
     pub(crate) routes4: Vec<Spanned<Ipv4Net>>,
+    pub(crate) nat64: Option<Nat64Draft>,
+    pub(crate) dynamic4: Option<Dynamic4Draft>,
 }
 
 impl Draft {
@@ -51,35 +55,30 @@ impl Draft {
 enum Kind {
     Siit,
     Clat,
+    Nat64,
 }
 
 /// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
 pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
     let mut section = Section::new("[[translator]]", table, span);
-    let kind = section
-        .require(sink, "mode", "write mode = \"siit\" or mode = \"clat\"", kind)?
-        .into_inner();
+    let mode_help = "write mode = \"siit\", mode = \"clat\" or mode = \"nat64\"";
+    let kind = section.require(sink, "mode", mode_help, kind)?.into_inner();
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
     let name = section.require(sink, "name", name_help, value::name);
-    let eam_help = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
-    let eam = list(section.read(sink, "eam", |v| value::list(v, eam_help, value::eam)));
-    let routes4_help = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
-    let default_routes4 = match kind {
-        Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
-        Kind::Siit => Vec::new(),
-    };
-    let routes4 = section
-        .read(sink, "routes4", |v| value::list(v, routes4_help, value::prefix4))
-        .map_or(default_routes4, Spanned::into_inner);
-    let (mode, pool6, v6) = match kind {
-        Kind::Siit => read_siit(&mut section, sink),
+    let (eam, routes4) = read_networks(&mut section, sink, kind);
+    let mut particular = match kind {
+        Kind::Siit => read_siit(&mut section, sink, name.as_ref()),
         Kind::Clat => read_clat(&mut section, sink),
+        Kind::Nat64 => read_nat64(&mut section, sink),
     };
-    refuse_what_comes_later(&mut section, sink);
-    let translator = read_common(&mut section, sink, kind, !eam.is_empty());
+    if kind != Kind::Nat64 {
+        refuse_stateful(&mut section, sink);
+    }
+    let has_mapping = !eam.is_empty() || particular.dynamic4.is_some();
+    let translator = read_common(&mut section, sink, kind, has_mapping);
     let span = section.span();
     section.finish(sink);
-    let translator = match (name.clone(), mode) {
+    let translator = match (name.clone(), particular.mode.take()) {
         (Some(name), Some(mode)) => Some(Translator {
             name: name.into_inner(),
             mode,
@@ -89,43 +88,111 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         }),
         _ => None,
     };
-    Some(Draft { translator, span, name, pool6, eam, v6, routes4 })
+    let Particular { pool6, v6, nat64, dynamic4, .. } = particular;
+    Some(Draft { translator, span, name, pool6, eam, v6, routes4, nat64, dynamic4 })
 }
 
 fn kind(value: &Value<'_>) -> Result<Kind, crate::section::Problems> {
-    let unavailable = [
-        ("nat64", "this version of fordway has no mode \"nat64\" (stateful NAT64)"),
-        ("nat-pt", "this version of fordway has no mode \"nat-pt\""),
-    ];
-    value::choice_with(value, &[("siit", Kind::Siit), ("clat", Kind::Clat)], &unavailable)
+    let unavailable = [("nat-pt", "this version of fordway has no mode \"nat-pt\"")];
+    let modes = [("siit", Kind::Siit), ("clat", Kind::Clat), ("nat64", Kind::Nat64)];
+    value::choice_with(value, &modes, &unavailable)
 }
 
-type Particular = (Option<Mode>, Vec<Spanned<Pool6>>, Option<Range<usize>>);
+type Networks = (Vec<Spanned<Eam>>, Vec<Spanned<Ipv4Net>>);
 
-fn read_siit(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
+/// Explicit mappings and further routes, where the mode has them.
+fn read_networks(section: &mut Section<'_, '_>, sink: &mut Sink, kind: Kind) -> Networks {
+    let default_routes4 = match kind {
+        Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
+        Kind::Siit => Vec::new(),
+        Kind::Nat64 => {
+            let why = "mode nat64 gives addresses by itself";
+            let help = "leave it out; ports are forwarded by bib = [...], and hosts with an address of \
+                        their own belong to a translator of mode siit";
+            section.refuse(sink, "eam", why, help);
+            let help = "leave it out: the addresses of pool4 and bib are routed into the interface";
+            section.refuse(sink, "routes4", "mode nat64 knows what to route", help);
+            return (Vec::new(), Vec::new());
+        }
+    };
+    let eam_help = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
+    let eam = list(section.read(sink, "eam", |v| value::list(v, eam_help, value::eam)));
+    let routes4_help = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
+    let routes4 = section
+        .read(sink, "routes4", |v| value::list(v, routes4_help, value::prefix4))
+        .map_or(default_routes4, Spanned::into_inner);
+    (eam, routes4)
+}
+
+/// What a mode has of its own.
+#[derive(Default)]
+struct Particular {
+    mode: Option<Mode>,
+    pool6: Vec<Spanned<Pool6>>,
+    v6: Option<Range<usize>>,
+    nat64: Option<Nat64Draft>,
+    dynamic4: Option<Dynamic4Draft>,
+}
+
+/// Keys that only a CLAT has.
+fn refuse_clat(section: &mut Section<'_, '_>, sink: &mut Sink, addresses: &str, mode: &str) {
+    let pref64 = format!("in mode {mode} the translation prefixes are pool6 = [...]");
+    let uplink = format!("leave it out; routes decide in mode {mode}");
+    for (key, help) in
+        [("pref64", pref64.as_str()), ("v4", addresses), ("v6", addresses), ("uplink", &uplink)]
+    {
+        section.refuse(sink, key, "this key belongs to mode clat", help);
+    }
+}
+
+fn read_siit(
+    section: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    name: Option<&Spanned<InterfaceName>>,
+) -> Particular {
     let help = "write a list such as [\"64:ff9b::/96\"]";
     let read = section.read(sink, "pool6", |v| value::list(v, help, value::pool6));
     let pool6 = list(read);
-    for (key, help) in [
-        ("pref64", "in mode siit the translation prefixes are pool6 = [...]"),
-        ("v4", "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]"),
-        ("v6", "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]"),
-        ("uplink", "leave it out; routes decide in mode siit"),
-    ] {
-        section.refuse(sink, key, "this key belongs to mode clat", help);
-    }
-    if !section.has("pool6") && !section.has("eam") {
+    let addresses = "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]";
+    refuse_clat(section, sink, addresses, "siit");
+    let name = name.map_or("siit", |name| name.get_ref().as_str());
+    let (dynamic4, draft) = nat64::read::dynamic4(section, sink, name).unzip();
+    if let Some(draft) = draft.as_ref().filter(|_| !section.has("pool6")) {
+        let message = "`dynamic4` needs `pool6`: what else would IPv4 hosts be to IPv6 hosts";
+        let help = "write pool6 = [\"64:ff9b::/96\"]";
+        sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
+    } else if !section.has("pool6") && !section.has("eam") {
         let message = "neither `pool6` nor `eam` is set: no address could be translated";
         let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
         sink.push(Diagnostic::error(section.span(), message).help(help));
     }
-    let mode = Mode::Siit { pool6: pool6.iter().map(|pool6| *pool6.get_ref()).collect() };
-    (Some(mode), pool6, None)
+    let prefixes = pool6.iter().map(|pool6| *pool6.get_ref()).collect();
+    let mode = Some(Mode::Siit { pool6: prefixes, dynamic4 });
+    Particular { mode, pool6, dynamic4: draft, ..Particular::default() }
+}
+
+fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
+    let addresses = "in mode nat64 the IPv4 addresses are pool4 = [\"192.0.2.1\"]";
+    refuse_clat(section, sink, addresses, "nat64");
+    let help = "leave it out, or take mode = \"siit\"";
+    let dynamic4 = "in mode nat64 hosts share addresses: this key belongs to mode siit";
+    for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
+        section.refuse(sink, key, dynamic4, help);
+    }
+    let why = "in mode nat64 IPv6 hosts are not numbered from pool6";
+    section.refuse(sink, "ipv4_translatable", why, "leave it out");
+    let (nat64, pool6, draft) = nat64::read::nat64(section, sink);
+    let mode = Some(Mode::Nat64(Box::new(nat64)));
+    Particular { mode, pool6, nat64: Some(draft), ..Particular::default() }
 }
 
 fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     let pool6_help = "in mode clat the PLAT's translation prefix is pref64 = \"64:ff9b::/96\"";
     section.refuse(sink, "pool6", "this key belongs to mode siit", pool6_help);
+    let dynamic4 = "this key belongs to mode siit";
+    for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
+        section.refuse(sink, key, dynamic4, "give each IPv6 host a mapping in eam = [...]");
+    }
     let help = "write the PLAT's prefix such as pref64 = \"64:ff9b::/96\"";
     let pref64 = section.require(sink, "pref64", help, |v| match v.get_ref().as_str() {
         Some("auto") => Err(crate::section::Problem::new(
@@ -149,27 +216,47 @@ fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
             uplink: uplink.and_then(Spanned::into_inner),
         })
     });
-    (mode, pref64.into_iter().collect(), v6_span)
+    let pool6 = pref64.into_iter().collect();
+    Particular { mode, pool6, v6: v6_span, ..Particular::default() }
 }
 
-fn refuse_what_comes_later(section: &mut Section<'_, '_>, sink: &mut Sink) {
-    let stateful = "this key belongs to stateful NAT64, which this version of fordway has not";
-    section.refuse(sink, "pool4", stateful, "leave it out");
-    let dynamic = "this version of fordway has no dynamic mappings";
-    section.refuse(sink, "dynamic4", dynamic, "give each IPv6 host a mapping in eam = [...]");
+/// Keys that only mode nat64 has.
+const STATEFUL: [&str; 16] = [
+    "pool4",
+    "port_blocks",
+    "deterministic",
+    "pool",
+    "bib",
+    "filtering",
+    "accept_v4_syn",
+    "refresh_from_v4",
+    "lifetimes",
+    "allow_short_lifetimes",
+    "subscriber_len",
+    "quotas",
+    "max_sessions",
+    "max_bib",
+    "max_subscribers",
+    "log",
+];
+
+fn refuse_stateful(section: &mut Section<'_, '_>, sink: &mut Sink) {
+    for key in STATEFUL {
+        section.refuse(sink, key, "this key belongs to mode nat64", "leave it out");
+    }
 }
 
 fn read_common(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
     kind: Kind,
-    has_eam: bool,
+    has_mapping: bool,
 ) -> Translator {
     let clat = kind == Kind::Clat;
     let mut t = Translator {
         // Placeholders, replaced by the caller where there is something to put in their place.
         name: InterfaceName::placeholder(),
-        mode: Mode::Siit { pool6: Vec::new() },
+        mode: Mode::Siit { pool6: Vec::new(), dynamic4: None },
         eam: Vec::new(),
         routes4: Vec::new(),
         engine: Engine::default(),
@@ -183,7 +270,7 @@ fn read_common(
         udp_checksum_zero: UdpChecksumZero::default(),
         traffic_class: TrafficClass::default(),
         allow_private: false,
-        ipv4_translatable: !clat && !has_eam,
+        ipv4_translatable: kind == Kind::Siit && !has_mapping,
         hairpin: true,
         mss_clamp: clat,
         mtu: None,
@@ -200,7 +287,9 @@ fn read_common(
     set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
     set(&mut t.traffic_class, section.read(sink, "traffic_class", traffic_class));
     set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
-    set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
+    if kind != Kind::Nat64 {
+        set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
+    }
     set(&mut t.hairpin, section.read(sink, "hairpin", value::boolean));
     set(&mut t.mss_clamp, section.read(sink, "mss_clamp", value::boolean));
     set(&mut t.mtu, section.read(sink, "mtu", |v| value::auto_or(v, |v| value::octets(v, MTU))));

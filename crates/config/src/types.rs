@@ -10,6 +10,7 @@ use ipnet::Ipv4Net;
 
 use crate::DEFAULT_SOCKET;
 use crate::name::InterfaceName;
+use crate::nat64::{Dynamic4, Nat64};
 
 /// One configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -82,9 +83,13 @@ pub enum Mode {
     Siit {
         /// Translation prefixes, routed into the interface.
         pool6: Vec<Pool6>,
+        /// IPv6 hosts without a mapping get an IPv4 address on first use.
+        dynamic4: Option<Dynamic4>,
     },
     /// The customer side of 464XLAT (RFC 6877).
     Clat(Clat),
+    /// Stateful NAT64 (RFC 6146).
+    Nat64(Box<Nat64>),
 }
 
 /// What only a CLAT has.
@@ -201,6 +206,7 @@ impl Translator {
         match self.mode {
             Mode::Siit { .. } => "siit",
             Mode::Clat(_) => "clat",
+            Mode::Nat64(_) => "nat64",
         }
     }
 
@@ -208,8 +214,9 @@ impl Translator {
     #[must_use]
     pub fn pool6(&self) -> &[Pool6] {
         match &self.mode {
-            Mode::Siit { pool6 } => pool6,
+            Mode::Siit { pool6, .. } => pool6,
             Mode::Clat(clat) => std::slice::from_ref(&clat.pref64),
+            Mode::Nat64(nat64) => &nat64.pool6,
         }
     }
 
@@ -217,8 +224,26 @@ impl Translator {
     #[must_use]
     pub fn clat(&self) -> Option<&Clat> {
         match &self.mode {
-            Mode::Siit { .. } => None,
             Mode::Clat(clat) => Some(clat),
+            Mode::Siit { .. } | Mode::Nat64(_) => None,
+        }
+    }
+
+    /// The stateful part, if this is mode `nat64`.
+    #[must_use]
+    pub fn nat64(&self) -> Option<&Nat64> {
+        match &self.mode {
+            Mode::Nat64(nat64) => Some(nat64),
+            Mode::Siit { .. } | Mode::Clat(_) => None,
+        }
+    }
+
+    /// The dynamic 1:1 mappings, if there are to be any.
+    #[must_use]
+    pub fn dynamic4(&self) -> Option<&Dynamic4> {
+        match &self.mode {
+            Mode::Siit { dynamic4, .. } => dynamic4.as_ref(),
+            Mode::Clat(_) | Mode::Nat64(_) => None,
         }
     }
 }

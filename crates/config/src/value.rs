@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use fordway_xlat::addr::{Eam, EamError, Pool6, Pool6Error, classify};
@@ -40,7 +41,7 @@ pub(crate) fn boolean(value: &Value<'_>) -> Parsed<bool> {
     })
 }
 
-fn string<'v>(value: &'v Value<'_>, wanted: &str, help: &str) -> Parsed<&'v str> {
+pub(crate) fn string<'v>(value: &'v Value<'_>, wanted: &str, help: &str) -> Parsed<&'v str> {
     value.get_ref().as_str().ok_or_else(|| mistyped(value, wanted, help))
 }
 
@@ -107,13 +108,23 @@ pub(crate) fn name(value: &Value<'_>) -> Parsed<InterfaceName> {
         .map_err(|error: crate::NameError| wrong(value, error.to_string(), help))
 }
 
+/// An absolute path.
+pub(crate) fn file(value: &Value<'_>, example: &str) -> Parsed<PathBuf> {
+    let help = format!("write an absolute path such as \"{example}\"");
+    let path = PathBuf::from(string(value, "a path", &help)?);
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(wrong(value, "the path must be absolute", help)),
+    }
+}
+
+/// The path of a socket.
 pub(crate) fn path(value: &Value<'_>) -> Parsed<PathBuf> {
-    let help = "write an absolute path such as \"/run/fordway/control.sock\"";
-    let path = PathBuf::from(string(value, "a path", help)?);
+    let example = "/run/fordway/control.sock";
+    let path = file(value, example)?;
     // sun_path has 108 octets, the last of which is zero.
-    if !path.is_absolute() {
-        Err(wrong(value, "the path must be absolute", help))
-    } else if path.as_os_str().len() > 107 {
+    if path.as_os_str().len() > 107 {
+        let help = format!("write a shorter one, such as \"{example}\"");
         Err(wrong(value, "a socket's path has at most 107 octets", help))
     } else {
         Ok(path)
@@ -211,9 +222,19 @@ fn no_host(value: &Value<'_>, address: IpAddr, reason: DropReason, example: &str
     wrong(value, message, help)
 }
 
-fn address<T: std::str::FromStr>(value: &Value<'_>, wanted: &str, help: &str) -> Parsed<T> {
+pub(crate) fn address<T: FromStr>(value: &Value<'_>, wanted: &str, help: &str) -> Parsed<T> {
     let text = string(value, wanted, help)?;
     text.parse().map_err(|_| wrong(value, format!("\"{text}\" is not {wanted}"), help))
+}
+
+/// A text in a type whose error says what is wrong with it.
+pub(crate) fn parsed<T: FromStr<Err = E>, E: Display>(
+    value: &Value<'_>,
+    wanted: &str,
+    help: &str,
+) -> Parsed<T> {
+    let text = string(value, wanted, help)?;
+    text.parse().map_err(|error: E| wrong(value, error.to_string(), help))
 }
 
 pub(crate) fn socket_address(value: &Value<'_>) -> Parsed<SocketAddr> {
@@ -240,6 +261,18 @@ pub(crate) fn prefix4(value: &Value<'_>) -> Parsed<Ipv4Net> {
     let text = string(value, "an IPv4 network", help)?;
     let net = net4(text)
         .ok_or_else(|| wrong(value, format!("\"{text}\" is not an IPv4 network"), help))?;
+    if net.trunc() != net {
+        let help = format!("write \"{}\"", net.trunc());
+        return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));
+    }
+    Ok(net)
+}
+
+pub(crate) fn prefix6(value: &Value<'_>) -> Parsed<Ipv6Net> {
+    let help = "write an IPv6 prefix such as \"2001:db8:1::/48\"";
+    let text = string(value, "an IPv6 prefix", help)?;
+    let net = net6(text)
+        .ok_or_else(|| wrong(value, format!("\"{text}\" is not an IPv6 prefix"), help))?;
     if net.trunc() != net {
         let help = format!("write \"{}\"", net.trunc());
         return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));

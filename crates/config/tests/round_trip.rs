@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Attach, Clat, Config, Control, Engine, InterfaceName, Log, LogFormat, LogLevel, Metrics, Mode,
-    Resolved, Source6, Translator, parse,
+    Attach, Clat, Config, Control, Dynamic4, Engine, InterfaceName, Log, LogEvent, LogFormat,
+    LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4, Pool4Source, Ports, Resolved,
+    Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
+use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
 use fordway_xlat::{HopCount, IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::collection::vec;
@@ -30,17 +32,179 @@ fn pool6() -> impl Strategy<Value = Pool6> {
 fn mode() -> impl Strategy<Value = Mode> {
     let uplink = option::of(Just("eth0".parse::<InterfaceName>().unwrap()));
     prop_oneof![
-        vec(pool6(), 1..4).prop_map(|mut pool6| {
-            pool6.dedup();
-            pool6.sort_by_key(|pool6| pool6.net());
-            pool6.dedup();
-            Mode::Siit { pool6 }
-        }),
+        vec(pool6(), 1..4)
+            .prop_map(|mut pool6| {
+                pool6.dedup();
+                pool6.sort_by_key(|pool6| pool6.net());
+                pool6.dedup();
+                pool6
+            })
+            .prop_flat_map(|pool6| {
+                let stateful = nat64(pool6.clone()).prop_map(|nat64| Mode::Nat64(Box::new(nat64)));
+                let stateless = option::of(dynamic4())
+                    .prop_map(move |dynamic4| Mode::Siit { pool6: pool6.clone(), dynamic4 });
+                prop_oneof![stateful, stateless]
+            }),
         (pool6(), option::of(0u16..99), uplink).prop_map(|(pref64, index, uplink)| {
             let v4 = Ipv4Addr::new(192, 0, 0, 2);
             Mode::Clat(Clat { pref64, v4, v6: index.map(v6), uplink })
         }),
     ]
+}
+
+fn seconds(least: u64) -> impl Strategy<Value = Duration> {
+    (least..=30 * 24 * 3600).prop_map(Duration::from_secs)
+}
+
+fn dynamic4() -> impl Strategy<Value = Dynamic4> {
+    let pool = prop::collection::btree_set(0u8..8, 1..4);
+    let clients = prop::collection::btree_set(0u16..8, 0..3);
+    (pool, clients, seconds(60), any::<bool>()).prop_map(|(pool, clients, idle, file)| Dynamic4 {
+        pool: pool
+            .into_iter()
+            .map(|n| Ipv4Net::new(Ipv4Addr::new(203, 0, 112, n << 4), 28).unwrap())
+            .collect(),
+        clients: clients.into_iter().map(client).collect(),
+        idle,
+        file: file.then(|| PathBuf::from("/var/lib/fordway/a b.dynamic4")),
+    })
+}
+
+fn client(number: u16) -> Ipv6Net {
+    Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, 0x1000 + number, 0, 0, 0, 0, 0), 48).unwrap()
+}
+
+prop_compose! {
+    fn lifetimes()(
+        udp in seconds(120),
+        icmp in seconds(60),
+        tcp_est in seconds(7200),
+        tcp_trans in seconds(240),
+        tcp_incoming_syn in seconds(6),
+        port_rest in seconds(120),
+        subscriber in seconds(1),
+    ) -> Lifetimes {
+        let default = Lifetimes::default();
+        Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, port_rest, subscriber, ..default }
+    }
+}
+
+/// Pools whose addresses differ by the third octet. The last is for all hosts.
+fn pools() -> impl Strategy<Value = Vec<Pool>> {
+    let allocation = prop_oneof![
+        Just(Allocation::Shared),
+        (1u16..=8, 1u8..=8)
+            .prop_map(|(sixteens, most)| Allocation::Blocks { size: sixteens * 16, most }),
+    ];
+    let source = prop_oneof![
+        (any::<u8>(), any::<u8>()).prop_map(|(a, b)| (false, a.min(b), a.max(b))),
+        Just((true, 0, 0)),
+    ];
+    let pool = (source, allocation, option::of(any::<u32>()));
+    (vec(pool, 0..3), any::<bool>()).prop_map(|(pools, deterministic)| {
+        let number = pools.len();
+        let mut made: Vec<Pool> = Vec::new();
+        for (index, ((interface, first, last), allocation, mark)) in pools.into_iter().enumerate() {
+            let address = |octet| Ipv4Addr::new(198, 19, index as u8, octet);
+            let source = if interface {
+                Pool4Source::Interface(format!("eth{index}").parse().unwrap())
+            } else {
+                Pool4Source::Addresses { first: address(first), last: address(last) }
+            };
+            let ports = Ports { low: 1024, high: 9999 };
+            let pool4 = vec![Pool4 { source, ports }];
+            let clients = vec![client(index as u16)];
+            let (clients, mark) =
+                if index + 1 == number { (Vec::new(), None) } else { (clients, mark) };
+            made.push(Pool { pool4, clients, mark, allocation });
+        }
+        if deterministic || made.is_empty() {
+            let all = "198.19.255.0/24:1024-65535".parse().unwrap();
+            made.insert(
+                0,
+                Pool {
+                    pool4: vec![all],
+                    clients: vec![Ipv6Net::new(client(99).addr(), 50).unwrap()],
+                    mark: None,
+                    allocation: Allocation::Deterministic { size: 512 },
+                },
+            );
+        }
+        made
+    })
+}
+
+fn bib() -> impl Strategy<Value = Vec<StaticBib>> {
+    prop::collection::btree_map(1u16..1024, prop::sample::select(&Protocol::ALL[..]), 0..4)
+        .prop_map(|ports| {
+            let entry = |(port, protocol)| StaticBib {
+                protocol,
+                v4: (Ipv4Addr::new(192, 0, 2, 1), port),
+                v6: (v6(port), port),
+            };
+            ports.into_iter().map(entry).collect()
+        })
+}
+
+fn logs() -> impl Strategy<Value = Vec<NatLog>> {
+    let what = prop::collection::btree_set(
+        prop::sample::select(vec![LogEvent::Blocks, LogEvent::Bindings, LogEvent::Sessions]),
+        1..4,
+    );
+    let to = prop::sample::select(vec![
+        LogTarget::Json(PathBuf::from("/var/log/a b.json")),
+        LogTarget::SyslogUdp(SocketAddr::from((v6(7), 514))),
+        LogTarget::SyslogUnix(PathBuf::from("/dev/log")),
+        LogTarget::Ipfix(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 9), 4739))),
+    ]);
+    vec((what, to, any::<bool>(), 1u32..), 0..3).prop_map(|logs| {
+        let log =
+            |(what, to, destinations, domain): (std::collections::BTreeSet<_>, _, _, _)| NatLog {
+                destinations: destinations && what.contains(&LogEvent::Sessions),
+                what: what.into_iter().collect(),
+                domain: if matches!(to, LogTarget::Ipfix(_)) { domain } else { 1 },
+                to,
+            };
+        logs.into_iter().map(log).collect()
+    })
+}
+
+prop_compose! {
+    fn nat64(pool6: Vec<Pool6>)(
+        pools in pools(),
+        bib in bib(),
+        address_dependent in any::<bool>(),
+        flags in any::<[bool; 3]>(),
+        lifetimes in lifetimes(),
+        subscriber_len in 50u8..=56,
+        limits in any::<[u16; 5]>(),
+        sizes in prop::array::uniform3(1u32..=Sizes::MAX),
+        logs in logs(),
+    ) -> Nat64 {
+        let limits = limits.map(u32::from);
+        Nat64 {
+            pool6: pool6.clone(),
+            pools,
+            bib,
+            filtering: if address_dependent {
+                Filtering::AddressDependent
+            } else {
+                Filtering::EndpointIndependent
+            },
+            accept_v4_syn: flags[0],
+            refresh_from_v4: flags[1],
+            lifetimes,
+            allow_short_lifetimes: flags[2],
+            subscriber_len,
+            quotas: Quotas {
+                ports: [limits[0], limits[1], limits[2]],
+                sessions: limits[3],
+                new_per_second: limits[4],
+            },
+            sizes: Sizes { bibs: sizes[0], sessions: sizes[1], subscribers: sizes[2] },
+            logs,
+        }
+    }
 }
 
 fn eam() -> impl Strategy<Value = Vec<Eam>> {
@@ -111,14 +275,15 @@ prop_compose! {
             engine,
             // Only a CLAT has an uplink of its own.
             attach: match (attach, &mode) {
-                (Attach::Uplink, Mode::Siit { .. }) => Attach::Auto,
+                (Attach::Uplink, Mode::Siit { .. } | Mode::Nat64(_)) => Attach::Auto,
                 (attach, _) => attach,
             },
             devices,
             measure: flags[6] && engine != Engine::User,
+            eam: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { eam },
+            routes4: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { routes4 },
+            ipv4_translatable: flags[1] && !matches!(mode, Mode::Nat64(_)),
             mode,
-            eam,
-            routes4,
             metric,
             icmp_source4,
             icmp_source6,
@@ -126,7 +291,6 @@ prop_compose! {
             udp_checksum_zero,
             traffic_class: traffic_class.map_or(TrafficClass::Copy, TrafficClass::Set),
             allow_private: flags[0],
-            ipv4_translatable: flags[1],
             hairpin: flags[2],
             mss_clamp: flags[3],
             manage: flags[4],

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use short::{ClatArgs, SiitArgs};
+pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
 pub(crate) use source::{Source, SourceArgs};
 
 /// Fordway lets IPv4 and IPv6 talk.
@@ -20,6 +20,7 @@ pub(crate) use source::{Source, SourceArgs};
 Examples:
   fordway clat --pref64 64:ff9b::/96           give this host IPv4 on an IPv6-only network
   fordway siit --pool6 2001:db8:64::/96 --eam 198.51.100.0/24=2001:db8:1::/120
+  fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1
   fordway run -c /etc/fordway/fordway.toml     run what a file says
   fordway stats                                see what it carries and drops
 
@@ -158,6 +159,16 @@ Examples:
   fordway siit --pool6 2001:db8:64::/96 --routes4 198.51.100.0/24
   fordway siit --pool6 64:ff9b::/96 --eam 192.0.2.1=2001:db8::1 --set traffic_class=0")]
     Siit(SiitArgs),
+    /// Run one stateful translator (NAT64, RFC 6146): IPv6 hosts share IPv4 addresses
+    ///
+    /// The same as a configuration file with one [[translator]] of mode nat64.
+    #[command(after_help = "\
+Examples:
+  fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1
+  fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.0/28:1024-65535 --port-blocks 512
+  fordway nat64 --pool6 64:ff9b::/96 --pool4 interface:eth0:61000-65535
+  fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --bib tcp:192.0.2.1:80=[2001:db8::5]:8080")]
+    Nat64(Nat64Args),
     /// Say what would happen to a packet, step by step, with the RFC sections
     ///
     /// Nothing is sent and the host is not looked at: options that a daemon takes from the host

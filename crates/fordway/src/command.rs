@@ -26,6 +26,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(&args),
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Nat64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Pcap(args) => pcap::run(&args),

@@ -109,6 +109,7 @@ fn run_logged(job: Job) -> Result<(), Failure> {
     local.block_on(&runtime, async {
         let started = Instant::now();
         let mut signals = Signals::catch()?;
+        check_modes(&job.config)?;
         check_host(&job.config.translators)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
@@ -133,6 +134,19 @@ fn run_logged(job: Job) -> Result<(), Failure> {
             End::Leave => end_all(daemon.take_running(), Running::leave),
         }
     })
+}
+
+/// What this version can configure and check, and not run.
+pub(crate) fn check_modes(config: &Config) -> Result<(), Failure> {
+    let stateful = |it: &&Translator| it.nat64().is_some() || it.dynamic4().is_some();
+    match config.translators.iter().find(stateful) {
+        None => Ok(()),
+        Some(translator) => Err(Failure::failed(format!(
+            "{}: this build of fordway can't run stateful translation yet",
+            translator.name
+        ))
+        .hint("take a later one; the configuration itself is right")),
+    }
 }
 
 /// What no set-up can do without, each said in a sentence of its own.

@@ -1,5 +1,6 @@
 //! The documents and example files say what the program does.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,20 +31,33 @@ fn every_drop_reason_is_documented_with_its_number_and_text() {
 fn every_key_is_documented() {
     let text = document("configuration.md");
     let example = "[[translator]]\nname = 'a'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
+                   dynamic4 = ['203.0.113.0/24']\ndynamic4_clients = ['2001:db8::/32']\n\
                    [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n\
-                   attach = 'xdp'\ndevices = ['eth0']\n";
+                   attach = 'xdp'\ndevices = ['eth0']\n\
+                   [[translator]]\nname = 'c'\nmode = 'nat64'\npool6 = ['2001:db8:65::/96']\n\
+                   pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\n\
+                   [[translator.pool]]\npool4 = ['192.0.2.2']\nmark = 1\n\
+                   clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
+                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n";
     let written = parse("example", example).unwrap().config.to_string();
-    let keys: Vec<&str> =
-        written.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
-    assert!(keys.len() > 40);
-    for key in keys {
+    // A key has its value behind it, or is the last word of a table's header.
+    let key = |line: &str| match line.split_once(" = ") {
+        Some((key, _)) => Some(key.to_owned()),
+        None => {
+            let header = line.trim_matches(['[', ']']);
+            let (_, key) = line.starts_with('[').then_some(header)?.rsplit_once('.')?;
+            Some(key.to_owned())
+        }
+    };
+    let keys: HashSet<String> = written.lines().filter_map(key).collect();
+    assert!(keys.len() > 70);
+    for key in &keys {
         assert!(text.contains(&format!("| `{key}` |")), "`{key}` is not in configuration.md");
     }
     // And nothing else is.
-    let known = |key: &str| written.contains(&format!("\n{key} = "));
     for line in text.lines() {
         if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
-            assert!(known(key), "`{key}` in configuration.md is no key");
+            assert!(keys.contains(key), "`{key}` in configuration.md is no key");
         }
     }
 }
@@ -95,7 +109,9 @@ fn manual_pages_and_completions_are_made() {
     let dir = tempfile::tempdir().unwrap();
     let fordway = || Command::new(env!("CARGO_BIN_EXE_fordway"));
     assert!(fordway().arg("man").arg(dir.path()).status().unwrap().success());
-    for page in ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-trace.1"] {
+    for page in
+        ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-trace.1", "fordway-nat64.1"]
+    {
         let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
         assert!(text.contains(".SH NAME") && text.contains("Examples"), "{page}");
     }

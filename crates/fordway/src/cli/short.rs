@@ -28,6 +28,8 @@ pub(crate) struct ClatArgs {
     #[arg(long, value_name = "ADDR")]
     v6: Option<String>,
     #[command(flatten)]
+    mappings: MappingArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
@@ -41,18 +43,59 @@ pub(crate) struct SiitArgs {
     #[arg(long, value_name = "NAME", default_value = "siit0")]
     interface: String,
     #[command(flatten)]
+    mappings: MappingArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
-/// Options of both.
+/// `fordway nat64`.
 #[derive(Debug, Args)]
-struct CommonArgs {
+pub(crate) struct Nat64Args {
+    /// Translation prefix; may be given several times
+    #[arg(long, value_name = "PREFIX", required = true)]
+    pool6: Vec<String>,
+    /// IPv4 addresses and ports that IPv6 hosts get; may be given several times
+    ///
+    /// ADDR, ADDR/LEN or ADDR-ADDR, with :LO-HI behind it for other ports than 1024-65535; or
+    /// interface:DEV[:LO-HI] for the addresses of a device.
+    #[arg(long, value_name = "ADDR[:LO-HI]", required = true)]
+    pool4: Vec<String>,
+    /// BIB entry: a port that is forwarded to an IPv6 host; may be given several times
+    #[arg(long, value_name = "PROTOCOL:V4:PORT=[V6]:PORT")]
+    bib: Vec<String>,
+    /// Which packets from IPv4 pass: endpoint-independent or address-dependent
+    #[arg(long, value_name = "WORD")]
+    filtering: Option<String>,
+    /// Give each subscriber ports of its own, in blocks of this size
+    #[arg(long, value_name = "PORTS")]
+    port_blocks: Option<u32>,
+    /// Bits of an IPv6 address that name a subscriber [default: 128]
+    #[arg(long, value_name = "BITS")]
+    subscriber_len: Option<String>,
+    /// Sessions that the tables hold [default: 262144]
+    #[arg(long, value_name = "NUMBER")]
+    max_sessions: Option<String>,
+    /// Name of the translator and its interface
+    #[arg(long, value_name = "NAME", default_value = "nat64")]
+    interface: String,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Options of stateless translators.
+#[derive(Debug, Args)]
+struct MappingArgs {
     /// Explicit address mapping (RFC 7757); may be given several times
     #[arg(long, value_name = "V4=V6")]
     eam: Vec<String>,
     /// IPv4 network to route into the interface; may be given several times
     #[arg(long, value_name = "NET")]
     routes4: Vec<String>,
+}
+
+/// Options of all of them.
+#[derive(Debug, Args)]
+struct CommonArgs {
     /// auto, kernel or user
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
@@ -119,6 +162,7 @@ impl ClatArgs {
         entry.text("v4", Some(&self.v4));
         entry.text("v6", self.v6.as_ref());
         entry.text("uplink", self.uplink.as_ref());
+        self.mappings.add_to(&mut entry)?;
         self.common.add_to(&mut entry)?;
         entry.load()
     }
@@ -133,6 +177,30 @@ impl SiitArgs {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let mut entry = Entry::new(&self.interface, "siit");
         entry.list("pool6", &self.pool6);
+        self.mappings.add_to(&mut entry)?;
+        self.common.add_to(&mut entry)?;
+        entry.load()
+    }
+
+    pub(crate) fn print_config(&self) -> bool {
+        self.common.print_config
+    }
+}
+
+impl Nat64Args {
+    /// The configuration that the options stand for.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let mut entry = Entry::new(&self.interface, "nat64");
+        entry.list("pool6", &self.pool6);
+        entry.list("pool4", &self.pool4);
+        entry.bib(&self.bib)?;
+        entry.text("filtering", self.filtering.as_ref());
+        if let Some(size) = self.port_blocks {
+            let table = Table::from_iter([("size".to_owned(), Value::from(size))]);
+            entry.put("port_blocks", Value::Table(table));
+        }
+        entry.number_or_text("subscriber_len", self.subscriber_len.as_ref());
+        entry.number_or_text("max_sessions", self.max_sessions.as_ref());
         self.common.add_to(&mut entry)?;
         entry.load()
     }
@@ -163,6 +231,14 @@ impl InlineArgs {
     }
 }
 
+impl MappingArgs {
+    fn add_to(&self, entry: &mut Entry) -> Result<(), Failure> {
+        entry.mappings(&self.eam)?;
+        entry.list("routes4", &self.routes4);
+        Ok(())
+    }
+}
+
 impl CommonArgs {
     fn add_to(&self, entry: &mut Entry) -> Result<(), Failure> {
         entry.text("engine", self.engine.as_ref());
@@ -171,8 +247,6 @@ impl CommonArgs {
         if self.measure {
             entry.put("measure", Value::Boolean(true));
         }
-        entry.mappings(&self.eam)?;
-        entry.list("routes4", &self.routes4);
         entry.number_or_text("mtu", self.mtu.as_ref());
         entry.number_or_text("queues", self.queues.as_ref());
         entry.text("icmp_source4", self.icmp_source4.as_ref());
@@ -235,6 +309,27 @@ impl Entry {
         let pairs = mappings.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
         if !pairs.is_empty() {
             self.put("eam", pairs.into());
+        }
+        Ok(())
+    }
+
+    /// `tcp:192.0.2.1:80=[2001:db8::5]:8080`.
+    fn bib(&mut self, entries: &[String]) -> Result<(), Failure> {
+        let parse = |entry: &String| {
+            let split = entry.split_once('=').and_then(|(v4, v6)| {
+                let (protocol, v4) = v4.split_once(':')?;
+                Some(Value::from(vec![protocol.trim(), v4.trim(), v6.trim()]))
+            });
+            split.ok_or_else(|| {
+                Failure::usage(
+                    format!("--bib {entry}: this is no BIB entry"),
+                    "write --bib tcp:192.0.2.1:80=[2001:db8::5]:8080",
+                )
+            })
+        };
+        let entries = entries.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        if !entries.is_empty() {
+            self.put("bib", entries.into());
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The changes to the host that a translator needs, in the order in which they are made.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
-use fordway_config::{Attach, Mode, Translator};
+use fordway_config::{Attach, Mode, Nat64, Pool4, Translator};
 use fordway_net::{
     Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
 };
@@ -64,9 +65,11 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         Mode::Siit { .. } => {
             // Mappings that cover each other need only the shortest one's route.
             let v4 = config.eam.iter().map(fordway_xlat::addr::Eam::v4);
-            let all: Vec<Ipv4Net> = v4.chain(config.routes4.iter().copied()).collect();
-            (Ipv4Net::aggregate(&all), None)
+            let dynamic4 = config.dynamic4().into_iter().flat_map(|dynamic4| &dynamic4.pool);
+            let v4 = v4.chain(config.routes4.iter().copied()).chain(dynamic4.copied());
+            (Ipv4Net::aggregate(&v4.collect()), None)
         }
+        Mode::Nat64(nat64) => (Ipv4Net::aggregate(&pool4(nat64, facts)), None),
         Mode::Clat(clat) => (config.routes4.clone(), Some(IpAddr::V4(clat.v4))),
     };
     let route = |net: Ipv4Net| {
@@ -80,6 +83,29 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         Change::Route(route)
     };
     nets.into_iter().map(route).collect()
+}
+
+/// The networks of pool4 and of the BIB. An address of the host itself has its route already.
+fn pool4(nat64: &Nat64, facts: &Facts) -> Vec<Ipv4Net> {
+    let pools = nat64.pools.iter().flat_map(|pool| &pool.pool4).flat_map(Pool4::networks);
+    let bib = nat64.bib.iter().map(|bib| Ipv4Net::from(bib.v4.0));
+    let mut nets = Vec::new();
+    for net in pools.chain(bib) {
+        nets.extend(without(net, &facts.own_v4));
+    }
+    nets
+}
+
+/// What of a network is none of these addresses, as few networks as can be.
+fn without(net: Ipv4Net, own: &BTreeSet<Ipv4Addr>) -> Vec<Ipv4Net> {
+    if !own.iter().any(|address| net.contains(address)) {
+        return vec![net];
+    }
+    // A single address ends it.
+    match net.subnets(net.prefix_len() + 1) {
+        Ok(halves) => halves.flat_map(|half| without(half, own)).collect(),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// No link-local address and no multicast: there is no neighbour, and the kernel's own messages
@@ -153,7 +179,9 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
         Change::Route(route)
     };
     match &config.mode {
-        Mode::Siit { pool6 } => pool6.iter().map(|pool6| v6_route(pool6.net())).collect(),
+        Mode::Siit { .. } | Mode::Nat64(_) => {
+            config.pool6().iter().map(|pool6| v6_route(pool6.net())).collect()
+        }
         Mode::Clat(clat) => {
             let address = Address::new(device, IpNet::V4(clat.v4.into()));
             let v6 = facts.resolved.clat_v6.map(Ipv6Net::from);

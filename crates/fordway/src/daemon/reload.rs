@@ -24,6 +24,7 @@ impl Daemon {
     /// Reads the file again and makes it so; on any error everything stays as it was.
     pub(super) fn reload(&mut self) -> Result<String, Failure> {
         let config = self.read()?;
+        super::check_modes(&config)?;
         check_sections(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
         for new in &config.translators {

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) uplink: Option<Uplink>,
     /// Interfaces that take router advertisements and would stop doing so once the host forwards.
     pub(crate) ra_devices: BTreeSet<String>,
+    /// The host's own IPv4 addresses, where some of them may be the translator's too.
+    pub(crate) own_v4: BTreeSet<Ipv4Addr>,
     /// `net.ipv4.conf.all.rp_filter` is 0: reverse path filtering is each interface's own matter.
     pub(crate) rp_filter_off: bool,
 }
@@ -91,13 +93,25 @@ pub(crate) fn resolve(
         Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
     };
     let ra_devices = ra_devices(netlink, uplink.as_ref())?;
+    let own_v4 = match config.nat64() {
+        Some(_) => addresses.iter().filter_map(own_v4).collect(),
+        None => BTreeSet::new(),
+    };
     Ok(Facts {
         resolved: Resolved { mtu6, icmp_source6, clat_v6, queues, attach: Attach::Interface },
         mtu_from,
         uplink,
         ra_devices,
+        own_v4,
         rp_filter_off: sysctl::read(&SysctlKey::conf_v4("all", "rp_filter")?)? == "0",
     })
+}
+
+fn own_v4(address: &Address) -> Option<Ipv4Addr> {
+    match address.address.addr() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
 }
 
 /// The configured uplink, or the device that the route to `pref64` leads out of.

@@ -21,6 +21,7 @@ fn facts() -> Facts {
         mtu_from: String::new(),
         uplink: Some(Uplink { name: "eth0".to_owned(), answers: true, rp_filter: true }),
         ra_devices: BTreeSet::from(["eth0".to_owned()]),
+        own_v4: BTreeSet::new(),
         rp_filter_off: false,
     }
 }
@@ -94,6 +95,7 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
         resolved: Resolved { mtu6: 1400, clat_v6: None, ..facts().resolved },
         uplink: None,
         ra_devices: BTreeSet::new(),
+        own_v4: BTreeSet::new(),
         rp_filter_off: true,
         ..facts()
     };
@@ -114,6 +116,43 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
     ];
     let expected = [&interface[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
     assert_eq!(lines(&translator(text), &facts), expected);
+}
+
+#[test]
+fn a_stateful_translator_gets_pool6_and_what_of_pool4_is_not_the_hosts() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'nat64'\npool6 = ['64:ff9b::/96']\n\
+                pool4 = ['192.0.2.0/30', 'interface:eth0', '198.51.100.1:5000-6000']\n\
+                bib = [['tcp', '203.0.113.1:80', '[2001:db8::5]:80'], \
+                       ['tcp', '192.0.2.1:80', '[2001:db8::6]:80']]\n";
+    let own = ["192.0.2.2", "198.51.100.1"].map(|address| address.parse().unwrap());
+    let facts = Facts { own_v4: BTreeSet::from(own), ..facts() };
+    let config = translator(text);
+    let routes: Vec<String> = routes_v4(&config, &facts, None)
+        .iter()
+        .map(|route| line(route).split(" metric").next().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        routes,
+        [
+            "add route 192.0.2.0/31 dev fw0",
+            "add route 192.0.2.3/32 dev fw0",
+            "add route 203.0.113.1/32 dev fw0",
+        ]
+    );
+    let lines = lines(&config, &facts);
+    assert!(lines.iter().any(|line| line.starts_with("add route 64:ff9b::/96 dev fw0")));
+    assert!(lines.contains(&"set sysctl net.ipv4.ip_forward to 1".to_owned()));
+}
+
+#[test]
+fn dynamic_mappings_are_routed_to_the_translator() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'siit'\npool6 = ['64:ff9b::/96']\n\
+                dynamic4 = ['192.0.2.0/25', '192.0.2.128/25']\n";
+    let routes = routes_v4(&translator(text), &facts(), None);
+    let routes: Vec<String> = routes.iter().map(line).collect();
+    assert!(
+        matches!(routes.as_slice(), [one] if one.starts_with("add route 192.0.2.0/24 dev fw0"))
+    );
 }
 
 #[test]

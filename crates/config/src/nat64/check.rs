@@ -1,0 +1,265 @@
+//! What has to go together in a stateful translator.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use fordway_xlat::addr::Eam;
+use fordway_xlat::nat64::{Allocation, Protocol};
+use ipnet::{Ipv4Net, Ipv6Net};
+use toml::Spanned;
+
+use super::Pool4;
+use super::pool4::{Pool4Source, Ports};
+use super::read::{Dynamic4Draft, Nat64Draft};
+use super::tables::PoolDraft;
+use crate::diagnostic::{Diagnostic, Sink};
+
+/// Pools of one translator: their numbers have 16 bits in the tables, and each packet of a new host asks
+/// one after the other.
+const MAX_POOLS: usize = 1000;
+
+/// Blocks of a pool: which are given is remembered in a bit of each.
+const MAX_BLOCKS: u64 = 1 << 28;
+
+/// Checks a translator of mode `nat64`. `in_pool6`: whether an address lies in one of its prefixes.
+pub(crate) fn nat64(
+    draft: &Nat64Draft,
+    in_pool6: impl Fn(std::net::Ipv6Addr) -> bool,
+    sink: &mut Sink,
+) {
+    if let Some(first) = draft.pools.get(MAX_POOLS) {
+        let message = format!("more than {MAX_POOLS} pools");
+        let help = "hosts with the same addresses can share a pool: clients is a list";
+        sink.push(Diagnostic::error(first.span.clone(), message).help(help));
+        return;
+    }
+    overlapping_pools(&draft.pools, sink);
+    for (index, pool) in draft.pools.iter().enumerate() {
+        parts_of_subscribers(pool, draft.subscriber_len, sink);
+        never_asked(&draft.pools[..index], pool, sink);
+        match *pool.allocation.get_ref() {
+            Allocation::Shared => {}
+            Allocation::Blocks { size, .. } => blocks(pool, size, sink),
+            Allocation::Deterministic { size } => {
+                deterministic(pool, size, draft.subscriber_len, sink);
+            }
+        }
+    }
+    duplicate_bib(draft, sink);
+    for bib in &draft.bib {
+        if in_pool6(bib.get_ref().v6.0) {
+            let message =
+                format!("`bib`: {} lies in pool6, which stands for IPv4 hosts", bib.get_ref().v6.0);
+            let help = "write the address of a host behind the translator";
+            sink.push(Diagnostic::error(bib.span(), message).help(help));
+        }
+        forward_in_a_block(bib, &draft.pools, sink);
+    }
+}
+
+fn overlapping_pools(pools: &[PoolDraft], sink: &mut Sink) {
+    let all: Vec<&Spanned<Pool4>> = pools.iter().flat_map(|pool| &pool.pool4).collect();
+    for (index, second) in all.iter().enumerate() {
+        let first = all[..index].iter().find(|first| first.get_ref().overlaps(second.get_ref()));
+        let Some(first) = first else { continue };
+        let message = format!(
+            "`pool4`: {} and {} have addresses with ports in common",
+            second.get_ref(),
+            first.get_ref()
+        );
+        sink.push(
+            Diagnostic::error(second.span(), message)
+                .related(first.span(), "the other one")
+                .help("give each its own addresses, or its own ports of them"),
+        );
+    }
+}
+
+/// A pool is given to subscribers; what is less than one can't have a pool.
+fn parts_of_subscribers(pool: &PoolDraft, subscriber_len: u8, sink: &mut Sink) {
+    for net in pool.clients.iter().filter(|net| net.get_ref().prefix_len() > subscriber_len) {
+        let message = format!(
+            "`clients`: {} is only a part of a subscriber, which has a /{subscriber_len}",
+            net.get_ref()
+        );
+        let help =
+            format!("write a prefix of at most {subscriber_len} bits, or a greater subscriber_len");
+        sink.push(Diagnostic::error(net.span(), message).help(help));
+    }
+}
+
+/// The first pool that takes a host is its pool.
+fn never_asked(earlier: &[PoolDraft], pool: &PoolDraft, sink: &mut Sink) {
+    for net in &pool.clients {
+        let covers = |it: &&PoolDraft| {
+            let takes = |client: &Spanned<Ipv6Net>| client.get_ref().contains(net.get_ref());
+            (it.mark.is_none() || it.mark == pool.mark)
+                && (it.clients.is_empty() || it.clients.iter().any(takes))
+        };
+        let Some(first) = earlier.iter().find(covers) else { continue };
+        let message = format!("`clients`: an earlier pool takes all of {}", net.get_ref());
+        sink.push(
+            Diagnostic::warning(net.span(), message)
+                .related(first.span.clone(), "the first that takes a host is its pool")
+                .help("write pools for longer prefixes before those for shorter ones"),
+        );
+    }
+}
+
+/// Blocks of a pool, where all addresses are written down.
+fn count(pool: &PoolDraft, size: u16) -> Option<u64> {
+    pool.pool4.iter().try_fold(0u64, |sum, entry| {
+        let (first, last) = entry.get_ref().addresses()?;
+        let addresses = u64::from(last.to_bits() - first.to_bits()) + 1;
+        Some(sum + addresses * u64::from(entry.get_ref().ports.count() / u32::from(size)))
+    })
+}
+
+fn blocks(pool: &PoolDraft, size: u16, sink: &mut Sink) {
+    for entry in &pool.pool4 {
+        let Ports { low, .. } = entry.get_ref().ports;
+        let ports = entry.get_ref().ports.count();
+        let rest = ports % u32::from(size);
+        if ports < u32::from(size) {
+            let message =
+                format!("`pool4`: {} has {ports} ports, and a block has {size}", entry.get_ref());
+            let help = "write more ports, or smaller blocks";
+            sink.push(Diagnostic::error(entry.span(), message).help(help));
+        } else if rest != 0 {
+            let message = format!(
+                "`pool4`: the last {rest} ports of each address of {} are in no block of {size}",
+                entry.get_ref()
+            );
+            let last = u32::from(low) + ports - rest - 1;
+            let help = format!("write {low}-{last}, or another size");
+            sink.push(Diagnostic::warning(entry.span(), message).help(help));
+        }
+        if low % 2 == 1 {
+            let message = format!(
+                "`pool4`: blocks that begin with an odd port, {low}: even and odd ports are given in \
+                 pairs (RFC 4787 REQ-4)"
+            );
+            let help = format!("begin with {}", u32::from(low) + 1);
+            sink.push(Diagnostic::warning(entry.span(), message).help(help));
+        }
+    }
+    if let Some(number) = count(pool, size).filter(|number| *number > MAX_BLOCKS) {
+        let message = format!("`pool4`: {number} blocks are more than can be remembered");
+        let help = format!("write fewer addresses or greater blocks: {MAX_BLOCKS} are possible");
+        sink.push(Diagnostic::error(pool.span.clone(), message).help(help));
+    }
+}
+
+/// RFC 7422: each subscriber of the client prefix has its block.
+fn deterministic(pool: &PoolDraft, size: u16, subscriber_len: u8, sink: &mut Sink) {
+    blocks(pool, size, sink);
+    let device =
+        pool.pool4.iter().find(|entry| matches!(entry.get_ref().source, Pool4Source::Interface(_)));
+    if let Some(device) = device {
+        let message = "`deterministic`: the addresses of a device may change, and with them whose \
+                       ports are whose";
+        let help = "write the addresses, or port_blocks instead";
+        sink.push(Diagnostic::error(device.span(), message).help(help));
+        return;
+    }
+    let [client] = pool.clients.as_slice() else {
+        let message = "`deterministic`: a subscriber's ports are computed from its place in the pool's \
+                       client prefix, so there must be one";
+        let help = "write clients = [\"2001:db8:1::/48\"] in a [[translator.pool]] of its own";
+        sink.push(Diagnostic::error(pool.allocation.span(), message).help(help));
+        return;
+    };
+    let (client, span) = (client.get_ref(), client.span());
+    let bits = u32::from(subscriber_len.saturating_sub(client.prefix_len()));
+    let subscribers = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+    let Some(number) = count(pool, size) else { return };
+    if subscribers <= u128::from(number) {
+        return;
+    }
+    let many = |bits: u32| match bits {
+        0..=63 => (1u64 << bits).to_string(),
+        _ => format!("2^{bits}"),
+    };
+    let message = format!(
+        "`deterministic`: {client} has {} subscribers (each a /{subscriber_len}, see subscriber_len), \
+         and the pool has {number} blocks of {size} ports",
+        many(bits)
+    );
+    let mut help = "add addresses, make blocks smaller, or write a longer client prefix".to_owned();
+    if number > 0 {
+        let longest = u32::from(subscriber_len) - number.ilog2();
+        help.push_str(&format!("; this pool is enough for a /{longest}"));
+    }
+    sink.push(Diagnostic::error(span, message).help(help));
+}
+
+/// One BIB entry for each transport address, on either side (RFC 6146 section 3.1).
+fn duplicate_bib(draft: &Nat64Draft, sink: &mut Sink) {
+    let mut v4: HashMap<(Protocol, (Ipv4Addr, u16)), std::ops::Range<usize>> = HashMap::new();
+    let mut v6 = HashMap::new();
+    for bib in &draft.bib {
+        let entry = bib.get_ref();
+        let first = match v4.insert((entry.protocol, entry.v4), bib.span()) {
+            Some(first) => Some((first, format!("{}:{}", entry.v4.0, entry.v4.1))),
+            None => v6
+                .insert((entry.protocol, entry.v6), bib.span())
+                .map(|first| (first, format!("[{}]:{}", entry.v6.0, entry.v6.1))),
+        };
+        let Some((first, what)) = first else { continue };
+        let message = format!("`bib`: {} {what} is in two entries", entry.protocol.label());
+        sink.push(
+            Diagnostic::error(bib.span(), message)
+                .related(first, "here first")
+                .help("leave one out: the BIB has one entry for a transport address (RFC 6146)"),
+        );
+    }
+}
+
+/// A port that is somebody's by its block and somebody else's by a forward.
+fn forward_in_a_block(
+    bib: &Spanned<fordway_xlat::nat64::StaticBib>,
+    pools: &[PoolDraft],
+    sink: &mut Sink,
+) {
+    let (address, port) = bib.get_ref().v4;
+    let holds = |entry: &&Spanned<Pool4>| {
+        let entry = entry.get_ref();
+        let within =
+            entry.addresses().is_some_and(|(first, last)| (first..=last).contains(&address));
+        within && entry.ports.contains(port)
+    };
+    let blocks = pools.iter().filter(|pool| *pool.allocation.get_ref() != Allocation::Shared);
+    let Some(entry) = blocks.flat_map(|pool| &pool.pool4).find(holds) else { return };
+    let message = format!(
+        "`bib`: {address}:{port} lies in the ports that are given in blocks, so a log of blocks names \
+         another subscriber for it"
+    );
+    sink.push(
+        Diagnostic::warning(bib.span(), message)
+            .related(entry.span(), "these")
+            .help("take a port outside, such as one below 1024"),
+    );
+}
+
+/// Checks `dynamic4` against the explicit mappings.
+pub(crate) fn dynamic4(draft: &Dynamic4Draft, eam: &[Spanned<Eam>], sink: &mut Sink) {
+    for (index, net) in draft.pool.iter().enumerate() {
+        let overlaps =
+            |other: Ipv4Net| other.contains(net.get_ref()) || net.get_ref().contains(&other);
+        if let Some(first) = draft.pool[..index].iter().find(|it| overlaps(*it.get_ref())) {
+            let message = format!("`dynamic4`: {} overlaps {}", net.get_ref(), first.get_ref());
+            let diagnostic = Diagnostic::error(net.span(), message);
+            sink.push(diagnostic.related(first.span(), "the other one").help("leave one out"));
+        }
+        if let Some(eam) = eam.iter().find(|eam| overlaps(eam.get_ref().v4())) {
+            let message = format!(
+                "`dynamic4`: {} overlaps an explicit mapping, {}",
+                net.get_ref(),
+                eam.get_ref().v4()
+            );
+            let diagnostic = Diagnostic::error(net.span(), message);
+            let help = "give dynamic mappings addresses of their own";
+            sink.push(diagnostic.related(eam.span(), "this mapping").help(help));
+        }
+    }
+}

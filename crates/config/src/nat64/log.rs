@@ -1,0 +1,117 @@
+//! Where a stateful translator logs what it gives to whom: `[[translator.log]]`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatLog {
+    /// What is logged; not empty, each once, in the order of [`LogEvent`].
+    pub what: Vec<LogEvent>,
+    /// Where to.
+    pub to: LogTarget,
+    /// Records of sessions name the IPv4 host at the other end (against RFC 6888 REQ-12).
+    pub destinations: bool,
+    /// Observation domain of IPFIX messages (RFC 7011 section 3.1).
+    pub domain: u32,
+}
+
+/// What can be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogEvent {
+    /// Addresses and blocks of ports, given to subscribers and taken back.
+    Blocks,
+    /// BIB entries.
+    Bindings,
+    /// Sessions.
+    Sessions,
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// One JSON object per line, at the end of a file.
+    Json(PathBuf),
+    /// Syslog (RFC 5424) over UDP (RFC 5426).
+    SyslogUdp(SocketAddr),
+    /// Syslog (RFC 5424) to a Unix datagram socket.
+    SyslogUnix(PathBuf),
+    /// IPFIX (RFC 7011) over UDP, with the templates of RFC 8158.
+    Ipfix(SocketAddr),
+}
+
+/// Why a text names no place for a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogTargetError {
+    /// The word in front.
+    #[error("\"{0}\" begins with none of json:, syslog:udp:, syslog:unix: and ipfix:udp:")]
+    Kind(String),
+    /// A path that depends on the daemon's folder.
+    #[error("\"{0}\" is no absolute path")]
+    Path(String),
+    /// The collector's address.
+    #[error("\"{0}\" is no address with a port")]
+    Address(String),
+}
+
+impl FromStr for LogTarget {
+    type Err = LogTargetError;
+
+    fn from_str(text: &str) -> Result<LogTarget, LogTargetError> {
+        let path = |path: &str| match path.starts_with('/') {
+            true => Ok(PathBuf::from(path)),
+            false => Err(LogTargetError::Path(path.to_owned())),
+        };
+        let address = |text: &str| match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 => Ok(address),
+            _ => Err(LogTargetError::Address(text.to_owned())),
+        };
+        if let Some(rest) = text.strip_prefix("json:") {
+            return Ok(LogTarget::Json(path(rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("syslog:udp:") {
+            return Ok(LogTarget::SyslogUdp(address(rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("syslog:unix:") {
+            return Ok(LogTarget::SyslogUnix(path(rest)?));
+        }
+        if let Some(rest) = text.strip_prefix("ipfix:udp:") {
+            return Ok(LogTarget::Ipfix(address(rest)?));
+        }
+        Err(LogTargetError::Kind(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogTarget::Json(path) => write!(f, "json:{}", path.display()),
+            LogTarget::SyslogUdp(address) => write!(f, "syslog:udp:{address}"),
+            LogTarget::SyslogUnix(path) => write!(f, "syslog:unix:{}", path.display()),
+            LogTarget::Ipfix(address) => write!(f, "ipfix:udp:{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_they_are_written() {
+        for text in [
+            "json:/var/log/fordway/nat64.json",
+            "syslog:udp:192.0.2.9:514",
+            "syslog:udp:[2001:db8::9]:514",
+            "syslog:unix:/dev/log",
+            "ipfix:udp:192.0.2.9:4739",
+        ] {
+            assert_eq!(text.parse::<LogTarget>().unwrap().to_string(), text);
+        }
+        for text in ["json:log", "syslog:udp:log.example:514", "ipfix:udp:192.0.2.9", "/dev/log"] {
+            assert!(text.parse::<LogTarget>().is_err(), "{text}");
+        }
+    }
+}
