@@ -24,6 +24,7 @@ mod mapper;
 pub mod memory;
 mod pool;
 mod probe;
+mod reconcile;
 mod settings;
 mod subscriber;
 mod sweep;
