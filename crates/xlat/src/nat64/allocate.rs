@@ -60,9 +60,23 @@ enum Claim {
 
 impl<'a> View<'a> {
     /// Finds a free transport address for `bib`, whose IPv6 side is filled in and which is CLAIMED, and
-    /// links it under it. `false`: there is none.
-    pub(crate) fn allocate(&self, index: u32, bib: &Bib, subscriber: &Subscriber) -> bool {
+    /// links it under it: under `again` if that is the subscriber's and free. `false`: there is none.
+    pub(crate) fn allocate(
+        &self,
+        index: u32,
+        bib: &Bib,
+        subscriber: &Subscriber,
+        again: Option<(Ipv4Addr, u16)>,
+    ) -> bool {
         let Some(protocol) = Protocol::of(bib.protocol.load(Relaxed)) else { return false };
+        if let Some((v4, port)) = again
+            && subscriber
+                .blocks()
+                .any(|block| block.v4 == v4 && (block.low..=block.high).contains(&port))
+            && matches!(self.claim(index, bib, subscriber, (v4, port), protocol), Claim::Taken)
+        {
+            return true;
+        }
         loop {
             let mut blocks = [PortBlock { v4: Ipv4Addr::UNSPECIFIED, low: 1, high: 0 }; MAX_BLOCKS];
             let mut number = 0;

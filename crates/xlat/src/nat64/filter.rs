@@ -146,10 +146,14 @@ impl<'a> View<'a> {
             return Err(DropReason::Draining.into());
         }
         match found {
-            Some((_, bib)) => self.revive(bib, tuple)?,
-            None => {
-                self.bind(tuple)?;
+            // The host comes back while its port rests: it gets it again.
+            Some((_, bib)) => {
+                let again = bib.v4();
+                if bib.change(state::RESTING, state::DEAD) {
+                    self.bind(tuple, Some(again))?;
+                }
             }
+            None => self.bind(tuple, None)?,
         }
         // With the BIB entry the next attempt makes the session.
         Err(Trouble::Again)
@@ -353,8 +357,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A new BIB entry for the host's transport address.
-    fn bind(&self, tuple: &Tuple<Ipv6Addr>) -> Result<(), Trouble> {
+    /// A new BIB entry for the host's transport address; with `again` for (T,t), if it is free.
+    fn bind(&self, tuple: &Tuple<Ipv6Addr>, again: Option<(Ipv4Addr, u16)>) -> Result<(), Trouble> {
         let protocol = tuple.protocol;
         let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark)?;
         match self.count_port(subscriber, protocol) {
@@ -368,7 +372,7 @@ impl<'a> View<'a> {
         };
         let bib = &self.regions.bibs[index as usize];
         self.fill_bib(bib, tuple.near, protocol.number(), owner);
-        if !self.allocate(index, bib, subscriber) {
+        if !self.allocate(index, bib, subscriber, again) {
             bib.life.store(life(state::FREE, 0), Release);
             list.give(self.regions.bibs, self.shard, index);
             one_less(&subscriber.ports[protocol.index()]);
@@ -417,30 +421,6 @@ impl<'a> View<'a> {
                 return true;
             }
         }
-    }
-
-    /// The host comes back while its port rests: it gets it again.
-    fn revive(&self, bib: &Bib, tuple: &Tuple<Ipv6Addr>) -> Result<(), Trouble> {
-        let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark)?;
-        let (v4, port) = bib.v4();
-        let own =
-            |block: super::PortBlock| block.v4 == v4 && (block.low..=block.high).contains(&port);
-        if !subscriber.blocks().any(own) {
-            // Its ports are others now.
-            bib.change(state::RESTING, state::DEAD);
-            return Ok(());
-        }
-        match self.count_port(subscriber, tuple.protocol) {
-            Err(DropReason::Busy) => return Err(Trouble::Again),
-            counted => counted?,
-        }
-        // The owner is written first: once it lives, the sweeper gives the port back to him.
-        bib.subscriber.store(owner, Relaxed);
-        bib.since.store(self.now, Relaxed);
-        if !bib.change(state::RESTING, state::LIVE) {
-            one_less(&subscriber.ports[tuple.protocol.index()]);
-        }
-        Ok(())
     }
 }
 

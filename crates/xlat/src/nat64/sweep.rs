@@ -20,7 +20,7 @@ use super::table::Binding;
 use super::tcp::{TcpState, Timeout};
 use super::view::{SessionKey, SessionLife, View, life, life_parts, one_less};
 
-/// Ticks after which what somebody began to make, or made without a session, counts as left behind.
+/// Ticks after which what a killed process had begun to make counts as left behind.
 const LEFT_BEHIND: u32 = 75;
 
 /// Ticks for which a BIB entry may be without its first session.
@@ -78,6 +78,9 @@ pub struct Sweeper {
     started: bool,
     shard: usize,
     review: bool,
+    /// BIB entries that were being made at the first sweep, and when that began: perhaps by a process that was
+    /// killed.
+    claimed: Vec<(u32, u32)>,
 }
 
 impl Sweeper {
@@ -101,6 +104,7 @@ impl Sweeper {
             view: nat.view(now, 0),
             now,
             limbo: &mut self.limbo,
+            claimed: &mut self.claimed,
             found_limbo: !self.started,
             review: core::mem::take(&mut self.review),
             tell,
@@ -112,6 +116,7 @@ impl Sweeper {
         }
         pass.sessions();
         pass.bibs();
+        pass.left_behind();
         pass.subscribers();
         let mut swept = pass.swept;
         self.started = true;
@@ -151,6 +156,7 @@ struct Pass<'a, 'b> {
     view: View<'a>,
     now: Duration,
     limbo: &'b mut Vec<(Kind, u32)>,
+    claimed: &'b mut Vec<(u32, u32)>,
     /// What an earlier process had taken out is found by its state.
     found_limbo: bool,
     review: bool,
@@ -269,8 +275,8 @@ impl Pass<'_, '_> {
             let bib = &self.view.regions.bibs[index as usize];
             let (state, sessions) = life_parts(bib.life.load(Acquire));
             match state {
-                state::CLAIMED if self.age(bib.created.load(Relaxed)) > LEFT_BEHIND => {
-                    bib.change(state::CLAIMED, state::DEAD);
+                state::CLAIMED if self.found_limbo => {
+                    self.claimed.push((index, bib.created.load(Relaxed)));
                 }
                 state::LIVE => self.live_bib(bib, sessions),
                 state::RESTING => {
@@ -287,6 +293,22 @@ impl Pass<'_, '_> {
                 self.finish_bib(index, bib);
             }
         }
+    }
+
+    /// BIB entries that a killed process had begun to make. Only those: whoever lives finishes what he made.
+    fn left_behind(&mut self) {
+        let bibs = self.view.regions.bibs;
+        let mut claimed = core::mem::take(self.claimed);
+        claimed.retain(|&(index, created)| {
+            let bib = &bibs[index as usize];
+            let is_the_same = bib.state() == state::CLAIMED && bib.created.load(Relaxed) == created;
+            if is_the_same && self.age(created) > LEFT_BEHIND {
+                bib.change(state::CLAIMED, state::DEAD);
+                return false;
+            }
+            is_the_same
+        });
+        *self.claimed = claimed;
     }
 
     fn live_bib(&mut self, bib: &Bib, sessions: u32) {
