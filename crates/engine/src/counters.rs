@@ -1,6 +1,7 @@
 //! Counters of one queue: what the core counts, and what goes wrong between queue and core.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fordway_xlat::Counters;
 
@@ -11,6 +12,34 @@ pub struct QueueCounters {
     pub core: Counters,
     /// Errors of the queue itself.
     pub io: IoCounters,
+    /// How long translation of packets took that made a session.
+    pub creation: Latency,
+}
+
+/// Upper bounds of the classes of [`Latency`], in microseconds; the last class has none.
+pub const LATENCY_US: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+
+/// A histogram of durations. One writer, any number of readers.
+#[derive(Debug, Default)]
+pub struct Latency {
+    classes: [AtomicU64; LATENCY_US.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Latency {
+    pub(crate) fn record(&self, took: Duration) {
+        let us = took.as_nanos().div_ceil(1000) as u64;
+        let class = LATENCY_US.iter().position(|bound| us <= *bound);
+        let class = class.unwrap_or(LATENCY_US.len());
+        self.classes[class].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How many in each class, and all durations together in nanoseconds.
+    pub fn totals(&self) -> ([u64; LATENCY_US.len() + 1], u64) {
+        let classes = std::array::from_fn(|class| self.classes[class].load(Ordering::Relaxed));
+        (classes, self.sum_ns.load(Ordering::Relaxed))
+    }
 }
 
 /// Errors of a queue. One writer, any number of readers.

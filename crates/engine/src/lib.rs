@@ -24,7 +24,7 @@ mod stop;
 mod sweep;
 
 pub use clock::monotonic;
-pub use counters::{IoCounters, IoTotals, QueueCounters};
+pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use sweep::Sweeping;
 
 use std::sync::Arc;

@@ -171,7 +171,15 @@ impl Worker {
             octets: len,
             segments: packet.segments(),
         };
-        let verdict = self.translator.get().translate(&mut packet, now, &mut self.state, &mut ());
+        let translator = self.translator.get();
+        // The clock is looked at only where there can be something to time.
+        let began = translator.tables().map(|_| Instant::now());
+        let verdict = translator.translate(&mut packet, now, &mut self.state, &mut ());
+        if self.state.take_made()
+            && let Some(began) = began
+        {
+            self.counters.creation.record(began.elapsed());
+        }
         self.counters.core.suppress(self.state.take_suppressed());
         let (sent, pieces) = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,

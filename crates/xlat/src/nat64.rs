@@ -49,6 +49,7 @@ pub use tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -326,7 +327,13 @@ impl Nat64 {
     }
 
     pub(crate) fn view(&self, now: Duration, shard: usize) -> View<'_> {
-        View { nat: self, regions: self.memory.regions(), now: tick(now), shard }
+        View {
+            nat: self,
+            regions: self.memory.regions(),
+            now: tick(now),
+            shard,
+            made: Cell::new(false),
+        }
     }
 
     /// Whether a BIB entry fits the settings.

@@ -43,6 +43,7 @@ pub struct State {
     pub(crate) identification: u16,
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
+    pub(crate) made: bool,
     /// Unsolicited SYNs (stateful translation).
     pub syns: Syns,
 }
@@ -52,7 +53,7 @@ impl State {
     /// each queue (RFC 7739 gives the reasons).
     pub fn new(identification: u16) -> State {
         let limiter = RateLimiter::default();
-        State { identification, limiter, suppressed: 0, syns: Syns::default() }
+        State { identification, limiter, suppressed: 0, made: false, syns: Syns::default() }
     }
 
     /// The next identification; `segments` of them are used up.
@@ -60,6 +61,11 @@ impl State {
         let next = self.identification;
         self.identification = next.wrapping_add(segments as u16);
         next
+    }
+
+    /// Whether a packet since the last call has made a session.
+    pub fn take_made(&mut self) -> bool {
+        core::mem::take(&mut self.made)
     }
 
     /// The number of ICMP errors that were due and not sent since the last call: rate limit, switched
@@ -132,7 +138,9 @@ impl Translator {
                     return self.run(mapper, packet, Start::of(config), now, state, trace);
                 };
                 let mapper = &mut Dynamic { config, view: nat64.view(now, shard), pool };
-                self.run(mapper, packet, Start::of(config), now, state, trace)
+                let verdict = self.run(mapper, packet, Start::of(config), now, state, trace);
+                state.made |= mapper.view.made.get();
+                verdict
             }
             Kind::Nat64(nat64) => {
                 let (segments, octets) = (packet.segments(), packet.len());
@@ -142,6 +150,7 @@ impl Translator {
                 let source4 = destination_v4(packet.bytes()).or(config.icmp_source4);
                 let start = Start { source4 };
                 let verdict = self.run(&mut mapper, packet, start, now, state, trace);
+                state.made |= mapper.made();
                 match mapper.stored() {
                     Some(ends) => self.store(nat64, &mapper, ends, packet, now, state),
                     None => verdict,

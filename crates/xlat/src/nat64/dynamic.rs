@@ -80,6 +80,7 @@ impl View<'_> {
         }
         bib.change(state::CLAIMED, state::LIVE);
         if self.announce(index, bib, (host, 0), 0) {
+            self.made.set(true);
             return Ok(bib.v4().0);
         }
         self.dynamic4_known(host).ok_or(DropReason::Busy)

@@ -339,6 +339,7 @@ impl<'a> View<'a> {
                 return Err(Trouble::Again);
             }
             if chain.insert(new, seen) {
+                self.made.set(true);
                 self.nat.counters.sessions_created[tuple.protocol.index()].fetch_add(1, Relaxed);
                 return Ok(());
             }

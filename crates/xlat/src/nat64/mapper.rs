@@ -112,6 +112,11 @@ impl<'a> Stateful<'a> {
         self.stored
     }
 
+    /// Whether a session was made.
+    pub(crate) fn made(&self) -> bool {
+        self.view.made.get()
+    }
+
     /// Which of `pool6` a hairpinned packet was sent to.
     pub(crate) fn pool6(&self) -> u8 {
         self.pool6

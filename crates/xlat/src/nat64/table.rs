@@ -45,6 +45,8 @@ pub struct BibEntry {
     pub sessions: u32,
     /// Time since it was made.
     pub age: Duration,
+    /// Of dynamic 1:1 mappings, time since the last packet.
+    pub idle: Duration,
 }
 
 /// A session.
@@ -110,6 +112,7 @@ impl Nat64 {
                 is_resting: state == state::RESTING,
                 sessions,
                 age: duration(age(&view, bib.created.load(Relaxed))),
+                idle: duration(age(&view, bib.since.load(Relaxed))),
             })
         })
     }
@@ -218,6 +221,43 @@ impl Nat64 {
         let other =
             view.bib6(wanted.v6, protocol).map_or(Binding::of(bib), |(_, b)| Binding::of(b));
         Err(BibError::Bound(other))
+    }
+
+    /// Makes a dynamic 1:1 mapping that there was before, unused for `idle`.
+    pub fn put_dynamic4(
+        &self,
+        v6: Ipv6Addr,
+        v4: Ipv4Addr,
+        idle: Duration,
+        now: Duration,
+    ) -> Result<(), BibError> {
+        let view = self.view(now, 0);
+        let Some(chain4) = view.bib4_chain((v4, 0), 0) else { return Err(BibError::Full) };
+        if let Some((_, bib)) = view.bib6((v6, 0), 0) {
+            let same = bib.v4().0 == v4;
+            return if same { Ok(()) } else { Err(BibError::Bound(Binding::of(bib))) };
+        }
+        let list = FreeList::of(&view.regions, Kind::Bib);
+        let index = list.take(view.regions.bibs, 0).ok_or(BibError::Full)?;
+        let bib = &view.regions.bibs[index as usize];
+        view.fill_bib(bib, (v6, 0), 0, 0);
+        bib.since.store(super::tick(now.saturating_sub(idle)), Relaxed);
+        bib.v4.store(v4.to_bits(), Relaxed);
+        bib.v4_port.store(0, Relaxed);
+        loop {
+            let (holder, seen) = view.holder4(&chain4, (v4, 0), 0);
+            if let Some((_, holder)) = holder {
+                bib.change(state::CLAIMED, state::FREE);
+                list.give(view.regions.bibs, 0, index);
+                return Err(BibError::Taken(Binding::of(holder)));
+            }
+            if chain4.insert(index, seen) {
+                break;
+            }
+        }
+        bib.change(state::CLAIMED, state::LIVE);
+        let announced = view.announce(index, bib, (v6, 0), 0);
+        if announced { Ok(()) } else { Err(BibError::Bound(Binding::of(bib))) }
     }
 
     /// Takes a BIB entry away, static or dynamic; its sessions end. The sweeper does the rest.

@@ -1,5 +1,6 @@
 //! The tables at one moment: reading entries, and finding them.
 
+use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -124,7 +125,7 @@ pub(crate) struct SessionKey {
 pub(crate) type Found<'a, T> = (u32, &'a T);
 
 /// The tables, at a moment, for a thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) nat: &'a Nat64,
     pub(crate) regions: Regions<'a>,
@@ -132,6 +133,8 @@ pub(crate) struct View<'a> {
     pub(crate) now: u32,
     /// Where this thread takes free entries first.
     pub(crate) shard: usize,
+    /// A session or a 1:1 mapping was made.
+    pub(crate) made: Cell<bool>,
 }
 
 impl<'a> View<'a> {
