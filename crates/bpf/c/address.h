@@ -18,12 +18,6 @@ enum via {
 	VIA_ICMP_SOURCE,
 };
 
-/* An IPv6 address in host order. */
-struct halves {
-	__u64 hi;
-	__u64 lo;
-};
-
 /* Why an IPv4 address (host order) can't be an end of a translated packet; 0: it can. */
 always_inline __u32 illegal_v4(__u32 address)
 {
@@ -241,7 +235,8 @@ __noinline int map_v4(__u32 v4, struct halves *out)
 	return VIA_POOL6;
 }
 
-/* Maps an IPv6 address in host order: an enum via in the upper 32 bits, the IPv4 address in the lower. */
+/* Maps an IPv6 address in host order: the IPv4 address in the lower 32 bits, above it an enum via (8 bits) and the
+ * number of the prefix. */
 __noinline __u64 map_v6_halves(__u64 hi, __u64 lo)
 {
 	struct halves v6 = { hi, lo };
@@ -261,7 +256,7 @@ __noinline __u64 map_v6_halves(__u64 hi, __u64 lo)
 		v4 = pool6_extract(len, v6);
 		if (config.pool6[i].global_only && !is_global_v4(v4))
 			return (__u64)VIA_REFUSED << 32;
-		return (__u64)VIA_POOL6 << 32 | v4;
+		return (__u64)config.pool6[i].number << 40 | (__u64)VIA_POOL6 << 32 | v4;
 	}
 	return (__u64)VIA_NONE << 32;
 }
@@ -270,7 +265,26 @@ always_inline enum via map_v6(struct halves v6, __u32 *out)
 {
 	__u64 found = map_v6_halves(v6.hi, v6.lo);
 	*out = found;
-	return found >> 32;
+	return found >> 32 & 0xff;
+}
+
+/* Where the prefix of this number lies. */
+always_inline __u32 pool6_place(__u8 number)
+{
+	return config.pool6[number & (FW_MAX_POOL6 - 1)].place & (FW_MAX_POOL6 - 1);
+}
+
+/* Whether the prefix of this number may have the address in it (RFC 6052 section 3.1). */
+always_inline int may_embed(__u8 number, __u32 v4)
+{
+	return !config.pool6[pool6_place(number)].global_only || is_global_v4(v4);
+}
+
+always_inline void embed_in_pool6(__u8 number, __u32 v4, struct halves *out)
+{
+	__u32 i = pool6_place(number);
+
+	pool6_embed(config.pool6[i].len, config.pool6[i].hi, config.pool6[i].lo, v4, out);
 }
 
 always_inline int is_mapped(enum via via)

@@ -96,6 +96,7 @@ struct icmp_header {
 	__be32 rest;
 };
 #define ICMP_LEN 8
+#define ICMP_IDENTIFIER_AT 4
 
 /* Types, and the code of V4_UNREACHABLE that has fields of its own. */
 enum icmp_v4 {
@@ -195,6 +196,23 @@ struct sums {
 	__u64 new;
 };
 
+/* An IPv6 address in host order. */
+struct halves {
+	__u64 hi;
+	__u64 lo;
+};
+
+/* What the addresses of an IPv6 packet become, in host order, and by what. */
+struct mapped_v6 {
+	__u32 src;
+	__u32 dst;
+	/* enum via. */
+	__u8 src_via;
+	__u8 dst_via;
+	/* Number of the prefix that the destination is embedded in. */
+	__u8 pool6;
+};
+
 /* What a packet's own header says of it. */
 struct fields {
 	/* Octets of all IP headers. */
@@ -236,6 +254,39 @@ struct error_work {
 	struct quoted quoted;
 };
 #endif
+
+/* What stateful translation asks its tables for, and what it finds there. In the host's byte order. */
+struct flow {
+	/* (X',x), (T,t) and (Z,z). Of ICMP, x and t are the identifier, and z is 0. */
+	struct halves host;
+	__u32 local;
+	__u32 remote;
+	__u16 host_port;
+	__u16 local_port;
+	__u16 remote_port;
+	/* Its number in IPv4. */
+	__u8 protocol;
+	/* enum fw_direction. */
+	__u8 direction;
+	/* enum segment, of TCP. */
+	__u8 segment;
+	/* Which of pool6 Z is embedded in. */
+	__u8 pool6;
+	/* Of the BIB entry that was found. */
+	__u8 bib_state;
+	/* CREATED_BIB, CREATED_SESSION. */
+	__u8 created;
+	/* In ticks. */
+	__u32 now;
+	__u32 mark;
+	/* Found entries; 0: none. */
+	__u32 bib;
+	__u32 session;
+	/* The head of the chain that was searched last. */
+	__u64 seen;
+};
+#define CREATED_BIB 1
+#define CREATED_SESSION 2
 
 /*
  * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
@@ -285,7 +336,16 @@ struct plan {
 	__u32 field_at;
 	__be16 field_from;
 	__be16 field_to;
+	/* The port or ICMP identifier that changes, likewise. */
+	__u32 port_at;
+	__be16 port_from;
+	__be16 port_to;
+	struct mapped_v6 mapped;
 #ifndef FORDWAY_XDP
+	struct flow flow;
+	/* Source and destination of a packet that becomes IPv6. */
+	struct halves src6;
+	struct halves dst6;
 	/* ICMP errors: one or two words of the transport header inside that are written; all checksums are
 	 * right already. */
 	__u32 inner_at;

@@ -89,6 +89,23 @@ always_inline verdict check_computable(struct __sk_buff *skb, const struct plan 
 	return seen == 0 ? PASS_ON(FW_PASS_UDP_CHECKSUM) : GO_ON;
 }
 
+/*
+ * Writes the port or identifier that changes. An updated checksum follows it, unless it is partial, which the
+ * kernel's helper knows; others are made for the new one.
+ */
+always_inline long correct_port(struct __sk_buff *skb, int hook, const struct plan *plan)
+{
+	__u32 at = config.link_layer_len + plan->port_at;
+	__u64 flags = 2 | (plan->protocol == PROTOCOL_UDP ? BPF_F_MARK_MANGLED_0 : 0);
+
+	if (!HAS_STATE(hook) || plan->port_from == plan->port_to)
+		return 0;
+	if (plan->checksum_mode != CHECKSUM_UPDATE)
+		return bpf_skb_store_bytes(skb, at, &plan->port_to, 2, BPF_F_RECOMPUTE_CSUM);
+	return bpf_l4_csum_replace(skb, config.link_layer_len + plan->checksum_at, plan->port_from, plan->port_to, flags) ||
+	       bpf_skb_store_bytes(skb, at, &plan->port_to, 2, 0);
+}
+
 always_inline long correct_checksum(struct __sk_buff *skb, const struct plan *plan)
 {
 	__u32 at = config.link_layer_len + plan->checksum_at;
@@ -124,7 +141,8 @@ always_inline long write_quoted(struct __sk_buff *skb, const struct plan *plan)
 }
 
 /* Makes the plan true. */
-always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, int to_v6, const struct plan *plan)
+always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, int to_v6, int hook,
+				const struct plan *plan)
 {
 	verdict v;
 
@@ -136,7 +154,7 @@ always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, i
 	v = resize(skb, p, to_v6, plan);
 	if (v != GO_ON)
 		return v;
-	if (write_front(skb, plan) || correct_checksum(skb, plan) || write_quoted(skb, plan))
+	if (write_front(skb, plan) || correct_port(skb, hook, plan) || correct_checksum(skb, plan) || write_quoted(skb, plan))
 		return BROKEN;
 	if (config.link_layer_len == ETHERNET_LEN) {
 		__be16 type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
@@ -190,6 +208,19 @@ always_inline int is_plain(const struct packet *p, int to_v6)
 	return (void *)(v6 + 1) > p->data_end || !may_be_walked(v6->next_header);
 }
 
+/* Counts what became of the state. */
+always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct plan *plan)
+{
+	__u32 protocol = protocol_index(&plan->flow);
+
+	if (plan->flow.created & CREATED_BIB)
+		c->bibs_created[protocol]++;
+	if (plan->flow.created & CREATED_SESSION)
+		c->sessions_created[protocol]++;
+	if (v == GO_ON)
+		count_in_session(&plan->flow, plan->segments, octets);
+}
+
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
@@ -203,17 +234,22 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	plan->field_at = 0;
 	plan->field_from = 0;
 	plan->field_to = 0;
+	plan->port_from = 0;
+	plan->port_to = 0;
 	plan->inner_at = 0;
 	plan->inner_words = 0;
+	plan->flow.created = 0;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
 	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan))
 		return PASS_ON(FW_PASS_TOO_BIG);
-	v = carry_out(skb, &p, to_v6, plan);
+	v = carry_out(skb, &p, to_v6, hook, plan);
 	/* A super-packet takes one for each segment. */
 	if (v == GO_ON && !to_v6)
 		c->identification += plan->segments;
+	if (HAS_STATE(hook))
+		count_state(c, v, p.len, plan);
 	return v;
 }
 

@@ -163,6 +163,8 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 	plan->field_at = 0;
 	plan->field_from = 0;
 	plan->field_to = 0;
+	plan->port_from = 0;
+	plan->port_to = 0;
 	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, pair, plan)
 			  : v6_to_v4(ctx, p, HOOK_XDP, pair, c->identification, plan);
 	if (v == GO_ON)

@@ -147,4 +147,14 @@ always_inline int is_extension(__u8 next_header)
 	}
 }
 
+/* State is kept of whole packets of TCP, UDP and ICMP (by its number in IPv4). */
+always_inline verdict is_carried(const struct fields *fields, __u8 protocol)
+{
+	if (fields->is_fragment)
+		return PASS_ON(FW_PASS_NAT64_FRAGMENT);
+	if (protocol != PROTOCOL_TCP && protocol != PROTOCOL_UDP && protocol != PROTOCOL_ICMP)
+		return PASS_ON(FW_PASS_TRANSPORT);
+	return GO_ON;
+}
+
 #endif

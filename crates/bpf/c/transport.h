@@ -245,12 +245,16 @@ always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
 #endif
 }
 
-/* The addresses are known: so is the checksum that is to be written. */
+/* Addresses and ports are known: so is the checksum that is to be written. */
 always_inline void finish_transport(const struct pair *pair, struct sums sums, struct plan *plan)
 {
 	plan->difference = difference_of(pair, sums);
-	if (plan->checksum_mode == CHECKSUM_WRITE)
-		plan->checksum = never_zero(plan->protocol, update_checksum(plan->checksum, plan->difference));
+	if (plan->checksum_mode != CHECKSUM_WRITE)
+		return;
+	__u32 difference = plan->difference;
+	if (plan->port_from != plan->port_to)
+		difference += sum_difference(plan->port_from, plan->port_to);
+	plan->checksum = never_zero(plan->protocol, update_checksum(plan->checksum, difference));
 }
 
 #endif

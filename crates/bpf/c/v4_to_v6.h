@@ -7,6 +7,9 @@
 #include "common.h"
 #include "headers.h"
 #include "icmp_error.h"
+#ifndef FORDWAY_XDP
+#include "nat64_flow.h"
+#endif
 #include "transport.h"
 
 /* Lengths, version and header checksum. `route`: there may be a source route among the options. */
@@ -68,6 +71,22 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
 		return PASS_ON(FW_PASS_UNMAPPED);
 	return GO_ON;
+}
+
+/* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
+always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct fields *fields)
+{
+	__u32 reason = illegal_v4(dst);
+	if (reason)
+		return DROP(reason);
+	if (is_error)
+		return PASS_ON(FW_PASS_NAT64_ICMP_ERROR);
+	reason = illegal_v4(src);
+	if (reason)
+		return DROP(reason);
+	if (src == dst || !may_embed(0, src))
+		return PASS_ON(FW_PASS_UNMAPPED);
+	return is_carried(fields, fields->protocol);
 }
 
 /* RFC 791 section 3.2. */
@@ -151,8 +170,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	plan->v6.src = pair->v6.src;
 	plan->v6.dst = pair->v6.dst;
 #else
-	struct halves src6 = {}, dst6 = {};
-	v = map_addresses_v4(bpf_ntohl(ip->src), bpf_ntohl(ip->dst), is_error, hook, &src6, &dst6);
+	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
+	v = HAS_STATE(hook) ? admit_v4(src, dst, is_error, &fields) : map_addresses_v4(src, dst, is_error, hook, &plan->src6, &plan->dst6);
 	if (v != GO_ON)
 		return v;
 #endif
@@ -170,14 +189,16 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 
 #ifndef FORDWAY_XDP
 	if (is_error) {
-		__builtin_memset(plan, 0, sizeof(*plan));
+		__builtin_memset(plan, 0, offsetof(struct plan, mapped));
 		plan->len = fields.header_len + fields.payload_len;
-		to_wire(src6, &plan->v6.src);
-		to_wire(dst6, &plan->v6.dst);
+		to_wire(plan->src6, &plan->v6.src);
+		to_wire(plan->dst6, &plan->v6.dst);
 		return error_v4_to_v6(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
 	}
-	to_wire(src6, &plan->v6.src);
-	to_wire(dst6, &plan->v6.dst);
+	if (!HAS_STATE(hook)) {
+		to_wire(plan->src6, &plan->v6.src);
+		to_wire(plan->dst6, &plan->v6.dst);
+	}
 #endif
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
@@ -189,6 +210,18 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 		     : transport_to_plan(ctx, p, at, &fields, old, 1, hook, plan);
 	if (v != GO_ON)
 		return v;
+#ifndef FORDWAY_XDP
+	if (HAS_STATE(hook)) {
+		v = flow_v4_to_v6(p, at, &fields, src, dst, mark_of(ctx), plan);
+		if (v != GO_ON)
+			return v;
+		if (!may_embed(plan->flow.pool6, src))
+			return LEAVE;
+		embed_in_pool6(plan->flow.pool6, src, &plan->src6);
+		to_wire(plan->src6, &plan->v6.src);
+		to_wire(plan->flow.host, &plan->v6.dst);
+	}
+#endif
 	struct sums sums = { old, sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) };
 	if (is_query)
 		plan->difference = sum_difference(0, sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len));
@@ -198,6 +231,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	plan->new_len = write_v6(&plan->v6, &plan->fragment, &fields, next_header, fields.hop_limit - hops);
 	plan->checksum_at += plan->new_len;
 	plan->field_at += plan->new_len;
+	plan->port_at += plan->new_len;
 	return GO_ON;
 }
 

@@ -10,14 +10,6 @@
 #include "transport.h"
 #include "v4_to_v6.h"
 
-/* What of addresses was found. */
-struct mapped_v6 {
-	__u32 src;
-	__u32 dst;
-	enum via src_via;
-	enum via dst_via;
-};
-
 always_inline int may_be_walked(__u8 next_header)
 {
 	return next_header == PROTOCOL_HOPOPT || next_header == PROTOCOL_ROUTING || next_header == PROTOCOL_OPTIONS ||
@@ -112,6 +104,28 @@ always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, i
 	return GO_ON;
 }
 
+/* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
+always_inline verdict admit_v6(struct halves src6, struct halves dst6, int is_error, const struct fields *fields,
+			       struct mapped_v6 *out)
+{
+	__u32 reason = illegal_v6(dst6);
+	if (!reason)
+		reason = illegal_v6(src6);
+	if (reason)
+		return DROP(reason);
+	if (is_error)
+		return PASS_ON(FW_PASS_NAT64_ICMP_ERROR);
+	__u64 found = map_v6_halves(dst6.hi, dst6.lo);
+	out->dst = found;
+	out->dst_via = found >> 32 & 0xff;
+	out->pool6 = found >> 40;
+	out->src_via = map_v6(src6, &out->src);
+	/* RFC 6146 section 3.5: from pool6 nobody sends. */
+	if (out->dst_via != VIA_POOL6 || out->src_via != VIA_NONE || illegal_v4(out->dst))
+		return PASS_ON(FW_PASS_UNMAPPED);
+	return is_carried(fields, fields->protocol == PROTOCOL_ICMPV6 ? PROTOCOL_ICMP : fields->protocol);
+}
+
 /* RFC 8200 section 4.5. */
 always_inline verdict check_fragment_v6(const struct fields *fields)
 {
@@ -177,7 +191,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 			       __u16 identification, struct plan *plan)
 {
 	struct fields fields;
-	struct mapped_v6 mapped = {};
+	struct mapped_v6 *mapped = &plan->mapped;
 	__u8 dont_fragment;
 
 	if (hook == HOOK_UPLINK && !is_for_clat(p))
@@ -201,10 +215,12 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	if (pair->verdict != GO_ON)
 		return pair->verdict;
-	mapped.src = bpf_ntohl(pair->v4.src);
-	mapped.dst = bpf_ntohl(pair->v4.dst);
+	mapped->src = bpf_ntohl(pair->v4.src);
+	mapped->dst = bpf_ntohl(pair->v4.dst);
 #else
-	v = map_addresses_v6(to_halves(&ip->src), to_halves(&ip->dst), is_error, hook, &mapped);
+	struct halves src6 = to_halves(&ip->src), dst6 = to_halves(&ip->dst);
+	v = HAS_STATE(hook) ? admit_v6(src6, dst6, is_error, &fields, mapped)
+			: map_addresses_v6(src6, dst6, is_error, hook, mapped);
 	if (v != GO_ON)
 		return v;
 #endif
@@ -222,15 +238,15 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 
 #ifndef FORDWAY_XDP
 	if (is_error) {
-		__builtin_memset(plan, 0, sizeof(*plan));
+		__builtin_memset(plan, 0, offsetof(struct plan, mapped));
 		plan->len = fields.header_len + fields.payload_len;
 		plan->v4.identification = bpf_htons(identification);
-		plan->v4.src = bpf_htonl(mapped.src);
-		plan->v4.dst = bpf_htonl(mapped.dst);
+		plan->v4.src = bpf_htonl(mapped->src);
+		plan->v4.dst = bpf_htonl(mapped->dst);
 		plan->difference = fold(old);
 		return error_v6_to_v4(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
 	}
-	if (hairpins(mapped.dst, mapped.dst_via))
+	if (!HAS_STATE(hook) && hairpins(mapped->dst, mapped->dst_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
 #endif
 	plan->len = fields.header_len + fields.payload_len;
@@ -244,17 +260,26 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		     : transport_to_plan(ctx, p, at, &fields, old, 0, hook, plan);
 	if (v != GO_ON)
 		return v;
-	struct sums sums = { old, (__u64)bpf_htonl(mapped.src) + bpf_htonl(mapped.dst) };
+#ifndef FORDWAY_XDP
+	if (HAS_STATE(hook)) {
+		v = flow_v6_to_v4(p, at, &fields, protocol, src6, mapped->dst, mapped->pool6, mark_of(ctx), &mapped->src,
+				  plan);
+		if (v != GO_ON)
+			return v;
+	}
+#endif
+	struct sums sums = { old, (__u64)bpf_htonl(mapped->src) + bpf_htonl(mapped->dst) };
 	if (is_query)
 		plan->difference = sum_difference(pseudo, 0);
 	else
 		finish_transport(pair, sums, plan);
 	write_v4(&plan->v4, &fields, IPV4_LEN + fields.payload_len, identification, dont_fragment,
-		 fields.hop_limit - hops, protocol, mapped.src, mapped.dst);
+		 fields.hop_limit - hops, protocol, mapped->src, mapped->dst);
 	plan->old_len = fields.header_len;
 	plan->new_len = IPV4_LEN;
 	plan->checksum_at += plan->new_len;
 	plan->field_at += plan->new_len;
+	plan->port_at += plan->new_len;
 	return GO_ON;
 }
 

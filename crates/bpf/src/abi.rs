@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 
 /// Version of the maps' layout.
-pub(crate) const ABI_VERSION: u32 = 1;
+pub(crate) const ABI_VERSION: u32 = 2;
 
 /// The most translation prefixes.
 pub(crate) const MAX_POOL6: usize = 16;
@@ -14,6 +14,8 @@ pub(crate) const MAX_POOL6: usize = 16;
 pub(crate) const MAX_INLINE_EAM: usize = 8;
 /// The most devices that take redirected frames.
 pub(crate) const MAX_DEVICES: usize = 64;
+/// The most ranges of pool4.
+pub(crate) const MAX_POOL4: usize = 64;
 /// Octets of a packet in an event.
 pub(crate) const TRACE_SNAP: usize = 128;
 
@@ -30,6 +32,12 @@ pub(crate) mod udp_checksum_zero {
     pub(crate) const COMPUTE: u8 = 0;
     pub(crate) const DROP: u8 = 1;
     pub(crate) const PASS: u8 = 2;
+}
+
+/// `enum fw_nat64_mode`.
+pub(crate) mod nat64_mode {
+    pub(crate) const STATEFUL: u32 = 1;
+    pub(crate) const DYNAMIC4: u32 = 2;
 }
 
 /// A value with one representation in octets and no padding.
@@ -76,7 +84,7 @@ macro_rules! abi_integers {
     )*};
 }
 
-abi_integers! { u8 u32 u64 }
+abi_integers! { u8 u16 u32 u64 }
 
 impl<T: Abi, const N: usize> Abi for [T; N] {
     const SIZE: usize = N * T::SIZE;
@@ -136,7 +144,9 @@ abi_struct! {
     lo: u64,
     len: u8,
     global_only: u8,
-    reserved: [u8; 6],
+    number: u8,
+    place: u8,
+    reserved: [u8; 4],
 }
 
 abi_struct! {
@@ -196,6 +206,36 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// Transport addresses of pool4.
+    FwPool4Range = "fw_pool4_range", 12;
+    first: u32,
+    last: u32,
+    low: u16,
+    high: u16,
+}
+
+abi_struct! {
+    /// What the programs know of stateful translation.
+    FwNat64Config = "fw_nat64_config", 88 + 12 * MAX_POOL4;
+    secret: [u64; 2],
+    masks: [u32; 4],
+    entries: [u32; 3],
+    mode: u32,
+    pool4_count: u32,
+    pool4_pools: u32,
+    subscriber_len: u32,
+    max_ports: [u32; 3],
+    max_sessions: u32,
+    max_new_per_second: u32,
+    address_dependent: u8,
+    by_mark: u8,
+    accept_v4_syn: u8,
+    refresh_from_v4: u8,
+    pool4: [FwPool4Range; MAX_POOL4],
+    reserved: u32,
+}
+
+abi_struct! {
     /// What one direction carried.
     FwDirectionCounters = "fw_direction_counters", 24;
     packets: u64,
@@ -205,7 +245,7 @@ abi_struct! {
 
 abi_struct! {
     /// A processor's counters.
-    FwCounters = "fw_counters", 48 + 512 + 256 + 56;
+    FwCounters = "fw_counters", 48 + 512 + 256 + 56 + 48;
     directions: [FwDirectionCounters; 2],
     drops: [u64; 64],
     passed_on: [u64; 32],
@@ -216,6 +256,8 @@ abi_struct! {
     trace_second: u64,
     trace_events: u64,
     identification: u64,
+    bibs_created: [u64; 3],
+    sessions_created: [u64; 3],
 }
 
 abi_struct! {

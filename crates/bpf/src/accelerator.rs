@@ -180,6 +180,7 @@ fn tidy(engine: &Engine, attachments: &[Attachment], pins: &Pins) -> Result<()> 
         let stale = match pin {
             Pin::Counters(_, version) | Pin::Layout(version) => version != ABI_VERSION,
             Pin::Program(program) => !engine.has(program),
+            Pin::State(_) => !engine.is_stateful(),
             Pin::Unfinished => true,
             Pin::Link(..) | Pin::Filter(..) | Pin::Clsact(_) => false,
         };

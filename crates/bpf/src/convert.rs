@@ -7,7 +7,9 @@ use fordway_xlat::addr::Eam;
 use fordway_xlat::config::HopCount;
 use fordway_xlat::{Config, Direction, TrafficClass, UdpChecksumZero};
 
+pub(crate) use self::stateful::{convert_stateful, relevant};
 use crate::Unsupported;
+
 use crate::abi::{Abi, FwConfig, FwEam, FwPool6, MAX_INLINE_EAM, MAX_POOL6, udp_checksum_zero};
 
 /// What the loader adds to the translator's configuration.
@@ -99,8 +101,13 @@ fn set_pool6(fw: &mut FwConfig, config: &Config) -> Result<(), Unsupported> {
             lo,
             len: prefix.len(),
             global_only: u8::from(global_only),
-            reserved: [0; 6],
+            number: index as u8,
+            place: 0,
+            reserved: [0; 4],
         };
+    }
+    for (place, &index) in order.iter().enumerate() {
+        fw.pool6[index].place = place as u8;
     }
     fw.pool6_first = order.iter().position(|&index| index == 0).unwrap_or(0) as u32;
     Ok(())
@@ -123,5 +130,6 @@ fn halves(bits: u128) -> (u64, u64) {
     ((bits >> 64) as u64, bits as u64)
 }
 
+mod stateful;
 #[cfg(test)]
 mod tests;

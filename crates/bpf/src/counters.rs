@@ -39,6 +39,8 @@ pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, xdp: bool) {
     let passed = if xdp { &mut totals.left_by_xdp } else { &mut totals.passed_on };
     add_each(passed, &counters.passed_on);
     add_each(&mut totals.drops, &counters.drops);
+    add_each(&mut totals.bibs_created, &counters.bibs_created);
+    add_each(&mut totals.sessions_created, &counters.sessions_created);
     for (total, counted) in [
         (&mut totals.unmatched, counters.unmatched),
         (&mut totals.measured_packets, counters.measured_packets),

@@ -8,12 +8,14 @@ use libbpf_rs::MapHandle;
 
 use crate::abi::{ABI_VERSION, MAX_DEVICES};
 use crate::attach::Wanted;
-use crate::convert::{Extra, convert, eam_in_maps};
+use crate::convert::{Extra, convert, convert_stateful, eam_in_maps, relevant};
 use crate::counters::Layout;
 use crate::netlink::Device;
 use crate::object::{ObjectFile, Programs, Request, io_error};
 use crate::pins::{Counted, Pin, Pins};
-use crate::{Error, Hook, Options, Place, Program, Result, Totals, Unsupported, counters, sys};
+use crate::{
+    Error, Hook, Options, Place, Program, Result, Stateful, Totals, Unsupported, counters, sys,
+};
 
 /// The loaded objects.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(crate) struct Engine {
     places: Vec<(Program, Place, u32)>,
     xdp: Option<Programs>,
     devices: Vec<u32>,
+    is_stateful: bool,
     /// Of the XDP object, or of one in former times.
     xdp_counters: Option<MapHandle>,
     /// Counters that were pinned now.
@@ -68,6 +71,11 @@ impl Engine {
     /// The loaded programs.
     pub(crate) fn programs(&self) -> Vec<&Programs> {
         [&self.tc].into_iter().chain(&self.xdp).collect()
+    }
+
+    /// Whether the programs have tables of state.
+    pub(crate) fn is_stateful(&self) -> bool {
+        self.is_stateful
     }
 
     /// Whether a program was loaded.
@@ -136,6 +144,7 @@ fn load(
     earlier: Option<&Engine>,
     fresh: &mut Vec<Pin>,
 ) -> Result<Engine> {
+    let config = &*relevant(config, options.stateful.as_ref());
     let tun = options.hook.tun();
     let tun_device = Device::by_index(tun)?;
     let (places, link_layer_len, devices) = match &options.hook {
@@ -169,7 +178,8 @@ fn load(
         measure: options.measure,
         trace: options.trace,
     };
-    let mut loader = Loader { config, pins, fresh };
+    let stateful = options.stateful.as_ref();
+    let mut loader = Loader { config, stateful, pins, fresh };
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
     let tc = loader.load(ObjectFile::TC, Counted::Tc, &tc_programs, extra, earlier_trace)?;
@@ -185,7 +195,8 @@ fn load(
         Some(xdp) => MapHandle::try_from(&xdp.counters).ok(),
         None => pinned_map(pins, Pin::Counters(Counted::Xdp, ABI_VERSION))?,
     };
-    Ok(Engine { tc, places, xdp, devices, xdp_counters, fresh: Vec::new() })
+    let is_stateful = stateful.is_some();
+    Ok(Engine { tc, places, xdp, devices, is_stateful, xdp_counters, fresh: Vec::new() })
 }
 
 const ETHERNET_LEN: u32 = 14;
@@ -235,6 +246,7 @@ fn check_xdp_devices(devices: &[u32]) -> Result<()> {
 /// Loads objects with their pinned counters.
 struct Loader<'a> {
     config: &'a Config,
+    stateful: Option<&'a Stateful>,
     pins: &'a Pins,
     fresh: &'a mut Vec<Pin>,
 }
@@ -251,11 +263,16 @@ impl Loader<'_> {
         let pin = Pin::Counters(counted, ABI_VERSION);
         let pinned = pinned_map(self.pins, pin)?;
         let usable = pinned.as_ref().filter(|map| counters::is_usable(map));
+        let state = self
+            .stateful
+            .map(|stateful| convert_stateful(stateful).map(|config| (&*stateful.maps, config)));
+        let state = state.transpose()?;
         let loaded = Programs::load(Request {
             file,
             programs,
             config: &convert(self.config, extra)?,
             eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
+            state: state.as_ref().map(|(maps, config)| (*maps, config)),
             counters: usable.map(AsFd::as_fd),
             trace: trace.map(AsFd::as_fd),
         })?;

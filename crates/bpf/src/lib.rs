@@ -30,6 +30,7 @@ mod object;
 mod options;
 mod pins;
 mod reason;
+mod state_maps;
 #[allow(unsafe_code)]
 mod sys;
 mod totals;
@@ -39,9 +40,10 @@ pub use error::{Error, Unsupported};
 pub use events::{Event, Events};
 pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Program, Run, TestOptions};
-pub use options::{Hook, Options, pins_dir};
+pub use options::{Hook, Options, Stateful, pins_dir};
 pub use pins::mount_bpffs;
 pub use reason::{Outcome, PassReason};
+pub use state_maps::{Origin, StateMaps};
 pub use totals::Totals;
 
 /// The result of this crate's operations.

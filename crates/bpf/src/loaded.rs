@@ -4,10 +4,10 @@ use fordway_xlat::Config;
 use libbpf_rs::ProgramInput;
 
 use crate::abi::{Abi, FwCounters};
-use crate::convert::{Extra, convert, eam_in_maps};
+use crate::convert::{Extra, convert, convert_stateful, eam_in_maps, relevant};
 use crate::events::drop_reason;
 use crate::object::{ObjectFile, Programs, Request, io_error};
-use crate::{Error, Events, Outcome, PassReason, Result, Totals, Unsupported, counters};
+use crate::{Error, Events, Outcome, PassReason, Result, Stateful, Totals, Unsupported, counters};
 
 /// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +50,8 @@ pub struct TestOptions {
     pub trace: Option<u32>,
     /// The interface indices that XDP may send to.
     pub devices: Vec<u32>,
+    /// Of a stateful translator: its settings and tables.
+    pub stateful: Option<Stateful>,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
@@ -98,7 +100,10 @@ impl Loaded {
             measure: options.measure,
             trace: options.trace,
         };
+        let stateful = options.stateful.as_ref();
+        let config = &*relevant(config, stateful);
         let fw = convert(config, extra)?;
+        let nat64 = stateful.map(convert_stateful).transpose()?;
         let load = |file, wanted: &dyn Fn(Program) -> bool| -> Result<Option<Programs>> {
             let programs: Vec<Program> =
                 programs.iter().copied().filter(|&program| wanted(program)).collect();
@@ -111,6 +116,7 @@ impl Loaded {
                 programs: &programs,
                 config: &fw,
                 eam,
+                state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
                 counters: None,
                 trace: None,
             };

@@ -11,17 +11,17 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramType, libbpf_sys,
 };
 
-use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6};
+use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config};
 use crate::capture::captured;
 use crate::convert::fw_eam;
-use crate::{Error, Program, Result, host};
+use crate::{Error, Program, Result, StateMaps, host};
 
 /// A compiled object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectFile {
     name: &'static str,
     octets: &'static [u8],
-    config_offset: &'static OnceLock<Option<usize>>,
+    constants: &'static OnceLock<Vec<(String, usize)>>,
 }
 
 /// ELF structures are read where they lie.
@@ -39,12 +39,12 @@ const BATCH: usize = 4096;
 
 impl ObjectFile {
     pub(crate) const TC: ObjectFile = {
-        static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
-        ObjectFile { name: "tc", octets: &TC.0, config_offset: &OFFSET }
+        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
+        ObjectFile { name: "tc", octets: &TC.0, constants: &CONSTANTS }
     };
     pub(crate) const XDP: ObjectFile = {
-        static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
-        ObjectFile { name: "xdp", octets: &XDP.0, config_offset: &OFFSET }
+        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
+        ObjectFile { name: "xdp", octets: &XDP.0, constants: &CONSTANTS }
     };
 
     #[cfg(test)]
@@ -52,16 +52,21 @@ impl ObjectFile {
         self.octets
     }
 
-    /// Where the configuration lies among the constants.
-    fn config_offset(self) -> Option<usize> {
-        *self.config_offset.get_or_init(|| {
-            let btf = Btf::from_raw(self.name, self.octets).ok()??;
-            let section: DataSec<'_> = btf.type_by_name(CONSTANTS)?;
-            section.iter().find_map(|variable| {
-                let var: Var<'_> = btf.type_by_id(variable.ty)?;
-                (var.name()? == "config").then_some(variable.offset as usize)
-            })
-        })
+    /// Where a variable lies among the constants.
+    fn constant(self, name: &str) -> Option<usize> {
+        let all = self.constants.get_or_init(|| self.read_constants().unwrap_or_default());
+        all.iter().find(|(found, _)| found == name).map(|&(_, offset)| offset)
+    }
+
+    /// Names and places of the constants.
+    fn read_constants(self) -> Option<Vec<(String, usize)>> {
+        let btf = Btf::from_raw(self.name, self.octets).ok()??;
+        let section: DataSec<'_> = btf.type_by_name(CONSTANTS)?;
+        let variables = section.iter().filter_map(|variable| {
+            let var: Var<'_> = btf.type_by_id(variable.ty)?;
+            Some((var.name()?.to_string_lossy().into_owned(), variable.offset as usize))
+        });
+        Some(variables.collect())
     }
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Request<'a> {
     pub(crate) config: &'a FwConfig,
     /// The explicit mappings, if they go into maps.
     pub(crate) eam: Option<&'a [Eam]>,
+    /// Tables, and what the programs know of them.
+    pub(crate) state: Option<(&'a StateMaps, &'a FwNat64Config)>,
     /// The counters to go on with.
     pub(crate) counters: Option<BorrowedFd<'a>>,
     /// The ring buffer to go on with.
@@ -237,17 +244,40 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 None => {}
             },
             constants if constants.ends_with(CONSTANTS) => {
-                let missing =
-                    || io::Error::new(io::ErrorKind::InvalidData, "no configuration in the object");
-                let offset = request.file.config_offset().ok_or_else(missing)?;
-                let value = map.initial_value_mut().ok_or_else(missing)?;
-                let place = value.get_mut(offset..offset + FwConfig::SIZE).ok_or_else(missing)?;
-                request.config.write(place);
+                let octets = map.initial_value_mut().unwrap_or_default();
+                write_constant(request.file, octets, "config", request.config)?;
+                if let Some((_, config)) = request.state {
+                    write_constant(request.file, octets, "nat64", config)?;
+                }
             }
+            state if state.starts_with("nat64_") => match request.state {
+                Some((maps, _)) => map.reuse_fd(maps.map(state).ok_or_else(not_found)?)?,
+                None => map.set_autocreate(false)?,
+            },
             _ => {}
         }
     }
     Ok(())
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+/// Gives a variable of the programs its value.
+fn write_constant(
+    file: ObjectFile,
+    octets: &mut [u8],
+    name: &str,
+    value: &impl Abi,
+) -> io::Result<()> {
+    let written = file.constant(name).and_then(|offset| {
+        value.write(octets.get_mut(offset..)?.get_mut(..value.to_octets().len())?);
+        Some(())
+    });
+    written.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("no {name} in the object"))
+    })
 }
 
 fn fill_eam(object: &Object, entries: &[Eam]) -> io::Result<()> {

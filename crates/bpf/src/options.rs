@@ -1,6 +1,11 @@
 //! What the caller chooses beside the translator's configuration.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fordway_xlat::nat64::Settings;
+
+use crate::StateMaps;
 
 /// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +65,31 @@ pub struct Options {
     pub trace: Option<u32>,
     /// Attach by clsact filters even where the kernel has tcx links.
     pub force_clsact: bool,
+    /// Of a stateful translator: its settings and tables.
+    pub stateful: Option<Stateful>,
+}
+
+/// What the programs of a stateful translator need beside its configuration.
+#[derive(Clone, Debug)]
+pub struct Stateful {
+    /// The settings.
+    pub settings: Settings,
+    /// The tables; the user engine works on the same.
+    pub maps: Arc<StateMaps>,
 }
 
 impl Options {
     /// Options for `hook` with pins in `pins`: nothing measured or traced, tcx where the kernel has it.
     #[must_use]
     pub fn new(pins: impl Into<PathBuf>, hook: Hook) -> Self {
-        Options { pins: pins.into(), hook, measure: false, trace: None, force_clsact: false }
+        Options {
+            pins: pins.into(),
+            hook,
+            measure: false,
+            trace: None,
+            force_clsact: false,
+            stateful: None,
+        }
     }
 }
 

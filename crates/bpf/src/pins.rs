@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 
 use crate::options::BPFFS;
+use crate::state_maps::StateMap;
 use crate::{Error, Place, Program, Result, Unsupported, sys};
 
 /// What a pin is, told by its name.
@@ -26,6 +27,8 @@ pub(crate) enum Pin {
     Layout(u32),
     /// A program that is attached.
     Program(Program),
+    /// A table of stateful translation.
+    State(StateMap),
     /// Left by a process that was killed while it pinned.
     Unfinished,
 }
@@ -49,6 +52,7 @@ impl Pin {
             Pin::Counters(Counted::Xdp, version) => format!("counters-xdp-{version}"),
             Pin::Layout(version) => format!("layout-{version}"),
             Pin::Program(program) => format!("program-{}", program.name()),
+            Pin::State(state) => state.name().to_owned(),
             Pin::Unfinished => UNFINISHED.to_owned(),
         }
     }
@@ -74,6 +78,7 @@ impl Pin {
                 program.map(Pin::Program)
             }
             [UNFINISHED] => Some(Pin::Unfinished),
+            [name] => StateMap::ALL.into_iter().find(|state| state.name() == name).map(Pin::State),
             _ => None,
         }
     }
@@ -216,6 +221,7 @@ mod tests {
             Pin::Counters(Counted::Xdp, 3),
             Pin::Layout(2),
             Pin::Program(Program::UplinkIngress),
+            Pin::State(StateMap::Bib6),
             Pin::Unfinished,
         ] {
             assert_eq!(Pin::parse(&pin.name()), Some(pin));

@@ -4,12 +4,14 @@
 
 use std::ffi::CString;
 use std::io;
-use std::mem::size_of;
+use std::mem::{align_of, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
 
+use fordway_xlat::nat64::layout;
 use libbpf_rs::{RingBuffer, libbpf_sys};
 
 /// Where a link goes.
@@ -212,6 +214,75 @@ fn descriptor(returned: i32) -> io::Result<OwnedFd> {
     // SAFETY: the callers pass what a function returned that opens a descriptor for its caller.
     Ok(unsafe { OwnedFd::from_raw_fd(returned) })
 }
+
+/// Memory of a map, shared with the kernel and with whoever else has the map.
+pub(crate) struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+/// Values that any octets make, and that others may change while they are looked at.
+///
+/// # Safety
+///
+/// All fields that anybody writes have to be atomic integers.
+pub(crate) unsafe trait Shared {}
+
+// SAFETY: heads of chains are changed by atomic operations alone.
+unsafe impl Shared for AtomicU64 {}
+// SAFETY: all fields are atomic integers, but for reserved ones that nobody writes.
+unsafe impl Shared for layout::Bib {}
+// SAFETY: likewise.
+unsafe impl Shared for layout::Session {}
+// SAFETY: likewise.
+unsafe impl Shared for layout::Subscriber {}
+// SAFETY: likewise.
+unsafe impl Shared for layout::Free {}
+// SAFETY: likewise.
+unsafe impl Shared for layout::Meta {}
+
+impl Mapped {
+    /// The first `len` octets of a map's memory.
+    pub(crate) fn of(map: BorrowedFd<'_>, len: usize) -> io::Result<Mapped> {
+        // SAFETY: the kernel chooses where; nothing that is mapped already is touched. It refuses a length
+        // beyond the map's.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Mapped { start, len })
+    }
+
+    /// The memory as values, one behind the other.
+    pub(crate) fn slice<T: Shared>(&self) -> &[T] {
+        assert!(align_of::<T>() <= 4096, "pages are aligned so far");
+        // SAFETY: the memory is mapped as long as `self` lives, starts at a page and has room for so many
+        // values; by the trait any octets make a value, and changes by others are of atomic integers.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<T>()) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped for `self`, and what borrowed it from `self` is gone.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+// SAFETY: the memory stays mapped wherever the value goes; all access is by atomic operations.
+unsafe impl Send for Mapped {}
+// SAFETY: likewise.
+unsafe impl Sync for Mapped {}
 
 /// The descriptor that tells when a ring buffer has something to read.
 pub(crate) fn ring_fd<'a>(ring: &'a RingBuffer<'_>) -> BorrowedFd<'a> {

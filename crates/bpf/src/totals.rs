@@ -25,6 +25,10 @@ pub struct Totals {
     pub measured_ns: u64,
     /// Events due and not written: rate limit, or nobody read.
     pub trace_lost: u64,
+    /// BIB entries that the programs have made, by protocol: TCP, UDP, ICMP.
+    pub bibs_created: [u64; 3],
+    /// Sessions that the programs have made, by protocol.
+    pub sessions_created: [u64; 3],
 }
 
 impl Default for Totals {
@@ -38,6 +42,8 @@ impl Default for Totals {
             measured_packets: 0,
             measured_ns: 0,
             trace_lost: 0,
+            bibs_created: [0; 3],
+            sessions_created: [0; 3],
         }
     }
 }

@@ -270,7 +270,12 @@ fn a_device_that_was_made_anew_is_attached_to_anew() {
         let options = Options::new(folder.path(), Hook::Interface { tun: second });
         let engine = Accelerator::start(&config(), &options).unwrap();
         assert_eq!(kinds(engine.attachments()), [(second, Place::Egress, tc_kind())]);
-        assert!(!folder.names().iter().any(|name| name.ends_with(&format!("-{first}"))));
+        assert!(
+            !folder
+                .names()
+                .iter()
+                .any(|name| name.starts_with("link") && name.ends_with(&format!("-{first}")))
+        );
         assert!(seen(&engine.totals().unwrap()) >= counted, "the counters went on");
 
         // The device goes before the engine is taken down.

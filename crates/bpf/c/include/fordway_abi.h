@@ -11,7 +11,7 @@
 #define FORDWAY_ABI_H
 
 /* Changes whenever a map's layout changes. */
-#define FW_ABI_VERSION 1
+#define FW_ABI_VERSION 2
 
 #define FW_MAX_POOL6 16
 /* Explicit mappings that lie in the configuration itself; more go into the maps. */
@@ -134,7 +134,11 @@ struct fw_pool6 {
 	__u8 len;
 	/* RFC 6052 section 3.1 holds: refuse non-global IPv4 addresses. */
 	__u8 global_only;
-	__u8 reserved[6];
+	/* Its place in the operator's order, by which sessions name it. */
+	__u8 number;
+	/* Where in the array the prefix lies that has this entry's index as number. */
+	__u8 place;
+	__u8 reserved[4];
 };
 _Static_assert(sizeof(struct fw_pool6) == 24, "fw_pool6");
 
@@ -234,8 +238,11 @@ struct fw_counters {
 	__u64 trace_events;
 	/* The next IPv4 identification of this processor. */
 	__u64 identification;
+	/* BIB entries and sessions made, by protocol: TCP, UDP, ICMP. */
+	__u64 bibs_created[3];
+	__u64 sessions_created[3];
 };
-_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56, "fw_counters");
+_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56 + 48, "fw_counters");
 
 #define FW_TRACE_SNAP 128
 

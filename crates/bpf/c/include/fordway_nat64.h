@@ -211,7 +211,9 @@ struct fw_nat64_config {
 	__u32 masks[4];
 	__u32 entries[FW_KINDS];
 	__u32 mode;
+	/* Entries of `pool4`, and how many of them are of the pools: what the operator bound beside them follows. */
 	__u32 pool4_count;
+	__u32 pool4_pools;
 	/* How many bits of an IPv6 address name a subscriber: 1 to 128. */
 	__u32 subscriber_len;
 	/* 0: no limit. */
@@ -227,7 +229,8 @@ struct fw_nat64_config {
 	/* Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 4787 REQ-6a). */
 	__u8 refresh_from_v4;
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
+	__u32 reserved;
 };
-_Static_assert(sizeof(struct fw_nat64_config) == 80 + 12 * FW_MAX_POOL4, "fw_nat64_config");
+_Static_assert(sizeof(struct fw_nat64_config) == 88 + 12 * FW_MAX_POOL4, "fw_nat64_config");
 
 #endif

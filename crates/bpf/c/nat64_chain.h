@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Finding entries of the stateful tables, and making new ones; the core's nat64/chain.rs and view.rs. The
+ * rules stand in fordway_nat64.h. Each function is verified once; all of them look at the mode first, so
+ * that there is nothing left of them for a stateless translator.
+ */
+#ifndef FORDWAY_NAT64_CHAIN_H
+#define FORDWAY_NAT64_CHAIN_H
+
+#include "common.h"
+#include "nat64_hash.h"
+#include "nat64_maps.h"
+
+/* Links that a search follows. A chain has one entry on average. */
+#define LINKS_MAX 16
+
+/* How often a change is tried that others are making, too. */
+#define ATTEMPTS 8
+
+/* What searches give instead of an index: the chain is longer than they look. */
+#define TOO_LONG (-1)
+
+/* Directories: index of `masks`. */
+enum directory {
+	DIRECTORY_BIB6 = 0,
+	DIRECTORY_BIB4 = 1,
+	DIRECTORY_SESSION = 2,
+	DIRECTORY_SUBSCRIBER = 3,
+};
+
+#define HEAD(map, directory, hash)                                                                                    \
+	({                                                                                                            \
+		__u32 head_place = (__u32)(hash) & nat64.masks[directory];                                            \
+		(__u64 *)bpf_map_lookup_elem(&map, &head_place);                                                      \
+	})
+
+always_inline struct fw_bib *bib_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&nat64_bibs, &index);
+}
+
+always_inline struct fw_session *session_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&nat64_sessions, &index);
+}
+
+always_inline struct fw_subscriber *subscriber_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&nat64_subscribers, &index);
+}
+
+/* State and number of a life of 32 bits. */
+always_inline __u8 life_state(__u32 life)
+{
+	return life >> 24;
+}
+
+always_inline __u32 life_number(__u32 life)
+{
+	return life & 0xffffff;
+}
+
+always_inline __u32 make_life(__u8 state, __u32 number)
+{
+	return (__u32)state << 24 | number;
+}
+
+/* A session's life. */
+always_inline __u8 session_state(__u64 life)
+{
+	return life >> 32;
+}
+
+always_inline __u8 session_timeout(__u64 life)
+{
+	return life >> 40;
+}
+
+always_inline __u64 session_life(__u32 tick, __u8 state, __u8 timeout)
+{
+	return tick | (__u64)state << 32 | (__u64)timeout << 40;
+}
+
+always_inline int is_bib6(const struct fw_bib *bib, const struct flow *flow)
+{
+	return ((bib->v6_lo ^ flow->host.lo) | (bib->v6_hi ^ flow->host.hi) | (bib->v6_port ^ flow->host_port) |
+		(bib->protocol ^ flow->protocol)) == 0;
+}
+
+always_inline int is_bib4(const struct fw_bib *bib, const struct flow *flow)
+{
+	return ((bib->v4 ^ flow->local) | (bib->v4_port ^ flow->local_port) | (bib->protocol ^ flow->protocol)) == 0;
+}
+
+/* The BIB entry of (X',x), LIVE or RESTING. */
+__noinline int find_bib6(struct flow *flow)
+{
+	if (nat64.mode == FW_NAT64_NONE || !flow)
+		return 0;
+	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
+	if (!head)
+		return 0;
+	flow->seen = READ_ONCE(*head);
+	__u32 index = flow->seen;
+	LOOP (int i = 0; i < LINKS_MAX; i++) {
+		struct fw_bib *bib = index ? bib_at(index) : 0;
+		if (!bib)
+			return 0;
+		__u8 state = life_state(READ_ONCE(bib->life));
+		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_RESTING) && is_bib6(bib, flow)) {
+			flow->bib_state = state;
+			return index;
+		}
+		index = READ_ONCE(bib->next6);
+	}
+	return TOO_LONG;
+}
+
+/* The entry that holds (T,t): FW_ENTRY_CLAIMED, LIVE or RESTING. */
+always_inline int search_bib4(struct flow *flow, const __u64 *head)
+{
+	flow->seen = READ_ONCE(*head);
+	__u32 index = flow->seen;
+	LOOP (int i = 0; i < LINKS_MAX; i++) {
+		struct fw_bib *bib = index ? bib_at(index) : 0;
+		if (!bib)
+			return 0;
+		__u8 state = life_state(READ_ONCE(bib->life));
+		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_CLAIMED || state == FW_ENTRY_RESTING) &&
+		    is_bib4(bib, flow)) {
+			flow->bib_state = state;
+			return index;
+		}
+		index = READ_ONCE(bib->next4);
+	}
+	return TOO_LONG;
+}
+
+always_inline __u64 *bib4_head(const struct flow *flow)
+{
+	return HEAD(nat64_bib4, DIRECTORY_BIB4, hash_v4(flow->local, flow->local_port, flow->protocol));
+}
+
+__noinline int find_bib4(struct flow *flow)
+{
+	if (nat64.mode == FW_NAT64_NONE || !flow)
+		return 0;
+	const __u64 *head = bib4_head(flow);
+	return head ? search_bib4(flow, head) : 0;
+}
+
+always_inline __u64 *session_head(const struct flow *flow)
+{
+	__u16 port = nat64.address_dependent ? 0 : flow->remote_port;
+	return HEAD(nat64_session, DIRECTORY_SESSION,
+		    hash_session(flow->local, flow->local_port, flow->remote, port, flow->protocol));
+}
+
+/* The live session of (T,t) and (Z,z). With `any_port`, any one of (T,t) and Z that the host wants: where sessions
+ * are hashed by address. */
+always_inline int search_session(struct flow *flow, int any_port)
+{
+	__u64 *head = session_head(flow);
+	if (!head)
+		return 0;
+	flow->seen = READ_ONCE(*head);
+	__u32 index = flow->seen;
+	LOOP (int i = 0; i < LINKS_MAX; i++) {
+		struct fw_session *session = index ? session_at(index) : 0;
+		if (!session)
+			return 0;
+		__u8 state = session_state(READ_ONCE(session->life));
+		__u32 differs = (session->local ^ flow->local) | (session->remote ^ flow->remote) |
+				(session->local_port ^ flow->local_port) | (session->protocol ^ flow->protocol);
+		if (!any_port)
+			differs |= session->remote_port ^ flow->remote_port;
+		/* What an unsolicited SYN left is no sign that the host wants to hear of it. */
+		if (differs == 0 && state >= FW_ENTRY_LIVE && !(any_port && state == FW_TCP_V4_INIT))
+			return index;
+		index = READ_ONCE(session->next);
+	}
+	return TOO_LONG;
+}
+
+__noinline int find_session(struct flow *flow)
+{
+	return nat64.mode == FW_NAT64_STATEFUL && flow ? search_session(flow, 0) : 0;
+}
+
+__noinline int find_session_with(struct flow *flow)
+{
+	return nat64.mode == FW_NAT64_STATEFUL && nat64.address_dependent && flow ? search_session(flow, 1) : 0;
+}
+
+/* The first bits of an address. */
+always_inline struct halves prefix_of(struct halves address, __u32 len)
+{
+	struct halves mask = {
+		len >= 64 ? ~0ull : ~(~0ull >> (len & 63)),
+		len <= 64 ? 0 : len >= 128 ? ~0ull : ~(~0ull >> (len & 63)),
+	};
+	struct halves prefix = { address.hi & mask.hi, address.lo & mask.lo };
+	return prefix;
+}
+
+/* The live subscriber of the host. */
+__noinline int find_subscriber(struct flow *flow)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return 0;
+	struct halves prefix = prefix_of(flow->host, nat64.subscriber_len);
+	__u64 *head = HEAD(nat64_subscriber, DIRECTORY_SUBSCRIBER, hash_subscriber(prefix, flow->mark));
+	if (!head)
+		return 0;
+	__u32 index = READ_ONCE(*head);
+	LOOP (int i = 0; i < LINKS_MAX; i++) {
+		struct fw_subscriber *subscriber = index ? subscriber_at(index) : 0;
+		if (!subscriber)
+			return 0;
+		if (((subscriber->lo ^ prefix.lo) | (subscriber->hi ^ prefix.hi) | (subscriber->mark ^ flow->mark)) == 0 &&
+		    life_state(READ_ONCE(subscriber->life)) == FW_ENTRY_LIVE)
+			return index;
+		index = READ_ONCE(subscriber->next);
+	}
+	return TOO_LONG;
+}
+
+/* Puts an entry, whose link to the next is written, in front; only if nothing has changed there since `seen`. */
+always_inline int swap_head(__u64 *head, __u64 seen, __u32 index)
+{
+	__u64 new = ((seen >> 32) + 1) << 32 | index;
+	return __sync_val_compare_and_swap(head, seen, new) == seen;
+}
+
+/* An entry's link in its free list. */
+always_inline __u32 *free_link(__u32 kind, __u32 index)
+{
+	if (kind == FW_KIND_BIB) {
+		struct fw_bib *bib = bib_at(index);
+		if (!bib)
+			return 0;
+		/* The verifier wants the test before the sum. */
+		asm volatile("" : "+r"(bib));
+		return &bib->next6;
+	}
+	struct fw_session *session = session_at(index);
+	if (!session)
+		return 0;
+	asm volatile("" : "+r"(session));
+	return &session->next;
+}
+
+always_inline struct fw_free *free_list(__u32 kind, __u32 shard)
+{
+	__u32 place = kind * FW_FREE_SHARDS + (shard & (FW_FREE_SHARDS - 1));
+	return bpf_map_lookup_elem(&nat64_free, &place);
+}
+
+/* Takes a free entry of a shard; 0: it has none. */
+__noinline int pop_free(__u32 kind, __u32 shard)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL)
+		return 0;
+	struct fw_free *list = free_list(kind, shard);
+	if (!list)
+		return 0;
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u64 seen = READ_ONCE(list->head);
+		__u32 index = seen;
+		__u32 *link = index ? free_link(kind, index) : 0;
+		if (!link)
+			return 0;
+		if (swap_head(&list->head, seen, READ_ONCE(*link))) {
+			__sync_fetch_and_sub(&list->count, 1);
+			return index;
+		}
+	}
+	return 0;
+}
+
+/* Gives an entry back that nobody has seen. */
+__noinline int push_free(__u32 kind, __u32 index)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL)
+		return 0;
+	struct fw_free *list = free_list(kind, bpf_get_smp_processor_id());
+	__u32 *link = free_link(kind, index);
+	if (!list || !link)
+		return 0;
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u64 seen = READ_ONCE(list->head);
+		WRITE_ONCE(*link, (__u32)seen);
+		if (swap_head(&list->head, seen, index)) {
+			__sync_fetch_and_add(&list->count, 1);
+			return 1;
+		}
+	}
+	/* The sweeper finds what is left behind. */
+	return 0;
+}
+
+/* Takes a free entry of a kind; 0: there is none. The core's FreeList::take. */
+__noinline int take_free(__u32 kind)
+{
+	__u32 zero = 0, shard = bpf_get_smp_processor_id();
+
+	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS)
+		return 0;
+	int index = pop_free(kind, shard);
+	if (index)
+		return index;
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+	if (!meta)
+		return 0;
+	__u32 *fresh = &meta->fresh[kind];
+	/* Looked at first, so that the count of a full table does not run away. */
+	if (READ_ONCE(*fresh) < nat64.entries[kind]) {
+		__u32 never_used = __sync_fetch_and_add(fresh, 1);
+		if (never_used < nat64.entries[kind])
+			return never_used;
+	}
+	LOOP (__u32 step = 1; step < FW_FREE_SHARDS; step++) {
+		index = pop_free(kind, shard + step);
+		if (index)
+			return index;
+	}
+	return 0;
+}
+
+/* Takes one off a counter that others count up and down; stays at 0, where a killed process may have left it too
+ * low. */
+always_inline void one_less(__u32 *counter)
+{
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u32 number = READ_ONCE(*counter);
+		if (number == 0 || __sync_val_compare_and_swap(counter, number, number - 1) == number)
+			return;
+	}
+}
+
+#endif

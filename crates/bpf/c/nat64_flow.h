@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Between a packet and its state: determining the incoming tuple (RFC 6146 section 3.4), and computing the
+ * outgoing one (section 3.6). The core's tuple.rs and nat64/mapper.rs.
+ */
+#ifndef FORDWAY_NAT64_FLOW_H
+#define FORDWAY_NAT64_FLOW_H
+
+#include "address.h"
+#include "common.h"
+#include "headers.h"
+#include "nat64.h"
+
+#define TCP_FLAGS_AT 13
+
+always_inline __u32 mark_of(const void *ctx)
+{
+	const struct __sk_buff *skb = ctx;
+	return nat64.by_mark ? skb->mark : 0;
+}
+
+/* Ports of TCP and UDP, and the identifier of an ICMP query; the latter stands in both. */
+struct ports {
+	__be16 src;
+	__be16 dst;
+};
+
+/* What the transport header at `at` says; its length was looked at before. */
+always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
+				 struct ports *ports, struct flow *flow)
+{
+	const __u8 *transport = p->data + at;
+	__u32 len = protocol == PROTOCOL_TCP ? TCP_LEN : UDP_LEN;
+
+	if (fields->payload_len < len)
+		return PASS_ON(FW_PASS_MALFORMED);
+	if ((void *)(transport + UDP_LEN) > p->data_end)
+		return PASS_ON(FW_PASS_NOT_LINEAR);
+	flow->protocol = protocol;
+	flow->segment = SEGMENT_OTHER;
+	if (protocol == PROTOCOL_TCP) {
+		if ((void *)(transport + TCP_LEN) > p->data_end)
+			return PASS_ON(FW_PASS_NOT_LINEAR);
+		flow->segment = segment_of(transport[TCP_FLAGS_AT]);
+	}
+	const __be16 *words = (const void *)transport;
+	ports->src = protocol == PROTOCOL_ICMP ? words[ICMP_IDENTIFIER_AT / 2] : words[0];
+	ports->dst = protocol == PROTOCOL_ICMP ? words[ICMP_IDENTIFIER_AT / 2] : words[1];
+	return GO_ON;
+}
+
+/* A new search. */
+always_inline verdict begin_flow(struct flow *flow, int direction, __u32 mark)
+{
+	__u32 zero = 0;
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+
+	if (!meta)
+		return LEAVE;
+	flow->direction = direction;
+	flow->mark = nat64.by_mark ? mark : 0;
+	flow->now = now_in_ticks(meta);
+	flow->created = 0;
+	flow->bib = 0;
+	flow->session = 0;
+	return GO_ON;
+}
+
+/* The port or identifier that changes; its place is relative to the transport header. */
+always_inline void port_to_plan(const struct flow *flow, int to_v6, struct ports ports, struct plan *plan)
+{
+	int is_query = flow->protocol == PROTOCOL_ICMP;
+
+	/* Source ports from IPv6, destination ports from IPv4. */
+	plan->port_at = is_query ? ICMP_IDENTIFIER_AT : to_v6 ? 2 : 0;
+	plan->port_from = to_v6 ? ports.dst : ports.src;
+	plan->port_to = bpf_htons(to_v6 ? flow->host_port : flow->local_port);
+}
+
+/* A packet from IPv6 to (Z,z): gives T. */
+always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
+				    struct halves host, __u32 remote, __u8 pool6, __u32 mark, __u32 *local,
+				    struct plan *plan)
+{
+	struct flow *flow = &plan->flow;
+	struct ports ports = {};
+	verdict v = read_ports(p, at, fields, protocol, &ports, flow);
+
+	if (v == GO_ON)
+		v = begin_flow(flow, FW_V6_TO_V4, mark);
+	if (v != GO_ON)
+		return v;
+	flow->host = host;
+	flow->host_port = bpf_ntohs(ports.src);
+	flow->remote = remote;
+	flow->remote_port = protocol == PROTOCOL_ICMP ? 0 : bpf_ntohs(ports.dst);
+	flow->pool6 = pool6;
+	/* RFC 6146 section 3.8. */
+	if (pool4_of(remote, flow->remote_port, protocol) != POOL4_NONE)
+		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
+	/* The caller's stack is deep: functions that call others are called from here. */
+	v = from_v6(flow);
+	if (v == NEEDS_BIB) {
+		v = bind_host(flow);
+		/* Another may have come first. */
+		if (v == GO_ON || v == AGAIN)
+			v = from_v6(flow);
+	}
+	if (v == NEEDS_BIB)
+		v = LEAVE;
+	*local = flow->local;
+	port_to_plan(flow, 0, ports, plan);
+	return v;
+}
+
+/* A packet from IPv4 to (T,t): gives X', and which of pool6 its source is embedded in. */
+always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const struct fields *fields, __u32 remote,
+				    __u32 local, __u32 mark, struct plan *plan)
+{
+	struct flow *flow = &plan->flow;
+	struct ports ports = {};
+	verdict v = read_ports(p, at, fields, fields->protocol, &ports, flow);
+
+	if (v == GO_ON)
+		v = begin_flow(flow, FW_V4_TO_V6, mark);
+	if (v != GO_ON)
+		return v;
+	flow->local = local;
+	flow->local_port = bpf_ntohs(ports.dst);
+	flow->remote = remote;
+	flow->remote_port = fields->protocol == PROTOCOL_ICMP ? 0 : bpf_ntohs(ports.src);
+	flow->pool6 = 0;
+	/* Nobody honest sends from there. */
+	if (pool4_of(remote, flow->remote_port, fields->protocol) != POOL4_NONE)
+		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
+	v = from_v4(flow);
+	port_to_plan(flow, 1, ports, plan);
+	return v;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* The tables of stateful NAT64 as maps, which the daemon makes, and maps into its own memory. Programs of
+ * stateless translators are loaded without them. */
+#ifndef FORDWAY_NAT64_MAPS_H
+#define FORDWAY_NAT64_MAPS_H
+
+#include "common.h"
+#include "fordway_nat64.h"
+
+/* Set by the loader before the programs are verified. */
+const volatile struct fw_nat64_config nat64;
+
+#define NAT64_MAP(name, of)                                                                                           \
+	struct {                                                                                                      \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                     \
+		__uint(max_entries, 1);                                                                               \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                                    \
+		__type(key, __u32);                                                                                   \
+		__type(value, of);                                                                                    \
+	} name SEC(".maps")
+
+NAT64_MAP(nat64_meta, struct fw_nat64_meta);
+NAT64_MAP(nat64_bibs, struct fw_bib);
+NAT64_MAP(nat64_sessions, struct fw_session);
+NAT64_MAP(nat64_subscribers, struct fw_subscriber);
+/* Free lists of all kinds, one kind behind the other. */
+NAT64_MAP(nat64_free, struct fw_free);
+/* Heads of chains. */
+NAT64_MAP(nat64_bib6, __u64);
+NAT64_MAP(nat64_bib4, __u64);
+NAT64_MAP(nat64_session, __u64);
+NAT64_MAP(nat64_subscriber, __u64);
+
+/* Whether state decides on packets; at an uplink it never does. */
+#define HAS_STATE(hook) ((hook) != HOOK_UPLINK && nat64.mode == FW_NAT64_STATEFUL)
+
+/* A loop that stays one: the programs are verified faster than they would be unrolled. */
+#define LOOP _Pragma("clang loop unroll(disable)") for
+
+/* A field that somebody else may be changing, read once. */
+#define READ_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
+#define WRITE_ONCE(field, value) (*(volatile __typeof__(field) *)&(field) = (value))
+
+#endif

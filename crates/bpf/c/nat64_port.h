@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Allocation of IPv4 transport addresses (RFC 6146 sections 3.5.1.1 and 3.5.2.3), as far as it is quick: the
+ * tries by hash of the core's nat64/allocate.rs.
+ */
+#ifndef FORDWAY_NAT64_PORT_H
+#define FORDWAY_NAT64_PORT_H
+
+#include "common.h"
+#include "nat64_chain.h"
+#include "nat64_hash.h"
+#include "nat64_maps.h"
+
+/* The first port that is not well-known. */
+#define FIRST_UNPRIVILEGED 1024
+
+/* In a subscriber's number of blocks: one more is being written. */
+#define ADDING 0x800000
+
+/* The port to try with this hash: of the class of the host's, and of its parity; 0: the block has no pair of
+ * ports. */
+always_inline __u16 port_by_hash(const struct fw_block *block, __u8 protocol, __u16 port, __u64 hash)
+{
+	__u32 low = block->low, high = block->high;
+
+	if (protocol != PROTOCOL_ICMP) {
+		if (port < FIRST_UNPRIVILEGED && low < FIRST_UNPRIVILEGED && high >= FIRST_UNPRIVILEGED)
+			high = FIRST_UNPRIVILEGED - 1;
+		if (port >= FIRST_UNPRIVILEGED && high >= FIRST_UNPRIVILEGED && low < FIRST_UNPRIVILEGED)
+			low = FIRST_UNPRIVILEGED;
+	}
+	low = (low + 1) & ~1u;
+	if (high + 1 < low + 2)
+		return 0;
+	__u32 pairs = (high + 1 - low) / 2;
+	return (low + 2 * ((__u32)hash % pairs)) | (port & 1);
+}
+
+/* RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once. */
+always_inline int is_own_rest(struct fw_bib *holder, const struct flow *flow)
+{
+	struct halves host = { holder->v6_hi, holder->v6_lo };
+	struct halves theirs = prefix_of(host, nat64.subscriber_len);
+	struct halves ours = prefix_of(flow->host, nat64.subscriber_len);
+	__u32 life = READ_ONCE(holder->life);
+
+	if (theirs.hi != ours.hi || theirs.lo != ours.lo || life_state(life) != FW_ENTRY_RESTING)
+		return 0;
+	return __sync_val_compare_and_swap(&holder->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) == life;
+}
+
+/* Links the claimed entry `bib` under (T,t) if nobody holds that. 1: linked; 0: held; negative: not now. */
+__noinline int claim_port(struct flow *flow, __u32 index)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return -1;
+	struct fw_bib *bib = bib_at(index);
+	__u64 *head = bib4_head(flow);
+	if (!bib || !head)
+		return -1;
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		int found = search_bib4(flow, head);
+		if (found < 0)
+			return -1;
+		if (found) {
+			struct fw_bib *holder = bib_at(found);
+			if (holder && is_own_rest(holder, flow))
+				continue;
+			return 0;
+		}
+		bib->v4 = flow->local;
+		bib->v4_port = flow->local_port;
+		WRITE_ONCE(bib->next4, (__u32)flow->seen);
+		if (swap_head(head, flow->seen, index))
+			return 1;
+	}
+	return -1;
+}
+
+/* Finds a port of the subscriber's blocks for the claimed entry, and links it there. */
+__noinline int choose_port(struct flow *flow, __u32 subscriber_index, __u32 index)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return 0;
+	struct fw_subscriber *subscriber = subscriber_at(subscriber_index);
+	if (!subscriber)
+		return 0;
+	__u32 blocks = life_number(READ_ONCE(subscriber->life)) & ~ADDING;
+	if (blocks == 0 || blocks > FW_MAX_BLOCKS)
+		return 0;
+	__u64 first = hash_port(flow->host, flow->host_port, flow->protocol);
+	LOOP (__u32 attempt = 0; attempt < FW_PORT_TRIES; attempt++) {
+		__u64 hash = hash_again(first, attempt);
+		__u32 number = (__u32)(hash >> 32) % blocks;
+		const struct fw_block *block = &subscriber->blocks[number & (FW_MAX_BLOCKS - 1)];
+		__u16 port = port_by_hash(block, flow->protocol, flow->host_port, hash);
+		if (port == 0)
+			continue;
+		flow->local = block->v4;
+		flow->local_port = port;
+		int claimed = claim_port(flow, index);
+		if (claimed)
+			return claimed > 0;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,251 @@
+//! The tables of a stateful translator as maps of the kernel: the programs change them, and so does the core,
+//! which has them in its memory.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use fordway_xlat::nat64::layout::{Bib, FREE_SHARDS, Free, KINDS, Meta, Session, Subscriber};
+use fordway_xlat::nat64::{Memory, Regions, Sizes, memory};
+use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
+
+use crate::object::io_error;
+use crate::pins::{Pin, Pins};
+use crate::sys::Mapped;
+use crate::{Error, Result, Unsupported};
+
+/// One of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateMap {
+    Meta,
+    Bibs,
+    Sessions,
+    Subscribers,
+    Free,
+    Bib6,
+    Bib4,
+    SessionHeads,
+    SubscriberHeads,
+}
+
+impl StateMap {
+    pub(crate) const ALL: [StateMap; 9] = [
+        StateMap::Meta,
+        StateMap::Bibs,
+        StateMap::Sessions,
+        StateMap::Subscribers,
+        StateMap::Free,
+        StateMap::Bib6,
+        StateMap::Bib4,
+        StateMap::SessionHeads,
+        StateMap::SubscriberHeads,
+    ];
+
+    /// Its name in the object.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            StateMap::Meta => "nat64_meta",
+            StateMap::Bibs => "nat64_bibs",
+            StateMap::Sessions => "nat64_sessions",
+            StateMap::Subscribers => "nat64_subscribers",
+            StateMap::Free => "nat64_free",
+            StateMap::Bib6 => "nat64_bib6",
+            StateMap::Bib4 => "nat64_bib4",
+            StateMap::SessionHeads => "nat64_session",
+            StateMap::SubscriberHeads => "nat64_subscriber",
+        }
+    }
+
+    /// Octets of an entry, and how many there are.
+    fn shape(self, sizes: &Sizes) -> (usize, u32) {
+        let [bibs, sessions, subscribers] = sizes.entries();
+        let [bib6, bib4, session, subscriber] = sizes.heads();
+        let head = size_of::<AtomicU64>();
+        match self {
+            StateMap::Meta => (size_of::<Meta>(), 1),
+            StateMap::Bibs => (size_of::<Bib>(), bibs),
+            StateMap::Sessions => (size_of::<Session>(), sessions),
+            StateMap::Subscribers => (size_of::<Subscriber>(), subscribers),
+            StateMap::Free => (size_of::<Free>(), (FREE_SHARDS * KINDS) as u32),
+            StateMap::Bib6 => (head, bib6),
+            StateMap::Bib4 => (head, bib4),
+            StateMap::SessionHeads => (head, session),
+            StateMap::SubscriberHeads => (head, subscriber),
+        }
+    }
+}
+
+/// A map, and the same in this process's memory.
+struct Table {
+    map: MapHandle,
+    memory: Mapped,
+}
+
+/// Where tables came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// They were made now, and are empty.
+    Made,
+    /// An earlier process has left them, with all that is in them.
+    Adopted,
+}
+
+/// The tables of a stateful translator as maps of the kernel.
+///
+/// They go with the last of their pins, of the programs that use them, and of the values of this type.
+pub struct StateMaps {
+    /// In the order of [`StateMap::ALL`].
+    tables: Vec<Table>,
+    octets: u64,
+}
+
+impl StateMaps {
+    /// Adopts the tables that are pinned in the folder `pins`, or makes and pins new ones. `secret`: random;
+    /// it counts only if they are made.
+    ///
+    /// What was pinned has to be of this version's layout and of these sizes;
+    /// [`discard`](StateMaps::discard) removes what does not fit.
+    pub fn open(pins: &Path, sizes: &Sizes, secret: [u64; 2]) -> Result<(StateMaps, Origin)> {
+        let pins = Pins::create(pins)?;
+        // The last that is pinned: where it is, the others are.
+        if pins.exists(Pin::State(StateMap::Meta)) {
+            return Ok((StateMaps::adopt(&pins, sizes)?, Origin::Adopted));
+        }
+        remove(&pins)?;
+        let maps = StateMaps::make(sizes, secret)?;
+        for (state, table) in StateMap::ALL.into_iter().zip(&maps.tables).rev() {
+            if let Err(error) = pins.put(Pin::State(state), table.map.as_fd()) {
+                let _ = remove(&pins);
+                return Err(error);
+            }
+        }
+        Ok((maps, Origin::Made))
+    }
+
+    /// New tables that are pinned nowhere.
+    pub fn make(sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
+        let tables = StateMap::ALL.map(|state| {
+            let (octets, entries) = state.shape(sizes);
+            let failed = |source| Error::Map { operation: "make", map: state.name(), source };
+            let options = libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+                map_flags: libbpf_sys::BPF_F_MMAPABLE,
+                ..Default::default()
+            };
+            let (key, value) = (size_of::<u32>() as u32, octets as u32);
+            let map = MapHandle::create(
+                MapType::Array,
+                Some(state.name()),
+                key,
+                value,
+                entries,
+                &options,
+            )
+            .map_err(|error| failed(io_error(&error)))?;
+            let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
+            Ok(Table { map, memory })
+        });
+        let tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
+        let maps = StateMaps { tables, octets: sizes.octets() };
+        memory::prepare(maps.regions().meta, sizes, secret);
+        Ok(maps)
+    }
+
+    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless somebody uses them.
+    pub fn discard(pins: &Path) -> Result<()> {
+        remove(&Pins::at(pins))
+    }
+
+    /// Octets of all tables.
+    #[must_use]
+    pub fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    pub(crate) fn map(&self, name: &str) -> Option<BorrowedFd<'_>> {
+        let place = StateMap::ALL.into_iter().position(|state| state.name() == name)?;
+        self.tables.get(place).map(|table| table.map.as_fd())
+    }
+
+    fn adopt(pins: &Pins, sizes: &Sizes) -> Result<StateMaps> {
+        let tables = StateMap::ALL.map(|state| {
+            let path = pins.path(Pin::State(state));
+            let failed = |source| Error::Pin { operation: "open", path: path.clone(), source };
+            let map =
+                MapHandle::from_pinned_path(&path).map_err(|error| failed(io_error(&error)))?;
+            let (octets, entries) = state.shape(sizes);
+            if map.value_size() as usize != octets || map.max_entries() != entries {
+                return Err(misfit());
+            }
+            let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
+            Ok(Table { map, memory })
+        });
+        let tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
+        let maps = StateMaps { tables, octets: sizes.octets() };
+        if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
+    }
+
+    fn table(&self, state: StateMap) -> &Mapped {
+        &self.tables[state as usize].memory
+    }
+}
+
+fn misfit() -> Error {
+    Unsupported::with_hint(
+        "the sessions that an earlier process has left lie in tables of another size or layout",
+        "keep the sizes as they were, or take the translator down first, which ends its sessions",
+    )
+    .into()
+}
+
+fn remove(pins: &Pins) -> Result<()> {
+    StateMap::ALL.into_iter().try_for_each(|state| pins.remove(Pin::State(state)))
+}
+
+impl Memory for StateMaps {
+    fn regions(&self) -> Regions<'_> {
+        let heads =
+            [StateMap::Bib6, StateMap::Bib4, StateMap::SessionHeads, StateMap::SubscriberHeads];
+        Regions {
+            meta: &self.table(StateMap::Meta).slice()[0],
+            bibs: self.table(StateMap::Bibs).slice(),
+            sessions: self.table(StateMap::Sessions).slice(),
+            subscribers: self.table(StateMap::Subscribers).slice(),
+            heads: heads.map(|state| self.table(state).slice()),
+            free: self.table(StateMap::Free).slice(),
+        }
+    }
+}
+
+impl fmt::Debug for StateMaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateMaps").field("octets", &self.octets).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_add_up_to_the_octets() {
+        let sizes = Sizes { bibs: 1000, sessions: 3000, subscribers: 10 };
+        let octets = |state: StateMap| {
+            let (octets, entries) = state.shape(&sizes);
+            octets as u64 * u64::from(entries)
+        };
+        let beside = [StateMap::Meta, StateMap::Free];
+        let all = StateMap::ALL.into_iter().filter(|state| !beside.contains(state));
+        assert_eq!(all.map(octets).sum::<u64>(), sizes.octets());
+    }
+
+    #[test]
+    fn maps_are_found_in_their_order() {
+        for (place, state) in StateMap::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, place);
+            // The kernel's names have 15 letters; the object's are longer, and both start alike.
+            assert!(state.name().starts_with("nat64_"));
+        }
+    }
+}
