@@ -15,6 +15,7 @@
 mod clock;
 mod counters;
 mod current;
+mod fragments;
 mod idle;
 mod offload;
 mod placement;
@@ -35,6 +36,7 @@ use fordway_xlat::Translator;
 use fordway_xlat::nat64::Swept;
 
 use crate::current::Current;
+use crate::fragments::Fragments;
 use crate::placement::Placement;
 use crate::queue::{Start, Worker};
 use crate::quiescence::Bursts;
@@ -100,6 +102,7 @@ pub struct Engine {
     stop: Stop,
     bursts: Vec<Bursts>,
     probes: Arc<Probes>,
+    fragments: Arc<Fragments>,
     found: Found,
     sweeper: Option<JoinHandle<()>>,
 }
@@ -123,6 +126,7 @@ pub fn start(
         stop,
         bursts: Vec::new(),
         probes: Arc::default(),
+        fragments: Arc::default(),
         found: Found::default(),
         sweeper: None,
     };
@@ -145,6 +149,7 @@ pub fn start(
             placement,
             bursts,
             probes: Arc::clone(&engine.probes),
+            fragments: Arc::clone(&engine.fragments),
         });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);

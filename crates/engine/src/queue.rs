@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::Event;
+use fordway_xlat::reassembly::Outcome;
 use fordway_xlat::{Direction, DropReason, HEADROOM, Offload, Packet, State, Verdict};
 
 use crate::clock::monotonic;
 use crate::counters::{IoError, QueueCounters};
 use crate::current::Follower;
+use crate::fragments::{Fragments, may_be_fragment};
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
 use crate::quiescence::Bursts;
@@ -24,6 +26,9 @@ const START: usize = (HEADROOM + VnetHeader::LEN).next_multiple_of(64);
 
 /// Room behind a packet: ICMP extensions that move back (RFC 4884).
 const TAIL: usize = 256;
+
+/// Octets of a buffer.
+const BUFFER: usize = START + MAX_PACKET + 1 + TAIL;
 
 /// Packets received before the loop looks at the clock and at the stop signal again.
 const BURST: usize = 64;
@@ -42,6 +47,9 @@ pub(crate) struct Worker {
     placement: Option<Placement>,
     bursts: Bursts,
     probes: Arc<Probes>,
+    fragments: Arc<Fragments>,
+    /// Where packets become whole; empty until there is a fragment.
+    whole: Vec<u8>,
     tended: Duration,
 }
 
@@ -56,6 +64,7 @@ pub(crate) struct Start {
     pub(crate) placement: Option<Placement>,
     pub(crate) bursts: Bursts,
     pub(crate) probes: Arc<Probes>,
+    pub(crate) fragments: Arc<Fragments>,
 }
 
 /// What a burst found.
@@ -68,27 +77,26 @@ enum Burst {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Worker {
-        let Start {
-            interface, queue, translator, counters, stop, placement, bursts, probes, ..
-        } = start;
         let state = State::new(start.identification);
         Worker {
-            interface,
-            queue,
-            translator,
-            counters,
-            stop,
+            interface: start.interface,
+            queue: start.queue,
+            translator: start.translator,
+            counters: start.counters,
+            stop: start.stop,
             state,
-            placement,
-            bursts,
-            probes,
+            placement: start.placement,
+            bursts: start.bursts,
+            probes: start.probes,
+            fragments: start.fragments,
+            whole: Vec::new(),
             tended: Duration::ZERO,
         }
     }
 
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
-        let mut buffer = vec![0u8; START + MAX_PACKET + 1 + TAIL];
+        let mut buffer = vec![0u8; BUFFER];
         let mut idle = Idle::default();
         loop {
             // Looked at here too: a busy queue may never wait.
@@ -153,7 +161,7 @@ impl Worker {
         Ok(Burst::Packets)
     }
 
-    /// One packet: translated, sent, counted.
+    /// One packet as it was received: a fragment waits for the others, if the translator is to have it whole.
     fn packet(
         &mut self,
         buffer: &mut [u8],
@@ -165,10 +173,33 @@ impl Worker {
             self.counters.core.drop(DropReason::BadOffload);
             return Ok(());
         };
-        let mut packet = Packet::new(buffer, START..START + len, offload);
+        let received = START..START + len;
+        if !self.translator.get().is_stateful() || !may_be_fragment(&buffer[received.clone()]) {
+            return self.translate(Packet::new(buffer, received, offload), now);
+        }
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.resize(BUFFER, 0);
+        let outcome = self.fragments.insert(&buffer[received.clone()], now, &mut whole, START);
+        let result = match outcome {
+            Outcome::Whole => self.translate(Packet::new(buffer, received, offload), now),
+            Outcome::Complete(range) => {
+                self.translate(Packet::new(&mut whole, range, Offload::default()), now)
+            }
+            Outcome::Incomplete | Outcome::Duplicate => Ok(()),
+            Outcome::Dropped { reason, fragments } => {
+                (0..fragments).for_each(|_| self.counters.core.drop(reason));
+                Ok(())
+            }
+        };
+        self.whole = whole;
+        result
+    }
+
+    /// One whole packet: translated, sent, counted.
+    fn translate(&mut self, mut packet: Packet<'_>, now: Duration) -> Result<(), Error> {
         let arrival = Arrival {
             direction: Direction::of(packet.bytes()),
-            octets: len,
+            octets: packet.len(),
             segments: packet.segments(),
         };
         let translator = self.translator.get();
@@ -200,6 +231,8 @@ impl Worker {
         if !self.translator.get().is_stateful() {
             return Ok(());
         }
+        let expired = self.fragments.expire(now);
+        (0..expired).for_each(|_| self.counters.core.drop(DropReason::FragmentTimeout));
         while let Some(syn) = self.state.syns.due(now) {
             buffer[START..START + syn.packet.len()].copy_from_slice(&syn.packet);
             let range = START..START + syn.packet.len();
