@@ -180,7 +180,7 @@ impl Translator {
     }
 
     /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds
-    /// [`StoredSyn::packet`]: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the
+    /// [`StoredSyn::packet`], with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the
     /// connection meanwhile, nothing is due (RFC 5382 REQ-4).
     pub fn unanswered(
         &self,

@@ -9,7 +9,7 @@ use super::Nat64;
 use super::chain::{FreeList, state};
 use super::hash::halves;
 use super::layout::{Kind, MAX_BLOCKS, Subscriber};
-use super::pool::{Allocation, Pool, PortBlock};
+use super::pool::{Allocation, Pool, PortBlock, Range};
 use super::settings::Protocol;
 use super::tcp::Side;
 use super::view::{Found, View, life, life_parts, one_less};
@@ -117,9 +117,23 @@ impl<'a> View<'a> {
     pub(crate) fn extend(&self, subscriber: &Subscriber) -> bool {
         let number = usize::from(subscriber.pool.load(Relaxed));
         let Some(pool) = self.nat.settings.pools.get(number) else { return false };
-        let Allocation::Blocks { most, .. } = pool.allocation else { return false };
         let Some(first) = subscriber.blocks().next() else { return false };
-        if subscriber.blocks().count() >= usize::from(most).min(MAX_BLOCKS) {
+        let most = match pool.allocation {
+            // The other ranges of the same address.
+            Allocation::Shared => {
+                let has = |range: &Range| {
+                    subscriber.blocks().any(|block| block.v4 == first.v4 && block.low == range.low)
+                };
+                let more = pool.ranges.iter().find(|range| range.contains(first.v4) && !has(range));
+                return more.is_some_and(|range| {
+                    let block = PortBlock { v4: first.v4, low: range.low, high: range.high };
+                    subscriber.blocks().count() < MAX_BLOCKS && subscriber.add(block)
+                });
+            }
+            Allocation::Blocks { most, .. } => usize::from(most).min(MAX_BLOCKS),
+            Allocation::Deterministic { .. } => return false,
+        };
+        if subscriber.blocks().count() >= most {
             return false;
         }
         let hash =

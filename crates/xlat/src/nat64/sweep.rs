@@ -362,6 +362,7 @@ impl Pass<'_, '_> {
             one_less(&subscriber.ports[protocol.index()]);
         }
         if to == state::RESTING {
+            self.swept.resting += 1;
             bib.subscriber.store(0, Relaxed);
             bib.since.store(self.view.now, Relaxed);
         }

@@ -106,7 +106,7 @@ fn sessions_expire_and_ports_rest() {
     assert_eq!((swept.sessions[1], swept.bibs[1]), (1, 1));
     assert!(matches!(events[0], Event::SessionCreated(..)), "{events:?}");
     let (swept, events) = sweep(&nat, &mut sweeper, at(301));
-    assert_eq!((swept.sessions[1], swept.expired[1], swept.resting), (0, 1, 0));
+    assert_eq!((swept.sessions[1], swept.expired[1], swept.resting), (0, 1, 1));
     assert!(
         matches!(events[0], Event::SessionRemoved(_, SERVER, [(0, 0), (1, 100)])),
         "{events:?}"
@@ -243,6 +243,29 @@ fn a_full_block_is_followed_by_another_at_the_same_address() {
     assert_eq!(given.len(), 96, "each port once");
     assert_eq!(locals.iter().flatten().map(|local| local.0).collect::<HashSet<_>>().len(), 1);
     assert_eq!(locals.iter().filter(|l| **l == Err(DropReason::PoolExhausted)).count(), 1);
+}
+
+#[test]
+fn an_address_may_have_several_ranges() {
+    let mut gaps = pool(2000, 2007);
+    gaps.ranges.push(Range { low: 3000, high: 3007, ..gaps.ranges[0] });
+    let nat = nat(settings(gaps));
+    let made = (0..17).filter(|port| nat.from_v6(&udp(1, *port), at(0), 0).is_ok()).count();
+    assert_eq!(made, 16);
+}
+
+#[test]
+fn only_so_many_ports_rest() {
+    let mut settings = settings(pool(1024, 65_535));
+    settings.lifetimes.rest_most = 5;
+    let nat = nat(settings);
+    for port in 0..20 {
+        nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+    }
+    let mut sweeper = Sweeper::new();
+    for now in [301, 302] {
+        assert_eq!(sweep(&nat, &mut sweeper, at(now)).0.resting, 5);
+    }
 }
 
 #[test]
