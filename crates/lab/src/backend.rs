@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{LabError, Result};
-use crate::process::{self, Finished, Output, Running};
+use crate::process::{self, Dialogue, Finished, Output, Running};
+
+/// Where `ip netns` keeps the names of namespaces.
+const NAMESPACES: &str = "/run/netns";
 
 /// A place in which commands run: a role of the topology, for example `client`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +17,15 @@ pub(crate) struct Place(pub(crate) String);
 pub(crate) trait Backend {
     /// Starts a command in a place; `None` is outside of every place, on the machine itself.
     fn run(&self, place: Option<&Place>, argv: &[String], output: Output<'_>) -> Result<Running>;
+
+    /// Starts a command in a place that takes orders on its standard input; see [`process::talk`].
+    fn talk(&self, place: &Place, argv: &[String], patience: Duration) -> Result<Dialogue>;
+
+    /// The command line that runs `argv` in a place, from outside of every place.
+    fn inside(&self, place: &Place, argv: &[String]) -> Vec<String>;
+
+    /// A file that names the network namespace of a place on this machine.
+    fn namespace(&self, place: &Place) -> PathBuf;
 
     /// Puts a file where commands of every place can read it, and says where.
     fn deploy(&self, name: &str, content: &[u8]) -> Result<PathBuf>;
@@ -32,24 +44,28 @@ pub(crate) struct Netns {
     pub(crate) dir: PathBuf,
 }
 
-impl Netns {
-    /// The command line that runs `argv` in a namespace.
-    ///
-    /// `ip netns exec` would mount another /sys over the machine's; `nsenter --net` alone does not.
-    fn inside(place: &Place, argv: &[String]) -> Vec<String> {
-        let mut all = vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", place.0)];
-        all.push("--".to_owned());
-        all.extend_from_slice(argv);
-        all
-    }
-}
-
 impl Backend for Netns {
     fn run(&self, place: Option<&Place>, argv: &[String], output: Output<'_>) -> Result<Running> {
         match place {
-            Some(place) => process::start(&Self::inside(place, argv), output),
+            Some(place) => process::start(&self.inside(place, argv), output),
             None => process::start(argv, output),
         }
+    }
+
+    fn talk(&self, place: &Place, argv: &[String], patience: Duration) -> Result<Dialogue> {
+        process::talk(&self.inside(place, argv), patience)
+    }
+
+    /// `ip netns exec` would mount another /sys over the machine's; `nsenter --net` alone does not.
+    fn inside(&self, place: &Place, argv: &[String]) -> Vec<String> {
+        let net = format!("--net={}", self.namespace(place).display());
+        let mut all = vec!["nsenter".to_owned(), net, "--".to_owned()];
+        all.extend_from_slice(argv);
+        all
+    }
+
+    fn namespace(&self, place: &Place) -> PathBuf {
+        Path::new(NAMESPACES).join(&place.0)
     }
 
     fn deploy(&self, name: &str, content: &[u8]) -> Result<PathBuf> {

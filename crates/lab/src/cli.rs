@@ -279,6 +279,45 @@ pub(crate) enum Tester {
         #[arg(long)]
         limit: u32,
     },
+    /// Open flows by the hundred thousand; orders come from standard input, one JSON object a line
+    Flows {
+        /// The client's device
+        #[arg(long)]
+        device: String,
+        /// Its link address, in hexadecimal
+        #[arg(long)]
+        own: String,
+        /// The next hop's link address, in hexadecimal
+        #[arg(long)]
+        next: String,
+        /// File that names the server's network namespace
+        #[arg(long)]
+        far: PathBuf,
+        /// The server's device
+        #[arg(long)]
+        far_device: String,
+        /// Packets arrive at the server as IPv4
+        #[arg(long)]
+        far_v4: bool,
+        /// What all source addresses begin with; the last 16 bits are zero
+        #[arg(long)]
+        source: IpAddr,
+        /// The server
+        #[arg(long)]
+        target: IpAddr,
+        /// Number of source addresses, as a power of two
+        #[arg(long)]
+        sources: u8,
+        /// Most flows
+        #[arg(long)]
+        flows: u32,
+        /// TCP connections rather than UDP flows
+        #[arg(long)]
+        tcp: bool,
+        /// The server sends datagrams and data back
+        #[arg(long)]
+        echo: bool,
+    },
     /// Count and drop small frames at a device
     ReceiveFrames {
         /// The device

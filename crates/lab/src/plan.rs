@@ -20,6 +20,13 @@ const FRAMES_S: f64 = 0.5;
 const GATE_S: f64 = 1.2;
 /// Seconds of one measurement of the start time, on its own network.
 const START_S: f64 = 0.4;
+/// New flows per second that a plan counts on, and sessions per second that are opened, asked and
+/// forgotten again.
+const FLOWS_PER_S: f64 = 150_000.0;
+/// See [`FLOWS_PER_S`].
+const HELD_PER_S: f64 = 70_000.0;
+/// Seconds in which the tester of flows comes and goes.
+const TESTER_S: f64 = 0.6;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -100,7 +107,7 @@ pub(crate) fn metrics_of(
 
 /// Metrics for which the generator's ceiling is found first.
 pub(crate) fn calibrated(experiment: &Experiment) -> Vec<Metric> {
-    experiment.metrics.iter().copied().filter(|m| m.has_limiter()).collect()
+    experiment.metrics.iter().copied().filter(|m| m.has_ceiling()).collect()
 }
 
 /// As many blocks as the profile's time allows for these mechanisms.
@@ -138,6 +145,11 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
         Load::Probe => profile.probe_s + AROUND_S,
         Load::Datagrams(_) => profile.packets_s + 2.0 * AROUND_S,
         Load::Frames(_) => profile.packets_s + FRAMES_S,
+        Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
+        Load::Hold => {
+            let sessions = f64::from(profile.held_sessions) / HELD_PER_S;
+            DEPLOY_S + TESTER_S + sessions + duration_s as f64 + AROUND_S
+        }
         Load::Start => START_S,
     });
     DEPLOY_S + each.sum::<f64>()

@@ -1,5 +1,7 @@
 //! Child processes: started in a namespace, watched with a deadline, ended by id.
 
+mod dialogue;
+
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use crate::error::{LabError, Result};
+
+pub(crate) use dialogue::Dialogue;
 
 /// Set by SIGINT and SIGTERM; every wait looks at it.
 pub(crate) static INTERRUPTED: std::sync::LazyLock<std::sync::Arc<AtomicBool>> =
@@ -102,11 +106,8 @@ pub(crate) enum Output<'a> {
 /// the lab alone, and dies with the lab (`setpriv --pdeathsig`), so that `kill -9` leaves nothing.
 pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
     let failed = |source| LabError::Start { argv: argv.join(" "), source };
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).args(argv);
-    command.stdin(Stdio::null()).process_group(0);
-    // Parsers below read English numbers and words.
-    command.env("LC_ALL", "C");
+    let mut command = command(argv);
+    command.stdin(Stdio::null());
     match output {
         Output::Keep => {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -121,6 +122,19 @@ pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
     let stdout = child.stdout.take().map(read_all);
     let stderr = child.stderr.take().map(read_all);
     Ok(Running { argv: argv.to_vec(), child, stdout, stderr })
+}
+
+fn command(argv: &[String]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).args(argv).process_group(0);
+    // Parsers read English numbers and words.
+    command.env("LC_ALL", "C");
+    command
+}
+
+/// Starts a command that takes orders on its standard input, and waits for its first line.
+pub(crate) fn talk(argv: &[String], patience: Duration) -> Result<Dialogue> {
+    dialogue::start(argv, patience)
 }
 
 /// Runs a short command of string slices to its end, within ten seconds.

@@ -26,6 +26,8 @@ pub(crate) use survey::{Found, survey, unmeasured};
 
 /// How long a mechanism may take to carry its first packet.
 const READY: Duration = Duration::from_secs(5);
+/// Sessions of a deployment that is only probed.
+const FEW_SESSIONS: u32 = 4096;
 
 /// Everything a run needs.
 pub(crate) struct Runner {
@@ -77,6 +79,7 @@ impl Runner {
         let mut guard = Guard::new(&self.out)?;
         let mut progress = Progress::new(self.remaining(&plan));
         let first = plan.conditions[0].clone();
+        self.make_room(&mut guard)?;
         self.gates(&guard, &first, &mut progress)?;
         for condition in &plan.conditions {
             if !self.run.clocksources.is_empty() {
@@ -94,6 +97,32 @@ impl Runner {
             costs::ask(self.fordway.as_deref(), &self.out)?;
         }
         Ok(())
+    }
+
+    /// Sessions that a deployment on which these are measured must have room for.
+    fn sessions(&self, metrics: &[Metric]) -> u32 {
+        let profile = self.profile();
+        let of = |load: Load| match load {
+            Load::Hold => profile.held_sessions,
+            Load::NewFlows(_) => profile.new_flows + crate::load::flows::SUBSCRIBERS,
+            _ => 0,
+        };
+        loads(metrics).into_iter().map(of).sum::<u32>() + FEW_SESSIONS
+    }
+
+    /// Raises the machine's limits of connection tracking where a mechanism of this run needs it; the
+    /// guard puts them back.
+    fn make_room(&self, guard: &mut Guard) -> Result<()> {
+        let mut most = 0;
+        for name in &self.run.mechanisms {
+            let arm = self.arm(name)?;
+            if self.mechanism(&arm)?.tracks_connections(arm.kind) {
+                let wanted = plan::metrics_of(&self.experiment, &self.run.unmeasured, &arm);
+                let each = networks(&wanted).into_iter().map(|together| self.sessions(&together));
+                most = most.max(each.max().unwrap_or(0));
+            }
+        }
+        guard.raise_conntrack(most.into())
     }
 
     /// Expected seconds of what is not yet in the ledger.
@@ -213,7 +242,7 @@ impl Runner {
             }
             bar.begin(&format!("correctness gate: {}", arm.label));
             let clock = std::time::Instant::now();
-            let gate = self.deploy(guard, &arm).and_then(|live| {
+            let gate = self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| {
                 let _server = gate::serve(&self.backend, &live.network, &live.probe_log)?;
                 gate::full(&self.backend, &live.network)
             });
@@ -284,19 +313,17 @@ impl Runner {
         let arm = self.arm(&d.mechanism)?;
         bar.begin(&format!("block {}/{}: {}", d.block, self.run.blocks, arm.label));
         let clock = std::time::Instant::now();
-        let on_one_network: Vec<Metric> =
-            wanted.iter().copied().filter(|m| *m != Metric::StartTime).collect();
         let mut finished = Vec::new();
-        if !on_one_network.is_empty() {
+        for together in networks(&wanted) {
             let outcome = self
-                .deploy(guard, &arm)
-                .and_then(|live| self.measure(&live, d, &arm, &on_one_network, &mut finished));
+                .deploy(guard, &arm, self.sessions(&together))
+                .and_then(|live| self.measure(&live, d, &arm, &together, &mut finished));
             if let Err(error) = outcome {
                 if matches!(error, LabError::Interrupted) {
                     return Err(error);
                 }
                 bar.note(&format!("  {}: {error}", arm.label));
-                for metric in &on_one_network {
+                for metric in &together {
                     if !finished.iter().any(|t: &Trial| t.metric == *metric) {
                         let mut trial = self.blank(d, Some(&arm), *metric);
                         trial.invalid.push(error.to_string());
@@ -327,8 +354,9 @@ impl Runner {
         mechanism::of(&arm.implementation, self.fordway.as_deref())
     }
 
-    /// Builds the network, puts the mechanism on it, and waits until a ping passes.
-    fn deploy(&mut self, guard: &Guard, arm: &MechanismSpec) -> Result<Live> {
+    /// Builds the network, puts the mechanism on it with room for so many sessions, and waits until a
+    /// ping passes.
+    fn deploy(&mut self, guard: &Guard, arm: &MechanismSpec, sessions: u32) -> Result<Live> {
         let name = self.next_name(guard);
         let shape = Shape::of(arm, self.run.offloads);
         let network = Network::build(&self.backend, &name, shape, Some(arm))?;
@@ -338,6 +366,7 @@ impl Runner {
             spec: arm,
             name: name.trim_end_matches('-'),
             logs: &self.raw,
+            sessions,
         })?;
         let probe_log = self.raw.join(format!("{name}probe.log"));
         let mut live = Live { network, deployed, probe_log, name, engine: None };
@@ -382,7 +411,7 @@ impl Runner {
         let mut runner = Self::new(experiment, &guard.folder(), fordway)?;
         for name in arms {
             let arm = runner.arm(name)?;
-            match runner.deploy(&guard, &arm) {
+            match runner.deploy(&guard, &arm, FEW_SESSIONS) {
                 Ok(_) => {}
                 Err(LabError::Interrupted) => return Err(LabError::Interrupted),
                 Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),
@@ -400,6 +429,16 @@ struct Live {
     probe_log: PathBuf,
     name: String,
     engine: Option<String>,
+}
+
+/// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of
+/// its own.
+fn networks(metrics: &[Metric]) -> Vec<Vec<Metric>> {
+    let on_one = |hold: bool| -> Vec<Metric> {
+        let of = |m: &Metric| *m != Metric::StartTime && (m.load() == Some(Load::Hold)) == hold;
+        metrics.iter().copied().filter(of).collect()
+    };
+    [on_one(false), on_one(true)].into_iter().filter(|m| !m.is_empty()).collect()
 }
 
 /// The loads that yield these metrics, each once, in the order in which they are run.

@@ -8,11 +8,12 @@ use crate::error::{LabError, Result};
 
 mod metric;
 
-pub(crate) use metric::{Group, Load, Metric, Way};
+pub(crate) use metric::{Group, Load, Metric, Transport, Way};
 
 const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/goals.toml"),
+    include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/small-packets.toml"),
 ];
 
@@ -81,6 +82,12 @@ pub(crate) struct Profile {
     /// Seconds of small packets at the greatest rate.
     #[serde(default = "one_second")]
     pub(crate) packets_s: f64,
+    /// New flows of one measurement.
+    #[serde(default = "new_flows")]
+    pub(crate) new_flows: u32,
+    /// Sessions to hold.
+    #[serde(default = "held_sessions")]
+    pub(crate) held_sessions: u32,
     /// Fewest blocks.
     pub(crate) blocks_min: u32,
     /// Most blocks.
@@ -96,6 +103,14 @@ fn one_second() -> f64 {
 
 fn probe_rate() -> u32 {
     10_000
+}
+
+fn new_flows() -> u32 {
+    262_144
+}
+
+fn held_sessions() -> u32 {
+    1_000_000
 }
 
 /// IPv4 or IPv6 as the application sees it.
@@ -118,6 +133,10 @@ pub(crate) enum Kind {
     Clat,
     /// A stateless translator in the box between an IPv4 client and an IPv6 server.
     Siit,
+    /// A stateful translator in the box between IPv6 clients and an IPv4 server.
+    Nat64,
+    /// The same box between IPv4 clients and an IPv4 server, which hides the clients behind itself.
+    Nat44,
 }
 
 /// One arm of an experiment.
@@ -301,12 +320,22 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 3);
+        assert_eq!(all.len(), 4);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
             }
             assert!(experiment.mechanisms.iter().any(|m| m.same_as.is_some()), "no A/A pair");
+            for arm in
+                experiment.mechanisms.iter().filter(|m| matches!(m.kind, Kind::Nat64 | Kind::Nat44))
+            {
+                // Nothing can be sent to a client that has not sent first.
+                let from_outside = |m: &Metric| {
+                    matches!(m.load(), Some(Load::Frames(Way::Down) | Load::Datagrams(Way::Down)))
+                };
+                let own = if arm.metrics.is_empty() { &experiment.metrics } else { &arm.metrics };
+                assert!(!own.iter().any(from_outside), "{}", arm.name);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! What a run must undo, kept in a file so that a crash loses nothing.
 //!
 //! Each run writes `/run/fordway-lab/<id>.json` with its process id and the prefix of its namespace
-//! names. Whoever comes later and finds the owner dead removes the namespaces and puts the clock
-//! source back.
+//! names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
+//! source and the limits of connection tracking.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::write_file;
 use crate::error::{LabError, Result};
 use crate::host::clocksource;
+use crate::host::conntrack::Limits;
 use crate::process::{run_str, signal};
 
 const STATE_DIR: &str = "/run/fordway-lab";
@@ -27,6 +28,9 @@ pub(crate) struct State {
     pub(crate) started_ticks: u64,
     /// The clock source to go back to, when the run switches it.
     pub(crate) clocksource: Option<String>,
+    /// The limits of connection tracking to go back to, when the run raised them.
+    #[serde(default)]
+    pub(crate) conntrack: Option<Limits>,
     /// Folder of the run.
     pub(crate) out: PathBuf,
 }
@@ -44,7 +48,14 @@ impl Guard {
         let id = format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
         let started_ticks = start_ticks(pid).unwrap_or(0);
         let guard = Self {
-            state: State { id, pid, started_ticks, clocksource: None, out: out.to_path_buf() },
+            state: State {
+                id,
+                pid,
+                started_ticks,
+                clocksource: None,
+                conntrack: None,
+                out: out.to_path_buf(),
+            },
         };
         guard.save()?;
         Ok(guard)
@@ -67,6 +78,25 @@ impl Guard {
             self.save()?;
         }
         clocksource::switch(name)
+    }
+
+    /// Makes room for so many tracked connections in one namespace, where that is more than there is.
+    /// What cannot be raised is said and left as it is: then some flows of a later load are lost, and its
+    /// trial says so.
+    pub(crate) fn raise_conntrack(&mut self, connections: u64) -> Result<()> {
+        let Some(own) = Limits::read().filter(|own| own.for_connections(connections) != *own)
+        else {
+            return Ok(());
+        };
+        self.state.conntrack = Some(own);
+        self.save()?;
+        if let Err(error) = own.for_connections(connections).set() {
+            crate::note!(
+                "  warning   connection tracking keeps its limit of {} connections: {error}",
+                own.max
+            );
+        }
+        Ok(())
     }
 
     fn save(&self) -> Result<()> {
@@ -103,6 +133,11 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
         if remove_namespace(&name).is_ok() {
             removed.push(name);
         }
+    }
+    if let Some(limits) = state.conntrack
+        && let Err(error) = limits.set()
+    {
+        crate::note!("fordway-lab: cannot put the limits of connection tracking back: {error}");
     }
     remove_run_dirs(&prefix(&state.id));
     // Keep the file while anything is left, so that the next run tries again.

@@ -6,12 +6,14 @@
 //! no hop      client ──────────────────────── iperf      (calibration)
 //! ```
 //!
-//! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server.
+//! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server; a stateful
+//! one between the IPv6 client and a server that has IPv4 alone. NAT44 stands there between two IPv4 links,
+//! and the server has no route to what is behind it.
 //!
 //! Every box is a namespace of the lab. Next hops are link-local, forwarding is on, and the server
 //! owns 64:ff9b::192.0.0.171, so that a stateless translator alone reaches an "IPv4-only" target.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
@@ -48,6 +50,20 @@ const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
 const CLIENT_V4: &str = "192.0.2.2";
 /// The application's IPv4 address in a box of its own.
 const APP_V4: &str = "203.0.113.2";
+/// The server's IPv4 address in the prefix that a stateful translator serves.
+const SERVER_V4_EMBEDDED: &str = "64:ff9b::198.51.100.2";
+/// The middle box's address on the server's IPv4 link.
+const HOST_V4: &str = "198.51.100.1";
+/// Addresses that a stateful translator shows its clients under.
+pub(crate) const POOL4: &str = "203.0.113.64/26";
+/// The first of them.
+const POOL4_FIRST: &str = "203.0.113.64";
+/// Sources of the flow tester on an IPv6 link, all behind the client: 2001:db8:f00:N::1.
+pub(crate) const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1);
+/// Sources of the flow tester on an IPv4 link: 198.18.N.N.
+pub(crate) const FLOWS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// IPv4 addresses that stand for IPv6 hosts between the two steps of a chain.
+pub(crate) const BETWEEN_V4: &str = "198.19.0.0/16";
 
 /// What is asked of the builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +74,10 @@ pub(crate) struct Shape {
     pub(crate) native_v4: bool,
     /// Whether the client's link alone has native IPv4 (a stateless gateway in the `host` box).
     pub(crate) edge_v4: bool,
+    /// Whether the server's link alone has native IPv4, and no IPv6 (a stateful gateway there).
+    pub(crate) far_v4: bool,
+    /// Whether the client is hidden from the server.
+    pub(crate) hidden: bool,
     /// Whether the application's link carries the CLAT's IPv4 (a translator in the `client` box of
     /// the two-hop topology).
     pub(crate) clat_link: bool,
@@ -71,8 +91,10 @@ impl Shape {
         let native = mechanism.kind == Kind::Native;
         Self {
             hops: mechanism.hops,
-            native_v4: native && mechanism.family == Family::V4,
+            native_v4: (native && mechanism.family == Family::V4) || mechanism.kind == Kind::Nat44,
             edge_v4: mechanism.kind == Kind::Siit,
+            far_v4: mechanism.kind == Kind::Nat64,
+            hidden: mechanism.kind == Kind::Nat44,
             clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
             offloads,
         }
@@ -80,7 +102,15 @@ impl Shape {
 
     /// The network without a hop, for calibration of the generator.
     pub(crate) fn calibration(offloads: bool) -> Self {
-        Self { hops: 0, native_v4: false, edge_v4: false, clat_link: false, offloads }
+        Self {
+            hops: 0,
+            native_v4: false,
+            edge_v4: false,
+            far_v4: false,
+            hidden: false,
+            clat_link: false,
+            offloads,
+        }
     }
 }
 
@@ -122,7 +152,7 @@ impl Network {
     /// Where a mechanism's process runs.
     pub(crate) fn translator(&self, mechanism: &MechanismSpec) -> &Place {
         match (mechanism.kind, &self.host) {
-            (Kind::Siit, Some(host)) => host,
+            (Kind::Siit | Kind::Nat64 | Kind::Nat44, Some(host)) => host,
             _ => &self.client,
         }
     }
@@ -300,6 +330,15 @@ impl Flow {
             Kind::Siit => {
                 Self { target: SERVER_V4, server: SERVER_V6, app: CLIENT_V4, seen: SIIT_CLIENT_V6 }
             }
+            Kind::Nat64 => Self {
+                target: SERVER_V4_EMBEDDED,
+                server: SERVER_V4,
+                app: CLIENT_V6,
+                seen: POOL4_FIRST,
+            },
+            Kind::Nat44 => {
+                Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V4, seen: HOST_V4 }
+            }
             Kind::Native => {
                 let app = match (shape.native_v4, own_box) {
                     (true, true) => APP_V4,
@@ -315,8 +354,8 @@ impl Flow {
 }
 
 fn server_addresses(shape: Shape) -> Vec<&'static str> {
-    let mut all = vec![SERVER_V6, SERVER_EMBEDDED];
-    all.extend(shape.native_v4.then_some(SERVER_V4));
+    let mut all = if shape.far_v4 { Vec::new() } else { vec![SERVER_V6, SERVER_EMBEDDED] };
+    all.extend((shape.native_v4 || shape.far_v4).then_some(SERVER_V4));
     all
 }
 
@@ -367,17 +406,21 @@ fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.extend(link("to-iperf", "fe80::1"));
             // Errors of this box need a source that the far side can answer.
             lines.push(format!("addr add {HOST_V6}/128 dev lo nodad"));
-            for prefix in ["2001:db8:1::/64", "2001:db8:2::/64"] {
+            for prefix in ["2001:db8:1::/64", "2001:db8:2::/64", "2001:db8:f00::/48"] {
                 lines.push(format!("route add {prefix} via fe80::2 dev to-client"));
             }
-            for prefix in [PREF64, "2001:db8:5::/64"] {
+            let beyond: &[&str] = if shape.far_v4 { &[] } else { &[PREF64, "2001:db8:5::/64"] };
+            for prefix in beyond {
                 lines.push(format!("route add {prefix} via fe80::2 dev to-iperf"));
             }
             if shape.native_v4 || shape.edge_v4 {
                 lines.push("addr add 192.0.2.1/30 dev to-client".into());
+                lines.push(format!("route add {FLOWS_V4}/16 via 192.0.2.2"));
+            }
+            if shape.native_v4 || shape.far_v4 {
+                lines.push(format!("addr add {HOST_V4}/30 dev to-iperf"));
             }
             if shape.native_v4 {
-                lines.push("addr add 198.51.100.1/30 dev to-iperf".into());
                 lines.push("route add 203.0.113.0/30 via 192.0.2.2".into());
             }
         }
@@ -385,13 +428,20 @@ fn addresses(role: &str, shape: Shape) -> Vec<String> {
             let (own, next) =
                 if shape.hops == 0 { ("fe80::1", "fe80::2") } else { ("fe80::2", "fe80::1") };
             lines.extend(link("uplink", own));
-            for own in [SERVER_V6, SERVER_EMBEDDED] {
-                lines.push(format!("addr add {own}/128 dev uplink nodad"));
+            if !shape.far_v4 {
+                for own in [SERVER_V6, SERVER_EMBEDDED] {
+                    lines.push(format!("addr add {own}/128 dev uplink nodad"));
+                }
+                lines.push(format!("route add ::/0 via {next} dev uplink"));
             }
-            lines.push(format!("route add ::/0 via {next} dev uplink"));
-            if shape.native_v4 {
+            if shape.native_v4 || shape.far_v4 {
                 lines.push(format!("addr add {SERVER_V4}/30 dev uplink"));
-                lines.push("route add default via 198.51.100.1".into());
+            }
+            if shape.far_v4 {
+                lines.push(format!("route add {POOL4} via {HOST_V4}"));
+            } else if shape.native_v4 && !shape.hidden {
+                // Who forgets to hide the client gets no answer.
+                lines.push(format!("route add default via {HOST_V4}"));
             }
         }
     }
@@ -423,11 +473,14 @@ mod tests {
 
     #[test]
     fn only_documentation_addresses_are_used() {
-        let allowed = ["192.0.0.", "192.0.2.", "198.51.100.", "203.0.113."];
+        let allowed = ["192.0.0.", "192.0.2.", "198.18.", "198.51.100.", "203.0.113."];
         for hops in 0..=2 {
-            for on in 0..4 {
-                let [native_v4, edge_v4, clat_link] = [1, 2, 3].map(|n| n == on);
-                let shape = Shape { hops, native_v4, edge_v4, clat_link, offloads: true };
+            for on in 0..6 {
+                let [native_v4, edge_v4, clat_link, far_v4, hidden] =
+                    [1, 2, 3, 4, 5].map(|n| n == on);
+                let native_v4 = native_v4 || hidden;
+                let shape =
+                    Shape { hops, native_v4, edge_v4, far_v4, hidden, clat_link, offloads: true };
                 for role in ["app", "client", "host", "iperf"] {
                     for line in addresses(role, shape) {
                         for word in line.split([' ', '/']) {
@@ -447,9 +500,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_one_family_has_none_of_the_other() {
+        let far = Shape { hops: 1, far_v4: true, ..Shape::calibration(true) };
+        let lines = addresses("iperf", far).join("\n");
+        assert!(lines.contains("198.51.100.2/30") && !lines.contains("2001:db8:5"), "{lines}");
+        assert_eq!(server_addresses(far), [SERVER_V4]);
+        assert!(!addresses("host", far).join("\n").contains(PREF64), "the translator's own");
+        let hidden = Shape { hops: 1, native_v4: true, hidden: true, ..Shape::calibration(true) };
+        let lines = addresses("iperf", hidden).join("\n");
+        assert!(!lines.contains("default"), "only the gateway is reached: {lines}");
+    }
+
+    #[test]
     fn an_ipv6_only_path_carries_no_ipv4() {
-        let shape =
-            Shape { hops: 1, native_v4: false, edge_v4: false, clat_link: false, offloads: true };
+        let shape = Shape { hops: 1, ..Shape::calibration(true) };
         for role in ["client", "host"] {
             for line in addresses(role, shape) {
                 let v4 = line.split([' ', '/']).any(|w| w.parse::<std::net::Ipv4Addr>().is_ok());

@@ -91,6 +91,9 @@ pub(crate) struct Trial {
     /// Processor use of the generator's two processes, per cent of one core: sender, receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) generator_cpu: Option<(f64, f64)>,
+    /// Share of the sender's processor that was busy, whoever it worked for, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sender_processor: Option<f64>,
     /// Device counters during the trial, by `role/device`.
     #[serde(default, skip_serializing_if = "Snapshot::is_empty")]
     pub(crate) links: Snapshot,

@@ -3,6 +3,7 @@
 mod flow;
 mod packets;
 mod round_trip;
+mod sessions;
 mod start;
 
 use std::collections::BTreeMap;
@@ -104,6 +105,8 @@ pub(crate) fn run(
         Load::Probe => round_trip::probe(at, trial, values),
         Load::Datagrams(way) => packets::datagrams(at, way, trial, values),
         Load::Frames(way) => packets::frames(at, way, trial, values),
+        Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
+        Load::Hold => sessions::hold(at, seconds, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
     }
@@ -137,6 +140,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         generator_bytes: None,
         retransmits: None,
         generator_cpu: None,
+        sender_processor: None,
         links: Default::default(),
         counters: None,
         cpu: None,

@@ -49,6 +49,9 @@ pub(super) fn limiter(
         );
         return ("generator".into(), text, true);
     }
+    if let Some(busy) = average(trials, |t| t.sender_processor) {
+        return one_processor(busy, typical, ceiling, cores);
+    }
     let lost = worst_loss(trials);
     let (what, text) = match cores {
         Some(cores) if cores >= CORE_FULL => {
@@ -74,6 +77,36 @@ pub(super) fn limiter(
     let text: Vec<String> =
         [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
     (what.into(), text.join("; "), false)
+}
+
+/// The limiter of a load whose sender's processor does all the work in the kernel: sending, forwarding,
+/// translating and receiving. It may also wait for a gateway's process.
+fn one_processor(
+    busy: f64,
+    typical: f64,
+    ceiling: Option<f64>,
+    cores: Option<f64>,
+) -> (String, String, bool) {
+    let mut text =
+        format!("the processor that sends, forwards and receives was {:.0} % busy", 100.0 * busy);
+    // Rates are in thousands per second.
+    if let Some(ceiling) = ceiling.filter(|_| typical > 0.0) {
+        let (own, all) = (1e3 / ceiling, 1e3 / typical);
+        text.push_str(&format!("; of {} µs each, the tester takes {}", nice(all), nice(own)));
+    }
+    match cores {
+        // Below this, its process is not what the packets wait for.
+        Some(cores) if cores >= CORE_FULL => {
+            let text = format!("its process used {cores:.2} cores; {text}");
+            ("mechanism cpu".into(), text, false)
+        }
+        Some(cores) if cores >= 0.05 => (
+            "one processor".into(),
+            format!("{text}; the mechanism's process used {cores:.2} cores"),
+            false,
+        ),
+        _ => ("one processor".into(), text, false),
+    }
 }
 
 /// How busy the generator's two processes were, as a continuation of a sentence.

@@ -10,7 +10,7 @@ use crate::host::{clocksource, cpu};
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
 use crate::runner::unmeasured;
-use crate::spec::{Experiment, Metric};
+use crate::spec::{Experiment, Kind, Metric};
 use crate::state;
 
 /// Programs that every run needs, and the Debian package of each.
@@ -22,6 +22,19 @@ const TOOLS: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
     ("ping", "iputils-ping"),
     ("ethtool", "ethtool"),
+];
+
+/// Implementations, and what each is asked about: what a host needs for it differs.
+const MECHANISMS: &[(&str, Kind)] = &[
+    ("native", Kind::Native),
+    ("fordway", Kind::Clat),
+    ("fordway", Kind::Nat64),
+    ("nftables", Kind::Nat44),
+    ("tayga", Kind::Clat),
+    ("tayga", Kind::Nat64),
+    ("tundra", Kind::Clat),
+    ("jool", Kind::Clat),
+    ("jool", Kind::Nat64),
 ];
 
 #[derive(Serialize)]
@@ -50,6 +63,7 @@ struct Tool {
 #[derive(Serialize)]
 struct Found {
     implementation: &'static str,
+    kind: Kind,
     version: Option<String>,
     hint: Option<String>,
 }
@@ -102,18 +116,21 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         })
         .collect();
     let mut mechanisms = Vec::new();
-    for implementation in ["native", "fordway", "tayga", "tundra", "jool"] {
-        let found = mechanism::of(implementation, fordway.as_deref())?.availability();
+    for (implementation, kind) in MECHANISMS {
+        let found = mechanism::of(implementation, fordway.as_deref())?.availability(*kind);
         let (version, hint) = match found {
             Availability::Ready { version, .. } => (Some(version), None),
             Availability::Missing { hint } => (None, Some(hint)),
         };
-        mechanisms.push(Found { implementation, version, hint });
+        mechanisms.push(Found { implementation, kind: *kind, version, hint });
     }
     let missing: Vec<&str> = tools.iter().filter(|t| t.path.is_none()).map(|t| t.name).collect();
     let mut wanted = packages(&missing);
-    if mechanisms.iter().any(|m| m.implementation == "tayga" && m.version.is_none()) {
-        wanted.push("tayga");
+    for (implementation, kind) in [("tayga", Kind::Clat), ("nftables", Kind::Nat44)] {
+        let is = |m: &Found| m.implementation == implementation && m.kind == kind;
+        if mechanisms.iter().any(|m| is(m) && m.version.is_none()) {
+            wanted.push(implementation);
+        }
     }
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
     let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
@@ -153,7 +170,7 @@ fn print(findings: &Findings, cleaned: bool) {
     let yellow = anstyle::AnsiColor::Yellow.on_default();
     let line = |ok: bool, name: &str, text: &str| {
         let (style, mark) = if ok { (green, "ok  ") } else { (yellow, "miss") };
-        anstream::println!("  {style}{mark}{style:#}  {name:<12} {text}");
+        anstream::println!("  {style}{mark}{style:#}  {name:<15} {text}");
     };
     anstream::println!("Tools");
     for tool in &findings.tools {
@@ -163,7 +180,12 @@ fn print(findings: &Findings, cleaned: bool) {
     anstream::println!("Mechanisms (a missing one is skipped, the run goes on)");
     for found in &findings.mechanisms {
         let text = found.version.as_ref().or(found.hint.as_ref()).cloned().unwrap_or_default();
-        line(found.version.is_some(), found.implementation, &text);
+        let name = match found.kind {
+            Kind::Nat64 => format!("{}, NAT64", found.implementation),
+            Kind::Nat44 => format!("{}, NAT44", found.implementation),
+            _ => found.implementation.to_owned(),
+        };
+        line(found.version.is_some(), &name, &text);
     }
     if !findings.measurements.is_empty() {
         anstream::println!("Measurements that are left out");

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::probe::{client, server, start};
-use crate::tester::{datagrams, echo, frames};
+use crate::tester::{datagrams, echo, flows, frames};
 
 /// Prints completions for a shell.
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<u8> {
@@ -67,6 +67,29 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             let used = frames::send(&device, &frame, limit).map_err(LabError::file(device))?;
             super::print_json(&used)
         }
+        Tester::Flows {
+            device,
+            own,
+            next,
+            far,
+            far_device,
+            far_v4,
+            source,
+            target,
+            sources,
+            flows: most,
+            tcp,
+            echo,
+        } => {
+            let (own, next) = (link_address(&own)?, link_address(&next)?);
+            let walk = flows::Walk::new(source, target, sources, most)?;
+            let packet = if tcp { flows::Packet::Syn } else { flows::Packet::Datagram };
+            let ends = flows::Ends { device, own, next, far, far_device, far_v4 };
+            flows::Tester::open(ends, walk, most, packet, echo)
+                .and_then(|mut tester| tester.serve(std::io::stdin().lock(), std::io::stdout()))
+                .map_err(LabError::file("flows"))?;
+            Ok(EXIT_DONE)
+        }
         Tester::ReceiveFrames { device, v4, port, seconds } => {
             let length = duration(seconds)?;
             let received =
@@ -78,6 +101,11 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
 
 fn duration(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|e| LabError::Usage(format!("{seconds} s: {e}")))
+}
+
+fn link_address(hex: &str) -> Result<[u8; 6]> {
+    let bad = |_| LabError::Usage(format!("{hex} is no link address of six octets"));
+    octets(hex)?.try_into().map_err(bad)
 }
 
 fn octets(hex: &str) -> Result<Vec<u8>> {

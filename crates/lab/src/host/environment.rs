@@ -83,7 +83,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         }
     };
     for arm in &experiment.mechanisms {
-        let found = mechanism::of(&arm.implementation, fordway)?.availability();
+        let found = mechanism::of(&arm.implementation, fordway)?.availability(arm.kind);
         if let Availability::Ready { version, program } = found {
             versions.insert(arm.implementation.clone(), version);
             if let Some(program) = program {

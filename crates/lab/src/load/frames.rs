@@ -133,7 +133,7 @@ fn receive(
 }
 
 /// The link address of a device.
-fn mac(backend: &dyn Backend, place: &Place, device: &str) -> Result<[u8; 6]> {
+pub(super) fn mac(backend: &dyn Backend, place: &Place, device: &str) -> Result<[u8; 6]> {
     let text = must(backend, place, &["ip", "-j", "link", "show", "dev", device])?.stdout;
     parse_mac(&text).ok_or(LabError::Parse { tool: "ip -j link", why: text })
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod datagrams;
 pub(crate) mod echo;
+pub(crate) mod flows;
 pub(crate) mod frames;
 pub(crate) mod iperf;
 pub(crate) mod perf;

@@ -1,14 +1,16 @@
-//! CLAT and stateless gateway by Fordway: one command that makes its interface, addresses and routes
-//! itself.
+//! CLAT, stateless and stateful gateway by Fordway: one command that makes its interface, addresses and
+//! routes itself.
 
 mod engine;
+mod nat64;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Availability, Context, Counted, Deployed, Mechanism, Start};
+use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start};
 use crate::error::{LabError, Result};
+use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::{CLAT_V4, CLAT_V6, PREF64, SIIT_MAPPING, SIIT_POOL6};
@@ -46,6 +48,23 @@ impl Fordway {
         argv.extend(["--run-dir", &run_dir]);
         Some(argv.iter().map(ToString::to_string).collect())
     }
+
+    /// The command line of a stateful gateway, and the file that it reads.
+    fn stateful(&self, context: Context<'_>) -> Result<(Vec<String>, String)> {
+        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
+        let text = nat64::config(context.spec, context.sessions);
+        let file =
+            context.backend.deploy(&format!("{}-nat64.toml", context.name), text.as_bytes())?;
+        let run_dir = run_dir(context);
+        let words = [&program, "run", "-c", &file.display().to_string(), "--run-dir"];
+        let mut argv: Vec<String> = words.map(ToString::to_string).into();
+        argv.push(run_dir.display().to_string());
+        Ok((argv, text))
+    }
+}
+
+fn missing() -> LabError {
+    LabError::Missing("the gateway's program was not found".into())
 }
 
 /// The subcommand and its options.
@@ -84,7 +103,7 @@ fn run_dir(context: Context<'_>) -> PathBuf {
 }
 
 impl Mechanism for Fordway {
-    fn availability(&self) -> Availability {
+    fn availability(&self, kind: Kind) -> Availability {
         let Some(program) = &self.program else {
             return Availability::Missing {
                 hint: "build the gateway: cargo build --release -p fordway (or say where it is: \
@@ -101,22 +120,35 @@ impl Mechanism for Fordway {
                 };
             }
         };
+        if kind == Kind::Nat64 && !nat64::known(program) {
+            return Availability::Missing {
+                hint: format!(
+                    "{version} at {} has no command `nat64`: build a gateway with stateful NAT64",
+                    program.display()
+                ),
+            };
+        }
         Availability::Ready { version, program: Some(program.clone()) }
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let argv = self
-            .argv(context)
-            .ok_or_else(|| LabError::Missing("the gateway's program was not found".into()))?;
+        let (argv, config) = if context.spec.kind == Kind::Nat64 {
+            self.stateful(context)?
+        } else {
+            let argv = self.argv(context).ok_or_else(missing)?;
+            let config = argv[1..].join(" ");
+            (argv, config)
+        };
         let log = context.logs.join(format!("{}-fordway.log", context.name));
         let place = context.network.translator(context.spec);
         let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
         Ok(Deployed {
-            config: argv[1..].join(" "),
+            config,
             argv,
             daemon: Some(daemon),
             run_dir: Some(run_dir(context)),
             program: self.program.clone(),
+            ..Deployed::default()
         })
     }
 
@@ -161,6 +193,19 @@ impl Mechanism for Fordway {
         let packets = since("packets").unwrap_or(0);
         Some(Counted { octets: since("octets")?, packets, drops })
     }
+
+    fn created(&self, before: &Value, after: &Value) -> Option<u64> {
+        Some(nat64::created(after)?.saturating_sub(nat64::created(before)?))
+    }
+
+    fn memory(&self, deployed: &Deployed) -> Option<Memory> {
+        let pid = deployed.daemon.as_ref()?.pid();
+        Some(Memory {
+            growing: memory::anonymous(pid)?,
+            tables: memory::program_maps(pid)?,
+            capacity: ask(deployed, "stats").as_ref().and_then(nat64::capacity),
+        })
+    }
 }
 
 /// What a running gateway answers to a read command.
@@ -192,10 +237,13 @@ mod tests {
         assert_eq!(read(true).octets, 2);
         assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), false), None);
     }
+
     #[test]
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
-            for arm in experiment.mechanisms.iter().filter(|m| m.implementation == "fordway") {
+            let stateless = |m: &&MechanismSpec| m.kind != Kind::Nat64;
+            let own = experiment.mechanisms.iter().filter(|m| m.implementation == "fordway");
+            for arm in own.filter(stateless) {
                 let argv = options(arm).join(" ");
                 let engine = arm.engine.as_deref().expect("an arm says which engine it is about");
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");

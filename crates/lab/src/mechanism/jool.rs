@@ -1,54 +1,99 @@
-//! CLAT by Jool (kernel module), in its own namespace: the application's is one hop away.
+//! Jool (kernel modules): CLAT by `jool_siit`, in its own namespace, where the application's is one hop
+//! away; stateful NAT64 by `jool`.
 
-use super::{Availability, Context, Deployed, Mechanism};
+use super::{Availability, Context, Deployed, Mechanism, Memory};
 use crate::backend::must;
 use crate::error::Result;
+use crate::host::memory;
 use crate::process::{find_program, run_str};
-use crate::topology::{CLAT_V6, PREF64, ROUTER_V4};
+use crate::spec::Kind;
+use crate::topology::{CLAT_V6, POOL4, PREF64, ROUTER_V4};
 
 const INSTANCE: &str = "fordway-lab";
+/// Ports of each address that sessions may have.
+const PORTS: &str = "1024-65535";
 
-/// The `jool_siit` module and its command.
+/// The modules and their commands.
 pub(super) struct Jool;
 
-fn loaded() -> bool {
-    std::path::Path::new("/sys/module/jool_siit").exists()
+/// The command, which has the module's name.
+fn program(kind: Kind) -> &'static str {
+    if kind == Kind::Nat64 { "jool" } else { "jool_siit" }
 }
 
-fn usable() -> bool {
-    loaded() || run_str(&["modprobe", "--dry-run", "jool_siit"]).is_ok_and(|f| f.status.success())
+fn loaded(module: &str) -> bool {
+    std::path::Path::new("/sys/module").join(module).exists()
+}
+
+fn usable(module: &str) -> bool {
+    loaded(module) || run_str(&["modprobe", "--dry-run", module]).is_ok_and(|f| f.status.success())
+}
+
+/// The commands that set an instance up.
+fn commands(kind: Kind) -> Vec<Vec<&'static str>> {
+    let program = program(kind);
+    let mut all =
+        vec![vec![program, "instance", "add", INSTANCE, "--netfilter", "--pool6", PREF64]];
+    if kind == Kind::Nat64 {
+        for protocol in ["--tcp", "--udp", "--icmp"] {
+            all.push(vec![program, "-i", INSTANCE, "pool4", "add", protocol, POOL4, PORTS]);
+        }
+    } else {
+        // The application holds 192.0.0.2 on its link to this box (see the topology).
+        all.push(vec![program, "-i", INSTANCE, "eamt", "add", ROUTER_V4, CLAT_V6]);
+    }
+    all
 }
 
 impl Mechanism for Jool {
-    fn availability(&self) -> Availability {
-        let Some(program) = find_program("jool_siit") else {
+    fn availability(&self, kind: Kind) -> Availability {
+        let name = program(kind);
+        let Some(path) = find_program(name) else {
             return Availability::Missing { hint: "apt-get install jool-tools jool-dkms".into() };
         };
-        if !usable() {
+        if !usable(name) {
             return Availability::Missing {
-                hint: "the kernel has no module jool_siit: apt-get install jool-dkms \
-                       linux-headers-$(uname -r), on a kernel that loads modules"
-                    .into(),
+                hint: format!(
+                    "the kernel has no module {name}: apt-get install jool-dkms \
+                     linux-headers-$(uname -r), on a kernel that loads modules"
+                ),
             };
         }
-        let version = run_str(&["jool_siit", "--version"]).map(|f| f.stdout).unwrap_or_default();
-        Availability::Ready { version: format!("Jool {}", version.trim()), program: Some(program) }
+        let version = run_str(&[name, "--version"]).map(|f| f.stdout).unwrap_or_default();
+        Availability::Ready { version: format!("Jool {}", version.trim()), program: Some(path) }
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        if !loaded() {
-            run_str(&["modprobe", "jool_siit"])?.ok()?;
+        let kind = context.spec.kind;
+        let module = program(kind);
+        if !loaded(module) {
+            run_str(&["modprobe", module])?.ok()?;
         }
-        // The application holds 192.0.0.2 on its link to this box (see the topology).
-        let commands: [&[&str]; 2] = [
-            &["jool_siit", "instance", "add", INSTANCE, "--netfilter", "--pool6", PREF64],
-            &["jool_siit", "-i", INSTANCE, "eamt", "add", ROUTER_V4, CLAT_V6],
-        ];
-        for argv in commands {
-            must(context.backend, &context.network.client, argv)?;
+        let commands = commands(kind);
+        for argv in &commands {
+            must(context.backend, context.network.translator(context.spec), argv)?;
         }
         let config: Vec<String> = commands.iter().map(|argv| argv.join(" ")).collect();
         let argv = commands[0].iter().map(ToString::to_string).collect();
         Ok(Deployed { config: config.join("\n"), argv, ..Deployed::default() })
+    }
+
+    fn memory(&self, _deployed: &Deployed) -> Option<Memory> {
+        Some(Memory { growing: memory::slab()?, ..Memory::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_own_module_and_tables() {
+        let words =
+            |kind| commands(kind).iter().map(|c| c.join(" ")).collect::<Vec<_>>().join("\n");
+        assert!(words(Kind::Clat).contains("jool_siit -i fordway-lab eamt add 192.0.0.2"));
+        let nat64 = words(Kind::Nat64);
+        assert!(nat64.contains("jool -i fordway-lab pool4 add --udp 203.0.113.64/26 1024-65535"));
+        assert!(!nat64.contains("jool_siit"));
     }
 }

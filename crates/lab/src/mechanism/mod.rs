@@ -3,6 +3,7 @@
 mod fordway;
 mod jool;
 mod native;
+mod nftables;
 mod tayga;
 mod tundra;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::process::{Running, run_str};
-use crate::spec::MechanismSpec;
+use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
 pub(crate) use fordway::locate as locate_fordway;
@@ -48,6 +49,8 @@ pub(crate) struct Context<'a> {
     pub(crate) name: &'a str,
     /// Folder for logs.
     pub(crate) logs: &'a Path,
+    /// Sessions that it must have room for, when it keeps any.
+    pub(crate) sessions: u32,
 }
 
 /// A mechanism in place. Dropping it ends its process.
@@ -63,6 +66,31 @@ pub(crate) struct Deployed {
     pub(crate) run_dir: Option<PathBuf>,
     /// The program, to read counters with.
     pub(crate) program: Option<PathBuf>,
+    /// The command that reads counters kept elsewhere.
+    pub(crate) reader: Vec<String>,
+}
+
+/// Memory of a mechanism that keeps sessions, in octets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// What grows with the sessions.
+    pub(crate) growing: u64,
+    /// Tables that were made beforehand.
+    pub(crate) tables: u64,
+    /// Sessions that the tables have room for, when it says so.
+    pub(crate) capacity: Option<u64>,
+}
+
+impl Memory {
+    /// Octets that each of `held` sessions takes: what was added for them, and their share of the tables.
+    pub(crate) fn per_session(self, before: Self, held: u64) -> Option<f64> {
+        if held == 0 {
+            return None;
+        }
+        let added = self.growing.saturating_sub(before.growing) as f64 / held as f64;
+        let room = self.capacity.filter(|room| *room > 0).unwrap_or(held);
+        Some(added + self.tables as f64 / room as f64)
+    }
 }
 
 /// A start from nothing.
@@ -76,8 +104,8 @@ pub(crate) struct Start {
 
 /// One implementation.
 pub(crate) trait Mechanism {
-    /// Whether it can run on this machine.
-    fn availability(&self) -> Availability;
+    /// Whether it can do this on this machine.
+    fn availability(&self, kind: Kind) -> Availability;
 
     /// Puts it on the network and starts it; readiness is polled by the caller.
     fn deploy(&self, context: Context<'_>) -> Result<Deployed>;
@@ -107,6 +135,21 @@ pub(crate) trait Mechanism {
     fn read(&self, _before: &Value, _after: &Value, _down: bool) -> Option<Counted> {
         None
     }
+
+    /// Sessions that it made between two readings of its counters.
+    fn created(&self, _before: &Value, _after: &Value) -> Option<u64> {
+        None
+    }
+
+    /// Whether it needs the kernel's connection tracking, whose limits hold for the whole machine.
+    fn tracks_connections(&self, _kind: Kind) -> bool {
+        false
+    }
+
+    /// What it takes of the memory, when it can be told.
+    fn memory(&self, _deployed: &Deployed) -> Option<Memory> {
+        None
+    }
 }
 
 /// A mechanism's own account of a flow.
@@ -124,6 +167,7 @@ pub(crate) struct Counted {
 pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
     Ok(match implementation {
         "native" => Box::new(native::Native),
+        "nftables" => Box::new(nftables::Nftables),
         "fordway" => Box::new(fordway::Fordway { program: fordway.map(Path::to_path_buf) }),
         "tayga" => Box::new(tayga::Tayga),
         "tundra" => Box::new(tundra::Tundra),
@@ -139,4 +183,21 @@ fn package_version(package: &str) -> Option<String> {
     let out = run_str(&["dpkg-query", "-W", "-f", "${Version}", package]).ok()?.ok().ok()?;
     let version = out.stdout.trim();
     (!version.is_empty()).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_session_is_what_grew_and_a_share_of_the_tables() {
+        let (before, held) = (Memory { growing: 1000, ..Memory::default() }, 100);
+        let grown = Memory { growing: 31_000, ..Memory::default() };
+        assert_eq!(grown.per_session(before, held), Some(300.0));
+        // Tables are made for more sessions than are held.
+        let tables = Memory { growing: 1000, tables: 30_400, capacity: Some(200) };
+        assert_eq!(tables.per_session(before, held), Some(152.0));
+        assert_eq!(Memory { capacity: None, ..tables }.per_session(before, held), Some(304.0));
+        assert_eq!(tables.per_session(before, 0), None);
+    }
 }

@@ -2,12 +2,13 @@
 
 use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::Result;
+use crate::spec::Kind;
 
 /// Nothing but the topology itself.
 pub(super) struct Native;
 
 impl Mechanism for Native {
-    fn availability(&self) -> Availability {
+    fn availability(&self, _kind: Kind) -> Availability {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Availability::Ready { version: format!("Linux {}", release.trim()), program: None }
     }

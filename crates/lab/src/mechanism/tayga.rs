@@ -1,12 +1,20 @@
-//! CLAT by TAYGA, configured as in study A: one static map, the well-known prefix.
+//! CLAT by TAYGA, configured as in study A: one static map, the well-known prefix. And NAT64 as in study
+//! B: TAYGA gives every IPv6 host an IPv4 address, nftables hides all of them behind one.
 
 use std::time::Duration;
 
-use super::{Availability, Context, Deployed, Mechanism, package_version};
-use crate::backend::must;
+use serde_json::Value;
+
+use super::{Availability, Context, Deployed, Mechanism, Memory, nftables, package_version};
+use crate::backend::{Place, must};
 use crate::error::Result;
+use crate::host::memory;
 use crate::process::{Output, find_program};
-use crate::topology::{CLAT_V4, CLAT_V6, PREF64, ROUTER_V4, ROUTER_V6};
+use crate::spec::Kind;
+use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, PREF64, ROUTER_V4, ROUTER_V6};
+
+/// TAYGA's own IPv6 address as a gateway: none of the client's network.
+const GATEWAY_V6: &str = "2001:db8:f::d";
 
 /// The `tayga` program.
 pub(super) struct Tayga;
@@ -18,13 +26,17 @@ fn knows_wkpf_strict() -> bool {
     bytes.windows(11).any(|w| w == b"wkpf-strict")
 }
 
-fn config(wkpf_strict: bool) -> String {
+fn config(kind: Kind, wkpf_strict: bool) -> String {
+    let (device, own, mapping) = match kind {
+        Kind::Nat64 => ("nat64", GATEWAY_V6, format!("dynamic-pool {BETWEEN_V4}")),
+        _ => ("clat0", ROUTER_V6, format!("map {CLAT_V4} {CLAT_V6}")),
+    };
     let mut text = format!(
-        "tun-device clat0\n\
+        "tun-device {device}\n\
          ipv4-addr {ROUTER_V4}\n\
-         ipv6-addr {ROUTER_V6}\n\
+         ipv6-addr {own}\n\
          prefix {PREF64}\n\
-         map {CLAT_V4} {CLAT_V6}\n"
+         {mapping}\n"
     );
     if wkpf_strict {
         // RFC 6052 section 3.1 forbids the server's non-global address in the well-known prefix.
@@ -34,7 +46,10 @@ fn config(wkpf_strict: bool) -> String {
 }
 
 impl Mechanism for Tayga {
-    fn availability(&self) -> Availability {
+    fn availability(&self, kind: Kind) -> Availability {
+        if let Some(hint) = nftables::missing().filter(|_| kind == Kind::Nat64) {
+            return Availability::Missing { hint };
+        }
         match find_program("tayga") {
             Some(program) => Availability::Ready {
                 version: format!(
@@ -48,18 +63,57 @@ impl Mechanism for Tayga {
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let config = config(knows_wkpf_strict());
+        let kind = context.spec.kind;
+        let mut config = config(kind, knows_wkpf_strict());
         let file =
             context.backend.deploy(&format!("{}-tayga.conf", context.name), config.as_bytes())?;
         let file = file.display().to_string();
-        let client = &context.network.client;
-        must(context.backend, client, &["tayga", "-c", &file, "--mktun"])?;
-        configure_tun(context)?;
+        let place = context.network.translator(context.spec);
+        must(context.backend, place, &["tayga", "-c", &file, "--mktun"])?;
+        let mut reader = Vec::new();
+        if kind == Kind::Nat64 {
+            configure_gateway(context, place)?;
+            config.push_str(&nftables::masquerade(context.backend, place, context.name)?);
+            reader = nftables::reader(context.backend, place);
+        } else {
+            configure_tun(context)?;
+        }
         let argv: Vec<String> = ["tayga", "-n", "-c", &file].map(str::to_owned).into();
         let log = context.logs.join(format!("{}-tayga.log", context.name));
-        let daemon = context.backend.run(Some(client), &argv, Output::Log(&log))?;
-        Ok(Deployed { daemon: Some(daemon), config, argv, ..Deployed::default() })
+        let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
+        Ok(Deployed { daemon: Some(daemon), config, argv, reader, ..Deployed::default() })
     }
+
+    fn counters(&self, deployed: &Deployed) -> Option<Value> {
+        // It has none of its own; as a gateway it has those of its second step.
+        (!deployed.reader.is_empty()).then(|| nftables::counters(deployed)).flatten()
+    }
+
+    fn created(&self, before: &Value, after: &Value) -> Option<u64> {
+        nftables::created(before, after)
+    }
+
+    fn tracks_connections(&self, kind: Kind) -> bool {
+        kind == Kind::Nat64
+    }
+
+    fn memory(&self, deployed: &Deployed) -> Option<Memory> {
+        let own = memory::anonymous(deployed.daemon.as_ref()?.pid())?;
+        Some(Memory { growing: own + memory::slab()?, ..Memory::default() })
+    }
+}
+
+/// Routes of a gateway: what is for IPv4 hosts goes into the device, and what comes back to the addresses
+/// that stand for IPv6 hosts does, too.
+fn configure_gateway(context: Context<'_>, place: &Place) -> Result<()> {
+    for line in [
+        "ip link set nat64 up",
+        &format!("ip -6 route add {PREF64} dev nat64"),
+        &format!("ip route add {BETWEEN_V4} dev nat64"),
+    ] {
+        must(context.backend, place, &line.split(' ').collect::<Vec<&str>>())?;
+    }
+    Ok(())
 }
 
 /// Addresses and routes of a CLAT whose program only makes the device.
@@ -90,8 +144,14 @@ mod tests {
 
     #[test]
     fn the_option_is_written_only_for_versions_that_know_it() {
-        assert!(config(true).ends_with("wkpf-strict no\n"));
-        assert!(!config(false).contains("wkpf"));
-        assert!(config(false).contains("map 192.0.0.1 2001:db8:1::c\n"));
+        assert!(config(Kind::Clat, true).ends_with("wkpf-strict no\n"));
+        assert!(!config(Kind::Clat, false).contains("wkpf"));
+        assert!(config(Kind::Clat, false).contains("map 192.0.0.1 2001:db8:1::c\n"));
+    }
+
+    #[test]
+    fn a_gateway_gives_every_host_an_address() {
+        let text = config(Kind::Nat64, false);
+        assert!(text.contains("dynamic-pool 198.19.0.0/16\n") && !text.contains("map "), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, poll, run_str};
+use crate::spec::Kind;
 use crate::topology::{CLAT_V4, CLAT_V6, ROUTER_V4, ROUTER_V6};
 
 const PROGRAM: &str = "tundra-nat64";
@@ -52,7 +53,7 @@ fn major(version: &str) -> Option<u32> {
 }
 
 impl Mechanism for Tundra {
-    fn availability(&self) -> Availability {
+    fn availability(&self, _kind: Kind) -> Availability {
         match find_program(PROGRAM) {
             Some(program) => Availability::Ready {
                 version: version().unwrap_or_else(|| "Tundra (version unknown)".into()),

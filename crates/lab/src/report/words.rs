@@ -43,7 +43,7 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     if !results.goals.is_empty() {
         return goals_headline(&results.goals);
     }
-    if let Some(text) = gateways(experiment, results) {
+    if let Some(text) = gateways(experiment, results).or_else(|| stateful(experiment, results)) {
         return text;
     }
     // One sentence per program: the tables have the rest. The experiment lists the arm that a program
@@ -86,6 +86,7 @@ fn proper(implementation: &str) -> &str {
         "tayga" => "TAYGA",
         "tundra" => "Tundra",
         "jool" => "Jool",
+        "nftables" => "nftables",
         other => other,
     }
 }
@@ -120,6 +121,32 @@ fn gateways(experiment: &Experiment, results: &Results) -> Option<String> {
             parts.join("; ")
         )
     })
+}
+
+/// What translators that keep sessions do against their base, which is another one of them.
+fn stateful(experiment: &Experiment, results: &Results) -> Option<String> {
+    let parts: Vec<String> = experiment
+        .mechanisms
+        .iter()
+        .filter(|m| m.kind == Kind::Nat64)
+        .filter_map(|m| {
+            let of = |metric, what: &str| {
+                let cell = first(results, &m.name, metric).filter(|c| c.valid)?;
+                Some(format!("{} {what}", nice(cell.vs_baseline.as_ref()?.ratio)))
+            };
+            let shares: Vec<String> = [
+                of(Metric::TcpThroughputUp, "up"),
+                of(Metric::TcpThroughputDown, "down"),
+                of(Metric::NewUdpFlows, "in new UDP flows"),
+                of(Metric::NewTcpConnections, "in new TCP connections"),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            (!shares.is_empty()).then(|| format!("{} {}", who(m), shares.join(", ")))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("NAT64 against NAT44, times: {}.", parts.join("; ")))
 }
 
 fn clat_sentence(results: &Results, m: &MechanismSpec) -> Option<String> {

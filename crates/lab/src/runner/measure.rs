@@ -116,6 +116,7 @@ impl Runner {
             spec: arm,
             name: name.trim_end_matches('-'),
             logs: &self.raw,
+            sessions: super::FEW_SESSIONS,
         };
         let mechanism = self.mechanism(arm)?;
         let Some(start) = mechanism.start(context) else {

@@ -30,7 +30,7 @@ pub(crate) fn survey(
 ) -> Result<Found> {
     let mut found = Found::default();
     for arm in experiment.mechanisms.iter().filter(|m| wanted.contains(&m.name)) {
-        match mechanism::of(&arm.implementation, fordway)?.availability() {
+        match mechanism::of(&arm.implementation, fordway)?.availability(arm.kind) {
             mechanism::Availability::Ready { version, .. } => {
                 found.versions.insert(arm.name.clone(), version);
             }
@@ -74,7 +74,8 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     });
     // Only root may ask; a plan without root leaves it open.
     if crate::state::is_root() {
-        let frame = |m: Metric| matches!(m.load(), Some(Load::Frames(_)));
+        let frame =
+            |m: Metric| matches!(m.load(), Some(Load::Frames(_) | Load::NewFlows(_) | Load::Hold));
         check(&frame, &|| frames::supported().err());
     }
     debug_assert!(missing.keys().all(|name| {

@@ -21,6 +21,15 @@ impl Way {
     }
 }
 
+/// What a flow is carried by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
 /// One piece of work that yields one or several quantities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Load {
@@ -34,6 +43,10 @@ pub(crate) enum Load {
     Datagrams(Way),
     /// Small frames at a gateway's device, as many as it takes.
     Frames(Way),
+    /// Flows that nobody has seen before.
+    NewFlows(Transport),
+    /// Many sessions at once, on a deployment of their own.
+    Hold,
     /// The start of the translator's process.
     Start,
 }
@@ -47,6 +60,8 @@ pub(crate) enum Group {
     Tail,
     /// Small packets.
     Packets,
+    /// New flows and held sessions.
+    Sessions,
     /// Processor time.
     Processor,
     /// Start of the translator.
@@ -55,8 +70,8 @@ pub(crate) enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Flow, Self::Tail, Self::Packets, Self::Processor, Self::Start];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Flow, Self::Tail, Self::Packets, Self::Sessions, Self::Processor, Self::Start];
 
     /// Heading.
     pub(crate) fn title(self) -> &'static str {
@@ -64,6 +79,7 @@ impl Group {
             Self::Flow => "Throughput and round trip",
             Self::Tail => "Round trip under a steady load",
             Self::Packets => "Small packets",
+            Self::Sessions => "Sessions",
             Self::Processor => "Processor",
             Self::Start => "Start",
         }
@@ -83,6 +99,12 @@ impl Group {
                  Datagrams: from a socket of the application. Frames: put on the gateway's link by \
                  the kernel's own generator and dropped on arrival, so that the gateway is most of \
                  the work."
+            }
+            Self::Sessions => {
+                "Every flow has a source address and port of its own and is counted when it has \
+                 arrived intact, once: a datagram, or a TCP handshake. The sender's processor does \
+                 all the work of the path but that of a gateway's own process. Held: TCP \
+                 connections opened, and after a while data exchanged on every one of them."
             }
             Self::Processor => {
                 "Busy time of all processors, sender and receiver included, while the load runs: \
@@ -118,6 +140,18 @@ pub(crate) enum Metric {
     FrameRateUp,
     /// Small frames from the server's side that a gateway passes on, thousands per second.
     FrameRateDown,
+    /// New UDP flows that arrive, thousands per second.
+    NewUdpFlows,
+    /// New TCP connections, thousands per second.
+    NewTcpConnections,
+    /// Sessions that were opened and still carry data, thousands.
+    SessionsHeld,
+    /// Memory that a translator takes for one of them, octets.
+    MemoryPerSession,
+    /// Exchanges of data with every session in turn, thousands per second.
+    ExchangesHeld,
+    /// One TCP flow from the client to the server beside the held sessions, Gbit/s of payload.
+    TcpThroughputHeld,
     /// Processor time per payload carried by TCP up, ms per Gbit.
     CpuPerGbitUp,
     /// Processor time per payload carried by TCP down, ms per Gbit.
@@ -140,7 +174,7 @@ use Way::{Down, Up};
 
 impl Metric {
     /// Every metric.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::TcpThroughputUp,
         Self::TcpThroughputDown,
         Self::Rtt,
@@ -151,6 +185,12 @@ impl Metric {
         Self::UdpRateDown,
         Self::FrameRateUp,
         Self::FrameRateDown,
+        Self::NewUdpFlows,
+        Self::NewTcpConnections,
+        Self::SessionsHeld,
+        Self::MemoryPerSession,
+        Self::ExchangesHeld,
+        Self::TcpThroughputHeld,
         Self::CpuPerGbitUp,
         Self::CpuPerGbitDown,
         Self::CpuPerPacketUp,
@@ -174,6 +214,12 @@ impl Metric {
             Self::UdpRateDown => "udp_rate_down",
             Self::FrameRateUp => "frame_rate_up",
             Self::FrameRateDown => "frame_rate_down",
+            Self::NewUdpFlows => "new_udp_flows",
+            Self::NewTcpConnections => "new_tcp_connections",
+            Self::SessionsHeld => "sessions_held",
+            Self::MemoryPerSession => "memory_per_session",
+            Self::ExchangesHeld => "exchanges_held",
+            Self::TcpThroughputHeld => "tcp_throughput_held",
             Self::CpuPerGbitUp => "cpu_per_gbit_up",
             Self::CpuPerGbitDown => "cpu_per_gbit_down",
             Self::CpuPerPacketUp => "cpu_per_packet_up",
@@ -198,6 +244,12 @@ impl Metric {
             Self::UdpRateDown => "Datagrams down",
             Self::FrameRateUp => "Frames up",
             Self::FrameRateDown => "Frames down",
+            Self::NewUdpFlows => "New UDP flows",
+            Self::NewTcpConnections => "New TCP connections",
+            Self::SessionsHeld => "Sessions held",
+            Self::MemoryPerSession => "Memory per session",
+            Self::ExchangesHeld => "Exchanges over all held sessions",
+            Self::TcpThroughputHeld => "TCP up beside held sessions",
             Self::CpuPerGbitUp => "Processor time, TCP up",
             Self::CpuPerGbitDown => "Processor time, TCP down",
             Self::CpuPerPacketUp => "Processor time per datagram up",
@@ -219,6 +271,12 @@ impl Metric {
             Self::LatencyP999 => "P99.9",
             Self::UdpRateUp | Self::UdpRateDown => "datagrams",
             Self::FrameRateUp | Self::FrameRateDown => "frames",
+            Self::NewUdpFlows => "new UDP",
+            Self::NewTcpConnections => "new TCP",
+            Self::SessionsHeld => "held",
+            Self::MemoryPerSession => "memory",
+            Self::ExchangesHeld => "exchanges, held",
+            Self::TcpThroughputHeld => "TCP, held",
             Self::CpuPerGbitUp | Self::CpuPerGbitDown => "CPU, TCP",
             Self::CpuPerPacketUp | Self::CpuPerPacketDown => "CPU, datagram",
             Self::CyclesPerPacketUp | Self::CyclesPerPacketDown => "cycles",
@@ -230,7 +288,12 @@ impl Metric {
     /// The unit of its values.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::TcpThroughputUp | Self::TcpThroughputDown => "Gbit/s",
+            Self::TcpThroughputUp | Self::TcpThroughputDown | Self::TcpThroughputHeld => "Gbit/s",
+            Self::NewUdpFlows => "kflows/s",
+            Self::NewTcpConnections => "kconnections/s",
+            Self::SessionsHeld => "thousand",
+            Self::MemoryPerSession => "octets",
+            Self::ExchangesHeld => "kexchanges/s",
             Self::Rtt | Self::StartTime => "ms",
             Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 => "µs",
             Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
@@ -256,6 +319,12 @@ impl Metric {
             }
             Self::FrameRateUp => Load::Frames(Up),
             Self::FrameRateDown => Load::Frames(Down),
+            Self::NewUdpFlows => Load::NewFlows(Transport::Udp),
+            Self::NewTcpConnections => Load::NewFlows(Transport::Tcp),
+            Self::SessionsHeld
+            | Self::MemoryPerSession
+            | Self::ExchangesHeld
+            | Self::TcpThroughputHeld => Load::Hold,
             Self::StartTime => Load::Start,
             Self::Gate => return None,
         })
@@ -269,6 +338,12 @@ impl Metric {
             Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
                 Group::Packets
             }
+            Self::NewUdpFlows
+            | Self::NewTcpConnections
+            | Self::SessionsHeld
+            | Self::MemoryPerSession
+            | Self::ExchangesHeld
+            | Self::TcpThroughputHeld => Group::Sessions,
             Self::CpuPerGbitUp
             | Self::CpuPerGbitDown
             | Self::CpuPerPacketUp
@@ -290,7 +365,12 @@ impl Metric {
 
     /// Whether a larger value is the better one.
     pub(crate) fn higher_is_better(self) -> bool {
-        self.is_throughput() || self.group() == Some(Group::Packets)
+        self.is_throughput()
+            || match self.group() {
+                Some(Group::Packets) => true,
+                Some(Group::Sessions) => self != Self::MemoryPerSession,
+                _ => false,
+            }
     }
 
     /// Whether it is TCP's throughput.
@@ -300,7 +380,12 @@ impl Metric {
 
     /// Whether something held it down that is worth naming.
     pub(crate) fn has_limiter(self) -> bool {
-        self.higher_is_better()
+        self.higher_is_better() && self != Self::SessionsHeld
+    }
+
+    /// Whether the generator's own ceiling can be found with nothing in the way.
+    pub(crate) fn has_ceiling(self) -> bool {
+        self.has_limiter() && self.load() != Some(Load::Hold)
     }
 }
 

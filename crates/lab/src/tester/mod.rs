@@ -1,9 +1,15 @@
 //! Senders and receivers of small packets, run by the lab itself inside its namespaces (hidden
 //! subcommand `tester`). Each prints what it did as one line of JSON.
 
+mod assembler;
+#[allow(unsafe_code)]
+mod bpf;
 pub(crate) mod datagrams;
 pub(crate) mod echo;
+pub(crate) mod flows;
 pub(crate) mod frames;
+
+use rustix::thread::CpuSet;
 
 /// UDP port on which nobody listens: what reaches it is counted and dropped on arrival.
 pub(crate) const SINK_PORT: u16 = 9;
@@ -26,4 +32,20 @@ pub(crate) fn widen(socket: &std::net::UdpSocket) {
 fn own_cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// The last processor that this thread may use.
+fn last_processor() -> std::io::Result<Option<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)))
+}
+
+/// Keeps the calling thread on the last processor that it may use.
+fn stay() -> std::io::Result<()> {
+    if let Some(last) = last_processor()? {
+        let mut one = CpuSet::new();
+        one.set(last);
+        rustix::thread::sched_setaffinity(None, &one)?;
+    }
+    Ok(())
 }

@@ -25,7 +25,7 @@ struct Row {
 
 /// What the figure shows: the study's quantities and rates. The rest stands in the tables.
 fn shown(metric: Metric) -> bool {
-    matches!(metric.group(), Some(Group::Flow | Group::Packets))
+    matches!(metric.group(), Some(Group::Flow | Group::Packets | Group::Sessions))
 }
 
 /// Draws the figure; none when nothing was compared.

@@ -7,13 +7,12 @@
 //! Together they cost about a tenth of kernel forwarding. The programs are a few instructions each
 //! and are assembled here: no compiler is needed to run the lab.
 
-#[allow(unsafe_code)]
-mod bpf;
 mod program;
 mod receive;
 mod send;
 mod wire;
 
+pub(super) use receive::index_of;
 pub(crate) use receive::{Received, receive};
 pub(crate) use send::{Used, send, supported};
 pub(crate) use wire::{Endpoint, frame};

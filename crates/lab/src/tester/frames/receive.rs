@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::bpf::{Counter, Program};
 use super::program::receiver;
+use crate::tester::bpf::{Counter, Program};
 
 /// How long to wait for the first frame.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(crate) fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Re
 }
 
 /// The index of a device in this namespace.
-pub(super) fn index_of(device: &str) -> Result<u32> {
+pub(in crate::tester) fn index_of(device: &str) -> Result<u32> {
     let socket = std::net::UdpSocket::bind("[::]:0")?;
     rustix::net::netdevice::name_to_index(&socket, device)
         .map_err(|error| Error::new(error.kind(), format!("{device}: {error}")))

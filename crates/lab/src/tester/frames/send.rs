@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use super::bpf::Program;
 use super::program::sender;
+use crate::tester::bpf::Program;
 
 /// Frames that the kernel prepares and hands over together; a veth's ring holds 256.
 const BATCH: u32 = 64;
@@ -29,12 +28,7 @@ pub(crate) struct Used {
 pub(crate) fn send(device: &str, frame: &[u8], limit: u32) -> std::io::Result<Used> {
     let ended = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, ended)?;
-    let allowed = sched_getaffinity(None)?;
-    if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)) {
-        let mut one = CpuSet::new();
-        one.set(last);
-        sched_setaffinity(None, &one)?;
-    }
+    crate::tester::stay()?;
     let program = Program::load(&sender(frame, super::receive::index_of(device)?))?;
     let (cpu, start) = (crate::tester::own_cpu(), Instant::now());
     program.repeat(frame, limit, BATCH)?;

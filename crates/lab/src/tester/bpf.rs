@@ -1,7 +1,8 @@
-//! The few calls of bpf(2) that the frame tester needs, behind a safe interface.
+//! The few calls of bpf(2) that the testers need, behind a safe interface.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
 /// One instruction of a program, as the kernel reads it (RFC 9669 section 3).
 #[repr(C)]
@@ -30,6 +31,8 @@ const ATTACH_XDP: u32 = 37;
 const XDP_DRIVER: u32 = 1 << 2;
 /// Frames go where the program says instead of back to the caller.
 const LIVE_FRAMES: u32 = 1 << 1;
+/// A map that this process can have in its own memory.
+const MAPPABLE: u32 = 1 << 10;
 
 /// The argument of bpf(2): long enough for every command used here, zero where nothing is said.
 #[repr(C, align(8))]
@@ -59,7 +62,7 @@ impl Attributes {
     ///
     /// Every address set before must point to memory of the length that the fields beside it name,
     /// alive until this returns; memory that the command writes must have been borrowed mutably.
-    fn call(mut self, command: libc::c_long) -> Result<i32> {
+    fn call(&mut self, command: libc::c_long) -> Result<i32> {
         let size = std::mem::size_of::<Self>();
         // SAFETY: the pointer is to this very struct, whose size is given; what its addresses point
         // to is kept alive by the callers below, which borrow it over the call.
@@ -67,7 +70,7 @@ impl Attributes {
         i32::try_from(answer).ok().filter(|a| *a >= 0).ok_or_else(Error::last_os_error)
     }
 
-    fn descriptor(self, command: libc::c_long) -> Result<OwnedFd> {
+    fn descriptor(mut self, command: libc::c_long) -> Result<OwnedFd> {
         let number = self.call(command)?;
         // SAFETY: these commands return a new descriptor, which nobody else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -142,7 +145,7 @@ impl Program {
     /// Runs the program `times` times over live frames that begin as `frame`, `batch` at a time.
     /// A signal ends it early, which is no error.
     pub(super) fn repeat(&self, frame: &[u8], times: u32, batch: u32) -> Result<()> {
-        let attributes = Attributes::new()
+        let mut attributes = Attributes::new()
             .word(0, self.0.as_raw_fd() as u32)
             .word(8, frame.len() as u32)
             .address(16, frame.as_ptr())
@@ -154,4 +157,76 @@ impl Program {
             _ => Ok(()),
         }
     }
+
+    /// Runs the program once over a copy of `frame`: its verdict, and the frame as it left it.
+    #[cfg(test)]
+    pub(super) fn run(&self, frame: &[u8]) -> Result<(u32, Vec<u8>)> {
+        let mut out = vec![0u8; frame.len() + 64];
+        let mut attributes = Attributes::new()
+            .word(0, self.0.as_raw_fd() as u32)
+            .word(8, frame.len() as u32)
+            .word(12, out.len() as u32)
+            .address(16, frame.as_ptr())
+            .address(24, out.as_mut_ptr());
+        attributes.call(PROG_TEST_RUN)?;
+        out.truncate(attributes.0[12 / 4] as usize);
+        Ok((attributes.0[1], out))
+    }
+}
+
+/// An array of values that programs and this process share.
+#[derive(Debug)]
+pub(super) struct Table {
+    descriptor: OwnedFd,
+    start: *const AtomicU64,
+    words: usize,
+}
+
+impl Table {
+    /// `entries` values of `value_words` 64-bit words, all zero.
+    pub(super) fn new(value_words: u32, entries: u32) -> Result<Self> {
+        let attributes = Attributes::new().word(0, MAP_TYPE_ARRAY).word(4, 4);
+        let attributes = attributes.word(8, 8 * value_words).word(12, entries).word(16, MAPPABLE);
+        let descriptor = attributes.descriptor(MAP_CREATE)?;
+        let words = value_words as usize * entries as usize;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let none = std::ptr::null_mut();
+        // SAFETY: a new mapping at a place of the kernel's choice; it touches no other memory.
+        let start =
+            unsafe { libc::mmap(none, 8 * words, protection, flags, descriptor.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        Ok(Self { descriptor, start: start.cast(), words })
+    }
+
+    /// How a program names it.
+    pub(super) fn number(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// All words of all values.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is that long, page-aligned, and lives as long as `self`; programs change
+        // it meanwhile, which is what atomics are for.
+        unsafe { std::slice::from_raw_parts(self.start, self.words) }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, to which no borrow can be left.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), 8 * self.words) };
+    }
+}
+
+/// The signal that ends a thread's [`Program::repeat`].
+pub(super) const WAKE: libc::c_int = libc::SIGUSR1;
+
+/// Sends [`WAKE`] to one thread of this process.
+pub(super) fn interrupt(thread: rustix::process::Pid) {
+    let (process, thread) = (std::process::id(), thread.as_raw_nonzero().get());
+    // SAFETY: the call takes three numbers and touches no memory. A thread that has ended is an error
+    // that means nothing here.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, WAKE) };
 }

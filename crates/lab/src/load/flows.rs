@@ -1,0 +1,180 @@
+//! New flows and held sessions: runs the tester of `tester::flows`, which stands at both ends, and judges
+//! what it says.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::frames::mac;
+use crate::backend::Backend;
+use crate::error::{LabError, Result};
+use crate::probe::gate::own_program;
+use crate::process::Dialogue;
+use crate::spec::Transport;
+use crate::tester::flows::{Order, Packet, Passed, REST};
+use crate::topology::{FLOWS_V4, FLOWS_V6, Network};
+
+/// Source addresses, as a power of two: subscribers of a translator.
+const SOURCES: u8 = 8;
+/// So many subscribers are made known before anything is timed.
+pub(crate) const SUBSCRIBERS: u32 = 1 << SOURCES;
+/// Flows under way at once: what a veth's ring holds, and half of what a TUN device's queue does. So
+/// nothing is lost for want of room, and no path here is so long that it would wait for the sender.
+const WINDOW: u32 = 256;
+/// How long the programs may take to come up.
+const READY: Duration = Duration::from_secs(10);
+/// Flows that may fail before a rate is none: one in a hundred.
+const MAX_LOSS: f64 = 0.01;
+
+/// A tester at both ends of a network.
+pub(crate) struct Generator {
+    dialogue: Dialogue,
+    tcp: bool,
+    /// Every answer as it came.
+    pub(crate) said: String,
+}
+
+/// The order to go over flows once; everything else is as usual.
+pub(crate) fn once(packet: Packet, first: u32, until: u32, limit_s: f64) -> Order {
+    Order { packet, first, until, step: 1, window: WINDOW, rounds: 1, limit_s }
+}
+
+impl Generator {
+    /// Puts the tester's programs at both ends. Neighbours on the way must be known already.
+    /// `echo`: the server sends datagrams and data back.
+    pub(crate) fn open(
+        backend: &dyn Backend,
+        network: &Network,
+        transport: Transport,
+        most: u32,
+        echo: bool,
+    ) -> Result<Self> {
+        network.receive_offload_on(backend)?;
+        let (next, device) = match &network.host {
+            Some(host) => (host, "to-client"),
+            None => (&network.server, "uplink"),
+        };
+        let hex = |octets: [u8; 6]| octets.map(|o| format!("{o:02x}")).concat();
+        let own = hex(mac(backend, &network.client, "uplink")?);
+        let next = hex(mac(backend, next, device)?);
+        let source: IpAddr =
+            if network.target.is_ipv4() { FLOWS_V4.into() } else { FLOWS_V6.into() };
+        let far = backend.namespace(&network.server).display().to_string();
+        let [source, target] = [source, network.target].map(|a| a.to_string());
+        let (sources, most) = (SOURCES.to_string(), most.to_string());
+        let program = own_program()?;
+        let mut argv = vec![program.as_str(), "tester", "flows", "--device", "uplink"];
+        argv.extend(["--own", &own, "--next", &next, "--far", &far, "--far-device", "uplink"]);
+        argv.extend(["--source", &source, "--target", &target]);
+        argv.extend(["--sources", &sources, "--flows", &most]);
+        let tcp = transport == Transport::Tcp;
+        let flags =
+            [("--far-v4", network.server_address.is_ipv4()), ("--tcp", tcp), ("--echo", echo)];
+        argv.extend(flags.iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag));
+        let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+        let dialogue = backend.talk(&network.client, &argv, READY)?;
+        Ok(Self { dialogue, tcp, said: String::new() })
+    }
+
+    /// Does what is ordered.
+    pub(crate) fn run(&mut self, order: &Order) -> Result<Passed> {
+        let text = serde_json::to_string(order).map_err(|e| LabError::Usage(e.to_string()))?;
+        let patience = Duration::from_secs_f64(order.limit_s + 20.0);
+        let answer = self.dialogue.ask(&text, patience)?;
+        self.said.push_str(&format!("{text}\n{answer}\n"));
+        super::read_json(&answer)
+    }
+
+    /// Takes the tester's programs off until the next order, so that other loads run as without them.
+    pub(crate) fn rest(&mut self) -> Result<()> {
+        self.dialogue.ask(REST, READY).map(drop)
+    }
+
+    /// What opens a flow.
+    pub(crate) fn opening(&self) -> Packet {
+        if self.tcp { Packet::Syn } else { Packet::Datagram }
+    }
+
+    /// Makes the subscribers known with a flow each: the first [`SUBSCRIBERS`] flows.
+    pub(crate) fn warm_up(&mut self) -> Result<()> {
+        let order = Order { rounds: 20, ..once(self.opening(), 0, SUBSCRIBERS, 20.0) };
+        let passed = self.run(&order)?;
+        if passed.done < u64::from(SUBSCRIBERS) {
+            return Err(LabError::NotReady {
+                mechanism: "the first flow of every source".into(),
+                why: format!("{} of {SUBSCRIBERS} get through", passed.done),
+            });
+        }
+        Ok(())
+    }
+
+    /// The command line.
+    pub(crate) fn argv(&self) -> &[String] {
+        self.dialogue.argv()
+    }
+}
+
+/// Thousands per second.
+pub(crate) fn rate(passed: &Passed) -> f64 {
+    if passed.seconds > 0.0 { passed.done as f64 / passed.seconds / 1e3 } else { 0.0 }
+}
+
+/// Why what a phase over `flows` flows says does not count.
+pub(crate) fn faults(passed: &Passed, flows: u32) -> Vec<String> {
+    let flows = u64::from(flows);
+    let mut all = Vec::new();
+    let failed = flows.saturating_sub(passed.done);
+    if failed as f64 > MAX_LOSS * flows as f64 {
+        let time = if passed.out_of_time { ", in time" } else { "" };
+        all.push(format!("{failed} of {flows} flows did not get through{time}"));
+    }
+    if passed.wrong > 0 {
+        all.push(format!("{} packets arrived with a wrong checksum", passed.wrong));
+    }
+    if passed.outer_tuples < passed.flows_seen {
+        all.push(format!(
+            "{} flows were given only {} outer sources: some share one",
+            passed.flows_seen, passed.outer_tuples
+        ));
+    }
+    all
+}
+
+/// What is worth knowing of a phase that counts.
+pub(crate) fn remarks(passed: &Passed) -> Vec<String> {
+    let of = |n: u64, what: &str| (n > 0).then(|| format!("{n} {what}"));
+    [
+        of(passed.lost, "flows were lost"),
+        of(passed.moved, "packets came from another outer source than those of their flow before"),
+        of(passed.reset, "connections were reset"),
+        of(passed.stray, "packets belonged to no flow"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed() -> Passed {
+        let seen = Passed { flows_seen: 1000, outer_tuples: 1000, ..Passed::default() };
+        Passed { sent: 1000, done: 1000, seconds: 0.5, ..seen }
+    }
+
+    #[test]
+    fn flows_count_when_they_arrive_intact_and_apart() {
+        assert_eq!(rate(&passed()), 2.0);
+        assert!(faults(&passed(), 1000).is_empty() && remarks(&passed()).is_empty());
+        assert!(faults(&Passed { done: 995, ..passed() }, 1000).is_empty());
+        for broken in [
+            Passed { done: 900, ..passed() },
+            Passed { wrong: 1, ..passed() },
+            Passed { outer_tuples: 999, ..passed() },
+        ] {
+            assert_eq!(faults(&broken, 1000).len(), 1, "{broken:?}");
+        }
+        assert_eq!(remarks(&Passed { lost: 3, moved: 1, ..passed() }).len(), 2);
+        assert_eq!(rate(&Passed { done: 0, seconds: 0.0, ..passed() }), 0.0);
+    }
+}
