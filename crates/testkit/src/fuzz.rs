@@ -4,9 +4,11 @@
 //! Each panics when the core breaks what [`oracle`](crate::oracle) demands.
 
 mod configs;
+mod stateful;
 mod structured;
 
 pub use configs::{CONFIGS, translator};
+pub use stateful::stateful;
 pub use structured::{Body, ErrorPlan, Offloading, Plan, structured};
 
 use fordway_xlat::{ChecksumState, Gso, GsoKind, Offload, State, Translator};

@@ -204,7 +204,7 @@ fn check_checksums(
     require(before.deviation() == after.deviation(), "the transport checksum went wrong")
 }
 
-/// Inside an ICMP error only addresses and checksum field are compared: the rest may be cut off.
+/// Inside an ICMP error only addresses, ports and checksum field are compared: the rest may be cut off.
 fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
     let (Some(before), Some(after)) = (before.inner(), after.inner()) else {
         return Err("an ICMP error lost its packet in error".into());
@@ -220,7 +220,10 @@ fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
     };
     let total = |view: &View<'_>, checksum: u16| {
         use crate::checksum::{add, sum};
-        add(checksum, add(sum(view.src), sum(view.dst))) % 0xffff
+        // A stateful translator changes ports, too.
+        let ports = view.payload().get(..4).filter(|_| matches!(view.protocol, 6 | 17));
+        let ends = add(sum(view.src), sum(view.dst));
+        add(checksum, add(ends, ports.map_or(0, sum))) % 0xffff
     };
     require(total(&before, old) == total(&after, new), "an inner checksum went wrong")
 }

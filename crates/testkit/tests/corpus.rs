@@ -39,3 +39,8 @@ fn icmp_error() {
 fn structured() {
     replay("structured", fuzz::structured);
 }
+
+#[test]
+fn stateful() {
+    replay("stateful", fuzz::stateful);
+}
