@@ -79,6 +79,8 @@ impl Task {
     /// Sweeps until it is told to stop.
     pub(crate) fn run(mut self) {
         let mut sweeper = Sweeper::new();
+        // The tables may be those of an earlier process with other settings.
+        sweeper.review();
         let mut last: Option<Arc<Nat64>> = None;
         loop {
             self.translator.follow();

@@ -138,7 +138,7 @@ pub struct Nat64 {
     by_address: bool,
     by_mark: bool,
     /// Blocks that are given away, by pool.
-    given: Vec<Given>,
+    given: Vec<Arc<Given>>,
     counters: Arc<Created>,
     /// Who found no free port, and when: index of the subscriber and protocol, tick.
     exhausted: [AtomicU64; 64],
@@ -167,19 +167,33 @@ impl core::error::Error for Nat64Error {}
 impl Nat64 {
     /// Stateful translation on tables that are empty, or that an earlier process has left.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
-        Nat64::with(settings, memory, Arc::default())
+        let given = settings.pools.iter().map(|pool| Arc::new(Given::of(pool))).collect();
+        Nat64::with(settings, memory, Arc::default(), given)
     }
 
     /// The same tables with other settings. What does not fit them goes at the sweep after
     /// [`Sweeper::review`].
     pub fn reconfigured(&self, settings: Settings) -> Result<Nat64, Nat64Error> {
-        Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.counters))
+        // Threads that still work with these settings, and those that work with the new ones, must not give
+        // one block to two.
+        let given = settings.pools.iter().map(|pool| {
+            let same = self
+                .settings
+                .pools
+                .iter()
+                .position(|old| old.ranges == pool.ranges && old.allocation == pool.allocation);
+            let shared = same.and_then(|number| self.given.get(number)).map(Arc::clone);
+            shared.unwrap_or_else(|| Arc::new(Given::of(pool)))
+        });
+        let given = given.collect();
+        Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.counters), given)
     }
 
     fn with(
         settings: Settings,
         memory: Arc<dyn Memory>,
         counters: Arc<Created>,
+        given: Vec<Arc<Given>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
         if !memory::fits(meta, &settings.sizes) {
@@ -198,7 +212,7 @@ impl Nat64 {
             ticks: Ticks::of(&settings.lifetimes),
             by_address,
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
-            given: settings.pools.iter().map(Given::of).collect(),
+            given,
             settings,
             memory,
             counters,
@@ -211,17 +225,20 @@ impl Nat64 {
     /// Blocks that subscribers have already.
     fn mark_given(&self) {
         for subscriber in self.memory.regions().subscribers {
-            let number = usize::from(subscriber.pool.load(Relaxed));
-            if subscriber.state() != state::LIVE {
-                continue;
+            if subscriber.state() == state::LIVE {
+                self.mark_blocks(subscriber);
             }
-            for block in subscriber.blocks() {
-                if let (Some(pool), Some(given)) =
-                    (self.settings.pools.get(number), self.given.get(number))
-                    && let Some(place) = pool.number(block)
-                {
-                    given.take(place);
-                }
+        }
+    }
+
+    fn mark_blocks(&self, subscriber: &Subscriber) {
+        let number = usize::from(subscriber.pool.load(Relaxed));
+        for block in subscriber.blocks() {
+            if let (Some(pool), Some(given)) =
+                (self.settings.pools.get(number), self.given.get(number))
+                && let Some(place) = pool.number(block)
+            {
+                given.take(place);
             }
         }
     }
@@ -318,12 +335,13 @@ impl Nat64 {
             || self.settings.bib.iter().any(|bib| bib.v4.0 == addr)
     }
 
-    /// Whether anything is behind a SYN that was kept: the host has opened the connection.
+    /// Whether a SYN that was kept is answered: the host has opened the connection, or the SYN came again and
+    /// was let in.
     pub(crate) fn is_answered(&self, syn: &StoredSyn, now: Duration) -> bool {
         let (local, remote) = syn.ends;
         let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
         let found = self.view(now, 0).session(&key);
-        found.is_some_and(|(_, session)| session.life().state != TcpState::V4Init as u8)
+        found.is_some_and(|(_, session)| session.life().timeout != Timeout::TcpIncomingSyn as u8)
     }
 
     pub(crate) fn view(&self, now: Duration, shard: usize) -> View<'_> {

@@ -206,7 +206,7 @@ impl<'a> View<'a> {
         };
         let filters = self.nat.settings.filtering == Filtering::AddressDependent;
         let mut birth = Birth::of(tuple.protocol, Side::V4);
-        if syn && filters {
+        if tuple.segment == Segment::Syn && syn && filters {
             birth.timeout = Timeout::TcpIncomingSyn;
         } else if filters && !self.has_session_with(tuple.near, tuple.remote.0, protocol) {
             return Err(DropReason::Filtered.into());

@@ -388,7 +388,13 @@ impl Pass<'_, '_> {
     fn review_subscribers(&mut self) {
         for index in self.used(Kind::Subscriber) {
             let subscriber = &self.view.regions.subscribers[index as usize];
-            if subscriber.state() == state::LIVE && !self.view.nat.keeps_subscriber(subscriber) {
+            if subscriber.state() != state::LIVE {
+                continue;
+            }
+            if self.view.nat.keeps_subscriber(subscriber) {
+                // It may have got a block after the settings were made.
+                self.view.nat.mark_blocks(subscriber);
+            } else {
                 let number = life_parts(subscriber.life.load(SeqCst)).1;
                 subscriber.life.store(life(state::DEAD, number), SeqCst);
             }

@@ -39,6 +39,8 @@ pub struct BibEntry {
     pub binding: Binding,
     /// The operator has made it.
     pub is_static: bool,
+    /// It was made while the daemon ran ([`Nat64::add_bib`]), not by the settings.
+    pub is_added: bool,
     /// It rests: its host is gone, and no other gets the port yet.
     pub is_resting: bool,
     /// Its sessions.
@@ -79,6 +81,8 @@ pub struct SubscriberEntry {
     pub ports: [u32; 3],
     /// Its sessions.
     pub sessions: u32,
+    /// Time since it was made.
+    pub age: Duration,
     /// Time since its last new session.
     pub idle: Duration,
 }
@@ -109,6 +113,7 @@ impl Nat64 {
             matches!(state, state::LIVE | state::RESTING).then(|| BibEntry {
                 binding: Binding::of(bib),
                 is_static: bib.flags.load(Relaxed) & bib_flags::STATIC != 0,
+                is_added: bib.flags.load(Relaxed) & bib_flags::ADDED != 0,
                 is_resting: state == state::RESTING,
                 sessions,
                 age: duration(age(&view, bib.created.load(Relaxed))),
@@ -134,6 +139,7 @@ impl Nat64 {
                 blocks: subscriber.blocks().collect(),
                 ports: [0, 1, 2].map(|place: usize| subscriber.ports[place].load(Relaxed)),
                 sessions: subscriber.sessions.load(Relaxed),
+                age: duration(age(&view, subscriber.created.load(Relaxed))),
                 idle: duration(age(&view, subscriber.last_used.load(Relaxed))),
             })
         })
