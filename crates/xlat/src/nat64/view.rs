@@ -248,7 +248,7 @@ impl<'a> View<'a> {
                 && session.protocol.load(Relaxed) == protocol
                 && session.life().is_live()
                 // What an unsolicited SYN left is no sign that the host wants to hear of it.
-                && session.life().state != super::TcpState::V4Init as u8
+                && session.life().timeout != super::Timeout::TcpIncomingSyn as u8
         };
         self.session_chain(&key).is_some_and(|chain| chain.find(matches).0.is_some())
     }
