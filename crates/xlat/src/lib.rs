@@ -31,6 +31,7 @@ mod icmp;
 mod mapper;
 pub mod nat64;
 pub mod packet;
+pub mod reassembly;
 mod reply;
 mod stateless;
 mod stop;

@@ -150,6 +150,8 @@ fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<core::net::Ipv6
                 .is_none_or(|&kind| icmp::v6::is_error(kind) || kind == icmp::v6::REDIRECT));
     let forbidden = about_error
         || is_icmp && kind == IcmpErrorKind::AdministrativelyProhibited
+        // RFC 8200 section 4.5: only the first fragment says for certain what the protocol is.
+        || later_fragment && kind == IcmpErrorKind::ProtocolUnreachable
         || classify::illegal_v6(header.dst).is_some()
         || classify::illegal_v6(header.src).is_some();
     (!forbidden).then_some(header.src)

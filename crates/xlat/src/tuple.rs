@@ -217,7 +217,6 @@ impl<'a, A: Address> Incoming<'a, A> {
             protocol::TCP if !self.is_quoted => transport::TCP_HEADER_LEN,
             protocol::TCP | protocol::UDP => QUOTED_MIN,
             number if number == A::ICMP => icmp::HEADER_LEN,
-            _ if self.part == Part::Later => return Err(refused(DropReason::FragmentsFull)),
             _ => return Err(refused(DropReason::Transport)),
         };
         match self.part {

@@ -103,7 +103,7 @@ drop_reasons! {
     TooBig = 19, "too_big", "Does not fit the next hop and must not be fragmented.";
     FragmentedIcmp = 20, "fragmented_icmp", "A fragment of an ICMP message; its checksum can't be translated.";
     FragmentExtension = 21, "fragment_extension", "A Fragment Header followed by an extension header (RFC 7915 section 5.1.1).";
-    BadFragment = 22, "bad_fragment", "A fragment that reaches beyond 65,535 octets, or of a length that is not a multiple of 8.";
+    BadFragment = 22, "bad_fragment", "A fragment that reaches beyond 65,535 octets, of a length that is not a multiple of 8, or that cuts a transport header.";
     UdpChecksumZero = 23, "udp_checksum_zero", "UDP over IPv4 without a checksum, dropped by configuration.";
     UdpChecksumZeroFragment = 24, "udp_checksum_zero_fragment", "A first fragment of UDP without a checksum; it can't be computed.";
     IcmpType = 25, "icmp_type", "An ICMP type that has no counterpart.";

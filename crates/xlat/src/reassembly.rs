@@ -1,0 +1,301 @@
+//! Reassembly of fragments, of both families (RFC 791 section 3.2, RFC 8200 section 4.5).
+//!
+//! Stateful translation needs the ports of every fragment, and they stand in the first alone: so fragments
+//! wait here until the packet is whole, in any order (RFC 6146 section 3.4). What comes out is one packet
+//! that the translator takes: an IPv4 packet with its Identification, without DF; an IPv6 packet with an
+//! atomic Fragment Header, which keeps its Identification.
+//!
+//! Memory is bounded in all and for each source, and nothing stays longer than the interval. A packet whose
+//! fragments overlap or contradict each other is given up, and so is what still comes of it (RFC 5722).
+
+mod datagram;
+mod piece;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::net::{IpAddr, Ipv6Addr};
+use core::ops::Range;
+use core::time::Duration;
+
+use crate::packet::HEADROOM;
+use crate::verdict::DropReason;
+
+use datagram::{Datagram, Placed};
+use piece::Piece;
+
+/// The least time that fragments of a packet may take to arrive (RFC 6146 section 4).
+pub const FRAGMENT_MIN: Duration = Duration::from_secs(2);
+
+/// Octets of a buffer that every reassembled packet fits into, with [`HEADROOM`] in front.
+pub const BUFFER_LEN: usize = HEADROOM + fordway_wire::ipv6::HEADER_LEN + u16::MAX as usize;
+
+/// What a packet in the making costs in memory, in octets and generously: its places in three trees.
+const DATAGRAM: usize = 384;
+
+/// What a fragment costs beside its octets.
+const FRAGMENT: usize = 64;
+
+/// How much is kept, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Packets in the making, those included that were given up and whose other fragments are awaited.
+    pub datagrams: usize,
+    /// Octets in all, with an overhead for each packet and fragment.
+    pub octets: usize,
+    /// Octets of one source: an IPv4 address, or an IPv6 prefix of 64 bits.
+    pub octets_per_source: usize,
+    /// Fragments of one packet.
+    pub fragments: usize,
+    /// How long after a packet's first fragment the last may come; at least [`FRAGMENT_MIN`].
+    pub interval: Duration,
+}
+
+impl Default for Limits {
+    /// 4,096 packets of 128 fragments, 8 MiB in all and 2 MiB of one source, [`FRAGMENT_MIN`].
+    fn default() -> Limits {
+        Limits {
+            datagrams: 4096,
+            octets: 8 << 20,
+            octets_per_source: 2 << 20,
+            fragments: 128,
+            interval: FRAGMENT_MIN,
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// It does not wait for others: no fragment, an atomic one (RFC 6946), one of a transport without ports
+    /// to be found, or too malformed to tell. Translate it as it is.
+    Whole,
+    /// It is kept until the others come.
+    Incomplete,
+    /// The same fragment is kept already. Ignored.
+    Duplicate,
+    /// It was the last one missing: the packet lies in this range of the buffer.
+    Complete(Range<usize>),
+    /// It is dropped, and with it those that were kept.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+        /// How many fragments, this one included.
+        fragments: usize,
+    },
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Packets in the making, as [`Limits::datagrams`] counts them.
+    pub datagrams: usize,
+    /// Octets, as [`Limits::octets`] counts them.
+    pub octets: usize,
+}
+
+/// Fragments that wait for others.
+#[derive(Debug)]
+pub struct Reassembler {
+    limits: Limits,
+    waiting: BTreeMap<Key, Entry>,
+    /// When the interval of each ends.
+    due: BTreeSet<(Duration, Key)>,
+    octets: usize,
+    octets_of: BTreeMap<IpAddr, usize>,
+}
+
+/// To which packet a fragment belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    src: IpAddr,
+    dst: IpAddr,
+    /// IPv4 only: in IPv6 the Next Header of fragments may differ (RFC 8200 section 4.5).
+    protocol: u8,
+    identification: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    due: Duration,
+    cost: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting(Datagram),
+    /// Given up: what still comes is dropped for this reason.
+    Refused(DropReason),
+}
+
+impl Reassembler {
+    /// Nothing is kept yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Reassembler {
+        let interval = limits.interval.max(FRAGMENT_MIN);
+        Reassembler {
+            limits: Limits { interval, ..limits },
+            waiting: BTreeMap::new(),
+            due: BTreeSet::new(),
+            octets: 0,
+            octets_of: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a packet that starts with its IP header.
+    ///
+    /// A packet that it makes whole is written into `buffer`, [`HEADROOM`] octets from its start;
+    /// [`BUFFER_LEN`] octets are always enough.
+    pub fn insert(&mut self, packet: &[u8], now: Duration, buffer: &mut [u8]) -> Outcome {
+        let Some(piece) = Piece::parse(packet) else {
+            return Outcome::Whole;
+        };
+        if let Err(reason) = piece.check() {
+            return Outcome::Dropped { reason, fragments: 1 };
+        }
+        let limit = self.limits.fragments;
+        let entry = match self.waiting.get_mut(&piece.key) {
+            Some(entry) => entry,
+            None => {
+                let room = self.waiting.len() < self.limits.datagrams;
+                if !room || !self.has_room(&piece.key, DATAGRAM) {
+                    return Outcome::Dropped { reason: DropReason::FragmentsFull, fragments: 1 };
+                }
+                self.begin(piece.key, now)
+            }
+        };
+        let datagram = match &mut entry.state {
+            State::Refused(reason) => return Outcome::Dropped { reason: *reason, fragments: 1 },
+            State::Waiting(datagram) => datagram,
+        };
+        let place = match datagram.place(&piece) {
+            _ if piece.cuts_header() => return self.refuse(&piece.key, DropReason::BadFragment),
+            Placed::Duplicate => return Outcome::Duplicate,
+            Placed::Contradiction => {
+                return self.refuse(&piece.key, DropReason::FragmentOverlap);
+            }
+            Placed::At(place) => place,
+        };
+        let cost = FRAGMENT + packet.len();
+        if datagram.fragments() >= limit || !self.has_room(&piece.key, cost) {
+            return self.refuse(&piece.key, DropReason::FragmentsFull);
+        }
+        self.add(&piece, place, cost);
+        self.finish(&piece.key, buffer)
+    }
+
+    /// Gives up what has waited for its interval, and returns how many fragments these were: they are
+    /// dropped as [`DropReason::FragmentTimeout`].
+    #[must_use]
+    pub fn expire(&mut self, now: Duration) -> usize {
+        let mut fragments = 0;
+        while let Some(&(due, key)) = self.due.first()
+            && due <= now
+        {
+            fragments += self.remove(&key).map_or(0, |datagram| datagram.fragments());
+        }
+        fragments
+    }
+
+    /// When [`Reassembler::expire`] will next have something to do.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        self.due.first().map(|&(due, _)| due)
+    }
+
+    /// What is kept now.
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        Occupancy { datagrams: self.waiting.len(), octets: self.octets }
+    }
+
+    fn begin(&mut self, key: Key, now: Duration) -> &mut Entry {
+        let due = now.saturating_add(self.limits.interval);
+        self.due.insert((due, key));
+        self.charge(&key, DATAGRAM);
+        let state = State::Waiting(Datagram::default());
+        self.waiting.entry(key).or_insert(Entry { due, cost: DATAGRAM, state })
+    }
+
+    fn add(&mut self, piece: &Piece<'_>, place: usize, cost: usize) {
+        if let Some(entry) = self.waiting.get_mut(&piece.key)
+            && let State::Waiting(datagram) = &mut entry.state
+        {
+            datagram.add(piece, place);
+            entry.cost += cost;
+            self.charge(&piece.key, cost);
+        }
+    }
+
+    /// Writes the packet out if it is whole.
+    fn finish(&mut self, key: &Key, buffer: &mut [u8]) -> Outcome {
+        match self.waiting.get(key) {
+            Some(Entry { state: State::Waiting(datagram), .. }) if datagram.is_whole() => {}
+            _ => return Outcome::Incomplete,
+        }
+        let Some(datagram) = self.remove(key) else { return Outcome::Incomplete };
+        match datagram.write(key.identification, buffer) {
+            Ok(range) => Outcome::Complete(range),
+            Err(reason) => Outcome::Dropped { reason, fragments: datagram.fragments() },
+        }
+    }
+
+    /// RFC 5722 section 4: gives a packet up, with the fragment in hand and those not yet received.
+    fn refuse(&mut self, key: &Key, reason: DropReason) -> Outcome {
+        let mut fragments = 1;
+        let mut freed = 0;
+        if let Some(entry) = self.waiting.get_mut(key) {
+            if let State::Waiting(datagram) = &entry.state {
+                fragments += datagram.fragments();
+            }
+            entry.state = State::Refused(reason);
+            freed = entry.cost - DATAGRAM;
+            entry.cost = DATAGRAM;
+        }
+        self.discharge(key, freed);
+        Outcome::Dropped { reason, fragments }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Datagram> {
+        let entry = self.waiting.remove(key)?;
+        self.due.remove(&(entry.due, *key));
+        self.discharge(key, entry.cost);
+        match entry.state {
+            State::Waiting(datagram) => Some(datagram),
+            State::Refused(_) => None,
+        }
+    }
+
+    fn has_room(&self, key: &Key, cost: usize) -> bool {
+        let of_source = self.octets_of.get(&source(key)).copied().unwrap_or(0);
+        self.octets + cost <= self.limits.octets
+            && of_source + cost <= self.limits.octets_per_source
+    }
+
+    fn charge(&mut self, key: &Key, cost: usize) {
+        self.octets += cost;
+        *self.octets_of.entry(source(key)).or_insert(0) += cost;
+    }
+
+    fn discharge(&mut self, key: &Key, cost: usize) {
+        self.octets -= cost;
+        let source = source(key);
+        if let Some(octets) = self.octets_of.get_mut(&source) {
+            *octets -= cost;
+            if *octets == 0 {
+                self.octets_of.remove(&source);
+            }
+        }
+    }
+}
+
+/// Who is charged: whoever has one IPv6 address mostly has all of its 64-bit prefix.
+fn source(key: &Key) -> IpAddr {
+    match key.src {
+        IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
+        addr @ IpAddr::V4(_) => addr,
+    }
+}
+
+#[cfg(test)]
+mod tests;
