@@ -28,6 +28,8 @@ pub use clock::monotonic;
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use sweep::Sweeping;
 
+use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -81,7 +83,7 @@ pub enum Error {
 }
 
 /// How to run an engine.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Makes the first IPv4 identification of each queue; give a random number.
     pub seed: u64,
@@ -89,6 +91,18 @@ pub struct Options {
     /// apart, so that the second starts where the first ended; `None`: the threads always run where
     /// the kernel likes.
     pub pin: Option<usize>,
+    /// Where the marks of packets are to be found, if some pool of pool4 asks for them: a TUN does not tell.
+    pub marks: Option<Marks>,
+}
+
+/// Knows the mark of the last packet of an IPv6 host that a program in the kernel has left.
+#[derive(Clone)]
+pub struct Marks(pub Arc<dyn Fn(Ipv6Addr) -> Option<u32> + Send + Sync>);
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Marks")
+    }
 }
 
 /// A running user engine. Dropping it stops it.
@@ -150,6 +164,7 @@ pub fn start(
             bursts,
             probes: Arc::clone(&engine.probes),
             fragments: Arc::clone(&engine.fragments),
+            marks: options.marks.clone(),
         });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);

@@ -1,5 +1,6 @@
 //! The run loop of one queue: receive, translate, send.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::placement::Placement;
 use crate::quiescence::Bursts;
 use crate::stop::Stop;
 use crate::sweep::Probes;
-use crate::{Error, offload};
+use crate::{Error, Marks, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
 /// A multiple of 64 octets, so that headers share few cache lines.
@@ -48,6 +49,7 @@ pub(crate) struct Worker {
     bursts: Bursts,
     probes: Arc<Probes>,
     fragments: Arc<Fragments>,
+    marks: Option<Marks>,
     /// Where packets become whole; empty until there is a fragment.
     whole: Vec<u8>,
     tended: Duration,
@@ -65,6 +67,7 @@ pub(crate) struct Start {
     pub(crate) bursts: Bursts,
     pub(crate) probes: Arc<Probes>,
     pub(crate) fragments: Arc<Fragments>,
+    pub(crate) marks: Option<Marks>,
 }
 
 /// What a burst found.
@@ -89,6 +92,7 @@ impl Worker {
             bursts: start.bursts,
             probes: start.probes,
             fragments: start.fragments,
+            marks: start.marks,
             whole: Vec::new(),
             tended: Duration::ZERO,
         }
@@ -202,6 +206,11 @@ impl Worker {
             octets: packet.len(),
             segments: packet.segments(),
         };
+        if let Some(marks) = &self.marks
+            && let Some(host) = source_v6(packet.bytes())
+        {
+            packet.mark = (marks.0)(host).unwrap_or(0);
+        }
         let translator = self.translator.get();
         // The clock is looked at only where there can be something to time.
         let began = translator.tables().map(|_| Instant::now());
@@ -305,4 +314,10 @@ impl Worker {
     fn error(&self, source: std::io::Error) -> Error {
         Error::Queue { interface: self.interface.clone(), queue: self.queue.index(), source }
     }
+}
+
+/// The source of an IPv6 packet.
+fn source_v6(packet: &[u8]) -> Option<Ipv6Addr> {
+    let octets: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+    (packet[0] >> 4 == 6).then(|| octets.into())
 }
