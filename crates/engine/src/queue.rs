@@ -8,7 +8,9 @@ use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::Event;
 use fordway_xlat::reassembly::Outcome;
-use fordway_xlat::{Direction, DropReason, HEADROOM, Offload, Packet, State, Verdict};
+use fordway_xlat::{
+    ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, Verdict,
+};
 
 use crate::clock::monotonic;
 use crate::counters::{IoError, QueueCounters};
@@ -178,7 +180,12 @@ impl Worker {
             return Ok(());
         };
         let received = START..START + len;
-        if !self.translator.get().is_stateful() || !may_be_fragment(&buffer[received.clone()]) {
+        // A fragment that says it is to be segmented, or summed up, contradicts itself; the core drops it.
+        let waits = self.translator.get().is_stateful()
+            && may_be_fragment(&buffer[received.clone()])
+            && offload.gso.kind == GsoKind::None
+            && !matches!(offload.checksum, ChecksumState::Partial { .. });
+        if !waits {
             return self.translate(Packet::new(buffer, received, offload), now);
         }
         let mut whole = std::mem::take(&mut self.whole);
