@@ -104,3 +104,6 @@ pub(crate) trait Mapper {
     /// collide, and the translator chooses all of them (RFC 6864 section 5.3.1).
     fn shares_addresses(&self) -> bool;
 }
+
+#[cfg(test)]
+mod tests;
