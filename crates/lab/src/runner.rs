@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::backend::Netns;
 use crate::error::{LabError, Result};
-use crate::host::clocksource;
+use crate::host::{clocksource, conntrack};
 use crate::mechanism::{self, Context, Deployed, Mechanism};
 use crate::plan::{self, Deployment, Plan};
 use crate::probe::gate;
@@ -313,11 +313,14 @@ impl Runner {
         let arm = self.arm(&d.mechanism)?;
         bar.begin(&format!("block {}/{}: {}", d.block, self.run.blocks, arm.label));
         let clock = std::time::Instant::now();
+        let tracked = self.mechanism(&arm)?.tracks_connections(arm.kind);
         let mut finished = Vec::new();
         for together in networks(&wanted) {
+            let entries = conntrack::entries().filter(|_| tracked);
             let outcome = self
                 .deploy(guard, &arm, self.sessions(&together))
                 .and_then(|live| self.measure(&live, d, &arm, &together, &mut finished));
+            conntrack::settle(entries)?;
             if let Err(error) = outcome {
                 if matches!(error, LabError::Interrupted) {
                     return Err(error);

@@ -50,8 +50,11 @@ const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
 const CLIENT_V4: &str = "192.0.2.2";
 /// The application's IPv4 address in a box of its own.
 const APP_V4: &str = "203.0.113.2";
-/// The server's IPv4 address in the prefix that a stateful translator serves.
-const SERVER_V4_EMBEDDED: &str = "64:ff9b::198.51.100.2";
+/// Prefix in which a stateful translator shows IPv4 hosts. Not the well-known one: the lab's addresses are
+/// those of documents, which are not global and may not stand there (RFC 6052 section 3.1).
+pub(crate) const NAT64_POOL6: &str = "2001:db8:64::/96";
+/// The server's IPv4 address in that prefix.
+const SERVER_V4_EMBEDDED: &str = "2001:db8:64::198.51.100.2";
 /// The middle box's address on the server's IPv4 link.
 const HOST_V4: &str = "198.51.100.1";
 /// Addresses that a stateful translator shows its clients under.

@@ -94,6 +94,9 @@ pub(crate) struct Trial {
     /// Share of the sender's processor that was busy, whoever it worked for, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sender_processor: Option<f64>,
+    /// How often the sender found its window full, per packet that it sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sender_waits: Option<f64>,
     /// Device counters during the trial, by `role/device`.
     #[serde(default, skip_serializing_if = "Snapshot::is_empty")]
     pub(crate) links: Snapshot,

@@ -141,6 +141,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         retransmits: None,
         generator_cpu: None,
         sender_processor: None,
+        sender_waits: None,
         links: Default::default(),
         counters: None,
         cpu: None,

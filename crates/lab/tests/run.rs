@@ -342,7 +342,7 @@ fn goals_are_judged_where_the_gateway_is_built() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     let results: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let goals = results["goals"].as_array().expect("goals");
-    assert_eq!(goals.len(), 16);
+    assert_eq!(goals.len(), 23);
     let why = || format!("{}\n{}", results["discarded"], text(&done.stderr));
     let spoilt = results["discarded"].as_array().is_some_and(|d| !d.is_empty());
     for goal in goals.iter().filter(|g| g["id"] != "user-rtt-added") {
@@ -423,6 +423,59 @@ fn small_frames_are_counted_at_both_ends() {
 }
 
 #[test]
+fn new_flows_and_held_sessions_are_measured() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_run() {
+        return;
+    }
+    let limits = || {
+        ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"]
+            .map(|path| std::fs::read_to_string(path).unwrap_or_default())
+    };
+    let limits_before = limits();
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("run");
+    let out_text = out.display().to_string();
+    let only = "native-v6,nat44";
+    let args = ["run", "nat64", "--only", only, "--blocks", "1", "--duration", "1", "--json"];
+    let done = lab(&[&args[..], &["--out", &out_text]].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(limits(), limits_before, "the machine is as it was");
+    let results: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let unmeasured = text(&std::fs::read(out.join("spec.toml")).expect("spec"));
+    if unmeasured.contains("new_udp_flows = \"") {
+        eprintln!("SKIPPED: {}", text(&done.stderr));
+        return;
+    }
+    let spoilt = results["discarded"].as_array().is_some_and(|d| !d.is_empty());
+    let trials = lines(&out.join("trials.jsonl"));
+    let of = |mechanism: &str, metric: &str| {
+        let wanted = |t: &&serde_json::Value| {
+            t["mechanism"] == mechanism && t["metric"] == metric && t["block"] == 1
+        };
+        let trial = trials.iter().find(wanted).expect("a trial");
+        assert!(trial["valid"] == true || spoilt, "{mechanism}, {metric}: {trial}");
+        (trial["valid"] == true).then(|| trial.clone())
+    };
+    for metric in ["new_udp_flows", "new_tcp_connections"] {
+        for mechanism in ["native-v6", "nat44"] {
+            let Some(trial) = of(mechanism, metric) else { continue };
+            assert_eq!((&trial["sent"], &trial["arrived"]), (&131_072.into(), &131_072.into()));
+            assert!(trial["value"].as_f64().is_some_and(|rate| rate > 1.0), "{trial}");
+        }
+    }
+    if let Some(held) = of("nat44", "sessions_held") {
+        assert_eq!(held["value"].as_f64(), Some(200.0));
+    }
+    if let Some(memory) = of("nat44", "memory_per_session") {
+        // An entry of connection tracking has 256 octets and more on every kernel.
+        assert!(memory["value"].as_f64().is_some_and(|o| (200.0..2000.0).contains(&o)), "{memory}");
+    }
+    let gate = results["gate"]["nat44"].as_array().expect("checks");
+    assert!(gate.iter().all(|check| check["ok"] == true), "{gate:?}");
+}
+
+#[test]
 fn wrong_usage_is_told_and_has_its_own_exit_code() {
     let cases: [(&[&str], &str); 7] = [
         (&["report", "/nonexistent"], "is not the folder of a run"),
@@ -445,7 +498,7 @@ fn read_commands_print_json() {
     let list: serde_json::Value = serde_json::from_slice(&lab(&["list", "--json"]).stdout).unwrap();
     let names: Vec<&serde_json::Value> =
         list.as_array().unwrap().iter().map(|e| &e["name"]).collect();
-    assert_eq!(names, ["clat-vs-dual-stack", "goals", "small-packets"]);
+    assert_eq!(names, ["clat-vs-dual-stack", "goals", "nat64", "small-packets"]);
     let plan = lab(&["plan", "clat-vs-dual-stack", "--seed", "1", "--blocks", "2", "--json"]);
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["run"]["blocks"], 2);

@@ -17,6 +17,9 @@ const CORE_FULL: f64 = 0.85;
 /// A machine this busy has nothing left to give.
 const MACHINE_FULL: f64 = 0.90;
 
+/// A sender that turns in so many circles per packet waits for somebody else.
+const MANY_WAITS: f64 = 10.0;
+
 /// The mean of what `of` gives, over the trials for which it gives anything.
 pub(super) fn average(trials: &[&Trial], of: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = trials.iter().filter_map(|t| of(t)).collect();
@@ -49,8 +52,8 @@ pub(super) fn limiter(
         );
         return ("generator".into(), text, true);
     }
-    if let Some(busy) = average(trials, |t| t.sender_processor) {
-        return one_processor(busy, typical, ceiling, cores);
+    if let Some(waits) = average(trials, |t| t.sender_waits) {
+        return closed_loop(waits, typical, ceiling, trials);
     }
     let lost = worst_loss(trials);
     let (what, text) = match cores {
@@ -79,34 +82,38 @@ pub(super) fn limiter(
     (what.into(), text.join("; "), false)
 }
 
-/// The limiter of a load whose sender's processor does all the work in the kernel: sending, forwarding,
-/// translating and receiving. It may also wait for a gateway's process.
-fn one_processor(
-    busy: f64,
+/// The limiter of flows in a closed loop, whose sender's processor also does all that the kernel does:
+/// forwarding, translating and receiving. If the sender never waits, that processor is the limit;
+/// otherwise whatever it waits for, which is not in the kernel.
+fn closed_loop(
+    waits: f64,
     typical: f64,
     ceiling: Option<f64>,
-    cores: Option<f64>,
+    trials: &[&Trial],
 ) -> (String, String, bool) {
-    let mut text =
-        format!("the processor that sends, forwards and receives was {:.0} % busy", 100.0 * busy);
+    let busy = average(trials, |t| t.sender_processor).unwrap_or(0.0);
+    let mut text = format!(
+        "the processor that sends, forwards and receives was {:.0} % busy, and the window full {} \
+         times per packet",
+        100.0 * busy,
+        nice(waits)
+    );
     // Rates are in thousands per second.
     if let Some(ceiling) = ceiling.filter(|_| typical > 0.0) {
         let (own, all) = (1e3 / ceiling, 1e3 / typical);
         text.push_str(&format!("; of {} µs each, the tester takes {}", nice(all), nice(own)));
     }
-    match cores {
-        // Below this, its process is not what the packets wait for.
-        Some(cores) if cores >= CORE_FULL => {
-            let text = format!("its process used {cores:.2} cores; {text}");
-            ("mechanism cpu".into(), text, false)
-        }
-        Some(cores) if cores >= 0.05 => (
-            "one processor".into(),
-            format!("{text}; the mechanism's process used {cores:.2} cores"),
-            false,
-        ),
-        _ => ("one processor".into(), text, false),
+    let cores = average(trials, |t| t.cpu?.mechanism_cores);
+    if let Some(cores) = cores {
+        text.push_str(&format!("; the mechanism's process used {cores:.2} cores"));
     }
+    let what = match cores {
+        Some(cores) if cores >= CORE_FULL => "mechanism cpu",
+        Some(_) if waits >= MANY_WAITS => "mechanism",
+        _ if waits >= MANY_WAITS => "unknown",
+        _ => "one processor",
+    };
+    (what.into(), text, false)
 }
 
 /// How busy the generator's two processes were, as a continuation of a sentence.
@@ -128,4 +135,29 @@ fn worst_loss(trials: &[&Trial]) -> Option<(String, u64)> {
     }
     let (device, count) = lost.into_iter().max_by_key(|(_, n)| *n)?;
     (count > 0).then(|| (device.to_owned(), count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::cpu::CpuUse;
+
+    #[test]
+    fn flows_are_held_down_by_the_processor_or_by_whom_the_sender_waits_for() {
+        let trial = |waits, cores: Option<f64>| Trial {
+            sender_waits: Some(waits),
+            sender_processor: Some(1.0),
+            cpu: Some(CpuUse { mechanism_cores: cores, ..CpuUse::default() }),
+            ..crate::trials::blank(Metric::NewUdpFlows)
+        };
+        let name = |trial: &Trial| {
+            let (what, why, _) = limiter(Metric::NewUdpFlows, 400.0, Some(4000.0), &[trial]);
+            assert!(why.contains("of 2.50 µs each, the tester takes 0.250"), "{why}");
+            what
+        };
+        assert_eq!(name(&trial(0.1, None)), "one processor");
+        assert_eq!(name(&trial(0.1, Some(0.01))), "one processor");
+        assert_eq!(name(&trial(100.0, Some(0.99))), "mechanism cpu");
+        assert_eq!(name(&trial(100.0, Some(0.5))), "mechanism");
+    }
 }

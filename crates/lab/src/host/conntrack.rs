@@ -1,9 +1,12 @@
-//! Limits of the kernel's connection tracking. They hold for the whole machine; a namespace only counts
-//! its own entries against them.
+//! The kernel's connection tracking. Its limits hold for the whole machine; a namespace only counts its own
+//! entries against them.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
+use crate::process::poll;
 
 const MAX: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 const BUCKETS: &str = "/sys/module/nf_conntrack/parameters/hashsize";
@@ -44,9 +47,42 @@ impl Limits {
     }
 }
 
+/// How long the entries of a namespace that is gone may take to go, too.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// So many more than before are other namespaces' business.
+const FEW: u64 = 4096;
+
+/// Entries that the machine has memory for at this moment, of all namespaces.
+pub(crate) fn entries() -> Option<u64> {
+    objects(&std::fs::read_to_string("/proc/slabinfo").ok()?)
+}
+
+/// Waits until no more entries are left than there were: the kernel takes those of a namespace that is
+/// gone away in its own time, which would be the next measurement's.
+pub(crate) fn settle(before: Option<u64>) -> Result<()> {
+    let Some(before) = before else { return Ok(()) };
+    // What is not gone by then disturbs; the trials say how busy the machine was.
+    poll(PATIENCE, || entries().is_none_or(|now| now <= before + FEW).then_some(())).map(drop)
+}
+
+/// Objects in use of the kernel's cache of entries.
+fn objects(slabinfo: &str) -> Option<u64> {
+    let line = slabinfo.lines().find_map(|l| l.strip_prefix("nf_conntrack "))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_are_those_in_use() {
+        let text = "slabinfo - version: 2.1\n\
+                    nf_conntrack_expect    0 0 208 19 1 : tunables 0 0 0\n\
+                    nf_conntrack         144    208    256   16    1 : tunables    0    0    0\n";
+        assert_eq!(objects(text), Some(144));
+        assert_eq!(objects("slabinfo - version: 2.1\n"), None);
+    }
 
     #[test]
     fn limits_are_only_raised() {

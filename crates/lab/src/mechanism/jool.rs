@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::host::memory;
 use crate::process::{find_program, run_str};
 use crate::spec::Kind;
-use crate::topology::{CLAT_V6, POOL4, PREF64, ROUTER_V4};
+use crate::topology::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
 
 const INSTANCE: &str = "fordway-lab";
 /// Ports of each address that sessions may have.
@@ -32,8 +32,8 @@ fn usable(module: &str) -> bool {
 /// The commands that set an instance up.
 fn commands(kind: Kind) -> Vec<Vec<&'static str>> {
     let program = program(kind);
-    let mut all =
-        vec![vec![program, "instance", "add", INSTANCE, "--netfilter", "--pool6", PREF64]];
+    let pool6 = if kind == Kind::Nat64 { NAT64_POOL6 } else { PREF64 };
+    let mut all = vec![vec![program, "instance", "add", INSTANCE, "--netfilter", "--pool6", pool6]];
     if kind == Kind::Nat64 {
         for protocol in ["--tcp", "--udp", "--icmp"] {
             all.push(vec![program, "-i", INSTANCE, "pool4", "add", protocol, POOL4, PORTS]);

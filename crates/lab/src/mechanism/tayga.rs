@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::host::memory;
 use crate::process::{Output, find_program};
 use crate::spec::Kind;
-use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, PREF64, ROUTER_V4, ROUTER_V6};
+use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, NAT64_POOL6, PREF64, ROUTER_V4, ROUTER_V6};
 
 /// TAYGA's own IPv6 address as a gateway: none of the client's network.
 const GATEWAY_V6: &str = "2001:db8:f::d";
@@ -27,15 +27,15 @@ fn knows_wkpf_strict() -> bool {
 }
 
 fn config(kind: Kind, wkpf_strict: bool) -> String {
-    let (device, own, mapping) = match kind {
-        Kind::Nat64 => ("nat64", GATEWAY_V6, format!("dynamic-pool {BETWEEN_V4}")),
-        _ => ("clat0", ROUTER_V6, format!("map {CLAT_V4} {CLAT_V6}")),
+    let (device, own, prefix, mapping) = match kind {
+        Kind::Nat64 => ("nat64", GATEWAY_V6, NAT64_POOL6, format!("dynamic-pool {BETWEEN_V4}")),
+        _ => ("clat0", ROUTER_V6, PREF64, format!("map {CLAT_V4} {CLAT_V6}")),
     };
     let mut text = format!(
         "tun-device {device}\n\
          ipv4-addr {ROUTER_V4}\n\
          ipv6-addr {own}\n\
-         prefix {PREF64}\n\
+         prefix {prefix}\n\
          {mapping}\n"
     );
     if wkpf_strict {
@@ -108,7 +108,7 @@ impl Mechanism for Tayga {
 fn configure_gateway(context: Context<'_>, place: &Place) -> Result<()> {
     for line in [
         "ip link set nat64 up",
-        &format!("ip -6 route add {PREF64} dev nat64"),
+        &format!("ip -6 route add {NAT64_POOL6} dev nat64"),
         &format!("ip route add {BETWEEN_V4} dev nat64"),
     ] {
         must(context.backend, place, &line.split(' ').collect::<Vec<&str>>())?;

@@ -11,6 +11,9 @@ use crate::topology::{Network, Shape};
 use crate::trial::{Trial, hash};
 use crate::trials::{self, Measured, Values};
 
+/// What needs the processor's counters.
+const CYCLES: [Metric; 2] = [Metric::CyclesPerPacketUp, Metric::CyclesPerPacketDown];
+
 impl Runner {
     pub(super) fn measured<'a>(
         &'a self,
@@ -26,7 +29,9 @@ impl Runner {
             profile: self.profile(),
             raw: &self.raw,
             name: live.name.trim_end_matches('-'),
-            cycles: !self.run.unmeasured.contains_key(Metric::CyclesPerPacketUp.name()),
+            cycles: CYCLES.iter().any(|m| {
+                self.experiment.metrics.contains(m) && !self.run.unmeasured.contains_key(m.name())
+            }),
             in_kernel: arm.is_some_and(|a| a.engine.as_deref() == Some("kernel")),
         }
     }

@@ -380,7 +380,7 @@ impl Metric {
 
     /// Whether something held it down that is worth naming.
     pub(crate) fn has_limiter(self) -> bool {
-        self.higher_is_better() && self != Self::SessionsHeld
+        self.higher_is_better() && !matches!(self, Self::SessionsHeld | Self::TcpThroughputHeld)
     }
 
     /// Whether the generator's own ceiling can be found with nothing in the way.

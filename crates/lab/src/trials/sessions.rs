@@ -100,6 +100,7 @@ fn note(trial: &mut Trial, passed: &Passed) {
     trial.sent = Some(passed.sent);
     trial.arrived = Some(passed.done);
     trial.sender_processor = Some(passed.processor_busy);
+    trial.sender_waits = Some(passed.waited as f64 / passed.sent.max(1) as f64);
     trial.generator_cpu = Some((100.0 * passed.processor_busy, 0.0));
     trial.flags.extend(remarks(passed));
 }

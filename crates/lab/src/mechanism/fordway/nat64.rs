@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::process::run_str;
 use crate::spec::MechanismSpec;
-use crate::topology::{POOL4, PREF64};
+use crate::topology::{NAT64_POOL6, POOL4};
 
 /// Whether the gateway's program has stateful NAT64.
 pub(super) fn known(program: &Path) -> bool {
@@ -27,11 +27,9 @@ pub(super) fn config(spec: &MechanismSpec, sessions: u32) -> String {
          mode = \"nat64\"\n\
          engine = \"{engine}\"\n\
          attach = \"{attach}\"\n\
-         pool6 = [\"{PREF64}\"]\n\
+         pool6 = [\"{NAT64_POOL6}\"]\n\
          pool4 = [\"{POOL4}:1024-65535\"]\n\
-         max_sessions = {room}\n\
-         # The lab's addresses are those of documents, which are not global (RFC 6052 section 3.1).\n\
-         allow_private = true\n"
+         max_sessions = {room}\n"
     )
 }
 

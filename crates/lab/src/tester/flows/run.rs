@@ -100,6 +100,8 @@ pub(crate) struct Passed {
     pub(crate) outer_sources: u64,
     /// Outer source addresses that it has seen so far.
     pub(crate) outer_addresses: u64,
+    /// Times that the sender found its window full, and turned in a circle.
+    pub(crate) waited: u64,
     /// Share of the sender's processor that was busy, 0 to 1, whoever it worked for.
     pub(crate) processor_busy: f64,
     /// Whether the phase was given up.
@@ -270,6 +272,7 @@ impl Tester {
             reset: get(Word::Reset),
             reached: get(Word::Reached),
             answers: get(Word::Answers),
+            waited: get(Word::Waited),
             flows_seen,
             outer_tuples,
             outer_sources,

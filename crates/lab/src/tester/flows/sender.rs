@@ -29,7 +29,7 @@ pub(super) fn sender(
     device: u32,
 ) -> Vec<Instruction> {
     let mut a = Assembler::new();
-    let (idle, short) = (a.label(), a.label());
+    let (idle, full, short) = (a.label(), a.label(), a.label());
     a.copy(CONTEXT, 1);
     a.map_value(COUNTERS, tables.counters.number());
 
@@ -43,7 +43,7 @@ pub(super) fn sender(
         a.alu_register(Do::Subtract, 1, 2);
     }
     a.load(Width::Long, 2, COUNTERS, Word::Window.at());
-    a.jump_if_register(1, If::SignedAtLeast, 2, idle);
+    a.jump_if_register(1, If::SignedAtLeast, 2, full);
     a.load(Width::Long, 1, COUNTERS, Word::Step.at());
     a.alu_register(Do::Add, 1, FLOW);
     a.store(Width::Long, COUNTERS, Word::Next.at(), 1);
@@ -71,6 +71,8 @@ pub(super) fn sender(
     a.set(2, 0);
     a.call(REDIRECT);
     a.end();
+    a.place(full);
+    count(&mut a, COUNTERS, Word::Waited, 1);
     a.place(idle);
     a.verdict(DROP);
     a.place(short);

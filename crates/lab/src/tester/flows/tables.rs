@@ -41,10 +41,12 @@ pub(super) enum Word {
     Answers,
     /// Packets that reached the server.
     Reached,
+    /// Runs of the sender's program that found its window full.
+    Waited,
 }
 
 /// How many there are.
-const WORDS: u32 = Word::Reached as u32 + 1;
+const WORDS: u32 = Word::Waited as u32 + 1;
 
 impl Word {
     /// Where it lies, in octets.

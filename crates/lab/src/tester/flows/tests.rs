@@ -131,6 +131,29 @@ fn every_datagram_is_a_flow_of_its_own_with_right_checksums() {
 }
 
 #[test]
+fn a_full_window_lets_nothing_go_until_a_flow_has_got_to_its_end() {
+    if !root() {
+        return;
+    }
+    let path = Path::new(ENDS[0]);
+    let template = Template::new(OWN, NEXT, &path.walk, Packet::Datagram);
+    let program = sender(&path.tables, &path.walk, &template, 1);
+    let program = Program::load(&program).unwrap();
+    let run = || program.run(&template.octets).unwrap();
+    path.tables.begin(0, 100, 1, 2);
+    let first = run();
+    assert_eq!([first.0, run().0, run().0], [REDIRECTED, REDIRECTED, DROP as u32]);
+    assert_eq!([Word::Sent, Word::Waited].map(|w| path.tables.get(w)), [2, 1]);
+    path.answer(Packet::Datagram, false, &first.1);
+    assert_eq!([run().0, run().0], [REDIRECTED, DROP as u32]);
+    // What is given up makes room as well; what has arrived is not sent again.
+    path.tables.add(Word::Forgiven, 2);
+    path.tables.set(Word::Next, 0);
+    assert_eq!([run().0, run().0], [DROP as u32, REDIRECTED]);
+    assert_eq!(path.tables.get(Word::Sent), 4);
+}
+
+#[test]
 fn a_connection_opens_carries_data_and_closes() {
     if !root() {
         return;
@@ -200,6 +223,12 @@ fn what_does_not_arrive_intact_is_no_arrival() {
         // A bit of the payload.
         assert_eq!(answer(&changed(t + 20, 1)), DROP as u32);
         assert_eq!(path.tables.get(Word::Wrong), 1);
+        // No checksum at all: right in IPv4 alone.
+        let mut without = frame.clone();
+        without[t + 6..t + 8].fill(0);
+        let before = path.tables.get(Word::Wrong);
+        assert_eq!(answer(&without), DROP as u32);
+        assert_eq!(path.tables.get(Word::Wrong) - before, u64::from(!path.v4));
         // A flow that nobody sent.
         assert_eq!(answer(&changed(t + 8, 0x80)), DROP as u32);
         assert_eq!(path.tables.get(Word::Stray), 1);
@@ -209,7 +238,8 @@ fn what_does_not_arrive_intact_is_no_arrival() {
         {
             assert_eq!(answer(&other), PASS as u32);
         }
-        assert_eq!(path.tables.get(Word::Done), 0);
+        assert_eq!(path.tables.get(Word::Done), u64::from(path.v4));
+        path.tables.begin(0, 1, 1, 1);
         // The same flow again, and then from another port, as after a change of its mapping.
         assert_eq!([answer(&frame), answer(&frame)], [DROP as u32; 2]);
         assert_eq!(path.tables.get(Word::Moved), 0);
