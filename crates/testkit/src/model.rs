@@ -19,6 +19,7 @@
 //! | `drive` | random packets, on the model and on the core |
 
 mod allocate;
+mod drive;
 mod filter;
 mod packet;
 mod quota;
@@ -26,8 +27,12 @@ mod sweep;
 mod table;
 mod tcp;
 
-pub use filter::{Model, Outcome, Peek};
+pub use drive::{Random, Tally, World};
+pub use filter::{Model, Outcome, Peek, StoredSyn};
 pub use packet::{Datagram, End4, End6, Quoted4, Quoted6, Transport};
-pub use sweep::Swept;
+pub use sweep::{Swept, Told};
 pub use table::{Bib, Rules, Session, Subscriber};
 pub use tcp::State as TcpState;
+
+#[cfg(test)]
+mod tests;

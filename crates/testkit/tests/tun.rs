@@ -39,8 +39,13 @@ impl Subject for Tun {
         let tap = tap()?;
         let translator = Arc::new(Translator::new(case.config.clone())?);
         let seed = seed_for(case.vector.identification);
-        let engine = fordway_engine::start(device, queues, translator, Options { seed, pin: None })
-            .map_err(other)?;
+        let engine = fordway_engine::start(
+            device,
+            queues,
+            translator,
+            Options { seed, pin: None, marks: None },
+        )
+        .map_err(other)?;
         let seen = case.steps.iter().map(|step| try_step(&tap, step, || Ok(counters(&engine))));
         let seen = seen.collect();
         engine.stop().map_err(other)?;

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::filter::{Model, Outcome, Peek};
-use super::packet::{Datagram, End4, Transport};
+use super::packet::{Datagram, End4, End6, Transport};
 use super::table::{Bib, Subscriber};
 
 /// Ports are kept on their side of this one.
@@ -17,12 +17,10 @@ impl Model {
         peek: &dyn Peek,
     ) -> Result<Result<End4, Outcome>, String> {
         let (transport, v6) = (packet.transport, packet.src);
+        let rested = self.wake(transport, v6);
         let prefix = self.rules.prefix(v6.0);
         let granted = peek.granted(prefix);
         if !self.subscribers.iter().any(|known| known.prefix == prefix) {
-            if self.subscribers.len() >= self.rules.sizes[2] {
-                return Ok(Err(Outcome::Refused("subscribers_full")));
-            }
             let Some((v4, _)) = &granted else {
                 return self.no_grant(peek);
             };
@@ -45,20 +43,8 @@ impl Model {
         if most != 0 && self.ports_of(prefix, transport) >= most as usize {
             return Ok(Err(Outcome::Refused("port_quota")));
         }
-        if let Some(place) = self
-            .bibs
-            .iter()
-            .position(|bib| bib.transport == transport && bib.v6 == v6 && bib.resting.is_some())
-        {
-            if let Some(local) = self.revive(place, v4, &blocks) {
-                return Ok(Ok(local));
-            }
-        }
         let size = self.rules.sizes[0];
-        if self.bibs.len() >= size {
-            return Ok(Err(Outcome::Refused("bib_full")));
-        }
-        if self.bibs.len() + self.garbage[0] >= size && peek.refused() == Some("bib_full") {
+        if self.bibs.len() + self.garbage[0] >= size {
             return Ok(Err(Outcome::Refused("bib_full")));
         }
         let free = self.free(transport, v4, &blocks, prefix);
@@ -69,7 +55,14 @@ impl Model {
             self.check_extension(v4, blocks.len(), peek)?;
             return Ok(Err(Outcome::Refused("pool_exhausted")));
         };
-        self.judge(packet, chosen, v4, &free)?;
+        // RFC 6888 REQ-8: the port rested for this very host (a block may have come only now).
+        match rested.filter(|(addr, port)| *addr == v4 && free.contains(port)) {
+            Some(own) if own == chosen => {}
+            Some(own) if self.rules.blocks.is_none() => {
+                return Err(format!("{chosen:?} instead of {own:?}, which rested for it"));
+            }
+            _ => self.judge(packet, chosen, v4, &free)?,
+        }
         self.take_over(transport, chosen);
         self.bibs.push(Bib {
             transport,
@@ -83,13 +76,14 @@ impl Model {
         Ok(Ok(chosen))
     }
 
-    /// A new subscriber that was given nothing: every block must be given away.
+    /// A new subscriber that was given nothing.
     fn no_grant(&self, peek: &dyn Peek) -> Result<Result<End4, Outcome>, String> {
-        if self.rules.blocks.is_none() {
-            return Err("a subscriber was not given an address".into());
-        }
-        if self.rules.pool4.iter().any(|v4| self.blocks_left(*v4, peek) != 0) {
-            return Err("no block was given, but there are some".into());
+        let left = self.rules.pool4.iter().any(|v4| self.blocks_left(*v4, peek) != 0);
+        if left || self.rules.blocks.is_none() {
+            if self.subscribers.len() >= self.rules.sizes[2] {
+                return Ok(Err(Outcome::Refused("subscribers_full")));
+            }
+            return Err("a subscriber was given nothing, but there is something left".into());
         }
         Ok(Err(Outcome::Refused("pool_exhausted")))
     }
@@ -115,20 +109,14 @@ impl Model {
         all - given
     }
 
-    /// RFC 6888 REQ-8: the port that rests for this very host.
-    fn revive(&mut self, place: usize, v4: Ipv4Addr, blocks: &[(u16, u16)]) -> Option<End4> {
-        let bib = &mut self.bibs[place];
-        let port = bib.v4.1;
-        let own = bib.v4.0 == v4 && blocks.iter().any(|(low, high)| (*low..=*high).contains(&port));
-        if !own {
-            // It is another's port by now.
-            self.bibs.remove(place);
-            self.garbage[0] += 1;
-            return None;
-        }
-        bib.resting = None;
-        bib.created = self.now;
-        Some(bib.v4)
+    /// The transport address that rests for a host; it rests no more.
+    fn wake(&mut self, transport: Transport, v6: End6) -> Option<End4> {
+        let place = self
+            .bibs
+            .iter()
+            .position(|bib| bib.transport == transport && bib.v6 == v6 && bib.resting.is_some())?;
+        self.garbage[0] += 1;
+        Some(self.bibs.remove(place).v4)
     }
 
     /// Ports of an address that nobody holds.

@@ -17,14 +17,27 @@ pub struct Model {
     pub sessions: Vec<Session>,
     /// The subscribers.
     pub subscribers: Vec<Subscriber>,
-    /// SYNs for transport addresses that nobody has: (X,x), (Y,y), when they came.
-    pub stored: Vec<(End4, End4, u64)>,
+    /// Unsolicited SYNs that are kept.
+    pub stored: Vec<StoredSyn>,
     /// No new sessions.
     pub draining: bool,
     /// The time in seconds.
     pub now: u64,
     /// Entries that are gone, but keep their place until the next sweep: BIB, sessions.
     pub(super) garbage: [usize; 2],
+}
+
+/// An unsolicited SYN that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredSyn {
+    /// (X,x).
+    pub to: End4,
+    /// (Y,y).
+    pub from: End4,
+    /// When it came.
+    pub since: u64,
+    /// It came from an IPv6 host.
+    pub hairpin: bool,
 }
 
 /// What becomes of a packet.
@@ -38,8 +51,10 @@ pub enum Outcome {
     Error4(Quoted4),
     /// An ICMP error leaves over IPv6.
     Error6(Quoted6),
-    /// It is dropped for a reason, with or without an answer.
+    /// It is dropped for a reason, and its sender, an IPv6 host, is told.
     Refused(&'static str),
+    /// It is dropped for a reason, and nobody is told.
+    Dropped(&'static str),
     /// An unsolicited SYN is kept.
     Stored,
 }
@@ -52,8 +67,8 @@ pub trait Peek {
     /// The address of a subscriber and the blocks of ports that it has been given.
     fn granted(&self, prefix: Ipv6Addr) -> Option<(Ipv4Addr, Vec<(u16, u16)>)>;
 
-    /// The reason for which it has refused the packet, if it has.
-    fn refused(&self) -> Option<&str>;
+    /// The reason for which it has refused the packet, if it has, and whether it has told the sender.
+    fn refused(&self) -> Option<(&str, bool)>;
 }
 
 /// Who opens a session.
@@ -67,6 +82,10 @@ type Step<T> = Result<T, Outcome>;
 
 fn refuse<T>(reason: &'static str) -> Step<T> {
     Err(Outcome::Refused(reason))
+}
+
+fn drop<T>(reason: &'static str) -> Step<T> {
+    Err(Outcome::Dropped(reason))
 }
 
 impl Model {
@@ -94,10 +113,14 @@ impl Model {
         // 3.5: MUST silently discard what has a source in Pref64::/n; MUST only process what has a
         // destination in it.
         if self.rules.extract(packet.src.0).is_some() {
-            return Ok(Outcome::Refused("loop"));
+            return Ok(Outcome::Dropped("loop"));
         }
         let Some((remote, pool6)) = self.rules.extract(packet.dst.0) else {
-            return Ok(Outcome::Refused("no_mapping_destination"));
+            // RFC 7915 section 5.4: ICMPv6 is not answered by "administratively prohibited".
+            return Ok(match packet.transport {
+                Transport::Icmp => Outcome::Dropped("no_mapping_destination"),
+                _ => Outcome::Refused("no_mapping_destination"),
+            });
         };
         let z = if packet.transport == Transport::Icmp { 0 } else { packet.dst.1 };
         let local = match self.update_from_v6(packet, (remote, z), pool6, peek)? {
@@ -115,54 +138,54 @@ impl Model {
         };
         // 3.8: a destination of our own: the outgoing tuple becomes the incoming one.
         if self.owns(packet.transport, outgoing.dst) {
-            return Ok(self.arrives_from_v4(&outgoing, pool6));
+            return Ok(self.arrives_from_v4(&outgoing, Some(pool6), peek));
         }
         Ok(Outcome::To4(outgoing))
     }
 
     /// A packet from IPv4.
-    pub fn from_v4(&mut self, packet: &Datagram<Ipv4Addr>) -> Outcome {
+    pub fn from_v4(&mut self, packet: &Datagram<Ipv4Addr>, peek: &dyn Peek) -> Outcome {
         if !self.owns(packet.transport, packet.dst) {
-            return Outcome::Refused("no_mapping_destination");
+            return Outcome::Dropped("no_mapping_destination");
         }
-        // Nobody but the translator itself sends from its own addresses.
-        if self.owns(packet.transport, packet.src) {
-            return Outcome::Refused("loop");
+        // Nobody but the translator itself sends from its own transport addresses.
+        let forged = match packet.transport {
+            Transport::Icmp => packet.src.0 == packet.dst.0,
+            _ => self.rules.in_pool(packet.src),
+        };
+        if forged {
+            return Outcome::Dropped("loop");
         }
-        self.arrives_from_v4(packet, 0)
+        self.arrives_from_v4(packet, None, peek)
     }
 
     /// An ICMP error from IPv4. 3.5: it changes nothing.
     pub fn error_from_v4(&self, error: &Quoted4) -> Outcome {
-        if !self.rules.pool4.contains(&error.to) && !self.is_static_address(error.to) {
-            return Outcome::Refused("no_mapping_destination");
-        }
         if error.to != error.inner.src.0 {
-            return Outcome::Refused("icmp_inner");
+            return Outcome::Dropped("icmp_inner");
         }
-        self.error_arrives_from_v4(error, None)
+        self.error_arrives_from_v4(error)
     }
 
     /// An ICMP error from IPv6.
     pub fn error_from_v6(&self, error: &Quoted6) -> Outcome {
         if self.rules.extract(error.router).is_some() {
-            return Outcome::Refused("loop");
+            return Outcome::Dropped("loop");
         }
         if self.rules.extract(error.to).is_none() {
-            return Outcome::Refused("no_mapping_destination");
+            return Outcome::Dropped("no_mapping_destination");
         }
         let inner = &error.inner;
-        let Some((remote, pool6)) =
-            self.rules.extract(inner.src.0).filter(|_| error.to == inner.src.0)
-        else {
-            return Outcome::Refused("icmp_inner");
+        let remote = self.rules.extract(inner.src.0).filter(|_| error.to == inner.src.0);
+        let Some((remote, _)) = remote else {
+            return Outcome::Dropped("icmp_inner");
         };
         let Some(bib) = self.in_use(inner.transport, |bib| bib.v6 == inner.dst) else {
-            return Outcome::Refused("no_bib");
+            return Outcome::Dropped("no_bib");
         };
         let z = if inner.transport == Transport::Icmp { 0 } else { inner.src.1 };
         if self.session(inner.transport, bib.v4, (remote, z)).is_none() {
-            return Outcome::Refused("no_bib");
+            return Outcome::Dropped("no_bib");
         }
         let port = if inner.transport == Transport::Icmp { bib.v4.1 } else { inner.src.1 };
         let quoted = Quoted4 {
@@ -171,7 +194,7 @@ impl Model {
             inner: Datagram { src: (remote, port), dst: bib.v4, ..with4(inner) },
         };
         if self.owns(inner.transport, quoted.inner.src) {
-            return self.error_arrives_from_v4(&quoted, Some(pool6));
+            return self.error_arrives_from_v4(&quoted);
         }
         Outcome::Error4(quoted)
     }
@@ -188,7 +211,7 @@ impl Model {
         let known = self.in_use(packet.transport, |bib| bib.v6 == packet.src).copied();
         let local = match known {
             Some(bib) => bib.v4,
-            None if !opens => return Ok(refuse("not_syn")),
+            None if !opens => return Ok(drop("not_syn")),
             None if self.draining => return Ok(refuse("draining")),
             None => match self.bind(packet, peek)? {
                 Ok(local) => local,
@@ -212,8 +235,13 @@ impl Model {
     }
 
     /// 3.5.1, 3.5.2, 3.5.3: an IPv4 incoming packet, from the IPv4 network or hairpinned.
-    fn arrives_from_v4(&mut self, packet: &Datagram<Ipv4Addr>, pool6: usize) -> Outcome {
-        match self.update_from_v4(packet, pool6) {
+    fn arrives_from_v4(
+        &mut self,
+        packet: &Datagram<Ipv4Addr>,
+        pool6: Option<usize>,
+        peek: &dyn Peek,
+    ) -> Outcome {
+        match self.update_from_v4(packet, pool6, peek) {
             Ok((host, pool6)) => {
                 let port = if packet.transport == Transport::Icmp { host.1 } else { packet.src.1 };
                 Outcome::To6(Datagram {
@@ -224,12 +252,20 @@ impl Model {
                     mark: packet.mark,
                 })
             }
+            // What is refused here is not told: it would tell a scanner.
+            Err(Outcome::Refused(reason)) => Outcome::Dropped(reason),
             Err(outcome) => outcome,
         }
     }
 
-    fn update_from_v4(&mut self, packet: &Datagram<Ipv4Addr>, pool6: usize) -> Step<(End6, usize)> {
+    fn update_from_v4(
+        &mut self,
+        packet: &Datagram<Ipv4Addr>,
+        pool6: Option<usize>,
+        peek: &dyn Peek,
+    ) -> Step<(End6, usize)> {
         let Datagram { transport, src, dst: local, flags, .. } = *packet;
+        let hairpin = pool6.is_some();
         let is_tcp = transport == Transport::Tcp;
         let remote = if transport == Transport::Icmp { (src.0, 0) } else { src };
         let syn = is_tcp && tcp::is_syn(flags);
@@ -237,60 +273,66 @@ impl Model {
         let lone_syn = syn && flags & tcp::ACK == 0;
         if let Some(place) = self.session(transport, local, remote) {
             let session = self.sessions[place];
-            if session.is_stored_syn && session.tcp == Some(State::V4Init) {
+            if session.is_stored_syn {
                 // Nobody has answered the SYN yet: it is no reason to let its sender in.
-                return if lone_syn { Err(Outcome::Stored) } else { refuse("filtered") };
+                return if lone_syn { self.store(packet, hairpin) } else { drop("filtered") };
             }
             self.refresh(place, false, flags);
             return Ok((session.v6, session.pool6));
         }
         if syn && !self.rules.accept_v4_syn {
-            return refuse("externally_initiated");
+            return drop("externally_initiated");
         }
         let Some(bib) = self.in_use(transport, |bib| bib.v4 == local).copied() else {
             if !lone_syn {
-                return refuse("no_bib");
+                return drop("no_bib");
             }
-            if !self.stored.iter().any(|(to, from, _)| (*to, *from) == (local, src)) {
-                self.stored.push((local, src, self.now));
-            }
-            return Err(Outcome::Stored);
+            return self.store(packet, hairpin);
         };
         if self.rules.by_address {
             if lone_syn {
-                let place = self.open(transport, bib.v6, local, remote, Opener::V4, &NoPeek)?;
+                let place = self.open(transport, bib.v6, local, remote, Opener::V4, peek)?;
                 self.sessions[place].is_stored_syn = true;
                 self.sessions[place].lifetime = self.rules.tcp_incoming_syn;
-                self.sessions[place].pool6 = pool6;
-                return Err(Outcome::Stored);
+                self.sessions[place].pool6 = pool6.unwrap_or(0);
+                return self.store(packet, hairpin);
             }
             let asked = self.sessions.iter().any(|session| {
                 (session.transport, session.v4, session.remote.0) == (transport, local, remote.0)
-                    && session.tcp != Some(State::V4Init)
+                    && !session.is_stored_syn
             });
             if !asked {
-                return refuse("filtered");
+                return drop("filtered");
             }
         }
         if is_tcp && !syn {
-            return Ok((bib.v6, pool6));
+            return Ok((bib.v6, pool6.unwrap_or(0)));
         }
-        let place = self.open(transport, bib.v6, local, remote, Opener::V4, &NoPeek)?;
-        self.sessions[place].pool6 = pool6;
-        Ok((bib.v6, pool6))
+        let place = self.open(transport, bib.v6, local, remote, Opener::V4, peek)?;
+        self.sessions[place].pool6 = pool6.unwrap_or(0);
+        Ok((bib.v6, self.sessions[place].pool6))
     }
 
-    fn error_arrives_from_v4(&self, error: &Quoted4, hairpin: Option<usize>) -> Outcome {
+    /// 3.5.2.2, CLOSED: the packet is stored, once.
+    fn store<T>(&mut self, packet: &Datagram<Ipv4Addr>, hairpin: bool) -> Step<T> {
+        let (to, from) = (packet.dst, packet.src);
+        if !self.stored.iter().any(|syn| (syn.to, syn.from) == (to, from)) {
+            self.stored.push(StoredSyn { to, from, since: self.now, hairpin });
+        }
+        Err(Outcome::Stored)
+    }
+
+    fn error_arrives_from_v4(&self, error: &Quoted4) -> Outcome {
         let inner = &error.inner;
         let mut remote = inner.dst;
         if inner.transport == Transport::Icmp {
             remote.1 = 0;
         }
         let Some(place) = self.session(inner.transport, inner.src, remote) else {
-            return Outcome::Refused("no_bib");
+            return Outcome::Dropped("no_bib");
         };
         let session = &self.sessions[place];
-        let pool6 = hairpin.unwrap_or(session.pool6);
+        let pool6 = session.pool6;
         let port = if inner.transport == Transport::Icmp { session.v6.1 } else { inner.dst.1 };
         Outcome::Error6(Quoted6 {
             router: self.rules.embed(error.router, pool6),
@@ -369,6 +411,7 @@ impl Model {
             return;
         }
         session.tcp = Some(next);
+        session.is_stored_syn &= next == State::V4Init;
         if let Some(life) = life {
             session.since = self.now;
             session.lifetime = match life {
@@ -398,12 +441,12 @@ impl Model {
 
     /// Whether a transport address is the translator's.
     fn owns(&self, transport: Transport, end: End4) -> bool {
+        // Identifiers are the translator's to choose: of ICMP the address alone counts.
+        if transport == Transport::Icmp {
+            return self.rules.pool4.contains(&end.0);
+        }
         let fixed = |bib: &Bib| bib.is_static && (bib.transport, bib.v4) == (transport, end);
         self.rules.in_pool(end) || self.bibs.iter().any(fixed)
-    }
-
-    fn is_static_address(&self, addr: Ipv4Addr) -> bool {
-        self.bibs.iter().any(|bib| bib.is_static && bib.v4.0 == addr)
     }
 }
 
@@ -416,22 +459,5 @@ fn with4(packet: &Datagram<Ipv6Addr>) -> Datagram<Ipv4Addr> {
         dst: nobody,
         flags: packet.flags,
         mark: packet.mark,
-    }
-}
-
-/// From IPv4 nothing is chosen.
-struct NoPeek;
-
-impl Peek for NoPeek {
-    fn chosen(&self, _: Transport, _: End6) -> Option<End4> {
-        None
-    }
-
-    fn granted(&self, _: Ipv6Addr) -> Option<(Ipv4Addr, Vec<(u16, u16)>)> {
-        None
-    }
-
-    fn refused(&self) -> Option<&str> {
-        None
     }
 }

@@ -31,8 +31,13 @@ impl Model {
         let this = subscriber.new_in(now);
         let before = subscriber.new_in(now.wrapping_sub(1));
         if most_new != 0 {
-            let refused = peek.refused() == Some("rate_quota");
-            if this >= most_new || (refused && this + before >= most_new) {
+            // Only what is refused on the IPv6 side is told.
+            let refused = peek.refused() == Some(("rate_quota", opener == Opener::V6));
+            let least = match opener {
+                Opener::V6 => most_new,
+                Opener::V4 => most_new.div_ceil(2),
+            };
+            if this >= most_new || (refused && this + before >= least) {
                 return Err(Outcome::Refused("rate_quota"));
             }
         }

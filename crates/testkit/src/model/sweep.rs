@@ -10,8 +10,17 @@ use super::tcp::State;
 pub struct Swept {
     /// Sessions whose host is asked whether they live (RFC 6146 section 3.5.2.2, ESTABLISHED).
     pub probes: Vec<Session>,
-    /// Stored SYNs that nobody has answered: (X,x), (Y,y).
-    pub unanswered: Vec<(End4, End4)>,
+    /// Stored SYNs that nobody has answered: who is told of it.
+    pub unanswered: Vec<Told>,
+}
+
+/// Who is told that nobody has answered his SYN: its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// Over IPv4.
+    V4(End4, End4),
+    /// Over IPv6, for it was hairpinned.
+    V6(End6, End6),
 }
 
 impl Model {
@@ -20,10 +29,10 @@ impl Model {
         self.now = now;
         self.garbage = [0; 2];
         let mut swept = Swept::default();
+        self.sweep_stored(&mut swept);
         self.sweep_sessions(&mut swept);
         self.sweep_bibs();
         self.sweep_subscribers();
-        self.sweep_stored(&mut swept);
         swept
     }
 
@@ -37,13 +46,7 @@ impl Model {
                 swept.probes.push(*session);
             }
         }
-        let is_over = |session: &Session| now - session.since > session.lifetime;
-        for session in self.sessions.iter().filter(|session| is_over(session)) {
-            if session.is_stored_syn && session.tcp == Some(State::V4Init) {
-                swept.unanswered.push((session.v4, session.remote));
-            }
-        }
-        self.sessions.retain(|session| !is_over(session));
+        self.sessions.retain(|session| now - session.since <= session.lifetime);
     }
 
     fn sweep_bibs(&mut self) {
@@ -83,13 +86,24 @@ impl Model {
         self.subscribers = subscribers.into_iter().filter(lives).collect();
     }
 
+    /// V4 INIT: if the lifetime expires, ICMP port unreachable with the stored SYN.
     fn sweep_stored(&mut self, swept: &mut Swept) {
         let (now, waits) = (self.now, self.rules.tcp_incoming_syn);
-        for (to, from, since) in std::mem::take(&mut self.stored) {
-            if now - since <= waits {
-                self.stored.push((to, from, since));
-            } else if self.session(Transport::Tcp, to, from).is_none() {
-                swept.unanswered.push((to, from));
+        for syn in std::mem::take(&mut self.stored) {
+            if now - syn.since < waits {
+                self.stored.push(syn);
+                continue;
+            }
+            let session = self.session(Transport::Tcp, syn.to, syn.from);
+            if session.is_some_and(|place| !self.sessions[place].is_stored_syn) {
+                continue;
+            }
+            if !syn.hairpin {
+                swept.unanswered.push(Told::V4(syn.from, syn.to));
+            } else if let Some(place) = self.session(Transport::Tcp, syn.from, syn.to) {
+                let sender = &self.sessions[place];
+                let far = self.rules.embed(syn.to.0, sender.pool6);
+                swept.unanswered.push(Told::V6(sender.v6, (far, syn.to.1)));
             }
         }
     }

@@ -126,7 +126,7 @@ impl Subject for Core {
     }
 }
 
-fn collect(packet: &Packet<'_>) -> Vec<Sent> {
+pub(super) fn collect(packet: &Packet<'_>) -> Vec<Sent> {
     packet
         .fragments()
         .map(|piece| Sent {

@@ -38,6 +38,7 @@
 //! set are not compared.
 
 mod bind;
+mod core;
 mod flow;
 mod run;
 mod settings;
@@ -45,7 +46,11 @@ mod spec;
 mod tables;
 mod time;
 
+pub use core::CoreNat64;
 pub use run::{Gateway, Stateful, check_sequence, load_sequence};
 pub use settings::{Nat64Spec, SettingsError};
 pub use spec::{Sequence, SequenceError, StepSpec as SequenceStep};
 pub use tables::{BibRow, SessionRow, SubscriberRow, Tables};
+
+#[cfg(test)]
+mod tests;

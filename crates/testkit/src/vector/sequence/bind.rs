@@ -43,7 +43,12 @@ impl Bindings {
         }
     }
 
-    /// The same for a table.
+    /// Whether all of these have a value.
+    pub(super) fn knows(&self, values: &[Value]) -> bool {
+        values.iter().all(|value| self.resolve(value).is_ok())
+    }
+
+    /// [`resolve`](Bindings::resolve) for a table.
     pub(super) fn resolve_table(&self, table: &Table) -> Result<Table, String> {
         let resolved = table.iter().map(|(key, value)| Ok((key.clone(), self.resolve(value)?)));
         resolved.collect()
@@ -91,9 +96,11 @@ fn field_of(view: &View<'_>, header: &str, field: &str) -> Option<Value> {
         Some(Value::String(text))
     };
     match (header, field) {
-        ("tcp" | "udp", "sport") => word(0),
-        ("tcp" | "udp", "dport") => word(2),
-        ("icmp", "id") => word(4),
+        ("tcp", "sport") if view.protocol == 6 => word(0),
+        ("tcp", "dport") if view.protocol == 6 => word(2),
+        ("udp", "sport") if view.protocol == 17 => word(0),
+        ("udp", "dport") if view.protocol == 17 => word(2),
+        ("icmp", "id") if view.is_icmp() && !view.is_icmp_error() => word(4),
         ("v4" | "v6", "src") => addr(view.src),
         ("v4" | "v6", "dst") => addr(view.dst),
         _ => None,

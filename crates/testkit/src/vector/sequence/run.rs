@@ -73,7 +73,11 @@ pub fn check_sequence(
     };
     let mut text = String::new();
     for (index, step) in sequence.steps.iter().enumerate() {
-        let difference = run.step(step)?;
+        let difference = match run.step(step) {
+            // What a step before should have shown is missing now.
+            Err(_) if !text.is_empty() => break,
+            step => step?,
+        };
         if !difference.is_empty() {
             let note = step.note.as_deref().unwrap_or("");
             let _ = writeln!(text, "step {index} at {:?} {note}:\n{difference}", run.now);
@@ -108,8 +112,12 @@ impl Run<'_> {
         }
         if let Some(tables) = self.gateway.tables(self.now)? {
             let flow = self.sequence.flow(step);
-            let difference = tables.compare(step, flow, &self.bindings);
-            text.push_str(&difference.map_err(SubjectError::Other)?);
+            match tables.compare(step, flow, &self.bindings) {
+                Ok(difference) => text.push_str(&difference),
+                Err(missing) => {
+                    let _ = writeln!(text, "  {missing}");
+                }
+            }
         }
         Ok(text)
     }
@@ -263,7 +271,9 @@ impl Run<'_> {
         let (family, header, (kind, code)) = if view.v4 {
             let octets = <[u8; 4]>::try_from(view.src).unwrap_or_default();
             let dst = std::net::Ipv4Addr::from(octets).to_string();
-            let src = text(config.icmp_source4.map(|addr| addr.to_string()));
+            // From the address that the packet was sent to.
+            let octets = <[u8; 4]>::try_from(view.dst).ok();
+            let src = text(octets.map(|octets| std::net::Ipv4Addr::from(octets).to_string()));
             let tos = Value::Integer(0xc0);
             ("v4", vec![("src", src), ("dst", Value::String(dst)), ("tos", tos)], v4)
         } else {

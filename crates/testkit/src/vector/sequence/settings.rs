@@ -6,6 +6,7 @@ use std::time::Duration;
 use fordway_xlat::nat64::{
     Allocation, Filtering, Lifetimes, Pool, Protocol, Quotas, Range, Settings, Sizes, StaticBib,
 };
+use fordway_xlat::reassembly::Limits;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use toml::Value;
@@ -37,6 +38,8 @@ pub struct Nat64Spec {
     pub bib: Vec<Value>,
     /// Sizes of the tables.
     pub sizes: SizesSpec,
+    /// How fragments wait for each other.
+    pub fragments: FragmentsSpec,
 }
 
 /// A pool.
@@ -101,6 +104,36 @@ pub struct QuotasSpec {
     pub sessions: u32,
     /// New sessions in a second.
     pub new_per_second: u32,
+}
+
+/// How fragments wait for each other.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FragmentsSpec {
+    /// Packets in the making.
+    pub datagrams: Option<usize>,
+    /// Octets in all.
+    pub octets: Option<usize>,
+    /// Octets of one source.
+    pub octets_per_source: Option<usize>,
+    /// Fragments of one packet.
+    pub fragments: Option<usize>,
+    /// How long they wait.
+    pub interval: Option<Time>,
+}
+
+impl FragmentsSpec {
+    /// The core's limits.
+    pub(super) fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            datagrams: self.datagrams.unwrap_or(default.datagrams),
+            octets: self.octets.unwrap_or(default.octets),
+            octets_per_source: self.octets_per_source.unwrap_or(default.octets_per_source),
+            fragments: self.fragments.unwrap_or(default.fragments),
+            interval: self.interval.map_or(default.interval, |Time(interval)| interval),
+        }
+    }
 }
 
 /// Sizes of the tables.

@@ -138,12 +138,16 @@ impl Tables {
             let end = end.map_err(|name| format!("`${name}` has no value"))?;
             end.try_into().map_err(|error| format!("flow: {error}"))
         };
-        let (local, mut remote) = (end4(&flow.v4)?, end4(&flow.remote)?);
-        if flow.protocol == Transport::Icmp {
-            remote.1 = 0;
-        }
+        // Ends that nobody has seen yet belong to no session.
+        let ends = bindings.knows(&flow.v4) && bindings.knows(&flow.remote);
+        let ends = if ends { Some((end4(&flow.v4)?, end4(&flow.remote)?)) } else { None };
         let row = self.sessions.iter().find(|row| {
-            row.protocol == flow.protocol.label() && row.v4 == local && row.remote == remote
+            ends.is_some_and(|(local, (remote, port))| {
+                let port = if flow.protocol == Transport::Icmp { 0 } else { port };
+                row.protocol == flow.protocol.label()
+                    && row.v4 == local
+                    && row.remote == (remote, port)
+            })
         });
         let state = row.map_or("closed", |row| row.state.as_str());
         let mut text = String::new();
