@@ -5,6 +5,7 @@
 //! privileges; then privileges are given up; then the user engines start, on threads without any, and
 //! the kernel engines in front of them. At the end, the other way round.
 
+mod clash;
 mod clat_address;
 mod handle;
 mod journal;
@@ -15,6 +16,7 @@ mod privilege;
 mod reload;
 mod resolve;
 mod running;
+mod stateful;
 mod status;
 mod trace;
 mod uplink;
@@ -32,6 +34,7 @@ use tracing::{error, info, warn};
 
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
+pub(crate) use stateful::{Filter, Read, Reader, deterministic, written};
 pub(crate) use trace::Subscription;
 
 use crate::control;
@@ -109,7 +112,6 @@ fn run_logged(job: Job) -> Result<(), Failure> {
     local.block_on(&runtime, async {
         let started = Instant::now();
         let mut signals = Signals::catch()?;
-        check_modes(&job.config)?;
         check_host(&job.config.translators)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
@@ -134,19 +136,6 @@ fn run_logged(job: Job) -> Result<(), Failure> {
             End::Leave => end_all(daemon.take_running(), Running::leave),
         }
     })
-}
-
-/// What this version can configure and check, and not run.
-pub(crate) fn check_modes(config: &Config) -> Result<(), Failure> {
-    let stateful = |it: &&Translator| it.nat64().is_some() || it.dynamic4().is_some();
-    match config.translators.iter().find(stateful) {
-        None => Ok(()),
-        Some(translator) => Err(Failure::failed(format!(
-            "{}: this build of fordway can't run stateful translation yet",
-            translator.name
-        ))
-        .hint("take a later one; the configuration itself is right")),
-    }
 }
 
 /// What no set-up can do without, each said in a sentence of its own.
@@ -331,7 +320,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                     return End::TakeDown;
                 }
                 match &mut netlink {
-                    Some(netlink) => daemon.follow_uplinks(netlink),
+                    Some(netlink) => daemon.follow_host(netlink),
                     None => netlink = Netlink::open().ok(),
                 }
             }

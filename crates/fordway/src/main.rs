@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod log;
 mod metrics;
+mod natlog;
 mod offline;
 mod output;
 mod report;

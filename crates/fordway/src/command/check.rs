@@ -55,7 +55,6 @@ fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
     if args.print_config {
         return output::print(&loaded.config.to_string());
     }
-    crate::daemon::check_modes(&loaded.config)?;
     let list: Vec<String> =
         translators.iter().map(|entry| format!("{} ({})", entry.name, entry.mode)).collect();
     let good = output::GOOD;

@@ -104,10 +104,11 @@ impl Handle {
         self.0.daemon.borrow().running.iter().any(Running::failed)
     }
 
-    /// Lets translators at an uplink follow the host's routes.
-    pub(super) fn follow_uplinks(&self, netlink: &mut Netlink) {
+    /// Lets translators follow the host: routes at an uplink, addresses of devices in pool4.
+    pub(super) fn follow_host(&self, netlink: &mut Netlink) {
         for one in &mut self.0.daemon.borrow_mut().running {
             one.follow_uplink(netlink);
+            one.follow_pool4(netlink);
         }
     }
 

@@ -8,6 +8,7 @@ use fordway_bpf::{
     Accelerator, Error, Events, Hook, Host, Options, PassReason, Place, Totals, Unsupported,
 };
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
 
 use super::uplink::Way;
@@ -106,8 +107,12 @@ impl Kernel {
         config: Config,
         hook: Hook,
         measure: bool,
+        settings: Option<Settings>,
     ) -> Result<(), Error> {
-        let options = Options { hook, measure, ..self.options.clone() };
+        let mut options = Options { hook, measure, ..self.options.clone() };
+        if let (Some(stateful), Some(settings)) = (&mut options.stateful, settings) {
+            stateful.settings = settings;
+        }
         self.accelerator.replace(&config, &options)?;
         (self.config, self.options) = (config, options);
         Ok(())

@@ -1,5 +1,6 @@
 //! A translator whose device is open and whose host is set up, but whose engines don't run yet.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,16 +8,21 @@ use fordway_config::{Attach, Translator};
 use fordway_engine::Options;
 use fordway_net::{Applied, Change, Manager, Netlink};
 use fordway_tun::{Device, OpenOptions, Queue};
+use fordway_xlat::nat64::Nat64;
 use tracing::{debug, info, warn};
 
 use super::Context;
+use super::clash;
 use super::journal;
 use super::kernel::{self, Intent};
 use super::plan;
+use super::privilege;
 use super::resolve::{self, Facts};
 use super::running::Running;
+use super::stateful::{self, Keeper, Tables, Telling};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
+use crate::natlog::Logs;
 
 /// A translator whose host is set up and whose engines do not run yet.
 pub(crate) struct Prepared {
@@ -25,6 +31,8 @@ pub(crate) struct Prepared {
     pub(super) device: Device,
     pub(super) queues: Vec<Queue>,
     pub(super) translator: Arc<fordway_xlat::Translator>,
+    /// Of a stateful translator.
+    pub(super) stateful: Option<Stateful>,
     pub(super) manager: Option<Manager>,
     /// What is in force on the host.
     pub(super) changes: Vec<Change>,
@@ -34,6 +42,16 @@ pub(crate) struct Prepared {
     pub(super) own: bool,
     /// An earlier run's kernel engine goes on: whatever fails here must not stop it.
     pub(super) survivor: bool,
+}
+
+/// What a stateful translator needs beside.
+#[derive(Debug)]
+pub(super) struct Stateful {
+    pub(super) tables: Tables,
+    pub(super) telling: Telling,
+    pub(super) keeper: Option<Keeper>,
+    /// What the host's own use of ports is in the way of.
+    pub(super) clashes: Vec<String>,
 }
 
 /// Where packets are to be taken.
@@ -61,6 +79,8 @@ pub(crate) struct SetUp {
     name: String,
     manager: Option<Manager>,
     survivor: bool,
+    /// Pins of tables that were made.
+    made: Option<PathBuf>,
 }
 
 impl SetUp {
@@ -73,6 +93,7 @@ impl SetUp {
             Some(manager) => journal::take_back(&self.name, manager),
             None => {}
         }
+        Tables::discard(self.made.as_ref());
     }
 }
 
@@ -82,7 +103,7 @@ impl Prepared {
     /// If it fails, the host is as it was.
     pub(crate) fn set_up(config: &Translator, context: &Context) -> Result<Prepared, Failure> {
         let name = config.name.as_str();
-        let intent = Intent::of(config, &context.host)?;
+        let mut intent = Intent::of(config, &context.host)?;
         let options = OpenOptions {
             queues: resolve::queues(config),
             run_dir: context.run_dir.clone(),
@@ -100,13 +121,19 @@ impl Prepared {
         let place = place(&mut netlink, config, &facts, &intent)?;
         facts.resolved.attach = place.attach;
         journal::facts(config, &facts);
-        let translator = core(config, &facts)?;
+        let stateful = Stateful::open(config, &facts, &mut intent)?;
+        let tables = stateful.as_ref().map(|stateful| &stateful.tables);
+        let translator = core(config, &facts, tables.map(|tables| &tables.nat64));
+        let translator = translator.inspect_err(|_| {
+            Tables::discard(tables.and_then(|tables| tables.made.as_ref()));
+        })?;
         let mut prepared = Prepared {
             config: config.clone(),
             facts,
             device,
             queues,
             translator: Arc::new(translator),
+            stateful,
             manager,
             changes: Vec::new(),
             intent,
@@ -115,7 +142,10 @@ impl Prepared {
             survivor,
         };
         if config.manage {
-            prepared.change_host()?;
+            if let Err(failure) = prepared.change_host() {
+                Tables::discard(prepared.made().as_ref());
+                return Err(failure);
+            }
         } else {
             info!("{name}: manage = false: addresses, routes and settings are left alone");
         }
@@ -156,7 +186,14 @@ impl Prepared {
 
     /// Gives the device up, and leaves what was set up to be taken down.
     pub(crate) fn into_set_up(self) -> SetUp {
-        SetUp { name: self.config.name.to_string(), manager: self.manager, survivor: self.survivor }
+        let made = self.made();
+        let name = self.config.name.to_string();
+        SetUp { name, manager: self.manager, survivor: self.survivor, made }
+    }
+
+    /// Pins of tables that were made for this start.
+    fn made(&self) -> Option<PathBuf> {
+        self.stateful.as_ref().and_then(|stateful| stateful.tables.made.clone())
     }
 
     /// Whether there is something to take down at the end.
@@ -176,32 +213,96 @@ impl Prepared {
 
     /// Starts the user engine. If it does not start, what was set up is returned to be taken down.
     /// `place`: the number of queues started before, for other translators.
-    pub(crate) fn start(self, seed: u64, place: usize) -> Result<Running, Box<(Failure, SetUp)>> {
-        let options = Options { seed, pin: self.config.pin_queues.then_some(place) };
-        let queues = self.queues.len();
-        match fordway_engine::start(self.device, self.queues, self.translator, options) {
-            Ok(engine) => Ok(Running {
-                config: self.config,
-                facts: self.facts,
-                place: self.place,
-                intent: self.intent,
-                engine,
-                queues,
-                own: self.own,
-                survivor: self.survivor,
-                kernel: None,
-                manager: self.manager,
-                changes: self.changes,
-                started: Instant::now(),
-                tracing: None,
-            }),
+    pub(crate) fn start(
+        mut self,
+        seed: u64,
+        place: usize,
+    ) -> Result<Running, Box<(Failure, SetUp)>> {
+        let pin = self.config.pin_queues.then_some(place);
+        let options = Options { seed, pin, marks: None };
+        let (queues, made) = (self.queues.len(), self.made());
+        let stateful = self.stateful.take();
+        let started = fordway_engine::start(self.device, self.queues, self.translator, options);
+        let started = started.and_then(|mut engine| {
+            if let Some(Stateful { tables, telling, .. }) = &stateful {
+                engine.sweep(stateful::sweeping(telling, tables.maps.is_some()))?;
+            }
+            Ok(engine)
+        });
+        match started {
+            Ok(engine) => {
+                let (mut maps, mut telling, mut keeper) = (None, None, None);
+                let mut clashes = Vec::new();
+                if let Some(stateful) = stateful {
+                    maps = stateful.tables.maps;
+                    telling = Some(stateful.telling);
+                    keeper = stateful.keeper;
+                    clashes = stateful.clashes;
+                }
+                Ok(Running {
+                    config: self.config,
+                    facts: self.facts,
+                    place: self.place,
+                    intent: self.intent,
+                    engine,
+                    queues,
+                    own: self.own,
+                    survivor: self.survivor,
+                    kernel: None,
+                    maps,
+                    telling,
+                    keeper,
+                    clashes,
+                    manager: self.manager,
+                    changes: self.changes,
+                    started: Instant::now(),
+                    tracing: None,
+                })
+            }
             Err(error) => {
                 let failure = Failure::failed(format!("{}: {error}", self.config.name));
                 let (name, survivor) = (self.config.name.to_string(), self.survivor);
-                let set_up = SetUp { name, manager: self.manager, survivor };
+                let set_up = SetUp { name, manager: self.manager, survivor, made };
                 Err(Box::new((failure, set_up)))
             }
         }
+    }
+}
+
+impl Stateful {
+    /// Opens tables and logs. `None`: the translator is stateless.
+    fn open(
+        config: &Translator,
+        facts: &Facts,
+        intent: &mut Intent,
+    ) -> Result<Option<Stateful>, Failure> {
+        let Some(tables) = Tables::open(config, facts, intent)? else { return Ok(None) };
+        let opened = Stateful::beside(config, facts, &tables);
+        let made = tables.made.clone();
+        let (telling, keeper, clashes) = opened.inspect_err(|_| Tables::discard(made.as_ref()))?;
+        Ok(Some(Stateful { tables, telling, keeper, clashes }))
+    }
+
+    fn beside(
+        config: &Translator,
+        facts: &Facts,
+        tables: &Tables,
+    ) -> Result<(Telling, Option<Keeper>, Vec<String>), Failure> {
+        let name = config.name.as_str();
+        // Whoever starts wants sessions.
+        tables.nat64.drain(false);
+        let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
+        let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
+        // Their threads need no privileges.
+        let opened = privilege::without((), |()| {
+            let logs = Logs::start(name, logs)?;
+            let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
+            Ok::<_, Failure>((logs, keeper))
+        });
+        let (logs, keeper) = opened.unwrap_or_else(|(failure, _)| Err(failure))?;
+        let telling = Telling::new(logs, tables.nat64.settings().subscriber_len);
+        let clashes = clash::look(name, facts, tables.nat64.settings());
+        Ok((telling, keeper, clashes))
     }
 }
 
@@ -274,10 +375,18 @@ pub(super) fn refused(attach: Attach, why: &str) -> Option<String> {
 pub(super) fn core(
     config: &Translator,
     facts: &Facts,
+    nat64: Option<&Arc<Nat64>>,
 ) -> Result<fordway_xlat::Translator, Failure> {
     let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
     let core = config.core(&facts.resolved).map_err(|error| failed(error.to_string()))?;
-    fordway_xlat::Translator::new(core).map_err(|error| failed(error.to_string()))
+    let made = match nat64 {
+        None => fordway_xlat::Translator::new(core),
+        Some(nat64) if config.dynamic4().is_some() => {
+            fordway_xlat::Translator::dynamic4(core, Arc::clone(nat64))
+        }
+        Some(nat64) => fordway_xlat::Translator::nat64(core, Arc::clone(nat64)),
+    };
+    made.map_err(|error| failed(error.to_string()))
 }
 
 /// Sees to it that all of `changes` are in force.

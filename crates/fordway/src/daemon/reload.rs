@@ -17,6 +17,7 @@ use super::plan;
 use super::prepared::{apply, core, last_of_each};
 use super::resolve::{self, Facts};
 use super::running::Running;
+use super::stateful;
 use super::{start_all, uplink};
 use crate::failure::Failure;
 
@@ -24,7 +25,6 @@ impl Daemon {
     /// Reads the file again and makes it so; on any error everything stays as it was.
     pub(super) fn reload(&mut self) -> Result<String, Failure> {
         let config = self.read()?;
-        super::check_modes(&config)?;
         check_sections(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
         for new in &config.translators {
@@ -146,6 +146,9 @@ fn check_sections(old: &Config, new: &Config) -> Result<(), Failure> {
 /// Keys that a translator is started with.
 fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
     let uplink = |it: &Translator| it.clat().and_then(|clat| clat.uplink.clone());
+    let dynamic4 = |it: &Translator| it.dynamic4().map(|it| (it.file.clone(), it.settings().sizes));
+    let sizes = |it: &Translator| it.nat64().map(|nat64| nat64.sizes);
+    let subscriber_len = |it: &Translator| it.nat64().map(|nat64| nat64.subscriber_len);
     let keys = [
         ("mode", old.mode_name() == new.mode_name()),
         ("engine", old.engine == new.engine),
@@ -155,6 +158,9 @@ fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
         ("queues", old.queues == new.queues),
         ("pin_queues", old.pin_queues == new.pin_queues),
         ("manage", old.manage == new.manage),
+        ("dynamic4", dynamic4(old) == dynamic4(new)),
+        ("max_sessions, max_bib and max_subscribers", sizes(old) == sizes(new)),
+        ("subscriber_len", subscriber_len(old) == subscriber_len(new)),
     ];
     let differ: Vec<&str> = keys.iter().filter(|(_, same)| !same).map(|(key, _)| *key).collect();
     if differ.is_empty() {
@@ -200,17 +206,29 @@ impl Running {
         if *new == self.config && facts == self.facts && way == self.place.way {
             return Ok(None);
         }
-        let core = Arc::new(core(new, &facts)?);
+        let old = self.engine.translator();
+        let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
+        let core = Arc::new(core(new, &facts, nat64.as_ref())?);
+        let logs = self.other_logs(new)?;
         let before = Before {
             config: std::mem::replace(&mut self.config, new.clone()),
             facts: std::mem::replace(&mut self.facts, facts),
             way: std::mem::replace(&mut self.place.way, way),
-            core: self.engine.translator(),
+            core: old,
             changes: self.changes.clone(),
         };
         if let Err(failure) = self.take_up(core) {
             self.change_back(before);
             return Err(failure);
+        }
+        if let Some(telling) = &self.telling {
+            telling.add_unfit(unfit);
+            if let Some(logs) = logs {
+                telling.set_logs(logs);
+            }
+        }
+        if unfit > 0 {
+            info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
         }
         Ok(Some(before))
     }
@@ -219,9 +237,11 @@ impl Running {
         let hook = self.hook();
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(core.config(), self.place.attach);
-            kernel.replace(config, hook, self.config.measure)?;
+            let settings = core.tables().map(|nat64| stateful::with_added(nat64));
+            kernel.replace(config, hook, self.config.measure, settings)?;
         }
         self.engine.replace(core);
+        self.after_other_tables();
         self.resume_tracing();
         let wanted = self.wanted()?;
         if let Some(manager) = &mut self.manager

@@ -1,11 +1,11 @@
 //! What the host decides where the configuration leaves it open. Looks, and changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fordway_config::{Attach, Clat, Resolved, Source6, Translator};
+use fordway_config::{Attach, Clat, Nat64, Resolved, Source6, Translator};
 use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
-use fordway_xlat::addr::classify::illegal_v6;
+use fordway_xlat::addr::classify::{illegal_v4, illegal_v6};
 
 use super::clat_address;
 use crate::failure::Failure;
@@ -36,6 +36,8 @@ pub(crate) struct Facts {
     pub(crate) ra_devices: BTreeSet<String>,
     /// The host's own IPv4 addresses, where some of them may be the translator's too.
     pub(crate) own_v4: BTreeSet<Ipv4Addr>,
+    /// Addresses of the devices that pool4 names.
+    pub(crate) device_v4: BTreeMap<String, Vec<Ipv4Addr>>,
     /// `net.ipv4.conf.all.rp_filter` is 0: reverse path filtering is each interface's own matter.
     pub(crate) rp_filter_off: bool,
 }
@@ -97,12 +99,14 @@ pub(crate) fn resolve(
         Some(_) => addresses.iter().filter_map(own_v4).collect(),
         None => BTreeSet::new(),
     };
+    let device_v4 = device_v4(config, &addresses);
     Ok(Facts {
         resolved: Resolved { mtu6, icmp_source6, clat_v6, queues, attach: Attach::Interface },
         mtu_from,
         uplink,
         ra_devices,
         own_v4,
+        device_v4,
         rp_filter_off: sysctl::read(&SysctlKey::conf_v4("all", "rp_filter")?)? == "0",
     })
 }
@@ -112,6 +116,23 @@ fn own_v4(address: &Address) -> Option<Ipv4Addr> {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,
     }
+}
+
+/// The addresses that a device named by pool4 has, without those that are only of its link.
+pub(crate) fn device_v4(
+    config: &Translator,
+    addresses: &[Address],
+) -> BTreeMap<String, Vec<Ipv4Addr>> {
+    let devices = config.nat64().map(Nat64::interfaces).unwrap_or_default();
+    let of = |device: &str| {
+        let here = addresses.iter().filter(|address| address.device == device);
+        let mut all: Vec<Ipv4Addr> =
+            here.filter_map(own_v4).filter(|it| illegal_v4(*it).is_none()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    devices.into_iter().map(|device| (device.to_string(), of(device.as_str()))).collect()
 }
 
 /// The configured uplink, or the device that the route to `pref64` leads out of.

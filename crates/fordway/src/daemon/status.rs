@@ -58,6 +58,7 @@ impl Running {
                 pref64: clat.pref64.to_string(),
                 uplink: self.facts.uplink.as_ref().map(|uplink| uplink.name.clone()),
             }),
+            nat64: self.nat64_status(),
             managed: config.manage,
             addresses: applied(|change| matches!(change, Change::Address(_))),
             routes: applied(|change| matches!(change, Change::Route(_))),
@@ -86,6 +87,7 @@ impl Running {
             totals,
             queues,
             kernel,
+            nat64: self.nat64_stats(),
         }
     }
 }

@@ -188,6 +188,7 @@ mod tests {
                 measured_ns: 11,
                 ..KernelStats::default()
             }),
+            nat64: None,
         };
         let text = encode(Stats { translators: vec![translator] }).unwrap();
         for line in [

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
+use super::Nat64Stats;
+
 /// All counters of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stats {
@@ -27,6 +29,9 @@ pub(crate) struct TranslatorStats {
     /// What the kernel engine did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel: Option<KernelStats>,
+    /// Of a stateful translator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nat64: Option<Nat64Stats>,
 }
 
 /// The counters of a kernel engine. They go on when the daemon is started anew.

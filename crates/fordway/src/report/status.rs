@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Nat64Status;
 use crate::output::{FAINT, GOOD, STRONG};
 
 /// A daemon.
@@ -59,6 +60,8 @@ pub(crate) struct TranslatorStatus {
     pub(crate) icmp_source6: Option<Ipv6Addr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) clat: Option<ClatStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nat64: Option<Nat64Status>,
     /// Whether the host's set-up is managed.
     pub(crate) managed: bool,
     pub(crate) addresses: Vec<String>,
@@ -174,7 +177,14 @@ impl TranslatorStatus {
             line("CLAT", &format!("{} is {v6}, uplink {uplink}", clat.v4));
         }
         line("prefixes", &self.pool6.join(", "));
-        line("mappings", &self.eam.to_string());
+        match &self.nat64 {
+            Some(nat64) => {
+                for (label, value) in nat64.lines() {
+                    line(label, &value);
+                }
+            }
+            None => line("mappings", &self.eam.to_string()),
+        }
         let source4 = self.icmp_source4.map_or("off".to_owned(), |source| source.to_string());
         let source6 = self.icmp_source6.map_or("none".to_owned(), |source| source.to_string());
         line("ICMP sources", &format!("{source4}, {source6}"));

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fordway_config::{Resolved, parse};
 
@@ -22,6 +22,7 @@ fn facts() -> Facts {
         uplink: Some(Uplink { name: "eth0".to_owned(), answers: true, rp_filter: true }),
         ra_devices: BTreeSet::from(["eth0".to_owned()]),
         own_v4: BTreeSet::new(),
+        device_v4: BTreeMap::new(),
         rp_filter_off: false,
     }
 }
@@ -96,6 +97,7 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
         uplink: None,
         ra_devices: BTreeSet::new(),
         own_v4: BTreeSet::new(),
+        device_v4: BTreeMap::new(),
         rp_filter_off: true,
         ..facts()
     };

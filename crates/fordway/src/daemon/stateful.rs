@@ -1,0 +1,296 @@
+//! Stateful translation in the daemon: where the tables lie, what settings they get, who sweeps them.
+//!
+//! With the kernel engine the tables are maps that outlive the process: whoever starts the translator next
+//! finds its sessions there. With the user engine alone they lie on the heap and go with the process.
+
+mod entries;
+mod keep;
+mod state;
+mod tell;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fordway_bpf::{Origin, StateMaps};
+use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
+use fordway_engine::{Sweeping, monotonic};
+use fordway_net::Netlink;
+use fordway_xlat::nat64::{
+    Binding, Heap, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
+};
+use rustix::thread::{MembarrierCommand, membarrier};
+use tracing::{debug, info, warn};
+
+use super::kernel::{self, Intent};
+use super::resolve::{self, Facts};
+use super::running::Running;
+use super::{clash, privilege};
+use crate::failure::Failure;
+use crate::natlog::Logs;
+
+pub(crate) use entries::{Filter, Read, Reader, deterministic, written};
+pub(super) use keep::Keeper;
+pub(super) use tell::Telling;
+
+/// The tables of a translator that has any.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) nat64: Arc<Nat64>,
+    /// Where they lie, if the kernel engine works on them too.
+    pub(super) maps: Option<Arc<StateMaps>>,
+    /// Pins that were made now, and that go if the start fails.
+    pub(super) made: Option<PathBuf>,
+}
+
+/// What the core is to do, by configuration and host; `None`: it is stateless.
+pub(super) fn settings(config: &Translator, facts: &Facts) -> Option<Settings> {
+    let addresses =
+        |device: &InterfaceName| facts.device_v4.get(device.as_str()).cloned().unwrap_or_default();
+    match (config.nat64(), config.dynamic4()) {
+        (Some(nat64), _) => Some(nat64.settings(addresses)),
+        (None, Some(dynamic4)) => Some(dynamic4.settings()),
+        (None, None) => None,
+    }
+}
+
+impl Tables {
+    /// Finds the tables that an earlier run has left, or makes new ones. `None`: the translator is
+    /// stateless. Where the kernel has no room for them and the configuration leaves it open, the user
+    /// engine is to run.
+    pub(super) fn open(
+        config: &Translator,
+        facts: &Facts,
+        intent: &mut Intent,
+    ) -> Result<Option<Tables>, Failure> {
+        let Some(settings) = settings(config, facts) else { return Ok(None) };
+        let name = config.name.as_str();
+        let secret = random_secret()?;
+        let (mut maps, mut made) = (None, None);
+        if intent.is_kernel() {
+            let pins = kernel::pins(name)?;
+            match StateMaps::open(&pins, &settings.sizes, secret) {
+                Ok((opened, origin)) => {
+                    maps = Some(Arc::new(opened));
+                    made = (origin == Origin::Made).then_some(pins);
+                }
+                // Sessions are worth more than a start: who wants to lose them says so.
+                Err(error @ fordway_bpf::Error::Unsupported(_)) => {
+                    let hint = format!("fordway down {name} ends them; then start it again");
+                    return Err(Failure::failed(format!("{name}: {error}")).hint(hint));
+                }
+                Err(error) if config.engine == EngineChoice::Kernel => {
+                    return Err(Failure::from(error).prefix(&format!("{name}: ")));
+                }
+                Err(error) => {
+                    let why = format!("engine = \"auto\": no tables in the kernel: {error}");
+                    warn!("{name}: {why}");
+                    *intent = Intent::User(why);
+                }
+            }
+        }
+        let memory: Arc<dyn Memory> = match &maps {
+            Some(maps) => Arc::clone(maps) as Arc<dyn Memory>,
+            None => Arc::new(Heap::new(&settings.sizes, secret)),
+        };
+        let nat64 = Nat64::new(settings, memory).map_err(|error| misfit(name, error))?;
+        let tables = Tables { nat64: Arc::new(nat64), maps, made };
+        if tables.maps.is_some() && tables.made.is_none() {
+            let mended = tables.nat64.reconcile();
+            if mended > 0 {
+                debug!("{name}: {mended} counts of a killed run are mended");
+            }
+            let [_, sessions, _] = tables.nat64.occupancy();
+            info!("{name}: {} sessions of an earlier run go on", sessions.used);
+        }
+        make_static(name, &tables.nat64);
+        Ok(Some(tables))
+    }
+
+    /// Takes the pins back that were made for a start that failed.
+    pub(super) fn discard(pins: Option<&PathBuf>) {
+        if let Some(pins) = pins
+            && let Err(error) = StateMaps::discard(pins)
+        {
+            debug!("{}: {error}", pins.display());
+        }
+    }
+}
+
+fn random_secret() -> Result<[u64; 2], Failure> {
+    let draw = || {
+        getrandom::u64()
+            .map_err(|error| Failure::failed(format!("cannot draw a random number: {error}")))
+    };
+    Ok([draw()?, draw()?])
+}
+
+fn misfit(name: &str, error: Nat64Error) -> Failure {
+    let hint = match error {
+        Nat64Error::Memory => "max_sessions, max_bib and max_subscribers stay while it runs",
+        Nat64Error::Filtering => "filtering stays while there are sessions",
+    };
+    Failure::failed(format!("{name}: {error}"))
+        .hint(format!("{hint}; fordway down {name} ends them, and the next start may have others"))
+}
+
+/// Puts the configuration's BIB entries in.
+pub(super) fn make_static(name: &str, nat64: &Nat64) {
+    for (entry, error) in nat64.make_static_bib(monotonic()) {
+        warn!("{name}: no BIB entry {}: {}", entries::written(&entry), state::bib_error(error));
+    }
+}
+
+/// How many sessions and BIB entries have no place in other settings and will end.
+pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
+    let fits = |binding: &Binding| match (binding.protocol, &settings.dynamic4) {
+        (None, Some(pool)) => pool.contains(binding.v4.0),
+        (None, None) => false,
+        (Some(protocol), _) => {
+            let own = StaticBib { protocol, v6: binding.v6, v4: binding.v4 };
+            settings.pools.iter().any(|pool| pool.contains(binding.v4.0, binding.v4.1))
+                || settings.bib.contains(&own)
+        }
+    };
+    let now = monotonic();
+    let sessions = nat64.sessions(now).filter(|session| !fits(&session.binding)).count();
+    let dynamic = nat64.bib(now).filter(|bib| bib.binding.protocol.is_none());
+    (sessions + dynamic.filter(|bib| !fits(&bib.binding)).count()) as u64
+}
+
+/// What the engine's sweeper needs of the daemon.
+pub(super) fn sweeping(telling: &Telling, in_kernel: bool) -> Sweeping {
+    let telling = telling.clone();
+    Sweeping {
+        tell: Some(Box::new(move |event| telling.tell(event))),
+        kernel_grace: in_kernel.then(|| Box::new(grace) as Box<dyn Fn() + Send>),
+    }
+}
+
+/// Waits until every program in the kernel that runs now has ended: the command is an RCU grace period.
+fn grace() {
+    if membarrier(MembarrierCommand::Global).is_err() {
+        // A kernel without it: programs run for microseconds, and entries wait for two sweeps.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// The settings for the programs in the kernel: they turn packets round that are for a BIB entry, also one
+/// that was added by hand.
+pub(super) fn with_added(nat64: &Nat64) -> Settings {
+    let mut settings = nat64.settings().clone();
+    let added = nat64.bib(monotonic()).filter(|entry| entry.is_added);
+    settings.bib.extend(added.filter_map(|entry| {
+        let Binding { protocol, v6, v4 } = entry.binding;
+        Some(StaticBib { protocol: protocol?, v6, v4 })
+    }));
+    settings
+}
+
+impl Running {
+    /// The settings for its programs; `None`: it is stateless.
+    pub(super) fn kernel_settings(&self) -> Option<Settings> {
+        self.engine.translator().tables().map(|nat64| with_added(nat64))
+    }
+
+    /// The tables for another configuration, and how much of what is in them has no place there.
+    pub(super) fn other_tables(
+        &self,
+        new: &Translator,
+        facts: &Facts,
+        old: Option<&Arc<Nat64>>,
+    ) -> Result<(Option<Arc<Nat64>>, u64), Failure> {
+        let (Some(old), Some(settings)) = (old, settings(new, facts)) else {
+            return Ok((None, 0));
+        };
+        let unfit = unfit(old, &settings);
+        let nat64 = old.reconfigured(settings).map_err(|error| misfit(self.name(), error))?;
+        Ok((Some(Arc::new(nat64)), unfit))
+    }
+
+    /// The logs of another configuration; `None`: they are the same.
+    pub(super) fn other_logs(&self, new: &Translator) -> Result<Option<Logs>, Failure> {
+        let logs = |it: &Translator| it.nat64().map(|nat64| nat64.logs.clone());
+        let (Some(wanted), true) = (logs(new), logs(new) != logs(&self.config)) else {
+            return Ok(None);
+        };
+        let name = self.name();
+        let started = privilege::without((), |()| Logs::start(name, &wanted));
+        started.unwrap_or_else(|(failure, _)| Err(failure)).map(Some)
+    }
+
+    /// After the engines have taken other tables up.
+    pub(super) fn after_other_tables(&mut self) {
+        let translator = self.engine.translator();
+        let Some(nat64) = translator.tables() else { return };
+        make_static(self.name(), nat64);
+        self.clashes = clash::look(self.name(), &self.facts, nat64.settings());
+    }
+
+    /// Takes up other addresses of the devices that are pools.
+    pub(super) fn follow_pool4(&mut self, netlink: &mut Netlink) {
+        if self.config.nat64().is_none_or(|nat64| nat64.interfaces().is_empty()) {
+            return;
+        }
+        let Ok(addresses) = netlink.addresses(None) else { return };
+        let now = resolve::device_v4(&self.config, &addresses);
+        if now == self.facts.device_v4 {
+            return;
+        }
+        let name = self.name().to_owned();
+        match self.look_anew() {
+            Ok(()) => {
+                for (device, addresses) in &self.facts.device_v4 {
+                    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                    let list = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+                    info!("{name}: addresses of {device}: {list}");
+                }
+            }
+            Err(failure) => warn!("{name}: {}", failure.line()),
+        }
+    }
+
+    /// Makes a BIB entry, or takes one away; the programs hear of it.
+    pub(super) fn change_bib(&mut self, change: &BibChange) -> Result<String, Failure> {
+        let name = self.name().to_owned();
+        let translator = self.engine.translator();
+        let Some(nat64) = translator.tables().filter(|_| self.config.nat64().is_some()) else {
+            return Err(Failure::failed(format!("{name} is no stateful translator (mode nat64)")));
+        };
+        let failed = |error| Failure::failed(format!("{name}: {}", state::bib_error(error)));
+        let done = match change {
+            BibChange::Add(entry) => {
+                if !nat64.owns_address(entry.v4.0) {
+                    let text = format!("{name}: {} is no address of pool4", entry.v4.0);
+                    return Err(Failure::failed(text)
+                        .hint("write the entry in bib, so that the address is routed here"));
+                }
+                nat64.add_bib(entry, monotonic()).map_err(failed)?;
+                format!("{name}: {} is bound", written(entry))
+            }
+            BibChange::Remove(protocol, v4) => {
+                let gone = nat64.remove_bib(*protocol, *v4, monotonic()).map_err(failed)?;
+                let entry = StaticBib { protocol: *protocol, v6: gone.v6, v4: gone.v4 };
+                format!("{name}: {} is bound no more", written(&entry))
+            }
+        };
+        let settings = self.kernel_settings();
+        let hook = self.hook();
+        if let Some(kernel) = &mut self.kernel {
+            let config = kernel::config(translator.config(), self.place.attach);
+            kernel.replace(config, hook, self.config.measure, settings)?;
+            self.resume_tracing();
+        }
+        info!("{done}");
+        Ok(done)
+    }
+}
+
+/// A change of the BIB by hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BibChange {
+    /// One more.
+    Add(StaticBib),
+    /// One less.
+    Remove(Protocol, (Ipv4Addr, u16)),
+}

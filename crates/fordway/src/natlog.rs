@@ -1,0 +1,198 @@
+//! Logs of what a stateful translator gives to whom (RFC 6888 section 4).
+//!
+//! Each `[[translator.log]]` has a thread and a queue of its own: a collector that is slow or gone holds
+//! up neither packets nor other logs. What does not fit in the queue, or can't be written, is counted.
+
+mod ipfix;
+mod json;
+mod record;
+mod sink;
+mod syslog;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use fordway_config::{LogEvent, LogTarget, NatLog};
+
+use crate::failure::Failure;
+use crate::report::LogStats;
+use ipfix::Ipfix;
+use json::Json;
+use sink::{Datagrams, Encode, File, Sink};
+use syslog::Syslog;
+
+pub(crate) use record::{Record, What};
+
+/// Records that wait for a log's thread: some seconds of the most that a sweep tells.
+const QUEUE: usize = 1 << 17;
+
+/// Time that a log has to write what waits when it ends.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The logs of a translator. Dropping it writes what waits, and ends them.
+#[derive(Debug, Default)]
+pub(crate) struct Logs(Vec<Log>);
+
+#[derive(Debug)]
+struct Log {
+    config: NatLog,
+    queue: Option<SyncSender<Record>>,
+    counts: Arc<Counts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What became of a log's records.
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    lost: AtomicU64,
+    /// The log is to end.
+    ends: AtomicBool,
+}
+
+impl Logs {
+    /// Opens every log of a translator, or none. `subscriber_len`: bits of a subscriber's prefix.
+    pub(crate) fn start(name: &str, logs: &[NatLog]) -> Result<Logs, Failure> {
+        let started = logs.iter().map(|config| Log::start(name, config));
+        Ok(Logs(started.collect::<Result<_, _>>()?))
+    }
+
+    /// Whether anybody wants to hear of an event.
+    pub(crate) fn wants(&self, event: LogEvent) -> bool {
+        self.0.iter().any(|log| log.config.what.contains(&event))
+    }
+
+    /// Gives a record to the logs that want it. Waits for nobody.
+    pub(crate) fn put(&self, record: &Record) {
+        let event = record.what.event();
+        for log in self.0.iter().filter(|log| log.config.what.contains(&event)) {
+            let Some(queue) = &log.queue else { continue };
+            if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+                queue.try_send(*record)
+            {
+                log.counts.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What became of the records so far.
+    pub(crate) fn stats(&self) -> Vec<LogStats> {
+        let stats = |log: &Log| LogStats {
+            to: log.config.to.to_string(),
+            written: log.counts.written.load(Ordering::Relaxed),
+            lost: log.counts.lost.load(Ordering::Relaxed),
+        };
+        self.0.iter().map(stats).collect()
+    }
+}
+
+impl Log {
+    fn start(name: &str, config: &NatLog) -> Result<Log, Failure> {
+        let (sink, encode) = open(name, config).map_err(|error| {
+            Failure::failed(format!("{name}: cannot log to {}: {error}", config.to))
+                .hint("the place must be there and writable before the translator starts")
+        })?;
+        let (queue, records) = sync_channel(QUEUE);
+        let counts = Arc::new(Counts::default());
+        let writer = Writer { name: name.to_owned(), sink, encode, counts: Arc::clone(&counts) };
+        let thread = thread::Builder::new()
+            .name(format!("{name}-log"))
+            .spawn(move || writer.run(&records))
+            .map_err(|error| Failure::failed(format!("cannot make a thread: {error}")))?;
+        Ok(Log { config: config.clone(), queue: Some(queue), counts, thread: Some(thread) })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The thread ends when it has written what waits, or its time is over.
+        self.counts.ends.store(true, Ordering::Relaxed);
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Opened = (Box<dyn Sink>, Box<dyn Encode>);
+
+fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
+    Ok(match &config.to {
+        LogTarget::Json(path) => {
+            (Box::new(File::open(path)?), Box::new(Json::new(name, config.destinations)))
+        }
+        LogTarget::SyslogUdp(address) => {
+            (Box::new(Datagrams::udp(*address)?), Box::new(Syslog::new(name, config.destinations)))
+        }
+        LogTarget::SyslogUnix(path) => {
+            (Box::new(Datagrams::unix(path)?), Box::new(Syslog::new(name, config.destinations)))
+        }
+        LogTarget::Ipfix(address) => (
+            Box::new(Datagrams::udp(*address)?),
+            Box::new(Ipfix::new(config.domain, &config.what, config.destinations)),
+        ),
+    })
+}
+
+/// The thread of a log.
+struct Writer {
+    name: String,
+    sink: Box<dyn Sink>,
+    encode: Box<dyn Encode>,
+    counts: Arc<Counts>,
+}
+
+impl Writer {
+    /// Writes records until there is nobody left who could send one.
+    fn run(mut self, records: &Receiver<Record>) {
+        let mut complained = None;
+        let mut ends: Option<Instant> = None;
+        while let Ok(first) = records.recv() {
+            if self.counts.ends.load(Ordering::Relaxed) {
+                let since = *ends.get_or_insert_with(Instant::now);
+                if since.elapsed() > LAST {
+                    return;
+                }
+            }
+            self.encode.begin(SystemTime::now());
+            let mut next = Some(first);
+            // What waits goes out together.
+            while let Some(record) = next {
+                if self.encode.add(&record) {
+                    break;
+                }
+                next = records.try_recv().ok();
+            }
+            self.write(&mut complained);
+        }
+    }
+
+    fn write(&mut self, complained: &mut Option<Instant>) {
+        let mut trouble = None;
+        for message in self.encode.take() {
+            // A receiver that was too slow once is not waited for again and again.
+            let slow = trouble.as_ref().is_some_and(sink::is_slow);
+            let sent = if slow { None } else { Some(self.sink.write(&message.octets)) };
+            let counter = match sent {
+                Some(Ok(())) => &self.counts.written,
+                _ => &self.counts.lost,
+            };
+            counter.fetch_add(message.records, Ordering::Relaxed);
+            if let Some(Err(error)) = sent {
+                trouble = Some(error);
+            }
+        }
+        let Some(error) = trouble else { return };
+        // Once a minute is enough to know.
+        if complained.is_none_or(|at| at.elapsed().as_secs() >= 60) {
+            tracing::warn!("{}: records of a log are lost: {error}", self.name);
+            *complained = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
