@@ -1,0 +1,254 @@
+//! Addresses and routes of the boxes: documentation addresses alone.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::Shape;
+use crate::spec::{Kind, MechanismSpec};
+
+/// Prefix that the server's IPv4 address is embedded in (RFC 6052 section 2.1).
+pub(crate) const PREF64: &str = "64:ff9b::/96";
+/// The client's own IPv6 address.
+pub(crate) const CLIENT_V6: &str = "2001:db8:1::2";
+/// The address that a CLAT translates to.
+pub(crate) const CLAT_V6: &str = "2001:db8:1::c";
+/// A translator's own IPv6 address, where it needs one.
+pub(crate) const ROUTER_V6: &str = "2001:db8:1::d";
+/// The IPv4 address of applications behind a CLAT (RFC 7335).
+pub(crate) const CLAT_V4: &str = "192.0.0.1";
+/// A translator's own IPv4 address, where it needs one (RFC 7335).
+pub(crate) const ROUTER_V4: &str = "192.0.0.2";
+const APP_V6: &str = "2001:db8:2::2";
+const HOST_V6: &str = "2001:db8:f::1";
+const SERVER_V6: &str = "2001:db8:5::5";
+const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
+/// The server as an application behind a CLAT addresses it.
+pub(crate) const SERVER_CLAT_V4: &str = "192.0.0.171";
+const SERVER_V4: &str = "198.51.100.2";
+/// What a stateless gateway maps explicitly: the server.
+pub(crate) const SIIT_MAPPING: &str = "198.51.100.2=2001:db8:5::5";
+/// Prefix in which a stateless gateway shows IPv4 clients to the server.
+pub(crate) const SIIT_POOL6: &str = "2001:db8:64::/96";
+/// The IPv4 client of a stateless gateway, in that prefix.
+const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
+/// The client's IPv4 address, where it has one of its own.
+const CLIENT_V4: &str = "192.0.2.2";
+/// The application's IPv4 address in a box of its own.
+const APP_V4: &str = "203.0.113.2";
+/// Prefix in which a stateful translator shows IPv4 hosts. Not the well-known one: the lab's addresses are
+/// those of documents, which are not global and may not stand there (RFC 6052 section 3.1).
+pub(crate) const NAT64_POOL6: &str = "2001:db8:64::/96";
+/// The server's IPv4 address in that prefix.
+const SERVER_V4_EMBEDDED: &str = "2001:db8:64::198.51.100.2";
+/// The middle box's address on the server's IPv4 link.
+const HOST_V4: &str = "198.51.100.1";
+/// Addresses that a stateful translator shows its clients under.
+pub(crate) const POOL4: &str = "203.0.113.64/26";
+/// The first of them.
+const POOL4_FIRST: &str = "203.0.113.64";
+/// Sources of the flow tester on an IPv6 link, all behind the client: 2001:db8:f00:N::1.
+pub(crate) const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1);
+/// Sources of the flow tester on an IPv4 link: 198.18.N.N.
+pub(crate) const FLOWS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// IPv4 addresses that stand for IPv6 hosts between the two steps of a chain.
+pub(crate) const BETWEEN_V4: &str = "198.19.0.0/16";
+
+/// The addresses of a flow between application and server, at both ends.
+pub(super) struct Flow {
+    /// The server, for the application.
+    pub(super) target: &'static str,
+    /// The server, for itself.
+    pub(super) server: &'static str,
+    /// The application, for itself.
+    pub(super) app: &'static str,
+    /// The application, for the server.
+    pub(super) seen: &'static str,
+}
+
+impl Flow {
+    /// The flow of a mechanism.
+    pub(super) fn of(shape: Shape, mechanism: Option<&MechanismSpec>) -> Self {
+        let own_box = shape.hops == 2;
+        match mechanism.map_or(Kind::Native, |m| m.kind) {
+            Kind::Clat => Self {
+                target: SERVER_CLAT_V4,
+                server: SERVER_EMBEDDED,
+                app: if own_box { ROUTER_V4 } else { CLAT_V4 },
+                seen: CLAT_V6,
+            },
+            Kind::Siit => {
+                Self { target: SERVER_V4, server: SERVER_V6, app: CLIENT_V4, seen: SIIT_CLIENT_V6 }
+            }
+            Kind::Nat64 => Self {
+                target: SERVER_V4_EMBEDDED,
+                server: SERVER_V4,
+                app: CLIENT_V6,
+                seen: POOL4_FIRST,
+            },
+            Kind::Nat44 => {
+                Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V4, seen: HOST_V4 }
+            }
+            Kind::Native => {
+                let app = match (shape.native_v4, own_box) {
+                    (true, true) => APP_V4,
+                    (true, false) => CLIENT_V4,
+                    (false, true) => APP_V6,
+                    (false, false) => CLIENT_V6,
+                };
+                let server = if shape.native_v4 { SERVER_V4 } else { SERVER_V6 };
+                Self { target: server, server, app, seen: app }
+            }
+        }
+    }
+}
+
+/// All addresses of the server.
+pub(super) fn server_addresses(shape: Shape) -> Vec<&'static str> {
+    let mut all = if shape.far_v4 { Vec::new() } else { vec![SERVER_V6, SERVER_EMBEDDED] };
+    all.extend((shape.native_v4 || shape.far_v4).then_some(SERVER_V4));
+    all
+}
+
+/// The `ip` commands of one box.
+pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    let two = shape.hops == 2;
+    match role {
+        "app" => {
+            lines.extend(link("uplink", "fe80::2"));
+            lines.push(format!("addr add {APP_V6}/128 dev uplink nodad"));
+            lines.push(format!("route add ::/0 via fe80::1 dev uplink src {APP_V6}"));
+            if shape.native_v4 {
+                lines.push(format!("addr add {APP_V4}/30 dev uplink"));
+                lines.push("route add default via 203.0.113.1".into());
+            }
+            if shape.clat_link {
+                // RFC 7335: the application holds 192.0.0.2, the translator's box 192.0.0.1.
+                lines.push("addr add 192.0.0.2/29 dev uplink".into());
+                lines.push("route add default via 192.0.0.1 mtu 1480 advmss 1440".into());
+            }
+        }
+        "client" => {
+            lines.extend(link("uplink", "fe80::2"));
+            lines.push(format!("addr add {CLIENT_V6}/128 dev uplink nodad"));
+            lines.push(format!("route add ::/0 via fe80::1 dev uplink src {CLIENT_V6}"));
+            if shape.native_v4 || shape.edge_v4 {
+                lines.push(format!("addr add {CLIENT_V4}/30 dev uplink"));
+                lines.push("route add default via 192.0.2.1".into());
+            }
+            if two {
+                lines.extend(link("to-app", "fe80::1"));
+                lines.push("route add 2001:db8:2::/64 via fe80::2 dev to-app".into());
+                if shape.native_v4 {
+                    lines.push("addr add 203.0.113.1/30 dev to-app".into());
+                }
+                if shape.clat_link {
+                    lines.push("addr add 192.0.0.1/29 dev to-app".into());
+                }
+            }
+        }
+        "host" => {
+            lines.extend(link("to-client", "fe80::1"));
+            lines.extend(link("to-iperf", "fe80::1"));
+            // Errors of this box need a source that the far side can answer.
+            lines.push(format!("addr add {HOST_V6}/128 dev lo nodad"));
+            for prefix in ["2001:db8:1::/64", "2001:db8:2::/64", "2001:db8:f00::/48"] {
+                lines.push(format!("route add {prefix} via fe80::2 dev to-client"));
+            }
+            let beyond: &[&str] = if shape.far_v4 { &[] } else { &[PREF64, "2001:db8:5::/64"] };
+            for prefix in beyond {
+                lines.push(format!("route add {prefix} via fe80::2 dev to-iperf"));
+            }
+            if shape.native_v4 || shape.edge_v4 {
+                lines.push("addr add 192.0.2.1/30 dev to-client".into());
+                lines.push(format!("route add {FLOWS_V4}/16 via 192.0.2.2"));
+            }
+            if shape.native_v4 || shape.far_v4 {
+                lines.push(format!("addr add {HOST_V4}/30 dev to-iperf"));
+            }
+            if shape.native_v4 {
+                lines.push("route add 203.0.113.0/30 via 192.0.2.2".into());
+            }
+        }
+        _ => {
+            let (own, next) =
+                if shape.hops == 0 { ("fe80::1", "fe80::2") } else { ("fe80::2", "fe80::1") };
+            lines.extend(link("uplink", own));
+            if !shape.far_v4 {
+                for own in [SERVER_V6, SERVER_EMBEDDED] {
+                    lines.push(format!("addr add {own}/128 dev uplink nodad"));
+                }
+                lines.push(format!("route add ::/0 via {next} dev uplink"));
+            }
+            if shape.native_v4 || shape.far_v4 {
+                lines.push(format!("addr add {SERVER_V4}/30 dev uplink"));
+            }
+            if shape.far_v4 {
+                lines.push(format!("route add {POOL4} via {HOST_V4}"));
+            } else if shape.native_v4 && !shape.hidden {
+                // Who forgets to hide the client gets no answer.
+                lines.push(format!("route add default via {HOST_V4}"));
+            }
+        }
+    }
+    lines
+}
+
+fn link(device: &str, own: &str) -> [String; 2] {
+    [format!("link set {device} up"), format!("addr add {own}/64 dev {device} nodad")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_documentation_addresses_are_used() {
+        let allowed = ["192.0.0.", "192.0.2.", "198.18.", "198.51.100.", "203.0.113."];
+        for hops in 0..=2 {
+            for on in 0..6 {
+                let [native_v4, edge_v4, clat_link, far_v4, hidden] =
+                    [1, 2, 3, 4, 5].map(|n| n == on);
+                let native_v4 = native_v4 || hidden;
+                let shape =
+                    Shape { hops, native_v4, edge_v4, far_v4, hidden, clat_link, offloads: true };
+                for role in ["app", "client", "host", "iperf"] {
+                    for line in addresses(role, shape) {
+                        for word in line.split([' ', '/']) {
+                            if let Ok(v4) = word.parse::<std::net::Ipv4Addr>() {
+                                let text = v4.to_string();
+                                assert!(allowed.iter().any(|a| text.starts_with(a)), "{line}");
+                            } else if let Ok(v6) = word.parse::<std::net::Ipv6Addr>() {
+                                let head = v6.segments()[0];
+                                let known = [0xfe80, 0x2001, 0x64].contains(&head);
+                                assert!(known || v6.is_unspecified(), "{line}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_of_one_family_has_none_of_the_other() {
+        let far = Shape { hops: 1, far_v4: true, ..Shape::calibration(true) };
+        let lines = addresses("iperf", far).join("\n");
+        assert!(lines.contains("198.51.100.2/30") && !lines.contains("2001:db8:5"), "{lines}");
+        assert_eq!(server_addresses(far), [SERVER_V4]);
+        assert!(!addresses("host", far).join("\n").contains(PREF64), "the translator's own");
+        let hidden = Shape { hops: 1, native_v4: true, hidden: true, ..Shape::calibration(true) };
+        let lines = addresses("iperf", hidden).join("\n");
+        assert!(!lines.contains("default"), "only the gateway is reached: {lines}");
+    }
+
+    #[test]
+    fn an_ipv6_only_path_carries_no_ipv4() {
+        let shape = Shape { hops: 1, ..Shape::calibration(true) };
+        for role in ["client", "host"] {
+            for line in addresses(role, shape) {
+                let v4 = line.split([' ', '/']).any(|w| w.parse::<std::net::Ipv4Addr>().is_ok());
+                assert!(!v4, "{line}");
+            }
+        }
+    }
+}
