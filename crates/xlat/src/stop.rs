@@ -43,7 +43,8 @@ impl Stop {
 
 /// RFC 7915 sections 4.4 and 5.4: what is discarded for a reason that the RFC does not call silent
 /// is answered by "administratively prohibited". Of stateful translation: RFC 6146 sections 3.4 and
-/// 3.5; RFC 6888 REQ-10 for every resource that is used up.
+/// 3.5; RFC 6888 REQ-11 for every resource that is used up. What comes unasked from IPv4 is not answered,
+/// as the RFC allows: its source may be forged.
 impl From<DropReason> for Stop {
     fn from(reason: DropReason) -> Stop {
         let answer = match reason {
@@ -51,10 +52,8 @@ impl From<DropReason> for Stop {
             | DropReason::NoMappingSource
             | DropReason::NoMappingDestination
             | DropReason::ReservedOctet
-            | DropReason::Loop
-            | DropReason::Filtered => Some(IcmpErrorKind::AdministrativelyProhibited),
-            DropReason::NoBib
-            | DropReason::PoolExhausted
+            | DropReason::Loop => Some(IcmpErrorKind::AdministrativelyProhibited),
+            DropReason::PoolExhausted
             | DropReason::BibFull
             | DropReason::SessionsFull
             | DropReason::SubscribersFull

@@ -44,7 +44,7 @@ pub enum IcmpErrorKind {
         /// Offset of the offending octet in the answered packet.
         pointer: u32,
     },
-    /// ICMPv4 3/1 (host unreachable) or ICMPv6 1/3 (RFC 6146 section 3.5.1.1, RFC 6888 REQ-10).
+    /// ICMPv4 3/1 (host unreachable) or ICMPv6 1/3 (RFC 6146 section 3.5.1.1, RFC 6888 REQ-11).
     AddressUnreachable,
     /// ICMPv4 3/3 or ICMPv6 1/4 (RFC 6146 section 3.5.2.2).
     PortUnreachable,
