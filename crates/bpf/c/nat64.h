@@ -350,6 +350,12 @@ always_inline enum pool4 pool4_of(__u32 address, __u16 port, __u8 protocol)
 	return POOL4_NONE;
 }
 
+/* Whether an IPv4 address is the translator's, whatever the port. */
+always_inline int owns_address(__u32 address)
+{
+	return pool4_of(address, 0, PROTOCOL_ICMP) != POOL4_NONE;
+}
+
 /* What a packet from an IPv6 host finds. */
 always_inline verdict look_from_v6(struct flow *flow)
 {
@@ -446,7 +452,7 @@ always_inline verdict look_from_v4(struct flow *flow)
 	if (syn && !nat64.accept_v4_syn)
 		return DROP(FW_DROP_EXTERNALLY_INITIATED);
 	if (nat64.address_dependent) {
-		if (syn)
+		if (is_tcp(flow) && flow->segment == SEGMENT_SYN)
 			return LEAVE;
 		int known = find_session_with(flow);
 		if (known <= 0)

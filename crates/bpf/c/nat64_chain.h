@@ -169,13 +169,14 @@ always_inline int search_session(struct flow *flow, int any_port)
 		struct fw_session *session = index ? session_at(index) : 0;
 		if (!session)
 			return 0;
-		__u8 state = session_state(READ_ONCE(session->life));
+		__u64 life = READ_ONCE(session->life);
 		__u32 differs = (session->local ^ flow->local) | (session->remote ^ flow->remote) |
 				(session->local_port ^ flow->local_port) | (session->protocol ^ flow->protocol);
 		if (!any_port)
 			differs |= session->remote_port ^ flow->remote_port;
-		/* What an unsolicited SYN left is no sign that the host wants to hear of it. */
-		if (differs == 0 && state >= FW_ENTRY_LIVE && !(any_port && state == FW_TCP_V4_INIT))
+		/* What a stored SYN left is no sign that the host wants to hear of its sender. */
+		int stored = any_port && session_timeout(life) == FW_TIMEOUT_TCP_INCOMING_SYN;
+		if (differs == 0 && session_state(life) >= FW_ENTRY_LIVE && !stored)
 			return index;
 		index = READ_ONCE(session->next);
 	}

@@ -73,6 +73,7 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	return GO_ON;
 }
 
+#ifndef FORDWAY_XDP
 /* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
 always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct fields *fields)
 {
@@ -84,10 +85,13 @@ always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct 
 	reason = illegal_v4(src);
 	if (reason)
 		return DROP(reason);
+	if (!owns_address(dst))
+		return DROP(FW_DROP_NO_MAPPING_DESTINATION);
 	if (src == dst || !may_embed(0, src))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	return is_carried(fields, fields->protocol);
 }
+#endif
 
 /* RFC 791 section 3.2. */
 always_inline verdict check_fragment_v4(const struct fields *fields)

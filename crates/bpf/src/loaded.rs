@@ -59,6 +59,7 @@ pub struct TestOptions {
 pub struct Loaded {
     tc: Option<Programs>,
     xdp: Option<Programs>,
+    mark: u32,
 }
 
 /// What a program told the kernel to do with a frame.
@@ -125,6 +126,7 @@ impl Loaded {
         let loaded = Loaded {
             tc: load(ObjectFile::TC, &|program| program != Program::Xdp)?,
             xdp: load(ObjectFile::XDP, &|program| program == Program::Xdp)?,
+            mark: 0,
         };
         // Test runs come in at the loopback device, whose address is all zeros.
         loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_address(LOOPBACK, 0))?;
@@ -132,6 +134,11 @@ impl Loaded {
             loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_redirected(device))?;
         }
         Ok(loaded)
+    }
+
+    /// From now on frames have this mark (not for XDP).
+    pub fn set_mark(&mut self, mark: u32) {
+        self.mark = mark;
     }
 
     /// Runs `program` on an Ethernet frame, which arrives at the loopback device: its destination address
@@ -153,6 +160,7 @@ impl Loaded {
         let found = found.filter(|_| loaded.program(program).is_some()).ok_or_else(missing)?;
 
         let mut context = [0; sk_buff::SIZE];
+        self.mark.write(&mut context[sk_buff::MARK..]);
         gso_size.write(&mut context[sk_buff::GSO_SIZE..]);
         segments(frame, gso_size).write(&mut context[sk_buff::GSO_SEGS..]);
         let mut out = vec![0; frame.len() + ROOM];
@@ -204,6 +212,7 @@ const LOOPBACK: u32 = 1;
 
 /// Places in `struct __sk_buff` of the kernel's interface.
 mod sk_buff {
+    pub(super) const MARK: usize = 8;
     pub(super) const GSO_SEGS: usize = 164;
     pub(super) const GSO_SIZE: usize = 176;
     pub(super) const SIZE: usize = 192;

@@ -1,5 +1,6 @@
 //! Holds the mirror against the objects' BTF.
 
+use fordway_xlat::nat64::{TcpState, Timeout, layout};
 use fordway_xlat::{Direction, DropReason};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
@@ -8,7 +9,15 @@ use super::*;
 use crate::PassReason;
 use crate::object::ObjectFile;
 
-const HEADER: &str = include_str!("../../c/include/fordway_abi.h");
+const HEADERS: [&str; 2] = [
+    include_str!("../../c/include/fordway_abi.h"),
+    include_str!("../../c/include/fordway_nat64.h"),
+];
+
+/// What stands behind `text` in the headers.
+fn behind(text: &str) -> Option<&'static str> {
+    HEADERS.into_iter().find_map(|header| header.split(text).nth(1))
+}
 
 /// Name, size, and name and offset of each field.
 type Structure = (&'static str, usize, Vec<(String, usize)>);
@@ -23,7 +32,10 @@ fn structures() -> Vec<Structure> {
             ),)*]
         };
     }
-    structures!(FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent)
+    structures!(
+        FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
+        FwNat64Config
+    )
 }
 
 #[test]
@@ -46,10 +58,69 @@ fn structures_are_as_in_the_objects() {
     assert!(compared >= 14, "only {compared} structures are in the objects");
 }
 
+/// Size, and names and offsets of the fields that anybody looks at.
+macro_rules! entry {
+    ($name:literal, $type:ty: $($field:ident)*) => {
+        ($name, size_of::<$type>(), vec![$((stringify!($field), offset_of!($type, $field)),)*])
+    };
+}
+
+#[test]
+fn entries_of_the_tables_are_the_cores() {
+    let entries = [
+        entry!("fw_bib", layout::Bib: v6_hi v6_lo v4 v4_port v6_port next6 next4 life subscriber
+            created since protocol flags),
+        entry!("fw_session", layout::Session: life bib next remote remote_port pool6 protocol local
+            local_port seen packets octets),
+        entry!("fw_block", layout::Block: v4 low high),
+        entry!("fw_subscriber", layout::Subscriber: hi lo next life mark sessions ports last_used rate
+            pool seen created blocks),
+        entry!("fw_free", layout::Free: head count),
+        entry!("fw_nat64_meta", layout::Meta: layout entries masks secret clock_offset_ns draining
+            fresh by_address),
+    ];
+    let btf = Btf::from_raw("object", ObjectFile::TC.octets()).unwrap().expect("BTF");
+    for (name, size, fields) in entries {
+        let found = btf.type_by_name::<Struct<'_>>(name).expect(name);
+        assert_eq!(found.size(), size, "size of {name}");
+        let members = found.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("a bit field") };
+            (member.name.expect("a name").to_string_lossy().into_owned(), offset as usize / 8)
+        });
+        let members = members.filter(|(name, _)| name != "reserved").collect::<Vec<_>>();
+        let fields = fields.into_iter().map(|(name, offset)| (name.to_owned(), offset));
+        assert_eq!(members, fields.collect::<Vec<_>>(), "fields of {name}");
+    }
+}
+
+#[test]
+fn states_are_the_cores() {
+    let states = enumeration("fw_entry_state");
+    for state in TcpState::ALL {
+        let name = format!("FW_TCP_{}", state.label().to_uppercase());
+        assert!(states.contains(&(name.clone(), state as u32)), "{name} {states:?}");
+    }
+    assert_eq!(enumeration("fw_timeout").last(), Some(&("FW_TIMEOUTS".to_owned(), 5)));
+    let timeouts = [
+        ("FW_TIMEOUT_UDP", Timeout::Udp as u32),
+        ("FW_TIMEOUT_ICMP", Timeout::Icmp as u32),
+        ("FW_TIMEOUT_TCP_EST", Timeout::TcpEst as u32),
+        ("FW_TIMEOUT_TCP_TRANS", Timeout::TcpTrans as u32),
+        ("FW_TIMEOUT_TCP_INCOMING_SYN", Timeout::TcpIncomingSyn as u32),
+    ];
+    assert_eq!(enumeration("fw_timeout")[..5], named(&timeouts));
+    let modes = [
+        ("FW_NAT64_NONE", 0),
+        ("FW_NAT64_STATEFUL", nat64_mode::STATEFUL),
+        ("FW_NAT64_DYNAMIC4", nat64_mode::DYNAMIC4),
+    ];
+    assert_eq!(enumeration("fw_nat64_mode"), named(&modes));
+}
+
 #[test]
 fn structures_are_as_in_the_header() {
     for (name, size, fields) in structures() {
-        let body = HEADER.split(&format!("struct {name} {{\n")).nth(1).expect("the structure");
+        let body = behind(&format!("struct {name} {{\n")).expect("the structure");
         let body = body.split("\n};").next().expect("its end");
         let mut offset = 0;
         let mut found = Vec::new();
@@ -66,6 +137,7 @@ fn structures_are_as_in_the_header() {
             offset += count
                 * match (c_type, inner) {
                     ("__u8", _) => 1,
+                    ("__u16", _) => 2,
                     ("__u32", _) => 4,
                     ("__u64", _) => 8,
                     (_, Some(inner)) => inner.1,
@@ -77,13 +149,16 @@ fn structures_are_as_in_the_header() {
     }
 }
 
-/// A number, or the name of one, in the header.
+/// A number, or the name of one, in the headers.
 fn number(text: &str) -> usize {
-    text.parse().unwrap_or_else(|_| {
-        let define = format!("#define {text} ");
-        let line = HEADER.lines().find_map(|line| line.strip_prefix(&define));
-        line.expect("a defined number").parse().expect("a number")
-    })
+    let define = format!("#define {text} ");
+    let mut lines = HEADERS.into_iter().flat_map(str::lines);
+    let defined = lines.find_map(|line| line.strip_prefix(&define));
+    let kind = || enumeration("fw_kind").into_iter().find(|(name, _)| name == text);
+    match defined.unwrap_or(text).parse() {
+        Ok(number) => number,
+        Err(_) => kind().expect("a number, or a kind of entry").1 as usize,
+    }
 }
 
 #[test]
@@ -127,6 +202,12 @@ fn numbers_are_as_in_the_header() {
         ("FW_MAX_INLINE_EAM", MAX_INLINE_EAM),
         ("FW_MAX_DEVICES", MAX_DEVICES),
         ("FW_TRACE_SNAP", TRACE_SNAP),
+        ("FW_MAX_POOL4", MAX_POOL4),
+        ("FW_NAT64_LAYOUT", layout::LAYOUT as usize),
+        ("FW_TICK_SHIFT", layout::TICK_SHIFT as usize),
+        ("FW_MAX_BLOCKS", layout::MAX_BLOCKS),
+        ("FW_FREE_SHARDS", layout::FREE_SHARDS),
+        ("FW_PORT_TRIES", layout::PORT_TRIES as usize),
     ] {
         assert_eq!(number(name), value, "{name}");
     }
@@ -159,7 +240,7 @@ fn named(numbers: &[(&str, u32)]) -> Vec<(String, u32)> {
 /// Names and numbers of an enumeration of the header. Constants that are nowhere a variable's type
 /// leave no trace in an object, so the text itself is read.
 fn enumeration(name: &str) -> Vec<(String, u32)> {
-    let body = HEADER.split(&format!("enum {name} {{")).nth(1).expect("the enumeration");
+    let body = behind(&format!("enum {name} {{")).expect("the enumeration");
     let body = body.split('}').next().expect("its end");
     let mut next = 0;
     let mut found = Vec::new();

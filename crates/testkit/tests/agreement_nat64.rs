@@ -1,0 +1,183 @@
+//! Core and kernel program on random sequences of packets, with time: they agree octet for octet, on
+//! every packet and on the tables in the end, or the program has left a packet to the core, which then
+//! works on the program's tables.
+//!
+//! Needs root; says so, and does nothing, without. `FORDWAY_SEED` takes another seed, `FORDWAY_CASES`
+//! another number of packets.
+
+mod alike;
+mod nat64;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fordway_testkit::model::Random;
+use fordway_testkit::sys;
+use fordway_xlat::nat64::{
+    Allocation, Filtering, Lifetimes, Pool, Protocol, Quotas, Range, Settings, Sizes, StaticBib,
+};
+use fordway_xlat::{Config, HopCount, IcmpErrors};
+
+use nat64::draw::{self, Surroundings};
+use nat64::{Pair, Way};
+
+/// Packets, shared among the settings.
+const CASES: usize = 200_000;
+
+/// Of the packets with ordinary settings at most this share is left to the core, in percent. Among the
+/// drawn ones are many that are not common: errors, hairpinning, first packets of a subscriber, damage.
+const MAX_LEFT: usize = 25;
+
+/// Packets between looks at all of the tables.
+const LOOK: usize = 64;
+
+const JUMPS: [u64; 10] = [1, 1, 2, 3, 6, 7, 60, 121, 301, 7201];
+
+#[test]
+fn the_program_agrees_with_the_core() {
+    if !sys::is_root() {
+        return eprintln!("SKIPPED: programs in the kernel need root");
+    }
+    let cases =
+        std::env::var("FORDWAY_CASES").map_or(CASES, |text| text.parse().expect("a number"));
+    let seed =
+        std::env::var("FORDWAY_SEED").map_or(0x000f_0d64, |text| text.parse().expect("a number"));
+    let settings = all_settings();
+    for (number, (name, config, settings)) in settings.iter().enumerate() {
+        let mut random = Random::new(seed + number as u64);
+        let mut tally = BTreeMap::<String, usize>::new();
+        let mut left = 0;
+        let mut pair = Pair::new(config, settings);
+        let packets = cases.div_ceil(all_settings().len());
+        for step in 0..packets {
+            let failed = |error: String, packet: &[u8]| -> ! {
+                panic!("{name}, seed {seed}, step {step}: {error}\npacket {}", hex(packet))
+            };
+            if step % LOOK == 0 {
+                pair.compare().unwrap_or_else(|error| failed(error, &[]));
+            }
+            let around = surroundings(config, settings, &pair);
+            let packet = draw::packet(&mut random, &around);
+            let mark = random.below(3) as u32;
+            let way = pair.pass(&packet, mark).unwrap_or_else(|error| failed(error, &packet));
+            *tally.entry(format!("{way:?}")).or_default() += 1;
+            left += usize::from(matches!(way, Way::Left(_)));
+            live(&mut random, &mut pair).unwrap_or_else(|error| failed(error, &packet));
+        }
+        pair.compare().unwrap_or_else(|error| panic!("{name}, seed {seed}, at the end: {error}"));
+        println!("{name}: {left} of {packets} packets were left to the core: {tally:?}");
+        if number == 0 {
+            assert!(left * 100 <= packets * MAX_LEFT, "that is more than {MAX_LEFT} %");
+        }
+    }
+}
+
+/// What happens beside packets.
+fn live(random: &mut Random, pair: &mut Pair) -> Result<(), String> {
+    match random.below(100) {
+        0..=7 => pair.wait(Duration::from_millis(50 * (1 + random.below(20) as u64))),
+        8..=9 => pair.wait(Duration::from_secs(random.pick(&JUMPS))),
+        10..=11 => return pair.sweep(),
+        12 => pair.drain(random.percent(10)),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn surroundings(config: &Config, settings: &Settings, pair: &Pair) -> Surroundings {
+    let ranges = settings.pools.iter().flat_map(|pool| &pool.ranges);
+    let pool4 = ranges.clone().flat_map(|range| [range.first, range.last]).collect();
+    let ports = ranges.clone().next().map_or((1, 1), |range| {
+        (range.low.saturating_sub(3).max(1), range.high.min(range.low.saturating_add(40)))
+    });
+    let nat = &pair.alone.nat;
+    Surroundings {
+        prefixes: config.pool6.iter().map(|pool6| pool6.net().addr()).collect(),
+        pool4,
+        ports,
+        bindings: nat.bib(pair.now).map(|bib| bib.binding).collect(),
+        sessions: nat.sessions(pair.now).collect(),
+    }
+}
+
+fn range(first: u8, last: u8, low: u16, high: u16) -> Range {
+    let address = |octet| Ipv4Addr::new(203, 0, 113, octet);
+    Range { first: address(first), last: address(last), low, high }
+}
+
+fn all_settings() -> Vec<(&'static str, Config, Settings)> {
+    let config = Config {
+        pool6: vec!["2001:db8:64::/96".parse().expect("a prefix")],
+        icmp_errors: IcmpErrors::Unlimited,
+        hairpin: true,
+        ..Config::default()
+    };
+    let ordinary = Settings {
+        pools: vec![Pool { ranges: vec![range(1, 2, 1024, 65_535)], ..Pool::default() }],
+        sizes: Sizes { bibs: 500, sessions: 1000, subscribers: 50 },
+        ..Settings::default()
+    };
+    let two_prefixes = Config {
+        pool6: ["2001:db8:65::/96", "64:ff9b::/96"]
+            .map(|prefix| prefix.parse().expect("a prefix"))
+            .to_vec(),
+        allow_private: true,
+        decrement_hop_limit: HopCount::NONE,
+        mss_clamp: true,
+        mtu4: 1400,
+        mtu6: 1420,
+        ..config.clone()
+    };
+    let crowded = Settings {
+        pools: vec![Pool {
+            ranges: vec![range(1, 1, 1000, 1047), range(9, 9, 2000, 2007)],
+            allocation: Allocation::Blocks { size: 4, most: 3 },
+            ..Pool::default()
+        }],
+        subscriber_len: 64,
+        filtering: Filtering::AddressDependent,
+        ..ordinary.clone()
+    };
+    let limited = Settings {
+        quotas: Quotas { ports: [3, 4, 2], sessions: 6, new_per_second: 4 },
+        refresh_from_v4: false,
+        accept_v4_syn: false,
+        subscriber_len: 56,
+        ..ordinary.clone()
+    };
+    let full = Settings {
+        sizes: Sizes { bibs: 12, sessions: 16, subscribers: 3 },
+        subscriber_len: 48,
+        ..ordinary.clone()
+    };
+    let forwards = Settings {
+        pools: vec![
+            Pool { ranges: vec![range(1, 1, 1, 2047)], mark: Some(1), ..Pool::default() },
+            Pool { ranges: vec![range(5, 8, 1, 65_535)], ..Pool::default() },
+        ],
+        bib: vec![
+            forward(Protocol::Tcp, 80, Ipv4Addr::new(203, 0, 113, 1), 80),
+            forward(Protocol::Udp, 53, Ipv4Addr::new(203, 0, 113, 77), 5353),
+        ],
+        lifetimes: Lifetimes { port_rest: Duration::ZERO, ..Lifetimes::default() },
+        ..ordinary.clone()
+    };
+    vec![
+        ("ordinary", config.clone(), ordinary.clone()),
+        ("two prefixes", two_prefixes, ordinary),
+        ("blocks, address-dependent", config.clone(), crowded),
+        ("quotas", config.clone(), limited),
+        ("full tables", config.clone(), full),
+        ("marks and forwards", config, forwards),
+    ]
+}
+
+fn forward(protocol: Protocol, port: u16, v4: Ipv4Addr, v4_port: u16) -> StaticBib {
+    let host = "2001:db8:1::1".parse().expect("an address");
+    StaticBib { protocol, v6: (host, port), v4: (v4, v4_port) }
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().take(120).map(|octet| format!("{octet:02x}")).collect()
+}
