@@ -283,12 +283,12 @@ always_inline verdict quote(struct __sk_buff *skb, __u32 at, __u32 len, __u32 he
 __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
 	__u32 outer_len = at;
-	struct halves address = {};
 
 	if (!plan)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	struct icmp_header *icmp = &plan->work.icmp;
 	struct ipv4_header *ip = &plan->work.v4;
+	struct halves *address = &plan->src6;
 	struct fields *inner = &plan->work.inner;
 	struct quoted *quoted = &plan->work.quoted;
 	at += config.link_layer_len;
@@ -306,12 +306,12 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	if (v != GO_ON)
 		return v;
 	int next_header = protocol_to_v6(inner->protocol);
-	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip->src), &address)))
+	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip->src), address)))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	to_wire(address, &plan->error6.inner.src);
-	if (!is_mapped(map_v4(bpf_ntohl(ip->dst), &address)))
+	to_wire(*address, &plan->error6.inner.src);
+	if (!is_mapped(map_v4(bpf_ntohl(ip->dst), address)))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	to_wire(address, &plan->error6.inner.dst);
+	to_wire(*address, &plan->error6.inner.dst);
 	v = header_to_v6(icmp, &plan->error6.icmp);
 	if (v != GO_ON)
 		return v;
@@ -326,8 +326,11 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	if (IPV6_LEN + new_len > IPV6_MIN_MTU)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 
-	struct fields whole = { .tos = tos_hops >> 8, .payload_len = new_len };
-	write_v6(&plan->v6, 0, &whole, PROTOCOL_ICMPV6, tos_hops & 0xff);
+	/* The inner header's fields have done their work. */
+	__builtin_memset(inner, 0, sizeof(*inner));
+	inner->tos = tos_hops >> 8;
+	inner->payload_len = new_len;
+	write_v6(&plan->v6, 0, inner, PROTOCOL_ICMPV6, tos_hops & 0xff);
 	__u64 sum = quoted->sum + sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) +
 		    sum_number(PROTOCOL_ICMPV6) + sum_number(new_len);
 	if (inner_len == IPV6_LEN)

@@ -18,8 +18,10 @@
 
 /* What a step says beside a verdict: look anew. */
 #define AGAIN 0x400u
-/* There is no BIB entry yet. */
+/* There is no BIB entry yet: bind_host() comes next. */
 #define NEEDS_BIB 0x500u
+/* There is no session yet: open_session() comes next. */
+#define NEEDS_SESSION 0x600u
 
 /* Everything that is not a plain success is the user engine's. */
 #define LEAVE PASS_ON(FW_PASS_SESSION)
@@ -284,7 +286,24 @@ always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 inde
 	return v;
 }
 
-/* A new BIB entry for (X',x). */
+/* Ends the rest of the host's port, and keeps in mind which that is. 0: it rests no longer. */
+always_inline int end_rest(struct flow *flow)
+{
+	struct fw_bib *resting = flow->bib ? bib_at(flow->bib) : 0;
+
+	flow->local_port = 0;
+	if (!resting)
+		return 1;
+	__u32 life = READ_ONCE(resting->life);
+	if (life_state(life) != FW_ENTRY_RESTING ||
+	    __sync_val_compare_and_swap(&resting->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) != life)
+		return 0;
+	flow->local = resting->v4;
+	flow->local_port = resting->v4_port;
+	return 1;
+}
+
+/* A new BIB entry for (X',x); where `flow->bib` rests, for its port. */
 __noinline int bind_host(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -299,7 +318,10 @@ __noinline int bind_host(struct flow *flow)
 	verdict v = LEAVE;
 	__u32 index = take_free(FW_KIND_BIB);
 	struct fw_bib *bib = index ? bib_at(index) : 0;
-	if (bib) {
+	if (bib && !end_rest(flow)) {
+		push_free(FW_KIND_BIB, index);
+		v = AGAIN;
+	} else if (bib) {
 		bib->v6_hi = flow->host.hi;
 		bib->v6_lo = flow->host.lo;
 		bib->v6_port = flow->host_port;
@@ -384,15 +406,16 @@ always_inline verdict look_from_v6(struct flow *flow)
 			return refresh(flow, session);
 		}
 		/* RFC 6146 section 3.5.2.2, CLOSED: other segments pass by the BIB alone. */
-		return may_open ? open_session(flow) : GO_ON;
+		return may_open ? NEEDS_SESSION : GO_ON;
 	}
 	if (!may_open)
 		return DROP(FW_DROP_NOT_SYN);
-	/* A port that rests comes back to its host in the user engine. */
-	return bib || is_draining() ? LEAVE : NEEDS_BIB;
+	/* The host comes back while its port rests: it gets it again. */
+	flow->bib = bib ? found : 0;
+	return is_draining() ? LEAVE : NEEDS_BIB;
 }
 
-/* A packet from an IPv6 host: updates the tables, and finds (T,t). NEEDS_BIB: bind_host() has to come first. */
+/* A packet from an IPv6 host: updates the tables, and finds (T,t). */
 __noinline int from_v6(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -462,7 +485,7 @@ always_inline verdict look_from_v4(struct flow *flow)
 	flow->host.hi = bib->v6_hi;
 	flow->host.lo = bib->v6_lo;
 	flow->host_port = bib->v6_port;
-	return !is_tcp(flow) || syn ? open_session(flow) : GO_ON;
+	return !is_tcp(flow) || syn ? NEEDS_SESSION : GO_ON;
 }
 
 /* A packet from IPv4: updates the tables, and finds (X',x), and which of pool6 the other end is embedded in. */

@@ -258,11 +258,10 @@ always_inline struct fw_free *free_list(__u32 kind, __u32 shard)
 }
 
 /* Takes a free entry of a shard; 0: it has none. */
-__noinline int pop_free(__u32 kind, __u32 shard)
+always_inline __u32 pop_free(__u32 kind, __u32 shard)
 {
-	if (nat64.mode != FW_NAT64_STATEFUL)
-		return 0;
 	struct fw_free *list = free_list(kind, shard);
+
 	if (!list)
 		return 0;
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -277,6 +276,19 @@ __noinline int pop_free(__u32 kind, __u32 shard)
 		}
 	}
 	return 0;
+}
+
+/* Takes the next entry that was never used; 0: there is none. */
+always_inline __u32 take_fresh(__u32 kind)
+{
+	__u32 zero = 0;
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+
+	/* Looked at first, so that the count of a full table does not run away. */
+	if (!meta || READ_ONCE(meta->fresh[kind]) >= nat64.entries[kind])
+		return 0;
+	__u32 index = __sync_fetch_and_add(&meta->fresh[kind], 1);
+	return index < nat64.entries[kind] ? index : 0;
 }
 
 /* Gives an entry back that nobody has seen. */
@@ -300,28 +312,18 @@ __noinline int push_free(__u32 kind, __u32 index)
 	return 0;
 }
 
-/* Takes a free entry of a kind; 0: there is none. The core's FreeList::take. */
+/* Takes a free entry of a kind: of the processor's own shard, else one that was never used, else of any other
+ * shard; 0: there is none. The core's FreeList::take. */
 __noinline int take_free(__u32 kind)
 {
-	__u32 zero = 0, shard = bpf_get_smp_processor_id();
+	__u32 shard = bpf_get_smp_processor_id();
 
 	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS)
 		return 0;
-	int index = pop_free(kind, shard);
-	if (index)
-		return index;
-	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
-	if (!meta)
-		return 0;
-	__u32 *fresh = &meta->fresh[kind];
-	/* Looked at first, so that the count of a full table does not run away. */
-	if (READ_ONCE(*fresh) < nat64.entries[kind]) {
-		__u32 never_used = __sync_fetch_and_add(fresh, 1);
-		if (never_used < nat64.entries[kind])
-			return never_used;
-	}
-	LOOP (__u32 step = 1; step < FW_FREE_SHARDS; step++) {
-		index = pop_free(kind, shard + step);
+	LOOP (__u32 step = 0; step < FW_FREE_SHARDS; step++) {
+		__u32 index = pop_free(kind, shard + step);
+		if (!index && step == 0)
+			index = take_fresh(kind);
 		if (index)
 			return index;
 	}

@@ -98,15 +98,19 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	/* RFC 6146 section 3.8. */
 	if (pool4_of(remote, flow->remote_port, protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
-	/* The caller's stack is deep: functions that call others are called from here. */
 	v = from_v6(flow);
+	/* The stack is short: functions that call others are called from here. Another processor may come first. */
 	if (v == NEEDS_BIB) {
 		v = bind_host(flow);
-		/* Another may have come first. */
 		if (v == GO_ON || v == AGAIN)
 			v = from_v6(flow);
 	}
-	if (v == NEEDS_BIB)
+	if (v == NEEDS_SESSION) {
+		v = open_session(flow);
+		if (v == AGAIN)
+			v = from_v6(flow);
+	}
+	if (v > UNMATCHED)
 		v = LEAVE;
 	*local = flow->local;
 	port_to_plan(flow, 0, ports, plan);
@@ -134,6 +138,13 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	if (pool4_of(remote, flow->remote_port, fields->protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
 	v = from_v4(flow);
+	if (v == NEEDS_SESSION) {
+		v = open_session(flow);
+		if (v == AGAIN)
+			v = from_v4(flow);
+	}
+	if (v > UNMATCHED)
+		v = LEAVE;
 	port_to_plan(flow, 1, ports, plan);
 	return v;
 }

@@ -77,7 +77,21 @@ __noinline int claim_port(struct flow *flow, __u32 index)
 	return -1;
 }
 
-/* Finds a port of the subscriber's blocks for the claimed entry, and links it there. */
+/* Whether (T,t) is the subscriber's. */
+always_inline int is_in_blocks(const struct flow *flow, const struct fw_subscriber *subscriber, __u32 blocks)
+{
+	LOOP (__u32 i = 0; i < FW_MAX_BLOCKS; i++) {
+		const struct fw_block *block = &subscriber->blocks[i];
+
+		if (i < blocks && block->v4 == flow->local && block->low <= flow->local_port &&
+		    block->high >= flow->local_port)
+			return 1;
+	}
+	return 0;
+}
+
+/* Finds a port of the subscriber's blocks for the claimed entry, and links it there: `flow->local_port` if that is
+ * set and still the subscriber's. */
 __noinline int choose_port(struct flow *flow, __u32 subscriber_index, __u32 index)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -88,6 +102,11 @@ __noinline int choose_port(struct flow *flow, __u32 subscriber_index, __u32 inde
 	__u32 blocks = life_number(READ_ONCE(subscriber->life)) & ~ADDING;
 	if (blocks == 0 || blocks > FW_MAX_BLOCKS)
 		return 0;
+	if (flow->local_port && is_in_blocks(flow, subscriber, blocks)) {
+		int again = claim_port(flow, index);
+		if (again)
+			return again > 0;
+	}
 	__u64 first = hash_port(flow->host, flow->host_port, flow->protocol);
 	LOOP (__u32 attempt = 0; attempt < FW_PORT_TRIES; attempt++) {
 		__u64 hash = hash_again(first, attempt);
