@@ -27,6 +27,9 @@ pub struct Address {
     /// Make no route to the address's prefix.
     #[serde(default)]
     pub no_prefix_route: bool,
+    /// Scope "host": never chosen as a source of packets that leave the host.
+    #[serde(default)]
+    pub host_scope: bool,
     /// Preferred lifetime 0: accept packets, but never choose as a source.
     #[serde(default)]
     pub deprecated: bool,
@@ -45,6 +48,7 @@ impl Address {
             address,
             no_dad: false,
             no_prefix_route: false,
+            host_scope: false,
             deprecated: false,
             protocol: None,
         }
@@ -127,7 +131,8 @@ impl Netlink {
         message.header.family = family(ip);
         message.header.prefix_len = address.address.prefix_len();
         message.header.flags = AddressHeaderFlags::from_bits_retain(flags.bits() as u8);
-        message.header.scope = AddressScope::Universe;
+        message.header.scope =
+            if address.host_scope { AddressScope::Host } else { AddressScope::Universe };
         message.header.index = self.link(&address.device)?.index;
         message.attributes = vec![
             AddressAttribute::Local(ip),
@@ -176,6 +181,7 @@ fn from_message(message: &AddressMessage, device: &str) -> Option<Address> {
         address: IpNet::new(ip, message.header.prefix_len).ok()?,
         no_dad: flags.contains(AddressFlags::Nodad),
         no_prefix_route: flags.contains(AddressFlags::Noprefixroute),
+        host_scope: message.header.scope == AddressScope::Host,
         deprecated,
         protocol: protocol.filter(|number| *number != 0),
     })

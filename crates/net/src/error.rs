@@ -18,6 +18,17 @@ pub enum Error {
         detail: Option<String>,
     },
 
+    /// The kernel refused a request to nftables.
+    #[error("cannot {operation}: {source}{}", in_brackets(detail.as_deref()))]
+    Netfilter {
+        /// What was asked for, with its object, such as `set up nftables table ...`.
+        operation: String,
+        /// The kernel's error number.
+        source: io::Error,
+        /// The kernel's own explanation, where it gave one.
+        detail: Option<String>,
+    },
+
     /// The kernel's answer cannot be understood.
     #[error("cannot {operation}: unexpected answer from the kernel: {reason}")]
     Answer {
@@ -144,6 +155,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Netlink { source, .. }
+            | Self::Netfilter { source, .. }
             | Self::Sysctl { source, .. }
             | Self::Namespace { source, .. }
             | Self::File { source, .. } => source.raw_os_error(),
@@ -170,6 +182,18 @@ impl Error {
                 }
                 libc::ENETDOWN => Some("the interface is down: ip link set NAME up"),
                 libc::EINVAL => Some("the kernel does not accept one of the values"),
+                _ => None,
+            },
+            Self::Netfilter { .. } => match self.errno()? {
+                libc::EPERM | libc::EACCES => Some(NEEDS_NET_ADMIN),
+                libc::ENOENT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT => {
+                    Some(
+                        "nftables is needed where a pool4 address is the host's own: load the \
+                         modules nf_tables, nft_socket and nft_dup_ipv4, or take a kernel with \
+                         them; or give pool4 an address that the host does not have itself",
+                    )
+                }
+                libc::EEXIST => Some("somebody else made a table of that name; remove it"),
                 _ => None,
             },
             Self::Sysctl { .. } => match self.errno()? {

@@ -5,6 +5,9 @@
 //! - [`sysctl`]: reading and writing kernel settings;
 //! - [`Manager`]: the same changes with a ledger, so that exactly what was
 //!   changed is taken back at the end, or by the next start after a crash;
+//! - [`Divert`]: packets to addresses of the host that are a translator's, too;
+//!   [`bound_sockets`]: the ports that the host itself uses;
+//! - [`AddressWatch`]: hearing of addresses that come and go;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities;
 //!   [`Host`]: what the host offers.
 //!
@@ -14,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod divert;
 mod error;
 mod host;
 mod link;
@@ -21,15 +25,19 @@ mod lock;
 mod manager;
 mod namespace;
 mod neighbour;
+mod netfilter;
 mod netlink;
 pub mod privilege;
 mod route;
 mod rule;
+mod socket;
 #[allow(unsafe_code)]
 mod sys;
 pub mod sysctl;
+mod watch;
 
 pub use address::Address;
+pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State, KernelVersion};
 pub use link::Link;
@@ -39,7 +47,9 @@ pub use neighbour::NeighbourProxy;
 pub use netlink::Netlink;
 pub use route::{NextHop, Route, RouteFilter, RouteKind, table};
 pub use rule::Rule;
+pub use socket::{BoundSocket, Transport, bound_sockets};
 pub use sysctl::SysctlKey;
+pub use watch::AddressWatch;
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 

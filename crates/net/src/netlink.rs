@@ -144,7 +144,7 @@ impl std::fmt::Debug for Netlink {
 }
 
 /// Octets of a netlink message's header.
-const NETLINK_HEADER: usize = 16;
+pub(crate) const NETLINK_HEADER: usize = 16;
 
 /// Flag of an answer: the objects changed while they were listed.
 const NLM_F_DUMP_INTR: u16 = 0x10;
@@ -152,7 +152,8 @@ const NLM_F_DUMP_INTR: u16 = 0x10;
 /// `NLMSGERR_ATTR_MSG`: the kernel's explanation, a C string.
 const EXPLANATION: u16 = 1;
 
-fn explanation(attributes: &[u8]) -> Option<String> {
+/// The kernel's words among the attributes behind an error.
+pub(crate) fn explanation(attributes: &[u8]) -> Option<String> {
     NlasIterator::new(attributes)
         .filter_map(std::result::Result::ok)
         .find(|attribute: &NlaBuffer<&[u8]>| attribute.kind() == EXPLANATION)

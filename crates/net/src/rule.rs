@@ -145,9 +145,7 @@ impl Netlink {
     ///
     /// [`crate::Error::Netlink`], with `EEXIST` if there is one just like it.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<()> {
-        let message = RouteNetlinkMessage::NewRule(to_message(rule));
-        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}"))?;
-        Ok(())
+        self.put_rule(&Rule { protocol: PROTOCOL, ..rule.clone() })
     }
 
     /// Deletes a rule that this program made.
@@ -156,6 +154,18 @@ impl Netlink {
     ///
     /// [`crate::Error::Netlink`], with `ENOENT` if there is none.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<()> {
+        self.take_rule(&Rule { protocol: PROTOCOL, ..rule.clone() })
+    }
+
+    /// Adds a rule behind those of its priority, in the name of whoever it says.
+    pub(crate) fn put_rule(&mut self, rule: &Rule) -> Result<()> {
+        let message = RouteNetlinkMessage::NewRule(to_message(rule));
+        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}"))?;
+        Ok(())
+    }
+
+    /// Deletes a rule of whoever it says.
+    pub(crate) fn take_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(to_message(rule));
         self.request(message, 0, || format!("delete rule {rule}"))?;
         Ok(())
@@ -176,7 +186,7 @@ fn to_message(rule: &Rule) -> RuleMessage {
     if let Some(group) = rule.suppress_group {
         attributes.push(RuleAttribute::SuppressIfGroup(group));
     }
-    attributes.push(RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)));
+    attributes.push(RuleAttribute::Protocol(RouteProtocol::from(rule.protocol)));
     if let Some(from) = rule.from {
         message.header.src_len = from.prefix_len();
         attributes.push(RuleAttribute::Source(from.network()));

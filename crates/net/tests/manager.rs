@@ -1,110 +1,10 @@
-//! The ledger: applying, sharing, restoring, and what a dead process left.
+//! Changes: applying, sharing, restoring.
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
+use common::changes::{changes, net, prepared_host, read, snapshot, write};
 use common::{in_namespace, ip, ip_output, veth};
-use fordway_net::{
-    Address, Applied, Change, Error, IpNet, Manager, NamespaceId, NeighbourProxy, Route, RouteKind,
-    Rule, SysctlKey, reclaim_dead, sysctl,
-};
-
-fn net(text: &str) -> IpNet {
-    text.parse().unwrap()
-}
-
-fn read(key: &str) -> String {
-    sysctl::read(&key.parse().unwrap()).unwrap()
-}
-
-fn write(key: &str, value: &str) {
-    sysctl::write(&key.parse().unwrap(), value).unwrap();
-}
-
-fn ledger(run: &Path) -> PathBuf {
-    let namespace = NamespaceId::current().unwrap().to_string();
-    run.join("net").join(namespace).join("ledger.json")
-}
-
-/// One of each kind, for an interface veth0.
-fn changes() -> Vec<Change> {
-    let unreachable = Route {
-        kind: RouteKind::Unreachable,
-        device: None,
-        ..Route::new(net("2001:db8:dead::/48"), "")
-    };
-    let mut rule = Rule::new(false, 100, 4_646);
-    rule.mark = Some((0x46, 0xff));
-    vec![
-        Change::sysctl(SysctlKey::forwarding_v4(), "1"),
-        Change::sysctl(SysctlKey::forwarding_v6(), "1"),
-        Change::sysctl(SysctlKey::conf_v4("veth0", "rp_filter").unwrap(), "2"),
-        Change::Mtu { device: "veth0".to_owned(), mtu: 1480 },
-        Change::Up { device: "veth0".to_owned() },
-        Change::Address(Address::new("veth0", net("192.0.2.1/24"))),
-        Change::Address(Address { no_dad: true, ..Address::new("veth0", net("2001:db8::1/64")) }),
-        Change::Route(Route {
-            gateway: Some("2001:db8::2".parse().unwrap()),
-            mtu: Some(1400),
-            ..Route::new(net("64:ff9b::/96"), "veth0")
-        }),
-        Change::Route(unreachable),
-        Change::Rule(rule),
-        Change::NeighbourProxy(NeighbourProxy::new("veth0", "2001:db8::46".parse().unwrap())),
-    ]
-}
-
-/// What of the host the changes touch, as text.
-fn snapshot() -> String {
-    let mut text = String::new();
-    for line in [
-        "link show veth0",
-        "address show veth0",
-        "route show table all",
-        "-6 route show table all",
-        "rule show",
-        "-6 rule show",
-        "neigh show proxy",
-    ] {
-        // What the kernel adds by itself comes and goes in its own time.
-        let own = |line: &&str| line.contains("fe80") || line.starts_with("multicast ff00");
-        for line in ip_output(line).lines().filter(|line| !own(line)) {
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-    }
-    for key in [
-        "net.ipv4.ip_forward",
-        "net.ipv6.conf.all.forwarding",
-        "net.ipv6.conf.veth0.forwarding",
-        "net.ipv6.conf.veth1.forwarding",
-        "net.ipv4.conf.veth0.forwarding",
-        "net.ipv4.conf.veth1.forwarding",
-        "net.ipv4.conf.veth0.rp_filter",
-        "net.ipv4.conf.all.accept_redirects",
-    ] {
-        text.push_str(&format!("{key} = {}\n", read(key)));
-    }
-    text
-}
-
-fn prepared_host() {
-    ip("link add veth0 type veth peer name veth1");
-    // The first time up also sets a queueing discipline.
-    ip("link set veth0 up");
-    ip("link set veth0 down");
-    // Without these the kernel's own addresses and multicast routes, which
-    // come late and by themselves, would make snapshots differ.
-    write("net.ipv6.conf.veth0.addr_gen_mode", "1");
-    write("net.ipv6.conf.veth1.addr_gen_mode", "1");
-    write("net.ipv4.ip_forward", "0");
-    write("net.ipv4.conf.all.accept_redirects", "0");
-    write("net.ipv6.conf.veth1.forwarding", "1");
-    write("net.ipv4.conf.veth1.forwarding", "1");
-}
+use fordway_net::{Address, Applied, Change, Error, Manager, Route, Rule, SysctlKey, sysctl};
 
 #[test]
 fn everything_is_made_once_and_taken_back() {
@@ -126,7 +26,7 @@ fn everything_is_made_once_and_taken_back() {
         let report = manager.restore().unwrap();
         assert_eq!(report.undone.len(), changes().len(), "{report}");
         assert!(report.left.is_empty() && report.failed.is_empty(), "{report}");
-        assert_eq!(report.to_string(), "11 changes taken back");
+        assert_eq!(report.to_string(), "12 changes taken back");
         // Also the interfaces' own forwarding, which switching all overwrote.
         assert_eq!(snapshot(), before);
         assert!(manager.restore().unwrap().is_empty());
@@ -180,6 +80,10 @@ fn what_was_there_before_stays() {
             "-6 route add 64:ff9b::/96 via 2001:db8::2 dev veth0 mtu 1400",
             "-6 route add unreachable 2001:db8:dead::/48",
             "rule add priority 100 fwmark 0x46/0xff table 4646",
+            // A rule of the same priority is filed behind those that are there.
+            "rule del priority 0",
+            "rule add priority 0 fwmark 0x47 table 4647",
+            "rule add priority 0 table local protocol kernel",
             "neigh add proxy 2001:db8::46 dev veth0",
         ] {
             ip(line);
@@ -299,7 +203,7 @@ fn what_somebody_changed_since_is_left() {
         }
         let report = manager.restore().unwrap();
         assert_eq!(report.left.len(), 5, "{report}");
-        assert_eq!(report.undone.len(), 6, "{report}");
+        assert_eq!(report.undone.len(), 7, "{report}");
         assert!(report.to_string().contains("it is 1400 now"), "{report}");
         assert_eq!(read("net.ipv4.conf.veth0.rp_filter"), "1");
         assert!(ip_output("link show veth0").contains("mtu 1400"));
@@ -405,48 +309,6 @@ fn the_next_life_keeps_what_it_needs_and_drops_the_rest() {
 }
 
 #[test]
-fn a_killed_process_is_reclaimed() {
-    let run = tempfile::tempdir().unwrap();
-    in_namespace(|| {
-        prepared_host();
-        let before = snapshot();
-        let mut killed = Victim::start("nat64", run.path());
-        let during = snapshot();
-        assert_ne!(during, before);
-        let error = Manager::open(run.path(), "nat64").unwrap_err();
-        let pid = killed.child.id();
-        assert!(
-            matches!(&error, Error::OwnerRunning { pid: Some(held), .. } if *held == pid),
-            "{error}"
-        );
-        assert!(reclaim_dead(run.path()).unwrap().is_empty());
-
-        killed.kill();
-        assert_eq!(snapshot(), during);
-        let mut manager = Manager::open(run.path(), "nat64").unwrap();
-        assert!(manager.has_inherited());
-        let report = manager.restore().unwrap();
-        assert_eq!(report.undone.len(), changes().len(), "{report}");
-        assert_eq!(snapshot(), before);
-        drop(manager);
-
-        // The same for all that are dead, whatever their names.
-        let mut one = Victim::start("one", run.path());
-        let mut two = Victim::start("two", run.path());
-        one.kill();
-        let reports = reclaim_dead(run.path()).unwrap();
-        assert_eq!(reports.len(), 1);
-        assert_eq!(reports[0].0, "one");
-        assert_eq!(reports[0].1.shared.len(), changes().len());
-        assert_eq!(snapshot(), during);
-        two.kill();
-        let reports = reclaim_dead(run.path()).unwrap();
-        assert_eq!(reports[0].1.undone.len(), changes().len());
-        assert_eq!(snapshot(), before);
-    });
-}
-
-#[test]
 fn namespaces_have_ledgers_of_their_own() {
     let run = tempfile::tempdir().unwrap();
     let change = Change::sysctl(SysctlKey::forwarding_v4(), "1");
@@ -469,119 +331,10 @@ fn namespaces_have_ledgers_of_their_own() {
 }
 
 #[test]
-fn a_ledger_from_before_the_last_start_is_void_and_a_damaged_one_is_told() {
-    let run = tempfile::tempdir().unwrap();
-    in_namespace(|| {
-        prepared_host();
-        let open = || Manager::open(run.path(), "nat64");
-        let mut manager = open().unwrap();
-        for change in changes() {
-            manager.apply(&change).unwrap();
-        }
-        drop(manager);
-        let path = ledger(run.path());
-        let text = std::fs::read_to_string(&path).unwrap();
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let other = "00000000-0000-4000-8000-000000000000";
-        std::fs::write(&path, text.replace(boot.trim(), other)).unwrap();
-        assert!(!open().unwrap().has_inherited());
-
-        for damage in [
-            "",
-            "{}",
-            "[]",
-            "\0",
-            &text[..text.len() / 2],
-            &text.replace("\"mtu\": 1480", "\"mtu\": -1"),
-        ] {
-            std::fs::write(&path, damage).unwrap();
-            let error = open().unwrap_err();
-            assert!(matches!(error, Error::Ledger { .. }), "{error}");
-            assert!(error.to_string().contains("ledger.json"));
-        }
-        std::fs::write(&path, &text).unwrap();
-        assert!(open().unwrap().has_inherited());
-    });
-}
-
-#[test]
 fn owners_have_plain_names() {
     let run = tempfile::tempdir().unwrap();
     for bad in ["", ".", "..", "a/b", "a b", "ä", &"x".repeat(65)] {
         let error = Manager::open(run.path(), bad).unwrap_err();
         assert!(matches!(error, Error::OwnerName { .. }), "{bad:?}");
     }
-}
-
-/// A process of its own that has made all changes and will be killed.
-struct Victim {
-    child: Child,
-}
-
-impl Victim {
-    /// Starts it; returns once all changes are made.
-    fn start(owner: &str, run_dir: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "victim", "--ignored", "--nocapture"])
-            .env("VICTIM_OWNER", owner)
-            .env("VICTIM_RUN_DIR", run_dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stderr = child.stderr.as_mut().unwrap();
-        BufReader::new(stderr).read_line(&mut line).unwrap();
-        let victim = Self { child };
-        assert_eq!(line, "made\n");
-        victim
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-#[ignore = "the other process of a_killed_process_is_reclaimed"]
-fn victim() {
-    // Without its environment somebody ran all ignored tests: nothing to do.
-    let (Ok(owner), Some(run_dir)) =
-        (std::env::var("VICTIM_OWNER"), std::env::var_os("VICTIM_RUN_DIR"))
-    else {
-        return;
-    };
-    let mut manager = Manager::open(Path::new(&run_dir), &owner).unwrap();
-    for change in changes() {
-        manager.apply(&change).unwrap();
-    }
-    eprintln!("made");
-    // Until it is killed, or the other end of standard input closes.
-    let _ = std::io::stdin().read_line(&mut String::new());
-}
-
-#[test]
-fn a_ledger_that_cannot_be_written_keeps_nothing_from_being_taken_back() {
-    let run = tempfile::tempdir().unwrap();
-    in_namespace(|| {
-        prepared_host();
-        let before = snapshot();
-        let mut manager = Manager::open(run.path(), "clat0").unwrap();
-        for change in changes() {
-            manager.apply(&change).unwrap();
-        }
-        // A folder in the place of the draft stands for a full disk.
-        std::fs::create_dir(ledger(run.path()).with_extension("json.new")).unwrap();
-        assert!(matches!(manager.restore(), Err(Error::File { .. })));
-        assert_eq!(snapshot(), before);
-    });
 }

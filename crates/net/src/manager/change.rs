@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ipnet::IpNet;
 
-use crate::{Address, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
+use crate::{Address, Divert, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
 
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,14 @@ pub enum Change {
     Route(Route),
     /// Add a policy rule; taken back by deleting it.
     Rule(Rule),
+    /// Add an IPv4 policy rule of priority 0 before the kernel's own, which is
+    /// the one for the local table, so that it comes before delivery to this
+    /// host; taken back by deleting it. The kernel's own rule stays as it was,
+    /// at priority 0, behind the new one.
+    EarlyRule(Rule),
+    /// Mark packets to addresses of this host that belong to a translator;
+    /// taken back by deleting the nftables table.
+    Divert(Divert),
     /// Add a neighbour proxy; taken back by deleting it.
     NeighbourProxy(NeighbourProxy),
 }
@@ -91,11 +99,12 @@ impl Change {
                 route.metric = route.effective_metric();
                 route.protocol = PROTOCOL;
             }
-            Self::Rule(rule) => {
+            Self::Rule(rule) | Self::EarlyRule(rule) => {
                 rule.from = rule.from.as_ref().map(IpNet::trunc);
                 rule.to = rule.to.as_ref().map(IpNet::trunc);
                 rule.protocol = PROTOCOL;
             }
+            Self::Divert(divert) => divert.normalise(),
             Self::NeighbourProxy(proxy) => proxy.protocol = None,
         }
         change
@@ -124,7 +133,8 @@ impl Change {
                 route.table,
                 route.effective_metric()
             ),
-            Self::Rule(rule) => format!("rule {rule}"),
+            Self::Rule(rule) | Self::EarlyRule(rule) => format!("rule {rule}"),
+            Self::Divert(divert) => format!("divert {}", divert.table()),
             Self::NeighbourProxy(proxy) => format!("proxy {proxy}"),
         }
     }
@@ -140,7 +150,7 @@ impl Change {
             | Self::NoMulticast { device } => Some(device),
             Self::Address(address) => Some(&address.device),
             Self::Route(route) => route.device.as_deref(),
-            Self::Rule(_) => None,
+            Self::Rule(_) | Self::EarlyRule(_) | Self::Divert(_) => None,
             Self::NeighbourProxy(proxy) => Some(&proxy.device),
         }
     }
@@ -163,6 +173,8 @@ impl fmt::Display for Change {
             Self::Address(address) => write!(f, "add address {address}"),
             Self::Route(route) => write!(f, "add route {route}"),
             Self::Rule(rule) => write!(f, "add rule {rule}"),
+            Self::EarlyRule(rule) => write!(f, "add rule {rule} before the local table's"),
+            Self::Divert(divert) => write!(f, "add nftables table ip {}", divert.table()),
             Self::NeighbourProxy(proxy) => write!(f, "add neighbour proxy {proxy}"),
         }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::change::Change;
+use super::early;
 use super::ledger::{Entry, Undo};
 use crate::{
     Address, Error, NeighbourProxy, Netlink, PROTOCOL, Result, Route, RouteFilter, Rule, SysctlKey,
@@ -46,6 +47,11 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             absent(found.filter(|found| found.same_effect(route)).as_ref())
         }
         Change::Rule(rule) => absent(find_rule(netlink, rule)?.as_ref()),
+        Change::EarlyRule(rule) => early::prepare(netlink, rule)?,
+        Change::Divert(divert) => {
+            let found = divert.find()?;
+            absent(found.filter(|found| found.is(divert)).as_ref())
+        }
         Change::NeighbourProxy(proxy) => absent(find_proxy(netlink, proxy)?.as_ref()),
     })
 }
@@ -63,6 +69,8 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         Change::Address(address) => netlink.add_address(address),
         Change::Route(route) => netlink.add_route(route),
         Change::Rule(rule) => netlink.add_rule(rule),
+        Change::EarlyRule(rule) => early::make(netlink, rule),
+        Change::Divert(divert) => divert.make(),
         Change::NeighbourProxy(proxy) => netlink.add_neighbour_proxy(proxy),
     }
 }
@@ -143,6 +151,14 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             Some(found) if found.protocol != PROTOCOL => return replaced(),
             Some(_) => netlink.delete_rule(rule)?,
         },
+        (Change::EarlyRule(rule), Undo::EarlyRule { local }) => {
+            return early::unmake(netlink, rule, *local);
+        }
+        (Change::Divert(divert), _) => match divert.find()? {
+            None => return gone(),
+            Some(found) if !found.ours => return replaced(),
+            Some(_) => divert.delete()?,
+        },
         (Change::NeighbourProxy(proxy), _) => match find_proxy(netlink, proxy)? {
             None => return gone(),
             Some(found) if found.protocol != Some(PROTOCOL) => return replaced(),
@@ -168,12 +184,12 @@ fn interface_gone(netlink: &mut Netlink, entry: &Entry) -> Result<Option<String>
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "saves each caller a wrapping")]
-fn gone() -> Result<Option<String>> {
+pub(super) fn gone() -> Result<Option<String>> {
     Ok(Some("it is gone".to_owned()))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "saves each caller a wrapping")]
-fn replaced() -> Result<Option<String>> {
+pub(super) fn replaced() -> Result<Option<String>> {
     Ok(Some("somebody else has put another there".to_owned()))
 }
 

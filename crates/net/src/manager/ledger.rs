@@ -60,6 +60,12 @@ pub(super) enum Undo {
     Multicast,
     /// Put the interface back into the former group.
     Group { group: u32 },
+    /// Remove the rule, and see to it that the kernel's own one, which another
+    /// stands before, is there, made by whoever made it.
+    EarlyRule {
+        /// Who made it; none if there was no such rule.
+        local: Option<u8>,
+    },
     /// Write the former value, and then these settings, which writing it
     /// overwrites.
     Sysctl { value: String, overwritten: Vec<(SysctlKey, String)> },

@@ -6,6 +6,7 @@
 //! back, and only if it still is as this program left it.
 
 mod change;
+mod early;
 mod effect;
 mod ledger;
 
@@ -191,6 +192,18 @@ impl Manager {
             return Err(error);
         }
         Ok(Applied::Made)
+    }
+
+    /// Whether `change` is in force, whoever made it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of looking at it.
+    pub fn is_in_force(&mut self, change: &Change) -> Result<bool> {
+        if NamespaceId::current()? != self.namespace {
+            return Err(Error::OtherNamespace);
+        }
+        Ok(effect::prepare(&mut self.netlink, &change.normalised())?.is_none())
     }
 
     /// Whether the ledger says that this owner has made `change`, on the interface

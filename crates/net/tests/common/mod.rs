@@ -1,6 +1,8 @@
 //! What the namespace tests share. They need root.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod changes;
+
 use std::process::{Command, Stdio};
 use std::thread;
 

@@ -1,0 +1,116 @@
+//! A policy rule before the kernel's own first one, which delivers to this host.
+//!
+//! The kernel's rule for the local table has priority 0, and a rule of the same
+//! priority is filed behind those that are there. So the kernel's own has to be
+//! filed anew, behind ours. It is never without a stand-in, for without the local
+//! table the host answers nobody; and it ends as it was, so that taking back is
+//! deleting our rule. (Moving it to another priority for good would leave the host
+//! to programs that delete rules they don't know.)
+
+use super::effect::{gone, replaced};
+use super::ledger::Undo;
+use crate::{Netlink, PROTOCOL, Result, Rule, table};
+
+/// `RTPROT_KERNEL`: who made the rule for the local table, unless somebody has
+/// made it anew.
+const KERNEL: u8 = 2;
+
+/// How `rule` will be taken back; none if it stands where it should.
+pub(super) fn prepare(netlink: &mut Netlink, rule: &Rule) -> Result<Option<Undo>> {
+    let places = Places::find(netlink, rule)?;
+    Ok((!places.in_force()).then_some(Undo::EarlyRule { local: places.local_maker() }))
+}
+
+/// Files `rule` before the local table's.
+pub(super) fn make(netlink: &mut Netlink, rule: &Rule) -> Result<()> {
+    let places = Places::find(netlink, rule)?;
+    let maker = places.local_maker();
+    file(netlink, rule, &places).inspect_err(|_| {
+        // Whatever was done of it. The first error is the one that tells.
+        let _ = unmake(netlink, rule, maker);
+    })
+}
+
+fn file(netlink: &mut Netlink, rule: &Rule, places: &Places) -> Result<()> {
+    let maker = places.local_maker();
+    if maker.is_some() && places.stand_in.is_none() {
+        netlink.put_rule(&stand_in())?;
+    }
+    if let Some((_, maker)) = places.local {
+        netlink.take_rule(&local(maker))?;
+    }
+    if places.ours.is_none() {
+        netlink.put_rule(rule)?;
+    }
+    if let Some(maker) = maker {
+        netlink.put_rule(&local(maker))?;
+        netlink.take_rule(&stand_in())?;
+    }
+    Ok(())
+}
+
+/// Takes `rule` away; says what was found instead if it is not this program's.
+/// `was`: who had made the local table's rule before.
+pub(super) fn unmake(
+    netlink: &mut Netlink,
+    rule: &Rule,
+    was: Option<u8>,
+) -> Result<Option<String>> {
+    let places = Places::find(netlink, rule)?;
+    // Somebody was interrupted while the kernel's own rule was away.
+    if places.stand_in.is_some() {
+        if places.local.is_none() {
+            netlink.put_rule(&local(was.unwrap_or(KERNEL)))?;
+        }
+        netlink.take_rule(&stand_in())?;
+    }
+    match places.ours {
+        None => gone(),
+        Some((_, maker)) if maker != PROTOCOL => replaced(),
+        Some(_) => netlink.take_rule(rule).map(|()| None),
+    }
+}
+
+/// Where the rules in question stand, and who made them.
+#[derive(Debug)]
+struct Places {
+    ours: Option<(usize, u8)>,
+    /// The local table's rule of priority 0.
+    local: Option<(usize, u8)>,
+    /// The one that takes its place for a moment.
+    stand_in: Option<(usize, u8)>,
+}
+
+impl Places {
+    fn find(netlink: &mut Netlink, rule: &Rule) -> Result<Self> {
+        let rules = netlink.rules()?;
+        let place = |wanted: &Rule| {
+            let found = rules.iter().enumerate().find(|(_, it)| it.same_object(wanted));
+            found.map(|(at, it)| (at, it.protocol))
+        };
+        let stand_in = place(&stand_in()).filter(|(_, maker)| *maker == PROTOCOL);
+        Ok(Self { ours: place(rule), local: place(&local(KERNEL)), stand_in })
+    }
+
+    fn in_force(&self) -> bool {
+        let first = match (self.ours, self.local) {
+            (Some((ours, _)), Some((local, _))) => ours < local,
+            (ours, None) => ours.is_some(),
+            (None, _) => false,
+        };
+        first && self.stand_in.is_none()
+    }
+
+    /// Who made the local table's rule; also if only its stand-in is left.
+    fn local_maker(&self) -> Option<u8> {
+        self.local.map(|(_, maker)| maker).or(self.stand_in.map(|_| KERNEL))
+    }
+}
+
+fn local(maker: u8) -> Rule {
+    Rule { protocol: maker, ..Rule::new(false, 0, table::LOCAL) }
+}
+
+fn stand_in() -> Rule {
+    Rule::new(false, 1, table::LOCAL)
+}

@@ -1,0 +1,342 @@
+//! Talking to nftables over netlink.
+//!
+//! A table is put together first and then given to the kernel as one batch, of
+//! which it takes all or nothing.
+
+pub(crate) mod expression;
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+
+use netlink_packet_core::{
+    DecodeError, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, ParseableParametrized,
+};
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, Hook, InetHookNumber, NfTablesMessage, RuleAttribute,
+    RuleMessage, SetAttribute, SetMessage, TableAttribute, TableMessage,
+};
+use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{
+    NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
+
+use crate::netlink::{NETLINK_HEADER, explanation};
+use crate::{Error, Result};
+use expression::Expression;
+
+/// A table of family `ip`, while it is put together.
+pub(crate) struct Table {
+    name: String,
+    parts: Vec<(NfTablesMessage, u16)>,
+    rules: usize,
+}
+
+impl Table {
+    /// An empty one.
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), parts: Vec::new(), rules: 0 }
+    }
+
+    /// Adds a chain that others jump to.
+    pub(crate) fn chain(&mut self, name: &str) {
+        self.add_chain(name, Vec::new());
+    }
+
+    /// Adds a chain that the kernel calls, of the type "filter". What it says
+    /// nothing about is accepted.
+    pub(crate) fn base_chain(&mut self, name: &str, hook: InetHookNumber, priority: i32) {
+        let hook = vec![Hook::Number(hook.into()), Hook::Priority(priority.cast_unsigned())];
+        self.add_chain(
+            name,
+            vec![ChainAttribute::Hook(hook), ChainAttribute::Type("filter".to_owned())],
+        );
+    }
+
+    fn add_chain(&mut self, name: &str, more: Vec<ChainAttribute>) {
+        let mut attributes =
+            vec![ChainAttribute::Table(self.name.clone()), ChainAttribute::Name(name.to_owned())];
+        attributes.extend(more);
+        let message = NfTablesMessage::NewChain(ChainMessage { attributes });
+        self.parts.push((message, NLM_F_CREATE));
+    }
+
+    /// Adds a rule at the end of a chain, which must have been added, as must the
+    /// chains that the rule leads to.
+    pub(crate) fn rule(
+        &mut self,
+        chain: &str,
+        expressions: impl IntoIterator<Item = Vec<Expression>>,
+    ) {
+        let attributes = vec![
+            RuleAttribute::Table(self.name.clone()),
+            RuleAttribute::Chain(chain.to_owned()),
+            RuleAttribute::Expressions(expressions.into_iter().flatten().collect()),
+        ];
+        let message = NfTablesMessage::NewRule(RuleMessage { attributes });
+        self.parts.push((message, NLM_F_CREATE | NLM_F_APPEND));
+        self.rules += 1;
+    }
+
+    /// Adds a set, whose name and table are added to `attributes`.
+    pub(crate) fn set(&mut self, name: &str, attributes: Vec<SetAttribute>) {
+        let mut all =
+            vec![SetAttribute::Table(self.name.clone()), SetAttribute::Name(name.to_owned())];
+        all.extend(attributes);
+        let message = NfTablesMessage::NewSet(SetMessage { attributes: all });
+        self.parts.push((message, NLM_F_CREATE));
+    }
+
+    /// How many rules it has.
+    pub(crate) fn rules(&self) -> usize {
+        self.rules
+    }
+
+    /// A number that another content hardly has.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (message, flags) in &self.parts {
+            hasher.write(&octets(message.clone(), *flags, 0));
+        }
+        hasher.finish()
+    }
+}
+
+/// A table as the kernel has it.
+#[derive(Debug)]
+pub(crate) struct Present {
+    /// The comment that `nft` shows.
+    pub(crate) comment: Option<String>,
+    /// How many rules it has.
+    pub(crate) rules: usize,
+}
+
+/// Octets of a batch at most.
+const BATCH_MOST: usize = 16 << 20;
+
+/// A connection to nftables of the network namespace of the thread that opened it.
+pub(crate) struct Netfilter {
+    socket: Socket,
+}
+
+impl Netfilter {
+    pub(crate) fn open() -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_NETFILTER)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            socket.set_ext_ack(true)?;
+            socket.set_cap_ack(true)?;
+            // A batch is one message, however long. Whoever may not ask for more room, as in
+            // some containers, has enough for a few addresses.
+            let _ = set_socket_send_buffer_size_force(&socket, BATCH_MOST);
+            // The kernel has answered when sending returns.
+            socket.set_non_blocking(true)?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|source| Error::Netfilter {
+            operation: "open a netfilter socket".to_owned(),
+            source,
+            detail: None,
+        })?;
+        Ok(Self { socket })
+    }
+
+    /// Puts `table`, with this comment, in the place of whatever has its name.
+    pub(crate) fn replace(&mut self, table: &Table, comment: &str) -> Result<()> {
+        let named = |more: Vec<TableAttribute>| {
+            let mut attributes = vec![TableAttribute::Name(table.name.clone())];
+            attributes.extend(more);
+            TableMessage { attributes }
+        };
+        // Deleting one that is not there is an error.
+        let mut parts = vec![
+            (NfTablesMessage::NewTable(named(Vec::new())), NLM_F_CREATE),
+            (NfTablesMessage::DeleteTable(named(Vec::new())), 0),
+            (
+                NfTablesMessage::NewTable(named(vec![TableAttribute::UserData(noted(comment))])),
+                NLM_F_CREATE,
+            ),
+        ];
+        parts.extend(table.parts.iter().cloned());
+        self.batch(parts, &format!("set up nftables table ip {}", table.name))
+    }
+
+    /// Deletes a table and all that is in it.
+    pub(crate) fn delete(&mut self, name: &str) -> Result<()> {
+        let attributes = vec![TableAttribute::Name(name.to_owned())];
+        let message = NfTablesMessage::DeleteTable(TableMessage { attributes });
+        self.batch(vec![(message, 0)], &format!("delete nftables table ip {name}"))
+    }
+
+    /// Looks for a table.
+    pub(crate) fn find(&mut self, name: &str) -> Result<Option<Present>> {
+        let operation = format!("look for nftables table ip {name}");
+        let attributes = vec![TableAttribute::Name(name.to_owned())];
+        let question = NfTablesMessage::GetTable(TableMessage { attributes });
+        let answers = match self.ask(&octets(question, NLM_F_ACK, 1), 1, &operation) {
+            Ok(answers) => answers,
+            Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let attributes = answers.iter().find_map(Answer::table).unwrap_or_default();
+        let comment = attributes.iter().find_map(|attribute| match attribute {
+            TableAttribute::UserData(octets) => read_note(octets),
+            _ => None,
+        });
+        let attributes = vec![RuleAttribute::Table(name.to_owned())];
+        let question = NfTablesMessage::GetRule(RuleMessage { attributes });
+        let rules = self.ask(&octets(question, NLM_F_DUMP, 1), 1, &operation)?.len();
+        Ok(Some(Present { comment, rules }))
+    }
+
+    fn batch(&mut self, parts: Vec<(NfTablesMessage, u16)>, operation: &str) -> Result<()> {
+        let count = parts.len() as u32;
+        let mut all = control(ControlMessage::BatchBegin);
+        for (sequence, (message, flags)) in (1..).zip(parts) {
+            let flags = if sequence == count { flags | NLM_F_ACK } else { flags };
+            all.extend(octets(message, flags, sequence));
+        }
+        all.extend(control(ControlMessage::BatchEnd));
+        self.ask(&all, count, operation).map(drop)
+    }
+
+    /// Sends a question, and collects the answers up to the one that ends those to
+    /// the message `last`. The first error is the one that tells.
+    fn ask(&mut self, all: &[u8], last: u32, operation: &str) -> Result<Vec<Answer>> {
+        let failed =
+            |source, detail| Error::Netfilter { operation: operation.to_owned(), source, detail };
+        let unexpected = |reason: String| Error::Answer { operation: operation.to_owned(), reason };
+        self.socket.send(all, 0).map_err(|error| failed(error, None))?;
+        let mut answers = Vec::new();
+        let mut refused = None;
+        loop {
+            let (datagram, _) = match self.socket.recv_from_full() {
+                Ok(received) => received,
+                // After an error the kernel may leave the acknowledgement out.
+                Err(error) => return Err(refused.unwrap_or_else(|| failed(error, None))),
+            };
+            let mut rest = datagram.as_slice();
+            while rest.len() >= NETLINK_HEADER {
+                let length = NetlinkBuffer::new(&rest).length() as usize;
+                let message = NetlinkMessage::<Answer>::deserialize(rest)
+                    .map_err(|error| unexpected(error.to_string()))?;
+                let next = length.next_multiple_of(4).max(NETLINK_HEADER);
+                rest = rest.get(next..).unwrap_or_default();
+                let is_last = message.header.sequence_number == last;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                    NetlinkPayload::Error(error) if error.raw_code() != 0 => {
+                        let attributes = error.header.get(NETLINK_HEADER..).unwrap_or_default();
+                        let error = failed(error.to_io(), explanation(attributes));
+                        refused.get_or_insert(error);
+                    }
+                    NetlinkPayload::Error(_) | NetlinkPayload::Done(_) if is_last => {
+                        return refused.map_or(Ok(answers), Err);
+                    }
+                    _ => {}
+                }
+                if is_last && let Some(error) = refused.take() {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// An answer of nftables, unread.
+struct Answer {
+    kind: u16,
+    octets: Vec<u8>,
+}
+
+impl Answer {
+    /// The attributes, if it tells of a table.
+    fn table(&self) -> Option<Vec<TableAttribute>> {
+        let read = NetfilterMessage::parse_with_param(self.octets.as_slice(), self.kind);
+        match read.ok()?.inner {
+            NetfilterMessageInner::NfTables(NfTablesMessage::NewTable(it)) => Some(it.attributes),
+            _ => None,
+        }
+    }
+}
+
+impl NetlinkDeserializable for Answer {
+    type Error = DecodeError;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        Ok(Self { kind: header.message_type, octets: payload.to_vec() })
+    }
+}
+
+/// A message as the kernel reads it.
+fn octets(message: NfTablesMessage, flags: u16, sequence: u32) -> Vec<u8> {
+    finish(NetfilterMessage::new(header(), message), flags, sequence)
+}
+
+fn header() -> NetfilterHeader {
+    NetfilterHeader::new(NetfilterProtoFamily::IPv4, 0, 0)
+}
+
+/// Begin or end of a batch.
+fn control(message: ControlMessage) -> Vec<u8> {
+    let subsystem = libc::NFNL_SUBSYS_NFTABLES as u16;
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, subsystem);
+    finish(NetfilterMessage::new(header, message), 0, 0)
+}
+
+fn finish(message: NetfilterMessage, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut message = NetlinkMessage::from(message);
+    message.header.flags = NLM_F_REQUEST | flags;
+    message.header.sequence_number = sequence;
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len().next_multiple_of(4)];
+    message.serialize(&mut octets);
+    octets
+}
+
+/// A comment in the form in which `nft` keeps it with a table: type 0, length,
+/// text with a final NUL.
+fn noted(comment: &str) -> Vec<u8> {
+    let text: Vec<u8> = comment.bytes().take(NOTE_MOST).chain([0]).collect();
+    [&[0, text.len() as u8], text.as_slice()].concat()
+}
+
+/// Octets of a comment that `nft` shows at most.
+const NOTE_MOST: usize = 127;
+
+fn read_note(octets: &[u8]) -> Option<String> {
+    let [0, length, rest @ ..] = octets else { return None };
+    let text = rest.get(..usize::from(*length))?.split(|octet| *octet == 0).next()?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_read_as_they_were_noted() {
+        for comment in ["", "fordway", "fordway nat64 0123456789abcdef"] {
+            assert_eq!(read_note(&noted(comment)).as_deref(), Some(comment));
+        }
+        assert_eq!(noted(&"x".repeat(400)).len(), NOTE_MOST + 3);
+        for broken in [&[][..], &[0], &[0, 5, b'a'], &[1, 1, 0]] {
+            assert_eq!(read_note(broken), None);
+        }
+    }
+
+    #[test]
+    fn a_table_with_another_content_has_another_digest() {
+        let table = |chains: &[&str]| {
+            let mut table = Table::new("t");
+            chains.iter().for_each(|chain| table.chain(chain));
+            table.digest()
+        };
+        assert_eq!(table(&["a", "b"]), table(&["a", "b"]));
+        assert_ne!(table(&["a", "b"]), table(&["a", "c"]));
+        assert_ne!(table(&["a", "b"]), table(&["b", "a"]));
+    }
+}

@@ -1,0 +1,149 @@
+//! The ports that sockets of this host wait on.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
+use netlink_packet_sock_diag::{AF_INET, AF_INET6, SockDiagMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+
+use crate::netlink::NETLINK_HEADER;
+use crate::{Error, Result};
+
+/// A transport protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    /// Its number in an IPv4 header.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => libc::IPPROTO_TCP as u8,
+            Self::Udp => libc::IPPROTO_UDP as u8,
+        }
+    }
+
+    /// Its name in small letters.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// A socket that takes IPv4 packets from anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BoundSocket {
+    /// The protocol.
+    pub transport: Transport,
+    /// The address; 0.0.0.0 stands for all of the host's.
+    pub address: Ipv4Addr,
+    /// The port.
+    pub port: u16,
+}
+
+/// Lists sockets of the calling thread's network namespace: TCP ones that listen,
+/// and UDP ones that are bound and not connected. Each once, in order. IPv6 sockets
+/// that take IPv4, too, are among them. A protocol that the kernel tells nothing of
+/// is left out.
+///
+/// # Errors
+///
+/// [`Error::Netlink`], [`Error::Answer`].
+pub fn bound_sockets() -> Result<Vec<BoundSocket>> {
+    let mut sockets = Vec::new();
+    for transport in [Transport::Tcp, Transport::Udp] {
+        for family in [AF_INET, AF_INET6] {
+            match list(family, transport) {
+                Ok(found) => sockets.extend(found),
+                Err(error) if error.errno() == Some(libc::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    sockets.sort_unstable();
+    sockets.dedup();
+    Ok(sockets)
+}
+
+fn list(family: u8, transport: Transport) -> Result<Vec<BoundSocket>> {
+    let operation = || format!("list {} sockets", transport.label());
+    let failed =
+        |source: io::Error| Error::Netlink { operation: operation(), source, detail: None };
+    let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
+    let socket = question(family, transport).map_err(failed)?;
+    let mut found = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full().map_err(failed)?;
+        let mut rest = datagram.as_slice();
+        while rest.len() >= NETLINK_HEADER {
+            let length = NetlinkBuffer::new(&rest).length() as usize;
+            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
+                .map_err(|error| unexpected(error.to_string()))?;
+            let next = length.next_multiple_of(4).max(NETLINK_HEADER);
+            rest = rest.get(next..).unwrap_or_default();
+            match message.payload {
+                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                    found.extend(into_socket(&response, transport));
+                }
+                NetlinkPayload::Done(done) if done.code == 0 => return Ok(found),
+                NetlinkPayload::Done(done) => {
+                    return Err(failed(io::Error::from_raw_os_error(done.code.saturating_abs())));
+                }
+                NetlinkPayload::Error(error) => return Err(failed(error.to_io())),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Sends the question on a socket of its own.
+fn question(family: u8, transport: Transport) -> io::Result<Socket> {
+    let request = InetRequest {
+        family,
+        protocol: transport.number(),
+        extensions: ExtensionFlags::empty(),
+        // A UDP socket that is not connected is "closed".
+        states: match transport {
+            Transport::Tcp => StateFlags::LISTEN,
+            Transport::Udp => StateFlags::CLOSE,
+        },
+        socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
+    };
+    let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
+    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.send(&octets, 0)?;
+    Ok(socket)
+}
+
+/// The IPv4 side of a socket, if it has one and has a port.
+fn into_socket(response: &InetResponse, transport: Transport) -> Option<BoundSocket> {
+    let id = &response.header.socket_id;
+    let only_v6 = response.nlas.iter().any(|it| matches!(it, Nla::SkV6Only(true)));
+    let address = match id.source_address {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(address) if address.is_unspecified() && !only_v6 => Ipv4Addr::UNSPECIFIED,
+        IpAddr::V6(address) => address.to_ipv4_mapped()?,
+    };
+    (id.source_port != 0).then_some(BoundSocket { transport, address, port: id.source_port })
+}
