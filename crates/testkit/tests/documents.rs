@@ -1,10 +1,10 @@
-//! The tables in `docs/rfc` against what they name.
+//! The tables in `docs/rfc` and `docs/threats.md` against what they name.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fordway_testkit::vector::{vectors_dir, walk};
+use fordway_testkit::vector::{vectors_dir, walk, walk_sequences};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -13,9 +13,9 @@ fn root() -> PathBuf {
 /// Every word in backticks of the last column of a table row, with the place where it stands.
 fn proofs() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let folder = root().join("docs/rfc");
-    for entry in fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
+    let folder = fs::read_dir(root().join("docs/rfc")).unwrap();
+    let tables = folder.map(|entry| entry.unwrap().path());
+    for path in tables.chain([root().join("docs/threats.md")]) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if name == "README.md" {
             continue;
@@ -51,8 +51,10 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[test]
 fn every_proof_exists_and_every_vector_proves_something() {
+    let (vectors, sequences) =
+        (walk(&vectors_dir()).unwrap(), walk_sequences(&vectors_dir()).unwrap());
     let vectors: BTreeSet<String> =
-        walk(&vectors_dir()).unwrap().into_iter().map(|(name, _)| name).collect();
+        vectors.into_iter().chain(sequences).map(|(name, _)| name).collect();
     let mut named = BTreeSet::new();
     let mut wrong = Vec::new();
     for (place, word) in proofs() {

@@ -37,7 +37,7 @@ impl Model {
                 Opener::V6 => most_new,
                 Opener::V4 => most_new.div_ceil(2),
             };
-            if this >= most_new || (refused && this + before >= least) {
+            if this >= least || (refused && this + before >= least) {
                 return Err(Outcome::Refused("rate_quota"));
             }
         }
