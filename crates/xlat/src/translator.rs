@@ -130,15 +130,15 @@ impl Translator {
         match &self.kind {
             Kind::Stateless => {
                 let mapper = &mut Stateless { config };
-                self.run(mapper, packet, Start::of(config), now, state, trace)
+                self.run(mapper, packet, now, state, trace)
             }
             Kind::Dynamic4(nat64) => {
                 let Some(pool) = nat64.settings().dynamic4.as_ref() else {
                     let mapper = &mut Stateless { config };
-                    return self.run(mapper, packet, Start::of(config), now, state, trace);
+                    return self.run(mapper, packet, now, state, trace);
                 };
                 let mapper = &mut Dynamic { config, view: nat64.view(now, shard), pool };
-                let verdict = self.run(mapper, packet, Start::of(config), now, state, trace);
+                let verdict = self.run(mapper, packet, now, state, trace);
                 state.made |= mapper.view.made.get();
                 verdict
             }
@@ -146,10 +146,7 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.set_mark(packet.mark);
-                // Errors about what was sent to one of the translator's addresses come from there.
-                let source4 = destination_v4(packet.bytes()).or(config.icmp_source4);
-                let start = Start { source4 };
-                let verdict = self.run(&mut mapper, packet, start, now, state, trace);
+                let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.made();
                 match mapper.stored() {
                     Some(ends) => self.store(nat64, &mapper, ends, packet, now, state),
@@ -209,11 +206,20 @@ impl Translator {
         }
     }
 
+    /// From whom ICMPv4 errors about a packet are. Of a stateful translator, what was sent to one of its
+    /// addresses is answered from there.
+    fn icmp_source4(&self, packet: &Packet<'_>) -> Option<Ipv4Addr> {
+        let own = match self.kind {
+            Kind::Nat64(_) => destination_v4(packet.bytes()),
+            Kind::Stateless | Kind::Dynamic4(_) => None,
+        };
+        own.or(self.config.icmp_source4)
+    }
+
     fn run<M: Mapper>(
         &self,
         mapper: &mut M,
         packet: &mut Packet<'_>,
-        start: Start,
         now: Duration,
         state: &mut State,
         trace: &mut impl Trace,
@@ -235,7 +241,8 @@ impl Translator {
             Ok(verdict) => verdict,
             Err(stop) if config.pass_unmatched && stop.is_foreign() => Verdict::Pass,
             Err(stop) => {
-                let verdict = reply::answer(config, packet, stop, start.source4, now, state, trace);
+                let source4 = self.icmp_source4(packet);
+                let verdict = reply::answer(config, packet, stop, source4, now, state, trace);
                 // A hairpinned packet stops as IPv4 (RFC 7757 section 4.2.2); its sender is an IPv6
                 // host, so the answer goes the same way back.
                 if matches!(verdict, Verdict::Reply(_))
@@ -252,19 +259,6 @@ impl Translator {
         };
         trace.step(Step::Verdict(verdict));
         verdict
-    }
-}
-
-/// What a packet begins with beside the configuration.
-#[derive(Clone, Copy, Debug)]
-struct Start {
-    /// From whom ICMPv4 errors about it are.
-    source4: Option<Ipv4Addr>,
-}
-
-impl Start {
-    fn of(config: &Config) -> Start {
-        Start { source4: config.icmp_source4 }
     }
 }
 
