@@ -2,6 +2,7 @@
 
 mod short;
 mod source;
+mod tables;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
 pub(crate) use source::{Source, SourceArgs};
+pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
 
 /// Fordway lets IPv4 and IPv6 talk.
 ///
@@ -206,6 +208,49 @@ Examples:
   fordway stats --json --per-queue
   fordway stats --prometheus")]
     Stats(StatsArgs),
+    /// Show the BIB of stateful translators, or change it
+    ///
+    /// Which IPv6 transport address is bound to which IPv4 transport address (RFC 6146 section 3.1), with
+    /// the 1:1 mappings of dynamic4. Entries made by hand stay until they are taken away, or the tables go.
+    #[command(after_help = "\
+Examples:
+  fordway bib
+  fordway bib --protocol tcp --v6 2001:db8:1::/48
+  fordway bib --v4 192.0.2.1:4096 --json
+  fordway bib --static --count
+  fordway bib add tcp 192.0.2.1:80 [2001:db8::5]:8080
+  fordway bib del tcp 192.0.2.1:80")]
+    Bib(BibArgs),
+    /// Show the sessions of stateful translators
+    #[command(after_help = "\
+Examples:
+  fordway sessions --limit 20
+  fordway sessions --protocol tcp --state established --count
+  fordway sessions --v6 2001:db8:1::5 --json
+  fordway sessions --remote 198.51.100.0/24:443")]
+    Sessions(SessionsArgs),
+    /// Show the subscribers of stateful translators, or whose a port is
+    ///
+    /// Who has which address and blocks of ports, and how much of his quotas. --reverse asks whose a
+    /// transport address is: in deterministic pools (RFC 7422) by computation, with -c FILE also without
+    /// a daemon; else who has it now.
+    #[command(after_help = "\
+Examples:
+  fordway subscribers
+  fordway subscribers --v6 2001:db8:1::5
+  fordway subscribers --reverse 192.0.2.1:4096
+  fordway subscribers --reverse 192.0.2.1:4096 -c /etc/fordway/fordway.toml")]
+    Subscribers(SubscribersArgs),
+    /// Let a stateful translator make no new sessions, and wait until none is left
+    ///
+    /// Sessions that exist go on. Exit code 1 if some are left when the time is over; the translator then
+    /// goes on as it is, and makes no new ones.
+    #[command(after_help = "\
+Examples:
+  fordway drain nat64
+  fordway drain nat64 --timeout 10m --down
+  fordway drain nat64 --undo")]
+    Drain(DrainArgs),
     /// Write a completion script for a shell to standard output
     #[command(after_help = "\
 Examples:

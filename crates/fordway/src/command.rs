@@ -9,6 +9,7 @@ mod pcap;
 mod run;
 mod stats;
 mod status;
+mod tables;
 mod trace;
 
 use crate::cli::{Cli, Command};
@@ -32,6 +33,10 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Pcap(args) => pcap::run(&args),
         Command::Status(args) => status::run(&global, &args),
         Command::Stats(args) => stats::run(&global, &args),
+        Command::Bib(args) => tables::bib(&global, args),
+        Command::Sessions(args) => tables::sessions(&global, args),
+        Command::Subscribers(args) => tables::subscribers(&global, &args),
+        Command::Drain(args) => tables::drain(&global, &args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::manual(&dir),
     }

@@ -7,19 +7,21 @@
 //!
 //! A connection may carry several requests. What is malformed, too long or too slow gets
 //! `{"error":"..."}` and the connection ends; the daemon goes on. After `trace` the daemon sends a line
-//! per packet until the client closes the connection.
+//! per packet until the client closes the connection; after `list` lines of entries, and one that ends them.
 
 mod client;
 mod server;
 mod socket;
 
-pub(crate) use client::{Answer, ask, ask_stats, ask_status, is_absent, trace};
+pub(crate) use client::{Answer, ask, ask_reverse, ask_stats, ask_status, is_absent, list, trace};
 pub(crate) use server::serve;
 pub(crate) use socket::{Guard, listen};
 
+use std::net::{SocketAddrV4, SocketAddrV6};
+
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Stats, Status};
+use crate::report::{Entries, EntryFilter, ReverseReport, Stats, Status, Table};
 use crate::trace::TraceLine;
 
 /// Octets that a request may have, its newline included.
@@ -42,6 +44,60 @@ pub(crate) enum Request {
     },
     /// End, and leave kernel engines running.
     Leave {},
+    /// Show entries of stateful translators.
+    List {
+        /// Which table.
+        table: Table,
+        /// The translator; all of them if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// Which entries.
+        #[serde(default)]
+        filter: EntryFilter,
+        /// How many at most.
+        #[serde(default)]
+        limit: Option<u64>,
+        /// Only how many there are.
+        #[serde(default)]
+        count: bool,
+    },
+    /// Make a BIB entry.
+    BibAdd {
+        /// The translator; the only stateful one if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The protocol.
+        protocol: String,
+        /// (T,t).
+        v4: SocketAddrV4,
+        /// (X',x).
+        v6: SocketAddrV6,
+    },
+    /// Take a BIB entry away.
+    BibDel {
+        /// The translator; the only stateful one if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The protocol.
+        protocol: String,
+        /// (T,t).
+        v4: SocketAddrV4,
+    },
+    /// Whose a transport address is.
+    Reverse {
+        /// The translator; all of them if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The transport address.
+        v4: SocketAddrV4,
+    },
+    /// Make no new sessions, or make them again.
+    Drain {
+        /// The translator.
+        name: String,
+        /// Whether none are made.
+        drains: bool,
+    },
     /// Tell of packets.
     Trace {
         /// The translator.
@@ -73,6 +129,17 @@ enum Reply {
         /// The configuration is at fault.
         config: bool,
     },
+    /// After `list`: some entries.
+    Entries(Entries),
+    /// The end of `list`.
+    Listed {
+        /// How many have been shown, or counted.
+        matched: u64,
+        /// There are more.
+        more: bool,
+    },
+    /// To `reverse`.
+    Reverse(ReverseReport),
     /// After `trace`: a packet.
     Trace(Box<TraceLine>),
     /// The request was not understood: a sentence.

@@ -34,7 +34,7 @@ use tracing::{error, info, warn};
 
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
-pub(crate) use stateful::{Filter, Read, Reader, deterministic, written};
+pub(crate) use stateful::{Filter, Read, Reader, deterministic};
 pub(crate) use trace::Subscription;
 
 use crate::control;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Reply, Request};
 use crate::failure::Failure;
-use crate::report::{Stats, Status};
+use crate::report::{Entries, ReverseReport, Stats, Status};
 use crate::trace::TraceLine;
 
 /// Time for a whole exchange.
@@ -40,6 +40,33 @@ pub(crate) fn ask_stats(socket: &Path) -> Result<Stats, Failure> {
     match exchange(socket, &Request::Stats {}, TIMEOUT)? {
         Reply::Stats(stats) => Ok(stats),
         other => Err(unexpected(socket, other)),
+    }
+}
+
+/// Whose a transport address is.
+pub(crate) fn ask_reverse(socket: &Path, request: &Request) -> Result<ReverseReport, Failure> {
+    match exchange(socket, request, LONG_TIMEOUT)? {
+        Reply::Reverse(report) => Ok(report),
+        other => Err(unexpected(socket, other)),
+    }
+}
+
+/// Has the daemon show entries. Gives how many, and whether there are more.
+pub(crate) fn list(
+    socket: &Path,
+    request: &Request,
+    mut each: impl FnMut(Entries) -> Result<(), Failure>,
+) -> Result<(u64, bool), Failure> {
+    let mut reader = BufReader::new(send(socket, request, LONG_TIMEOUT)?);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut reader).take(MAX_REPLY).read_until(b'\n', &mut line);
+        read.map_err(|error| no_answer(socket, &error))?;
+        match parse(socket, &line)? {
+            Reply::Entries(entries) => each(entries)?,
+            Reply::Listed { matched, more } => return Ok((matched, more)),
+            other => return Err(unexpected(socket, other)),
+        }
     }
 }
 

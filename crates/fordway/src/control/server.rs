@@ -6,16 +6,20 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::{MAX_REQUEST, Reply, Request};
-use crate::daemon::{Handle, Subscription};
+use crate::daemon::{Filter as EntryWish, Handle, Read, Reader, Subscription};
 use crate::failure::Failure;
+use crate::report::{Entries, ReverseReport};
 use crate::trace::{Filter, FilterError, SYNTAX};
 
 /// Clients at once; the others wait.
 const MAX_CLIENTS: usize = 16;
+
+/// Parts of a table that wait for a client.
+const PARTS: usize = 8;
 
 /// Serves clients for ever. `timeout` is the time that a request may take to come in, and its reply
 /// to be taken.
@@ -62,16 +66,18 @@ async fn converse(
                 _ if line.ends_with(b"\n") => answer(&line, daemon),
                 _ if line.len() == MAX_REQUEST => {
                     let text = format!("a request has at most {MAX_REQUEST} octets");
-                    (Reply::Error(text), Then::Close)
+                    (Some(Reply::Error(text)), Then::Close)
                 }
                 _ => {
                     let text = "the request does not end with a newline".to_owned();
-                    (Reply::Error(text), Then::Close)
+                    (Some(Reply::Error(text)), Then::Close)
                 }
             },
-            Err(_) => (Reply::Error("no request came in time".to_owned()), Then::Close),
+            Err(_) => (Some(Reply::Error("no request came in time".to_owned())), Then::Close),
         };
-        send(&mut writer, &reply, timeout).await?;
+        if let Some(reply) = reply {
+            send(&mut writer, &reply, timeout).await?;
+        }
         match then {
             Then::GoOn => {}
             Then::Close => return writer.shutdown().await,
@@ -79,6 +85,7 @@ async fn converse(
                 daemon.leave();
                 return writer.shutdown().await;
             }
+            Then::List(listing) => list(listing, &mut writer, timeout).await?,
             Then::Trace(subscription) => {
                 return trace(*subscription, &mut reader, &mut writer, timeout).await;
             }
@@ -116,6 +123,32 @@ async fn trace(
     }
 }
 
+/// Shows entries. They are read on a thread of its own, which waits for the client and not the daemon for
+/// it.
+async fn list(
+    listing: Listing,
+    writer: &mut OwnedWriteHalf,
+    timeout: Duration,
+) -> Result<(), std::io::Error> {
+    let (sender, mut parts) = mpsc::channel::<Entries>(PARTS);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut read = Read::default();
+        for reader in &listing.readers {
+            // Without a receiver the client has gone.
+            let mut take = |entries| sender.blocking_send(entries).is_ok();
+            if !reader.read(&listing.filter, &mut read, &mut take) {
+                break;
+            }
+        }
+        read
+    });
+    while let Some(entries) = parts.recv().await {
+        send(writer, &Reply::Entries(entries), timeout).await?;
+    }
+    let Read { matched, more } = reading.await.map_err(std::io::Error::other)?;
+    send(writer, &Reply::Listed { matched, more }, timeout).await
+}
+
 /// What follows a reply.
 enum Then {
     /// The next request.
@@ -124,16 +157,24 @@ enum Then {
     Close,
     /// The end of the daemon.
     Leave,
+    /// Entries.
+    List(Listing),
     /// Packets.
     Trace(Box<Subscription>),
 }
 
-fn answer(line: &[u8], daemon: &Handle) -> (Reply, Then) {
+/// What is to be shown.
+struct Listing {
+    readers: Vec<Reader>,
+    filter: EntryWish,
+}
+
+fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
     let request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(error) => {
             let text = format!("this request is not understood: {error}");
-            return (Reply::Error(text), Then::GoOn);
+            return (Some(Reply::Error(text)), Then::GoOn);
         }
     };
     let reply = match request {
@@ -153,17 +194,41 @@ fn answer(line: &[u8], daemon: &Handle) -> (Reply, Then) {
         },
         Request::Leave {} => {
             let text = "the daemon ends; its kernel engines go on".to_owned();
-            return (Reply::Done(text), Then::Leave);
+            return (Some(Reply::Done(text)), Then::Leave);
         }
+        Request::List { table, name, filter, limit, count } => {
+            match daemon.readers(name.as_deref()) {
+                Ok(readers) => {
+                    let filter = EntryWish { table, filter, limit, count };
+                    return (None, Then::List(Listing { readers, filter }));
+                }
+                Err(failure) => failed(&failure),
+            }
+        }
+        Request::BibAdd { name, protocol, v4, v6 } => {
+            done(daemon.bib_add(name.as_deref(), &protocol, v4, v6))
+        }
+        Request::BibDel { name, protocol, v4 } => {
+            done(daemon.bib_del(name.as_deref(), &protocol, v4))
+        }
+        Request::Reverse { name, v4 } => match daemon.readers(name.as_deref()) {
+            Ok(readers) => {
+                let mut report = ReverseReport::of(v4);
+                readers.iter().for_each(|reader| reader.reverse(v4, &mut report));
+                Reply::Reverse(report)
+            }
+            Err(failure) => failed(&failure),
+        },
+        Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
         Request::Trace { name, filter } => match start_trace(daemon, &name, &filter) {
             Ok(subscription) => {
                 let text = format!("tracing {name}");
-                return (Reply::Done(text), Then::Trace(Box::new(subscription)));
+                return (Some(Reply::Done(text)), Then::Trace(Box::new(subscription)));
             }
             Err(failure) => failed(&failure),
         },
     };
-    (reply, Then::GoOn)
+    (Some(reply), Then::GoOn)
 }
 
 fn start_trace(daemon: &Handle, name: &str, filter: &str) -> Result<Subscription, Failure> {

@@ -130,6 +130,11 @@ impl Handle {
         daemon.running.iter_mut().find(|one| one.name() == name).map(work)
     }
 
+    /// What `find` gives for each translator, where it gives something.
+    pub(super) fn with_all<T>(&self, find: impl FnMut(&mut Running) -> Option<T>) -> Vec<T> {
+        self.0.daemon.borrow_mut().running.iter_mut().filter_map(find).collect()
+    }
+
     /// That there is no translator of this name.
     pub(super) fn unknown(&self, name: &str) -> Failure {
         Failure::failed(format!("no translator is called {name}"))

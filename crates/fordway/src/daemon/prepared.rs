@@ -12,17 +12,14 @@ use fordway_xlat::nat64::Nat64;
 use tracing::{debug, info, warn};
 
 use super::Context;
-use super::clash;
 use super::journal;
 use super::kernel::{self, Intent};
 use super::plan;
-use super::privilege;
 use super::resolve::{self, Facts};
 use super::running::Running;
-use super::stateful::{self, Keeper, Tables, Telling};
+use super::stateful::{self, Beside, Tables};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
-use crate::natlog::Logs;
 
 /// A translator whose host is set up and whose engines do not run yet.
 pub(crate) struct Prepared {
@@ -32,7 +29,7 @@ pub(crate) struct Prepared {
     pub(super) queues: Vec<Queue>,
     pub(super) translator: Arc<fordway_xlat::Translator>,
     /// Of a stateful translator.
-    pub(super) stateful: Option<Stateful>,
+    pub(super) tables: Option<Tables>,
     pub(super) manager: Option<Manager>,
     /// What is in force on the host.
     pub(super) changes: Vec<Change>,
@@ -42,16 +39,6 @@ pub(crate) struct Prepared {
     pub(super) own: bool,
     /// An earlier run's kernel engine goes on: whatever fails here must not stop it.
     pub(super) survivor: bool,
-}
-
-/// What a stateful translator needs beside.
-#[derive(Debug)]
-pub(super) struct Stateful {
-    pub(super) tables: Tables,
-    pub(super) telling: Telling,
-    pub(super) keeper: Option<Keeper>,
-    /// What the host's own use of ports is in the way of.
-    pub(super) clashes: Vec<String>,
 }
 
 /// Where packets are to be taken.
@@ -121,11 +108,10 @@ impl Prepared {
         let place = place(&mut netlink, config, &facts, &intent)?;
         facts.resolved.attach = place.attach;
         journal::facts(config, &facts);
-        let stateful = Stateful::open(config, &facts, &mut intent)?;
-        let tables = stateful.as_ref().map(|stateful| &stateful.tables);
-        let translator = core(config, &facts, tables.map(|tables| &tables.nat64));
+        let tables = Tables::open(config, &facts, &mut intent)?;
+        let translator = core(config, &facts, tables.as_ref().map(|tables| &tables.nat64));
         let translator = translator.inspect_err(|_| {
-            Tables::discard(tables.and_then(|tables| tables.made.as_ref()));
+            Tables::discard(tables.as_ref().and_then(|tables| tables.made.as_ref()));
         })?;
         let mut prepared = Prepared {
             config: config.clone(),
@@ -133,7 +119,7 @@ impl Prepared {
             device,
             queues,
             translator: Arc::new(translator),
-            stateful,
+            tables,
             manager,
             changes: Vec::new(),
             intent,
@@ -193,7 +179,7 @@ impl Prepared {
 
     /// Pins of tables that were made for this start.
     fn made(&self) -> Option<PathBuf> {
-        self.stateful.as_ref().and_then(|stateful| stateful.tables.made.clone())
+        self.tables.as_ref().and_then(|tables| tables.made.clone())
     }
 
     /// Whether there is something to take down at the end.
@@ -221,88 +207,44 @@ impl Prepared {
         let pin = self.config.pin_queues.then_some(place);
         let options = Options { seed, pin, marks: None };
         let (queues, made) = (self.queues.len(), self.made());
-        let stateful = self.stateful.take();
-        let started = fordway_engine::start(self.device, self.queues, self.translator, options);
-        let started = started.and_then(|mut engine| {
-            if let Some(Stateful { tables, telling, .. }) = &stateful {
-                engine.sweep(stateful::sweeping(telling, tables.maps.is_some()))?;
+        let stateful = match self.tables.take() {
+            None => Ok(None),
+            Some(tables) => Beside::open(&self.config, &self.facts, tables).map(Some),
+        };
+        let started = stateful.and_then(|stateful| {
+            let failed = |error| Failure::failed(format!("{}: {error}", self.config.name));
+            let mut engine =
+                fordway_engine::start(self.device, self.queues, self.translator, options)
+                    .map_err(failed)?;
+            if let Some(beside) = &stateful {
+                let sweeping = stateful::sweeping(&beside.telling, beside.maps.is_some());
+                engine.sweep(sweeping).map_err(failed)?;
             }
-            Ok(engine)
+            Ok((engine, stateful))
         });
         match started {
-            Ok(engine) => {
-                let (mut maps, mut telling, mut keeper) = (None, None, None);
-                let mut clashes = Vec::new();
-                if let Some(stateful) = stateful {
-                    maps = stateful.tables.maps;
-                    telling = Some(stateful.telling);
-                    keeper = stateful.keeper;
-                    clashes = stateful.clashes;
-                }
-                Ok(Running {
-                    config: self.config,
-                    facts: self.facts,
-                    place: self.place,
-                    intent: self.intent,
-                    engine,
-                    queues,
-                    own: self.own,
-                    survivor: self.survivor,
-                    kernel: None,
-                    maps,
-                    telling,
-                    keeper,
-                    clashes,
-                    manager: self.manager,
-                    changes: self.changes,
-                    started: Instant::now(),
-                    tracing: None,
-                })
-            }
-            Err(error) => {
-                let failure = Failure::failed(format!("{}: {error}", self.config.name));
+            Ok((engine, stateful)) => Ok(Running {
+                config: self.config,
+                facts: self.facts,
+                place: self.place,
+                intent: self.intent,
+                engine,
+                queues,
+                own: self.own,
+                survivor: self.survivor,
+                kernel: None,
+                stateful,
+                manager: self.manager,
+                changes: self.changes,
+                started: Instant::now(),
+                tracing: None,
+            }),
+            Err(failure) => {
                 let (name, survivor) = (self.config.name.to_string(), self.survivor);
                 let set_up = SetUp { name, manager: self.manager, survivor, made };
                 Err(Box::new((failure, set_up)))
             }
         }
-    }
-}
-
-impl Stateful {
-    /// Opens tables and logs. `None`: the translator is stateless.
-    fn open(
-        config: &Translator,
-        facts: &Facts,
-        intent: &mut Intent,
-    ) -> Result<Option<Stateful>, Failure> {
-        let Some(tables) = Tables::open(config, facts, intent)? else { return Ok(None) };
-        let opened = Stateful::beside(config, facts, &tables);
-        let made = tables.made.clone();
-        let (telling, keeper, clashes) = opened.inspect_err(|_| Tables::discard(made.as_ref()))?;
-        Ok(Some(Stateful { tables, telling, keeper, clashes }))
-    }
-
-    fn beside(
-        config: &Translator,
-        facts: &Facts,
-        tables: &Tables,
-    ) -> Result<(Telling, Option<Keeper>, Vec<String>), Failure> {
-        let name = config.name.as_str();
-        // Whoever starts wants sessions.
-        tables.nat64.drain(false);
-        let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
-        let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
-        // Their threads need no privileges.
-        let opened = privilege::without((), |()| {
-            let logs = Logs::start(name, logs)?;
-            let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
-            Ok::<_, Failure>((logs, keeper))
-        });
-        let (logs, keeper) = opened.unwrap_or_else(|(failure, _)| Err(failure))?;
-        let telling = Telling::new(logs, tables.nat64.settings().subscriber_len);
-        let clashes = clash::look(name, facts, tables.nat64.settings());
-        Ok((telling, keeper, clashes))
     }
 }
 

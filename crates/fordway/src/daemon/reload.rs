@@ -221,10 +221,10 @@ impl Running {
             self.change_back(before);
             return Err(failure);
         }
-        if let Some(telling) = &self.telling {
-            telling.add_unfit(unfit);
+        if let Some(beside) = &self.stateful {
+            beside.telling.add_unfit(unfit);
             if let Some(logs) = logs {
-                telling.set_logs(logs);
+                beside.telling.set_logs(logs);
             }
         }
         if unfit > 0 {

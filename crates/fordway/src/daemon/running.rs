@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fordway_bpf::{Options, StateMaps};
+use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::{Change, Manager, Netlink};
@@ -14,7 +14,7 @@ use super::kernel::{self, Intent, Kernel};
 use super::plan;
 use super::prepared::{At, apply, core, keep, refused};
 use super::resolve::Facts;
-use super::stateful::{Keeper, Telling};
+use super::stateful::Beside;
 use super::trace::Tracing;
 use super::uplink;
 use crate::failure::Failure;
@@ -30,14 +30,8 @@ pub(crate) struct Running {
     pub(super) own: bool,
     pub(super) survivor: bool,
     pub(super) kernel: Option<Kernel>,
-    /// The tables of a stateful translator, where the kernel engine is to work on them too.
-    pub(super) maps: Option<Arc<StateMaps>>,
-    /// Where events of its tables go.
-    pub(super) telling: Option<Telling>,
-    /// Keeps dynamic 1:1 mappings across restarts.
-    pub(super) keeper: Option<Keeper>,
-    /// What the host's own use of ports is in the way of.
-    pub(super) clashes: Vec<String>,
+    /// What a stateful translator has beside its engines.
+    pub(super) stateful: Option<Beside>,
     pub(super) manager: Option<Manager>,
     /// What is in force on the host.
     pub(super) changes: Vec<Change>,
@@ -133,7 +127,7 @@ impl Running {
 
     /// What programs of a stateful translator need.
     fn stateful_options(&self) -> Option<fordway_bpf::Stateful> {
-        let maps = Arc::clone(self.maps.as_ref()?);
+        let maps = Arc::clone(self.stateful.as_ref()?.maps.as_ref()?);
         Some(fordway_bpf::Stateful { settings: self.kernel_settings()?, maps })
     }
 
@@ -285,7 +279,7 @@ impl Running {
         let failed = self.engine.failed();
         let name = self.config.name.to_string();
         self.tracing = None;
-        self.keeper = None;
+        self.end_keeping();
         if let Some(kernel) = self.kernel.take() {
             if let (Attach::Uplink, Some(manager)) = (self.place.attach, &mut self.manager) {
                 for route in plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()) {
@@ -312,7 +306,7 @@ impl Running {
         let ended = if self.survivor {
             info!("{}: what an earlier run left is left as it is", self.name());
             self.tracing = None;
-            self.keeper = None;
+            self.end_keeping();
             self.engine.leave().map_err(|error| Failure::failed(error.to_string()))
         } else {
             self.take_down()
@@ -327,7 +321,7 @@ impl Running {
     pub(crate) fn leave(mut self) -> Result<(), Failure> {
         let name = self.config.name.to_string();
         self.tracing = None;
-        self.keeper = None;
+        self.end_keeping();
         if self.kernel.is_none() {
             info!("{name}: there is no kernel engine that could go on, so it is taken down");
             return self.take_down();

@@ -3,6 +3,7 @@
 //! With the kernel engine the tables are maps that outlive the process: whoever starts the translator next
 //! finds its sessions there. With the user engine alone they lie on the heap and go with the process.
 
+mod asked;
 mod entries;
 mod keep;
 mod state;
@@ -29,9 +30,10 @@ use super::{clash, privilege};
 use crate::failure::Failure;
 use crate::natlog::Logs;
 
-pub(crate) use entries::{Filter, Read, Reader, deterministic, written};
-pub(super) use keep::Keeper;
-pub(super) use tell::Telling;
+use entries::written;
+pub(crate) use entries::{Filter, Read, Reader, deterministic};
+use keep::Keeper;
+use tell::Telling;
 
 /// The tables of a translator that has any.
 #[derive(Debug)]
@@ -137,7 +139,7 @@ fn misfit(name: &str, error: Nat64Error) -> Failure {
 /// Puts the configuration's BIB entries in.
 pub(super) fn make_static(name: &str, nat64: &Nat64) {
     for (entry, error) in nat64.make_static_bib(monotonic()) {
-        warn!("{name}: no BIB entry {}: {}", entries::written(&entry), state::bib_error(error));
+        warn!("{name}: no BIB entry {}: {}", written(&entry), state::bib_error(error));
     }
 }
 
@@ -156,6 +158,39 @@ pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
     let sessions = nat64.sessions(now).filter(|session| !fits(&session.binding)).count();
     let dynamic = nat64.bib(now).filter(|bib| bib.binding.protocol.is_none());
     (sessions + dynamic.filter(|bib| !fits(&bib.binding)).count()) as u64
+}
+
+/// What a stateful translator has beside its engines.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// The tables, where the kernel engine is to work on them too.
+    pub(super) maps: Option<Arc<StateMaps>>,
+    /// Where events of the tables go.
+    pub(super) telling: Telling,
+    /// Keeps dynamic 1:1 mappings across restarts.
+    keeper: Option<Keeper>,
+    /// What the host's own use of ports is in the way of.
+    pub(super) clashes: Vec<String>,
+}
+
+impl Beside {
+    /// Opens the logs and the file of mappings. Makes threads, which get the caller's privileges.
+    pub(super) fn open(
+        config: &Translator,
+        facts: &Facts,
+        tables: Tables,
+    ) -> Result<Beside, Failure> {
+        let name = config.name.as_str();
+        // Whoever starts wants sessions.
+        tables.nat64.drain(false);
+        let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
+        let telling =
+            Telling::new(Logs::start(name, logs)?, tables.nat64.settings().subscriber_len);
+        let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
+        let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
+        let clashes = clash::look(name, facts, tables.nat64.settings());
+        Ok(Beside { maps: tables.maps, telling, keeper, clashes })
+    }
 }
 
 /// What the engine's sweeper needs of the daemon.
@@ -219,12 +254,22 @@ impl Running {
         started.unwrap_or_else(|(failure, _)| Err(failure)).map(Some)
     }
 
+    /// Writes what is kept across restarts a last time.
+    pub(super) fn end_keeping(&mut self) {
+        if let Some(beside) = &mut self.stateful {
+            beside.keeper = None;
+        }
+    }
+
     /// After the engines have taken other tables up.
     pub(super) fn after_other_tables(&mut self) {
         let translator = self.engine.translator();
         let Some(nat64) = translator.tables() else { return };
         make_static(self.name(), nat64);
-        self.clashes = clash::look(self.name(), &self.facts, nat64.settings());
+        let clashes = clash::look(self.name(), &self.facts, nat64.settings());
+        if let Some(beside) = &mut self.stateful {
+            beside.clashes = clashes;
+        }
     }
 
     /// Takes up other addresses of the devices that are pools.

@@ -1,5 +1,7 @@
 //! Counters as OpenMetrics text.
 
+mod nat64;
+
 use fordway_bpf::PassReason;
 use fordway_xlat::DropReason;
 use prometheus_client::collector::Collector;
@@ -54,7 +56,7 @@ impl Collector for Counters {
             let count = translator.totals.icmp_errors.suppressed;
             put(&mut family, &[("translator", name(translator))], count)?;
         }
-        Ok(())
+        nat64::encode(&self.0, &mut encoder)
     }
 }
 
@@ -167,8 +169,12 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> E
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
     use super::*;
-    use crate::report::{DirectionStats, Totals};
+    use crate::report::{
+        DirectionStats, LatencyStats, LogStats, Nat64Stats, OccupancyStats, PoolStats, Totals,
+    };
 
     #[test]
     fn every_counter_is_there_under_its_labels() {
@@ -211,23 +217,107 @@ mod tests {
         assert_eq!(drops.count(), DropReason::ALL.len());
     }
 
-    #[test]
-    fn every_metric_is_documented() {
-        let translator = TranslatorStats {
+    /// A translator that has everything.
+    fn all() -> TranslatorStats {
+        let pool = PoolStats {
+            bib: [("tcp".to_owned(), 7)].into(),
+            blocks: Some(OccupancyStats { used: 1, size: 126 }),
+            ports: 64_512,
+            subscribers: 1,
+            ..PoolStats::default()
+        };
+        let by_protocol = BTreeMap::from([("tcp".to_owned(), 7), ("udp".to_owned(), 8)]);
+        TranslatorStats {
+            name: "nat64".to_owned(),
             totals: Totals::read(&fordway_xlat::Counters::default()),
             queues: vec![Totals::default()],
             kernel: Some(KernelStats::default()),
+            nat64: Some(Nat64Stats {
+                draining: true,
+                tables: [("bib".to_owned(), OccupancyStats { used: 3, size: 9 })].into(),
+                bib: by_protocol.clone(),
+                sessions: by_protocol.clone(),
+                tcp_states: [("established".to_owned(), 5)].into(),
+                resting: 2,
+                pools: vec![pool],
+                bib_created: by_protocol.clone(),
+                sessions_created: by_protocol.clone(),
+                sessions_ended: by_protocol,
+                ended_by_reload: 4,
+                creation: LatencyStats {
+                    bounds_us: vec![1, 2],
+                    counts: vec![5, 3, 1],
+                    sum_ns: 12_000,
+                },
+                logs: vec![LogStats { to: "json:/log".to_owned(), written: 6, lost: 1 }],
+            }),
             ..TranslatorStats::default()
-        };
-        let text = encode(Stats { translators: vec![translator] }).unwrap();
+        }
+    }
+
+    #[test]
+    fn tables_and_pools_are_there_under_their_labels() {
+        let text = encode(Stats { translators: vec![all()] }).unwrap();
+        for line in [
+            "# TYPE fordway_nat64_sessions gauge",
+            "fordway_nat64_sessions{translator=\"nat64\",protocol=\"udp\"} 8",
+            "fordway_nat64_table_entries{translator=\"nat64\",table=\"bib\"} 3",
+            "fordway_nat64_table_size{translator=\"nat64\",table=\"bib\"} 9",
+            "fordway_nat64_tcp_sessions{translator=\"nat64\",state=\"established\"} 5",
+            "fordway_nat64_pool_ports{translator=\"nat64\",pool=\"0\"} 64512",
+            "fordway_nat64_pool_bib{translator=\"nat64\",pool=\"0\",protocol=\"tcp\"} 7",
+            "fordway_nat64_pool_blocks_used{translator=\"nat64\",pool=\"0\"} 1",
+            "fordway_nat64_sessions_created_total{translator=\"nat64\",protocol=\"tcp\"} 7",
+            "fordway_nat64_draining{translator=\"nat64\"} 1",
+            "fordway_nat64_log_lost_total{translator=\"nat64\",to=\"json:/log\"} 1",
+            "fordway_nat64_session_creation_seconds_bucket{le=\"0.000001\",translator=\"nat64\"} 5",
+            "fordway_nat64_session_creation_seconds_bucket{le=\"0.000002\",translator=\"nat64\"} 8",
+            "fordway_nat64_session_creation_seconds_bucket{le=\"+Inf\",translator=\"nat64\"} 9",
+            "fordway_nat64_session_creation_seconds_count{translator=\"nat64\"} 9",
+            "fordway_nat64_session_creation_seconds_sum{translator=\"nat64\"} 0.000012",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let text = encode(Stats { translators: vec![all()] }).unwrap();
         let documented = include_str!("../../../../docs/operations.md");
         let families: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13);
+        assert_eq!(families.len(), 13 + 19);
         for family in families {
-            assert!(documented.contains(&format!("| `{family}_total` |")), "{family}");
+            let is_counter = text.contains(&format!("# TYPE {family} counter"));
+            let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };
+            assert!(documented.contains(&format!("| `{metric}` |")), "{metric}");
         }
+    }
+
+    /// Every metric of ours that a text names.
+    fn named(text: &str) -> HashSet<String> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c: char| !is_part(c));
+        words.filter(|word| word.starts_with("fordway_")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn dashboard_and_alerts_name_metrics_that_exist() {
+        let existing = encode(Stats { translators: vec![all()] }).unwrap();
+        let existing: HashSet<&str> =
+            existing.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+        let dashboard = include_str!("../../../../packaging/grafana/fordway.json");
+        let rules = include_str!("../../../../packaging/prometheus/fordway.rules.yml");
+        for (file, text) in [("fordway.json", dashboard), ("fordway.rules.yml", rules)] {
+            let named = named(text);
+            assert!(named.len() > 8, "{file}: {named:?}");
+            for metric in named {
+                assert!(existing.contains(metric.as_str()), "{file} asks for {metric}");
+            }
+        }
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(dashboard["panels"].as_array().unwrap().len() > 8);
     }
 }

@@ -313,6 +313,12 @@ impl SubscriberRow {
 }
 
 impl ReverseReport {
+    /// Nothing known yet.
+    pub(crate) fn of(v4: SocketAddrV4) -> ReverseReport {
+        let (deterministic, subscribers, bib) = (Vec::new(), Vec::new(), Vec::new());
+        ReverseReport { v4, deterministic, subscribers, bib }
+    }
+
     /// The report as lines for people.
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();

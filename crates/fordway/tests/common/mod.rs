@@ -1,6 +1,7 @@
 //! What tests in namespaces share: namespaces that vanish, links, and a daemon that ends.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod connection;
 pub(crate) mod daemon;
 pub(crate) mod host;
 pub(crate) mod netns;

@@ -74,6 +74,17 @@ fn patient(stream: &TcpStream) {
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
 }
 
+/// A service that accepts connections; the kernel does so by itself.
+pub(crate) fn listen(server: &Netns) -> TcpListener {
+    server.inside(|| TcpListener::bind("[::]:0").unwrap())
+}
+
+/// Whether a connection comes about within some time that is enough for one repetition.
+pub(crate) fn connects(client: &Netns, to: IpAddr, port: u16) -> bool {
+    let to = SocketAddr::new(to, port);
+    client.inside(|| TcpStream::connect_timeout(&to, Duration::from_millis(1500)).is_ok())
+}
+
 /// Sends one datagram of `len` octets to `to`, which is `own` where the server has it, and has it
 /// sent back. Gives the address that the server saw.
 pub(crate) fn udp_echo(

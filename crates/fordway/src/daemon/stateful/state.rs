@@ -16,7 +16,7 @@ impl Running {
     pub(in crate::daemon) fn nat64_stats(&self) -> Option<Nat64Stats> {
         let translator = self.engine.translator();
         let (nat64, swept) = (translator.tables()?, self.engine.swept());
-        let telling = self.telling.as_ref()?;
+        let telling = &self.stateful.as_ref()?.telling;
         let kernel = self.kernel.as_ref().and_then(|kernel| kernel.totals().ok());
         let created = nat64.created();
         let load = |counter: &std::sync::atomic::AtomicU64| {
@@ -56,14 +56,14 @@ impl Running {
     pub(in crate::daemon) fn nat64_status(&self) -> Option<Nat64Status> {
         let translator = self.engine.translator();
         let nat64 = translator.tables()?;
-        let settings = nat64.settings();
+        let (settings, beside) = (nat64.settings(), self.stateful.as_ref()?);
         Some(Nat64Status {
             pools: written_pools(settings),
             static_bib: nat64.bib(monotonic()).filter(|entry| entry.is_static).count(),
             table_octets: settings.sizes.octets(),
-            survives: self.maps.is_some() && self.kernel.is_some(),
+            survives: beside.maps.is_some() && self.kernel.is_some(),
             draining: nat64.is_draining(),
-            clashes: self.clashes.clone(),
+            clashes: beside.clashes.clone(),
             file: self
                 .config
                 .dynamic4()

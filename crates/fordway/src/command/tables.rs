@@ -1,0 +1,163 @@
+//! `fordway bib`, `fordway sessions`, `fordway subscribers` and `fordway drain`.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fordway_config::load;
+
+use crate::cli::{BibArgs, BibCommand, DrainArgs, Global, ListArgs, SessionsArgs, SubscribersArgs};
+use crate::control::{self, Answer, Request, ask, ask_reverse, ask_stats};
+use crate::daemon::deterministic;
+use crate::failure::Failure;
+use crate::output;
+use crate::report::{EntryFilter, ReverseReport, Table};
+
+/// How often the sessions that are left are counted.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(crate) fn bib(global: &Global, args: BibArgs) -> Result<(), Failure> {
+    let request = match args.change {
+        Some(BibCommand::Add { protocol, v4, v6, translator }) => {
+            Request::BibAdd { name: translator.translator, protocol, v4, v6 }
+        }
+        Some(BibCommand::Del { protocol, v4, translator }) => {
+            Request::BibDel { name: translator.translator, protocol, v4 }
+        }
+        None => {
+            let filter = EntryFilter {
+                protocol: args.protocol,
+                v6: args.v6.v6,
+                v4: args.v4.v4,
+                only_static: args.only_static,
+                ..EntryFilter::default()
+            };
+            return list(global, Table::Bib, filter, &args.list);
+        }
+    };
+    tell(&global.socket(), &request)
+}
+
+pub(crate) fn sessions(global: &Global, args: SessionsArgs) -> Result<(), Failure> {
+    let filter = EntryFilter {
+        protocol: args.protocol,
+        v6: args.v6.v6,
+        v4: args.v4.v4,
+        remote: args.remote,
+        state: args.state,
+        ..EntryFilter::default()
+    };
+    list(global, Table::Sessions, filter, &args.list)
+}
+
+pub(crate) fn subscribers(global: &Global, args: &SubscribersArgs) -> Result<(), Failure> {
+    let Some(v4) = args.reverse else {
+        let filter = EntryFilter { v6: args.v6.v6, v4: args.v4.v4, ..EntryFilter::default() };
+        return list(global, Table::Subscribers, filter, &args.list);
+    };
+    let name = args.list.translator.translator.clone();
+    let report = match &args.config {
+        Some(file) => {
+            let mut report = ReverseReport::of(v4);
+            for translator in load(file)?.config.translators {
+                let wanted = name.as_ref().is_none_or(|name| translator.name.as_str() == name);
+                if let Some(nat64) = translator.nat64().filter(|_| wanted) {
+                    let settings = nat64.settings(|_| Vec::new());
+                    let found = deterministic(translator.name.as_str(), &settings, v4);
+                    report.deterministic.extend(found);
+                }
+            }
+            report
+        }
+        None => ask_reverse(&global.socket(), &Request::Reverse { name, v4 })?,
+    };
+    if args.list.json { output::print_json(&report) } else { output::print(&report.render()) }
+}
+
+/// Shows what there is of a table, as it comes.
+fn list(
+    global: &Global,
+    table: Table,
+    filter: EntryFilter,
+    args: &ListArgs,
+) -> Result<(), Failure> {
+    let name = args.translator.translator.clone();
+    let request = Request::List { table, name, filter, limit: args.limit, count: args.count };
+    let mut first = true;
+    let (matched, more) = control::list(&global.socket(), &request, |entries| {
+        if !args.json {
+            if first {
+                output::print(&table.heading())?;
+            }
+            first = false;
+            return output::print(&entries.render());
+        }
+        let lines = entries
+            .json_lines()
+            .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(if first { "[\n" } else { ",\n" });
+            text.push_str(&line);
+            first = false;
+        }
+        output::print(&text)
+    })?;
+    match (args.count, args.json) {
+        (true, true) => output::print(&format!("{{\"count\":{matched}}}\n")),
+        (true, false) => output::print(&format!("{matched}\n")),
+        (false, true) => output::print(if first { "[]\n" } else { "\n]\n" }),
+        (false, false) if first => output::print("none\n"),
+        (false, false) => {
+            if more {
+                output::complain(&format!("... there are more than these {matched}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn tell(socket: &Path, request: &Request) -> Result<(), Failure> {
+    match ask(socket, request)? {
+        Answer::Done(text) => output::print(&format!("{text}\n")),
+        Answer::Unknown => Ok(()),
+    }
+}
+
+pub(crate) fn drain(global: &Global, args: &DrainArgs) -> Result<(), Failure> {
+    let (socket, name) = (global.socket(), args.name.clone());
+    tell(&socket, &Request::Drain { name: name.clone(), drains: !args.undo })?;
+    if args.undo {
+        return Ok(());
+    }
+    let until = Instant::now() + args.timeout;
+    let left = loop {
+        let left = sessions_left(&socket, &name)?;
+        let now = Instant::now();
+        if left == 0 || now >= until {
+            break left;
+        }
+        thread::sleep(LOOK.min(until - now));
+    };
+    if args.down {
+        tell(&socket, &Request::Down { name: name.clone() })?;
+    }
+    if left == 0 {
+        return output::print(&format!("{name}: no session is left\n"));
+    }
+    let failure = Failure::failed(format!("{name}: {left} sessions were left"));
+    Err(match args.down {
+        true => failure,
+        false => failure.hint(format!("wait longer, or fordway drain {name} --undo")),
+    })
+}
+
+fn sessions_left(socket: &Path, name: &str) -> Result<u64, Failure> {
+    let stats = ask_stats(socket)?;
+    let found = stats.translators.into_iter().find(|translator| translator.name == name);
+    let nat64 = found.and_then(|translator| translator.nat64);
+    let nat64 = nat64.ok_or_else(|| Failure::failed(format!("{name} has been taken down")))?;
+    // Also those that the sweeper has not seen yet, or has not put away.
+    let in_use = nat64.tables.get("sessions").map_or(0, |table| table.used);
+    Ok(nat64.sessions.values().sum::<u64>().max(in_use))
+}

@@ -1,0 +1,107 @@
+//! What clients ask of stateful translators.
+
+use std::net::{SocketAddrV4, SocketAddrV6};
+use std::sync::Arc;
+
+use fordway_xlat::nat64::{Protocol, StaticBib};
+use tracing::info;
+
+use super::BibChange;
+use super::entries::Reader;
+use crate::daemon::handle::Handle;
+use crate::daemon::running::Running;
+use crate::failure::Failure;
+
+impl Handle {
+    /// The tables of a translator, or of all that have any.
+    pub(crate) fn readers(&self, name: Option<&str>) -> Result<Vec<Reader>, Failure> {
+        let reader = |one: &mut Running| {
+            let nat64 = Arc::clone(one.engine.translator().tables()?);
+            Some(Reader { name: one.name().to_owned(), nat64 })
+        };
+        match name {
+            None => Ok(self.with_all(reader)),
+            Some(name) => match self.with(name, reader) {
+                Some(Some(reader)) => Ok(vec![reader]),
+                Some(None) => Err(stateless(name)),
+                None => Err(self.unknown(name)),
+            },
+        }
+    }
+
+    /// Makes a BIB entry.
+    pub(crate) fn bib_add(
+        &self,
+        name: Option<&str>,
+        protocol: &str,
+        v4: SocketAddrV4,
+        v6: SocketAddrV6,
+    ) -> Result<String, Failure> {
+        let (v4, v6) = ((*v4.ip(), v4.port()), (*v6.ip(), v6.port()));
+        let entry = StaticBib { protocol: self::protocol(protocol)?, v6, v4 };
+        if fordway_xlat::addr::classify::illegal_v6(v6.0).is_some() {
+            let text = format!("{} can't be a host's address on a wire", v6.0);
+            return Err(Failure::usage(text, "write the address of an IPv6 host"));
+        }
+        self.change_bib(name, &BibChange::Add(entry))
+    }
+
+    /// Takes a BIB entry away.
+    pub(crate) fn bib_del(
+        &self,
+        name: Option<&str>,
+        protocol: &str,
+        v4: SocketAddrV4,
+    ) -> Result<String, Failure> {
+        let protocol = self::protocol(protocol)?;
+        self.change_bib(name, &BibChange::Remove(protocol, (*v4.ip(), v4.port())))
+    }
+
+    fn change_bib(&self, name: Option<&str>, change: &BibChange) -> Result<String, Failure> {
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => self.only_nat64()?,
+        };
+        let changed = self.with(&name, |one| one.change_bib(change));
+        changed.unwrap_or_else(|| Err(self.unknown(&name)))
+    }
+
+    /// The name of the translator of mode nat64, where there is one.
+    fn only_nat64(&self) -> Result<String, Failure> {
+        let names =
+            self.with_all(|one| one.config.nat64().is_some().then(|| one.name().to_owned()));
+        match names.as_slice() {
+            [one] => Ok(one.clone()),
+            [] => Err(Failure::failed("no translator is stateful (mode nat64)")),
+            several => Err(Failure::failed("several translators are stateful")
+                .hint(format!("choose one with --translator: {}", several.join(", ")))),
+        }
+    }
+
+    /// Lets a translator make no new sessions, or make them again.
+    pub(crate) fn drain(&self, name: &str, drains: bool) -> Result<String, Failure> {
+        let drained = self.with(name, |one| {
+            let translator = one.engine.translator();
+            let nat64 = translator.tables().ok_or_else(|| stateless(name))?;
+            nat64.drain(drains);
+            let text = match drains {
+                true => format!("{name}: no new sessions from now on"),
+                false => format!("{name}: new sessions again"),
+            };
+            info!("{text}");
+            Ok(text)
+        });
+        drained.unwrap_or_else(|| Err(self.unknown(name)))
+    }
+}
+
+fn protocol(text: &str) -> Result<Protocol, Failure> {
+    let found = Protocol::ALL.into_iter().find(|protocol| protocol.label() == text);
+    found.ok_or_else(|| {
+        Failure::usage(format!("\"{text}\" is no protocol here"), "write tcp, udp or icmp")
+    })
+}
+
+fn stateless(name: &str) -> Failure {
+    Failure::failed(format!("{name} is stateless: it has neither sessions nor a BIB"))
+}
