@@ -121,6 +121,14 @@ impl Network {
         }
     }
 
+    /// Whether a translator on the path turns packets of this way into IPv6.
+    pub(crate) fn becomes_v6(&self, way: Way) -> bool {
+        match way {
+            Way::Up => self.app_address.is_ipv4(),
+            Way::Down => self.app_address.is_ipv6(),
+        }
+    }
+
     /// Devices nearest to the receiver of a flow, best first: what they receive has passed every
     /// queue that may drop it. A translator's own device counts only what its process sends; with
     /// `in_kernel` there is no such process.

@@ -43,23 +43,10 @@ impl Fordway {
     fn argv(&self, context: Context<'_>) -> Option<Vec<String>> {
         let program = self.program.as_ref()?.display().to_string();
         let run_dir = run_dir(context).display().to_string();
-        let mut argv = vec![program.as_str()];
-        argv.extend(options(context.spec));
-        argv.extend(["--run-dir", &run_dir]);
-        Some(argv.iter().map(ToString::to_string).collect())
-    }
-
-    /// The command line of a stateful gateway, and the file that it reads.
-    fn stateful(&self, context: Context<'_>) -> Result<(Vec<String>, String)> {
-        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
-        let text = nat64::config(context.spec, context.sessions);
-        let file =
-            context.backend.deploy(&format!("{}-nat64.toml", context.name), text.as_bytes())?;
-        let run_dir = run_dir(context);
-        let words = [&program, "run", "-c", &file.display().to_string(), "--run-dir"];
-        let mut argv: Vec<String> = words.map(ToString::to_string).into();
-        argv.push(run_dir.display().to_string());
-        Ok((argv, text))
+        let mut argv = vec![program];
+        argv.extend(options(context.spec, context.sessions));
+        argv.extend(["--run-dir".to_owned(), run_dir]);
+        Some(argv)
     }
 }
 
@@ -67,29 +54,34 @@ fn missing() -> LabError {
     LabError::Missing("the gateway's program was not found".into())
 }
 
-/// The subcommand and its options.
-fn options(spec: &MechanismSpec) -> Vec<&str> {
+/// The subcommand and its options; a stateful gateway has room for so many sessions.
+fn options(spec: &MechanismSpec, sessions: u32) -> Vec<String> {
     let attach = spec.attach.as_deref();
-    let mut argv = if spec.kind == Kind::Siit {
-        vec!["siit", "--pool6", SIIT_POOL6, "--eam", SIIT_MAPPING, "--interface", "siit0"]
-    } else {
-        let mut argv = vec!["clat", "--pref64", PREF64, "--allow-private", "--interface", "clat0"];
-        argv.extend(["--v4", CLAT_V4, "--v6", CLAT_V6]);
-        argv
+    let own: &[&str] = match spec.kind {
+        Kind::Siit => {
+            &["siit", "--pool6", SIIT_POOL6, "--eam", SIIT_MAPPING, "--interface", "siit0"]
+        }
+        Kind::Nat64 => &[],
+        _ => &["clat", "--pref64", PREF64, "--allow-private", "--interface", "clat0"],
     };
+    let mut argv = own.to_vec();
+    if spec.kind == Kind::Clat {
+        argv.extend(["--v4", CLAT_V4, "--v6", CLAT_V6]);
+    }
     argv.extend(["--engine", spec.engine.as_deref().unwrap_or("auto")]);
     if let Some(attach) = attach {
         argv.extend(["--attach", attach]);
     }
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
-        (Some("xdp"), Kind::Siit) => {
+        (Some("xdp"), Kind::Siit | Kind::Nat64) => {
             argv.extend(["--device", "to-client", "--device", "to-iperf"]);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
         _ => {}
     }
-    argv
+    let stateful = if spec.kind == Kind::Nat64 { nat64::options(sessions) } else { Vec::new() };
+    stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
 }
 
 /// The control socket of a gateway.
@@ -132,18 +124,12 @@ impl Mechanism for Fordway {
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let (argv, config) = if context.spec.kind == Kind::Nat64 {
-            self.stateful(context)?
-        } else {
-            let argv = self.argv(context).ok_or_else(missing)?;
-            let config = argv[1..].join(" ");
-            (argv, config)
-        };
+        let argv = self.argv(context).ok_or_else(missing)?;
         let log = context.logs.join(format!("{}-fordway.log", context.name));
         let place = context.network.translator(context.spec);
         let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
         Ok(Deployed {
-            config,
+            config: argv[1..].join(" "),
             argv,
             daemon: Some(daemon),
             run_dir: Some(run_dir(context)),
@@ -174,8 +160,8 @@ impl Mechanism for Fordway {
         ask(deployed, "stats")
     }
 
-    fn read(&self, before: &Value, after: &Value, down: bool) -> Option<Counted> {
-        let way = if down { "v6_to_v4" } else { "v4_to_v6" };
+    fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
+        let way = if to_v6 { "v4_to_v6" } else { "v6_to_v4" };
         let number = |v: &Value, what: &str| {
             v.pointer(&format!("/translators/0/{way}/{what}")).and_then(Value::as_u64)
         };
@@ -200,10 +186,13 @@ impl Mechanism for Fordway {
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {
         let pid = deployed.daemon.as_ref()?.pid();
+        let maps = memory::program_maps(pid)?;
+        let in_process = || nat64::table_octets(&ask(deployed, "status")?);
         Some(Memory {
             growing: memory::anonymous(pid)?,
-            tables: memory::program_maps(pid)?,
+            tables: if maps > 0 { maps } else { in_process()? },
             capacity: ask(deployed, "stats").as_ref().and_then(nat64::capacity),
+            within: maps == 0,
         })
     }
 }
@@ -229,22 +218,20 @@ mod tests {
                 "v6_to_v4": {"octets": down, "packets": 0}}]})
         };
         let (before, after) = (stats(10, 5, 1), stats(110, 7, 4));
-        let read = |down| Fordway { program: None }.read(&before, &after, down).unwrap();
+        let read = |to_v6| Fordway { program: None }.read(&before, &after, to_v6).unwrap();
         assert_eq!(
-            read(false),
+            read(true),
             Counted { octets: 100, packets: 10, drops: vec![("queue_full".into(), 3)] }
         );
-        assert_eq!(read(true).octets, 2);
-        assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), false), None);
+        assert_eq!(read(false).octets, 2);
+        assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), true), None);
     }
 
     #[test]
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
-            let stateless = |m: &&MechanismSpec| m.kind != Kind::Nat64;
-            let own = experiment.mechanisms.iter().filter(|m| m.implementation == "fordway");
-            for arm in own.filter(stateless) {
-                let argv = options(arm).join(" ");
+            for arm in experiment.mechanisms.iter().filter(|m| m.implementation == "fordway") {
+                let argv = options(arm, 1000).join(" ");
                 let engine = arm.engine.as_deref().expect("an arm says which engine it is about");
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {

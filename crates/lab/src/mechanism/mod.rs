@@ -79,6 +79,8 @@ pub(crate) struct Memory {
     pub(crate) tables: u64,
     /// Sessions that the tables have room for, when it says so.
     pub(crate) capacity: Option<u64>,
+    /// Whether the tables are a part of what grows, as far as they are in use.
+    pub(crate) within: bool,
 }
 
 impl Memory {
@@ -89,7 +91,9 @@ impl Memory {
         }
         let added = self.growing.saturating_sub(before.growing) as f64 / held as f64;
         let room = self.capacity.filter(|room| *room > 0).unwrap_or(held);
-        Some(added + self.tables as f64 / room as f64)
+        let share = self.tables as f64 / room as f64;
+        // Tables that were touched beforehand do not grow; those that were not are counted once.
+        Some(if self.within { added.max(share) } else { added + share })
     }
 }
 
@@ -131,8 +135,8 @@ pub(crate) trait Mechanism {
         None
     }
 
-    /// What two readings of its counters say about one flow.
-    fn read(&self, _before: &Value, _after: &Value, _down: bool) -> Option<Counted> {
+    /// What two readings of its counters say about packets that it turned into IPv6, or into IPv4.
+    fn read(&self, _before: &Value, _after: &Value, _to_v6: bool) -> Option<Counted> {
         None
     }
 
@@ -195,9 +199,13 @@ mod tests {
         let grown = Memory { growing: 31_000, ..Memory::default() };
         assert_eq!(grown.per_session(before, held), Some(300.0));
         // Tables are made for more sessions than are held.
-        let tables = Memory { growing: 1000, tables: 30_400, capacity: Some(200) };
+        let tables =
+            Memory { growing: 1000, tables: 30_400, capacity: Some(200), ..Memory::default() };
         assert_eq!(tables.per_session(before, held), Some(152.0));
         assert_eq!(Memory { capacity: None, ..tables }.per_session(before, held), Some(304.0));
         assert_eq!(tables.per_session(before, 0), None);
+        let own = Memory { growing: 31_000, within: true, ..tables };
+        assert_eq!(own.per_session(before, held), Some(300.0));
+        assert_eq!(Memory { growing: 1000, ..own }.per_session(before, held), Some(152.0));
     }
 }

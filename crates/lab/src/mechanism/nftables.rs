@@ -91,7 +91,7 @@ impl Mechanism for Nftables {
         counters(deployed)
     }
 
-    fn read(&self, _before: &Value, _after: &Value, _down: bool) -> Option<Counted> {
+    fn read(&self, _before: &Value, _after: &Value, _to_v6: bool) -> Option<Counted> {
         // It counts connections, not octets: counting those would cost every packet something.
         None
     }

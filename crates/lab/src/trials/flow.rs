@@ -43,7 +43,7 @@ pub(super) fn measure(
     let (client, server) = (flow.client_cpu, flow.server_cpu);
     trial.generator_cpu = Some(if down { (server, client) } else { (client, server) });
     check_octets(trial, at.network.receiving_devices(way, at.in_kernel));
-    check_counters(trial, at.mechanism, down);
+    check_counters(trial, at.mechanism, at.network.becomes_v6(way));
     let (rate, cpu) = match way {
         Way::Up => (Metric::TcpThroughputUp, Metric::CpuPerGbitUp),
         Way::Down => (Metric::TcpThroughputDown, Metric::CpuPerGbitDown),
@@ -84,8 +84,8 @@ fn agrees(trial: &Trial, counted: u64, payload: u64) -> bool {
 }
 
 /// The mechanism's own counters must agree with the generator's as well.
-fn check_counters(trial: &mut Trial, mechanism: Option<&dyn Mechanism>, down: bool) {
-    let read = mechanism.zip(trial.counters.as_ref()).and_then(|(m, (a, b))| m.read(a, b, down));
+fn check_counters(trial: &mut Trial, mechanism: Option<&dyn Mechanism>, to_v6: bool) {
+    let read = mechanism.zip(trial.counters.as_ref()).and_then(|(m, (a, b))| m.read(a, b, to_v6));
     let (Some(counted), Some(payload)) = (read, trial.generator_bytes) else { return };
     if !agrees(trial, counted.octets, payload) {
         trial.invalid.push(format!(

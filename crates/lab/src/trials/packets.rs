@@ -87,7 +87,8 @@ fn check(trial: &mut Trial, at: &Measured<'_>, way: Way, arrived: u64, sent: Opt
         ));
     }
     let both = at.mechanism.zip(trial.counters.as_ref());
-    let Some(counted) = both.and_then(|(m, (a, b))| m.read(a, b, way == Way::Down)) else { return };
+    let to_v6 = at.network.becomes_v6(way);
+    let Some(counted) = both.and_then(|(m, (a, b))| m.read(a, b, to_v6)) else { return };
     if let Some(why) = disagreement(counted.packets, arrived, sent) {
         trial.invalid.push(why);
     }

@@ -1,13 +1,17 @@
-//! What is particular to the stateful gateway: its configuration, which gives the tables a size, and what
-//! it says about them.
+//! What is particular to the stateful gateway: its options, which give the tables a size, and what it says
+//! about them.
 
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::process::run_str;
-use crate::spec::MechanismSpec;
-use crate::topology::{NAT64_POOL6, POOL4};
+use crate::topology::NAT64_POOL6;
+
+/// Addresses and ports that sessions may have: see `topology::POOL4`.
+const PORTS: &str = "203.0.113.64/26:1024-65535";
+/// The gateway's own default; smaller tables would save nothing worth having.
+const LEAST_ROOM: u32 = 262_144;
 
 /// Whether the gateway's program has stateful NAT64.
 pub(super) fn known(program: &Path) -> bool {
@@ -15,56 +19,49 @@ pub(super) fn known(program: &Path) -> bool {
     run_str(&[&program, "nat64", "--help"]).is_ok_and(|out| out.status.success())
 }
 
-/// The configuration file of an arm whose tables have room for so many sessions.
-pub(super) fn config(spec: &MechanismSpec, sessions: u32) -> String {
-    let engine = spec.engine.as_deref().unwrap_or("auto");
-    let attach = spec.attach.as_deref().unwrap_or("interface");
+/// The subcommand and its own options, with room for so many sessions.
+pub(super) fn options(sessions: u32) -> Vec<String> {
+    let argv = ["nat64", "--pool6", NAT64_POOL6, "--pool4", PORTS, "--interface", "nat64"];
+    let mut argv: Vec<String> = argv.map(str::to_owned).into();
     // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
-    let room = sessions.max(1 << 18).next_power_of_two();
-    format!(
-        "[[translator]]\n\
-         name = \"nat64\"\n\
-         mode = \"nat64\"\n\
-         engine = \"{engine}\"\n\
-         attach = \"{attach}\"\n\
-         pool6 = [\"{NAT64_POOL6}\"]\n\
-         pool4 = [\"{POOL4}:1024-65535\"]\n\
-         max_sessions = {room}\n"
-    )
+    let room = sessions.max(LEAST_ROOM).next_power_of_two();
+    argv.extend(["--max-sessions".to_owned(), room.to_string()]);
+    argv
 }
 
 /// Sessions that the first translator has made so far.
 pub(super) fn created(stats: &Value) -> Option<u64> {
-    stats.pointer("/translators/0/nat64/created")?.as_u64()
+    let by_protocol = stats.pointer("/translators/0/nat64/sessions_created")?.as_object()?;
+    Some(by_protocol.values().filter_map(Value::as_u64).sum())
+}
+
+/// Octets of its tables when they are full, as it says.
+pub(super) fn table_octets(status: &Value) -> Option<u64> {
+    status.pointer("/translators/0/nat64/table_octets")?.as_u64()
 }
 
 /// Sessions that its tables have room for.
 pub(super) fn capacity(stats: &Value) -> Option<u64> {
-    stats.pointer("/translators/0/nat64/sessions/capacity")?.as_u64()
+    stats.pointer("/translators/0/nat64/tables/sessions/size")?.as_u64()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Experiment;
+    use crate::topology::POOL4;
 
     #[test]
-    fn the_file_has_the_arms_engine_and_room_for_its_sessions() {
-        let experiment = Experiment::find("nat64").unwrap();
-        let arm = experiment.mechanism("nat64-fordway-interface").unwrap();
-        let text = config(arm, 1_000_000);
-        let file: toml::Table = text.parse().unwrap();
-        let translator = &file["translator"][0];
-        assert_eq!(translator["engine"].as_str(), Some("kernel"));
-        assert_eq!(translator["max_sessions"].as_integer(), Some(1 << 20));
-        assert_eq!(translator["pool4"][0].as_str(), Some("203.0.113.64/26:1024-65535"));
-        assert!(config(arm, 10).contains("max_sessions = 262144\n"));
+    fn the_tables_have_room_for_the_sessions() {
+        let room = |sessions| options(sessions).last().cloned().unwrap();
+        assert_eq!([room(1_000_000), room(10)], ["1048576", "262144"]);
+        assert!(PORTS.starts_with(POOL4));
     }
 
     #[test]
     fn a_gateway_that_says_nothing_of_sessions_is_believed_nothing() {
         let said = serde_json::json!({"translators": [{"nat64": {
-            "created": 7, "sessions": {"used": 5, "capacity": 100}}}]});
+            "sessions_created": {"tcp": 4, "udp": 2, "icmp": 1},
+            "tables": {"sessions": {"used": 5, "size": 100}}}}]});
         assert_eq!((created(&said), capacity(&said)), (Some(7), Some(100)));
         let silent = serde_json::json!({"translators": [{}]});
         assert_eq!((created(&silent), capacity(&silent)), (None, None));
