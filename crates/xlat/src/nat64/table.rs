@@ -131,17 +131,16 @@ impl Nat64 {
     /// The subscribers, likewise.
     pub fn subscribers(&self, now: Duration) -> impl Iterator<Item = SubscriberEntry> {
         let view = self.view(now, 0);
-        view.regions.subscribers.iter().filter_map(move |subscriber: &Subscriber| {
-            (subscriber.state() == state::LIVE).then(|| SubscriberEntry {
-                prefix: subscriber.prefix(),
-                mark: subscriber.mark.load(Relaxed),
-                pool: subscriber.pool.load(Relaxed),
-                blocks: subscriber.blocks().collect(),
-                ports: [0, 1, 2].map(|place: usize| subscriber.ports[place].load(Relaxed)),
-                sessions: subscriber.sessions.load(Relaxed),
-                age: duration(age(&view, subscriber.created.load(Relaxed))),
-                idle: duration(age(&view, subscriber.last_used.load(Relaxed))),
-            })
+        let live = |subscriber: &&Subscriber| subscriber.state() == state::LIVE;
+        view.regions.subscribers.iter().filter(live).map(move |subscriber| SubscriberEntry {
+            prefix: subscriber.prefix(),
+            mark: subscriber.mark.load(Relaxed),
+            pool: subscriber.pool.load(Relaxed),
+            blocks: subscriber.blocks().collect(),
+            ports: [0, 1, 2].map(|place: usize| subscriber.ports[place].load(Relaxed)),
+            sessions: subscriber.sessions.load(Relaxed),
+            age: duration(age(&view, subscriber.created.load(Relaxed))),
+            idle: duration(age(&view, subscriber.last_used.load(Relaxed))),
         })
     }
 
