@@ -129,6 +129,7 @@ pub fn start(
     options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
+    let Options { seed, pin, marks } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
     let mut engine = Engine {
@@ -150,8 +151,8 @@ pub fn start(
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
-        let identification = identification(options.seed, queue.index());
-        let placement = options.pin.and_then(|first| Placement::new(first + queue.index()));
+        let identification = identification(seed, queue.index());
+        let placement = pin.and_then(|first| Placement::new(first + queue.index()));
         engine.processors.extend(placement.as_ref().map(Placement::processor));
         let worker = Worker::new(Start {
             interface: interface.clone(),
@@ -164,7 +165,7 @@ pub fn start(
             bursts,
             probes: Arc::clone(&engine.probes),
             fragments: Arc::clone(&engine.fragments),
-            marks: options.marks.clone(),
+            marks: marks.clone(),
         });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
