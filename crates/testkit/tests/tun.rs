@@ -15,7 +15,7 @@ use fordway_testkit::vector::{
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::Translator;
 
-use common::{INTERFACE, applies_to_interface, namespace, tap, try_step};
+use common::{INTERFACE, applies_to_interface, namespace, seed_for, tap, try_step};
 
 fn main() {
     common::run(|| Tun, |case| case.name.clone()).exit();
@@ -65,16 +65,4 @@ fn counters(engine: &Engine) -> CounterMap {
         }
     }
     sum
-}
-
-/// The seed that makes queue 0 begin with this identification: the engine multiplies by an odd number
-/// and takes the upper 16 bits.
-fn seed_for(identification: u16) -> u64 {
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Newton's iteration doubles the number of right bits each time, and an odd number is right in 3.
-    let mut inverse = MULTIPLIER;
-    for _ in 0..5 {
-        inverse = inverse.wrapping_mul(2u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)));
-    }
-    (u64::from(identification) << 48).wrapping_mul(inverse)
 }

@@ -46,10 +46,10 @@ mod spec;
 mod tables;
 mod time;
 
-pub use core::CoreNat64;
+pub use core::{CoreNat64, tables_of};
 pub use run::{Gateway, Stateful, check_sequence, load_sequence};
 pub use settings::{Nat64Spec, SettingsError};
-pub use spec::{Sequence, SequenceError, StepSpec as SequenceStep};
+pub use spec::{Operator, Sequence, SequenceError, StepSpec as SequenceStep};
 pub use tables::{BibRow, SessionRow, SubscriberRow, Tables};
 
 #[cfg(test)]

@@ -47,12 +47,29 @@ pub(crate) fn run<S: Subject + 'static>(
         Vec::new()
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
-    for folder in
-        FOLDERS.lock().map(|mut folders| std::mem::take(&mut *folders)).unwrap_or_default()
-    {
+    tidy();
+    conclusion
+}
+
+/// Removes the folders of all threads.
+pub(crate) fn tidy() {
+    let folders = FOLDERS.lock().map(|mut folders| std::mem::take(&mut *folders));
+    for folder in folders.unwrap_or_default() {
         let _ = fs::remove_dir_all(folder);
     }
-    conclusion
+}
+
+/// The seed that makes queue 0 of a user engine begin with this identification: the engine multiplies by an
+/// odd number and takes the upper 16 bits.
+#[allow(dead_code, reason = "not every subject is a user engine")]
+pub(crate) fn seed_for(identification: u16) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Newton's iteration doubles the number of right bits each time, and an odd number is right in 3.
+    let mut inverse = MULTIPLIER;
+    for _ in 0..5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)));
+    }
+    (u64::from(identification) << 48).wrapping_mul(inverse)
 }
 
 /// A vector that does not apply is reported as ignored, with the reason.

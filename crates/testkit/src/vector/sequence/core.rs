@@ -85,16 +85,16 @@ impl Gateway for Core {
         input: &[u8],
         offload: &Offload,
         mark: u32,
-    ) -> Result<Observation, SubjectError> {
+    ) -> Result<Option<Observation>, SubjectError> {
         let (mut buffer, mut range) = in_buffer(input);
         let mut whole = vec![0; reassembly::BUFFER_LEN];
         match self.reassembler.insert(input, ORIGIN + at, &mut whole) {
             Outcome::Whole => {}
-            Outcome::Incomplete | Outcome::Duplicate => return Ok(Observation::default()),
+            Outcome::Incomplete | Outcome::Duplicate => return Ok(None),
             Outcome::Complete(place) => (buffer, range) = (whole, place),
             Outcome::Dropped { reason, .. } => {
                 let verdict = Some(Verdict::Drop(reason));
-                return Ok(Observation { verdict, ..Observation::default() });
+                return Ok(Some(Observation { verdict, ..Observation::default() }));
             }
         }
         let mut packet = Packet::new(&mut buffer, range, *offload);
@@ -105,40 +105,46 @@ impl Gateway for Core {
             Verdict::Reply(_) | Verdict::Pass => {
                 vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
             }
-            Verdict::Drop(_) | Verdict::Stored => Vec::new(),
+            Verdict::Drop(_) => Vec::new(),
+            Verdict::Stored => return Ok(None),
         };
-        let verdict = (verdict != Verdict::Stored).then_some(verdict);
-        Ok(Observation { verdict, sent, counters: None })
+        Ok(Some(Observation { verdict: Some(verdict), sent, counters: None }))
     }
 
     fn operate(&mut self, at: Duration, operator: &Operator) -> Result<(), SubjectError> {
-        let now = ORIGIN + at;
-        match operator {
+        operator.apply(&self.nat, ORIGIN + at)
+    }
+
+    fn tables(&mut self, at: Duration) -> Result<Option<Tables>, SubjectError> {
+        Ok(Some(tables_of(&self.nat, ORIGIN + at)))
+    }
+}
+
+impl Operator {
+    /// Does it.
+    pub fn apply(&self, nat: &Nat64, now: Duration) -> Result<(), SubjectError> {
+        match self {
             Operator::Add(value) => {
                 let bib: StaticBib = static_bib(value).map_err(other)?;
-                self.nat.add_bib(&bib, now).map_err(|error| other(format!("{error:?}")))
+                nat.add_bib(&bib, now).map_err(|error| other(format!("{error:?}")))
             }
             Operator::Remove(value) => {
                 let (name, v4): (String, (Ipv4Addr, u16)) =
                     value.clone().try_into().map_err(other)?;
                 let protocol = protocol(&name).ok_or_else(|| other("no such protocol"))?;
-                let removed = self.nat.remove_bib(protocol, v4, now);
+                let removed = nat.remove_bib(protocol, v4, now);
                 removed.map(|_| ()).map_err(|error| other(format!("{error:?}")))
             }
             Operator::Drain(drains) => {
-                self.nat.drain(*drains);
+                nat.drain(*drains);
                 Ok(())
             }
         }
     }
-
-    fn tables(&mut self, at: Duration) -> Result<Option<Tables>, SubjectError> {
-        Ok(Some(tables(&self.nat, ORIGIN + at)))
-    }
 }
 
-/// What the core's tables hold.
-pub(crate) fn tables(nat: &Nat64, now: Duration) -> Tables {
+/// What the tables of the core hold.
+pub fn tables_of(nat: &Nat64, now: Duration) -> Tables {
     let label = |protocol: Option<fordway_xlat::nat64::Protocol>| {
         protocol.map_or("any", |protocol| protocol.label()).to_owned()
     };

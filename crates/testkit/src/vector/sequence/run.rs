@@ -38,20 +38,25 @@ pub trait Gateway {
     /// Lets the sweeper look at every entry; gives what it sends.
     fn sweep(&mut self, at: Duration) -> Result<Vec<Sent>, SubjectError>;
 
-    /// Feeds a packet. A packet that is kept (a fragment, a SYN) has no verdict and nothing that was sent.
+    /// Feeds a packet. `None`: it is kept (a fragment, a SYN).
     fn feed(
         &mut self,
         at: Duration,
         input: &[u8],
         offload: &Offload,
         mark: u32,
-    ) -> Result<Observation, SubjectError>;
+    ) -> Result<Option<Observation>, SubjectError>;
 
     /// What the operator does.
     fn operate(&mut self, at: Duration, operator: &Operator) -> Result<(), SubjectError>;
 
     /// What the tables hold; `None`: can't be seen.
     fn tables(&mut self, at: Duration) -> Result<Option<Tables>, SubjectError>;
+
+    /// By how much its clock may be ahead of the sequence's.
+    fn ahead(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Reads a sequence.
@@ -112,7 +117,7 @@ impl Run<'_> {
         }
         if let Some(tables) = self.gateway.tables(self.now)? {
             let flow = self.sequence.flow(step);
-            match tables.compare(step, flow, &self.bindings) {
+            match tables.compare(step, flow, &self.bindings, self.gateway.ahead()) {
                 Ok(difference) => text.push_str(&difference),
                 Err(missing) => {
                     let _ = writeln!(text, "  {missing}");
@@ -186,22 +191,23 @@ impl Run<'_> {
         let resolved = self.known(&Value::Table(input.clone()))?;
         let spec: PacketSpec = resolved.try_into().map_err(other)?;
         let (input, offload) = build(&spec, &step.offload, Context::default()).map_err(other)?;
-        let seen = self.gateway.feed(self.now, &input, &offload, step.mark)?;
+        let fed = self.gateway.feed(self.now, &input, &offload, step.mark)?;
         let mut expect = self.expected(step, &input, default)?;
-        if expect.get("verdict").and_then(Value::as_str) == Some("hold") {
-            let kept = seen.verdict.is_none() && seen.sent.is_empty();
-            let text = format!("  expected to be kept, got {:?}\n", seen.verdict);
-            return Ok(if kept { String::new() } else { text });
-        }
+        let holds = expect.get("verdict").and_then(Value::as_str) == Some("hold");
+        let seen = match fed {
+            None if holds => return Ok(String::new()),
+            None => return Ok("  not expected to be kept\n".into()),
+            Some(seen) if holds => {
+                return Ok(format!("  expected to be kept, got {:?}\n", seen.verdict));
+            }
+            Some(seen) => seen,
+        };
         if let Some(Value::Array(packets)) = expect.get_mut("packet") {
             for (packet, sent) in packets.iter_mut().zip(&seen.sent) {
                 if let Value::Table(packet) = packet {
                     self.bindings.learn(packet, &sent.bytes);
                 }
             }
-        }
-        if seen.verdict.is_none() {
-            return Ok("  not expected to be kept\n".into());
         }
         let resolved = match self.bindings.resolve(&Value::Table(expect)) {
             Ok(resolved) => resolved,

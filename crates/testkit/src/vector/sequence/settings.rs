@@ -123,6 +123,11 @@ pub struct FragmentsSpec {
 }
 
 impl FragmentsSpec {
+    /// Whether anything is not as the core has it.
+    pub fn is_set(&self) -> bool {
+        self.limits() != Limits::default()
+    }
+
     /// The core's limits.
     pub(super) fn limits(&self) -> Limits {
         let default = Limits::default();

@@ -73,6 +73,7 @@ impl Tables {
         step: &StepSpec,
         flow: Option<&Flow>,
         bindings: &Bindings,
+        ahead: Duration,
     ) -> Result<String, String> {
         let mut text = String::new();
         let in_use = self.bibs.iter().filter(|row| !row.is_resting).count();
@@ -90,7 +91,7 @@ impl Tables {
             text.push_str(&self.compare_bib(rows, bindings)?);
         }
         if let Some(flow) = flow.filter(|_| step.state.is_some() || step.left.is_some()) {
-            text.push_str(&self.compare_session(step, flow, bindings)?);
+            text.push_str(&self.compare_session(step, flow, bindings, ahead)?);
         }
         for wanted in &step.subscriber {
             let row = self.subscribers.iter().find(|row| row.prefix == wanted.prefix);
@@ -132,6 +133,7 @@ impl Tables {
         step: &StepSpec,
         flow: &Flow,
         bindings: &Bindings,
+        ahead: Duration,
     ) -> Result<String, String> {
         let end4 = |end: &[toml::Value; 2]| -> Result<(Ipv4Addr, u16), String> {
             let end = bindings.resolve(&toml::Value::Array(end.to_vec()));
@@ -157,7 +159,7 @@ impl Tables {
         }
         if let Some(Time(wanted)) = step.left {
             let left = row.map_or(Duration::ZERO, |row| row.left);
-            if left < wanted || left > wanted + GRAIN {
+            if left + ahead < wanted || left > wanted + GRAIN {
                 let _ = writeln!(text, "  left of the lifetime: expected {wanted:?}, got {left:?}");
             }
         }
