@@ -136,8 +136,18 @@ fn misfit(name: &str, error: Nat64Error) -> Failure {
         .hint(format!("{hint}; fordway down {name} ends them, and the next start may have others"))
 }
 
-/// Puts the configuration's BIB entries in.
+/// Puts the configuration's BIB entries in, in the place of those of an earlier one.
 pub(super) fn make_static(name: &str, nat64: &Nat64) {
+    let (now, wanted) = (monotonic(), &nat64.settings().bib);
+    let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
+    for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
+        if let Some(protocol) = protocol
+            && !wanted.contains(&StaticBib { protocol, v6, v4 })
+        {
+            // Gone already is as good.
+            let _ = nat64.remove_bib(protocol, v4, now);
+        }
+    }
     for (entry, error) in nat64.make_static_bib(monotonic()) {
         warn!("{name}: no BIB entry {}: {}", written(&entry), state::bib_error(error));
     }

@@ -1,0 +1,115 @@
+//! Addresses of a device as pool4, while they come and go.
+
+use crate::common::connection::Connection;
+use crate::common::daemon::{Daemon, RunDir, count, dropped};
+use crate::common::{can_test, poll, traffic};
+use crate::site::{NAT64, OWN, PORTS, SERVER, SERVER_AS_V6, Site, WITHOUT_POOL, ip};
+
+#[test]
+fn the_addresses_of_a_device_are_followed() {
+    if !can_test() {
+        return;
+    }
+    for (engine, rp_filter) in [("user", 0), ("user", 2), ("kernel", 1)] {
+        let (net, run) = (Site::new(), RunDir::new());
+        net.gateway.sysctl("net.ipv4.conf.all.rp_filter", &rp_filter.to_string());
+        let default = "route add default via 198.51.100.254";
+        net.gateway.ip("addr flush dev g4 scope global");
+        let daemon = Daemon::start(
+            &run,
+            &net.gateway,
+            &format!("{WITHOUT_POOL} --pool4 interface:g4:20000-60000 --engine {engine}"),
+        );
+        // Without an address it runs, and says why nothing passes.
+        assert!(!net.pings());
+        let exhausted = || count(&daemon.stats("nat64"), "drops/pool_exhausted");
+        assert!(exhausted() > 0, "{}", daemon.stats("nat64"));
+
+        let seen_as = |address: &str| {
+            let peer = traffic::tcp_both_ways(&net.client, &net.server, ip(SERVER_AS_V6), 1 << 16);
+            assert!(peer.ip() == ip(address) && PORTS.contains(&peer.port()), "{engine}: {peer}");
+        };
+        net.gateway.ip("addr add 198.51.100.1/24 dev g4");
+        net.gateway.ip(default);
+        poll("the address is taken up", || net.pings().then_some(()));
+        seen_as(OWN);
+
+        // Another lease: the old address goes, as do its sessions, and a new one comes.
+        net.gateway.ip("addr del 198.51.100.1/24 dev g4");
+        net.gateway.ip("addr add 198.51.100.7/24 dev g4");
+        net.gateway.ip(default);
+        poll("the other address is taken up", || net.pings().then_some(()));
+        seen_as("198.51.100.7");
+
+        // The device goes and comes back, as with a modem.
+        net.gateway.ip("link del g4");
+        let before = exhausted();
+        poll("no address is left", || (!net.pings() && exhausted() > before).then_some(()));
+        net.gateway.link("g4", &net.router, "r4");
+        net.router.ip("addr add 198.51.100.254/24 dev r4");
+        net.gateway.ip("addr add 198.51.100.1/24 dev g4");
+        net.gateway.ip(default);
+        poll("the device is taken up again", || net.pings().then_some(()));
+        seen_as(OWN);
+        let reach = traffic::tcp_both_ways(&net.gateway, &net.server, ip(SERVER), 1 << 16);
+        assert_eq!(reach.ip(), ip(OWN));
+        daemon.stop();
+    }
+}
+
+#[test]
+fn connections_live_on_while_another_address_comes_and_goes() {
+    if !can_test() {
+        return;
+    }
+    for engine in ["user", "kernel"] {
+        let (net, run) = (Site::new(), RunDir::new());
+        let daemon = Daemon::start(
+            &run,
+            &net.gateway,
+            &format!("{WITHOUT_POOL} --pool4 interface:g4:20000-60000 --engine {engine}"),
+        );
+        let mut connection = Connection::open(&net.client, &net.server, ip(SERVER_AS_V6));
+        let pools = |addresses: usize| {
+            poll("the addresses are taken up", || {
+                let table = net.gateway.run("nft list table ip fordway-nat64");
+                let found =
+                    table.lines().filter(|it| it.contains("ip daddr") && it.contains("goto"));
+                (found.count() == addresses).then_some(())
+            });
+        };
+        pools(1);
+        net.gateway.ip("addr add 198.51.100.7/24 dev g4");
+        pools(2);
+        connection.check();
+        net.gateway.ip("addr del 198.51.100.7/24 dev g4");
+        pools(1);
+        connection.check();
+        assert_eq!(dropped(&daemon.stats("nat64")), 0);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn an_address_of_the_pool_may_become_the_hosts() {
+    if !can_test() {
+        return;
+    }
+    let (net, run) = (Site::new(), RunDir::new());
+    // Of the other one it is told at once, for it is routed to it as well.
+    let pool4 = NAT64.replace(OWN, "198.51.100.9");
+    net.router.ip("route add 198.51.100.9/32 via 198.51.100.1");
+    let daemon = Daemon::start(&run, &net.gateway, &pool4);
+    let seen = || traffic::tcp_both_ways(&net.client, &net.server, ip(SERVER_AS_V6), 1 << 16).ip();
+    assert_eq!(seen(), ip("198.51.100.9"));
+    let diverts = || net.gateway.run("nft list tables").contains("fordway-nat64");
+    assert!(!diverts());
+    net.gateway.ip("addr add 198.51.100.9/32 dev g4");
+    poll("it is diverted", || diverts().then_some(()));
+    assert_eq!(seen(), ip("198.51.100.9"));
+    assert!(net.server.run("ping -n -c 1 -W 5 198.51.100.9").contains("1 received"));
+    net.gateway.ip("addr del 198.51.100.9/32 dev g4");
+    poll("it is routed", || (!diverts()).then_some(()));
+    assert_eq!(seen(), ip("198.51.100.9"));
+    daemon.stop();
+}

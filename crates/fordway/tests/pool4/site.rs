@@ -1,0 +1,99 @@
+//! The network of these tests.
+
+use std::net::IpAddr;
+
+use crate::common::daemon::RunDir;
+use crate::common::netns::Netns;
+
+/// An IPv6-only client, a gateway with one IPv4 address, and a server behind a router.
+///
+/// ```text
+/// client 2001:db8:6::2/64 ── 2001:db8:6::1/64 g6 gateway g4 198.51.100.1/24
+///    ── 198.51.100.254/24 r4 router r5 203.0.113.1/24 ── 203.0.113.2/24 server
+/// ```
+pub(crate) struct Site {
+    pub(crate) client: Netns,
+    pub(crate) gateway: Netns,
+    pub(crate) router: Netns,
+    pub(crate) server: Netns,
+}
+
+/// The gateway's address, and the hosts behind it see it so.
+pub(crate) const OWN: &str = "198.51.100.1";
+pub(crate) const OWN_AS_V6: &str = "2001:db8:64::c633:6401";
+
+/// The router as hosts behind the gateway see it.
+pub(crate) const ROUTER_AS_V6: &str = "2001:db8:64::c633:64fe";
+
+/// The server's address, and the hosts behind the gateway see it so.
+pub(crate) const SERVER: &str = "203.0.113.2";
+pub(crate) const SERVER_AS_V6: &str = "2001:db8:64::cb00:7102";
+
+/// The client.
+pub(crate) const CLIENT: &str = "2001:db8:6::2";
+
+/// The translator without its pool.
+pub(crate) const WITHOUT_POOL: &str = "nat64 --pool6 2001:db8:64::/96";
+
+/// The translator.
+pub(crate) const NAT64: &str = "nat64 --pool6 2001:db8:64::/96 --pool4 198.51.100.1:20000-60000";
+
+/// The ports of the pool.
+pub(crate) const PORTS: std::ops::RangeInclusive<u16> = 20_000..=60_000;
+
+impl Site {
+    pub(crate) fn new() -> Site {
+        let (client, gateway) = (Netns::new("client"), Netns::new("gw"));
+        let (router, server) = (Netns::new("router"), Netns::new("server"));
+        gateway.link("g6", &client, "c6");
+        gateway.link("g4", &router, "r4");
+        router.link("r5", &server, "h5");
+        client.ip("addr add 2001:db8:6::2/64 dev c6");
+        client.ip("-6 route add default via 2001:db8:6::1");
+        gateway.ip("addr add 2001:db8:6::1/64 dev g6");
+        gateway.ip("addr add 198.51.100.1/24 dev g4");
+        gateway.ip("route add default via 198.51.100.254");
+        // The gateway's own connections take ports of the pool, unless a test says otherwise.
+        gateway.sysctl("net.ipv4.ip_local_port_range", "30000 30999");
+        router.ip("addr add 198.51.100.254/24 dev r4");
+        router.ip("addr add 203.0.113.1/24 dev r5");
+        router.sysctl("net.ipv4.ip_forward", "1");
+        server.ip("addr add 203.0.113.2/24 dev h5");
+        server.ip("route add default via 203.0.113.1");
+        Site { client, gateway, router, server }
+    }
+
+    /// Whether the client can ping the server.
+    pub(crate) fn pings(&self) -> bool {
+        let ping = self.client.try_run(&format!("ping -n -c 1 -W 1 {SERVER_AS_V6}"));
+        ping.status.success()
+    }
+
+    /// What of the gateway the translator may change for its pool, as lines; also all that others might
+    /// have there.
+    pub(crate) fn of_pool4(&self) -> Vec<String> {
+        let mut text = String::new();
+        for line in [
+            "ip -details rule",
+            "ip route show table all",
+            "nft list ruleset",
+            "ip -4 -o addr",
+            "sysctl -a -r ipv4.*(accept_local|rp_filter|src_valid_mark|ip_forward|_port)",
+        ] {
+            text += &format!("# {line}\n{}", self.gateway.run(line));
+        }
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// What a command says, which must end well.
+pub(crate) fn says(run: &RunDir, netns: &Netns, arguments: &str) -> String {
+    let output = run.output(netns, arguments);
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{arguments}: {said}");
+    said
+}
