@@ -279,9 +279,11 @@ struct flow {
 	/* In ticks. */
 	__u32 now;
 	__u32 mark;
-	/* Found entries; 0: none. */
+	/* Entries that were found or made; 0: none. */
 	__u32 bib;
 	__u32 session;
+	__u32 subscriber;
+	__u32 reserved;
 	/* The head of the chain that was searched last. */
 	__u64 seen;
 };

@@ -18,7 +18,7 @@
 
 /* What a step says beside a verdict: look anew. */
 #define AGAIN 0x400u
-/* There is no BIB entry yet: bind_host() comes next. */
+/* There is no BIB entry yet: reserve_bib() comes next. */
 #define NEEDS_BIB 0x500u
 /* There is no session yet: open_session() comes next. */
 #define NEEDS_SESSION 0x600u
@@ -303,8 +303,9 @@ always_inline int end_rest(struct flow *flow)
 	return 1;
 }
 
-/* A new BIB entry for (X',x); where `flow->bib` rests, for its port. */
-__noinline int bind_host(struct flow *flow)
+/* The three steps to a new BIB entry for (X',x), and for its port where `flow->bib` rests: this one makes it, then
+ * choose_port() links it under (T,t), and settle_bib() under (X',x). */
+__noinline int reserve_bib(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
 		return LEAVE;
@@ -318,10 +319,7 @@ __noinline int bind_host(struct flow *flow)
 	verdict v = LEAVE;
 	__u32 index = take_free(FW_KIND_BIB);
 	struct fw_bib *bib = index ? bib_at(index) : 0;
-	if (bib && !end_rest(flow)) {
-		push_free(FW_KIND_BIB, index);
-		v = AGAIN;
-	} else if (bib) {
+	if (bib && end_rest(flow)) {
 		bib->v6_hi = flow->host.hi;
 		bib->v6_lo = flow->host.lo;
 		bib->v6_port = flow->host_port;
@@ -331,20 +329,40 @@ __noinline int bind_host(struct flow *flow)
 		bib->created = flow->now;
 		bib->since = flow->now;
 		WRITE_ONCE(bib->life, make_life(FW_ENTRY_CLAIMED, 0));
-		if (choose_port(flow, owner, index)) {
-			WRITE_ONCE(bib->life, make_life(FW_ENTRY_LIVE, 0));
-			v = announce(flow, bib, index);
-			if (v == GO_ON) {
-				flow->created |= CREATED_BIB;
-				return GO_ON;
-			}
-		} else {
-			WRITE_ONCE(bib->life, make_life(FW_ENTRY_FREE, 0));
-			push_free(FW_KIND_BIB, index);
-			v = PASS_ON(FW_PASS_PORT);
-		}
+		flow->bib = index;
+		flow->subscriber = owner;
+		return GO_ON;
+	}
+	if (bib) {
+		push_free(FW_KIND_BIB, index);
+		v = AGAIN;
 	}
 	one_less(&subscriber->ports[protocol]);
+	return v;
+}
+
+/* `has_port`: it is linked under (T,t). */
+__noinline int settle_bib(struct flow *flow, int has_port)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	struct fw_bib *bib = bib_at(flow->bib);
+	struct fw_subscriber *subscriber = subscriber_at(flow->subscriber);
+	if (!bib || !subscriber)
+		return LEAVE;
+	verdict v = PASS_ON(FW_PASS_PORT);
+	if (has_port) {
+		WRITE_ONCE(bib->life, make_life(FW_ENTRY_LIVE, 0));
+		v = announce(flow, bib, flow->bib);
+		if (v == GO_ON) {
+			flow->created |= CREATED_BIB;
+			return GO_ON;
+		}
+	} else {
+		WRITE_ONCE(bib->life, make_life(FW_ENTRY_FREE, 0));
+		push_free(FW_KIND_BIB, flow->bib);
+	}
+	one_less(&subscriber->ports[protocol_index(flow)]);
 	return v;
 }
 

@@ -101,7 +101,9 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	v = from_v6(flow);
 	/* The stack is short: functions that call others are called from here. Another processor may come first. */
 	if (v == NEEDS_BIB) {
-		v = bind_host(flow);
+		v = reserve_bib(flow);
+		if (v == GO_ON)
+			v = settle_bib(flow, choose_port(flow));
 		if (v == GO_ON || v == AGAIN)
 			v = from_v6(flow);
 	}

@@ -36,25 +36,30 @@ always_inline __u16 port_by_hash(const struct fw_block *block, __u8 protocol, __
 	return (low + 2 * ((__u32)hash % pairs)) | (port & 1);
 }
 
-/* RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once. */
-always_inline int is_own_rest(struct fw_bib *holder, const struct flow *flow)
+/* RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once. 1: it rested,
+ * and is free now. */
+__noinline int end_own_rest(struct flow *flow, __u32 index)
 {
-	struct halves host = { holder->v6_hi, holder->v6_lo };
-	struct halves theirs = prefix_of(host, nat64.subscriber_len);
-	struct halves ours = prefix_of(flow->host, nat64.subscriber_len);
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return 0;
+	struct fw_bib *holder = bib_at(index);
+	if (!holder)
+		return 0;
 	__u32 life = READ_ONCE(holder->life);
+	struct halves host = { holder->v6_hi ^ flow->host.hi, holder->v6_lo ^ flow->host.lo };
+	struct halves differs = prefix_of(host, nat64.subscriber_len);
 
-	if (theirs.hi != ours.hi || theirs.lo != ours.lo || life_state(life) != FW_ENTRY_RESTING)
+	if (life_state(life) != FW_ENTRY_RESTING || differs.hi || differs.lo)
 		return 0;
 	return __sync_val_compare_and_swap(&holder->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) == life;
 }
 
-/* Links the claimed entry `bib` under (T,t) if nobody holds that. 1: linked; 0: held; negative: not now. */
-__noinline int claim_port(struct flow *flow, __u32 index)
+/* Links the claimed entry `flow->bib` under (T,t) if nobody holds that. 1: linked; 0: held; negative: not now. */
+__noinline int claim_port(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
 		return -1;
-	struct fw_bib *bib = bib_at(index);
+	struct fw_bib *bib = bib_at(flow->bib);
 	__u64 *head = bib4_head(flow);
 	if (!bib || !head)
 		return -1;
@@ -63,15 +68,14 @@ __noinline int claim_port(struct flow *flow, __u32 index)
 		if (found < 0)
 			return -1;
 		if (found) {
-			struct fw_bib *holder = bib_at(found);
-			if (holder && is_own_rest(holder, flow))
+			if (end_own_rest(flow, found))
 				continue;
 			return 0;
 		}
 		bib->v4 = flow->local;
 		bib->v4_port = flow->local_port;
 		WRITE_ONCE(bib->next4, (__u32)flow->seen);
-		if (swap_head(head, flow->seen, index))
+		if (swap_head(head, flow->seen, flow->bib))
 			return 1;
 	}
 	return -1;
@@ -91,19 +95,19 @@ always_inline int is_in_blocks(const struct flow *flow, const struct fw_subscrib
 }
 
 /* Finds a port of the subscriber's blocks for the claimed entry, and links it there: `flow->local_port` if that is
- * set and still the subscriber's. */
-__noinline int choose_port(struct flow *flow, __u32 subscriber_index, __u32 index)
+ * set and still the subscriber's. 0: there is none. */
+__noinline int choose_port(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
 		return 0;
-	struct fw_subscriber *subscriber = subscriber_at(subscriber_index);
+	struct fw_subscriber *subscriber = subscriber_at(flow->subscriber);
 	if (!subscriber)
 		return 0;
 	__u32 blocks = life_number(READ_ONCE(subscriber->life)) & ~ADDING;
 	if (blocks == 0 || blocks > FW_MAX_BLOCKS)
 		return 0;
 	if (flow->local_port && is_in_blocks(flow, subscriber, blocks)) {
-		int again = claim_port(flow, index);
+		int again = claim_port(flow);
 		if (again)
 			return again > 0;
 	}
@@ -117,7 +121,7 @@ __noinline int choose_port(struct flow *flow, __u32 subscriber_index, __u32 inde
 			continue;
 		flow->local = block->v4;
 		flow->local_port = port;
-		int claimed = claim_port(flow, index);
+		int claimed = claim_port(flow);
 		if (claimed)
 			return claimed > 0;
 	}
