@@ -5,12 +5,12 @@
 //! privileges; then privileges are given up; then the user engines start, on threads without any, and
 //! the kernel engines in front of them. At the end, the other way round.
 
-mod clash;
 mod clat_address;
 mod handle;
 mod journal;
 mod kernel;
 mod plan;
+mod pool4;
 mod prepared;
 mod privilege;
 mod reload;
@@ -34,6 +34,7 @@ use tracing::{error, info, warn};
 
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
+pub(crate) use pool4::{Clash, sentences};
 pub(crate) use stateful::{Filter, Read, Reader, deterministic};
 pub(crate) use trace::Subscription;
 
@@ -298,6 +299,7 @@ fn announce(daemon: &Handle, started: Instant) {
 async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
     let mut watch = tokio::time::interval(WATCH);
     let mut netlink = Netlink::open().ok();
+    let mut addresses = pool4::Watch::open();
     loop {
         tokio::select! {
             // In this order, where several wait: what does not end comes first.
@@ -314,6 +316,11 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
             () = daemon.asked_to_leave() => {
                 info!("ending, as asked; kernel engines go on");
                 return End::Leave;
+            }
+            () = addresses.changed() => {
+                if let Some(netlink) = &mut netlink {
+                    daemon.follow_host(netlink);
+                }
             }
             _ = watch.tick() => {
                 if daemon.failed() {

@@ -79,6 +79,27 @@ fn files_in_documents_and_packaging_are_valid() {
     }
 }
 
+/// Whole translators parse; lines of one are put into a small one first.
+#[test]
+fn examples_of_nat64_are_valid() {
+    let text = document("nat64.md");
+    let blocks: Vec<&str> =
+        text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 7);
+    for block in blocks {
+        let whole = if block.starts_with("[[translator]]") {
+            block.to_owned()
+        } else {
+            format!(
+                "[[translator]]\nname = 'nat64'\nmode = 'nat64'\npool6 = ['64:ff9b::/96']\n\
+                 pool4 = ['192.0.2.1']\n{block}"
+            )
+        };
+        let loaded = parse("nat64.md", &whole).unwrap_or_else(|report| panic!("{report}"));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+    }
+}
+
 #[test]
 fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();

@@ -15,6 +15,7 @@ use super::Context;
 use super::journal;
 use super::kernel::{self, Intent};
 use super::plan;
+use super::pool4;
 use super::resolve::{self, Facts};
 use super::running::Running;
 use super::stateful::{self, Beside, Tables};
@@ -146,6 +147,10 @@ impl Prepared {
         }
         let (ifindex, adopted) = (self.device.ifindex(), !self.own);
         let mut changes = plan::changes(&self.config, &self.facts, ifindex, adopted)?;
+        if let Some(nat64) = self.translator.tables() {
+            let settings = stateful::with_added(nat64);
+            changes.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
+        }
         // At the uplink the user engine is first, and IPv4 moves when the programs are there to take it;
         // those of an earlier run have it already.
         if self.place.attach != Attach::Uplink || !self.survivor {

@@ -14,6 +14,7 @@ use super::handle::Daemon;
 use super::journal;
 use super::kernel;
 use super::plan;
+use super::pool4;
 use super::prepared::{apply, core, last_of_each};
 use super::resolve::{self, Facts};
 use super::running::Running;
@@ -254,12 +255,15 @@ impl Running {
     }
 
     /// All that is to be in force on the host.
-    fn wanted(&self) -> Result<Vec<Change>, Failure> {
+    pub(super) fn wanted(&self) -> Result<Vec<Change>, Failure> {
         if !self.config.manage {
             return Ok(Vec::new());
         }
         let ifindex = self.engine.device().ifindex();
         let mut wanted = plan::changes(&self.config, &self.facts, ifindex, !self.own)?;
+        if let Some(settings) = self.kernel_settings() {
+            wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
+        }
         wanted.extend(plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
         Ok(last_of_each(wanted))
     }
@@ -293,7 +297,11 @@ impl Running {
         });
         match settled {
             Ok(report) if report.is_empty() => info!("{name}: another configuration"),
-            Ok(report) => journal::log_report(name, "another configuration: ", &report),
+            Ok(report) => {
+                journal::log_report(name, "another configuration: ", &report);
+                // With a device's last IPv4 address the kernel takes all its IPv4 routes away.
+                self.put_back();
+            }
             Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
         }
     }

@@ -95,10 +95,7 @@ pub(crate) fn resolve(
         Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
     };
     let ra_devices = ra_devices(netlink, uplink.as_ref())?;
-    let own_v4 = match config.nat64() {
-        Some(_) => addresses.iter().filter_map(own_v4).collect(),
-        None => BTreeSet::new(),
-    };
+    let own_v4 = hosts_v4(config, &addresses);
     let device_v4 = device_v4(config, &addresses);
     Ok(Facts {
         resolved: Resolved { mtu6, icmp_source6, clat_v6, queues, attach: Attach::Interface },
@@ -116,6 +113,16 @@ fn own_v4(address: &Address) -> Option<Ipv4Addr> {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,
     }
+}
+
+/// The host's IPv4 addresses, for a translator that may share them.
+pub(crate) fn hosts_v4(config: &Translator, addresses: &[Address]) -> BTreeSet<Ipv4Addr> {
+    if config.nat64().is_none() {
+        return BTreeSet::new();
+    }
+    // What the translator's own interface has is there for the kernel's sake.
+    let others = addresses.iter().filter(|address| address.device != config.name.as_str());
+    others.filter_map(own_v4).collect()
 }
 
 /// The addresses that a device named by pool4 has, without those that are only of its link.

@@ -24,9 +24,10 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
 use super::kernel::{self, Intent};
+use super::pool4::Clash;
 use super::resolve::{self, Facts};
 use super::running::Running;
-use super::{clash, privilege};
+use super::{pool4, privilege};
 use crate::failure::Failure;
 use crate::natlog::Logs;
 
@@ -170,6 +171,15 @@ pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
     (sessions + dynamic.filter(|bib| !fits(&bib.binding)).count()) as u64
 }
 
+/// Ports of pool4 that the host uses itself; each is told in the log.
+fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
+    let found = pool4::clashes(facts, &with_added(nat64));
+    for sentence in pool4::sentences(&found) {
+        warn!("{name}: {sentence}");
+    }
+    found
+}
+
 /// What a stateful translator has beside its engines.
 #[derive(Debug)]
 pub(super) struct Beside {
@@ -180,7 +190,7 @@ pub(super) struct Beside {
     /// Keeps dynamic 1:1 mappings across restarts.
     keeper: Option<Keeper>,
     /// What the host's own use of ports is in the way of.
-    pub(super) clashes: Vec<String>,
+    pub(super) clashes: Vec<Clash>,
 }
 
 impl Beside {
@@ -198,7 +208,7 @@ impl Beside {
             Telling::new(Logs::start(name, logs)?, tables.nat64.settings().subscriber_len);
         let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
         let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
-        let clashes = clash::look(name, facts, tables.nat64.settings());
+        let clashes = clashes(name, facts, &tables.nat64);
         Ok(Beside { maps: tables.maps, telling, keeper, clashes })
     }
 }
@@ -276,20 +286,28 @@ impl Running {
         let translator = self.engine.translator();
         let Some(nat64) = translator.tables() else { return };
         make_static(self.name(), nat64);
-        let clashes = clash::look(self.name(), &self.facts, nat64.settings());
+        let clashes = clashes(self.name(), &self.facts, nat64);
         if let Some(beside) = &mut self.stateful {
             beside.clashes = clashes;
         }
     }
 
-    /// Takes up other addresses of the devices that are pools.
+    /// Takes up other addresses of the host and of devices that are pools, and puts back what somebody
+    /// has taken away.
     pub(super) fn follow_pool4(&mut self, netlink: &mut Netlink) {
-        if self.config.nat64().is_none_or(|nat64| nat64.interfaces().is_empty()) {
+        if let Some(manager) = &mut self.manager
+            && pool4::undone(manager, &self.changes)
+        {
+            info!("{}: somebody took a part of the set-up away; it is put back", self.config.name);
+            self.put_back();
+        }
+        if self.config.nat64().is_none() {
             return;
         }
         let Ok(addresses) = netlink.addresses(None) else { return };
-        let now = resolve::device_v4(&self.config, &addresses);
-        if now == self.facts.device_v4 {
+        let devices = resolve::device_v4(&self.config, &addresses);
+        let own = resolve::hosts_v4(&self.config, &addresses);
+        if devices == self.facts.device_v4 && own == self.facts.own_v4 {
             return;
         }
         let name = self.name().to_owned();
@@ -335,6 +353,12 @@ impl Running {
             let config = kernel::config(translator.config(), self.place.attach);
             kernel.replace(config, hook, self.config.measure, settings)?;
             self.resume_tracing();
+        }
+        // A port on the host's own address has to be led here, or no more.
+        let wanted = self.wanted()?;
+        if wanted != self.changes {
+            self.changes = wanted;
+            self.put_back();
         }
         info!("{done}");
         Ok(done)

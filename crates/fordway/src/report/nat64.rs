@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::{Clash, sentences};
+
 /// The counters and the occupancy of a stateful translator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Nat64Stats {
@@ -98,7 +100,7 @@ pub(crate) struct Nat64Status {
     /// No new sessions are made.
     pub(crate) draining: bool,
     /// What the host's own use of ports is in the way of.
-    pub(crate) clashes: Vec<String>,
+    pub(crate) clashes: Vec<Clash>,
     /// Where dynamic 1:1 mappings are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
@@ -124,7 +126,7 @@ impl Nat64Status {
         if self.draining {
             lines.push(("draining", "no new sessions".to_owned()));
         }
-        lines.extend(self.clashes.iter().map(|clash| ("clash", clash.clone())));
+        lines.extend(sentences(&self.clashes).into_iter().map(|clash| ("clash", clash)));
         lines
     }
 }

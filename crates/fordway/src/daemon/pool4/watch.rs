@@ -12,6 +12,7 @@ pub(crate) struct Watch(Option<AsyncFd<AddressWatch>>);
 impl Watch {
     /// Begins to listen. Where that is impossible, it tells nothing, and whoever looks from time to time
     /// sees changes later.
+    #[allow(deprecated, reason = "the descriptor is the same for as long as the watch lives")]
     pub(crate) fn open() -> Watch {
         let opened = AddressWatch::open().map_err(|error| error.to_string());
         let opened = opened.and_then(|it| AsyncFd::new(it).map_err(|error| error.to_string()));
