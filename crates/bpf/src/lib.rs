@@ -43,7 +43,7 @@ pub use loaded::{Action, Loaded, Program, Run, TestOptions};
 pub use options::{Hook, Options, Stateful, pins_dir};
 pub use pins::mount_bpffs;
 pub use reason::{Outcome, PassReason};
-pub use state_maps::{Origin, StateMaps};
+pub use state_maps::{Origin, StateMaps, StateMemory};
 pub use totals::Totals;
 
 /// The result of this crate's operations.

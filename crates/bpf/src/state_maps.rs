@@ -76,10 +76,54 @@ impl StateMap {
     }
 }
 
-/// A map, and the same in this process's memory.
-struct Table {
-    map: MapHandle,
-    memory: Mapped,
+/// The tables in this process's memory, in the order of [`StateMap::ALL`].
+struct Tables(Vec<Mapped>);
+
+impl Tables {
+    fn regions(&self) -> Regions<'_> {
+        let table = |state: StateMap| &self.0[state as usize];
+        let heads =
+            [StateMap::Bib6, StateMap::Bib4, StateMap::SessionHeads, StateMap::SubscriberHeads];
+        Regions {
+            meta: &table(StateMap::Meta).slice()[0],
+            bibs: table(StateMap::Bibs).slice(),
+            sessions: table(StateMap::Sessions).slice(),
+            subscribers: table(StateMap::Subscribers).slice(),
+            heads: heads.map(|state| table(state).slice()),
+            free: table(StateMap::Free).slice(),
+        }
+    }
+}
+
+/// The tables of a stateful translator that has no programs in the kernel: in this process's memory, whose
+/// pages count when they are first used.
+pub struct StateMemory {
+    tables: Tables,
+}
+
+impl StateMemory {
+    /// New tables. `secret`: random.
+    pub fn new(sizes: &Sizes, secret: [u64; 2]) -> std::io::Result<StateMemory> {
+        let tables = StateMap::ALL.map(|state| {
+            let (octets, entries) = state.shape(sizes);
+            Mapped::anonymous(octets * entries as usize)
+        });
+        let tables = Tables(tables.into_iter().collect::<std::io::Result<_>>()?);
+        memory::prepare(tables.regions().meta, sizes, secret);
+        Ok(StateMemory { tables })
+    }
+}
+
+impl Memory for StateMemory {
+    fn regions(&self) -> Regions<'_> {
+        self.tables.regions()
+    }
+}
+
+impl fmt::Debug for StateMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateMemory").finish_non_exhaustive()
+    }
 }
 
 /// Where tables came from.
@@ -96,7 +140,8 @@ pub enum Origin {
 /// They go with the last of their pins, of the programs that use them, and of the values of this type.
 pub struct StateMaps {
     /// In the order of [`StateMap::ALL`].
-    tables: Vec<Table>,
+    maps: Vec<MapHandle>,
+    tables: Tables,
     octets: u64,
 }
 
@@ -114,8 +159,8 @@ impl StateMaps {
         }
         remove(&pins)?;
         let maps = StateMaps::make(sizes, secret)?;
-        for (state, table) in StateMap::ALL.into_iter().zip(&maps.tables).rev() {
-            if let Err(error) = pins.put(Pin::State(state), table.map.as_fd()) {
+        for (state, map) in StateMap::ALL.into_iter().zip(&maps.maps).rev() {
+            if let Err(error) = pins.put(Pin::State(state), map.as_fd()) {
                 let _ = remove(&pins);
                 return Err(error);
             }
@@ -144,10 +189,10 @@ impl StateMaps {
             )
             .map_err(|error| failed(io_error(&error)))?;
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
-            Ok(Table { map, memory })
+            Ok((map, memory))
         });
-        let tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
-        let maps = StateMaps { tables, octets: sizes.octets() };
+        let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
+        let maps = StateMaps { maps, tables: Tables(tables), octets: sizes.octets() };
         memory::prepare(maps.regions().meta, sizes, secret);
         Ok(maps)
     }
@@ -165,7 +210,7 @@ impl StateMaps {
 
     pub(crate) fn map(&self, name: &str) -> Option<BorrowedFd<'_>> {
         let place = StateMap::ALL.into_iter().position(|state| state.name() == name)?;
-        self.tables.get(place).map(|table| table.map.as_fd())
+        self.maps.get(place).map(AsFd::as_fd)
     }
 
     fn adopt(pins: &Pins, sizes: &Sizes) -> Result<StateMaps> {
@@ -179,15 +224,11 @@ impl StateMaps {
                 return Err(misfit());
             }
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
-            Ok(Table { map, memory })
+            Ok((map, memory))
         });
-        let tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
-        let maps = StateMaps { tables, octets: sizes.octets() };
+        let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
+        let maps = StateMaps { maps, tables: Tables(tables), octets: sizes.octets() };
         if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
-    }
-
-    fn table(&self, state: StateMap) -> &Mapped {
-        &self.tables[state as usize].memory
     }
 }
 
@@ -205,16 +246,7 @@ fn remove(pins: &Pins) -> Result<()> {
 
 impl Memory for StateMaps {
     fn regions(&self) -> Regions<'_> {
-        let heads =
-            [StateMap::Bib6, StateMap::Bib4, StateMap::SessionHeads, StateMap::SubscriberHeads];
-        Regions {
-            meta: &self.table(StateMap::Meta).slice()[0],
-            bibs: self.table(StateMap::Bibs).slice(),
-            sessions: self.table(StateMap::Sessions).slice(),
-            subscribers: self.table(StateMap::Subscribers).slice(),
-            heads: heads.map(|state| self.table(state).slice()),
-            free: self.table(StateMap::Free).slice(),
-        }
+        self.tables.regions()
     }
 }
 

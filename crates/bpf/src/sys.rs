@@ -215,7 +215,7 @@ fn descriptor(returned: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(returned) })
 }
 
-/// Memory of a map, shared with the kernel and with whoever else has the map.
+/// Memory of a map, shared with the kernel and with whoever else has the map; or of this process alone.
 pub(crate) struct Mapped {
     start: NonNull<u8>,
     len: usize,
@@ -244,18 +244,19 @@ unsafe impl Shared for layout::Meta {}
 impl Mapped {
     /// The first `len` octets of a map's memory.
     pub(crate) fn of(map: BorrowedFd<'_>, len: usize) -> io::Result<Mapped> {
+        Mapped::new(libc::MAP_SHARED, map.as_raw_fd(), len)
+    }
+
+    /// So many octets of zero, whose pages take memory when they are first written.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Mapped> {
+        Mapped::new(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, len)
+    }
+
+    fn new(flags: i32, descriptor: i32, len: usize) -> io::Result<Mapped> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the kernel chooses where; nothing that is mapped already is touched. It refuses a length
-        // beyond the map's.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
+        // beyond a map's.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, descriptor, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

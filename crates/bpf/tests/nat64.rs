@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use common::Folder;
 use fordway_bpf::{
-    Error, Loaded, Origin, Outcome, PassReason, Program, StateMaps, Stateful, TestOptions,
+    Error, Loaded, Origin, Outcome, PassReason, Program, StateMaps, StateMemory, Stateful,
+    TestOptions,
 };
 use fordway_xlat::nat64::layout::{Bib, Session, Subscriber};
 use fordway_xlat::nat64::{
@@ -422,6 +423,16 @@ fn unknown_subscribers_are_the_cores() {
     assert_eq!(run.outcome, Some(Outcome::Translated));
     let totals = program.totals().unwrap();
     assert_eq!((totals.bibs_created, totals.sessions_created), ([0, 1, 0], [0, 1, 0]));
+}
+
+#[test]
+fn tables_in_memory_take_it_when_they_are_used() {
+    let sizes = Sizes { bibs: Sizes::MAX, sessions: Sizes::MAX, subscribers: Sizes::MAX };
+    let memory = StateMemory::new(&sizes, [1, 2]).unwrap();
+    assert!(fordway_xlat::nat64::memory::fits(memory.regions().meta, &sizes));
+    let last = memory.regions().sessions.last().unwrap();
+    last.remote.store(7, SeqCst);
+    assert_eq!((last.remote.load(SeqCst), last.life.load(SeqCst)), (7, 0));
 }
 
 #[test]
