@@ -288,9 +288,21 @@ fn an_order_that_makes_no_sense_ends_the_tester_with_words() {
         return;
     }
     let network = Network::new(false);
-    let mut tester = network.tester(100, &[]);
-    let stdin = tester.child.stdin.as_mut().expect("standard input");
-    writeln!(stdin, r#"{{"packet":"pigeon"}}"#).expect("it listens");
-    assert!(tester.lines.next().is_none());
-    assert_eq!(tester.child.wait().expect("it ends").code(), Some(1));
+    let order = |packet: &str, until: u32, step: u32| {
+        format!(
+            r#"{{"packet":"{packet}","first":0,"until":{until},"step":{step},"window":8,"rounds":1,"limit_s":9}}"#
+        )
+    };
+    for wrong in [
+        r#"{"packet":"pigeon"}"#.to_owned(),
+        order("syn", 100, 1),
+        order("datagram", 101, 1),
+        order("datagram", 100, 0),
+    ] {
+        let mut tester = network.tester(100, &[]);
+        let stdin = tester.child.stdin.as_mut().expect("standard input");
+        writeln!(stdin, "{wrong}").expect("it listens");
+        assert!(tester.lines.next().is_none(), "{wrong}");
+        assert_eq!(tester.child.wait().expect("it ends").code(), Some(1), "{wrong}");
+    }
 }

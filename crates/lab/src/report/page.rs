@@ -340,6 +340,14 @@ fn deviations(run: &Run) -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
+    if run.experiment.metrics.iter().any(|m| m.group() == Some(Group::Sessions)) {
+        all.push(
+            "New flows come in a closed loop of 256, from 256 addresses that each send to a port of \
+             their own; no rate without loss is searched for (RFC 9693). Limits of the kernel's \
+             connection tracking are raised for NAT44 where the sessions would not fit."
+                .into(),
+        );
+    }
     if run.experiment.run().is_ok_and(|r| r.profile == "quick") {
         all.push(
             "Quick profile: flows of seconds instead of 30 s and pings in fast succession instead \

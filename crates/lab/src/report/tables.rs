@@ -45,7 +45,14 @@ pub(super) fn round_trips(run: &Run, number: usize) -> Vec<Vec<String>> {
             "This run".into(),
             if m.family == Family::V4 { "v4" } else { "v6" }.into(),
             m.label.clone(),
-            if m.kind == Kind::Clat { "CLAT" } else { "Baseline" }.into(),
+            match m.kind {
+                Kind::Native => "Baseline",
+                Kind::Clat => "CLAT",
+                Kind::Siit => "SIIT",
+                Kind::Nat64 => "NAT64",
+                Kind::Nat44 => "NAT44",
+            }
+            .into(),
             ms(r.min),
             ms(r.mean),
             ms(r.max),

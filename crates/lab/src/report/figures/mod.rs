@@ -68,10 +68,13 @@ const ORDER: [&str; 12] = [
 
 /// The place of a mechanism in the palette.
 pub(crate) fn slot(mechanism: &str) -> usize {
-    // The same engine has the same colour in both modes.
+    // The same engine has the same colour in all modes; NAT44 has that of the IPv4 path.
     let name = match mechanism {
-        "siit-fordway" => "clat-fordway",
-        "siit-fordway-interface" => "clat-fordway-interface",
+        "siit-fordway" | "nat64-fordway" => "clat-fordway",
+        "siit-fordway-interface" | "nat64-fordway-interface" => "clat-fordway-interface",
+        "nat64-tayga" => "clat-tayga",
+        "nat64-jool" => "clat-jool",
+        "nat44" => "native-v4",
         name => name,
     };
     ORDER.iter().position(|n| *n == name).unwrap_or_else(|| {

@@ -1,6 +1,6 @@
 //! One tester: puts the programs at both ends, and runs phases.
 
-use std::io::{BufRead, Error, Result, Write};
+use std::io::{BufRead, Error, ErrorKind, Result, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,6 +116,8 @@ pub(crate) const REST: &str = "rest";
 #[derive(Debug)]
 pub(crate) struct Tester {
     walk: Walk,
+    flows: u32,
+    protocol: u8,
     tables: Tables,
     ends: Ends,
     device: u32,
@@ -134,6 +136,8 @@ impl Tester {
         packet: Packet,
         echo: bool,
     ) -> Result<Self> {
+        // Without a handler the signal that ends a phase would end the process.
+        signal_hook::flag::register(WAKE, Arc::new(AtomicBool::new(false)))?;
         let tables = Tables::new(flows)?;
         let protocol = packet.protocol();
         let end = |v4, device| End { tables: &tables, walk: &walk, v4, protocol, device };
@@ -143,7 +147,8 @@ impl Tester {
         let far_device = elsewhere(&ends.far, || index_of(&ends.far_device))?;
         let far = Program::load(&server(end(ends.far_v4, far_device), echo))?;
         let processor = crate::tester::last_processor()?;
-        Ok(Self { walk, tables, ends, device, processor, near, far, attached: None })
+        let attached = None;
+        Ok(Self { walk, flows, protocol, tables, ends, device, processor, near, far, attached })
     }
 
     /// Takes orders, one JSON object a line, and answers each with what was done, until there are no more.
@@ -175,14 +180,32 @@ impl Tester {
         Ok(())
     }
 
+    /// Why an order cannot be followed.
+    fn refuse(&self, order: &Order) -> Option<String> {
+        if order.packet.protocol() != self.protocol {
+            return Some(format!(
+                "{:?}: this tester's programs are for another protocol",
+                order.packet
+            ));
+        }
+        if order.until > self.flows {
+            return Some(format!("there are {} flows, not {}", self.flows, order.until));
+        }
+        (order.step == 0 || order.window == 0)
+            .then(|| "a step or a window of 0 leads nowhere".into())
+    }
+
     /// Runs a phase to its end.
-    pub(crate) fn run(&mut self, order: Order) -> Result<Passed> {
+    fn run(&mut self, order: Order) -> Result<Passed> {
+        if let Some(why) = self.refuse(&order) {
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
         self.attach()?;
         let tables = &self.tables;
         let template = Template::new(self.ends.own, self.ends.next, &self.walk, order.packet);
         let program = Program::load(&sender(tables, &self.walk, &template, self.device))?;
         tables.begin(order.first, order.until, order.step, order.window);
-        let flows = (order.until.saturating_sub(order.first)).div_ceil(order.step.max(1));
+        let flows = (order.until.saturating_sub(order.first)).div_ceil(order.step);
         let busy = self.processor.and_then(processor_times);
         let began = monotonic();
         let stopped = AtomicBool::new(false);
@@ -285,8 +308,6 @@ impl Tester {
 /// Runs the sender's program until `stopped`. It stays on one processor, and so does the work that its
 /// frames cause: what is measured is what one processor can do.
 fn repeat(program: &Program, frame: &[u8], stopped: &AtomicBool) -> Result<()> {
-    // Without a handler the signal would end the process.
-    signal_hook::flag::register(WAKE, Arc::new(AtomicBool::new(false)))?;
     crate::tester::stay()?;
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE)?;
     while !stopped.load(Ordering::Relaxed) {
