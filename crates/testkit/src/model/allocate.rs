@@ -49,7 +49,9 @@ impl Model {
         }
         let free = self.free(transport, v4, &blocks, prefix);
         let Some(chosen) = peek.chosen(transport, v6) else {
-            if !free.is_empty() {
+            // What was free a moment ago may be remembered as used up: a port that has come free since the
+            // last sweep need not be seen.
+            if !free.is_empty() && self.garbage[0] == 0 {
                 return Err(format!("no port for {v6:?}, but {} are free", free.len()));
             }
             self.check_extension(v4, blocks.len(), peek)?;

@@ -192,7 +192,7 @@ fn from_v6(random: &mut Random, model: &Model) -> Datagram<Ipv6Addr> {
     }
     let mut dst = rules.embed(far.0, random.below(rules.pool6.len()));
     match random.below(200) {
-        0 => src.0 = rules.embed(random.pick(&REMOTES), 0),
+        0 => src.0 = rules.embed(random.pick(&REMOTES), random.below(rules.pool6.len())),
         1 => dst = src.0,
         _ => {}
     }

@@ -142,13 +142,16 @@ impl World {
                 self.packet(&octets::error4(error, cut), |model, _| Ok(model.error_from_v4(error)))
             }
             Event::Seconds(seconds) => self.seconds(*seconds),
-            // Then at least a second goes by: what an operator takes away is swept before the next packet.
-            Event::AddBib(transport, v6, v4) => {
-                self.add_bib(*transport, *v6, *v4).and_then(|()| self.seconds(1))
-            }
-            Event::RemoveBib(transport, v4) => {
-                self.remove_bib(*transport, *v4).and_then(|()| self.seconds(1))
-            }
+            // What an operator takes away is swept before anything else; that ports are used up is remembered
+            // for a tick.
+            Event::AddBib(transport, v6, v4) => self
+                .add_bib(*transport, *v6, *v4)
+                .and_then(|()| self.seconds(0))
+                .and_then(|()| self.seconds(1)),
+            Event::RemoveBib(transport, v4) => self
+                .remove_bib(*transport, *v4)
+                .and_then(|()| self.seconds(0))
+                .and_then(|()| self.seconds(1)),
             Event::Drain(drains) => {
                 self.nat.drain(*drains);
                 self.model.draining = *drains;
