@@ -136,7 +136,9 @@ fn verdict_text(verdict: Verdict, pieces: usize) -> (&'static str, Option<&'stat
             ("reply", Some(error.reason.label()), text)
         }
         Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
-        Verdict::Stored => ("stored", None, "kept until the host answers, or time is over".to_owned()),
+        Verdict::Stored => {
+            ("stored", None, "kept until the host answers, or time is over".to_owned())
+        }
         Verdict::Pass => ("pass", None, "not for this translator; left untouched".to_owned()),
     }
 }

@@ -1,9 +1,11 @@
 //! A translator without a host: for `explain` and `pcap`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_config::{Attach, Resolved, Source6};
 use fordway_xlat::counters::Arrival;
+use fordway_xlat::nat64::{Heap, Nat64, Nat64Error, Settings, Sizes};
 use fordway_xlat::trace::Trace;
 use fordway_xlat::{Counters, Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
 
@@ -22,6 +24,28 @@ pub(crate) struct Offline {
     state: State,
     counters: Counters,
     buffer: Vec<u8>,
+}
+
+/// Entries of each table: enough for what a capture holds, and little memory.
+const ENTRIES: u32 = 65_536;
+
+/// Empty tables for a stateful translator, with its static BIB entries. The key of the hashes is fixed: the same
+/// packets give the same ports. Devices in pool4 have no addresses here.
+fn tables(config: &fordway_config::Translator) -> Result<Option<Arc<Nat64>>, Nat64Error> {
+    let settings = match (config.nat64(), config.dynamic4()) {
+        (Some(nat64), _) => nat64.settings(|_| Vec::new()),
+        (None, Some(dynamic4)) => dynamic4.settings(),
+        (None, None) => return Ok(None),
+    };
+    let least = |entries: u32| entries.min(ENTRIES);
+    let Sizes { bibs, sessions, subscribers } = settings.sizes;
+    let sizes =
+        Sizes { bibs: least(bibs), sessions: least(sessions), subscribers: least(subscribers) };
+    let settings = Settings { sizes, ..settings };
+    let nat64 = Nat64::new(settings, Arc::new(Heap::new(&sizes, [1, 2])))?;
+    // What could not be made was refused when the file was read.
+    nat64.make_static_bib(Duration::ZERO);
+    Ok(Some(Arc::new(nat64)))
 }
 
 /// What became of a packet.
@@ -55,7 +79,12 @@ impl Offline {
         };
         let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
         let core = config.core(&resolved).map_err(|error| failed(error.to_string()))?;
-        let translator = Translator::new(core).map_err(|error| failed(error.to_string()))?;
+        let translator = match tables(config).map_err(|error| failed(error.to_string()))? {
+            None => Translator::new(core),
+            Some(nat64) if config.dynamic4().is_some() => Translator::dynamic4(core, nat64),
+            Some(nat64) => Translator::nat64(core, nat64),
+        };
+        let translator = translator.map_err(|error| failed(error.to_string()))?;
         Ok(Offline {
             translator,
             // A fixed first identification: the same input gives the same output.

@@ -146,6 +146,9 @@ pub(crate) struct InlineArgs {
     /// Instead of a file: a stateless translator with this prefix
     #[arg(long, value_name = "PREFIX", conflicts_with = "config")]
     pool6: Vec<String>,
+    /// Instead of a file: with --pool6, a stateful translator with these IPv4 addresses
+    #[arg(long, value_name = "ADDR[:LO-HI]", conflicts_with_all = ["config", "pref64", "eam"])]
+    pool4: Vec<String>,
     /// Instead of a file: an explicit address mapping
     #[arg(long, value_name = "V4=V6", conflicts_with = "config")]
     eam: Vec<String>,
@@ -222,9 +225,11 @@ impl InlineArgs {
                 entry
             }
             None if self.pool6.is_empty() && self.eam.is_empty() => return Ok(None),
+            None if !self.pool4.is_empty() => Entry::new("nat64", "nat64"),
             None => Entry::new("siit0", "siit"),
         };
         entry.list("pool6", &self.pool6);
+        entry.list("pool4", &self.pool4);
         entry.mappings(&self.eam)?;
         entry.set(&self.set)?;
         entry.load().map(Some)

@@ -43,7 +43,8 @@ pub(crate) fn changes(
     let device = config.name.as_str();
     let own = Own::find(facts, settings);
     // It stays when a device's last address goes: the kernel drops an interface's routes with its last one.
-    if !facts.rp_filter_off && !(own.is_empty() && nat64.interfaces().is_empty()) {
+    let may_own = !own.is_empty() || !nat64.interfaces().is_empty();
+    if may_own && !facts.rp_filter_off {
         let address = Ipv4Net::from(OF_INTERFACE);
         let address = Address { host_scope: true, ..Address::new(device, address.into()) };
         changes.push(Change::Address(address));

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::common::daemon::{Daemon, RunDir};
 use crate::common::{can_test, poll};
-use crate::site::{NAT64, OWN, Site};
+use crate::site::{NAT64, OWN, Site, local_ports};
 
 #[test]
 fn ports_that_the_host_uses_are_told_with_what_to_do() {
@@ -40,7 +40,7 @@ fn ports_that_the_host_uses_are_told_with_what_to_do() {
     assert_eq!((&found[0]["first"], &found[0]["last"]), (&30_000.into(), &30_999.into()));
 
     // What it says helps.
-    net.gateway.sysctl("net.ipv4.ip_local_port_range", "1024 19999");
+    local_ports(&net.gateway, "1024 19999");
     let smaller = config.replace(":20000-60000", ":20003-60000");
     assert_ne!(smaller, config);
     run.file("nat64.toml", &smaller);

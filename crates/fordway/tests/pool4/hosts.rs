@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::common::daemon::{Daemon, RunDir, count, dropped};
 use crate::common::{can_test, poll, traffic};
 use crate::site::{
-    CLIENT, NAT64, OWN, OWN_AS_V6, PORTS, ROUTER_AS_V6, SERVER, SERVER_AS_V6, Site, ip, says,
+    CLIENT, NAT64, OWN, OWN_AS_V6, PORTS, ROUTER_AS_V6, SERVER, SERVER_AS_V6, Site, ip,
+    local_ports, says,
 };
 
 #[test]
@@ -73,7 +74,7 @@ fn the_gateways_own_services_can_be_reached_by_its_ipv4_address() {
     }
     for engine in ["user", "kernel"] {
         let (net, run) = (Site::new(), RunDir::new());
-        net.gateway.sysctl("net.ipv4.ip_local_port_range", "10000 19999");
+        local_ports(&net.gateway, "10000 19999");
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
         for size in [56, 3000] {
             let ping = net.client.run(&format!("ping -n -c 2 -i 0.2 -s {size} {OWN_AS_V6}"));
@@ -157,7 +158,7 @@ fn a_masquerade_may_share_the_address() {
     net.gateway.run("nft add rule ip site out oifname g4 masquerade");
     let daemon = Daemon::start(&run, &net.gateway, NAT64);
     // The client's own ports are kept by both, so both have some of the same range, at the same time.
-    net.client.sysctl("net.ipv4.ip_local_port_range", "40000 40001");
+    local_ports(&net.client, "40000 40001");
     let peer = traffic::tcp_both_ways(&net.client, &net.server, ip(SERVER), 1 << 20);
     assert!(peer.ip() == ip(OWN) && PORTS.contains(&peer.port()), "masquerade: {peer}");
     let peer = traffic::tcp_both_ways(&net.client, &net.server, ip(SERVER_AS_V6), 1 << 20);

@@ -54,7 +54,7 @@ impl Site {
         gateway.ip("addr add 198.51.100.1/24 dev g4");
         gateway.ip("route add default via 198.51.100.254");
         // The gateway's own connections take ports of the pool, unless a test says otherwise.
-        gateway.sysctl("net.ipv4.ip_local_port_range", "30000 30999");
+        local_ports(&gateway, "30000 30999");
         router.ip("addr add 198.51.100.254/24 dev r4");
         router.ip("addr add 203.0.113.1/24 dev r5");
         router.sysctl("net.ipv4.ip_forward", "1");
@@ -84,6 +84,13 @@ impl Site {
         }
         text.lines().map(|line| line.trim().to_owned()).collect()
     }
+}
+
+/// Sets the ports that the host's own connections take.
+pub(crate) fn local_ports(netns: &Netns, range: &str) {
+    let setting = format!("net.ipv4.ip_local_port_range={range}");
+    let status = netns.command("sysctl").args(["-qw", &setting]).status().unwrap();
+    assert!(status.success(), "{setting}");
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
