@@ -145,16 +145,8 @@ impl<'a> View<'a> {
         if self.nat.is_draining() {
             return Err(DropReason::Draining.into());
         }
-        match found {
-            // The host comes back while its port rests: it gets it again.
-            Some((_, bib)) => {
-                let again = bib.v4();
-                if bib.change(state::RESTING, state::DEAD) {
-                    self.bind(tuple, Some(again))?;
-                }
-            }
-            None => self.bind(tuple, None)?,
-        }
+        // A host that comes back while its port rests gets it again.
+        self.bind(tuple, found.map(|(_, resting)| resting))?;
         // With the BIB entry the next attempt makes the session.
         Err(Trouble::Again)
     }
@@ -373,10 +365,17 @@ impl<'a> View<'a> {
         };
         let bib = &self.regions.bibs[index as usize];
         self.fill_bib(bib, tuple.near, protocol.number(), owner);
-        if !self.allocate(index, bib, subscriber, again) {
+        let undo = || {
             bib.life.store(life(state::FREE, 0), Release);
             list.give(self.regions.bibs, self.shard, index);
             one_less(&subscriber.ports[protocol.index()]);
+        };
+        if resting.is_some_and(|resting| !resting.change(state::RESTING, state::DEAD)) {
+            undo();
+            return Err(Trouble::Again);
+        }
+        if !self.allocate(index, bib, subscriber, resting.map(Bib::v4)) {
+            undo();
             return Err(DropReason::PoolExhausted.into());
         }
         bib.change(state::CLAIMED, state::LIVE);

@@ -193,9 +193,11 @@ impl Nat64 {
                     return Ok(());
                 }
                 state::LIVE => return Err(BibError::Bound(Binding::of(bib))),
-                _ => {
+                // Its rest ends only if this entry can be made.
+                _ if view.bib4(wanted.v4, protocol).is_none() => {
                     bib.change(state::RESTING, state::DEAD);
                 }
+                _ => {}
             }
         }
         let list = FreeList::of(&view.regions, Kind::Bib);
