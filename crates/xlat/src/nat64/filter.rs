@@ -350,8 +350,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A new BIB entry for the host's transport address; with `again` for (T,t), if it is free.
-    fn bind(&self, tuple: &Tuple<Ipv6Addr>, again: Option<(Ipv4Addr, u16)>) -> Result<(), Trouble> {
+    /// A new BIB entry for the host's transport address. The one of `resting` makes way for it, and leaves it
+    /// its (T,t), if that is still the subscriber's.
+    fn bind(&self, tuple: &Tuple<Ipv6Addr>, resting: Option<&Bib>) -> Result<(), Trouble> {
         let protocol = tuple.protocol;
         let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark)?;
         match self.count_port(subscriber, protocol) {
