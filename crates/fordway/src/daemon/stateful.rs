@@ -13,13 +13,11 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fordway_bpf::{Origin, StateMaps};
+use fordway_bpf::{Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::Netlink;
-use fordway_xlat::nat64::{
-    Binding, Heap, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
-};
+use fordway_xlat::nat64::{Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib};
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
@@ -94,7 +92,10 @@ impl Tables {
         }
         let memory: Arc<dyn Memory> = match &maps {
             Some(maps) => Arc::clone(maps) as Arc<dyn Memory>,
-            None => Arc::new(Heap::new(&settings.sizes, secret)),
+            None => Arc::new(StateMemory::new(&settings.sizes, secret).map_err(|error| {
+                Failure::failed(format!("{name}: no memory for the tables: {error}"))
+                    .hint("write smaller max_sessions, max_bib and max_subscribers")
+            })?),
         };
         let nat64 = Nat64::new(settings, memory).map_err(|error| misfit(name, error))?;
         let tables = Tables { nat64: Arc::new(nat64), maps, made };
@@ -105,6 +106,10 @@ impl Tables {
             }
             let [_, sessions, _] = tables.nat64.occupancy();
             info!("{name}: {} sessions of an earlier run go on", sessions.used);
+        }
+        let by_mark = |pool: &fordway_xlat::nat64::Pool| pool.mark.is_some();
+        if tables.maps.is_none() && tables.nat64.settings().pools.iter().any(by_mark) {
+            warn!("{name}: pools with a mark get nobody: the user engine alone can't see marks");
         }
         make_static(name, &tables.nat64);
         Ok(Some(tables))

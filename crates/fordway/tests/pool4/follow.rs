@@ -38,7 +38,14 @@ fn the_addresses_of_a_device_are_followed() {
         net.gateway.ip("addr del 198.51.100.1/24 dev g4");
         net.gateway.ip("addr add 198.51.100.7/24 dev g4");
         net.gateway.ip(default);
-        poll("the other address is taken up", || net.pings().then_some(()));
+        let diverted = |address: &str| {
+            let table = net.gateway.run("nft list table ip fordway-nat64");
+            table.contains(&format!("ip daddr {address} "))
+        };
+        poll("the other address is taken up", || {
+            (diverted("198.51.100.7") && !diverted(OWN)).then_some(())
+        });
+        poll("it can be used", || net.pings().then_some(()));
         seen_as("198.51.100.7");
 
         // The device goes and comes back, as with a modem.

@@ -82,7 +82,7 @@ fn what_others_undo_is_put_back() {
         assert!(net.pings(), "{line}");
     }
     let log = daemon.stop();
-    assert!(log.contains("undone"), "{log}");
+    assert!(log.contains("it is put back"), "{log}");
 }
 
 #[test]

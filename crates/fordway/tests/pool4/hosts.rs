@@ -102,6 +102,8 @@ fn ports_of_the_gateways_address_are_forwarded() {
     }
     for engine in ["user", "kernel"] {
         let (net, run) = (Site::new(), RunDir::new());
+        // From a port of the pool, the gateway would be taken for a host behind it.
+        local_ports(&net.gateway, "10000 19999");
         let daemon = Daemon::start(
             &run,
             &net.gateway,

@@ -96,7 +96,7 @@ fn two_translators_may_share_the_address() {
     let one = |name: &str, pool6: &str, ports: &str| {
         format!(
             "[[translator]]\nname = '{name}'\nmode = 'nat64'\npool6 = ['{pool6}']\n\
-             pool4 = ['{OWN}:{ports}']\n"
+             pool4 = ['interface:g4:{ports}']\n"
         )
     };
     let text =
