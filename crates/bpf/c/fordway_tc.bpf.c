@@ -238,7 +238,6 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	plan->port_to = 0;
 	plan->inner_at = 0;
 	plan->inner_words = 0;
-	plan->flow.created = 0;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
@@ -248,8 +247,6 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	/* A super-packet takes one for each segment. */
 	if (v == GO_ON && !to_v6)
 		c->identification += plan->segments;
-	if (HAS_STATE(hook))
-		count_state(c, v, p.len, plan);
 	return v;
 }
 
@@ -272,7 +269,12 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 			journey.traced = TRACED;
 		}
 	}
+	plan->flow.created = 0;
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
+	if (HAS_STATE(hook))
+		count_state(journey.counters, v, journey.octets, plan);
+	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
+		note_mark(skb);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
 	if (config.trace && journey.traced) {
 		if (v == GO_ON)

@@ -25,6 +25,20 @@ struct ports {
 	__be16 dst;
 };
 
+/* Keeps the mark of an IPv6 packet that is left. */
+__noinline int note_mark(struct __sk_buff *skb)
+{
+	struct ipv6_address host;
+	__u32 mark;
+
+	if (!nat64.by_mark)
+		return 0;
+	mark = skb->mark;
+	if (bpf_skb_load_bytes(skb, config.link_layer_len + offsetof(struct ipv6_header, src), &host, sizeof(host)))
+		return -1;
+	return bpf_map_update_elem(&nat64_marks, &host, &mark, BPF_ANY);
+}
+
 /* What the transport header at `at` says; its length was looked at before. */
 always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
 				 struct ports *ports, struct flow *flow)

@@ -31,6 +31,15 @@ NAT64_MAP(nat64_bib4, __u64);
 NAT64_MAP(nat64_session, __u64);
 NAT64_MAP(nat64_subscriber, __u64);
 
+/* Marks of hosts (by their address as on the wire) whose packets were left to the user engine: a TUN device does not
+ * tell them. Made only where pools ask for marks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct ipv6_address);
+	__type(value, __u32);
+} nat64_marks SEC(".maps");
+
 /* Whether state decides on packets; at an uplink it never does. */
 #define HAS_STATE(hook) ((hook) != HOOK_UPLINK && nat64.mode == FW_NAT64_STATEFUL)
 

@@ -14,6 +14,7 @@ use libbpf_rs::{
 use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config};
 use crate::capture::captured;
 use crate::convert::fw_eam;
+use crate::state_maps::MARKS;
 use crate::{Error, Program, Result, StateMaps, host};
 
 /// A compiled object.
@@ -251,7 +252,11 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 }
             }
             state if state.starts_with("nat64_") => match request.state {
-                Some((maps, _)) => map.reuse_fd(maps.map(state).ok_or_else(not_found)?)?,
+                Some((maps, _)) => match maps.map(state) {
+                    Some(found) => map.reuse_fd(found)?,
+                    None if state == MARKS => map.set_autocreate(false)?,
+                    None => return Err(not_found().into()),
+                },
                 None => map.set_autocreate(false)?,
             },
             _ => {}

@@ -2,13 +2,15 @@
 //! which has them in its memory.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use fordway_xlat::nat64::layout::{Bib, FREE_SHARDS, Free, KINDS, Meta, Session, Subscriber};
 use fordway_xlat::nat64::{Memory, Regions, Sizes, memory};
-use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::object::io_error;
 use crate::pins::{Pin, Pins};
@@ -126,6 +128,12 @@ impl fmt::Debug for StateMemory {
     }
 }
 
+/// Name of the map of marks.
+pub(crate) const MARKS: &str = "nat64_marks";
+
+/// Hosts whose marks are kept.
+const MARKED_HOSTS: u32 = 65_536;
+
 /// Where tables came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -143,6 +151,7 @@ pub struct StateMaps {
     maps: Vec<MapHandle>,
     tables: Tables,
     octets: u64,
+    marks: OnceLock<MapHandle>,
 }
 
 impl StateMaps {
@@ -192,7 +201,12 @@ impl StateMaps {
             Ok((map, memory))
         });
         let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-        let maps = StateMaps { maps, tables: Tables(tables), octets: sizes.octets() };
+        let maps = StateMaps {
+            maps,
+            tables: Tables(tables),
+            octets: sizes.octets(),
+            marks: OnceLock::new(),
+        };
         memory::prepare(maps.regions().meta, sizes, secret);
         Ok(maps)
     }
@@ -208,7 +222,40 @@ impl StateMaps {
         self.octets
     }
 
+    /// The mark of the last packet of an IPv6 host that the programs left to the user engine, where pools
+    /// ask for marks: a TUN device does not tell.
+    #[must_use]
+    pub fn mark(&self, host: Ipv6Addr) -> Option<u32> {
+        let value = self.marks.get()?.lookup(&host.octets(), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(value.try_into().ok()?))
+    }
+
+    /// Has marks kept from now on.
+    pub(crate) fn keep_marks(&self) -> Result<()> {
+        if self.marks.get().is_some() {
+            return Ok(());
+        }
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let (key, value) = (size_of::<Ipv6Addr>() as u32, size_of::<u32>() as u32);
+        let made =
+            MapHandle::create(MapType::LruHash, Some(MARKS), key, value, MARKED_HOSTS, &options);
+        let map = made.map_err(|error| Error::Map {
+            operation: "make",
+            map: MARKS,
+            source: io_error(&error),
+        })?;
+        // Whoever was quicker has made one just as good.
+        let _ = self.marks.set(map);
+        Ok(())
+    }
+
     pub(crate) fn map(&self, name: &str) -> Option<BorrowedFd<'_>> {
+        if name == MARKS {
+            return self.marks.get().map(AsFd::as_fd);
+        }
         let place = StateMap::ALL.into_iter().position(|state| state.name() == name)?;
         self.maps.get(place).map(AsFd::as_fd)
     }
@@ -227,7 +274,12 @@ impl StateMaps {
             Ok((map, memory))
         });
         let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-        let maps = StateMaps { maps, tables: Tables(tables), octets: sizes.octets() };
+        let maps = StateMaps {
+            maps,
+            tables: Tables(tables),
+            octets: sizes.octets(),
+            marks: OnceLock::new(),
+        };
         if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
     }
 }

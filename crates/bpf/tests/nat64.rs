@@ -426,6 +426,26 @@ fn unknown_subscribers_are_the_cores() {
 }
 
 #[test]
+fn marks_of_what_is_left_are_kept() {
+    let mut settings = settings();
+    let shared = Shared::new(settings.clone());
+    let packet = frame(&from_v6(host(0), 5000, remote(0)));
+    shared.program().run(Program::Interface, &packet, 0, 1).unwrap();
+    assert_eq!(shared.maps.mark(host(0)), None, "no pool asks for marks");
+
+    settings.pools[0].mark = Some(7);
+    let shared = Shared::new(settings);
+    let mut program = shared.program();
+    for mark in [7, 9] {
+        program.set_mark(mark);
+        let run = program.run(Program::Interface, &packet, 0, 1).unwrap();
+        assert_eq!(run.outcome, Some(Outcome::PassedOn(PassReason::Subscriber)));
+        assert_eq!(shared.maps.mark(host(0)), Some(mark));
+    }
+    assert_eq!(shared.maps.mark(host(1)), None);
+}
+
+#[test]
 fn tables_in_memory_take_it_when_they_are_used() {
     let sizes = Sizes { bibs: Sizes::MAX, sessions: Sizes::MAX, subscribers: Sizes::MAX };
     let memory = StateMemory::new(&sizes, [1, 2]).unwrap();

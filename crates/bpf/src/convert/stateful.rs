@@ -8,7 +8,7 @@ use fordway_xlat::addr::EamTable;
 use fordway_xlat::nat64::{Filtering, Memory, Settings};
 
 use crate::abi::{Abi, FwNat64Config, FwPool4Range, MAX_POOL4, nat64_mode};
-use crate::{Stateful, Unsupported};
+use crate::{Result, Stateful, Unsupported};
 
 /// The configuration as far as it counts: explicit mappings have no meaning for stateful translation.
 pub(crate) fn relevant<'a>(config: &'a Config, stateful: Option<&Stateful>) -> Cow<'a, Config> {
@@ -20,7 +20,7 @@ pub(crate) fn relevant<'a>(config: &'a Config, stateful: Option<&Stateful>) -> C
 }
 
 /// What the programs know of stateful translation.
-pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config, Unsupported> {
+pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
     let Stateful { settings, maps } = stateful;
     let meta = maps.regions().meta;
     let mut fw = FwNat64Config {
@@ -40,18 +40,22 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config, Uns
     };
     let (ranges, pools) = pool4(settings);
     if ranges.len() > MAX_POOL4 {
-        return Err(Unsupported::with_hint(
+        let refused = Unsupported::with_hint(
             format!(
                 "the kernel engine knows {MAX_POOL4} ranges of pool4 at most, and there are {}",
                 ranges.len()
             ),
             "use engine = \"user\", or fewer ranges",
-        ));
+        );
+        return Err(refused.into());
     }
     fw.pool4_count = ranges.len() as u32;
     fw.pool4_pools = pools as u32;
     for (slot, range) in fw.pool4.iter_mut().zip(ranges) {
         *slot = range;
+    }
+    if fw.by_mark != 0 {
+        maps.keep_marks()?;
     }
     Ok(fw)
 }
