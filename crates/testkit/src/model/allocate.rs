@@ -17,7 +17,6 @@ impl Model {
         peek: &dyn Peek,
     ) -> Result<Result<End4, Outcome>, String> {
         let (transport, v6) = (packet.transport, packet.src);
-        let rested = self.wake(transport, v6);
         let prefix = self.rules.prefix(v6.0);
         let granted = peek.granted(prefix);
         if !self.subscribers.iter().any(|known| known.prefix == prefix) {
@@ -47,6 +46,7 @@ impl Model {
         if self.bibs.len() + self.garbage[0] >= size {
             return Ok(Err(Outcome::Refused("bib_full")));
         }
+        let rested = self.wake(transport, v6);
         let free = self.free(transport, v4, &blocks, prefix);
         let Some(chosen) = peek.chosen(transport, v6) else {
             // What was free a moment ago may be remembered as used up: a port that has come free since the
