@@ -39,8 +39,8 @@ fn the_addresses_of_a_device_are_followed() {
         net.gateway.ip("addr add 198.51.100.7/24 dev g4");
         net.gateway.ip(default);
         let diverted = |address: &str| {
-            let table = net.gateway.run("nft list table ip fordway-nat64");
-            table.contains(&format!("ip daddr {address} "))
+            let ruleset = net.gateway.run("nft list ruleset");
+            ruleset.contains(&format!("ip daddr {address} "))
         };
         poll("the other address is taken up", || {
             (diverted("198.51.100.7") && !diverted(OWN)).then_some(())
@@ -79,9 +79,9 @@ fn connections_live_on_while_another_address_comes_and_goes() {
         let mut connection = Connection::open(&net.client, &net.server, ip(SERVER_AS_V6));
         let pools = |addresses: usize| {
             poll("the addresses are taken up", || {
-                let table = net.gateway.run("nft list table ip fordway-nat64");
+                let ruleset = net.gateway.run("nft list ruleset");
                 let found =
-                    table.lines().filter(|it| it.contains("ip daddr") && it.contains("goto"));
+                    ruleset.lines().filter(|it| it.contains("ip daddr") && it.contains("goto"));
                 (found.count() == addresses).then_some(())
             });
         };

@@ -113,6 +113,7 @@ fn ports_of_the_gateways_address_are_forwarded() {
             ),
         );
         let _web = net.client.inside(|| TcpListener::bind("[::]:8080").unwrap());
+        let _mail = net.client.inside(|| TcpListener::bind("[::]:2525").unwrap());
         // Forwarding was asked for, so a service of the gateway does not stand in its way.
         let hidden = net.gateway.inside(|| TcpListener::bind("0.0.0.0:80").unwrap());
         hidden.set_nonblocking(true).unwrap();
@@ -135,7 +136,7 @@ fn ports_of_the_gateways_address_are_forwarded() {
 
         // The same by hand, while it runs.
         assert!(!traffic::connects(&net.server, ip(OWN), 25));
-        says(&run, &net.gateway, &format!("bib add tcp {OWN}:25 [{CLIENT}]:8080"));
+        says(&run, &net.gateway, &format!("bib add tcp {OWN}:25 [{CLIENT}]:2525"));
         for from in [&net.server, &net.gateway] {
             assert!(traffic::connects(from, ip(OWN), 25), "{engine} {}", from.name());
         }
