@@ -230,6 +230,29 @@ fn what_is_given_is_logged() {
 }
 
 #[test]
+fn marked_packets_get_a_pool_of_their_own() {
+    if !can_test() || fordway_bpf::probe().is_err() {
+        eprintln!("SKIPPED: this test needs the kernel engine");
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.file(
+        "nat64.toml",
+        "[[translator]]\nname = 'nat64'\nmode = 'nat64'\nengine = 'kernel'\n\
+         pool6 = ['2001:db8:64::/96']\npool4 = ['192.0.2.1']\n\
+         [[translator.pool]]\npool4 = ['192.0.2.9']\nmark = 7\n",
+    );
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let seen = || traffic::udp_echo(&net.v6, &net.v4, server(), 100).ip();
+    assert_eq!(seen(), ip("192.0.2.1"));
+    net.gateway.run("nft add table ip6 marks");
+    net.gateway.run("nft add chain ip6 marks forward { type filter hook forward priority 0 ; }");
+    net.gateway.run("nft add rule ip6 marks forward oifname nat64 meta mark set 7");
+    assert_eq!(seen(), ip("192.0.2.9"));
+    daemon.stop();
+}
+
+#[test]
 fn a_translator_that_drains_makes_no_new_sessions() {
     if !can_test() {
         return;

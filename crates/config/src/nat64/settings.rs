@@ -28,6 +28,12 @@ impl Nat64 {
         }
     }
 
+    /// Whether some pool is for packets with a mark.
+    #[must_use]
+    pub fn has_marks(&self) -> bool {
+        self.pools.iter().any(|pool| pool.mark.is_some())
+    }
+
     /// The devices whose addresses are pools, each once.
     #[must_use]
     pub fn interfaces(&self) -> Vec<&InterfaceName> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, Translator};
-use fordway_engine::Options;
+use fordway_engine::{Marks, Options};
 use fordway_net::{Applied, Change, Manager, Netlink};
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
@@ -210,7 +210,11 @@ impl Prepared {
         place: usize,
     ) -> Result<Running, Box<(Failure, SetUp)>> {
         let pin = self.config.pin_queues.then_some(place);
-        let options = Options { seed, pin, marks: None };
+        let maps = self.tables.as_ref().and_then(|tables| tables.maps.clone());
+        // A TUN does not tell marks; programs that leave a packet remember them.
+        let marks = maps.map(|maps| Marks(Arc::new(move |host| maps.mark(host))));
+        let by_mark = self.config.nat64().is_some_and(|nat64| nat64.has_marks());
+        let options = Options { seed, pin, marks: marks.filter(|_| by_mark) };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
