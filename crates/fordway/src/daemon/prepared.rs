@@ -213,7 +213,7 @@ impl Prepared {
         let maps = self.tables.as_ref().and_then(|tables| tables.maps.clone());
         // A TUN does not tell marks; programs that leave a packet remember them.
         let marks = maps.map(|maps| Marks(Arc::new(move |host| maps.mark(host))));
-        let by_mark = self.config.nat64().is_some_and(|nat64| nat64.has_marks());
+        let by_mark = self.config.nat64().is_some_and(fordway_config::Nat64::has_marks);
         let options = Options { seed, pin, marks: marks.filter(|_| by_mark) };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
