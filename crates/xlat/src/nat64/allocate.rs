@@ -52,12 +52,6 @@ fn by_hash(block: PortBlock, protocol: Protocol, port: u16, hash: u64) -> Option
     Some((first + 2 * (hash as u32 % pairs)) as u16 | (port & 1))
 }
 
-/// What became of an attempt to link an entry under a transport address.
-enum Claim {
-    Taken,
-    Held,
-}
-
 impl<'a> View<'a> {
     /// Finds a free transport address for `bib`, whose IPv6 side is filled in and which is CLAIMED, and
     /// links it under it: under `again` if that is the subscriber's and free. `false`: there is none.
@@ -73,7 +67,7 @@ impl<'a> View<'a> {
             && subscriber
                 .blocks()
                 .any(|block| block.v4 == v4 && (block.low..=block.high).contains(&port))
-            && matches!(self.claim(index, bib, subscriber, (v4, port), protocol), Claim::Taken)
+            && self.claim(index, bib, subscriber, (v4, port), protocol)
         {
             return true;
         }
@@ -105,7 +99,7 @@ impl<'a> View<'a> {
         let (v6, port) = bib.v6();
         let secret = self.nat.secret;
         let first = secret.port(v6, port, protocol.number());
-        let claim = |v4| matches!(self.claim(index, bib, subscriber, v4, protocol), Claim::Taken);
+        let claim = |v4| self.claim(index, bib, subscriber, v4, protocol);
         let tries = |range: core::ops::Range<u32>| {
             range.into_iter().any(|attempt| {
                 let hash = secret.again(first, attempt);
@@ -152,7 +146,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Links an entry under a transport address that nobody holds.
+    /// Links an entry under a transport address, if nobody holds it.
     fn claim(
         &self,
         index: u32,
@@ -160,22 +154,9 @@ impl<'a> View<'a> {
         subscriber: &Subscriber,
         v4: (Ipv4Addr, u16),
         protocol: Protocol,
-    ) -> Claim {
-        let Some(chain) = self.bib4_chain(v4, protocol.number()) else { return Claim::Held };
-        loop {
-            let (holder, seen) = self.holder4(&chain, v4, protocol.number());
-            if let Some((_, holder)) = holder {
-                if self.is_own_rest(holder, subscriber) {
-                    continue;
-                }
-                return Claim::Held;
-            }
-            bib.v4.store(v4.0.to_bits(), Relaxed);
-            bib.v4_port.store(v4.1, Relaxed);
-            if chain.insert(index, seen) {
-                return Claim::Taken;
-            }
-        }
+    ) -> bool {
+        let rests = |holder: &Bib| self.is_own_rest(holder, subscriber);
+        self.claim4((index, bib), v4, protocol.number(), rests).is_ok()
     }
 
     /// RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once.

@@ -71,11 +71,10 @@ impl View<'_> {
         let in_order = (0..number.min(SEARCHED)).map(|step| first.wrapping_add(step));
         let found = by_hash.chain(in_order).any(|place| {
             let addr = address(pool, place.checked_rem(number).unwrap_or(0));
-            addr.is_some_and(|addr| self.claim_dynamic4(index, bib, addr))
+            addr.is_some_and(|addr| self.claim4((index, bib), (addr, 0), 0, |_| false).is_ok())
         });
         if !found {
-            bib.change(state::CLAIMED, state::FREE);
-            list.give(self.regions.bibs, self.shard, index);
+            self.unclaim((index, bib));
             return Err(DropReason::PoolExhausted);
         }
         bib.change(state::CLAIMED, state::LIVE);
@@ -84,21 +83,6 @@ impl View<'_> {
             return Ok(bib.v4().0);
         }
         self.dynamic4_known(host).ok_or(DropReason::Busy)
-    }
-
-    fn claim_dynamic4(&self, index: u32, bib: &Bib, addr: Ipv4Addr) -> bool {
-        let Some(chain) = self.bib4_chain((addr, 0), 0) else { return false };
-        loop {
-            let (holder, seen) = self.holder4(&chain, (addr, 0), 0);
-            if holder.is_some() {
-                return false;
-            }
-            bib.v4.store(addr.to_bits(), Relaxed);
-            bib.v4_port.store(0, Relaxed);
-            if chain.insert(index, seen) {
-                return true;
-            }
-        }
     }
 }
 

@@ -367,8 +367,7 @@ impl<'a> View<'a> {
         let bib = &self.regions.bibs[index as usize];
         self.fill_bib(bib, tuple.near, protocol.number(), owner);
         let undo = || {
-            bib.life.store(life(state::FREE, 0), Release);
-            list.give(self.regions.bibs, self.shard, index);
+            self.unclaim((index, bib));
             one_less(&subscriber.ports[protocol.index()]);
         };
         if resting.is_some_and(|resting| !resting.change(state::RESTING, state::DEAD)) {

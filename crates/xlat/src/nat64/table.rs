@@ -12,7 +12,7 @@ use super::layout::{Bib, Kind, Session, Subscriber, TICK_SHIFT, bib_flags};
 use super::pool::PortBlock;
 use super::settings::{Protocol, StaticBib};
 use super::tcp::TcpState;
-use super::view::{View, life_parts};
+use super::view::{Found, View, life_parts};
 
 /// A binding: (X',x) and (T,t).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -181,11 +181,7 @@ impl Nat64 {
     fn put_bib(&self, wanted: &StaticBib, flags: u8, now: Duration) -> Result<(), BibError> {
         let view = self.view(now, 0);
         let protocol = wanted.protocol.number();
-        let (Some(chain6), Some(chain4)) =
-            (view.bib6_chain(wanted.v6, protocol), view.bib4_chain(wanted.v4, protocol))
-        else {
-            return Err(BibError::Full);
-        };
+        let chain6 = view.bib6_chain(wanted.v6, protocol).ok_or(BibError::Full)?;
         if let (Some((_, bib)), _) = view.find6(&chain6, wanted.v6, protocol) {
             match bib.state() {
                 state::LIVE if bib.v4() == wanted.v4 => {
@@ -200,34 +196,10 @@ impl Nat64 {
                 _ => {}
             }
         }
-        let list = FreeList::of(&view.regions, Kind::Bib);
-        let index = list.take(view.regions.bibs, 0).ok_or(BibError::Full)?;
-        let bib = &view.regions.bibs[index as usize];
-        view.fill_bib(bib, wanted.v6, protocol, 0);
-        bib.v4.store(wanted.v4.0.to_bits(), Relaxed);
-        bib.v4_port.store(wanted.v4.1, Relaxed);
-        bib.flags.store(flags, Relaxed);
-        loop {
-            let (holder, seen) = view.holder4(&chain4, wanted.v4, protocol);
-            if let Some((_, holder)) = holder {
-                if holder.change(state::RESTING, state::DEAD) {
-                    continue;
-                }
-                bib.change(state::CLAIMED, state::FREE);
-                list.give(view.regions.bibs, 0, index);
-                return Err(BibError::Taken(Binding::of(holder)));
-            }
-            if chain4.insert(index, seen) {
-                break;
-            }
-        }
-        bib.change(state::CLAIMED, state::LIVE);
-        if view.announce(index, bib, wanted.v6, protocol) {
-            return Ok(());
-        }
-        let other =
-            view.bib6(wanted.v6, protocol).map_or(Binding::of(bib), |(_, b)| Binding::of(b));
-        Err(BibError::Bound(other))
+        let made = view.new_bib(wanted.v6, protocol)?;
+        made.1.flags.store(flags, Relaxed);
+        let rests = |holder: &Bib| holder.change(state::RESTING, state::DEAD);
+        view.put(made, wanted.v6, wanted.v4, protocol, rests)
     }
 
     /// Makes a dynamic 1:1 mapping that there was before, unused for `idle`.
@@ -239,32 +211,13 @@ impl Nat64 {
         now: Duration,
     ) -> Result<(), BibError> {
         let view = self.view(now, 0);
-        let Some(chain4) = view.bib4_chain((v4, 0), 0) else { return Err(BibError::Full) };
         if let Some((_, bib)) = view.bib6((v6, 0), 0) {
             let same = bib.v4().0 == v4;
             return if same { Ok(()) } else { Err(BibError::Bound(Binding::of(bib))) };
         }
-        let list = FreeList::of(&view.regions, Kind::Bib);
-        let index = list.take(view.regions.bibs, 0).ok_or(BibError::Full)?;
-        let bib = &view.regions.bibs[index as usize];
-        view.fill_bib(bib, (v6, 0), 0, 0);
-        bib.since.store(super::tick(now.saturating_sub(idle)), Relaxed);
-        bib.v4.store(v4.to_bits(), Relaxed);
-        bib.v4_port.store(0, Relaxed);
-        loop {
-            let (holder, seen) = view.holder4(&chain4, (v4, 0), 0);
-            if let Some((_, holder)) = holder {
-                bib.change(state::CLAIMED, state::FREE);
-                list.give(view.regions.bibs, 0, index);
-                return Err(BibError::Taken(Binding::of(holder)));
-            }
-            if chain4.insert(index, seen) {
-                break;
-            }
-        }
-        bib.change(state::CLAIMED, state::LIVE);
-        let announced = view.announce(index, bib, (v6, 0), 0);
-        if announced { Ok(()) } else { Err(BibError::Bound(Binding::of(bib))) }
+        let made = view.new_bib((v6, 0), 0)?;
+        made.1.since.store(super::tick(now.saturating_sub(idle)), Relaxed);
+        view.put(made, (v6, 0), (v4, 0), 0, |_| false)
     }
 
     /// Takes a BIB entry away, static or dynamic; its sessions end. The sweeper does the rest.
@@ -284,6 +237,40 @@ impl Nat64 {
             super::view::one_less(&subscriber.ports[protocol.index()]);
         }
         Ok(binding)
+    }
+}
+
+impl<'a> View<'a> {
+    /// A BIB entry that is linked nowhere yet.
+    fn new_bib(&self, v6: (Ipv6Addr, u16), protocol: u8) -> Result<Found<'a, Bib>, BibError> {
+        let list = FreeList::of(&self.regions, Kind::Bib);
+        let index = list.take(self.regions.bibs, self.shard).ok_or(BibError::Full)?;
+        let bib = &self.regions.bibs[index as usize];
+        self.fill_bib(bib, v6, protocol, 0);
+        Ok((index, bib))
+    }
+
+    /// Binds both ends of it, or gives it back.
+    fn put(
+        &self,
+        (index, bib): Found<'_, Bib>,
+        v6: (Ipv6Addr, u16),
+        v4: (Ipv4Addr, u16),
+        protocol: u8,
+        makes_way: impl Fn(&Bib) -> bool,
+    ) -> Result<(), BibError> {
+        if let Err(holder) = self.claim4((index, bib), v4, protocol, makes_way) {
+            self.unclaim((index, bib));
+            return Err(
+                holder.map_or(BibError::Full, |holder| BibError::Taken(Binding::of(holder)))
+            );
+        }
+        bib.change(state::CLAIMED, state::LIVE);
+        if self.announce(index, bib, v6, protocol) {
+            return Ok(());
+        }
+        let other = self.bib6(v6, protocol).map_or(bib, |(_, other)| other);
+        Err(BibError::Bound(Binding::of(other)))
     }
 }
 
