@@ -10,6 +10,7 @@
 #include "common.h"
 #include "headers.h"
 #include "nat64.h"
+#include "nat64_port.h"
 
 #define TCP_FLAGS_AT 13
 

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Making BIB entries and sessions, within the quotas of their subscriber (RFC 6146 section 3.5, RFC 6888 REQ-4
+ * and REQ-5); the core's nat64/filter.rs (open, bind) and nat64/subscriber.rs.
+ */
+#ifndef FORDWAY_NAT64_MAKE_H
+#define FORDWAY_NAT64_MAKE_H
+
+#include "common.h"
+#include "nat64_chain.h"
+#include "nat64_maps.h"
+#include "nat64_tcp.h"
+
+/* What a step says beside a verdict: look anew. */
+#define AGAIN 0x400u
+/* There is no BIB entry yet: reserve_bib() comes next. */
+#define NEEDS_BIB 0x500u
+/* There is no session yet: open_session() comes next. */
+#define NEEDS_SESSION 0x600u
+
+/* Everything that is not a plain success is the user engine's. */
+#define LEAVE PASS_ON(FW_PASS_SESSION)
+
+always_inline int is_tcp(const struct flow *flow)
+{
+	return flow->protocol == PROTOCOL_TCP;
+}
+
+/* TCP, UDP, ICMP. */
+always_inline __u32 protocol_index(const struct flow *flow)
+{
+	return is_tcp(flow) ? 0 : flow->protocol == PROTOCOL_UDP ? 1 : 2;
+}
+
+/* Counts a session of a live BIB entry. */
+always_inline int one_session_more(struct fw_bib *bib)
+{
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u32 life = READ_ONCE(bib->life);
+		if (life_state(life) != FW_ENTRY_LIVE || life_number(life) == 0xffffff)
+			return 0;
+		if (__sync_val_compare_and_swap(&bib->life, life, life + 1) == life)
+			return 1;
+	}
+	return 0;
+}
+
+always_inline void one_session_less(struct fw_bib *bib)
+{
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u32 life = READ_ONCE(bib->life);
+		if (life_number(life) == 0 || __sync_val_compare_and_swap(&bib->life, life, life - 1) == life)
+			return;
+	}
+}
+
+/* Nobody in IPv4 is told; IPv6 hosts are, by the user engine. */
+always_inline verdict refused(const struct flow *flow, __u32 reason)
+{
+	return flow->direction == FW_V6_TO_V4 ? LEAVE : DROP(reason);
+}
+
+/* New sessions are counted by eights of ticks, 1.07 s. */
+always_inline int is_within_rate(struct fw_subscriber *subscriber, __u32 now, __u32 most)
+{
+	__u64 second = now >> 3;
+
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u64 rate = READ_ONCE(subscriber->rate);
+		__u32 number = rate >> 32 == second ? (__u32)rate : 0;
+		if (number >= most)
+			return 0;
+		if (__sync_val_compare_and_swap(&subscriber->rate, rate, second << 32 | (number + 1)) == rate)
+			return 1;
+	}
+	return 0;
+}
+
+/* Hosts in IPv4 may use up half of what a subscriber may have. */
+always_inline __u32 part_of(__u32 quota, const struct flow *flow)
+{
+	return flow->direction == FW_V6_TO_V4 ? quota : quota / 2 + (quota & 1);
+}
+
+/* Counts one session more of a subscriber, if the quotas allow it (RFC 6888 REQ-4). */
+always_inline verdict count_session(struct fw_subscriber *subscriber, const struct flow *flow)
+{
+	__u32 most = part_of(nat64.max_sessions, flow);
+
+	/* The user engine tells an IPv6 host; looked at first, so that its rate is used up once. */
+	if (most && flow->direction == FW_V6_TO_V4 && READ_ONCE(subscriber->sessions) >= most)
+		return LEAVE;
+	if (nat64.max_new_per_second &&
+	    !is_within_rate(subscriber, flow->now, part_of(nat64.max_new_per_second, flow)))
+		return refused(flow, FW_DROP_RATE_QUOTA);
+	if (__sync_fetch_and_add(&subscriber->sessions, 1) >= most && most) {
+		one_less(&subscriber->sessions);
+		return refused(flow, FW_DROP_SESSION_QUOTA);
+	}
+	WRITE_ONCE(subscriber->last_used, flow->now);
+	return GO_ON;
+}
+
+/* Counts one port more of a subscriber, if its quota allows it. */
+always_inline int count_port(struct fw_subscriber *subscriber, __u32 protocol)
+{
+	__u32 most = nat64.max_ports[protocol];
+	__u32 *ports = &subscriber->ports[protocol];
+
+	if (most && READ_ONCE(*ports) >= most)
+		return 0;
+	if ((__sync_fetch_and_add(ports, 1) >= most && most) ||
+	    life_state(READ_ONCE(subscriber->life)) != FW_ENTRY_LIVE) {
+		one_less(ports);
+		return 0;
+	}
+	return 1;
+}
+
+always_inline int is_draining(void)
+{
+	__u32 zero = 0;
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+
+	return !meta || READ_ONCE(meta->draining);
+}
+
+/* Whether an eighth of the sessions was never used. */
+always_inline int has_reserve(void)
+{
+	__u32 zero = 0, entries = nat64.entries[FW_KIND_SESSION];
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+
+	return meta && READ_ONCE(meta->fresh[FW_KIND_SESSION]) < (__u64)entries * 7 / 8;
+}
+
+/* What a session begins with. */
+always_inline __u64 birth(const struct flow *flow)
+{
+	if (is_tcp(flow))
+		return session_life(flow->now, flow->direction == FW_V6_TO_V4 ? FW_TCP_V6_INIT : FW_TCP_V4_INIT,
+				    FW_TIMEOUT_TCP_TRANS);
+	return session_life(flow->now, FW_ENTRY_LIVE,
+			    flow->protocol == PROTOCOL_UDP ? FW_TIMEOUT_UDP : FW_TIMEOUT_ICMP);
+}
+
+/* Links a session that is complete but for its place in the chain. */
+always_inline verdict link_session(struct flow *flow, struct fw_session *session, __u32 index)
+{
+	__u64 *head = session_head(flow);
+
+	if (!head)
+		return LEAVE;
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		int found = find_session(flow);
+		if (found)
+			return found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
+		WRITE_ONCE(session->next, (__u32)flow->seen);
+		if (swap_head(head, flow->seen, index))
+			return GO_ON;
+	}
+	return LEAVE;
+}
+
+/* A new session of the live BIB entry `flow->bib`. */
+__noinline int open_session(struct flow *flow)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	struct fw_bib *bib = bib_at(flow->bib);
+	if (!bib)
+		return LEAVE;
+	if (is_draining())
+		return refused(flow, FW_DROP_DRAINING);
+	/* The last of the table is the IPv6 hosts'; the user engine knows how much is left. */
+	if (flow->direction == FW_V4_TO_V6 && !has_reserve())
+		return LEAVE;
+	if (!one_session_more(bib))
+		return AGAIN;
+	__u32 owner = READ_ONCE(bib->subscriber);
+	struct fw_subscriber *subscriber = owner ? subscriber_at(owner) : 0;
+	verdict v = subscriber ? count_session(subscriber, flow) : GO_ON;
+	if (v != GO_ON) {
+		one_session_less(bib);
+		return v;
+	}
+	v = LEAVE;
+	__u32 index = take_free(FW_KIND_SESSION);
+	struct fw_session *session = index ? session_at(index) : 0;
+	if (session) {
+		session->bib = flow->bib;
+		session->remote = flow->remote;
+		session->remote_port = flow->remote_port;
+		session->pool6 = flow->pool6;
+		session->protocol = flow->protocol;
+		session->local = flow->local;
+		session->local_port = flow->local_port;
+		session->seen = 0;
+		session->packets[0] = session->packets[1] = 0;
+		session->octets[0] = session->octets[1] = 0;
+		WRITE_ONCE(session->life, birth(flow));
+		v = link_session(flow, session, index);
+		if (v == GO_ON) {
+			flow->session = index;
+			flow->created |= CREATED_SESSION;
+			return GO_ON;
+		}
+		WRITE_ONCE(session->life, 0);
+		push_free(FW_KIND_SESSION, index);
+	}
+	one_session_less(bib);
+	if (subscriber)
+		one_less(&subscriber->sessions);
+	return v;
+}
+
+/* Lets others find the live BIB entry by its IPv6 side. */
+always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 index)
+{
+	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
+	verdict v = LEAVE;
+
+	LOOP (int i = 0; head && i < ATTEMPTS; i++) {
+		int found = find_bib6(flow);
+		if (found) {
+			/* Another has come first. */
+			v = found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
+			break;
+		}
+		WRITE_ONCE(bib->next6, (__u32)flow->seen);
+		if (swap_head(head, flow->seen, index))
+			return GO_ON;
+	}
+	LOOP (int i = 0; i < ATTEMPTS; i++) {
+		__u32 life = READ_ONCE(bib->life);
+		__u32 dead = make_life(FW_ENTRY_DEAD, life_number(life));
+		if (__sync_val_compare_and_swap(&bib->life, life, dead) == life)
+			break;
+	}
+	return v;
+}
+
+/* Ends the rest of the host's port, and keeps in mind which that is. 0: it rests no longer. */
+always_inline int end_rest(struct flow *flow)
+{
+	struct fw_bib *resting = flow->bib ? bib_at(flow->bib) : 0;
+
+	flow->local_port = 0;
+	if (!resting)
+		return 1;
+	__u32 life = READ_ONCE(resting->life);
+	if (life_state(life) != FW_ENTRY_RESTING ||
+	    __sync_val_compare_and_swap(&resting->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) != life)
+		return 0;
+	flow->local = resting->v4;
+	flow->local_port = resting->v4_port;
+	return 1;
+}
+
+/* The three steps to a new BIB entry for (X',x), and for its port where `flow->bib` rests: this one makes it, then
+ * choose_port() links it under (T,t), and settle_bib() under (X',x). */
+__noinline int reserve_bib(struct flow *flow)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	int owner = find_subscriber(flow);
+	struct fw_subscriber *subscriber = owner > 0 ? subscriber_at(owner) : 0;
+	if (!subscriber)
+		return PASS_ON(owner < 0 ? FW_PASS_CHAIN : FW_PASS_SUBSCRIBER);
+	__u32 protocol = protocol_index(flow);
+	if (!count_port(subscriber, protocol))
+		return LEAVE;
+	verdict v = LEAVE;
+	__u32 index = take_free(FW_KIND_BIB);
+	struct fw_bib *bib = index ? bib_at(index) : 0;
+	if (bib && end_rest(flow)) {
+		bib->v6_hi = flow->host.hi;
+		bib->v6_lo = flow->host.lo;
+		bib->v6_port = flow->host_port;
+		bib->protocol = flow->protocol;
+		bib->flags = 0;
+		bib->subscriber = owner;
+		bib->created = flow->now;
+		bib->since = flow->now;
+		WRITE_ONCE(bib->life, make_life(FW_ENTRY_CLAIMED, 0));
+		flow->bib = index;
+		flow->subscriber = owner;
+		return GO_ON;
+	}
+	if (bib) {
+		push_free(FW_KIND_BIB, index);
+		v = AGAIN;
+	}
+	one_less(&subscriber->ports[protocol]);
+	return v;
+}
+
+/* `has_port`: it is linked under (T,t). */
+__noinline int settle_bib(struct flow *flow, int has_port)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	struct fw_bib *bib = bib_at(flow->bib);
+	struct fw_subscriber *subscriber = subscriber_at(flow->subscriber);
+	if (!bib || !subscriber)
+		return LEAVE;
+	verdict v = PASS_ON(FW_PASS_PORT);
+	if (has_port) {
+		WRITE_ONCE(bib->life, make_life(FW_ENTRY_LIVE, 0));
+		v = announce(flow, bib, flow->bib);
+		if (v == GO_ON) {
+			flow->created |= CREATED_BIB;
+			return GO_ON;
+		}
+	} else {
+		WRITE_ONCE(bib->life, make_life(FW_ENTRY_FREE, 0));
+		push_free(FW_KIND_BIB, flow->bib);
+	}
+	one_less(&subscriber->ports[protocol_index(flow)]);
+	return v;
+}
+
+#endif
