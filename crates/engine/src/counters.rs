@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fordway_xlat::Counters;
+use fordway_xlat::counters::Arrival;
+use fordway_xlat::{Counters, DropReason, Verdict};
 
 /// All counters of one queue.
 #[derive(Debug, Default)]
@@ -14,6 +15,25 @@ pub struct QueueCounters {
     pub io: IoCounters,
     /// How long translation of packets took that made a session.
     pub creation: Latency,
+}
+
+/// What came of sending: the pieces that left, or why the device did not take one.
+pub(crate) type Sent = Result<usize, DropReason>;
+
+impl QueueCounters {
+    /// Counts a packet by its verdict, and by what came of sending what it had become.
+    #[inline]
+    pub(crate) fn record(&self, arrival: Arrival, verdict: Verdict, sent: Sent) {
+        match (sent, verdict) {
+            (Ok(pieces), _) => self.core.record(arrival, verdict, pieces),
+            // It is dropped for the reason that its sender should have heard of.
+            (Err(_), Verdict::Reply(error)) => {
+                self.core.drop(error.reason);
+                self.core.suppress(1);
+            }
+            (Err(reason), _) => self.core.drop(reason),
+        }
+    }
 }
 
 /// Upper bounds of the classes of [`Latency`], in microseconds; the last class has none.
@@ -99,5 +119,46 @@ impl IoCounters {
             send_no_buffers: get(&self.send_no_buffers),
             send_refused: get(&self.send_refused),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fordway_xlat::{Direction, IcmpError, IcmpErrorKind};
+
+    use super::*;
+
+    const ARRIVAL: Arrival =
+        Arrival { direction: Some(Direction::V4ToV6), octets: 100, segments: 1 };
+
+    #[test]
+    fn an_answer_that_is_not_sent_does_not_hide_why_the_packet_was_dropped() {
+        let counters = QueueCounters::default();
+        let reason = DropReason::HopLimitExceeded;
+        let answer = Verdict::Reply(IcmpError { kind: IcmpErrorKind::TimeExceeded, reason });
+        counters.record(ARRIVAL, answer, Err(DropReason::QueueFull));
+        assert_eq!(counters.core.dropped(reason), 1);
+        assert_eq!(counters.core.dropped(DropReason::QueueFull), 0);
+        assert_eq!(counters.core.icmp_errors(Direction::V4ToV6), 0);
+        assert_eq!(counters.core.icmp_errors_suppressed(), 1);
+    }
+
+    #[test]
+    fn a_packet_that_is_not_sent_is_not_one_that_was_translated() {
+        let counters = QueueCounters::default();
+        counters.record(ARRIVAL, Verdict::Forward, Err(DropReason::QueueFull));
+        counters.record(ARRIVAL, Verdict::Forward, Ok(2));
+        assert_eq!(counters.core.dropped(DropReason::QueueFull), 1);
+        assert_eq!(counters.core.direction(Direction::V4ToV6).packets, 1);
+        assert_eq!(counters.core.direction(Direction::V4ToV6).fragments, 2);
+    }
+
+    #[test]
+    fn durations_are_counted_by_their_class() {
+        let latency = Latency::default();
+        for ns in [0, 1_000, 1_001, 512_000, 512_001] {
+            latency.record(Duration::from_nanos(ns));
+        }
+        assert_eq!(latency.totals(), ([2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1], 1_026_002));
     }
 }

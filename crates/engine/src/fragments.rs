@@ -1,7 +1,8 @@
 //! Fragments that wait for each other before a stateful translator gets their packet whole.
 //!
 //! The kernel may give fragments of one packet to several queues, so all threads share them: in shards, each
-//! behind a lock that only fragments take.
+//! behind a lock that only fragments take. All of one source are in one shard, which so bounds what the
+//! source can have.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +11,18 @@ use std::time::Duration;
 use fordway_xlat::HEADROOM;
 use fordway_xlat::reassembly::{Limits, Outcome, Reassembler};
 
-/// Locks that fragments are spread over.
-const SHARDS: usize = 16;
+/// Locks that fragments are spread over. Few, so that a source may have many packets in the making in one.
+const SHARDS: usize = 4;
 
 /// IPv4: octets of the flags and the fragment offset, and which bits say that it is a fragment.
 const V4_FRAGMENT: Range<usize> = 6..8;
 const V4_MORE_OR_OFFSET: u16 = 0x3fff;
+
+/// IPv4: octets of the source.
+const V4_SOURCE: Range<usize> = 12..16;
+
+/// IPv6: octets of the source's prefix of 64 bits, by which the reassembler charges.
+const V6_SOURCE_PREFIX: Range<usize> = 8..16;
 
 /// IPv6: the Next Header, and those behind which a Fragment Header can stand: Hop-by-Hop Options, Routing,
 /// Fragment, Destination Options.
@@ -29,16 +36,12 @@ pub(crate) struct Fragments {
 }
 
 impl Default for Fragments {
+    /// 8 MiB in all, and 1 MiB of one source: room for fifteen packets of 64 KiB.
     fn default() -> Fragments {
         let all = Limits::default();
-        let limits = Limits {
-            datagrams: all.datagrams.div_ceil(SHARDS),
-            octets: all.octets.div_ceil(SHARDS),
-            ..all
-        };
-        // One source's packets may all be in one shard.
-        let octets_per_source = all.octets_per_source.min(limits.octets / 2);
-        let limits = Limits { octets_per_source, ..limits };
+        let octets = all.octets / SHARDS;
+        // The number of packets in the making is not divided: one source must not be able to use it up.
+        let limits = Limits { octets, octets_per_source: octets / 2, ..all };
         Fragments { shards: (0..SHARDS).map(|_| Mutex::new(Reassembler::new(limits))).collect() }
     }
 }
@@ -57,15 +60,8 @@ pub(crate) fn may_be_fragment(packet: &[u8]) -> bool {
 
 impl Fragments {
     fn shard(&self, packet: &[u8]) -> MutexGuard<'_, Reassembler> {
-        let addresses = match packet.first().map(|octet| octet >> 4) {
-            Some(4) => packet.get(12..20),
-            _ => packet.get(8..40),
-        };
-        let sum = addresses
-            .unwrap_or_default()
-            .iter()
-            .fold(0_usize, |sum, octet| sum.wrapping_mul(31).wrapping_add(usize::from(*octet)));
-        self.shards[sum % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        let shard = &self.shards[shard_of(packet)];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a packet. A whole one is written to `buffer`, `start` octets from its beginning (at least
@@ -91,5 +87,123 @@ impl Fragments {
             shard.try_lock().map_or(0, |mut shard| shard.expire(now))
         };
         self.shards.iter().map(expire).sum()
+    }
+}
+
+/// The shard of a packet's source: its IPv4 address, or the prefix of 64 bits of its IPv6 address.
+fn shard_of(packet: &[u8]) -> usize {
+    let octets = match packet.first().map(|octet| octet >> 4) {
+        Some(4) => packet.get(V4_SOURCE),
+        _ => packet.get(V6_SOURCE_PREFIX),
+    };
+    let source = octets.unwrap_or_default().iter();
+    let source = source.fold(0, |number: u64, octet| number << 8 | u64::from(*octet));
+    // An odd multiplier brings all bits to the top.
+    (source.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    /// The IPv4 fragment of a UDP datagram, whose payload octets `offset..offset + len` it holds.
+    fn fragment(
+        source: u32,
+        destination: u8,
+        id: u16,
+        offset: usize,
+        len: usize,
+        more: bool,
+    ) -> Vec<u8> {
+        let mut packet = vec![0x45, 0];
+        packet.extend(((20 + len) as u16).to_be_bytes());
+        packet.extend(id.to_be_bytes());
+        packet.extend((u16::from(more) << 13 | (offset / 8) as u16).to_be_bytes());
+        packet.extend([64, 17, 0, 0]);
+        // 192.0.2.0/24 and 198.51.100.0/24.
+        packet.extend((0xc000_0200 + source).to_be_bytes());
+        packet.extend([198, 51, 100, destination]);
+        let words = packet.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+        let sum: u32 = words.sum();
+        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet.resize(20 + len, 0x5a);
+        packet
+    }
+
+    fn insert(fragments: &Fragments, packet: &[u8]) -> Outcome {
+        fragments.insert(packet, NOW, &mut vec![0; 1 << 17], 128)
+    }
+
+    #[test]
+    fn a_source_may_have_many_long_packets_in_the_making() {
+        const LEN: usize = 64_000;
+        let fragments = Fragments::default();
+        let mut ends = Vec::new();
+        for offset in (0..LEN).step_by(1_600) {
+            for id in 0..12 {
+                let more = offset + 1_600 < LEN;
+                let packet = fragment(1, 1, id, offset, 1_600, more);
+                match insert(&fragments, &packet) {
+                    Outcome::Incomplete if more => {}
+                    Outcome::Complete(range) if !more => ends.push(range.len()),
+                    outcome => panic!("packet {id}, offset {offset}: {outcome:?}"),
+                }
+            }
+        }
+        assert_eq!(ends, [20 + LEN; 12]);
+    }
+
+    #[test]
+    fn a_source_has_no_more_than_its_part_whomever_it_sends_to() {
+        let fragments = Fragments::default();
+        let mut kept = 0;
+        for id in 0..40 {
+            for destination in 0..=255 {
+                let packet = fragment(1, destination, id, 0, 1_480, true);
+                kept += match insert(&fragments, &packet) {
+                    Outcome::Incomplete => packet.len(),
+                    _ => 0,
+                };
+            }
+        }
+        assert!((700_000..=1 << 20).contains(&kept), "{kept} octets");
+    }
+
+    #[test]
+    fn many_short_fragments_of_a_source_leave_room_for_the_others() {
+        let fragments = Fragments::default();
+        for id in 0..10_000 {
+            let _ = insert(&fragments, &fragment(1, 1, id, 0, 8, true));
+        }
+        for source in 2..66 {
+            let outcome = insert(&fragments, &fragment(source, 1, 1, 0, 1_480, true));
+            assert_eq!(outcome, Outcome::Incomplete, "source {source}");
+        }
+    }
+
+    #[test]
+    fn what_waits_in_vain_is_counted_once() {
+        let fragments = Fragments::default();
+        for source in 0..9 {
+            let outcome = insert(&fragments, &fragment(source, 1, 1, 0, 1_480, true));
+            assert_eq!(outcome, Outcome::Incomplete);
+        }
+        assert_eq!(fragments.expire(NOW), 0);
+        assert_eq!(fragments.expire(NOW + Duration::from_secs(2)), 9);
+        assert_eq!(fragments.expire(NOW + Duration::from_secs(9)), 0);
+    }
+
+    #[test]
+    fn only_what_may_be_a_fragment_waits() {
+        assert!(may_be_fragment(&fragment(1, 1, 1, 0, 8, true)));
+        assert!(may_be_fragment(&fragment(1, 1, 1, 8, 8, false)));
+        assert!(!may_be_fragment(&fragment(1, 1, 1, 0, 8, false)));
+        let v6 = |next: u8| [0x60, 0, 0, 0, 0, 0, next, 64];
+        assert!(V6_EXTENSIONS.iter().all(|next| may_be_fragment(&v6(*next))));
+        assert!([6, 17, 58].iter().all(|next| !may_be_fragment(&v6(*next))));
+        assert!(!may_be_fragment(&[]) && !may_be_fragment(&[0x45]) && !may_be_fragment(&[0x60]));
     }
 }

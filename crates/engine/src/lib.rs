@@ -7,9 +7,12 @@
 //!
 //! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that
 //! only it writes; all share one immutable [`Translator`], which [`Engine::replace`] exchanges between two
-//! bursts of packets. Nothing is allocated per packet and
-//! nothing is locked. A packet is received with headroom, translated in place together with its
-//! offload state, and sent from where it lies; only fragments are sent as two pieces.
+//! bursts of packets. Nothing is allocated per packet and nothing is locked, but for the fragments that a
+//! stateful translator needs whole: they wait in memory that all threads share. A packet is received with
+//! headroom, translated in place together with its offload state, and sent from where it lies; only the
+//! fragments that it is cut into are sent as two pieces.
+//!
+//! Beside the queues' threads, a stateful translator has one that sweeps its tables ([`Engine::sweep`]).
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -72,13 +75,13 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A queue's thread ended by a panic: a fault in Fordway.
-    #[error("queue {queue} of {interface} panicked; this is a fault in Fordway, please report it")]
+    /// A thread ended by a panic: a fault in Fordway.
+    #[error("{thread} of {interface} panicked; this is a fault in Fordway, please report it")]
     Panicked {
         /// The interface.
         interface: String,
-        /// The queue's number, from 0.
-        queue: usize,
+        /// `queue`, with its number from 0, or `the sweeper`.
+        thread: String,
     },
 }
 
@@ -232,6 +235,7 @@ impl Engine {
     /// Whether a thread has ended by itself; [`Engine::stop`] then tells why.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
+            || self.sweeper.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any
@@ -249,16 +253,15 @@ impl Engine {
 
     fn join(&mut self) -> Result<(), Error> {
         self.stop.set();
+        let interface = self.device.name();
+        let panicked = |thread| Error::Panicked { interface: interface.to_owned(), thread };
         let mut result = Ok(());
-        if let Some(sweeper) = self.sweeper.take()
-            && sweeper.join().is_err()
-        {
-            let interface = self.device.name().to_owned();
-            result = Err(Error::Panicked { interface, queue: self.counters.len() });
-        }
         for (queue, thread) in self.threads.drain(..).enumerate() {
-            let interface = self.device.name().to_owned();
-            let ended = thread.join().unwrap_or(Err(Error::Panicked { interface, queue }));
+            let ended = thread.join().unwrap_or_else(|_| Err(panicked(format!("queue {queue}"))));
+            result = result.and(ended);
+        }
+        if let Some(sweeper) = self.sweeper.take() {
+            let ended = sweeper.join().map_err(|_| panicked("the sweeper".to_owned()));
             result = result.and(ended);
         }
         result

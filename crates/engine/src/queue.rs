@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
-use fordway_xlat::nat64::Event;
+use fordway_xlat::nat64::{Event, StoredSyn};
 use fordway_xlat::reassembly::Outcome;
 use fordway_xlat::{
     ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, Verdict,
 };
 
 use crate::clock::monotonic;
-use crate::counters::{IoError, QueueCounters};
+use crate::counters::{IoError, QueueCounters, Sent};
 use crate::current::Follower;
 use crate::fragments::{Fragments, may_be_fragment};
 use crate::idle::{Idle, Pace};
@@ -82,14 +82,13 @@ enum Burst {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Worker {
-        let state = State::new(start.identification);
         Worker {
             interface: start.interface,
             queue: start.queue,
             translator: start.translator,
             counters: start.counters,
             stop: start.stop,
-            state,
+            state: State::new(start.identification),
             placement: start.placement,
             bursts: start.bursts,
             probes: start.probes,
@@ -117,7 +116,6 @@ impl Worker {
                 Burst::Empty if idle.look_again() => continue,
                 Burst::Empty => {}
             }
-            self.tend(&mut buffer)?;
             let before = Instant::now();
             let timeout = self.translator.get().is_stateful().then_some(TEND);
             let ready = self.queue.wait(self.stop.waker(), timeout).map_err(|e| self.error(e))?;
@@ -135,20 +133,21 @@ impl Worker {
         }
     }
 
-    /// Takes up to [`BURST`] packets through.
+    /// Takes up to [`BURST`] packets through, and does what is due by time.
     fn burst(&mut self, buffer: &mut [u8]) -> Result<Burst, Error> {
         let now = monotonic();
         self.translator.follow();
         self.bursts.begin();
-        let result = self.packets(buffer, now);
+        let result = self.receive(buffer, now);
         self.bursts.end();
         if now >= self.tended + TEND {
-            self.tend(buffer)?;
+            self.tended = now;
+            self.tend(buffer, now)?;
         }
         result
     }
 
-    fn packets(&mut self, buffer: &mut [u8], now: Duration) -> Result<Burst, Error> {
+    fn receive(&mut self, buffer: &mut [u8], now: Duration) -> Result<Burst, Error> {
         for taken in 0..BURST {
             match self.queue.recv(buffer, START) {
                 Ok(RecvOutcome::Packet { header, len }) => {
@@ -156,7 +155,9 @@ impl Worker {
                 }
                 Ok(RecvOutcome::Empty) if taken == 0 => return Ok(Burst::Empty),
                 Ok(RecvOutcome::Empty) => return Ok(Burst::Packets),
-                Ok(RecvOutcome::Truncated) => self.counters.io.raise(IoError::Receive),
+                Ok(RecvOutcome::Truncated | RecvOutcome::Unreadable) => {
+                    self.counters.io.raise(IoError::Receive);
+                }
                 Ok(RecvOutcome::Gone) => return Err(self.gone()),
                 Err(error) => {
                     self.counters.io.raise(IoError::Receive);
@@ -167,7 +168,7 @@ impl Worker {
         Ok(Burst::Packets)
     }
 
-    /// One packet as it was received: a fragment waits for the others, if the translator is to have it whole.
+    /// One packet as it was received.
     fn packet(
         &mut self,
         buffer: &mut [u8],
@@ -181,18 +182,20 @@ impl Worker {
         };
         let received = START..START + len;
         // A fragment that says it is to be segmented, or summed up, contradicts itself; the core drops it.
-        let waits = self.translator.get().is_stateful()
+        let may_wait = self.translator.get().is_stateful()
             && may_be_fragment(&buffer[received.clone()])
             && offload.gso.kind == GsoKind::None
             && !matches!(offload.checksum, ChecksumState::Partial { .. });
-        if !waits {
-            return self.translate(Packet::new(buffer, received, offload), now);
-        }
+        let packet = Packet::new(buffer, received, offload);
+        if may_wait { self.reassemble(packet, now) } else { self.translate(packet, now) }
+    }
+
+    /// A fragment waits for the others, so that the translator has the packet whole; what is none goes on.
+    fn reassemble(&mut self, packet: Packet<'_>, now: Duration) -> Result<(), Error> {
         let mut whole = std::mem::take(&mut self.whole);
         whole.resize(BUFFER, 0);
-        let outcome = self.fragments.insert(&buffer[received.clone()], now, &mut whole, START);
-        let result = match outcome {
-            Outcome::Whole => self.translate(Packet::new(buffer, received, offload), now),
+        let result = match self.fragments.insert(packet.bytes(), now, &mut whole, START) {
+            Outcome::Whole => self.translate(packet, now),
             Outcome::Complete(range) => {
                 self.translate(Packet::new(&mut whole, range, Offload::default()), now)
             }
@@ -227,77 +230,94 @@ impl Worker {
         {
             self.counters.creation.record(began.elapsed());
         }
+        self.finish(packet, arrival, verdict)
+    }
+
+    /// Sends what a packet has become, and counts it.
+    fn finish(
+        &mut self,
+        mut packet: Packet<'_>,
+        arrival: Arrival,
+        verdict: Verdict,
+    ) -> Result<(), Error> {
         self.counters.core.suppress(self.state.take_suppressed());
-        let (sent, pieces) = match verdict {
+        let sent = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
-            Verdict::Forward | Verdict::Reply(_) => (self.send(&mut packet)?, 1),
-            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => (Ok(()), 1),
+            Verdict::Forward | Verdict::Reply(_) => self.send(&mut packet)?,
+            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Ok(1),
         };
-        match sent {
-            Ok(()) => self.counters.core.record(arrival, verdict, pieces),
-            Err(reason) => self.counters.core.drop(reason),
-        }
+        self.counters.record(arrival, verdict, sent);
         Ok(())
     }
 
-    /// What is due by time: answers to unsolicited SYNs, and probes of idle connections.
-    fn tend(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
-        let now = monotonic();
-        self.tended = now;
+    /// What is due by time, of a stateful translator.
+    fn tend(&mut self, buffer: &mut [u8], now: Duration) -> Result<(), Error> {
         if !self.translator.get().is_stateful() {
             return Ok(());
         }
         let expired = self.fragments.expire(now);
         (0..expired).for_each(|_| self.counters.core.drop(DropReason::FragmentTimeout));
         while let Some(syn) = self.state.syns.due(now) {
-            buffer[START..START + syn.packet.len()].copy_from_slice(&syn.packet);
-            let range = START..START + syn.packet.len();
-            let mut packet = Packet::new(buffer, range, Offload::default());
-            let arrival = Arrival { direction: None, octets: syn.packet.len(), segments: 1 };
-            let translator = self.translator.get();
-            self.bursts.begin();
-            let verdict = translator.unanswered(&syn, &mut packet, now, &mut self.state, &mut ());
-            self.bursts.end();
-            self.counters.core.suppress(self.state.take_suppressed());
-            self.counters.core.record(arrival, verdict, 1);
-            if matches!(verdict, Verdict::Reply(_)) {
-                // Whoever asked in vain asks again; the queue's counters tell of failures.
-                let _ = self.send(&mut packet)?;
-            }
+            self.answer_syn(buffer, &syn, now)?;
         }
-        while let Some(Event::Probe { host, remote, pool6 }) = self.probes.take() {
-            if let Some(probe) = self.translator.get().probe(host, remote, pool6) {
-                let outcome = self.queue.send(&VnetHeader::default(), &probe);
-                let _ = self.sent(outcome)?;
-            }
+        while let Some(probe) = self.probes.take() {
+            self.send_probe(&probe)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, packet: &mut Packet<'_>) -> Result<Result<(), DropReason>, Error> {
+    /// An unsolicited SYN whose time is over is answered (RFC 6146 section 3.5.2.2, V4 INIT).
+    fn answer_syn(
+        &mut self,
+        buffer: &mut [u8],
+        syn: &StoredSyn,
+        now: Duration,
+    ) -> Result<(), Error> {
+        let range = START..START + syn.packet.len();
+        buffer[range.clone()].copy_from_slice(&syn.packet);
+        let mut packet = Packet::new(buffer, range, Offload::default());
+        let octets = packet.len();
+        let translator = self.translator.get();
+        self.bursts.begin();
+        let verdict = translator.unanswered(syn, &mut packet, now, &mut self.state, &mut ());
+        self.bursts.end();
+        // Errors are counted by their own family, which is that of the answer.
+        let arrival = Arrival { direction: Direction::of(packet.bytes()), octets, segments: 1 };
+        self.finish(packet, arrival, verdict)
+    }
+
+    /// An idle TCP connection is asked whether it lives (RFC 6146 section 3.5.2.2, ESTABLISHED).
+    fn send_probe(&mut self, probe: &Event) -> Result<(), Error> {
+        let Event::Probe { host, remote, pool6 } = *probe else { return Ok(()) };
+        if let Some(probe) = self.translator.get().probe(host, remote, pool6) {
+            let outcome = self.queue.send(&VnetHeader::default(), &probe);
+            // One that is lost is like one that is not answered; the queue's counters tell of it.
+            let _ = self.sent(outcome)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<Sent, Error> {
         let header = offload::to_vnet(&packet.offload);
         let range = packet.range();
         let outcome =
             self.queue.send_in_place(packet.buffer_mut(), range.start, range.end, &header);
-        self.sent(outcome)
+        Ok(self.sent(outcome)?.map(|()| 1))
     }
 
     /// Sends the pieces of a packet; stops at the first that is not taken, for the rest would be of no
     /// use to the receiver.
-    fn send_fragments(
-        &mut self,
-        packet: &Packet<'_>,
-    ) -> Result<(Result<(), DropReason>, usize), Error> {
+    fn send_fragments(&mut self, packet: &Packet<'_>) -> Result<Sent, Error> {
+        let header = offload::to_vnet(&packet.offload);
         let mut pieces = 0;
         for fragment in packet.fragments() {
-            let header = offload::to_vnet(&packet.offload);
             let outcome = self.queue.send_parts(&header, fragment.head(), fragment.body);
             if let Err(reason) = self.sent(outcome)? {
-                return Ok((Err(reason), pieces));
+                return Ok(Err(reason));
             }
             pieces += 1;
         }
-        Ok((Ok(()), pieces))
+        Ok(Ok(pieces))
     }
 
     /// Counts what came of sending. The outer result ends the thread.

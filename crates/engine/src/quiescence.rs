@@ -19,8 +19,9 @@ impl Bursts {
     /// Before the first table is looked at.
     #[inline]
     pub(crate) fn begin(&self) {
-        // The thread is the only one that writes.
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // The thread is the only one that writes. Whoever sees this number knows by it that the burst before
+        // has ended, so it is released as that end was.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 

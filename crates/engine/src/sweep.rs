@@ -86,9 +86,15 @@ impl Task {
             self.translator.follow();
             if let Some(nat64) = self.translator.get().tables().cloned() {
                 if last.as_ref().is_some_and(|last| !Arc::ptr_eq(last, &nat64)) {
+                    // What somebody still makes by the settings before is to be reviewed, too.
+                    if !self.pass_grace() {
+                        return;
+                    }
                     sweeper.review();
                 }
-                self.sweep(&mut sweeper, &nat64);
+                if !self.sweep(&mut sweeper, &nat64) {
+                    return;
+                }
                 last = Some(nat64);
             }
             if self.stop.wait(INTERVAL) {
@@ -97,7 +103,8 @@ impl Task {
         }
     }
 
-    fn sweep(&mut self, sweeper: &mut Sweeper, nat64: &Nat64) {
+    /// Sweeps once. `false`: told to stop meanwhile.
+    fn sweep(&mut self, sweeper: &mut Sweeper, nat64: &Nat64) -> bool {
         let (tell, probes) = (&mut self.sweeping.tell, &self.probes);
         let swept = sweeper.sweep(nat64, monotonic(), &mut |event| {
             if matches!(event, Event::Probe { .. }) {
@@ -108,20 +115,32 @@ impl Task {
             }
         });
         self.found.set(swept);
-        if swept.waiting == 0 {
-            return;
+        if swept.waiting > 0 {
+            // If it is told to stop: what was taken out stays so, and whoever comes next finds it by its state.
+            if !self.pass_grace() {
+                return false;
+            }
+            sweeper.release(nat64);
         }
+        true
+    }
+
+    /// Waits until every burst of packets has ended, and every program in the kernel, that were under way
+    /// when the wait began. `false`: told to stop meanwhile.
+    fn pass_grace(&self) -> bool {
         let mut grace = Grace::begin(&self.threads);
         while !grace.is_over() {
             // A burst takes well below a millisecond.
             if self.stop.wait(Duration::from_millis(1)) {
-                // What was taken out stays so; whoever comes next finds it by its state.
-                return;
+                return false;
             }
         }
         if let Some(wait) = &self.sweeping.kernel_grace {
             wait();
         }
-        sweeper.release(nat64);
+        true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,10 @@ pub enum RecvOutcome {
     /// A packet was longer than the buffer, or exactly as long, which cannot be
     /// told apart; it is lost.
     Truncated,
+    /// The kernel took a packet from the queue and could not describe it in a
+    /// header (`EINVAL`), for it is a super-packet of a kind that has no number
+    /// there; it is lost.
+    Unreadable,
     /// The interface was deleted (`EBADFD`).
     Gone,
 }
@@ -98,6 +102,7 @@ impl Queue {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(RecvOutcome::Empty),
+                Err(Errno::INVAL) => return Ok(RecvOutcome::Unreadable),
                 Err(Errno::BADFD) => return Ok(RecvOutcome::Gone),
                 Err(error) => return Err(error.into()),
             }
@@ -208,5 +213,20 @@ fn outcome(mut write: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<S
             Err(Errno::BADFD) => SendOutcome::Gone,
             Err(error) => return Err(error.into()),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_cannot_describe_is_one_lost_packet() {
+        // This file refuses to be read in pieces that are no multiple of eight octets.
+        let file = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let mut queue = Queue::new(file.into(), 0);
+        let mut buf = [0; VnetHeader::LEN + 1];
+        let outcome = queue.recv(&mut buf, VnetHeader::LEN).unwrap();
+        assert_eq!(outcome, RecvOutcome::Unreadable);
     }
 }
