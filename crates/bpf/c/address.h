@@ -8,6 +8,7 @@
 
 #include "common.h"
 #include "maps.h"
+#include "pool4.h"
 
 /* By what an address was mapped. */
 enum via {
@@ -16,6 +17,7 @@ enum via {
 	VIA_EAM,
 	VIA_POOL6,
 	VIA_ICMP_SOURCE,
+	VIA_DYNAMIC4,	/* to be found, or given, when the packet is known to be sound */
 };
 
 /* Why an IPv4 address (host order) can't be an end of a translated packet; 0: it can. */
@@ -290,6 +292,19 @@ always_inline void embed_in_pool6(__u8 number, __u32 v4, struct halves *out)
 always_inline int is_mapped(enum via via)
 {
 	return via != VIA_NONE && via != VIA_REFUSED;
+}
+
+/* RFC 7757 section 4.2.2, conditions A1 to A3, and B1 to B3 with the source of the packet inside: whether a packet to
+ * this IPv4 address turns round. Whether somebody has an address of the pool, the user engine finds out. */
+always_inline int hairpins(__u32 v4, enum via via)
+{
+	struct halves ignored = {};
+
+	if (!config.hairpin || via != VIA_POOL6)
+		return 0;
+	if (is_pooled(v4))
+		return 1;
+	return (config.eam_count || config.eam_in_maps) && map_v4_by_eam(v4, &ignored);
 }
 
 #endif

@@ -26,10 +26,13 @@ always_inline verdict map_pair(int to_v6, struct pair *pair)
 {
 	verdict v;
 
+	/* The stack takes it to the program of the interface, which has the tables. */
+	if (nat64.mode == FW_NAT64_STATEFUL)
+		return PASS_ON(FW_PASS_SESSION);
 	if (to_v6) {
 		struct halves src = {}, dst = {};
 		__be32 from = pair->key.address[0], to = pair->key.address[0] >> 32;
-		v = map_addresses_v4(bpf_ntohl(from), bpf_ntohl(to), 0, HOOK_XDP, &src, &dst);
+		v = map_addresses_v4(bpf_ntohl(from), bpf_ntohl(to), 0, HOOK_XDP, 0, &src, &dst);
 		to_wire(src, &pair->v6.src);
 		to_wire(dst, &pair->v6.dst);
 		pair->difference = sum_difference((__u64)from + to,

@@ -10,6 +10,9 @@
 #include "address.h"
 #include "checksum.h"
 #include "common.h"
+#ifndef FORDWAY_XDP
+#include "dynamic4.h"
+#endif
 #include "frame.h"
 #include "headers.h"
 #include "maps.h"
@@ -276,6 +279,26 @@ always_inline verdict quote(struct __sk_buff *skb, __u32 at, __u32 len, __u32 he
 	return GO_ON;
 }
 
+/* Maps the source of the IPv4 packet inside: a host behind the translator. */
+always_inline int map_quoted_src4(struct flow *flow, __u32 v4, struct halves *host)
+{
+	enum via via = map_v4(v4, host);
+
+	if (is_pooled(v4) && via != VIA_EAM)
+		return dynamic_to_v6(flow, v4, IS_NO_USE, host) == GO_ON;
+	return is_mapped(via);
+}
+
+/* Maps the destination of the IPv6 packet inside, likewise. */
+always_inline int map_quoted_dst6(struct flow *flow, struct halves host, __u32 *v4)
+{
+	enum via via = map_v6(host, v4);
+
+	if (nat64.mode == FW_NAT64_DYNAMIC4 && via == VIA_NONE)
+		return dynamic_to_v4(flow, host, IS_NO_USE, v4) == GO_ON;
+	return is_mapped(via);
+}
+
 /*
  * Decides on an ICMPv4 error of `len` octets at octet `at` of the packet; the outer header's addresses
  * are in `plan` already. `tos_hops`: its Type of Service, and the new hop limit.
@@ -306,7 +329,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	if (v != GO_ON)
 		return v;
 	int next_header = protocol_to_v6(inner->protocol);
-	if (next_header < 0 || !is_mapped(map_v4(bpf_ntohl(ip->src), address)))
+	if (next_header < 0 || !map_quoted_src4(&plan->flow, bpf_ntohl(ip->src), address))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	to_wire(*address, &plan->error6.inner.src);
 	if (!is_mapped(map_v4(bpf_ntohl(ip->dst), address)))
@@ -385,7 +408,6 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
 __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
 	__u32 outer_len = at;
-	struct halves ignored = {};
 	__u32 src = 0, dst = 0;
 
 	if (!plan)
@@ -411,11 +433,9 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		return v;
 	enum via src_via = map_v6(to_halves(&ip->src), &src);
 	int protocol = protocol_to_v4(inner->protocol);
-	if (protocol < 0 || !is_mapped(src_via) || !is_mapped(map_v6(to_halves(&ip->dst), &dst)))
+	if (protocol < 0 || !is_mapped(src_via) || !map_quoted_dst6(&plan->flow, to_halves(&ip->dst), &dst))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	/* RFC 7757 section 4.2.2, conditions B1 to B3. */
-	if (config.hairpin && src_via == VIA_POOL6 && (config.eam_count || config.eam_in_maps) &&
-	    map_v4_by_eam(src, &ignored))
+	if (hairpins(src, src_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
 	v = header_to_v4(icmp, inner->is_fragment, &plan->error4.icmp);
 	if (v != GO_ON)

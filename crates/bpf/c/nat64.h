@@ -12,6 +12,7 @@
 #include "nat64_make.h"
 #include "nat64_maps.h"
 #include "nat64_tcp.h"
+#include "pool4.h"
 
 /* How often a packet looks anew, because others have changed what it found. */
 #define ROUNDS 4
@@ -55,36 +56,6 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 			return GO_ON;
 	}
 	return LEAVE;
-}
-
-/* Whose an IPv4 transport address is. */
-enum pool4 {
-	POOL4_NONE,
-	/* Of the pools, or, of ICMP, any of the translator's addresses: it chooses the identifiers. */
-	POOL4_POOL,
-	/* Bound by the operator, beside the pools, for one protocol or another. */
-	POOL4_FIXED,
-};
-
-always_inline enum pool4 pool4_of(__u32 address, __u16 port, __u8 protocol)
-{
-	LOOP (__u32 i = 0; i < FW_MAX_POOL4; i++) {
-		if (i >= nat64.pool4_count)
-			break;
-		if (address < nat64.pool4[i].first || address > nat64.pool4[i].last)
-			continue;
-		if (protocol == PROTOCOL_ICMP)
-			return POOL4_POOL;
-		if (port >= nat64.pool4[i].low && port <= nat64.pool4[i].high)
-			return i < nat64.pool4_pools ? POOL4_POOL : POOL4_FIXED;
-	}
-	return POOL4_NONE;
-}
-
-/* Whether an IPv4 address is the translator's, whatever the port. */
-always_inline int owns_address(__u32 address)
-{
-	return pool4_of(address, 0, PROTOCOL_ICMP) != POOL4_NONE;
 }
 
 /* What a packet from an IPv6 host finds. */

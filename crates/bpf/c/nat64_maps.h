@@ -10,6 +10,7 @@
 /* Set by the loader before the programs are verified. */
 const volatile struct fw_nat64_config nat64;
 
+#ifndef FORDWAY_XDP
 #define NAT64_MAP(name, of)                                                                                           \
 	struct {                                                                                                      \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                     \
@@ -39,9 +40,13 @@ struct {
 	__type(key, struct ipv6_address);
 	__type(value, __u32);
 } nat64_marks SEC(".maps");
+#endif
 
-/* Whether state decides on packets; at an uplink it never does. */
+/* Whether state decides on packets; at an uplink it never does, and XDP leaves them to the stack. */
 #define HAS_STATE(hook) ((hook) != HOOK_UPLINK && nat64.mode == FW_NAT64_STATEFUL)
+
+/* Whether IPv6 hosts get addresses on first use (dynamic4.h). */
+#define HAS_DYNAMIC4(hook) ((hook) != HOOK_UPLINK && (hook) != HOOK_XDP && nat64.mode == FW_NAT64_DYNAMIC4)
 
 /* A loop that stays one: the programs are verified faster than they would be unrolled. */
 #define LOOP _Pragma("clang loop unroll(disable)") for

@@ -8,6 +8,7 @@
 #include "headers.h"
 #include "icmp_error.h"
 #ifndef FORDWAY_XDP
+#include "dynamic4.h"
 #include "nat64_flow.h"
 #endif
 #include "transport.h"
@@ -50,9 +51,20 @@ always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, s
 	return GO_ON;
 }
 
-/* RFC 7915 section 6. An ICMP error from an illegal source is translated, by the user engine. */
-always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int hook, struct halves *src6,
-				       struct halves *dst6)
+/* The host that has an address of the pool. */
+always_inline verdict find_host(struct flow *flow, __u32 v4, struct halves *host)
+{
+#ifdef FORDWAY_XDP
+	return PASS_ON(FW_PASS_SESSION);
+#else
+	return dynamic_to_v6(flow, v4, IS_USE, host);
+#endif
+}
+
+/* RFC 7915 section 6. An ICMP error from an illegal source is translated, by the user engine. `flow`: for searches; at
+ * XDP there are none. */
+always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int hook, struct flow *flow,
+				       struct halves *src6, struct halves *dst6)
 {
 	__u32 reason = illegal_v4(dst);
 	if (reason)
@@ -62,10 +74,14 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 		return is_error && hook != HOOK_UPLINK ? PASS_ON(FW_PASS_ICMP_ERROR) : drop_address(reason, hook);
 	if (src == dst)
 		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+	int pooled = is_pooled(dst);
 	if (config.icmp_source4 && (dst == config.icmp_source4 || (src == config.icmp_source4 && !is_error)))
-		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
+		return pooled ? PASS_ON(FW_PASS_UNMAPPED) : drop_address(FW_DROP_SELF_ADDRESSED, hook);
 	enum via via_src = map_v4(src, src6);
 	enum via via_dst = map_v4(dst, dst6);
+	/* Who talks to a host of the pool is in pool6, whatever else maps its address. */
+	if (pooled && via_dst != VIA_EAM)
+		return via_src == VIA_POOL6 ? find_host(flow, dst, dst6) : PASS_ON(FW_PASS_UNMAPPED);
 	if (!is_mapped(via_src) || !is_mapped(via_dst))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
@@ -175,7 +191,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	plan->v6.dst = pair->v6.dst;
 #else
 	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
-	v = HAS_STATE(hook) ? admit_v4(src, dst, is_error, &fields) : map_addresses_v4(src, dst, is_error, hook, &plan->src6, &plan->dst6);
+	v = HAS_STATE(hook) ? admit_v4(src, dst, is_error, &fields)
+			    : map_addresses_v4(src, dst, is_error, hook, &plan->flow, &plan->src6, &plan->dst6);
 	if (v != GO_ON)
 		return v;
 #endif

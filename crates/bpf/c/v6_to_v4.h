@@ -86,6 +86,11 @@ always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, i
 		return drop_address(FW_DROP_SELF_ADDRESSED, hook);
 	out->dst_via = map_v6(dst6, &out->dst);
 	out->src_via = map_v6(src6, &out->src);
+	if (HAS_DYNAMIC4(hook) && out->src_via == VIA_NONE && is_mapped(out->dst_via)) {
+		reason = illegal_v4(out->dst);
+		out->src_via = VIA_DYNAMIC4;
+		return reason ? DROP(reason) : GO_ON;
+	}
 	if (out->src_via == VIA_NONE && is_error && config.icmp_source4) {
 		out->src = config.icmp_source4;
 		out->src_via = VIA_ICMP_SOURCE;
@@ -138,16 +143,6 @@ always_inline verdict check_fragment_v6(const struct fields *fields)
 	if (fields->protocol == PROTOCOL_ICMPV6 && (fields->fragment_offset || fields->more_fragments))
 		return DROP(FW_DROP_FRAGMENTED_ICMP);
 	return GO_ON;
-}
-
-/* RFC 7757 section 4.2.2, conditions A1 to A3. */
-always_inline int hairpins(__u32 v4, enum via via)
-{
-	struct halves ignored = {};
-
-	if (!config.hairpin || via != VIA_POOL6 || !(config.eam_count || config.eam_in_maps))
-		return 0;
-	return map_v4_by_eam(v4, &ignored);
 }
 
 /* RFC 7915 section 5.1 ("Total Length", "Flags"). Counts the segments. */
@@ -237,6 +232,18 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		identification = fields.identification;
 
 #ifndef FORDWAY_XDP
+	if (!HAS_STATE(hook) && !is_error && hairpins(mapped->dst, mapped->dst_via))
+		return PASS_ON(FW_PASS_HAIRPIN);
+	if (HAS_DYNAMIC4(hook) && mapped->src_via == VIA_DYNAMIC4) {
+		v = dynamic_to_v4(&plan->flow, src6, is_error ? IS_NO_USE : IS_USE, &mapped->src);
+		/* RFC 6791: a router on the way gets no address for its errors. */
+		if (v == LEAVE && is_error && config.icmp_source4) {
+			mapped->src = config.icmp_source4;
+			v = GO_ON;
+		}
+		if (v != GO_ON)
+			return v;
+	}
 	if (is_error) {
 		__builtin_memset(plan, 0, offsetof(struct plan, mapped));
 		plan->len = fields.header_len + fields.payload_len;
@@ -246,8 +253,6 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		plan->difference = fold(old);
 		return error_v6_to_v4(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
 	}
-	if (!HAS_STATE(hook) && hairpins(mapped->dst, mapped->dst_via))
-		return PASS_ON(FW_PASS_HAIRPIN);
 #endif
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;

@@ -3,10 +3,12 @@
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use common::config;
-use fordway_bpf::{Action, Loaded, Outcome, Program, TestOptions};
+use common::{config, in_namespace, tun};
+use fordway_bpf::{Action, Loaded, Outcome, PassReason, Program, StateMaps, Stateful, TestOptions};
 use fordway_xlat::addr::{Eam, EamTable};
+use fordway_xlat::nat64::{Dynamic4, Pool, Range, Settings, Sizes};
 use fordway_xlat::{Config, Direction, DropReason};
 
 const ETHERNET: usize = 14;
@@ -89,9 +91,39 @@ fn outcomes_are_told_by_the_counters() {
     let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
     let reasons = [
         Some(Outcome::Dropped(DropReason::BadHeaderChecksum)),
-        Some(Outcome::PassedOn(fordway_bpf::PassReason::Malformed)),
+        Some(Outcome::PassedOn(PassReason::Malformed)),
     ];
     assert!(reasons.contains(&run.outcome), "{run:?}");
+}
+
+/// The tables are the business of the interface's program.
+#[test]
+fn xdp_leaves_what_state_decides_to_the_stack() {
+    let range = Range {
+        first: Ipv4Addr::new(198, 51, 100, 7),
+        last: Ipv4Addr::new(198, 51, 100, 7),
+        low: 1024,
+        high: 65_535,
+    };
+    let pool = Pool { ranges: vec![range], ..Pool::default() };
+    let dynamic4 = Dynamic4 { pool: vec!["198.51.100.0/24".parse().unwrap()], clients: vec![] };
+    let sizes = Sizes { bibs: 10, sessions: 10, subscribers: 10 };
+    let shared = Settings { pools: vec![pool], sizes, ..Settings::default() };
+    let of_its_own = Settings { dynamic4: Some(dynamic4), sizes, ..Settings::default() };
+    for settings in [shared, of_its_own] {
+        let run = in_namespace(|| {
+            let tun = tun();
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
+            let stateful = Some(Stateful { settings, maps });
+            let options = TestOptions { tun, stateful, ..TestOptions::default() };
+            let mut loaded = Loaded::load(&config(), &[Program::Xdp], &options).unwrap();
+            let frame = frame_v4([203, 0, 113, 5].into(), [198, 51, 100, 7].into(), 64);
+            loaded.run(Program::Xdp, &frame, 0, 1).unwrap()
+        });
+        let outcome = Some(Outcome::PassedOn(PassReason::Session));
+        assert_eq!((run.action, run.outcome), (Action::Continue, outcome));
+    }
 }
 
 #[test]

@@ -61,14 +61,22 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
 }
 
 /// The translator's IPv4 transport addresses: so many ranges of the pools, then what the operator bound beside
-/// them.
+/// them. Of dynamic 1:1 mappings, the addresses that hosts get, with all their ports.
 fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
+    let dynamic = settings.dynamic4.iter().flat_map(|dynamic4| &dynamic4.pool);
+    let dynamic = dynamic.map(|net| FwPool4Range {
+        first: net.network().to_bits(),
+        last: net.broadcast().to_bits(),
+        low: 0,
+        high: u16::MAX,
+    });
     let pools = settings.pools.iter().flat_map(|pool| &pool.ranges).map(|range| FwPool4Range {
         first: range.first.to_bits(),
         last: range.last.to_bits(),
         low: range.low,
         high: range.high,
     });
+    let pools = pools.filter(|_| settings.dynamic4.is_none()).chain(dynamic);
     let mut ranges: Vec<FwPool4Range> = Vec::new();
     for range in pools {
         let same_ports = |other: &FwPool4Range| (other.low, other.high) == (range.low, range.high);
@@ -94,7 +102,7 @@ fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
 
 #[cfg(test)]
 mod tests {
-    use fordway_xlat::nat64::{Pool, Protocol, Range, StaticBib};
+    use fordway_xlat::nat64::{Dynamic4, Pool, Protocol, Range, StaticBib};
 
     use super::*;
 
@@ -124,5 +132,19 @@ mod tests {
         let found: Vec<(u32, u32, u16)> =
             ranges.iter().map(|range| (range.first & 0xff, range.last & 0xff, range.low)).collect();
         assert_eq!(found, [(1, 9, 1024), (10, 10, 2048), (10, 10, 80)]);
+    }
+
+    #[test]
+    fn addresses_for_hosts_are_whole() {
+        let pool = ["192.0.2.0/25", "192.0.2.128/25", "203.0.113.4/31"];
+        let pool = pool.map(|net| net.parse().unwrap()).to_vec();
+        let dynamic4 = Some(Dynamic4 { pool, clients: Vec::new() });
+        let (ranges, pools) = pool4(&Settings { dynamic4, ..Settings::default() });
+        assert_eq!(pools, 2);
+        let found: Vec<(u32, u32, u16, u16)> = ranges
+            .iter()
+            .map(|range| (range.first & 0xff, range.last & 0xff, range.low, range.high))
+            .collect();
+        assert_eq!(found, [(0, 255, 0, 65_535), (4, 5, 0, 65_535)]);
     }
 }

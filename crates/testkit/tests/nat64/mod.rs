@@ -1,13 +1,14 @@
 //! Two sets of tables side by side: the core's alone, and those that the program in the kernel shares with
 //! a second core.
 
+#[allow(dead_code, reason = "not for 1:1 mappings")]
 pub(crate) mod draw;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use fordway_bpf::{Loaded, Outcome, PassReason, Program, StateMaps, Stateful, TestOptions};
+use fordway_bpf::{Loaded, Outcome, PassReason, Program, Run, StateMaps, Stateful, TestOptions};
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::oracle;
 use fordway_xlat::nat64::{Event, Heap, Memory, Nat64, Settings, Sweeper};
@@ -30,9 +31,12 @@ impl Core {
     fn new(config: &Config, settings: &Settings, memory: Arc<dyn Memory>) -> Core {
         let nat = Nat64::new(settings.clone(), memory).expect("tables that fit");
         let nat = Arc::new(nat);
+        let translator = match &settings.dynamic4 {
+            Some(_) => Translator::dynamic4(config.clone(), Arc::clone(&nat)),
+            None => Translator::nat64(config.clone(), Arc::clone(&nat)),
+        };
         Core {
-            translator: Translator::nat64(config.clone(), Arc::clone(&nat))
-                .expect("a configuration"),
+            translator: translator.expect("a configuration"),
             nat,
             state: State::new(1),
             sweeper: Sweeper::new(),
@@ -40,10 +44,20 @@ impl Core {
     }
 
     pub(crate) fn translate(&mut self, input: &[u8], mark: u32, now: Duration) -> oracle::Outcome {
+        self.translate_offloaded(input, Offload::default(), mark, now)
+    }
+
+    fn translate_offloaded(
+        &mut self,
+        input: &[u8],
+        offload: Offload,
+        mark: u32,
+        now: Duration,
+    ) -> oracle::Outcome {
         let mut buffer = vec![0xa5; HEADROOM + input.len() + HEADROOM];
         let range = HEADROOM..HEADROOM + input.len();
         buffer[range.clone()].copy_from_slice(input);
-        let mut packet = Packet::new(&mut buffer, range, Offload::default());
+        let mut packet = Packet::new(&mut buffer, range, offload);
         packet.mark = mark;
         let verdict = self.translator.translate(&mut packet, now, &mut self.state, &mut ());
         let packets = match verdict {
@@ -135,13 +149,24 @@ impl Pair {
         self.beside.nat.drain(drains);
     }
 
+    /// What the core beside the program makes of a packet.
+    #[allow(dead_code, reason = "only super-packets need it")]
+    pub(crate) fn by_core(&mut self, packet: &[u8], offload: Offload) -> oracle::Outcome {
+        self.beside.translate_offloaded(packet, offload, 0, self.now)
+    }
+
+    /// What the program makes of a packet.
+    pub(crate) fn by_program(&mut self, packet: &[u8], gso_size: u32) -> Result<Run, String> {
+        self.set_clock();
+        let run = self.loaded.run(Program::Interface, &frame(packet), gso_size, 1);
+        run.map_err(|error| error.to_string())
+    }
+
     /// Gives both a packet; what comes out has to be the same.
     pub(crate) fn pass(&mut self, packet: &[u8], mark: u32) -> Result<Way, String> {
         let expected = self.alone.translate(packet, mark, self.now);
-        self.set_clock();
         self.loaded.set_mark(mark);
-        let run = self.loaded.run(Program::Interface, &frame(packet), 0, 1);
-        let run = run.map_err(|error| error.to_string())?;
+        let run = self.by_program(packet, 0)?;
         let outcome = run.outcome.ok_or("not counted, or counted twice")?;
         let made = Made { outcome, packet: Some(run.frame[14..].to_vec()), offload: None };
         alike::agree(packet, &expected, &made)?;
