@@ -141,6 +141,7 @@ struct udp_header {
 enum hook {
 	HOOK_INTERFACE,
 	HOOK_UPLINK,
+	HOOK_INGRESS,
 	HOOK_XDP,
 };
 

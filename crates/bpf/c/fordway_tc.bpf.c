@@ -7,6 +7,7 @@
 #include "common.h"
 #include "maps.h"
 #include "outcome.h"
+#include "ours.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
 
@@ -238,6 +239,8 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	plan->port_to = 0;
 	plan->inner_at = 0;
 	plan->inner_words = 0;
+	if (hook == HOOK_INGRESS && !is_ours(skb, &p, to_v6))
+		return UNMATCHED;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
@@ -271,6 +274,9 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	}
 	plan->flow.created = 0;
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
+	/* Where it is routed, it is dropped and counted. */
+	if (hook == HOOK_INGRESS && VERDICT_KIND(v) == DROP(0))
+		v = UNMATCHED;
 	if (HAS_STATE(hook))
 		count_state(journey.counters, v, journey.octets, plan);
 	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
@@ -331,4 +337,24 @@ int fordway_uplink_ingress(struct __sk_buff *skb)
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
 	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
+}
+
+/* Ingress of a gateway's devices: what would be routed into the interface is translated before that, and
+ * arrives from the interface. All else goes on as it came. */
+SEC("tc")
+int fordway_ingress(struct __sk_buff *skb)
+{
+	verdict v;
+
+	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		v = handle(skb, 1, HOOK_INGRESS);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		v = handle(skb, 0, HOOK_INGRESS);
+	else
+		return TC_ACT_UNSPEC;
+	if (v == GO_ON)
+		return bpf_redirect(config.tun_ifindex, BPF_F_INGRESS);
+	return TC_ACT_UNSPEC;
 }

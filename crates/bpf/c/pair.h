@@ -13,12 +13,7 @@
 #include "common.h"
 #include "headers.h"
 #include "maps.h"
-
-#define AF_INET 2
-#define AF_INET6 10
-
-/* Pairs per processor; two that fall on one place take it from each other. */
-#define PAIRS_BITS 12
+#include "routed.h"
 
 /* The devices that take redirected frames, by interface index. */
 struct {
@@ -35,13 +30,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } macs SEC(".maps");
-
-/* What tells pairs apart: addresses as in the packet (IPv4: both in the first word), device, traffic class. */
-struct pair_key {
-	__u64 address[4];
-	__u32 ifindex;
-	__u32 tos;
-};
 
 struct pair {
 	struct pair_key key;
@@ -81,28 +69,6 @@ struct {
 always_inline __u64 mac_number(const __u8 *mac)
 {
 	return *(const __u32 *)mac | (__u64)*(const __u16 *)(mac + 4) << 32;
-}
-
-/* Whether the kernel would route the packet into the translator's interface. */
-always_inline int is_routed_here(struct xdp_md *ctx, const struct pair_key *key, int to_v6, struct bpf_fib_lookup *fib)
-{
-	__builtin_memset(fib, 0, sizeof(*fib));
-	fib->ifindex = key->ifindex;
-	if (to_v6) {
-		fib->family = AF_INET;
-		fib->tos = key->tos;
-		fib->ipv4_src = key->address[0];
-		fib->ipv4_dst = key->address[0] >> 32;
-	} else {
-		fib->family = AF_INET6;
-		fib->flowinfo = bpf_htonl(key->tos << 20);
-		__builtin_memcpy(fib->ipv6_src, &key->address[0], 16);
-		__builtin_memcpy(fib->ipv6_dst, &key->address[2], 16);
-	}
-	/* The interface has no neighbours, so the look-up ends with this; the way out is known all the same. */
-	long found = bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
-	return (found == BPF_FIB_LKUP_RET_NO_NEIGH || found == BPF_FIB_LKUP_RET_SUCCESS) &&
-	       fib->ifindex == config.tun_ifindex;
 }
 
 /* Routes the translated packets. */
@@ -159,41 +125,13 @@ always_inline void find_pair(struct xdp_md *ctx, const struct pair_key *key, int
 		pair->verdict = route_pair(ctx, to_v6, &fib, pair);
 }
 
-always_inline int is_same(const struct pair_key *a, const struct pair_key *b)
-{
-	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
-		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->tos ^ b->tos)) == 0;
-}
-
-/* Multiplicative hashing: the upper bits depend on all the lower ones. */
-always_inline __u32 place_of(const struct pair_key *key)
-{
-	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
-		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull;
-	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - PAIRS_BITS);
-}
-
 /* The pair of a packet's hosts; 0: its header is out of reach. */
 always_inline struct pair *pair_of(struct xdp_md *ctx, const struct packet *p, int to_v6)
 {
 	struct pair_key key = { .ifindex = ctx->ingress_ifindex };
 
-	if (to_v6) {
-		const struct ipv4_header *ip = p->data;
-		if ((void *)(ip + 1) > p->data_end)
-			return 0;
-		key.address[0] = ip->src | (__u64)ip->dst << 32;
-		key.tos = ip->tos;
-	} else {
-		const struct ipv6_header *ip = p->data;
-		if ((void *)(ip + 1) > p->data_end)
-			return 0;
-		key.address[0] = ip->src.hi;
-		key.address[1] = ip->src.lo;
-		key.address[2] = ip->dst.hi;
-		key.address[3] = ip->dst.lo;
-		key.tos = bpf_ntohl(ip->first) >> 20 & 0xff;
-	}
+	if (!read_pair(p, to_v6, &key))
+		return 0;
 	__u32 place = place_of(&key);
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &place);
 	__u64 tick = bpf_jiffies64();

@@ -26,8 +26,8 @@ pub(crate) fn is_usable(map: &MapHandle) -> bool {
     map.map_type() == MapType::PercpuArray && map.value_size() as usize == FwCounters::SIZE
 }
 
-/// Adds an object's counters to the totals.
-pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, xdp: bool) {
+/// Adds an object's counters to the totals. What programs in front of routing leave is not left to the user engine.
+pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, in_front: bool) {
     for (total, counted) in totals.directions.iter_mut().zip(&counters.directions) {
         *total = DirectionTotals {
             packets: total.packets.wrapping_add(counted.packets),
@@ -36,7 +36,7 @@ pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, xdp: bool) {
             fragments: 0,
         };
     }
-    let passed = if xdp { &mut totals.left_by_xdp } else { &mut totals.passed_on };
+    let passed = if in_front { &mut totals.left_to_stack } else { &mut totals.passed_on };
     add_each(passed, &counters.passed_on);
     add_each(&mut totals.drops, &counters.drops);
     add_each(&mut totals.bibs_created, &counters.bibs_created);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xdp_leaves_is_told_apart() {
+    fn what_is_left_to_the_stack_is_told_apart() {
         let mut counters = FwCounters::zeroed();
         counters.directions[1].packets = 3;
         counters.drops[35] = 4;
@@ -237,7 +237,7 @@ mod tests {
         add(&mut totals, &counters, true);
         assert_eq!(totals.directions[1].packets, 6);
         assert_eq!(totals.drops[35], 8);
-        assert_eq!((totals.passed_on[16], totals.left_by_xdp[16]), (5, 5));
+        assert_eq!((totals.passed_on[16], totals.left_to_stack[16]), (5, 5));
         assert_eq!(totals.trace_lost, 12);
     }
 }

@@ -23,13 +23,22 @@ pub(crate) struct Engine {
     tc: Programs,
     /// Programs at the hooks of tc: where they belong.
     places: Vec<(Program, Place, u32)>,
-    xdp: Option<Programs>,
-    devices: Vec<u32>,
+    /// What stands in front of routing.
+    front: Option<Front>,
     is_stateful: bool,
-    /// Of the XDP object, or of one in former times.
-    xdp_counters: Option<MapHandle>,
+    /// Counters of former times' programs in front of routing.
+    former_counters: Vec<MapHandle>,
     /// Counters that were pinned now.
     fresh: Vec<Pin>,
+}
+
+/// A program at a gateway's devices, in front of routing; what it leaves is routed to the others.
+#[derive(Debug)]
+struct Front {
+    program: Program,
+    place: Place,
+    devices: Vec<u32>,
+    loaded: Programs,
 }
 
 impl Engine {
@@ -60,17 +69,17 @@ impl Engine {
         for &(program, place, ifindex) in &self.places {
             wanted.push(Wanted { ifindex, place, program, from: &self.tc });
         }
-        for (&ifindex, from) in
-            self.devices.iter().flat_map(|device| Some(device).zip(self.xdp.as_ref()))
-        {
-            wanted.push(Wanted { ifindex, place: Place::Xdp, program: Program::Xdp, from });
+        if let Some(Front { program, place, devices, loaded }) = &self.front {
+            for &ifindex in devices {
+                wanted.push(Wanted { ifindex, place: *place, program: *program, from: loaded });
+            }
         }
         wanted
     }
 
     /// The loaded programs.
     pub(crate) fn programs(&self) -> Vec<&Programs> {
-        [&self.tc].into_iter().chain(&self.xdp).collect()
+        [&self.tc].into_iter().chain(self.front.iter().map(|front| &front.loaded)).collect()
     }
 
     /// Whether the programs have tables of state.
@@ -96,14 +105,14 @@ impl Engine {
     /// Tells the XDP program which devices take redirected frames; has to be done again after
     /// attaching, which makes drivers ready for them.
     pub(crate) fn fill_devices(&self) -> Result<()> {
-        let Some(xdp) = &self.xdp else {
+        let Some(Front { place: Place::Xdp, devices, loaded: xdp, .. }) = &self.front else {
             return Ok(());
         };
-        let states: Vec<_> = self.devices.iter().map(|&device| sys::xdp_state(device)).collect();
+        let states: Vec<_> = devices.iter().map(|&device| sys::xdp_state(device)).collect();
         // In front of the stack every device takes a frame.
         let all_generic =
             states.iter().all(|state| state.as_ref().is_ok_and(|state| state.generic));
-        for (device, state) in self.devices.iter().zip(&states) {
+        for (device, state) in devices.iter().zip(&states) {
             let found = Device::by_index(*device)?;
             let takes = state.as_ref().is_ok_and(|state| {
                 let untold = || !state.generic && is_known_to_take_redirected(&found.name);
@@ -125,8 +134,9 @@ impl Engine {
     pub(crate) fn totals(&self) -> Result<Totals> {
         let mut totals = Totals::default();
         counters::add(&mut totals, &counters::read(&self.tc.counters)?, false);
-        if let Some(xdp) = &self.xdp_counters {
-            counters::add(&mut totals, &counters::read(xdp)?, true);
+        let front = self.front.iter().map(|front| &front.loaded.counters);
+        for map in front.chain(&self.former_counters) {
+            counters::add(&mut totals, &counters::read(map)?, true);
         }
         Ok(totals)
     }
@@ -147,34 +157,21 @@ fn load(
     let config = &*relevant(config, options.stateful.as_ref());
     let tun = options.hook.tun();
     let tun_device = Device::by_index(tun)?;
-    let (places, link_layer_len, devices) = match &options.hook {
-        Hook::Interface { .. } => {
-            (vec![(Program::Interface, Place::Egress, tun)], tun_device.link_layer_len()?, vec![])
-        }
+    let at_tun = vec![(Program::Interface, Place::Egress, tun)];
+    let (places, link_layer_len) = match &options.hook {
         Hook::Uplink { device, .. } => {
             let places = vec![
                 (Program::UplinkEgress, Place::Egress, *device),
                 (Program::UplinkIngress, Place::Ingress, *device),
             ];
-            (places, Device::by_index(*device)?.link_layer_len()?, vec![])
+            (places, Device::by_index(*device)?.link_layer_len()?)
         }
-        Hook::Xdp { devices, .. } => {
-            check_xdp_devices(devices)?;
-            let places = vec![(Program::Interface, Place::Egress, tun)];
-            let mut devices = devices.clone();
-            devices.sort_unstable();
-            devices.dedup();
-            (places, tun_device.link_layer_len()?, devices)
-        }
+        _ => (at_tun, tun_device.link_layer_len()?),
     };
     let extra = Extra {
         tun,
         link_layer_len,
-        // Where XDP stands in the place of routing, the programs behind routing don't count hops.
-        decrement_hop_limit: match options.hook {
-            Hook::Xdp { .. } => HopCount::NONE,
-            _ => config.decrement_hop_limit,
-        },
+        decrement_hop_limit: behind_routing(config, &options.hook),
         measure: options.measure,
         trace: options.trace,
     };
@@ -183,20 +180,80 @@ fn load(
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
     let tc = loader.load(ObjectFile::TC, Counted::Tc, &tc_programs, extra, earlier_trace)?;
-    let xdp = if devices.is_empty() {
-        None
-    } else {
-        let decrement_hop_limit = config.decrement_hop_limit;
-        let extra = Extra { link_layer_len: ETHERNET_LEN, decrement_hop_limit, ..extra };
-        let trace = tc.trace.as_ref();
-        Some(loader.load(ObjectFile::XDP, Counted::Xdp, &[Program::Xdp], extra, trace)?)
-    };
-    let xdp_counters = match &xdp {
-        Some(xdp) => MapHandle::try_from(&xdp.counters).ok(),
-        None => pinned_map(pins, Pin::Counters(Counted::Xdp, ABI_VERSION))?,
-    };
+    let front = load_front(&mut loader, &options.hook, extra, tc.trace.as_ref())?;
+    let mut former_counters = Vec::new();
+    for (place, counted) in [(Place::Ingress, Counted::Ingress), (Place::Xdp, Counted::Xdp)] {
+        if front.as_ref().is_none_or(|front| front.place != place) {
+            former_counters.extend(pinned_map(pins, Pin::Counters(counted, ABI_VERSION))?);
+        }
+    }
     let is_stateful = stateful.is_some();
-    Ok(Engine { tc, places, xdp, devices, is_stateful, xdp_counters, fresh: Vec::new() })
+    Ok(Engine { tc, places, front, is_stateful, former_counters, fresh: Vec::new() })
+}
+
+/// Where programs stand in front of routing and in its place, those behind it don't count hops.
+fn behind_routing(config: &Config, hook: &Hook) -> HopCount {
+    match hook {
+        Hook::Ingress { .. } | Hook::Xdp { .. } => HopCount::NONE,
+        Hook::Interface { .. } | Hook::Uplink { .. } => config.decrement_hop_limit,
+    }
+}
+
+/// The program that stands in front of routing, if one does.
+fn load_front(
+    loader: &mut Loader<'_>,
+    hook: &Hook,
+    behind: Extra,
+    trace: Option<&MapHandle>,
+) -> Result<Option<Front>> {
+    let (file, counted, program, place, devices, link_layer_len) = match hook {
+        Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
+        Hook::Ingress { devices, .. } => {
+            let len = link_layer_of(devices)?;
+            (ObjectFile::TC, Counted::Ingress, Program::Ingress, Place::Ingress, devices, len)
+        }
+        Hook::Xdp { devices, .. } => {
+            check_xdp_devices(devices)?;
+            let len = ETHERNET_LEN;
+            (ObjectFile::XDP, Counted::Xdp, Program::Xdp, Place::Xdp, devices, len)
+        }
+    };
+    let decrement_hop_limit = loader.config.decrement_hop_limit;
+    let extra = Extra { link_layer_len, decrement_hop_limit, ..behind };
+    let loaded = loader.load(file, counted, &[program], extra, trace)?;
+    let mut devices = devices.clone();
+    devices.sort_unstable();
+    devices.dedup();
+    Ok(Some(Front { program, place, devices, loaded }))
+}
+
+/// What all devices have for a link-layer header.
+fn link_layer_of(devices: &[u32]) -> Result<u32> {
+    check_number("ingress", devices)?;
+    let mut common = None;
+    for &ifindex in devices {
+        let device = Device::by_index(ifindex)?;
+        let len = device.link_layer_len()?;
+        if *common.get_or_insert(len) != len {
+            let reason =
+                format!("{} has another kind of link-layer header than the others", device.name);
+            return Err(Unsupported::with_hint(reason, "name devices of one kind").into());
+        }
+    }
+    Ok(common.unwrap_or(ETHERNET_LEN))
+}
+
+fn check_number(attach: &str, devices: &[u32]) -> Result<()> {
+    if devices.is_empty() {
+        let reason = format!("attach = \"{attach}\" needs the names of devices");
+        return Err(Unsupported::with_hint(reason, "set devices").into());
+    }
+    if devices.len() > MAX_DEVICES {
+        let reason =
+            format!("{attach} works on {MAX_DEVICES} devices at most, not on {}", devices.len());
+        return Err(Unsupported::new(reason).into());
+    }
+    Ok(())
 }
 
 const ETHERNET_LEN: u32 = 14;
@@ -224,15 +281,7 @@ fn is_known_to_take_redirected(device: &str) -> bool {
 }
 
 fn check_xdp_devices(devices: &[u32]) -> Result<()> {
-    if devices.is_empty() {
-        let reason = "attach = \"xdp\" needs the names of devices";
-        return Err(Unsupported::with_hint(reason, "set devices").into());
-    }
-    if devices.len() > MAX_DEVICES {
-        let reason =
-            format!("XDP works on {MAX_DEVICES} devices at most, not on {}", devices.len());
-        return Err(Unsupported::new(reason).into());
-    }
+    check_number("xdp", devices)?;
     for &ifindex in devices {
         let device = Device::by_index(ifindex)?;
         if device.link_layer_len() != Ok(ETHERNET_LEN) {

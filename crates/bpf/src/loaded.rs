@@ -18,14 +18,21 @@ pub enum Program {
     UplinkEgress,
     /// At the ingress of the uplink: IPv6 to IPv4.
     UplinkIngress,
+    /// At the ingress of a gateway's devices.
+    Ingress,
     /// XDP.
     Xdp,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 4] =
-        [Program::Interface, Program::UplinkEgress, Program::UplinkIngress, Program::Xdp];
+    pub const ALL: [Program; 5] = [
+        Program::Interface,
+        Program::UplinkEgress,
+        Program::UplinkIngress,
+        Program::Ingress,
+        Program::Xdp,
+    ];
 
     /// The program's name in its object.
     #[must_use]
@@ -34,6 +41,7 @@ impl Program {
             Program::Interface => "fordway_interface",
             Program::UplinkEgress => "fordway_uplink_egress",
             Program::UplinkIngress => "fordway_uplink_ingress",
+            Program::Ingress => "fordway_ingress",
             Program::Xdp => "fordway_xdp",
         }
     }

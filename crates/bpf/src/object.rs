@@ -239,6 +239,7 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 Some(entries) => map.set_max_entries(entries.len().max(1) as u32)?,
                 None => map.set_autocreate(false)?,
             },
+            "ours" if !request.programs.contains(&Program::Ingress) => map.set_autocreate(false)?,
             "trace" => match request.trace {
                 _ if request.config.trace == 0 => map.set_autocreate(false)?,
                 Some(trace) => map.reuse_fd(trace)?,

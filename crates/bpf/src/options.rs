@@ -22,6 +22,14 @@ pub enum Hook {
         /// The TUN device, which gets what the programs don't take.
         tun: u32,
     },
+    /// At the ingress of named devices, all Ethernet ones or all without link-layer header, in front of
+    /// routing; and the programs of `Interface` at the TUN device.
+    Ingress {
+        /// The devices.
+        devices: Vec<u32>,
+        /// The TUN device.
+        tun: u32,
+    },
     /// XDP on named Ethernet devices, and the programs of `Interface` at the TUN device.
     Xdp {
         /// The devices.
@@ -38,6 +46,7 @@ impl Hook {
         match self {
             Hook::Interface { .. } => "interface",
             Hook::Uplink { .. } => "uplink",
+            Hook::Ingress { .. } => "ingress",
             Hook::Xdp { .. } => "xdp",
         }
     }
@@ -46,7 +55,10 @@ impl Hook {
     #[must_use]
     pub const fn tun(&self) -> u32 {
         match *self {
-            Hook::Interface { tun } | Hook::Uplink { tun, .. } | Hook::Xdp { tun, .. } => tun,
+            Hook::Interface { tun }
+            | Hook::Uplink { tun, .. }
+            | Hook::Ingress { tun, .. }
+            | Hook::Xdp { tun, .. } => tun,
         }
     }
 }

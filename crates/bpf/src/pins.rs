@@ -37,6 +37,7 @@ pub(crate) enum Pin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Tc,
+    Ingress,
     Xdp,
 }
 
@@ -49,6 +50,7 @@ impl Pin {
             Pin::Filter(place, ifindex) => format!("filter-{}-{ifindex}", place.label()),
             Pin::Clsact(ifindex) => format!("clsact-{ifindex}"),
             Pin::Counters(Counted::Tc, version) => format!("counters-tc-{version}"),
+            Pin::Counters(Counted::Ingress, version) => format!("counters-ingress-{version}"),
             Pin::Counters(Counted::Xdp, version) => format!("counters-xdp-{version}"),
             Pin::Layout(version) => format!("layout-{version}"),
             Pin::Program(program) => format!("program-{}", program.name()),
@@ -69,6 +71,9 @@ impl Pin {
             ["filter", label, ifindex] => Some(Pin::Filter(place(label)?, ifindex.parse().ok()?)),
             ["clsact", ifindex] => Some(Pin::Clsact(ifindex.parse().ok()?)),
             ["counters", "tc", version] => Some(Pin::Counters(Counted::Tc, version.parse().ok()?)),
+            ["counters", "ingress", version] => {
+                Some(Pin::Counters(Counted::Ingress, version.parse().ok()?))
+            }
             ["counters", "xdp", version] => {
                 Some(Pin::Counters(Counted::Xdp, version.parse().ok()?))
             }

@@ -14,9 +14,9 @@ pub struct Totals {
     pub drops: [u64; DropReason::COUNT],
     /// Packets left to the user engine, by the number of the reason.
     pub passed_on: [u64; PassReason::COUNT],
-    /// Packets that the XDP programs left to the host's stack, which routes them to the TUN device
+    /// Packets that the programs in front of routing left to the host's stack, which routes them to the TUN device
     /// and its program; by the number of the reason.
-    pub left_by_xdp: [u64; PassReason::COUNT],
+    pub left_to_stack: [u64; PassReason::COUNT],
     /// Packets seen that were none of the translator's.
     pub unmatched: u64,
     /// Packets whose translation was timed.
@@ -37,7 +37,7 @@ impl Default for Totals {
             directions: [DirectionTotals::default(); 2],
             drops: [0; DropReason::COUNT],
             passed_on: [0; PassReason::COUNT],
-            left_by_xdp: [0; PassReason::COUNT],
+            left_to_stack: [0; PassReason::COUNT],
             unmatched: 0,
             measured_packets: 0,
             measured_ns: 0,

@@ -79,7 +79,7 @@ fn hops(attach: Attach) -> HopCount {
     match attach {
         // Routing into the interface and out of it are the two hops of this attach point. What
         // programs on other devices leave to the stack goes this way too.
-        Attach::Auto | Attach::Interface | Attach::Xdp => HopCount::NONE,
+        Attach::Auto | Attach::Interface | Attach::Ingress | Attach::Xdp => HopCount::NONE,
         // What the programs at the uplink leave is handed to the interface past routing: from there
         // IPv6 is routed on, which counts, and IPv4 is at its goal.
         Attach::Uplink => HopCount { v4_to_v6: false, v6_to_v4: true },

@@ -126,7 +126,7 @@ impl TranslatorTable {
             mode: t.mode_name(),
             engine: word(&ENGINES, t.engine),
             attach: word(&ATTACHES, t.attach),
-            devices: (t.attach == Attach::Xdp).then(|| strings(&t.devices)),
+            devices: matches!(t.attach, Attach::Ingress | Attach::Xdp).then(|| strings(&t.devices)),
             measure: t.measure,
             pool6: match &t.mode {
                 Mode::Siit { pool6, .. } => Some(strings(pool6)),

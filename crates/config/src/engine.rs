@@ -11,10 +11,11 @@ use crate::value;
 pub(crate) const ENGINES: [(&str, Engine); 3] =
     [("auto", Engine::Auto), ("kernel", Engine::Kernel), ("user", Engine::User)];
 
-pub(crate) const ATTACHES: [(&str, Attach); 4] = [
+pub(crate) const ATTACHES: [(&str, Attach); 5] = [
     ("auto", Attach::Auto),
     ("interface", Attach::Interface),
     ("uplink", Attach::Uplink),
+    ("ingress", Attach::Ingress),
     ("xdp", Attach::Xdp),
 ];
 
@@ -50,9 +51,13 @@ fn check_attach(attach: &Spanned<Attach>, engine: Engine, clat: bool, sink: &mut
     let (message, help) = match attach.get_ref() {
         Attach::Uplink if !clat => (
             "`attach`: \"uplink\" belongs to mode clat; elsewhere routes decide what is translated",
-            "write attach = \"interface\", or \"xdp\" with devices",
+            "write attach = \"interface\", or \"ingress\" or \"xdp\" with devices",
         ),
-        Attach::Uplink | Attach::Xdp if engine == Engine::User => (
+        Attach::Ingress if clat => (
+            "`attach`: \"ingress\" is for gateways",
+            "write attach = \"uplink\", which does the same for a CLAT",
+        ),
+        Attach::Uplink | Attach::Ingress | Attach::Xdp if engine == Engine::User => (
             "`attach`: this attach point is the kernel engine's, and engine is \"user\"",
             "write attach = \"interface\", or engine = \"auto\"",
         ),
@@ -63,9 +68,9 @@ fn check_attach(attach: &Spanned<Attach>, engine: Engine, clat: bool, sink: &mut
 
 fn read_devices(section: &mut Section<'_, '_>, sink: &mut Sink, translator: &mut Translator) {
     let help = "write a list of interface names such as devices = [\"eth0\", \"eth1\"]";
-    if translator.attach != Attach::Xdp {
-        let why = "this key belongs to attach = \"xdp\"";
-        section.refuse(sink, "devices", why, "leave it out, or write attach = \"xdp\"");
+    if !matches!(translator.attach, Attach::Ingress | Attach::Xdp) {
+        let why = "this key belongs to attach = \"ingress\" and attach = \"xdp\"";
+        section.refuse(sink, "devices", why, "leave it out, or write attach = \"ingress\"");
         return;
     }
     let Some(devices) =

@@ -36,7 +36,8 @@ pub struct Translator {
     pub engine: Engine,
     /// Where packets are taken.
     pub attach: Attach,
-    /// Devices whose packets are taken as they arrive; none unless `attach` is [`Attach::Xdp`].
+    /// Devices whose packets are taken as they arrive; none unless `attach` is [`Attach::Ingress`] or
+    /// [`Attach::Xdp`].
     pub devices: Vec<InterfaceName>,
     /// The kernel engine takes the time of each packet.
     pub measure: bool,
@@ -141,6 +142,8 @@ pub enum Attach {
     Interface,
     /// A CLAT's packets in place, at the device towards the IPv6 network.
     Uplink,
+    /// What arrives on [`Translator::devices`] and would be routed into the interface, before it is routed.
+    Ingress,
     /// What arrives on [`Translator::devices`], before the host's own stack sees it.
     Xdp,
 }

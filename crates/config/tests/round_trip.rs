@@ -238,13 +238,14 @@ fn source6() -> impl Strategy<Value = Source6> {
 
 fn engine() -> impl Strategy<Value = (Engine, Attach, Vec<InterfaceName>)> {
     let engines = prop::sample::select(vec![Engine::Auto, Engine::Kernel, Engine::User]);
-    let attaches = vec![Attach::Auto, Attach::Interface, Attach::Uplink, Attach::Xdp];
+    let attaches =
+        vec![Attach::Auto, Attach::Interface, Attach::Uplink, Attach::Ingress, Attach::Xdp];
     let devices = prop::collection::btree_set(0u8..9, 1..4);
     (engines, prop::sample::select(attaches), devices).prop_map(|(engine, attach, devices)| {
         let names = devices.into_iter().map(|number| format!("eth{number}").parse().unwrap());
         match (engine, attach) {
-            (Engine::User, Attach::Uplink | Attach::Xdp) => (engine, Attach::Interface, Vec::new()),
-            (_, Attach::Xdp) => (engine, attach, names.collect()),
+            (Engine::User, Attach::Uplink | Attach::Ingress | Attach::Xdp) => (engine, Attach::Interface, Vec::new()),
+            (_, Attach::Ingress | Attach::Xdp) => (engine, attach, names.collect()),
             _ => (engine, attach, Vec::new()),
         }
     })
@@ -255,7 +256,7 @@ prop_compose! {
         mode in mode(),
         eam in eam(),
         (engine, attach, devices) in engine(),
-        routes4 in vec((0u8..8).prop_map(|n| Ipv4Net::from(Ipv4Addr::new(203, 0, 113, n))), 0..3),
+        routes4 in prop::collection::btree_set(0u8..8, 0..3),
         (metric, icmp_source4, icmp_source6, icmp_errors) in (
             1u32..,
             option::of(Just(Ipv4Addr::new(192, 0, 2, 7))),
@@ -281,7 +282,13 @@ prop_compose! {
             devices,
             measure: flags[6] && engine != Engine::User,
             eam: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { eam },
-            routes4: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { routes4 },
+            routes4: match mode {
+                Mode::Nat64(_) => Vec::new(),
+                _ => routes4
+                    .into_iter()
+                    .map(|n| Ipv4Net::from(Ipv4Addr::new(203, 0, 113, n)))
+                    .collect(),
+            },
             ipv4_translatable: flags[1] && !matches!(mode, Mode::Nat64(_)),
             mode,
             metric,

@@ -50,10 +50,11 @@ fn streams_datagrams_and_pings_pass_with_either_engine() {
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel"] {
+    for engine in ["user", "kernel", "kernel --attach ingress --device g4 --device g6"] {
         let (net, run) = (Border::new(), RunDir::new());
         let before = snapshot(&net.gateway);
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
+        let is_kernel = engine.starts_with("kernel");
         let ping = net.v6.run(&format!("ping -n -c 2 -i 0.2 {V4_HOST_AS_V6}"));
         assert!(ping.contains("2 received"), "{engine}: {ping}");
         let peer = traffic::tcp_both_ways(&net.v6, &net.v4, server().0, 4 << 20);
@@ -71,7 +72,7 @@ fn streams_datagrams_and_pings_pass_with_either_engine() {
         let status = daemon.status()["translators"][0].clone();
         assert_eq!(status["mode"], "nat64");
         assert_eq!(status["nat64"]["pools"][0], "192.0.2.1:1024-65535");
-        assert_eq!(status["nat64"]["survives"], engine == "kernel");
+        assert_eq!(status["nat64"]["survives"], is_kernel);
         daemon.stop();
         assert_same(&snapshot(&net.gateway), &before);
     }

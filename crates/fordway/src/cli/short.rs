@@ -99,10 +99,10 @@ struct CommonArgs {
     /// auto, kernel or user
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Where packets are taken: auto, interface, uplink or xdp
+    /// Where packets are taken: auto, interface, uplink, ingress or xdp
     #[arg(long, value_name = "POINT")]
     attach: Option<String>,
-    /// Device for --attach xdp; may be given several times
+    /// Device for --attach ingress or xdp; may be given several times
     #[arg(long, value_name = "DEV")]
     device: Vec<String>,
     /// Let the kernel engine take the time of each packet; fordway status shows the mean

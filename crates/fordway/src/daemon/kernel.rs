@@ -71,6 +71,7 @@ pub(crate) fn pins(name: &str) -> Result<PathBuf, Failure> {
 pub(crate) fn hook(attach: Attach, tun: u32, way: Option<&Way>, devices: &[u32]) -> Hook {
     match (attach, way) {
         (Attach::Uplink, Some(way)) => Hook::Uplink { device: way.ifindex, tun },
+        (Attach::Ingress, _) => Hook::Ingress { devices: devices.to_vec(), tun },
         (Attach::Xdp, _) => Hook::Xdp { devices: devices.to_vec(), tun },
         _ => Hook::Interface { tun },
     }
@@ -79,7 +80,7 @@ pub(crate) fn hook(attach: Attach, tun: u32, way: Option<&Way>, devices: &[u32])
 /// The programs' configuration, made of the user engine's.
 pub(crate) fn config(core: &Config, attach: Attach) -> Config {
     // In place of routing the programs count the hop themselves, and see traffic that is not theirs.
-    let in_place = matches!(attach, Attach::Uplink | Attach::Xdp);
+    let in_place = matches!(attach, Attach::Uplink | Attach::Ingress | Attach::Xdp);
     Config {
         decrement_hop_limit: HopCount::from(in_place),
         pass_unmatched: in_place,

@@ -298,7 +298,7 @@ pub(super) fn place(
         Attach::Uplink => {}
         Attach::Auto if configured => {}
         Attach::Auto | Attach::Interface => return Ok(At::interface(None)),
-        Attach::Xdp => {
+        Attach::Ingress | Attach::Xdp => {
             let devices = config.devices.iter().map(|name| Ok(netlink.link(name.as_str())?.index));
             let devices = devices.collect::<Result<Vec<u32>, Failure>>()?;
             return Ok(At { attach, devices, ..At::default() });
@@ -318,6 +318,7 @@ pub(super) fn refused(attach: Attach, why: &str) -> Option<String> {
     match attach {
         Attach::Auto | Attach::Interface => None,
         Attach::Uplink => Some(format!("not at the uplink: {why}")),
+        Attach::Ingress => Some(format!("not at the ingress of the devices: {why}")),
         Attach::Xdp => Some(format!("not at XDP: {why}")),
     }
 }

@@ -160,6 +160,7 @@ impl Running {
         }
         let where_ = match (&self.place.attach, &self.place.way) {
             (Attach::Uplink, Some(way)) => format!("the uplink {}", way.device),
+            (Attach::Ingress, _) => "the ingress of the devices".to_owned(),
             (Attach::Xdp, _) => "XDP".to_owned(),
             _ => "the interface".to_owned(),
         };

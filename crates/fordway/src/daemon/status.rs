@@ -34,6 +34,7 @@ impl Running {
             },
             attach: match self.place.attach {
                 Attach::Uplink => "uplink",
+                Attach::Ingress => "ingress",
                 Attach::Xdp => "xdp",
                 Attach::Auto | Attach::Interface => "interface",
             }
@@ -119,7 +120,7 @@ fn kernel_stats(totals: &fordway_bpf::Totals) -> KernelStats {
         v6_to_v4,
         drops: drops.map(|it| (it.label().to_owned(), totals.drops(*it))).collect(),
         passed_on: causes(&totals.passed_on),
-        left_by_xdp: causes(&totals.left_by_xdp),
+        left_to_stack: causes(&totals.left_to_stack),
         unmatched: totals.unmatched,
         measured_packets: totals.measured_packets,
         measured_ns: totals.measured_ns,

@@ -45,8 +45,8 @@ pub(crate) struct KernelStats {
     pub(crate) drops: BTreeMap<String, u64>,
     /// Packets left to the user engine, by the label of the cause.
     pub(crate) passed_on: BTreeMap<String, u64>,
-    /// Packets that XDP left to the host's stack, by the label of the cause.
-    pub(crate) left_by_xdp: BTreeMap<String, u64>,
+    /// Packets that programs in front of routing (`ingress`, XDP) left to the host's stack, by the label of the cause.
+    pub(crate) left_to_stack: BTreeMap<String, u64>,
     /// Packets seen that were none of the translator's.
     pub(crate) unmatched: u64,
     /// Packets whose time was taken.

@@ -71,7 +71,7 @@ pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
         );
     }
     for (what, causes) in
-        [("passed on", &kernel.passed_on), ("left by XDP to the stack", &kernel.left_by_xdp)]
+        [("passed on", &kernel.passed_on), ("left to the stack", &kernel.left_to_stack)]
     {
         if causes.is_empty() {
             continue;

@@ -4,6 +4,7 @@
 mod engine;
 mod nat64;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -50,6 +51,23 @@ impl Fordway {
     }
 }
 
+/// Where the gateway pins the programs and maps of one network namespace, so that they outlive its process.
+pub(crate) fn pins(namespace: &Path) -> Option<PathBuf> {
+    let inode = std::fs::metadata(namespace).ok()?.ino();
+    Some(Path::new("/sys/fs/bpf/fordway").join(inode.to_string()))
+}
+
+/// Removes what a gateway that was killed has left of itself outside a namespace which is about to go: its
+/// programs and tables would stay in memory for ever, and for the next namespace with that number.
+pub(crate) fn forget(namespace: &Path) {
+    let Some(folder) = pins(namespace).filter(|folder| folder.exists()) else { return };
+    if let Err(error) = std::fs::remove_dir_all(&folder) {
+        crate::note!("fordway-lab: cannot remove {}: {error}", folder.display());
+    }
+    // The folder above goes with the last one in it.
+    let _ = folder.parent().map(std::fs::remove_dir);
+}
+
 fn missing() -> LabError {
     LabError::Missing("the gateway's program was not found".into())
 }
@@ -74,7 +92,7 @@ fn options(spec: &MechanismSpec, sessions: u32) -> Vec<String> {
     }
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
-        (Some("xdp"), Kind::Siit | Kind::Nat64) => {
+        (Some("ingress" | "xdp"), Kind::Siit | Kind::Nat64) => {
             argv.extend(["--device", "to-client", "--device", "to-iperf"]);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
@@ -156,8 +174,15 @@ impl Mechanism for Fordway {
             .map_err(|why| LabError::NotReady { mechanism: spec.name.clone(), why })
     }
 
-    fn counters(&self, deployed: &Deployed) -> Option<Value> {
-        ask(deployed, "stats")
+    fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
+        let bad = |why: &str| LabError::Parse { tool: "fordway stats --json", why: why.into() };
+        let stats = ask(deployed, "stats").ok_or_else(|| bad("it does not answer"))?;
+        // What is not there could not disagree.
+        [true, false]
+            .into_iter()
+            .all(|to_v6| self.read(&stats, &stats, to_v6).is_some())
+            .then_some(Some(stats))
+            .ok_or_else(|| bad("no counters of a translator"))
     }
 
     fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
@@ -176,8 +201,7 @@ impl Mechanism for Fordway {
             .map(|r| (r.clone(), count(after, r).saturating_sub(count(before, r))))
             .filter(|(_, n)| *n > 0)
             .collect();
-        let packets = since("packets").unwrap_or(0);
-        Some(Counted { octets: since("octets")?, packets, drops })
+        Some(Counted { octets: since("octets")?, packets: since("packets")?, drops })
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {
@@ -236,7 +260,9 @@ mod tests {
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {
                     Some("uplink") => assert!(argv.contains("--uplink uplink"), "{argv}"),
-                    Some("xdp") => assert!(argv.contains("--device to-iperf"), "{argv}"),
+                    Some("ingress" | "xdp") => {
+                        assert!(argv.contains("--device to-iperf"), "{argv}")
+                    }
                     Some(other) => assert_eq!(other, "interface"),
                     None => assert!(engine == "user" && !argv.contains("--attach"), "{argv}"),
                 }

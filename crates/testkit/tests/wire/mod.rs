@@ -385,7 +385,7 @@ pub(crate) fn outcome(before: &Totals, after: &Totals) -> Option<Outcome> {
 /// Why XDP left one packet to the stack.
 pub(crate) fn left(before: &Totals, after: &Totals) -> Option<PassReason> {
     let count =
-        |totals: &Totals, reason: PassReason| totals.left_by_xdp[usize::from(reason.number())];
+        |totals: &Totals, reason: PassReason| totals.left_to_stack[usize::from(reason.number())];
     PassReason::ALL.iter().copied().find(|reason| count(after, *reason) > count(before, *reason))
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn slot(mechanism: &str) -> usize {
     let name = match mechanism {
         "siit-fordway" | "nat64-fordway" => "clat-fordway",
         "siit-fordway-interface" | "nat64-fordway-interface" => "clat-fordway-interface",
+        "nat64-fordway-ingress" => "clat-fordway-uplink",
         "nat64-tayga" => "clat-tayga",
         "nat64-jool" => "clat-jool",
         "nat44" => "native-v4",

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Which packets that arrive at a gateway's devices are the translator's (tc; XDP has pair.h).
+ */
+#ifndef FORDWAY_OURS_H
+#define FORDWAY_OURS_H
+
+#include "address.h"
+#include "common.h"
+#include "maps.h"
+#include "nat64.h"
+#include "routed.h"
+
+/* What was found of two hosts, kept until the kernel's clock's next tick (1 to 10 ms). */
+struct ours {
+	struct pair_key key;
+	__u64 tick;
+	__u32 is_ours;
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << PAIRS_BITS);
+	__type(key, __u32);
+	__type(value, struct ours);
+} ours SEC(".maps");
+
+/* Asks the kernel's routing, or remembers. */
+__noinline int ask_routing(struct __sk_buff *skb, struct pair_key *key, int to_v6)
+{
+	struct bpf_fib_lookup fib;
+
+	if (!key)
+		return 0;
+	__u32 place = place_of(key);
+	struct ours *found = bpf_map_lookup_elem(&ours, &place);
+	__u64 tick = bpf_jiffies64();
+	if (!found)
+		return 0;
+	if (found->tick != tick || !is_same(&found->key, key)) {
+		found->key = *key;
+		found->is_ours = is_routed_here(skb, key, to_v6, &fib);
+		found->tick = tick;
+	}
+	return found->is_ours;
+}
+
+/* Of stateful translation, what comes from IPv4 is found in its tables, or is not: no need to ask. What goes to
+ * pool6 is a stranger's where the mark decides, which nobody has set yet. */
+always_inline int is_ours(struct __sk_buff *skb, const struct packet *p, int to_v6)
+{
+	struct pair_key key = { .ifindex = skb->ifindex };
+
+	if (!read_pair(p, to_v6, &key))
+		return 0;
+	if (nat64.mode == FW_NAT64_STATEFUL) {
+		if (to_v6)
+			return owns_address(bpf_ntohl(key.address[0] >> 32));
+		if (nat64.by_mark)
+			return 0;
+		__u64 via = map_v6_halves(bpf_be64_to_cpu(key.address[2]), bpf_be64_to_cpu(key.address[3]));
+		if ((via >> 32 & 0xff) != VIA_POOL6)
+			return 0;
+	}
+	return ask_routing(skb, &key, to_v6);
+}
+
+#endif
