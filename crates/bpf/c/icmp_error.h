@@ -305,8 +305,6 @@ always_inline int map_quoted_dst6(struct flow *flow, struct halves host, __u32 *
  */
 __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
-	__u32 outer_len = at;
-
 	if (!plan)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	struct icmp_header *icmp = &plan->work.icmp;
@@ -314,6 +312,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	struct halves *address = &plan->src6;
 	struct fields *inner = &plan->work.inner;
 	struct quoted *quoted = &plan->work.quoted;
+	__u32 outer_len = at;
 	at += config.link_layer_len;
 	if (ctx->gso_size || len < ICMP_LEN + IPV4_LEN || bpf_skb_load_bytes(ctx, at, icmp, ICMP_LEN) ||
 	    bpf_skb_load_bytes(ctx, at + ICMP_LEN, ip, IPV4_LEN))
@@ -325,6 +324,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	__u32 head = ICMP_LEN + inner->header_len;
 	if (inner->header_len < IPV4_LEN || bpf_ntohs(ip->total_len) < inner->header_len || len < head)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
+	plan->old_len = outer_len + head;
 	verdict v = quote(ctx, at, len, head, 0, quoted);
 	if (v != GO_ON)
 		return v;
@@ -362,7 +362,6 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		sum += bpf_csum_diff(0, 0, (void *)&plan->error6.icmp, ICMP_LEN + IPV6_LEN + FRAGMENT_LEN, 0) & 0xffffffff;
 	plan->error6.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
-	plan->old_len = outer_len + head;
 	plan->new_len = IPV6_LEN + ICMP_LEN + inner_len;
 	plan->inner_at += plan->new_len;
 	return GO_ON;
@@ -407,7 +406,6 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
  */
 __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
 {
-	__u32 outer_len = at;
 	__u32 src = 0, dst = 0;
 
 	if (!plan)
@@ -416,6 +414,7 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	struct ipv6_header *ip = &plan->work.v6;
 	struct fields *inner = &plan->work.inner;
 	struct quoted *quoted = &plan->work.quoted;
+	__u32 outer_len = at;
 	at += config.link_layer_len;
 	if (ctx->gso_size || len < ICMP_LEN + IPV6_LEN || len > MAX_SUMMED ||
 	    bpf_skb_load_bytes(ctx, at, icmp, ICMP_LEN))
@@ -428,6 +427,7 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		return v;
 	__u64 pseudo = plan->difference + sum_number(PROTOCOL_ICMPV6) + sum_number(len);
 	__u32 head = ICMP_LEN + inner->header_len;
+	plan->old_len = outer_len + head;
 	v = quote(ctx, at, len, head, pseudo, quoted);
 	if (v != GO_ON)
 		return v;
@@ -461,7 +461,6 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		    (bpf_csum_diff(0, 0, (void *)&plan->error4.icmp, ICMP_LEN + IPV4_LEN, 0) & 0xffffffff);
 	plan->error4.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
-	plan->old_len = outer_len + head;
 	plan->new_len = IPV4_LEN + ICMP_LEN + IPV4_LEN;
 	plan->inner_at += plan->new_len;
 	return GO_ON;
