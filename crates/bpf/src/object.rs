@@ -322,3 +322,6 @@ fn fill(map: &impl MapCore, entries: &[Eam], key: impl Fn(&Eam) -> Vec<u8>) -> i
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What the kernel asks of the programs, of the oldest kernel too.
+
+use std::cmp::max;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+
+use libbpf_rs::libbpf_sys::bpf_insn;
+
+use super::*;
+use crate::abi::Abi;
+
+/// Octets of stack that a program and the functions it calls may use together.
+const STACK: usize = 512;
+
+/// Kernels before 6.8 round each function's share up to this.
+const ROUNDED_TO: usize = 32;
+
+const FRAME_POINTER: u8 = 10;
+const MOVE: u8 = 0xbf;
+const ADD: u8 = 0x07;
+const CALL: u8 = 0x85;
+/// In a call's source register: to a function of the program.
+const OWN: u8 = 1;
+
+/// A function: octets of its frame, and where those begin that it calls.
+#[derive(Debug, Default)]
+struct Function {
+    frame: usize,
+    calls: Vec<usize>,
+}
+
+/// The functions of a program by their first instruction.
+fn functions(instructions: &[bpf_insn]) -> BTreeMap<usize, Function> {
+    let callee = |at: usize, call: &bpf_insn| {
+        let own = call.code == CALL && call.src_reg() == OWN;
+        own.then(|| (at as i64 + 1 + i64::from(call.imm)) as usize)
+    };
+    let calls = instructions.iter().enumerate().filter_map(|(at, it)| callee(at, it));
+    let mut functions: BTreeMap<usize, Function> =
+        calls.chain([0]).map(|begin| (begin, Function::default())).collect();
+    // The register that a moment ago became the frame pointer.
+    let mut copied = None;
+    for (at, instruction) in instructions.iter().enumerate() {
+        let (_, function) = functions.range_mut(..=at).next_back().expect("the program itself");
+        function.calls.extend(callee(at, instruction));
+        let (to, from) = (instruction.dst_reg(), instruction.src_reg());
+        let lowest = match instruction.code & 7 {
+            // Loads, and stores by value and from registers.
+            1 if from == FRAME_POINTER => i32::from(instruction.off),
+            2 | 3 if to == FRAME_POINTER => i32::from(instruction.off),
+            _ if instruction.code == ADD && copied == Some(to) => instruction.imm,
+            _ => 0,
+        };
+        function.frame = max(function.frame, usize::try_from(-lowest).unwrap_or(0));
+        copied = (instruction.code == MOVE && from == FRAME_POINTER).then_some(to);
+    }
+    functions
+}
+
+/// Octets that the function at `begin` uses with those it calls.
+fn depth(functions: &BTreeMap<usize, Function>, begin: usize) -> usize {
+    let function = &functions[&begin];
+    let deepest = function.calls.iter().map(|&callee| depth(functions, callee)).max();
+    max(function.frame, 1).next_multiple_of(ROUNDED_TO) + deepest.unwrap_or(0)
+}
+
+#[test]
+fn the_stack_suffices() {
+    if std::fs::metadata("/proc/self").expect("/proc").uid() != 0 {
+        return eprintln!("SKIPPED: programs in the kernel need root");
+    }
+    let mut depths = BTreeMap::new();
+    for (file, programs) in
+        [(ObjectFile::TC, &Program::ALL[..4]), (ObjectFile::XDP, &Program::ALL[4..])]
+    {
+        let config = &FwConfig::zeroed();
+        let request =
+            Request { file, programs, config, eam: None, state: None, counters: None, trace: None };
+        let loaded = Programs::load(request).expect("programs");
+        for program in loaded.object.progs().filter(|found| found.autoload()) {
+            let functions = functions(program.insns());
+            assert!(functions[&0].frame > 0, "no frame was found: {functions:?}");
+            depths.insert(program.name().to_string_lossy().into_owned(), depth(&functions, 0));
+        }
+    }
+    assert_eq!(depths.len(), Program::ALL.len(), "{depths:?}");
+    assert!(depths.values().all(|depth| *depth <= STACK), "{depths:?}");
+    println!("{depths:?}");
+}
