@@ -1,8 +1,10 @@
-# Fordway. Targets: demo test bench lint fmt fuzz install uninstall clean
+# Fordway. Targets: demo test bench lint fmt coverage fuzz release install uninstall clean
 
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 CARGO    ?= cargo
+# Four fifths of a program are debugging information, which is not installed; names of functions are. STRIP=: leaves it.
+STRIP    ?= strip --strip-debug
 # Seconds per fuzz target.
 FUZZ_TIME ?= 60
 
@@ -10,19 +12,25 @@ FUZZ_TIME ?= 60
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 TEST_PACKAGES  := $(BUILD_PACKAGES) ethtool iperf3 iproute2 iputils-ping nftables procps tayga traceroute util-linux
 
-RELEASE := target/release
+# Tests of crates/testkit that need nothing but the core.
+CORE_TESTS := corpus model properties sequences threats vectors
+
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
+BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-.PHONY: demo test bench lint fmt fuzz install uninstall clean release packages
+.PHONY: demo test bench lint fmt coverage fuzz install uninstall clean release packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
 demo: packages release
 	$(RELEASE)/fordway-lab run clat-vs-dual-stack --profile quick --fordway $(RELEASE)/fordway
 
 # Everything that can be tested, ending with the sum of all results.
-test: packages
+test: packages rust
 	scripts/test
 
 # The ratios that the design promises, measured side by side in one run.
@@ -36,6 +44,13 @@ lint:
 fmt:
 	$(CARGO) fmt --all
 
+# Which lines and branches of the core its own tests reach: vectors, sequences, properties, corpora, the model.
+# Needs cargo-llvm-cov (cargo install cargo-llvm-cov), which fetches what it needs of LLVM with rustup.
+coverage: rust
+	@command -v cargo-llvm-cov >/dev/null || { echo "cargo-llvm-cov is missing. Install it with: cargo install cargo-llvm-cov" >&2; exit 1; }
+	RUSTC_BOOTSTRAP=1 $(CARGO) llvm-cov --branch --summary-only --ignore-filename-regex 'crates/testkit/|/tests' \
+		--package fordway-wire --package fordway-xlat --package fordway-testkit --lib $(CORE_TESTS:%=--test %)
+
 # Each fuzz target for FUZZ_TIME seconds, from the committed corpus; what is found goes to
 # fuzz/target/found. Needs cargo-fuzz (cargo install cargo-fuzz).
 fuzz:
@@ -46,34 +61,40 @@ fuzz:
 			-- -max_total_time=$(FUZZ_TIME) -print_final_stats=1 || exit 1; \
 	done
 
-release:
+release: build-packages rust
 	$(CARGO) build --release --package fordway --package fordway-lab
+
+rust:
+	@command -v $(CARGO) >/dev/null || { \
+		echo "Rust is missing: $(CARGO) is not on PATH. Install it from https://rustup.rs, for the user who runs make." >&2; \
+		exit 1; }
 
 packages:
 	@scripts/packages $(TEST_PACKAGES)
 
+build-packages:
+	@scripts/packages $(BUILD_PACKAGES)
+
 install: release
 	install -d $(BINDIR) $(MANDIR) $(UNITDIR) $(DESTDIR)/etc/fordway
 	install -m 755 $(RELEASE)/fordway $(RELEASE)/fordway-lab $(BINDIR)
-	$(RELEASE)/fordway man $(MANDIR)
-	$(RELEASE)/fordway-lab man $(MANDIR)
+	$(STRIP) $(BINDIR)/fordway $(BINDIR)/fordway-lab
+	install -d $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	for program in fordway fordway-lab; do \
-		install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
-			$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d; \
-		$(RELEASE)/$$program completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program; \
-		$(RELEASE)/$$program completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$program; \
-		$(RELEASE)/$$program completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish; \
+		$(RELEASE)/$$program man $(MANDIR) && \
+		$(RELEASE)/$$program completions bash > $(BASHDIR)/$$program && \
+		$(RELEASE)/$$program completions zsh > $(ZSHDIR)/_$$program && \
+		$(RELEASE)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
 	done
 	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/fordway.service > $(UNITDIR)/fordway.service
 	chmod 644 $(UNITDIR)/fordway.service
 	test -e $(DESTDIR)/etc/fordway/fordway.toml || install -m 644 packaging/fordway.toml $(DESTDIR)/etc/fordway/fordway.toml
 
+# The configuration stays.
 uninstall:
-	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway*.1 $(UNITDIR)/fordway.service
-	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fordway $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fordway-lab
-	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fordway $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fordway-lab
-	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fordway.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fordway-lab.fish
+	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service
+	rm -f $(BASHDIR)/fordway $(BASHDIR)/fordway-lab $(ZSHDIR)/_fordway $(ZSHDIR)/_fordway-lab
+	rm -f $(FISHDIR)/fordway.fish $(FISHDIR)/fordway-lab.fish
 
 clean:
 	$(CARGO) clean
