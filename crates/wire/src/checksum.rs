@@ -105,9 +105,8 @@ impl Sub for Sum {
 fn fold(sum: u64) -> u16 {
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    // 32 bits now; the first fold leaves at most 0x1_fffe, the second settles it.
     let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    // At most 0x1_fffe before the last step, so one more fold settles it.
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 

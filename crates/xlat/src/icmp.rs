@@ -18,11 +18,19 @@ use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, get_u16, put_u8, put_u16};
 
+use crate::config::IPV6_MIN_MTU;
 use crate::packet::{ChecksumState, Packet};
 use crate::trace::{ChecksumStep, Step, Trace};
 use crate::transport::own_partial;
 use crate::tuple::IDENTIFIER_AT;
 use crate::verdict::DropReason;
+
+/// Octets of an ICMPv4 error at most: of those that are originated here (RFC 1812 section 4.3.2.3), and of
+/// those with extensions (RFC 4884 section 7).
+pub(crate) const ERROR_MAX_V4: usize = 576;
+
+/// Octets of an ICMPv6 error at most (RFC 4443 section 2.4 (c)).
+pub(crate) const ERROR_MAX_V6: usize = IPV6_MIN_MTU as usize;
 
 /// Translates an ICMPv4 query at `at` into ICMPv6. `pseudo` is the sum of the new pseudo-header;
 /// `identifier` the new one, `None`: as before.

@@ -37,7 +37,8 @@ const FRAGMENT: usize = 64;
 /// How much is kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Packets in the making, those included that were given up and whose other fragments are awaited.
+    /// Packets in the making, those included that were given up and whose other fragments are awaited. Of
+    /// these a source has the same share as of the octets.
     pub datagrams: usize,
     /// Octets in all, with an overhead for each packet and fragment.
     pub octets: usize,
@@ -101,7 +102,7 @@ pub struct Reassembler {
     /// When the interval of each ends.
     due: BTreeSet<(Duration, Key)>,
     octets: usize,
-    octets_of: BTreeMap<IpAddr, usize>,
+    sources: BTreeMap<IpAddr, Occupancy>,
 }
 
 /// To which packet a fragment belongs.
@@ -138,7 +139,7 @@ impl Reassembler {
             waiting: BTreeMap::new(),
             due: BTreeSet::new(),
             octets: 0,
-            octets_of: BTreeMap::new(),
+            sources: BTreeMap::new(),
         }
     }
 
@@ -157,8 +158,7 @@ impl Reassembler {
         let entry = match self.waiting.get_mut(&piece.key) {
             Some(entry) => entry,
             None => {
-                let room = self.waiting.len() < self.limits.datagrams;
-                if !room || !self.has_room(&piece.key, DATAGRAM) {
+                if !self.has_place(&piece.key) || !self.has_room(&piece.key, DATAGRAM) {
                     return Outcome::Dropped { reason: DropReason::FragmentsFull, fragments: 1 };
                 }
                 self.begin(piece.key, now)
@@ -213,6 +213,7 @@ impl Reassembler {
         let due = now.saturating_add(self.limits.interval);
         self.due.insert((due, key));
         self.charge(&key, DATAGRAM);
+        self.sources.entry(source(&key)).or_default().datagrams += 1;
         let state = State::Waiting(Datagram::default());
         self.waiting.entry(key).or_insert(Entry { due, cost: DATAGRAM, state })
     }
@@ -260,31 +261,45 @@ impl Reassembler {
         let entry = self.waiting.remove(key)?;
         self.due.remove(&(entry.due, *key));
         self.discharge(key, entry.cost);
+        let source = source(key);
+        if let Some(held) = self.sources.get_mut(&source) {
+            held.datagrams -= 1;
+            if held.datagrams == 0 {
+                self.sources.remove(&source);
+            }
+        }
         match entry.state {
             State::Waiting(datagram) => Some(datagram),
             State::Refused(_) => None,
         }
     }
 
+    /// Whether another packet may begin.
+    fn has_place(&self, key: &Key) -> bool {
+        let Limits { datagrams, octets, octets_per_source, .. } = self.limits;
+        let share = datagrams.saturating_mul(octets_per_source) / octets.max(1);
+        self.waiting.len() < datagrams && self.held_by(key).datagrams < share.max(1)
+    }
+
+    /// Whether so many octets more may be kept.
     fn has_room(&self, key: &Key, cost: usize) -> bool {
-        let of_source = self.octets_of.get(&source(key)).copied().unwrap_or(0);
         self.octets + cost <= self.limits.octets
-            && of_source + cost <= self.limits.octets_per_source
+            && self.held_by(key).octets + cost <= self.limits.octets_per_source
+    }
+
+    fn held_by(&self, key: &Key) -> Occupancy {
+        self.sources.get(&source(key)).copied().unwrap_or_default()
     }
 
     fn charge(&mut self, key: &Key, cost: usize) {
         self.octets += cost;
-        *self.octets_of.entry(source(key)).or_insert(0) += cost;
+        self.sources.entry(source(key)).or_default().octets += cost;
     }
 
     fn discharge(&mut self, key: &Key, cost: usize) {
         self.octets -= cost;
-        let source = source(key);
-        if let Some(octets) = self.octets_of.get_mut(&source) {
-            *octets -= cost;
-            if *octets == 0 {
-                self.octets_of.remove(&source);
-            }
+        if let Some(held) = self.sources.get_mut(&source(key)) {
+            held.octets -= cost;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! ICMP errors that the translator originates (RFC 7915 sections 4.4 and 5.4).
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
@@ -10,20 +10,14 @@ use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
 
 use crate::addr::classify;
-use crate::config::{Config, IPV6_MIN_MTU, IcmpErrors};
-use crate::icmp::put_front;
+use crate::config::{Config, IcmpErrors};
+use crate::icmp::{ERROR_MAX_V4, ERROR_MAX_V6, put_front};
 use crate::packet::{ChecksumState, GsoKind, Offload, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Suppressed, Trace};
 use crate::translator::State;
 use crate::transport::segment_header_len;
 use crate::verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};
-
-/// Octets of an ICMPv4 error at most (RFC 1812 section 4.3.2.3).
-const ICMPV4_MAX: usize = 576;
-
-/// Octets of an ICMPv6 error at most (RFC 4443 section 2.4 (c)).
-const ICMPV6_MAX: usize = IPV6_MIN_MTU as usize;
 
 /// Type of Service of an ICMPv4 error: precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
 const ICMPV4_TOS: u8 = 0xc0;
@@ -102,11 +96,11 @@ fn build(
     packet.offload = Offload::default();
     let built = match sender {
         Sender::V4(to, Some(source)) => {
-            packet.truncate(ICMPV4_MAX - ipv4::HEADER_LEN - icmp::HEADER_LEN);
+            packet.truncate(ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN);
             put_error_v4(packet, kind, source, to, state.next_identification(1))
         }
         Sender::V6(to, Some(source)) => {
-            packet.truncate(ICMPV6_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN);
+            packet.truncate(ERROR_MAX_V6 - ipv6::HEADER_LEN - icmp::HEADER_LEN);
             put_error_v6(packet, kind, source, to)
         }
         _ => return Err(Suppressed::NoSource),
@@ -116,13 +110,13 @@ fn build(
 
 /// To whom an error goes, and from which configured address.
 enum Sender {
-    V4(core::net::Ipv4Addr, Option<core::net::Ipv4Addr>),
-    V6(core::net::Ipv6Addr, Option<core::net::Ipv6Addr>),
+    V4(Ipv4Addr, Option<Ipv4Addr>),
+    V6(Ipv6Addr, Option<Ipv6Addr>),
 }
 
 /// The sender of an IPv4 packet, if it may be told (RFC 1122 section 3.2.2): not about an ICMP error,
 /// a fragment other than the first, a multicast or broadcast, nor to an address that is no host's.
-fn sender_v4(packet: &Packet<'_>) -> Option<core::net::Ipv4Addr> {
+fn sender_v4(packet: &Packet<'_>) -> Option<Ipv4Addr> {
     let bytes = packet.bytes();
     let header = Ipv4Header::parse(bytes).ok()?;
     let query = |kind| matches!(kind, icmp::v4::ECHO | icmp::v4::ECHO_REPLY | 9 | 10 | 13..=18);
@@ -137,7 +131,7 @@ fn sender_v4(packet: &Packet<'_>) -> Option<core::net::Ipv4Addr> {
 
 /// The sender of an IPv6 packet, if it may be told (RFC 4443 section 2.4 (e)). "Prohibited" is never
 /// said about ICMPv6 (RFC 7915 section 5.4).
-fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<core::net::Ipv6Addr> {
+fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<Ipv6Addr> {
     let bytes = packet.bytes();
     let header = Ipv6Header::parse(bytes).ok()?;
     let extensions = ipv6::walk(bytes, header.next_header).ok()?;
@@ -204,8 +198,8 @@ fn resize(packet: &mut Packet<'_>, at: usize, kind: GsoKind, old_len: usize, new
 fn put_error_v4(
     packet: &mut Packet<'_>,
     kind: IcmpErrorKind,
-    src: core::net::Ipv4Addr,
-    dst: core::net::Ipv4Addr,
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
     identification: u16,
 ) -> Result<(), DropReason> {
     use icmp::v4;
@@ -243,8 +237,8 @@ fn put_error_v4(
 fn put_error_v6(
     packet: &mut Packet<'_>,
     kind: IcmpErrorKind,
-    src: core::net::Ipv6Addr,
-    dst: core::net::Ipv6Addr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
 ) -> Result<(), DropReason> {
     use icmp::v6;
     let (kind, code, rest) = match kind {

@@ -122,27 +122,15 @@ impl Mapper for Stateless<'_> {
     }
 }
 
-/// RFC 7915 section 6, with the exceptions of section 4.1 (illegal sources) and of RFC 7757 section 4.
+/// RFC 7915 section 6 and RFC 7757 section 4.
 #[inline]
 fn addresses_v4(
     config: &Config,
     incoming: &Incoming<'_, Ipv4Addr>,
     trace: &mut impl Trace,
 ) -> Result<Outgoing<Ipv6Addr>, DropReason> {
-    let to_self = config.icmp_source4 == Some(incoming.dst);
-    let from_self = config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
-    if !incoming.hairpin && (to_self || from_self || incoming.src == incoming.dst) {
-        return Err(DropReason::SelfAddressed);
-    }
-    // Only the source of an ICMP error can be illegal here.
-    let by_pool6 = incoming.is_icmp_error && classify::illegal_v4(incoming.src).is_some()
-        || incoming.hairpin && hairpins_source(incoming);
-    let src = if by_pool6 {
-        addr::map_v4_by_pool6(config, incoming.src)
-    } else {
-        addr::map_v4(config, incoming.src)
-    };
-    let src = src.map_err(Unmapped::as_source)?;
+    check_self_v4(config, incoming)?;
+    let src = source_v4(config, incoming).map_err(Unmapped::as_source)?;
     let dst = addr::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?;
     let both_pool6 = matches!((src.via, dst.via), (Via::Pool6(_), Via::Pool6(_)));
     if both_pool6 && !config.ipv4_translatable {
@@ -153,6 +141,45 @@ fn addresses_v4(
     Ok(Outgoing { src, dst, ports: None })
 }
 
+/// Nobody but the translator sends from `icmp_source4`, nothing is for it, and nobody writes to himself.
+#[inline]
+pub(crate) fn check_self_v4(
+    config: &Config,
+    incoming: &Incoming<'_, Ipv4Addr>,
+) -> Result<(), DropReason> {
+    let to_self = config.icmp_source4 == Some(incoming.dst);
+    let from_self = config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
+    if !incoming.hairpin && (to_self || from_self || incoming.src == incoming.dst) {
+        return Err(DropReason::SelfAddressed);
+    }
+    Ok(())
+}
+
+/// Maps the source of a packet from IPv4.
+#[inline]
+pub(crate) fn source_v4(
+    config: &Config,
+    incoming: &Incoming<'_, Ipv4Addr>,
+) -> Result<Mapped<Ipv6Addr>, Unmapped> {
+    // Only the source of an ICMP error can be illegal here.
+    let by_pool6 = incoming.is_icmp_error && classify::illegal_v4(incoming.src).is_some()
+        || incoming.hairpin && hairpins_source(incoming);
+    let mapped = if by_pool6 {
+        addr::map_v4_by_pool6(config, incoming.src)
+    } else {
+        addr::map_v4(config, incoming.src)
+    };
+    // An error that the first pass, or this translator, sent from `icmp_source4` (RFC 6791): where that may
+    // not be embedded (RFC 6052 section 3.1), the translator has an address for its own ICMPv6 errors.
+    let own = incoming.hairpin && config.icmp_source4 == Some(incoming.src);
+    match (mapped, config.icmp_source6) {
+        (Err(Unmapped::NonGlobal), Some(addr)) if own && incoming.is_icmp_error => {
+            Ok(Mapped { addr, via: Via::IcmpSource })
+        }
+        (mapped, _) => mapped,
+    }
+}
+
 /// RFC 7915 section 6; RFC 6791 for the source of ICMPv6 errors.
 #[inline]
 fn addresses_v6(
@@ -160,9 +187,7 @@ fn addresses_v6(
     incoming: &Incoming<'_, Ipv6Addr>,
     trace: &mut impl Trace,
 ) -> Result<Outgoing<Ipv4Addr>, DropReason> {
-    if config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
-        return Err(DropReason::SelfAddressed);
-    }
+    check_self_v6(config, incoming)?;
     let dst = addr::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
     let src = match (addr::map_v6(config, incoming.src), config.icmp_source4) {
         (Err(Unmapped::NoMapping), Some(addr)) if incoming.is_icmp_error => {
@@ -183,6 +208,18 @@ fn addresses_v6(
     trace.step(Step::SourceV6(incoming.src, src));
     trace.step(Step::DestinationV6(incoming.dst, dst));
     Ok(Outgoing { src, dst, ports: None })
+}
+
+/// The same as [`check_self_v4`], but that the host may send from `icmp_source6`, which is mostly its own.
+#[inline]
+pub(crate) fn check_self_v6(
+    config: &Config,
+    incoming: &Incoming<'_, Ipv6Addr>,
+) -> Result<(), DropReason> {
+    if config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
+        return Err(DropReason::SelfAddressed);
+    }
+    Ok(())
 }
 
 /// RFC 7757 section 4.2.1, rules 1 and 3: whose source must not be mapped explicitly.

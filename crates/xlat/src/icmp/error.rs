@@ -2,9 +2,9 @@
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::icmp::{self, IcmpHeader};
-use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::ipv6::Ipv6Header;
 
-use crate::config::{Config, IPV6_MIN_MTU};
+use crate::config::Config;
 use crate::mapper::Mapper;
 use crate::packet::{ChecksumState, Packet};
 use crate::trace::{Step, Trace};
@@ -12,11 +12,8 @@ use crate::transport::own_partial;
 use crate::v4_to_v6::Pass;
 use crate::verdict::DropReason;
 
-use super::extension::{self, Layout};
+use super::extension::{self, Layout, Message};
 use super::{inner, maps, put_front};
-
-/// Longest ICMPv6 error, IPv6 header included (RFC 4443 section 2.4 (c)).
-const ICMPV6_MAX: usize = IPV6_MIN_MTU as usize;
 
 /// Translates the ICMPv4 error at `at`. The packet is then the ICMPv6 message alone, its checksum
 /// still to be computed.
@@ -39,8 +36,7 @@ pub(crate) fn error_v4_to_v6(
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v4_to_v6(config, icmp, inner.seen, trace)?;
-    let room = ICMPV6_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN;
-    let field = extension::refit(packet, at, layout, &inner, extension::Family::V6 { room, new });
+    let field = extension::refit(packet, at, layout, &inner, Message::V6(new.kind));
     if let Some(field) = field {
         trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
         // RFC 4884 section 4: the length in 64-bit words, in the first octet of the rest.
@@ -71,7 +67,7 @@ pub(crate) fn error_v6_to_v4(
     trace.step(Step::InnerEnd);
 
     let mut new = maps::error_v6_to_v4(config, icmp, inner.seen, trace)?;
-    let field = extension::refit(packet, at, layout, &inner, extension::Family::V4);
+    let field = extension::refit(packet, at, layout, &inner, Message::V4);
     if let Some(field) = field {
         trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
         // RFC 4884 section 4: the length in 32-bit words, in the second octet of the rest.

@@ -6,14 +6,22 @@
 use core::ops::Range;
 
 use fordway_wire::icmp::{self, IcmpHeader, v4, v6};
+use fordway_wire::{ipv4, ipv6};
 
 use crate::packet::Packet;
 
 use super::inner::Translated;
-use super::maps::ErrorHeader;
+use super::{ERROR_MAX_V4, ERROR_MAX_V6};
 
-/// RFC 4884 section 5: least octets of the original datagram field when extensions follow it.
+/// RFC 4884 section 4: least octets of the original datagram field when extensions follow it.
 const ORIGINAL_MIN: usize = 128;
+
+/// Octets for original datagram and extensions in an ICMPv4 error that has extensions: with them it must
+/// fit the smallest reassembly buffer (RFC 4884 section 7). One without is not cut.
+const EXTENDED_V4: usize = ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN;
+
+/// Octets behind the header of an ICMPv6 error.
+const ROOM_V6: usize = ERROR_MAX_V6 - ipv6::HEADER_LEN - icmp::HEADER_LEN;
 
 /// Where in an ICMP error its parts lie, counted from its ICMP header.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +39,13 @@ pub(super) struct Field {
     pub(super) original: usize,
 }
 
-/// What the new message has to be.
+/// What the new message is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Family {
-    /// ICMPv4.
+pub(super) enum Message {
+    /// ICMPv4; every error that is made can have extensions.
     V4,
-    /// ICMPv6, with so many octets for original datagram and extensions.
-    V6 { room: usize, new: ErrorHeader },
+    /// ICMPv6, of this type.
+    V6(u8),
 }
 
 impl Layout {
@@ -82,26 +90,26 @@ pub(super) fn refit(
     at: usize,
     layout: Layout,
     inner: &Translated,
-    family: Family,
+    message: Message,
 ) -> Option<Field> {
     let payload_at = at + icmp::HEADER_LEN + inner.old_len;
     let payload_len = (at + layout.original_end).saturating_sub(payload_at);
     let plain = inner.header_len + payload_len;
-    let extension_len = layout.extension_len();
-    let (unit, room, extensible) = match family {
-        Family::V4 => (4, usize::MAX, true),
-        Family::V6 { room, new } => {
-            (8, room, matches!(new.kind, v6::UNREACHABLE | v6::TIME_EXCEEDED))
-        }
+    let (unit, extended, room) = match message {
+        Message::V4 => (4, Some(EXTENDED_V4), usize::MAX),
+        Message::V6(v6::UNREACHABLE | v6::TIME_EXCEEDED) => (8, Some(ROOM_V6), ROOM_V6),
+        // RFC 4884 section 4.6: others must not have any.
+        Message::V6(_) => (8, None, ROOM_V6),
     };
-    let fitting = room.saturating_sub(extension_len) / unit * unit;
-    let original = plain.max(ORIGINAL_MIN).next_multiple_of(unit).min(fitting);
-    // The length field has 8 bits.
-    let representable = original / unit <= 255;
-    if extension_len == 0 || !extensible || original < ORIGINAL_MIN || !representable {
+    let extension_len = layout.extension_len();
+    let original = extended.filter(|_| extension_len > 0).map(|extended| {
+        let fitting = extended.saturating_sub(extension_len) / unit * unit;
+        plain.max(ORIGINAL_MIN).next_multiple_of(unit).min(fitting)
+    });
+    let Some(original) = original.filter(|&original| original >= ORIGINAL_MIN) else {
         packet.truncate(payload_at + payload_len.min(room.saturating_sub(inner.header_len)));
         return None;
-    }
+    };
     move_extension(packet, at, layout, payload_at + original - inner.header_len)
         .then_some(Field { original })
 }
@@ -122,4 +130,59 @@ fn move_extension(packet: &mut Packet<'_>, at: usize, layout: Layout, to: usize)
     }
     packet.truncate(to + len);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::time::Duration;
+
+    use fordway_wire::checksum::pseudo_v6;
+    use fordway_wire::ipv4::{self, Ipv4Header};
+    use fordway_wire::ipv6::{self, Ipv6Header};
+    use fordway_wire::{protocol, put_u8, put_u16};
+
+    use crate::{Config, HEADROOM, Offload, Packet, State, Translator, Verdict};
+
+    /// The longest ICMPv6 error there can be, nearly all of it extension: padding its original datagram
+    /// must not make an IPv4 packet that is longer than Total Length can say.
+    #[test]
+    fn an_extension_too_long_for_ipv4_is_left_out() {
+        let config = Config { pool6: vec!["2001:db8::/96".parse().unwrap()], ..Config::default() };
+        let translator = Translator::new(config).unwrap();
+        let header = |src: &str, dst: &str, next_header, payload_len| Ipv6Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len,
+            next_header,
+            hop_limit: 64,
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+        };
+        let (host, server) = ("2001:db8::198.51.100.1", "2001:db8::192.0.2.1");
+        let outer = header(host, server, protocol::ICMPV6, u16::MAX);
+        let inner = header(server, host, protocol::UDP, 8);
+        let message = ipv6::HEADER_LEN + usize::from(u16::MAX);
+        let range = HEADROOM..HEADROOM + message;
+        let mut buffer = vec![0u8; range.end + 256];
+        let octets = &mut buffer[range.clone()];
+        octets[..40].copy_from_slice(&outer.to_bytes());
+        octets[48..88].copy_from_slice(&inner.to_bytes());
+        put_u8(octets, 40, 1);
+        // 6 words of 8 octets: the inner header and 8 octets of UDP.
+        put_u8(octets, 44, 6);
+        let pseudo = pseudo_v6(outer.src, outer.dst, protocol::ICMPV6, u32::from(u16::MAX));
+        let checksum = pseudo.add_bytes(&octets[40..]).finish();
+        put_u16(octets, 42, checksum);
+
+        let mut packet = Packet::new(&mut buffer, range, Offload::default());
+        let (now, state) = (Duration::ZERO, &mut State::new(1));
+        let verdict = translator.translate(&mut packet, now, state, &mut ());
+        assert_eq!(verdict, Verdict::Forward);
+        let translated = Ipv4Header::parse(packet.bytes()).unwrap();
+        assert_eq!(usize::from(translated.total_len), packet.len());
+        // IPv4, ICMP, the inner IPv4 header, 8 octets of UDP; the length attribute says: no extension.
+        assert_eq!(packet.len(), ipv4::HEADER_LEN + 8 + ipv4::HEADER_LEN + 8);
+        assert_eq!(packet.bytes()[24..28], [0; 4]);
+    }
 }

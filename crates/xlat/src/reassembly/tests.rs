@@ -355,7 +355,8 @@ fn limits_hold() {
     let first = |id| ipv4(id, 17, 0, &Part::new(0, true, &data[..8]));
     let third = |id| ipv4(id, 17, 0, &Part::new(16, true, &data[16..24]));
 
-    let mut bench = Bench::new(Limits { datagrams: 2, ..Limits::default() });
+    let alone = Limits { octets_per_source: Limits::default().octets, ..Limits::default() };
+    let mut bench = Bench::new(Limits { datagrams: 2, ..alone });
     assert_eq!(bench.insert(&first(1)), Outcome::Incomplete);
     assert_eq!(bench.insert(&first(2)), Outcome::Incomplete);
     assert_eq!(bench.insert(&first(3)), full(1));
@@ -387,6 +388,30 @@ fn limits_hold() {
     let mut neighbour = other;
     neighbour[23] ^= 1;
     assert_eq!(bench.insert(&neighbour), full(1), "another host of the same 64-bit prefix");
+}
+
+#[test]
+fn a_source_leaves_packets_in_the_making_to_others() {
+    let data = payload(64);
+    let first = |id| ipv4(id, 17, 0, &Part::new(0, true, &data[..8]));
+    // A quarter of the octets is a quarter of the packets, too.
+    let limits = Limits { datagrams: 8, ..Limits::default() };
+    assert_eq!(limits.octets / limits.octets_per_source, 4);
+    let mut bench = Bench::new(limits);
+    assert_eq!(bench.insert(&first(1)), Outcome::Incomplete);
+    assert_eq!(bench.insert(&first(2)), Outcome::Incomplete);
+    assert_eq!(bench.insert(&first(3)), dropped(DropReason::FragmentsFull, 1));
+    let other = ipv6(1, 17, 0, &Part::new(0, true, &data[..8]));
+    assert_eq!(bench.insert(&other), Outcome::Incomplete);
+    // One that was given up counts until its interval ends.
+    let overlap = ipv4(1, 17, 0, &Part::new(0, true, &data[..16]));
+    assert_eq!(bench.insert(&overlap), dropped(DropReason::FragmentOverlap, 2));
+    assert_eq!(bench.insert(&first(3)), dropped(DropReason::FragmentsFull, 1));
+    let _ = bench.reassembler.expire(Duration::from_secs(2));
+    assert_eq!(bench.insert(&first(3)), Outcome::Incomplete);
+    // Whoever is alone may have one, however small the share.
+    let mut bench = Bench::new(Limits { datagrams: 2, ..Limits::default() });
+    assert_eq!(bench.insert(&first(1)), Outcome::Incomplete);
 }
 
 /// A translator that has a mapping for everybody, and answers nobody.

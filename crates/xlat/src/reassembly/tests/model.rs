@@ -83,7 +83,9 @@ impl Model {
         let known = self.makings.iter().position(|making| making.0 == key);
         let index = known.unwrap_or(self.makings.len());
         if known.is_none() {
-            if self.makings.len() == limits.datagrams {
+            let of_source = self.makings.iter().filter(|making| making.0.0 == drawn.v4).count();
+            let share = (limits.datagrams * limits.octets_per_source / limits.octets).max(1);
+            if self.makings.len() == limits.datagrams || of_source == share {
                 return Said::Dropped(DropReason::FragmentsFull, 1);
             }
             self.makings.push((key, Making { begun: now, ..Making::default() }));
@@ -178,8 +180,11 @@ proptest! {
         drawn in proptest::collection::vec(drawn(), 1..80),
         fragments in 2usize..6,
         datagrams in 3usize..10,
+        part in 1usize..5,
     ) {
-        let limits = Limits { fragments, datagrams, ..Limits::default() };
+        let default = Limits::default();
+        let octets_per_source = default.octets / part;
+        let limits = Limits { fragments, datagrams, octets_per_source, ..default };
         let mut bench = Bench::new(limits);
         let mut model = Model::default();
         let mut now = 0;
@@ -244,9 +249,10 @@ proptest! {
             }
             let Occupancy { datagrams, octets } = bench.reassembler.occupancy();
             prop_assert!(datagrams <= 6 && octets <= 5000);
-            let of_sources: usize = bench.reassembler.octets_of.values().sum();
-            prop_assert_eq!(of_sources, octets);
-            prop_assert!(bench.reassembler.octets_of.values().all(|octets| *octets <= 2500));
+            let sources = || bench.reassembler.sources.values();
+            prop_assert_eq!(sources().map(|held| held.octets).sum::<usize>(), octets);
+            prop_assert_eq!(sources().map(|held| held.datagrams).sum::<usize>(), datagrams);
+            prop_assert!(sources().all(|held| held.octets <= 2500 && held.datagrams <= 3));
             prop_assert_eq!(bench.reassembler.due.len(), datagrams);
             let _ = bench.reassembler.expire(now);
         }
