@@ -194,6 +194,14 @@ fn one_to_one_mappings_are_kept() {
         net.v4.run(&format!("ping -n -c 1 -W 5 {one}"));
         let peer = traffic::tcp_both_ways(&net.v6, &net.v4, server(), 1 << 20);
         assert!([&one, &two].contains(&&peer.ip().to_string()), "{peer}");
+        if engine == "kernel" {
+            // All but the first packet of each host.
+            let stats = daemon.stats("siit0");
+            assert_eq!(count(&stats["queues"][0], "v6_to_v4/packets"), 2, "{stats}");
+            assert_eq!(count(&stats["queues"][0], "v4_to_v6/packets"), 0, "{stats}");
+            assert!(count(&stats, "kernel/v6_to_v4/packets") > 10, "{stats}");
+            assert!(count(&stats, "kernel/v4_to_v6/packets") > 10, "{stats}");
+        }
         let status = daemon.status()["translators"][0].clone();
         assert_eq!(status["nat64"]["file"], kept.display().to_string(), "{status}");
         daemon.stop();
