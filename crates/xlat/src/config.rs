@@ -38,6 +38,16 @@ pub enum TrafficClass {
     Set(u8),
 }
 
+impl TrafficClass {
+    /// The octet that stands in the translated header for this one.
+    pub(crate) fn of(self, octet: u8) -> u8 {
+        match self {
+            TrafficClass::Copy => octet,
+            TrafficClass::Set(value) => value,
+        }
+    }
+}
+
 /// Whether ICMP errors are sent (RFC 7915 sections 4.4 and 5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpErrors {
@@ -94,7 +104,7 @@ impl From<bool> for HopCount {
     }
 }
 
-/// The configuration of one stateless translator.
+/// The configuration of one translator: what stateless and stateful translation have in common.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Translation prefixes (RFC 6052). Addresses are accepted in all of them (longest match) and
@@ -130,8 +140,8 @@ pub struct Config {
     pub mss_clamp: bool,
     /// ICMP errors that the translator originates.
     pub icmp_errors: IcmpErrors,
-    /// Answer [`Verdict::Pass`](crate::Verdict::Pass) instead of dropping when the destination has
-    /// no mapping: for attach points that see traffic not routed to the translator.
+    /// Answer [`Verdict::Pass`](crate::Verdict::Pass) instead of dropping a packet that is none of the
+    /// translator's by its addresses: for attach points that see traffic not routed to the translator.
     pub pass_unmatched: bool,
 }
 
@@ -213,3 +223,6 @@ impl Config {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

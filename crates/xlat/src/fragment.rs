@@ -38,12 +38,6 @@ impl Fragment<'_> {
     pub fn head(&self) -> &[u8] {
         &self.head[..self.head_len]
     }
-
-    /// Octets of the piece.
-    #[allow(clippy::len_without_is_empty, reason = "a piece is never empty")]
-    pub fn len(&self) -> usize {
-        self.head_len + self.body.len()
-    }
 }
 
 /// The pieces of a packet, in order.

@@ -111,11 +111,12 @@ fn is_zero(message: &[u8]) -> bool {
     message.iter().enumerate().all(|(at, &octet)| octet == 0 || (2..4).contains(&at))
 }
 
-/// Puts `outer` in front of the ICMPv6 message that `packet` is, and computes its checksum.
-pub(crate) fn finish_v6(packet: &mut Packet<'_>, outer: &Ipv6Header) -> Result<(), DropReason> {
-    let len = packet.len() as u32;
-    let pseudo = pseudo_v6(outer.src, outer.dst, outer.next_header, len);
-    write_checksum(packet, pseudo);
+/// Puts `outer`, with its length, in front of the ICMPv6 message that `packet` is, and computes its
+/// checksum.
+pub(crate) fn finish_v6(packet: &mut Packet<'_>, outer: Ipv6Header) -> Result<(), DropReason> {
+    let outer = Ipv6Header { payload_len: packet.len() as u16, ..outer };
+    let len = u32::from(outer.payload_len);
+    write_checksum(packet, pseudo_v6(outer.src, outer.dst, outer.next_header, len));
     put_front(packet, &outer.to_bytes(), ipv6::HEADER_LEN)
 }
 

@@ -10,7 +10,8 @@
 //!
 //! 1. [`translator`] looks at the IP version and picks the direction;
 //! 2. `v4_to_v6` (RFC 7915 section 4.1) or `v6_to_v4` (section 5.1) checks and translates the header,
-//!    asking a `mapper` for addresses: `stateless` does it by [`addr`] (RFC 6052, RFC 7757, RFC 6791);
+//!    asking a `mapper` for addresses: `stateless` answers by [`addr`] (RFC 6052, RFC 7757, RFC 6791),
+//!    [`nat64`] by its tables (RFC 6146), for which [`reassembly`] has made the packet whole;
 //! 3. `transport` corrects checksums and clamps the TCP MSS (sections 4.5 and 5.5), or `icmp`
 //!    translates ICMP and the packet inside an ICMP error (sections 4.2, 4.3, 5.2 and 5.3);
 //! 4. `fragment` plans the pieces of a packet that does not fit (section 4.1);

@@ -119,12 +119,6 @@ impl<'a> Packet<'a> {
         self.start..self.end
     }
 
-    /// Free octets in front of the packet.
-    #[inline]
-    pub fn headroom(&self) -> usize {
-        self.start
-    }
-
     /// The buffer whole, for a caller that puts its own header in front of the packet.
     #[inline]
     pub fn buffer_mut(&mut self) -> &mut [u8] {
@@ -157,6 +151,12 @@ impl<'a> Packet<'a> {
         let segment = self.bytes().get(usize::from(start)..).unwrap_or_default();
         let payload = segment.len().saturating_sub(segment_header_len(kind, segment));
         payload.div_ceil(usize::from(size)).max(1)
+    }
+
+    /// Makes the packet one that leaves in pieces: its checksum must be complete before it is cut.
+    pub(crate) fn split(&mut self, plan: Plan) {
+        self.complete_checksum();
+        self.plan = Some(plan);
     }
 
     /// Completes a partial checksum in software, as the device would have.
@@ -228,3 +228,6 @@ impl<'a> Packet<'a> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

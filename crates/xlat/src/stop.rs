@@ -2,7 +2,8 @@
 
 use crate::verdict::{DropReason, IcmpErrorKind};
 
-/// Translation stopped; the packet is unchanged if `answer` is set.
+/// Translation stopped. If `answer` is set the packet is as it came, or, hairpinned, as its first pass made
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) reason: DropReason,

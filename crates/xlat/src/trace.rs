@@ -6,12 +6,12 @@ use crate::addr::{Mapped, Via};
 use crate::counters::Direction;
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
-/// One step. `in_error`: the step concerns the packet inside an ICMP error.
+/// One step. Those between [`Step::Inner`] and [`Step::InnerEnd`] concern the packet inside an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The direction was chosen by the IP version.
     Direction(Direction),
-    /// Packet inside an ICMP error: the following steps concern it, until [`Step::InnerEnd`].
+    /// The packet inside an ICMP error follows.
     Inner,
     /// Back to the outer packet.
     InnerEnd,
@@ -37,7 +37,7 @@ pub enum Step {
     OptionsIgnored(usize),
     /// IPv6 extension headers (other than the Fragment Header) were left out, in octets.
     ExtensionsSkipped(usize),
-    /// The hop limit was decremented to this value.
+    /// The hop limit of the translated packet.
     HopLimit(u8),
     /// The source address was mapped from IPv4.
     SourceV4(Ipv4Addr, Mapped<Ipv6Addr>),
@@ -239,3 +239,6 @@ impl Trace for alloc::vec::Vec<Step> {
         self.push(step);
     }
 }
+
+#[cfg(test)]
+mod tests;

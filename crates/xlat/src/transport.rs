@@ -44,15 +44,11 @@ pub(crate) fn check_offload(
     tcp: GsoKind,
 ) -> Result<(), DropReason> {
     let gso = packet.offload.gso;
-    let Some(field) = partial_field(packet.offload.checksum) else {
-        let plain = gso.kind == GsoKind::None;
-        return if plain { Ok(()) } else { Err(DropReason::BadOffload) };
-    };
     let ChecksumState::Partial { start, offset } = packet.offload.checksum else {
-        return Ok(());
+        return if gso.kind == GsoKind::None { Ok(()) } else { Err(DropReason::BadOffload) };
     };
     let (start, offset) = (usize::from(start), usize::from(offset));
-    let fits = start >= at && field + 2 <= packet.len() && part == Part::Whole;
+    let fits = start >= at && start + offset + 2 <= packet.len() && part == Part::Whole;
     let own = start == at;
     let right_field = match (own, protocol) {
         (true, protocol::ICMP | protocol::ICMPV6) => offset == icmp::CHECKSUM_AT,
@@ -78,13 +74,6 @@ pub(crate) fn check_offload(
         }
     };
     if fits && right_field && right_gso { Ok(()) } else { Err(DropReason::BadOffload) }
-}
-
-fn partial_field(checksum: ChecksumState) -> Option<usize> {
-    match checksum {
-        ChecksumState::Partial { start, offset } => Some(usize::from(start) + usize::from(offset)),
-        _ => None,
-    }
 }
 
 /// Octets of the transport header of each segment of a super-packet; 0 for an ordinary packet.
@@ -130,13 +119,8 @@ fn correct(
     to_v6: bool,
     trace: &mut impl Trace,
 ) -> Result<ChecksumStep, DropReason> {
-    let minimum = match protocol {
-        protocol::TCP => transport::TCP_HEADER_LEN,
-        protocol::UDP => transport::UDP_HEADER_LEN,
-        _ => field + 2,
-    };
-    // The checksum of a tiny first fragment lies in the next one, out of reach (RFC 1858).
-    let minimum = if part == Part::First { minimum.min(field + 2) } else { minimum };
+    // Of a tiny first fragment the checksum lies in the next one, out of reach (RFC 1858).
+    let minimum = if protocol == protocol::TCP { transport::TCP_HEADER_LEN } else { field + 2 };
     let own_partial = own_partial(packet.offload.checksum, at);
     let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
     if segment.len() < minimum {
@@ -175,7 +159,7 @@ pub(crate) fn put_ports(segment: &mut [u8], ports: Ports, trace: &mut impl Trace
 }
 
 /// RFC 768: a computed UDP checksum of zero is sent as all ones. The same for UDP-Lite (RFC 3828).
-fn never_zero(protocol: u8, checksum: u16) -> u16 {
+pub(crate) fn never_zero(protocol: u8, checksum: u16) -> u16 {
     match (protocol, checksum) {
         (protocol::UDP | protocol::UDP_LITE, 0) => 0xffff,
         _ => checksum,

@@ -1,6 +1,6 @@
 //! IPv4 to IPv6 (RFC 7915 section 4).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
@@ -8,10 +8,10 @@ use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 use fordway_wire::protocol;
 
 use crate::addr::classify;
-use crate::config::{Config, TrafficClass};
+use crate::config::Config;
 use crate::fragment::Plan;
 use crate::icmp;
-use crate::mapper::{Mapper, Outgoing};
+use crate::mapper::Mapper;
 use crate::packet::{Gso, GsoKind, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
@@ -55,59 +55,43 @@ pub(crate) fn translate<M: Mapper>(
         .turned_round(pass == Pass::Hairpin);
     check_addresses(&incoming)?;
     let admitted = mapper.admit_v4(&incoming, trace)?;
-    let hop_limit = hop_limit(config, packet, &header, pass, trace)?;
-    let protocol = check_protocol(header.protocol)?;
+    check_source_route(&packet.bytes()[ipv4::HEADER_LEN..at], trace)?;
+    let hop_limit = hop_limit(config, &header, pass, trace)?;
+    let next_header = check_protocol(header.protocol)?;
     check_fragment(&header, trace)?;
     let outgoing = mapper.map_v4(&incoming, admitted, trace)?;
 
+    let new = Ipv6Header {
+        traffic_class: config.traffic_class.of(header.tos),
+        flow_label: 0,
+        payload_len: header.payload_len() as u16,
+        next_header,
+        hop_limit,
+        src: outgoing.src.addr,
+        dst: outgoing.dst.addr,
+    };
     if incoming.is_icmp_error {
         icmp::error_v4_to_v6(config, mapper, packet, at, pass, trace)?;
-        let outer = Ipv6Header {
-            traffic_class: traffic_class(config, header.tos),
-            flow_label: 0,
-            payload_len: packet.len() as u16,
-            next_header: protocol,
-            hop_limit,
-            src: outgoing.src.addr,
-            dst: outgoing.dst.addr,
-        };
-        icmp::finish_v6(packet, &outer)?;
+        icmp::finish_v6(packet, new)?;
         return Ok(Verdict::Forward);
     }
-
-    let limit = fit(config, packet, &header, trace)?;
+    let split = fit(config, packet, &header, trace)?;
     if header.protocol == protocol::ICMP {
-        let pseudo = pseudo_v6(
-            outgoing.src.addr,
-            outgoing.dst.addr,
-            protocol::ICMPV6,
-            header.payload_len() as u32,
-        );
+        let pseudo = pseudo_v6(new.src, new.dst, new.next_header, u32::from(new.payload_len));
         let identifier = outgoing.ports.map(|ports| ports.src);
         icmp::query_v4_to_v6(packet, at, pseudo, identifier, trace)?;
     } else {
         let change = Change {
             old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
-            new: Sum::ZERO.add_v6(outgoing.src.addr).add_v6(outgoing.dst.addr),
+            new: Sum::ZERO.add_v6(new.src).add_v6(new.dst),
             ports: outgoing.ports,
         };
         transport::translate(config, packet, segment, change, true, trace)?;
     }
-
-    let split = limit.is_some();
-    let (new, new_len) = header_v6(config, &header, &outgoing, protocol, hop_limit, split);
-    if !(packet.shrink_front(at) && packet.grow_front(new_len)) {
-        return Err(DropReason::NoHeadroom.into());
-    }
-    packet.bytes_mut()[..new_len].copy_from_slice(&new[..new_len]);
-    packet.move_transport(at, new_len);
-    if packet.offload.gso.kind == GsoKind::TcpV4 {
-        packet.offload.gso.kind = GsoKind::TcpV6;
-    }
-    if let Some(limit) = limit {
+    replace_header(packet, &header, new, split.is_some())?;
+    if let Some(limit) = split {
         trace.step(Step::Split(limit));
-        packet.complete_checksum();
-        packet.plan = Some(Plan::new(limit, HEADER_MAX));
+        packet.split(Plan::new(limit, HEADER_MAX));
     }
     Ok(Verdict::Forward)
 }
@@ -145,21 +129,24 @@ fn check_addresses(incoming: &Incoming<'_, Ipv4Addr>) -> Result<(), DropReason> 
     }
 }
 
-/// RFC 7915 section 4.1: source routes and the hop limit.
-fn hop_limit(
-    config: &Config,
-    packet: &Packet<'_>,
-    header: &Ipv4Header,
-    pass: Pass,
-    trace: &mut impl Trace,
-) -> Result<u8, Stop> {
-    let options = &packet.bytes()[ipv4::HEADER_LEN..header.header_len];
+/// RFC 7915 section 4.1: options are left out, unless a source route is still to be followed.
+fn check_source_route(options: &[u8], trace: &mut impl Trace) -> Result<(), Stop> {
     if ipv4::has_unexpired_source_route(options) {
         return Err(Stop::answered(DropReason::SourceRoute, IcmpErrorKind::SourceRouteFailed));
     }
     if !options.is_empty() {
         trace.step(Step::OptionsIgnored(options.len()));
     }
+    Ok(())
+}
+
+/// RFC 7915 section 4.1, "Hop Limit".
+fn hop_limit(
+    config: &Config,
+    header: &Ipv4Header,
+    pass: Pass,
+    trace: &mut impl Trace,
+) -> Result<u8, Stop> {
     // RFC 7757 section 4.2.2: a hairpinned packet is not counted twice.
     let hops = u8::from(config.decrement_hop_limit.v4_to_v6 && pass == Pass::First);
     if header.ttl <= hops {
@@ -252,30 +239,28 @@ fn fit(
     }
 }
 
-/// The IPv6 header (RFC 7915 section 4.1), with a Fragment Header if the packet is a fragment or will
-/// be `split`; the octets used come second.
-fn header_v6(
-    config: &Config,
-    header: &Ipv4Header,
-    outgoing: &Outgoing<Ipv6Addr>,
-    next_header: u8,
-    hop_limit: u8,
+/// Puts the IPv6 header (RFC 7915 section 4.1) in the place of the IPv4 header, with a Fragment Header if
+/// the packet is a fragment or will be `split`.
+fn replace_header(
+    packet: &mut Packet<'_>,
+    old: &Ipv4Header,
+    new: Ipv6Header,
     split: bool,
-) -> ([u8; HEADER_MAX], usize) {
-    let fields = Ipv6Header {
-        traffic_class: traffic_class(config, header.tos),
-        flow_label: 0,
-        payload_len: header.payload_len() as u16,
-        next_header,
-        hop_limit,
-        src: outgoing.src.addr,
-        dst: outgoing.dst.addr,
-    };
-    with_fragment_header(fields, header, split)
+) -> Result<(), DropReason> {
+    let (bytes, len) = with_fragment_header(new, old, split);
+    if !(packet.shrink_front(old.header_len) && packet.grow_front(len)) {
+        return Err(DropReason::NoHeadroom);
+    }
+    packet.bytes_mut()[..len].copy_from_slice(&bytes[..len]);
+    packet.move_transport(old.header_len, len);
+    if packet.offload.gso.kind == GsoKind::TcpV4 {
+        packet.offload.gso.kind = GsoKind::TcpV6;
+    }
+    Ok(())
 }
 
-/// Writes `fields`, and behind them a Fragment Header with the fragment fields of the IPv4 header if
-/// that is a fragment or will be `split`.
+/// The octets of `fields`, and of a Fragment Header behind it with the fragment fields of the IPv4 header
+/// if that is a fragment or will be `split`; how many are used comes second.
 pub(crate) fn with_fragment_header(
     mut fields: Ipv6Header,
     header: &Ipv4Header,
@@ -297,11 +282,4 @@ pub(crate) fn with_fragment_header(
     out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
     out[ipv6::HEADER_LEN..].copy_from_slice(&fragment.to_bytes());
     (out, HEADER_MAX)
-}
-
-pub(crate) fn traffic_class(config: &Config, octet: u8) -> u8 {
-    match config.traffic_class {
-        TrafficClass::Copy => octet,
-        TrafficClass::Set(value) => value,
-    }
 }

@@ -18,11 +18,11 @@ use crate::trace::{Step, Trace};
 use crate::translator::State;
 use crate::transport::{self, Change, Segment};
 use crate::tuple::{Incoming, Part};
-use crate::v4_to_v6::{self, Pass, traffic_class};
+use crate::v4_to_v6::{self, Pass};
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
 /// Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags").
-const DF_CLEAR_MAX: usize = 1260;
+pub(crate) const DF_CLEAR_MAX: usize = 1260;
 
 /// Translates a packet whose first octet says IPv6.
 pub(crate) fn translate<M: Mapper>(
@@ -43,7 +43,8 @@ pub(crate) fn translate<M: Mapper>(
     let incoming = Incoming::new(packet.bytes(), at, ends, extensions.protocol, part);
     check_addresses(&incoming)?;
     let admitted = mapper.admit_v6(&incoming, trace)?;
-    let ttl = hop_limit(config, &header, &extensions, trace)?;
+    check_routing_header(&extensions, trace)?;
+    let ttl = hop_limit(config, &header, trace)?;
     let protocol = check_protocol(extensions.protocol)?;
     check_fragment(&extensions, payload_len, trace)?;
     let hairpin = mapper.turns_round(&incoming, &admitted)?;
@@ -56,7 +57,7 @@ pub(crate) fn translate<M: Mapper>(
 
     let mut new = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
-        tos: traffic_class(config, header.traffic_class),
+        tos: config.traffic_class.of(header.traffic_class),
         total_len: 0,
         identification: 0,
         dont_fragment: false,
@@ -67,28 +68,22 @@ pub(crate) fn translate<M: Mapper>(
         src: outgoing.src.addr,
         dst: outgoing.dst.addr,
     };
-    if incoming.is_icmp_error {
+    let split = if incoming.is_icmp_error {
         icmp::error_v6_to_v4(config, mapper, packet, at, trace)?;
-        new.total_len = (ipv4::HEADER_LEN + packet.len()) as u16;
-        new.dont_fragment = usize::from(new.total_len) > DF_CLEAR_MAX;
+        let size = size_of_error(config, packet, hairpin);
+        new.total_len = size.total_len as u16;
+        new.dont_fragment = size.dont_fragment;
         new.identification = identification(state, kept, 1);
-        let split = !hairpin && usize::from(new.total_len) > config.mtu4 as usize;
-        new.dont_fragment &= !split;
         icmp::finish_v4(packet, &new)?;
-        if split {
-            trace.step(Step::Split(config.mtu4 as usize));
-            packet.plan = Some(Plan::new(config.mtu4 as usize, ipv4::HEADER_LEN));
-        }
+        size.split
     } else {
         let size = size(config, packet, &extensions, hairpin, trace)?;
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;
         new.identification = identification(state, kept, packet.segments());
         trace.step(Step::DontFragment(size.dont_fragment));
-
         if extensions.protocol == protocol::ICMPV6 {
-            let len = payload_len as u32;
-            let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, len);
+            let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32);
             let identifier = outgoing.ports.map(|ports| ports.src);
             icmp::query_v6_to_v4(packet, at, pseudo, identifier, trace)?;
         } else {
@@ -99,22 +94,13 @@ pub(crate) fn translate<M: Mapper>(
             };
             transport::translate(config, packet, segment, change, false, trace)?;
         }
-        // The header shrinks, but headroom is not all that could be missing.
-        if !(packet.shrink_front(at) && packet.grow_front(ipv4::HEADER_LEN)) {
-            return Err(DropReason::NoHeadroom.into());
-        }
-        packet.bytes_mut()[..ipv4::HEADER_LEN].copy_from_slice(&new.to_bytes());
-        packet.move_transport(at, ipv4::HEADER_LEN);
-        if packet.offload.gso.kind == GsoKind::TcpV6 {
-            packet.offload.gso.kind = GsoKind::TcpV4;
-        }
-        if let Some(limit) = size.split {
-            trace.step(Step::Split(limit));
-            packet.complete_checksum();
-            packet.plan = Some(Plan::new(limit, ipv4::HEADER_LEN));
-        }
+        replace_header(packet, at, &new)?;
+        size.split
+    };
+    if let Some(limit) = split {
+        trace.step(Step::Split(limit));
+        packet.split(Plan::new(limit, ipv4::HEADER_LEN));
     }
-
     if hairpin {
         trace.step(M::HAIRPIN);
         return v4_to_v6::translate(config, mapper, packet, Pass::Hairpin, trace);
@@ -150,13 +136,8 @@ fn check_addresses(incoming: &Incoming<'_, Ipv6Addr>) -> Result<(), DropReason> 
     }
 }
 
-/// RFC 7915 section 5.1: Routing headers and the hop limit.
-fn hop_limit(
-    config: &Config,
-    header: &Ipv6Header,
-    extensions: &Extensions,
-    trace: &mut impl Trace,
-) -> Result<u8, Stop> {
+/// RFC 7915 section 5.1: extension headers are left out, unless a Routing header has segments left.
+fn check_routing_header(extensions: &Extensions, trace: &mut impl Trace) -> Result<(), Stop> {
     if let Some(at) = extensions.segments_left_at {
         let answer = IcmpErrorKind::ParameterProblem { pointer: at as u32 };
         return Err(Stop::answered(DropReason::RoutingHeader, answer));
@@ -164,6 +145,11 @@ fn hop_limit(
     if extensions.skipped() > 0 {
         trace.step(Step::ExtensionsSkipped(extensions.skipped()));
     }
+    Ok(())
+}
+
+/// RFC 7915 section 5.1, "Time to Live".
+fn hop_limit(config: &Config, header: &Ipv6Header, trace: &mut impl Trace) -> Result<u8, Stop> {
     let hops = u8::from(config.decrement_hop_limit.v6_to_v4);
     if header.hop_limit <= hops {
         return Err(Stop::hop_limit());
@@ -246,6 +232,33 @@ fn size(
         return Err(Stop::too_big(mtu.max(IPV6_MIN_MTU as usize)));
     }
     Ok(Size { total_len, dont_fragment, split: split.then_some(mtu4) })
+}
+
+/// The same for an ICMP error, whose message `packet` is. What is too long is fragmented, whatever DF
+/// would be: nobody is told about an error.
+fn size_of_error(config: &Config, packet: &Packet<'_>, hairpin: bool) -> Size {
+    let total_len = ipv4::HEADER_LEN + packet.len();
+    let split = (!hairpin && total_len > config.mtu4 as usize).then_some(config.mtu4 as usize);
+    let dont_fragment = total_len > DF_CLEAR_MAX && split.is_none();
+    Size { total_len, dont_fragment, split }
+}
+
+/// Puts the IPv4 header in the place of the IPv6 header and its extension headers, `old_len` octets.
+fn replace_header(
+    packet: &mut Packet<'_>,
+    old_len: usize,
+    new: &Ipv4Header,
+) -> Result<(), DropReason> {
+    // The header shrinks, but headroom is not all that could be missing.
+    if !(packet.shrink_front(old_len) && packet.grow_front(ipv4::HEADER_LEN)) {
+        return Err(DropReason::NoHeadroom);
+    }
+    packet.bytes_mut()[..ipv4::HEADER_LEN].copy_from_slice(&new.to_bytes());
+    packet.move_transport(old_len, ipv4::HEADER_LEN);
+    if packet.offload.gso.kind == GsoKind::TcpV6 {
+        packet.offload.gso.kind = GsoKind::TcpV4;
+    }
+    Ok(())
 }
 
 /// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A

@@ -11,8 +11,8 @@ pub enum Verdict {
     Drop(DropReason),
     /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2).
     Stored,
-    /// Not for a translator: neither address belongs to it. Only at attach points that see traffic
-    /// which was not routed to the translator; the packet is unchanged.
+    /// Not for the translator, by its addresses. Only at attach points that see traffic which was not
+    /// routed to it. The packet is unchanged, but what lay behind its own length is cut off.
     Pass,
 }
 

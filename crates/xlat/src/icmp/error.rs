@@ -32,10 +32,10 @@ pub(crate) fn error_v4_to_v6(
 
     trace.step(Step::Inner);
     let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
-    let inner = inner::v4_to_v6(config, mapper, original, pass, trace)?;
+    let (inner, total_len) = inner::v4_to_v6(config, mapper, original, pass, trace)?;
     trace.step(Step::InnerEnd);
 
-    let mut new = maps::error_v4_to_v6(config, icmp, inner.seen, trace)?;
+    let mut new = maps::error_v4_to_v6(config, icmp, total_len, trace)?;
     let field = extension::refit(packet, at, layout, &inner, Message::V6(new.kind));
     if let Some(field) = field {
         trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
@@ -63,10 +63,10 @@ pub(crate) fn error_v6_to_v4(
 
     trace.step(Step::Inner);
     let original = packet.bytes_mut().get_mut(layout.original_range(at)).unwrap_or_default();
-    let inner = inner::v6_to_v4(config, mapper, original, trace)?;
+    let (inner, has_fragment_header) = inner::v6_to_v4(config, mapper, original, trace)?;
     trace.step(Step::InnerEnd);
 
-    let mut new = maps::error_v6_to_v4(config, icmp, inner.seen, trace)?;
+    let mut new = maps::error_v6_to_v4(config, icmp, has_fragment_header, trace)?;
     let field = extension::refit(packet, at, layout, &inner, Message::V4);
     if let Some(field) = field {
         trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });

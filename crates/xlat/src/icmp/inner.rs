@@ -11,10 +11,10 @@ use fordway_wire::{get_u8, get_u16, icmp, protocol, put_u8, put_u16, transport};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing};
 use crate::trace::{Step, Trace};
-use crate::transport::{Change, put_ports};
+use crate::transport::{Change, never_zero, put_ports};
 use crate::tuple::{Incoming, Part};
-use crate::v4_to_v6::{self, HEADER_MAX, Pass, traffic_class, with_fragment_header};
-use crate::v6_to_v4;
+use crate::v4_to_v6::{self, HEADER_MAX, Pass, with_fragment_header};
+use crate::v6_to_v4::{self, DF_CLEAR_MAX};
 use crate::verdict::DropReason;
 
 use super::{maps, put_identifier};
@@ -28,8 +28,6 @@ pub(super) struct Translated {
     pub(super) header_len: usize,
     /// Octets of the old header with options or extension headers.
     pub(super) old_len: usize,
-    /// What the old header said.
-    pub(super) seen: maps::Inner,
 }
 
 /// How the ICMP message inside is translated.
@@ -41,14 +39,14 @@ struct InnerIcmp {
 }
 
 /// Translates the IPv4 packet at the start of `original`: its transport header in place, its header
-/// into the value returned. The TTL is not decremented.
+/// into the value returned, with the length of the whole packet by its header. The TTL is not decremented.
 pub(super) fn v4_to_v6(
     config: &Config,
     mapper: &mut impl Mapper,
     original: &mut [u8],
     pass: Pass,
     trace: &mut impl Trace,
-) -> Result<Translated, DropReason> {
+) -> Result<(Translated, usize), DropReason> {
     let header = Ipv4Header::parse(original).map_err(|_| DropReason::IcmpInner)?;
     let part = Part::of(header.fragment_offset, header.more_fragments);
     let ends = (header.src, header.dst);
@@ -76,10 +74,10 @@ pub(super) fn v4_to_v6(
     };
     let payload = &mut original[header.header_len..];
     let is_icmp = header.protocol == protocol::ICMP;
-    transport(payload, header.protocol, is_icmp.then_some(message), part, change, trace)?;
+    transport_header(payload, header.protocol, is_icmp.then_some(message), part, change, trace)?;
 
     let fields = Ipv6Header {
-        traffic_class: traffic_class(config, header.tos),
+        traffic_class: config.traffic_class.of(header.tos),
         flow_label: 0,
         payload_len: header.payload_len() as u16,
         next_header,
@@ -88,22 +86,18 @@ pub(super) fn v4_to_v6(
         dst: dst.addr,
     };
     let (bytes, header_len) = with_fragment_header(fields, &header, false);
-    let total_len = usize::from(header.total_len);
-    Ok(Translated {
-        header: bytes,
-        header_len,
-        old_len: header.header_len,
-        seen: maps::Inner { total_len, has_fragment_header: false },
-    })
+    let translated = Translated { header: bytes, header_len, old_len: header.header_len };
+    Ok((translated, usize::from(header.total_len)))
 }
 
-/// Translates the IPv6 packet at the start of `original`, likewise. The hop limit is not decremented.
+/// Translates the IPv6 packet at the start of `original`, likewise; told is whether it has a Fragment
+/// Header. The hop limit is not decremented.
 pub(super) fn v6_to_v4(
     config: &Config,
     mapper: &mut impl Mapper,
     original: &mut [u8],
     trace: &mut impl Trace,
-) -> Result<Translated, DropReason> {
+) -> Result<(Translated, bool), DropReason> {
     let header = Ipv6Header::parse(original).map_err(|_| DropReason::IcmpInner)?;
     let extensions = ipv6::walk(original, header.next_header).map_err(|_| DropReason::IcmpInner)?;
     let fragment = extensions.fragment;
@@ -134,14 +128,21 @@ pub(super) fn v6_to_v4(
     };
     let payload = &mut original[extensions.header_len..];
     let is_icmp = extensions.protocol == protocol::ICMPV6;
-    transport(payload, extensions.protocol, is_icmp.then_some(message), part, change, trace)?;
+    transport_header(
+        payload,
+        extensions.protocol,
+        is_icmp.then_some(message),
+        part,
+        change,
+        trace,
+    )?;
 
     let fields = Ipv4Header {
         header_len: ipv4::HEADER_LEN,
-        tos: traffic_class(config, header.traffic_class),
+        tos: config.traffic_class.of(header.traffic_class),
         total_len,
         identification: fragment.map_or(0, |f| f.identification as u16),
-        dont_fragment: fragment.is_none() && total_len > 1260,
+        dont_fragment: fragment.is_none() && usize::from(total_len) > DF_CLEAR_MAX,
         more_fragments: fragment.is_some_and(|f| f.more),
         fragment_offset: fragment.map_or(0, |f| f.offset),
         ttl: header.hop_limit,
@@ -151,19 +152,13 @@ pub(super) fn v6_to_v4(
     };
     let mut bytes = [0u8; HEADER_MAX];
     bytes[..ipv4::HEADER_LEN].copy_from_slice(&fields.to_bytes());
-    Ok(Translated {
-        header: bytes,
-        header_len: ipv4::HEADER_LEN,
-        old_len: extensions.header_len,
-        seen: maps::Inner {
-            total_len: ipv6::HEADER_LEN + usize::from(header.payload_len),
-            has_fragment_header: fragment.is_some(),
-        },
-    })
+    let header_len = ipv4::HEADER_LEN;
+    let translated = Translated { header: bytes, header_len, old_len: extensions.header_len };
+    Ok((translated, fragment.is_some()))
 }
 
-/// Updates the inner transport header, as far as it is there.
-fn transport(
+/// Updates the transport header inside, as far as it is there.
+fn transport_header(
     payload: &mut [u8],
     protocol: u8,
     message: Option<InnerIcmp>,
@@ -184,19 +179,12 @@ fn transport(
         let (old_ports, new_ports) = put_ports(payload, ports, trace);
         (old, new) = (old + old_ports, new + new_ports);
     }
-    if payload.len() < field + 2 {
-        return Ok(());
-    }
     let checksum = get_u16(payload, field);
     // A zero UDP checksum means none. It is not computed: the datagram is not here.
-    if protocol == protocol::UDP && checksum == 0 {
-        return Ok(());
+    if protocol != protocol::UDP || checksum != 0 {
+        // Nothing is written beyond the end.
+        put_u16(payload, field, never_zero(protocol, update(checksum, old, new)));
     }
-    let updated = match update(checksum, old, new) {
-        0 if matches!(protocol, protocol::UDP | protocol::UDP_LITE) => 0xffff,
-        updated => updated,
-    };
-    put_u16(payload, field, updated);
     Ok(())
 }
 

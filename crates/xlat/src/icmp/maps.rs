@@ -6,15 +6,6 @@ use crate::config::{Config, IPV4_MIN_MTU, IPV6_MIN_MTU};
 use crate::trace::{Step, Trace};
 use crate::verdict::DropReason;
 
-/// What the translator knows of the packet inside an error before it is translated.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inner {
-    /// Octets of the whole packet, by its header.
-    pub(super) total_len: usize,
-    /// It has a Fragment Header (IPv6).
-    pub(super) has_fragment_header: bool,
-}
-
 /// The new first octets of an ICMP error: type, code, rest of header; checksum and the length field
 /// of RFC 4884 are left zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +31,11 @@ pub(super) fn query_v6_to_v4(kind: u8) -> Option<u8> {
     }
 }
 
-/// RFC 7915 section 4.2, error messages.
+/// RFC 7915 section 4.2, error messages. `total_len`: octets of the packet that the error is about.
 pub(super) fn error_v4_to_v6(
     config: &Config,
     icmp: IcmpHeader,
-    inner: Inner,
+    total_len: usize,
     trace: &mut impl Trace,
 ) -> Result<ErrorHeader, DropReason> {
     let plain = |kind, code| Ok(ErrorHeader { kind, code, rest: 0 });
@@ -57,7 +48,7 @@ pub(super) fn error_v4_to_v6(
         (v4::UNREACHABLE, 3) => plain(v6::UNREACHABLE, 4),
         (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED) => {
             let from = icmp.rest & 0xffff;
-            let rest = mtu_v4_to_v6(config, from, inner.total_len);
+            let rest = mtu_v4_to_v6(config, from, total_len);
             trace.step(Step::Mtu { from, to: rest });
             Ok(ErrorHeader { kind: v6::PACKET_TOO_BIG, code: 0, rest })
         }
@@ -76,11 +67,11 @@ pub(super) fn error_v4_to_v6(
     Ok(new)
 }
 
-/// RFC 7915 section 5.2, error messages.
+/// RFC 7915 section 5.2, error messages. `has_fragment_header`: of the packet that the error is about.
 pub(super) fn error_v6_to_v4(
     config: &Config,
     icmp: IcmpHeader,
-    inner: Inner,
+    has_fragment_header: bool,
     trace: &mut impl Trace,
 ) -> Result<ErrorHeader, DropReason> {
     let plain = |kind, code| Ok(ErrorHeader { kind, code, rest: 0 });
@@ -89,7 +80,7 @@ pub(super) fn error_v6_to_v4(
         (v6::UNREACHABLE, 1) => plain(v4::UNREACHABLE, 10),
         (v6::UNREACHABLE, 4) => plain(v4::UNREACHABLE, 3),
         (v6::PACKET_TOO_BIG, _) => {
-            let rest = mtu_v6_to_v4(config, icmp.rest, inner.has_fragment_header);
+            let rest = mtu_v6_to_v4(config, icmp.rest, has_fragment_header);
             trace.step(Step::Mtu { from: icmp.rest, to: rest });
             Ok(ErrorHeader { kind: v4::UNREACHABLE, code: v4::FRAGMENTATION_NEEDED, rest })
         }
