@@ -14,8 +14,9 @@ use crate::host::environment::Environment;
 use crate::probe::Check;
 use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
 use crate::stats::bootstrap::bca;
-use crate::stats::describe::{Summary, mean, median};
+use crate::stats::describe::{Summary, median};
 use crate::stats::paired::Verdict;
+use crate::stats::trend::trend;
 use crate::trial::{CALIBRATION, Condition, Trial};
 use checks::{disturbed, warnings};
 use compare::compare_all;
@@ -170,8 +171,10 @@ pub(crate) struct Drift {
     pub(crate) metric: Metric,
     /// Value by block.
     pub(crate) values: Vec<(u32, f64)>,
-    /// Trend per block as a share of the mean.
+    /// Trend per block as a share of the mean: slope of the straight line.
     pub(crate) per_block: f64,
+    /// p of the test that there is none; absent below four blocks.
+    pub(crate) p: Option<f64>,
     /// Standard deviation as a share of the mean.
     pub(crate) spread: f64,
 }
@@ -384,17 +387,14 @@ pub(crate) fn pairs(own: &Cell, base: &Cell) -> Vec<(f64, f64)> {
 fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) -> Option<Drift> {
     let cell = cells.iter().find(|c| c.mechanism == sentinel)?;
     let centre = cell.mean?;
-    let x = mean(&cell.values.iter().map(|v| f64::from(v.0)).collect::<Vec<_>>());
-    let (mut up, mut down) = (0.0, 0.0);
-    for (block, value) in &cell.values {
-        up += (f64::from(*block) - x) * (value - centre);
-        down += (f64::from(*block) - x).powi(2);
-    }
+    let points: Vec<(f64, f64)> = cell.values.iter().map(|(b, v)| (f64::from(*b), *v)).collect();
+    let trend = trend(&points);
     Some(Drift {
         condition: condition.clone(),
         metric,
         values: cell.values.clone(),
-        per_block: if down > 0.0 { up / down / centre } else { 0.0 },
+        per_block: trend.map_or(0.0, |t| t.slope / centre),
+        p: trend.and_then(|t| t.p),
         spread: cell.stddev.unwrap_or(0.0) / centre,
     })
 }

@@ -38,13 +38,34 @@ pub(crate) fn read_spec(dir: &Path) -> Result<String> {
     })
 }
 
+/// The experiment of a run's folder, with the choices of the run.
+pub(crate) fn read_experiment(dir: &Path) -> Result<Experiment> {
+    let damaged = |why: LabError| LabError::Artefact {
+        path: dir.join("spec.toml"),
+        why: format!("damaged, so that this run can be neither continued nor reported: {why}"),
+    };
+    let experiment = Experiment::parse(&read_spec(dir)?).map_err(damaged)?;
+    experiment.run().map_err(damaged)?;
+    Ok(experiment)
+}
+
+/// The environment in which a run began; `None` before it was written.
+pub(crate) fn read_environment(dir: &Path) -> Result<Option<Environment>> {
+    let path = dir.join("environment.json");
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(LabError::file(path)(error)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| LabError::Artefact {
+        path,
+        why: format!("damaged, so that nobody knows what the trials were measured on: {e}"),
+    })
+}
+
 /// Reads a run's folder and analyses it.
 pub(crate) fn read(dir: &Path) -> Result<Run> {
-    let experiment = Experiment::parse(&read_spec(dir)?)?;
-    let path = dir.join("environment.json");
-    let bytes = std::fs::read(&path).map_err(LabError::file(&path))?;
-    let environment: Environment = serde_json::from_slice(&bytes)
-        .map_err(|e| LabError::Artefact { path: path.clone(), why: e.to_string() })?;
+    let experiment = read_experiment(dir)?;
     let trials = Ledger::of(dir).read()?;
     if trials.is_empty() {
         return Err(LabError::Artefact {
@@ -52,9 +73,19 @@ pub(crate) fn read(dir: &Path) -> Result<Run> {
             why: "no trial yet: run `fordway-lab resume` on this folder".into(),
         });
     }
+    let environment = read_environment(dir)?.ok_or_else(|| without_environment(dir))?;
     let mut results = analyse(&experiment, environment, &trials)?;
     results.program_costs = read_costs(dir)?;
     Ok(Run { experiment, trials, results })
+}
+
+/// The error of a folder with trials of which nobody knows what they were measured on.
+pub(crate) fn without_environment(dir: &Path) -> LabError {
+    LabError::Artefact {
+        path: dir.join("environment.json"),
+        why: "missing, so that nobody knows what the trials were measured on; start a new run"
+            .into(),
+    }
 }
 
 fn read_costs(dir: &Path) -> Result<Option<Costs>> {

@@ -101,6 +101,18 @@ impl LabError {
         }
     }
 
+    /// Whether nothing more can be written: what is measured from here on would be lost.
+    pub(crate) fn is_no_room(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let Self::File { source, .. } = self else { return false };
+        matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+    }
+
+    /// Whether the run must end here; any other error is that of one trial.
+    pub(crate) fn ends_the_run(&self) -> bool {
+        matches!(self, Self::Interrupted) || self.is_no_room()
+    }
+
     /// Wraps an input/output error with the file it happened on.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

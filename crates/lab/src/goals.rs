@@ -1,5 +1,7 @@
 //! The goals table: what Fordway promises, judged by one run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Ceiling, Results, pairs};
@@ -105,13 +107,21 @@ pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Ju
 }
 
 /// Why a goal has no number.
-fn excuse(goal: &Goal, run: &RunSpec) -> String {
-    let names = [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()];
-    let skipped = names.into_iter().flatten().find_map(|name| Some((name, run.skipped.get(name)?)));
+fn excuse(goal: &Goal, results: &Results, run: &RunSpec) -> String {
+    let names =
+        || [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()].into_iter().flatten();
+    let skipped = names().find_map(|name| Some((name, run.skipped.get(name)?)));
+    let broken = || {
+        let of = |name: &String| results.cells.iter().find(|c| c.mechanism == **name && !c.valid);
+        names().find_map(|name| Some((name, of(name)?.broken.clone()?)))
+    };
     match (skipped, run.unmeasured.get(goal.metric.name())) {
         (Some((name, why)), _) => format!("{name} was skipped: {why}"),
         (None, Some(why)) => format!("not measured: {why}"),
-        (None, None) => "no valid trial of a mechanism that it needs".into(),
+        (None, None) => broken().map_or_else(
+            || "no valid trial of a mechanism that it needs".into(),
+            |(name, why)| format!("{name} is broken: {why}"),
+        ),
     }
 }
 
@@ -119,7 +129,7 @@ fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
     let measured = measure(goal, results, run.seed);
     let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
     let (value, ci95, detail) = measured.map_or_else(
-        || (None, None, excuse(goal, run)),
+        || (None, None, excuse(goal, results, run)),
         |(value, ci, detail)| (Some(value), ci, detail),
     );
     let reached = |v: f64| match goal.want {
@@ -149,7 +159,7 @@ type Measured = (f64, Option<[f64; 2]>, String);
 
 fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
     let condition = results.conditions().first().copied()?.clone();
-    let cell = |name: &str| results.cell(name, goal.metric, &condition);
+    let cell = |name: &str| results.cell(name, goal.metric, &condition).filter(|c| c.valid);
     let own = cell(&goal.mechanism)?;
     let unit = goal.metric.unit();
     let of = |c: &&Ceiling| c.metric == goal.metric && c.condition == condition;
@@ -175,9 +185,11 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
                 base.label,
                 ratios.len(),
             );
-            if own.at_least {
-                detail.push_str("; the generator may have been the limit");
-            }
+            detail.push_str(match (own.at_least, base.at_least) {
+                (true, _) => "; the generator may have been the limit",
+                (false, true) => "; the generator may have been the base's limit: at most this",
+                (false, false) => "",
+            });
             let one_processor =
                 matches!(goal.metric.load(), Some(Load::Frames(_) | Load::NewFlows(_)));
             if let Some(ceiling) = ceiling.filter(|_| one_processor) {
@@ -195,25 +207,34 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
         }
         Measure::AddedRatio => {
             let (base, zero) = (cell(goal.base.as_deref()?)?, cell(goal.zero.as_deref()?)?);
-            let own_added: Vec<f64> = pairs(own, zero).iter().map(|(a, b)| a - b).collect();
-            let base_added: Vec<f64> = pairs(base, zero).iter().map(|(a, b)| a - b).collect();
-            let ratios: Vec<f64> = own_added
-                .iter()
-                .zip(&base_added)
-                .filter(|(_, b)| **b > 0.0)
-                .map(|(a, b)| a / b)
-                .collect();
+            // Blocks in which all three were measured.
+            let natives: BTreeMap<u32, f64> = zero.values.iter().copied().collect();
+            let bases: BTreeMap<u32, f64> = base.values.iter().copied().collect();
+            let added = |(block, value): &(u32, f64)| {
+                let native = natives.get(block)?;
+                Some((value - native, bases.get(block)? - native))
+            };
+            let added: Vec<(f64, f64)> = own.values.iter().filter_map(added).collect();
+            let (own_added, base_added): (Vec<f64>, Vec<f64>) = added.iter().copied().unzip();
+            let ratios: Vec<f64> =
+                added.iter().filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b).collect();
             if ratios.is_empty() {
                 return None;
             }
+            let void = match added.len() - ratios.len() {
+                0 => String::new(),
+                n => format!(" ({n} more, in which {} added nothing, are left out)", base.label),
+            };
             let detail = format!(
-                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {:.3} and {:.3}",
+                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {:.3} and {:.3}; median of {} \
+                 blocks{void}",
                 own.median?,
                 base.median?,
                 base.label,
                 zero.median?,
                 median(&own_added),
-                median(&base_added)
+                median(&base_added),
+                ratios.len()
             );
             Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
         }

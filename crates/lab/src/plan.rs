@@ -214,6 +214,13 @@ pub(crate) fn power_notes(blocks: u32, comparisons: usize, alpha: f64) -> Vec<St
              {holm:.4}, which Holm's rule asks of the first of {comparisons} comparisons."
         ));
     }
+    if blocks < 6 {
+        notes.push(
+            "Below six blocks a median has no 95 % interval: not even the least and the greatest value \
+             hold it that often."
+                .into(),
+        );
+    }
     if blocks < 7 {
         notes.push(
             "With so few blocks only large differences can be told from noise; small ones will \
@@ -342,6 +349,9 @@ mod tests {
     fn too_few_blocks_are_told_beforehand() {
         assert!(power_notes(2, 6, 0.05)[0].contains("too few for any verdict"));
         assert!(power_notes(4, 6, 0.05)[0].contains("0.125"));
+        let told =
+            |blocks| power_notes(blocks, 6, 0.05).iter().any(|n| n.contains("95 % interval"));
+        assert!(told(5) && !told(6));
         assert!(power_notes(20, 6, 0.05).is_empty());
     }
 }

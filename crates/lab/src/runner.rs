@@ -256,7 +256,7 @@ impl Runner {
                     }
                     trial.checks = checks;
                 }
-                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                Err(error) if error.ends_the_run() => return Err(error),
                 Err(error) => {
                     bar.note(&format!("  {}: {error}", arm.label));
                     trial.invalid.push(error.to_string());
@@ -322,7 +322,7 @@ impl Runner {
                 .and_then(|live| self.measure(&live, d, &arm, &together, &mut finished));
             conntrack::settle(entries)?;
             if let Err(error) = outcome {
-                if matches!(error, LabError::Interrupted) {
+                if error.ends_the_run() {
                     return Err(error);
                 }
                 bar.note(&format!("  {}: {error}", arm.label));
@@ -416,7 +416,7 @@ impl Runner {
             let arm = runner.arm(name)?;
             match runner.deploy(&guard, &arm, FEW_SESSIONS) {
                 Ok(_) => {}
-                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                Err(error) if error.ends_the_run() => return Err(error),
                 Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),
                 Err(error) => drop(refused.insert(name.clone(), error.to_string())),
             }
@@ -450,10 +450,10 @@ fn loads(metrics: &[Metric]) -> Vec<Load> {
     all.into_iter().filter(|load| *load != Load::Start).collect()
 }
 
-/// A measurement that fails makes its trial invalid; an interruption ends the run.
+/// A measurement that fails makes its trial invalid; an interruption and a full disk end the run.
 fn absorb(outcome: Result<()>, trial: &mut Trial) -> Result<()> {
     match outcome {
-        Err(LabError::Interrupted) => Err(LabError::Interrupted),
+        Err(error) if error.ends_the_run() => Err(error),
         Err(error) => {
             trial.invalid.push(error.to_string());
             Ok(())

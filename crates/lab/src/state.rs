@@ -5,6 +5,7 @@
 //! source and the limits of connection tracking.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +13,13 @@ use crate::backend::write_file;
 use crate::error::{LabError, Result};
 use crate::host::clocksource;
 use crate::host::conntrack::Limits;
+use crate::mechanism;
 use crate::process::{run_str, signal};
 
 const STATE_DIR: &str = "/run/fordway-lab";
 const NETNS_DIR: &str = "/run/netns";
+/// How long a killed process may take to go.
+const GOING: Duration = Duration::from_secs(2);
 
 /// The record of one run that changes the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,18 +49,13 @@ impl Guard {
     /// Registers a run.
     pub(crate) fn new(out: &Path) -> Result<Self> {
         let pid = std::process::id();
-        let id = format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
         let started_ticks = start_ticks(pid).unwrap_or(0);
-        let guard = Self {
-            state: State {
-                id,
-                pid,
-                started_ticks,
-                clocksource: None,
-                conntrack: None,
-                out: out.to_path_buf(),
-            },
-        };
+        let new_id = || format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
+        let taken = |id: &String| file_of(id).exists() || !namespaces(&prefix(id)).is_empty();
+        let id = std::iter::repeat_with(new_id).find(|id| !taken(id)).unwrap_or_default();
+        let out = out.to_path_buf();
+        let state = State { id, pid, started_ticks, clocksource: None, conntrack: None, out };
+        let guard = Self { state };
         guard.save()?;
         Ok(guard)
     }
@@ -101,7 +100,10 @@ impl Guard {
 
     fn save(&self) -> Result<()> {
         let text = serde_json::to_vec_pretty(&self.state).unwrap_or_default();
-        write_file(&file_of(&self.state.id), &text)
+        // A file that is cut short would leave everything behind: it is whole, or as it was before.
+        let (path, new) = (file_of(&self.state.id), new_file_of(&self.state.id));
+        write_file(&new, &text)?;
+        std::fs::rename(&new, &path).map_err(LabError::file(path))
     }
 }
 
@@ -113,19 +115,36 @@ impl Drop for Guard {
 
 /// Runs whose process is gone but whose namespaces or clock source may remain.
 pub(crate) fn orphans() -> Vec<State> {
+    noted().into_iter().filter(|state| !state.lives()).collect()
+}
+
+/// Runs of other processes that go on now.
+pub(crate) fn others() -> Vec<State> {
+    let own = std::process::id();
+    noted().into_iter().filter(|state| state.lives() && state.pid != own).collect()
+}
+
+fn noted() -> Vec<State> {
     let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
     entries
         .filter_map(|entry| std::fs::read(entry.ok()?.path()).ok())
-        .filter_map(|bytes| serde_json::from_slice::<State>(&bytes).ok())
-        .filter(|state| start_ticks(state.pid) != Some(state.started_ticks))
+        .filter_map(|bytes| serde_json::from_slice(&bytes).ok())
         .collect()
+}
+
+impl State {
+    fn lives(&self) -> bool {
+        start_ticks(self.pid) == Some(self.started_ticks)
+    }
 }
 
 /// Undoes what a run left; returns the names of the namespaces it removed.
 pub(crate) fn undo(state: &State) -> Vec<String> {
+    let mut whole = true;
     if let Some(name) = &state.clocksource
         && let Err(error) = clocksource::switch(name)
     {
+        whole = false;
         crate::note!("fordway-lab: cannot put the clock source back to {name}: {error}");
     }
     let mut removed = Vec::new();
@@ -137,23 +156,33 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
     if let Some(limits) = state.conntrack
         && let Err(error) = limits.set()
     {
+        whole = false;
         crate::note!("fordway-lab: cannot put the limits of connection tracking back: {error}");
     }
     remove_run_dirs(&prefix(&state.id));
     // Keep the file while anything is left, so that the next run tries again.
-    if namespaces(&prefix(&state.id)).is_empty() {
+    if whole && namespaces(&prefix(&state.id)).is_empty() {
+        let _ = std::fs::remove_file(new_file_of(&state.id));
         let _ = std::fs::remove_file(file_of(&state.id));
     }
     removed
 }
 
-/// Removes one namespace of the lab and what still runs in it.
+/// Removes one namespace of the lab, what still runs in it, and what outlived its processes.
 pub(crate) fn remove_namespace(name: &str) -> Result<()> {
-    if let Ok(pids) = run_str(&["ip", "netns", "pids", name]) {
-        for pid in pids.stdout.split_whitespace().filter_map(|p| p.parse().ok()) {
-            signal(pid, rustix::process::Signal::KILL);
+    let deadline = Instant::now() + GOING;
+    loop {
+        let said = run_str(&["ip", "netns", "pids", name]).map(|f| f.stdout).unwrap_or_default();
+        let pids: Vec<u32> = said.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+        for pid in &pids {
+            signal(*pid, rustix::process::Signal::KILL);
         }
+        if pids.is_empty() || Instant::now() > deadline {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
+    mechanism::forget(&Path::new(NETNS_DIR).join(name));
     run_str(&["ip", "netns", "del", name])?.ok().map(|_| ())
 }
 
@@ -182,6 +211,11 @@ fn prefix(id: &str) -> String {
 
 fn file_of(id: &str) -> PathBuf {
     Path::new(STATE_DIR).join(format!("{id}.json"))
+}
+
+/// What becomes the file.
+fn new_file_of(id: &str) -> PathBuf {
+    file_of(id).with_extension("new")
 }
 
 /// Field 22 of /proc/PID/stat; `None` when there is no such process.
@@ -217,5 +251,42 @@ mod tests {
         assert!(start_ticks(own).is_some());
         assert_eq!(start_ticks(own), start_ticks(own));
         assert_eq!(start_ticks(u32::MAX), None);
+    }
+
+    /// Needs root and a BPF file system; where one is missing it says so and passes.
+    #[test]
+    fn with_a_namespace_goes_what_was_pinned_for_it() {
+        let name = format!("fwlab-test-{:x}", rand::random::<u32>());
+        let made = run_str(&["ip", "netns", "add", &name]).is_ok_and(|f| f.status.success());
+        let folder = made.then(|| mechanism::pins(&Path::new(NETNS_DIR).join(&name))).flatten();
+        let Some(folder) = folder.filter(|f| std::fs::create_dir_all(f.join("clat0")).is_ok())
+        else {
+            let _ = run_str(&["ip", "netns", "del", &name]);
+            eprintln!("SKIPPED: no namespace, or no BPF file system");
+            return;
+        };
+        remove_namespace(&name).unwrap();
+        assert!(!folder.exists(), "{}", folder.display());
+        assert!(namespaces(&name).is_empty());
+    }
+
+    #[test]
+    fn a_run_is_noted_whole_and_apart_from_others() {
+        if !is_root() {
+            eprintln!("SKIPPED: needs root");
+            return;
+        }
+        let (one, other) =
+            (Guard::new(Path::new("/a")).unwrap(), Guard::new(Path::new("/b")).unwrap());
+        assert_ne!(one.prefix(), other.prefix());
+        let bytes = std::fs::read(file_of(&one.state.id)).unwrap();
+        let read: State = serde_json::from_slice(&bytes).unwrap();
+        assert!(read.lives() && read.out == Path::new("/a"));
+        assert!(!new_file_of(&one.state.id).exists());
+        assert!(orphans().iter().all(|o| o.id != one.state.id), "its process lives");
+        assert!(others().iter().all(|o| o.id != one.state.id), "it is this process's own");
+        let file = file_of(&one.state.id);
+        drop(one);
+        assert!(!file.exists());
     }
 }

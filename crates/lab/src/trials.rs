@@ -54,8 +54,8 @@ pub(crate) struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    fn counters(&self) -> Option<serde_json::Value> {
-        self.mechanism?.counters(self.deployed)
+    fn counters(&self) -> Result<Option<serde_json::Value>> {
+        self.mechanism.map_or(Ok(None), |mechanism| mechanism.counters(self.deployed))
     }
 
     fn pid(&self) -> Option<u32> {
@@ -76,7 +76,7 @@ struct Before {
 
 impl Before {
     fn read(at: &Measured<'_>) -> Result<Self> {
-        let counters = at.counters();
+        let counters = at.counters()?;
         let links = snapshot(at.backend, &at.network.places())?;
         Ok(Self { counters, links, meter: Meter::start(at.pid()) })
     }
@@ -86,7 +86,7 @@ impl Before {
         trial.cpu = Some(self.meter.stop());
         let after = snapshot(at.backend, &at.network.places())?;
         trial.links = difference(&self.links, &after);
-        trial.counters = self.counters.zip(at.counters());
+        trial.counters = self.counters.zip(at.counters()?);
         Ok(())
     }
 }

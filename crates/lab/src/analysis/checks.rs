@@ -1,18 +1,16 @@
 //! What a reader must know before believing the numbers.
 
-use super::{Results, VsBaseline};
+use super::{Ceiling, Drift, Results, VsBaseline};
 use crate::spec::Experiment;
-use crate::stats::paired::{Verdict, t_test};
+use crate::stats::multiple::holm;
 use crate::trial::Trial;
 
 /// Warnings about the run as a whole.
 pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
     let mut all = Vec::new();
     for cell in &results.cells {
-        let differs = |vs: &&VsBaseline| {
-            let shown = vs.p_t.is_some_and(|p| p < experiment.alpha);
-            vs.same && shown && vs.verdict != Verdict::Equivalent
-        };
+        // Adjusted for all A/A pairs of the run: one in twenty differs by chance alone.
+        let differs = |vs: &&VsBaseline| vs.same && vs.verdict.differs();
         if let Some(vs) = cell.vs_baseline.as_ref().filter(differs) {
             all.push(format!(
                 "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
@@ -23,17 +21,8 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
             ));
         }
     }
-    for drift in &results.drift {
-        let steps: Vec<f64> = drift.values.windows(2).map(|w| w[1].1 - w[0].1).collect();
-        let all_one_way = steps.len() >= 4 && t_test(&steps).is_some_and(|p| p < 0.05);
-        if all_one_way && drift.per_block.abs() > 0.01 {
-            all.push(format!(
-                "Drift: the sentinel's {} moved by {:+.1} % per block.",
-                drift.metric.name(),
-                100.0 * drift.per_block
-            ));
-        }
-    }
+    all.extend(drifts(experiment, results));
+    all.extend(uncalibrated(results));
     let busy = results.environment.load_average;
     if busy > 0.5 * results.environment.processors as f64 {
         all.push(format!(
@@ -43,6 +32,49 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
         ));
     }
     all
+}
+
+/// Quantities of the sentinel that went up or down over the run by more than the margin.
+fn drifts(experiment: &Experiment, results: &Results) -> Vec<String> {
+    let tested: Vec<(&Drift, f64)> =
+        results.drift.iter().filter_map(|drift| Some((drift, drift.p?))).collect();
+    let adjusted = holm(&tested.iter().map(|t| t.1).collect::<Vec<f64>>());
+    let told = tested.into_iter().zip(adjusted).filter_map(|((drift, _), p)| {
+        let steps = drift.values.len().saturating_sub(1) as f64;
+        let whole = drift.per_block * steps;
+        (p < experiment.alpha && whole.abs() > experiment.margin).then(|| {
+            format!(
+                "Drift: the sentinel's {} moved by {:+.1} % over the run ({:+.1} % per block).",
+                drift.metric.name(),
+                100.0 * whole,
+                100.0 * drift.per_block
+            )
+        })
+    });
+    told.collect()
+}
+
+/// Metrics whose values cannot be held against the generator's ceiling, as it was not found.
+fn uncalibrated(results: &Results) -> Vec<String> {
+    let mut missing: Vec<&str> = results
+        .cells
+        .iter()
+        .filter(|c| c.metric.has_ceiling() && c.n > 0)
+        .filter(|c| {
+            let of = |found: &&Ceiling| found.metric == c.metric && found.condition == c.condition;
+            results.calibration.iter().find(of).is_none()
+        })
+        .map(|c| c.metric.name())
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "The ceiling of the generator was not found for {}: it may have been the limit, unmarked.",
+        missing.join(", ")
+    )]
 }
 
 /// Says how many trials other programs disturbed, when it is more than a tenth of them.

@@ -8,22 +8,26 @@ use crate::stats::multiple::holm;
 use crate::stats::paired::{Comparison, compare, verdict};
 use crate::trial::Condition;
 
-/// Fills in the comparisons; Holm's family is all comparisons of one condition but the A/A pairs.
+/// Fills in the comparisons of cells that are valid. Holm's family is all comparisons of one condition; its
+/// A/A pairs are a family of their own.
 pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
     let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
     for (index, own) in results.cells.iter().enumerate() {
         let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
         let Some(base_name) = &spec.base else { continue };
         let Some(base) = results.cell(base_name, own.metric, &own.condition) else { continue };
+        // A mechanism that changes what it carries has no share of anything.
+        if !(own.valid && base.valid) {
+            continue;
+        }
         if let Some(c) = compare(&pairs(own, base), experiment.margin) {
             found.push((index, base_name.clone(), c, spec.same_as.is_some()));
         }
     }
-    let mut families: BTreeMap<Condition, Vec<usize>> = BTreeMap::new();
+    let mut families: BTreeMap<(Condition, bool), Vec<usize>> = BTreeMap::new();
     for (place, (index, _, _, same)) in found.iter().enumerate() {
-        if !same {
-            families.entry(results.cells[*index].condition.clone()).or_default().push(place);
-        }
+        let condition = results.cells[*index].condition.clone();
+        families.entry((condition, *same)).or_default().push(place);
     }
     let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
     for places in families.values() {

@@ -17,6 +17,9 @@ const CORE_FULL: f64 = 0.85;
 /// A machine this busy has nothing left to give.
 const MACHINE_FULL: f64 = 0.90;
 
+/// So small a share of lost packets holds nothing down.
+const MANY_LOST: f64 = 1e-4;
+
 /// A sender that turns in so many circles per packet waits for somebody else.
 const MANY_WAITS: f64 = 10.0;
 
@@ -70,13 +73,15 @@ pub(super) fn limiter(
                 cores.map_or(String::new(), |c| format!("; the mechanism used {c:.2} cores"))
             ),
         ),
-        _ if lost.is_some() => ("drops", String::new()),
+        _ if lost.as_ref().is_some_and(|(_, n, of)| *n as f64 >= MANY_LOST * *of as f64) => {
+            ("drops", String::new())
+        }
         _ => (
             "unknown",
             format!("{:.0} % of the machine busy{}", 100.0 * busy, generator_cpu(trials)),
         ),
     };
-    let drops = lost.map(|(device, n)| format!("{n} packets lost at {device}"));
+    let drops = lost.map(|(device, n, of)| format!("{n} of {of} packets lost at {device}"));
     let text: Vec<String> =
         [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
     (what.into(), text.join("; "), false)
@@ -125,22 +130,41 @@ fn generator_cpu(trials: &[&Trial]) -> String {
     })
 }
 
-/// The device that lost most packets over the trials, when it lost any.
-fn worst_loss(trials: &[&Trial]) -> Option<(String, u64)> {
-    let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+/// The device that lost most packets over the trials, when it lost any: name, lost, and of how many.
+fn worst_loss(trials: &[&Trial]) -> Option<(String, u64, u64)> {
+    let mut lost: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for trial in trials {
-        for (device, counters) in &trial.links {
-            *lost.entry(device).or_default() += counters.rx_lost + counters.tx_lost;
+        for (device, c) in &trial.links {
+            let (n, of) = lost.entry(device).or_default();
+            *n += c.rx_lost + c.tx_lost;
+            *of += c.rx_packets + c.tx_packets + c.rx_lost + c.tx_lost;
         }
     }
-    let (device, count) = lost.into_iter().max_by_key(|(_, n)| *n)?;
-    (count > 0).then(|| (device.to_owned(), count))
+    let (device, (count, of)) = lost.into_iter().max_by_key(|(_, (n, _))| *n)?;
+    (count > 0).then(|| (device.to_owned(), count, of))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::cpu::CpuUse;
+    use crate::host::links::LinkCounters;
+
+    #[test]
+    fn a_single_lost_packet_limits_nothing() {
+        let name = |rx_lost| {
+            let link = LinkCounters { rx_packets: 1_000_000, rx_lost, ..LinkCounters::default() };
+            let mut trial = crate::trials::blank(Metric::TcpThroughputUp);
+            trial.links.insert("iperf/uplink".into(), link);
+            let (what, why, _) = limiter(Metric::TcpThroughputUp, 1.0, Some(30.0), &[&trial]);
+            assert!(
+                why.contains(&format!("{rx_lost} of {} packets lost", 1_000_000 + rx_lost)),
+                "{why}"
+            );
+            what
+        };
+        assert_eq!([name(1), name(99), name(2000)], ["unknown", "unknown", "drops"]);
+    }
 
     #[test]
     fn flows_are_held_down_by_the_processor_or_by_whom_the_sender_waits_for() {

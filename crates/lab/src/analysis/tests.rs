@@ -118,6 +118,7 @@ fn a_broken_payload_makes_the_cell_invalid_and_a_missing_error_does_not() {
         let results = analyse(&experiment(4), environment(), &trials).unwrap();
         let cell = cell_of(&results, "clat-tayga");
         assert_eq!(cell.valid, valid);
+        assert_eq!(cell.vs_baseline.is_some(), valid, "what changes the payload is not compared");
         assert!(cell.broken.unwrap().contains(name));
     }
 }
@@ -130,6 +131,89 @@ fn an_aa_pair_that_differs_is_a_warning() {
     }
     let results = analyse(&experiment(4), environment(), &trials).unwrap();
     assert!(results.warnings.iter().any(|w| w.starts_with("A/A")), "{:?}", results.warnings);
+}
+
+#[test]
+fn one_of_many_aa_pairs_may_differ_by_chance() {
+    let mut trials = Vec::new();
+    let metrics =
+        [UP, Metric::TcpThroughputDown, Metric::Rtt, Metric::UdpRateUp, Metric::UdpRateDown];
+    for (number, metric) in metrics.into_iter().enumerate() {
+        // The first differs with an unadjusted p of 0.03; the others by less than their noise.
+        let shift = if number == 0 { 1.06 } else { 1.0 };
+        for (block, noise) in [(1, 1.0), (2, 1.07), (3, 0.98), (4, 1.02)] {
+            trials.push(trial("native-v6", block, metric, 20.0));
+            trials.push(trial("native-v6-again", block, metric, 20.0 * shift * noise));
+        }
+    }
+    let results = analyse(&experiment(4), environment(), &trials).unwrap();
+    let vs = cell_of(&results, "native-v6-again").vs_baseline.unwrap();
+    assert!(vs.p_t.unwrap() < 0.05 && vs.p.unwrap() > 0.05, "{vs:?}");
+    assert!(!results.warnings.iter().any(|w| w.starts_with("A/A")), "{:?}", results.warnings);
+}
+
+#[test]
+fn a_sentinel_that_slowly_moves_is_a_warning_and_one_that_only_varies_is_not() {
+    let noise = [1.0, 0.99, 1.01, 1.004, 0.992, 1.008, 0.997, 1.003];
+    for (per_block, warned) in [(0.0, false), (0.02, true), (-0.02, true), (0.001, false)] {
+        let value =
+            |block: u32| 20.0 * (1.0 + per_block * f64::from(block)) * noise[block as usize];
+        let trials: Vec<Trial> = (0..8).map(|b| trial("native-v6", b + 1, UP, value(b))).collect();
+        let results = analyse(&experiment(8), environment(), &trials).unwrap();
+        let told = results.warnings.iter().any(|w| w.starts_with("Drift"));
+        assert_eq!(told, warned, "{per_block}: {:?}", results.drift);
+    }
+}
+
+#[test]
+fn a_ceiling_that_was_not_found_is_a_warning() {
+    let trials: Vec<Trial> =
+        run_of(0.05).into_iter().filter(|t| t.mechanism != CALIBRATION).collect();
+    let results = analyse(&experiment(4), environment(), &trials).unwrap();
+    let told = |w: &String| w.contains("not found for tcp_throughput_up");
+    assert!(results.warnings.iter().any(told), "{:?}", results.warnings);
+}
+
+/// A run of the goals with round-trip times alone: name and one value per block, none where it is 0.
+fn goals_of(arms: [(&str, [f64; 8]); 3], gate: Option<&str>) -> crate::goals::Judged {
+    let mut goals = Experiment::find("goals").unwrap();
+    let mechanisms = arms.map(|a| a.0.to_owned()).into();
+    goals.run = Some(RunSpec { mechanisms, ..RunSpec::bare() });
+    let mut trials: Vec<Trial> = Vec::new();
+    for (name, values) in arms {
+        let all = (1..).zip(values).filter(|(_, v)| *v > 0.0);
+        trials.extend(all.map(|(block, v)| trial(name, block, Metric::Rtt, v)));
+    }
+    if let Some(name) = gate {
+        let checks = vec![Check::of("tcp checksum", Err("wrong".into()))];
+        trials.push(Trial { checks, ..trial(name, 0, Metric::Gate, 0.0) });
+    }
+    let results = analyse(&goals, environment(), &trials).unwrap();
+    results.goals.into_iter().find(|g| g.id == "user-rtt-added").unwrap()
+}
+
+#[test]
+fn what_is_added_is_compared_inside_blocks() {
+    let native = ("native-v6", [1.0, 10.0, 100.0, 1000.0, 1.0, 1.0, 1.0, 1.0]);
+    // Adds 1, 2, 3 ..., but was not measured in the first block.
+    let own = ("clat-fordway", [0.0, 11.0, 102.0, 1003.0, 5.0, 6.0, 7.0, 8.0]);
+    // Adds twice as much everywhere, but less than nothing in the last block.
+    let tayga = ("clat-tayga", [10.0, 12.0, 104.0, 1006.0, 9.0, 11.0, 13.0, 0.5]);
+    let goal = goals_of([native, own, tayga], None);
+    assert_eq!(goal.measured, Some(0.5), "{goal:?}");
+    assert!(goal.detail.contains("median of 6 blocks (1 more, in which CLAT, TAYGA added nothing"));
+}
+
+#[test]
+fn a_broken_mechanism_meets_no_goal() {
+    let arm = |name, ms| (name, [ms; 8]);
+    let arms = [arm("native-v6", 1.0), arm("clat-fordway", 1.1), arm("clat-tayga", 2.0)];
+    assert_eq!(goals_of(arms, None).met, Some(true));
+    for broken in ["clat-fordway", "clat-tayga", "native-v6"] {
+        let goal = goals_of(arms, Some(broken));
+        assert_eq!(goal.met, None);
+        assert!(goal.detail.contains("is broken: tcp checksum (wrong)"), "{}", goal.detail);
+    }
 }
 
 #[test]

@@ -89,20 +89,21 @@ pub(super) fn packages(tools: &[&str]) -> Vec<&'static str> {
 
 /// Examines the machine.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<u8> {
-    let findings = examine(args)?;
-    if args.clean {
+    if args.clean && !state::orphans().is_empty() {
+        state::need_root()?;
         for orphan in state::orphans() {
             for name in state::undo(&orphan) {
                 crate::note!("removed namespace {name}");
             }
         }
     }
+    let findings = examine(args)?;
     let code = if findings.ready { EXIT_DONE } else { EXIT_SKIPPED };
     if args.json {
         super::print_json(&findings)?;
         return Ok(code);
     }
-    print(&findings, args.clean);
+    print(&findings);
     Ok(code)
 }
 
@@ -165,7 +166,7 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
     })
 }
 
-fn print(findings: &Findings, cleaned: bool) {
+fn print(findings: &Findings) {
     let green = anstyle::AnsiColor::Green.on_default();
     let yellow = anstyle::AnsiColor::Yellow.on_default();
     let line = |ok: bool, name: &str, text: &str| {
@@ -209,10 +210,8 @@ fn print(findings: &Findings, cleaned: bool) {
     line(true, "clock", &clocks);
     if findings.orphans.is_empty() {
         line(true, "left over", "nothing");
-    } else if cleaned {
-        line(true, "left over", "removed");
     } else {
-        line(false, "left over", "of crashed runs: remove with `fordway-lab doctor --clean`");
+        line(false, "left over", "of crashed runs: remove with `sudo fordway-lab doctor --clean`");
     }
     if let Some(install) = &findings.install {
         anstream::println!("\nInstall what is missing:\n  {install}");

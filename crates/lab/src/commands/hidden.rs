@@ -20,7 +20,28 @@ pub(super) fn completions(shell: clap_complete::Shell) -> Result<u8> {
 pub(super) fn man(dir: &Path) -> Result<u8> {
     std::fs::create_dir_all(dir).map_err(LabError::file(dir))?;
     clap_mangen::generate_to(Cli::command(), dir).map_err(LabError::file(dir))?;
+    for entry in std::fs::read_dir(dir).map_err(LabError::file(dir))?.flatten() {
+        let own = entry.file_name().to_string_lossy().starts_with("fordway-lab");
+        if own && entry.path().extension().is_some_and(|kind| kind == "1") {
+            let path = entry.path();
+            let page = std::fs::read_to_string(&path).map_err(LabError::file(&path))?;
+            std::fs::write(&path, with_examples(&page)).map_err(LabError::file(&path))?;
+        }
+    }
     Ok(EXIT_DONE)
+}
+
+/// The page with its examples in a section of their own, each on a line as it is typed.
+fn with_examples(page: &str) -> String {
+    let Some((before, rest)) = page.split_once(".SH EXTRA\nExamples:\n") else {
+        return page.to_owned();
+    };
+    let (examples, after) = rest.find(".SH ").map_or((rest, ""), |at| rest.split_at(at));
+    let (examples, exit) = match examples.split_once("\nExit status: ") {
+        Some((examples, exit)) => (examples, format!(".SH EXIT STATUS\n{exit}")),
+        None => (examples, String::new()),
+    };
+    format!("{before}.SH EXAMPLES\n.nf\n{}\n.fi\n{exit}{after}", examples.trim_end())
 }
 
 /// Runs a probe inside a namespace.
@@ -120,6 +141,19 @@ fn octets(hex: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn examples_of_a_man_page_keep_their_lines() {
+        let page = "a\n.SH EXTRA\nExamples:\n  x y\n  z\n\nExit status: 0 done.\n.SH VERSION\nv1\n";
+        let told =
+            "a\n.SH EXAMPLES\n.nf\n  x y\n  z\n.fi\n.SH EXIT STATUS\n0 done.\n.SH VERSION\nv1\n";
+        assert_eq!(with_examples(page), told);
+        assert_eq!(
+            with_examples("a\n.SH EXTRA\nExamples:\n  x\n"),
+            "a\n.SH EXAMPLES\n.nf\n  x\n.fi\n"
+        );
+        assert_eq!(with_examples("a\n"), "a\n");
+    }
 
     #[test]
     fn frames_are_read_from_hexadecimal() {

@@ -1,5 +1,6 @@
 //! `plan`: what a run would do. Also makes the choices of a run for `run`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -68,15 +69,22 @@ pub(super) fn print_skipped(run: &RunSpec) {
 
 /// What a reader should know before the run.
 pub(super) fn notes(experiment: &Experiment, run: &RunSpec) -> Vec<String> {
-    let arms = experiment
-        .mechanisms
-        .iter()
-        .filter(|m| run.mechanisms.contains(&m.name))
+    let chosen = || experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name));
+    let mut alone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for arm in chosen() {
+        if let Some(base) = arm.base.as_deref().filter(|b| !run.mechanisms.iter().any(|m| m == b)) {
+            alone.entry(base).or_default().push(&arm.name);
+        }
+    }
+    let without_base = alone
+        .into_iter()
+        .map(|(base, arms)| format!("{}: no ratio, as {base} does not run", arms.join(", ")));
+    let arms = chosen()
         .filter(|m| m.same_as.is_none())
         .filter(|m| m.base.as_ref().is_some_and(|base| run.mechanisms.contains(base)));
     let of = |m| metrics_of(experiment, &run.unmeasured, m);
     let comparisons = arms.flat_map(of).filter(|m| *m != Metric::StartTime).count();
-    power_notes(run.blocks, comparisons, experiment.alpha)
+    power_notes(run.blocks, comparisons, experiment.alpha).into_iter().chain(without_base).collect()
 }
 
 /// The machine's present clock source.
@@ -115,17 +123,14 @@ pub(super) fn choose(
     let unmeasured = unmeasured(&experiment);
     let mechanisms: Vec<String> =
         wanted.into_iter().filter(|name| versions.contains_key(name)).collect();
-    let durations =
-        if args.duration.is_empty() { profile.durations_s.clone() } else { args.duration.clone() };
+    let durations = if args.duration.is_empty() {
+        profile.durations_s.clone()
+    } else {
+        each_once(&args.duration)
+    };
+    let clocksources = each_once(&args.clocksource);
     let blocks = args.blocks.unwrap_or_else(|| {
-        blocks_for(
-            &experiment,
-            profile,
-            &mechanisms,
-            &unmeasured,
-            &durations,
-            args.clocksource.len(),
-        )
+        blocks_for(&experiment, profile, &mechanisms, &unmeasured, &durations, clocksources.len())
     });
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let mut run = RunSpec {
@@ -133,7 +138,7 @@ pub(super) fn choose(
         seed,
         blocks,
         durations_s: durations,
-        clocksources: args.clocksource.clone(),
+        clocksources,
         offloads: args.offloads == Switch::On,
         mechanisms,
         skipped,
@@ -143,6 +148,17 @@ pub(super) fn choose(
     };
     run.replay = replay(&experiment.name, &run);
     Ok((experiment, run))
+}
+
+/// The levels of a factor in their order: one that is named twice is one.
+fn each_once<T: Clone + PartialEq>(levels: &[T]) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for level in levels {
+        if !all.contains(level) {
+            all.push(level.clone());
+        }
+    }
+    all
 }
 
 /// The one command that repeats the run.

@@ -7,7 +7,7 @@ use super::plan::{choose, notes, own_clocksource, print_skipped};
 use crate::artefacts;
 use crate::backend::write_file;
 use crate::cli::{ResumeArgs, RunArgs};
-use crate::error::{EXIT_DONE, LabError, Result};
+use crate::error::{LabError, Result};
 use crate::host::cpu;
 use crate::mechanism::locate_fordway;
 use crate::plan::{in_words, lay_out};
@@ -15,6 +15,7 @@ use crate::process::{catch_signals, find_program};
 use crate::runner::{Found, Runner, survey};
 use crate::spec::Experiment;
 use crate::state;
+use crate::trial::Ledger;
 
 /// Runs longer than this ask first.
 const ASK_ABOVE_S: f64 = 3600.0;
@@ -22,6 +23,9 @@ const ASK_ABOVE_S: f64 = 3600.0;
 /// Starts a run.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let fordway = locate_fordway(args.plan.fordway.as_deref())?;
+    if let Some(out) = &args.out {
+        free(out)?;
+    }
     need_tools()?;
     // Without root nothing can be tried out; that is said below, after what is missing.
     let rehearse = state::is_root();
@@ -59,20 +63,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         return Err(LabError::Usage("not started; --yes starts without asking".into()));
     }
     let out = args.out.clone().unwrap_or_else(|| default_folder(&experiment.name));
-    if out.join("trials.jsonl").exists() {
-        return Err(LabError::Usage(format!(
-            "{} already holds a run; continue it with `fordway-lab resume {0}`, or choose another \
-             --out",
+    free(&out)?;
+    std::fs::create_dir_all(&out).map_err(|error| {
+        LabError::Usage(format!(
+            "cannot make the folder {}: {error}; choose another place with --out",
             out.display()
-        )));
-    }
-    let foreign = std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
-    if foreign {
-        return Err(LabError::Usage(format!(
-            "{} holds other files; choose a new or an empty folder with --out",
-            out.display()
-        )));
-    }
+        ))
+    })?;
     experiment.run = Some(run);
     let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
     write_file(&out.join("spec.toml"), text.as_bytes())?;
@@ -82,8 +79,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
 /// Continues a run.
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
-    let experiment = Experiment::parse(&artefacts::read_spec(&args.dir)?)?;
+    let experiment = artefacts::read_experiment(&args.dir)?;
     let run = experiment.run()?.clone();
+    artefacts::read_environment(&args.dir)?;
     need_tools()?;
     state::need_root()?;
     catch_signals();
@@ -108,29 +106,75 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
 }
 
 fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: bool) -> Result<u8> {
-    let environment = out.join("environment.json");
-    if !environment.exists() {
-        let record = crate::host::environment::record(&experiment, fordway)?;
-        let text = serde_json::to_vec_pretty(&record).unwrap_or_default();
-        write_file(&environment, &text)?;
+    let done = same_environment(&experiment, out, fordway)
+        .and_then(|()| Runner::new(experiment, out, fordway)?.execute())
+        .and_then(|()| super::report::report(out, json));
+    if let Err(error) = &done {
+        let first = match error {
+            LabError::Interrupted => "Stopped.",
+            error if error.is_no_room() => "There is no room left for what is measured.",
+            _ => return done,
+        };
+        crate::note!(
+            "{first} Namespaces and processes are gone; what was measured is kept.\n\
+             Continue with: fordway-lab resume {}",
+            out.display()
+        );
     }
-    let mut runner = Runner::new(experiment, out, fordway)?;
-    if let Err(error) = runner.execute() {
-        if matches!(error, LabError::Interrupted) {
-            crate::note!(
-                "Stopped. Namespaces and processes are gone; what was measured is kept.\n\
-                 Continue with: fordway-lab resume {}",
-                out.display()
-            );
-        }
-        return Err(error);
-    }
-    super::report::report(out, json)?;
-    Ok(EXIT_DONE)
+    done
 }
 
-/// Removes what crashed runs left.
+/// Notes what the machine is like, or makes sure that it is still as it was when the run began.
+fn same_environment(experiment: &Experiment, out: &Path, fordway: Option<&Path>) -> Result<()> {
+    let now = crate::host::environment::record(experiment, fordway)?;
+    match artefacts::read_environment(out)? {
+        Some(then) => match then.changed(&now) {
+            Some(why) => Err(LabError::Usage(format!(
+                "{why}; numbers of both must not be mixed: start a new run"
+            ))),
+            None => Ok(()),
+        },
+        None if Ledger::of(out).read()?.is_empty() => {
+            let text = serde_json::to_vec_pretty(&now).unwrap_or_default();
+            write_file(&out.join("environment.json"), &text)
+        }
+        None => Err(artefacts::without_environment(out)),
+    }
+}
+
+/// Whether a run may be written here: into a folder that is new or empty.
+fn free(out: &Path) -> Result<()> {
+    let shown = out.display();
+    let why = match std::fs::read_dir(out) {
+        Ok(_) if out.join("spec.toml").exists() => format!(
+            "{shown} already holds a run; continue it with `fordway-lab resume {shown}`, or choose \
+             another --out"
+        ),
+        Ok(mut entries) => {
+            if entries.next().is_none() {
+                return Ok(());
+            }
+            format!("{shown} holds other files; choose a new or an empty folder with --out")
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            format!("{shown} is, or lies below, a file; name a new folder with --out")
+        }
+        // Whether it can be made is found out when it is.
+        Err(_) => return Ok(()),
+    };
+    Err(LabError::Usage(why))
+}
+
+/// Removes what crashed runs left, and says who else measures here now.
 fn clean_orphans() {
+    for other in state::others() {
+        crate::note!(
+            "  warning   process {} measures on this machine, too ({}): both runs will disturb each \
+             other",
+            other.pid,
+            other.out.display()
+        );
+    }
     for orphan in state::orphans() {
         let removed = state::undo(&orphan);
         crate::note!(

@@ -57,6 +57,25 @@ pub(crate) struct Environment {
     pub(crate) programs: BTreeMap<String, String>,
 }
 
+impl Environment {
+    /// What of this machine is no longer as it was, and changes results: numbers of before and after must not
+    /// be mixed.
+    pub(crate) fn changed(&self, now: &Self) -> Option<String> {
+        for (what, was, is) in [
+            ("kernel", &self.kernel, &now.kernel),
+            ("processor", &self.cpu_model, &now.cpu_model),
+            ("number of processors", &self.processors.to_string(), &now.processors.to_string()),
+        ] {
+            if was != is {
+                return Some(format!("the {what} was {was} when the run began and is {is} now"));
+            }
+        }
+        let known = |hash: &String| self.programs.values().any(|h| h == hash);
+        let other = now.programs.iter().find(|(_, hash)| !known(hash))?;
+        Some(format!("{} is not the program that it was when the run began", other.0))
+    }
+}
+
 const SYSCTLS: &[&str] = &[
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -73,7 +92,7 @@ const SYSCTLS: &[&str] = &[
     "net.netfilter.nf_conntrack_buckets",
 ];
 
-/// Reads the environment.
+/// Reads the environment; of an experiment with the choices of a run, only what that run uses.
 pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<Environment> {
     let mut versions = BTreeMap::new();
     let mut programs = BTreeMap::new();
@@ -82,7 +101,8 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
             programs.insert(path.display().to_string(), hash(&bytes));
         }
     };
-    for arm in &experiment.mechanisms {
+    let runs = |name: &String| experiment.run.as_ref().is_none_or(|r| r.mechanisms.contains(name));
+    for arm in experiment.mechanisms.iter().filter(|arm| runs(&arm.name)) {
         let found = mechanism::of(&arm.implementation, fordway)?.availability(arm.kind);
         if let Availability::Ready { version, program } = found {
             versions.insert(arm.implementation.clone(), version);
@@ -121,7 +141,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         mitigations: mitigations(),
         sysctls: sysctls(),
         ruleset: said(&["nft", "list", "ruleset"]),
-        veth_features: veth_features(),
+        veth_features: veth_features()?,
         versions,
         programs,
     })
@@ -189,11 +209,12 @@ fn sysctls() -> BTreeMap<String, String> {
 }
 
 /// Reads them from a veth pair in a namespace that exists for this moment only.
-fn veth_features() -> Vec<String> {
-    let name = format!("fwlab-{:06x}-features", rand::random::<u32>() & 0xff_ffff);
+fn veth_features() -> Result<Vec<String>> {
+    let guard = crate::state::Guard::new(Path::new("(features)"))?;
+    let name = format!("{}features", guard.prefix());
     let run = |argv: &[&str]| run_str(argv).ok().filter(|f| f.status.success());
     if run(&["ip", "netns", "add", &name]).is_none() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let net = format!("--net=/run/netns/{name}");
     let mut features = Vec::new();
@@ -216,13 +237,32 @@ fn veth_features() -> Vec<String> {
             }
         }
     }
-    let _ = crate::state::remove_namespace(&name);
-    features
+    Ok(features)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_program_or_kernel_is_noticed_and_another_path_is_not() {
+        let of = |kernel: &str, path: &str, hash: &str| {
+            let empty = serde_json::json!({
+                "started": "", "kernel": kernel, "command_line": "", "system": "", "cpu_model": "",
+                "processors": 2, "smt": "", "governor": "", "clocksource": "", "clocksources": [],
+                "virtualisation": "", "steal_share": 0.0, "load_average": 0.0, "memory_mib": 1,
+                "mitigations": {}, "sysctls": {}, "ruleset": "", "veth_features": [],
+                "versions": {}, "programs": {path: hash}
+            });
+            serde_json::from_value::<Environment>(empty).unwrap()
+        };
+        let then = of("Linux 6.1", "/opt/fordway", "aa");
+        assert_eq!(then.changed(&of("Linux 6.1", "/usr/bin/fordway", "aa")), None);
+        let why = then.changed(&of("Linux 6.1", "/opt/fordway", "bb")).unwrap();
+        assert!(why.starts_with("/opt/fordway is not the program"), "{why}");
+        let why = then.changed(&of("Linux 6.2", "/opt/fordway", "aa")).unwrap();
+        assert!(why.contains("was Linux 6.1") && why.contains("is Linux 6.2"), "{why}");
+    }
 
     #[test]
     fn the_command_line_keeps_settings_and_loses_identifiers() {

@@ -261,7 +261,7 @@ mod tests {
                 match arm.attach.as_deref() {
                     Some("uplink") => assert!(argv.contains("--uplink uplink"), "{argv}"),
                     Some("ingress" | "xdp") => {
-                        assert!(argv.contains("--device to-iperf"), "{argv}")
+                        assert!(argv.contains("--device to-iperf"), "{argv}");
                     }
                     Some(other) => assert_eq!(other, "interface"),
                     None => assert!(engine == "user" && !argv.contains("--attach"), "{argv}"),

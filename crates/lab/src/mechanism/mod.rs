@@ -17,7 +17,9 @@ use crate::process::{Running, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
-pub(crate) use fordway::locate as locate_fordway;
+#[cfg(test)]
+pub(crate) use fordway::pins;
+pub(crate) use fordway::{forget, locate as locate_fordway};
 
 /// Whether a mechanism can run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,9 +132,10 @@ pub(crate) trait Mechanism {
         Ok(())
     }
 
-    /// Its own counters, in its own form.
-    fn counters(&self, _deployed: &Deployed) -> Option<Value> {
-        None
+    /// Its own counters, in its own form; `None` when it has none. That it has some which cannot be read is
+    /// an error: then nothing would be held against the generator's.
+    fn counters(&self, _deployed: &Deployed) -> Result<Option<Value>> {
+        Ok(None)
     }
 
     /// What two readings of its counters say about packets that it turned into IPv6, or into IPv4.

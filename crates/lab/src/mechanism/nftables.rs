@@ -49,10 +49,14 @@ pub(super) fn reader(backend: &dyn Backend, place: &Place) -> Vec<String> {
 }
 
 /// Reads the counter.
-pub(super) fn counters(deployed: &Deployed) -> Option<Value> {
+pub(super) fn counters(deployed: &Deployed) -> Result<Option<Value>> {
     let argv: Vec<&str> = deployed.reader.iter().map(String::as_str).collect();
-    let out = run_str(&argv).ok()?.ok().ok()?;
-    serde_json::from_str(&out.stdout).ok()
+    let bad = |why: String| LabError::Parse { tool: "nft -j list counter", why };
+    let out = run_str(&argv)?.ok()?;
+    let counter: Value = serde_json::from_str(&out.stdout).map_err(|e| bad(e.to_string()))?;
+    // What is not there could not disagree.
+    created(&counter, &counter).ok_or_else(|| bad("no counter".into()))?;
+    Ok(Some(counter))
 }
 
 /// Connections between two readings.
@@ -87,7 +91,7 @@ impl Mechanism for Nftables {
         Ok(Deployed { config, argv, reader, ..Deployed::default() })
     }
 
-    fn counters(&self, deployed: &Deployed) -> Option<Value> {
+    fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
         counters(deployed)
     }
 

@@ -84,9 +84,9 @@ impl Mechanism for Tayga {
         Ok(Deployed { daemon: Some(daemon), config, argv, reader, ..Deployed::default() })
     }
 
-    fn counters(&self, deployed: &Deployed) -> Option<Value> {
+    fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
         // It has none of its own; as a gateway it has those of its second step.
-        (!deployed.reader.is_empty()).then(|| nftables::counters(deployed)).flatten()
+        if deployed.reader.is_empty() { Ok(None) } else { nftables::counters(deployed) }
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {

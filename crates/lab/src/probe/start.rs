@@ -32,6 +32,8 @@ pub(crate) fn measure(
     let (program, rest) = argv.split_first().ok_or("no command")?;
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
     socket.set_nonblocking(true).map_err(|e| e.to_string())?;
+    // Whoever ends this probe means the translator, too, which must have time to take itself down.
+    crate::process::catch_signals();
     let started = Instant::now();
     let mut child = Command::new(program)
         .args(rest)
@@ -50,6 +52,9 @@ pub(crate) fn measure(
         }
         if let Ok(Some(status)) = child.try_wait() {
             break Err(format!("{program} ended with {status}"));
+        }
+        if crate::process::interrupted() {
+            break Err("interrupted".into());
         }
         if started.elapsed() > Duration::from_secs(5) {
             break Err("no packet came through within 5 s".into());

@@ -315,7 +315,7 @@ fn aa(run: &Run) -> Vec<Vec<String>> {
                 cell.metric.label().into(),
                 nice(vs.ratio),
                 interval(vs.ci95),
-                p(vs.p_t),
+                p(vs.p),
                 words::verdict(cell),
             ]
         })

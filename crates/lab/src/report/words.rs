@@ -165,7 +165,7 @@ fn clat_sentence(results: &Results, m: &MechanismSpec) -> Option<String> {
         (None, Some(down)) => format!("{} of native IPv6 down", share(down)),
         (None, None) => return None,
     };
-    let rtt = first(results, name, Metric::Rtt).and_then(|cell| {
+    let rtt = first(results, name, Metric::Rtt).filter(|c| c.valid).and_then(|cell| {
         let base = first(results, &cell.vs_baseline.as_ref()?.base, Metric::Rtt)?;
         let added = cell.median? - base.median?;
         let word = if added < 0.0 { "takes away" } else { "adds" };
@@ -189,8 +189,12 @@ pub(crate) fn verdict(cell: &Cell) -> String {
         return if baseline { "baseline" } else { "–" }.into();
     };
     if vs.same {
-        let differs = matches!(vs.verdict, Verdict::Better | Verdict::Worse);
-        return if differs { "A/A differs" } else { "A/A same" }.into();
+        return match vs.verdict {
+            Verdict::Better | Verdict::Worse => "A/A differs",
+            Verdict::Equivalent => "A/A same",
+            Verdict::Unresolved => "A/A unresolved",
+        }
+        .into();
     }
     vs.verdict.word().into()
 }

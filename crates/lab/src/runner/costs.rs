@@ -18,7 +18,7 @@ pub(super) fn ask(fordway: Option<&Path>, out: &Path) -> Result<()> {
     let costs = match fordway {
         None => Costs::missing("the gateway's program was not found"),
         Some(program) => match bench(program) {
-            Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+            Err(error) if error.ends_the_run() => return Err(error),
             Err(error) => Costs::missing(error.to_string()),
             Ok(costs) => costs,
         },

@@ -7,9 +7,12 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::describe::{mean, quantile, sorted};
 
 /// Resamples of an interval.
-pub(crate) const RESAMPLES: usize = 5000;
+const RESAMPLES: usize = 5000;
+/// Fewest values. No resample leaves the sample's range, and the range of n values holds the median of what
+/// they were drawn from with probability 1 - 2^(1-n): below six that is less than 95 %.
+const FEWEST: usize = 6;
 
-/// The BCa interval of `statistic` at `level` (0.95); `None` below three values.
+/// The BCa interval of `statistic` at `level` (0.95); `None` below six values.
 ///
 /// The same seed gives the same interval. A sample without spread gives a point.
 pub(crate) fn bca(
@@ -18,7 +21,7 @@ pub(crate) fn bca(
     seed: u64,
     statistic: impl Fn(&[f64]) -> f64,
 ) -> Option<(f64, f64)> {
-    if values.len() < 3 || values.iter().any(|v| !v.is_finite()) {
+    if values.len() < FEWEST || values.iter().any(|v| !v.is_finite()) {
         return None;
     }
     let normal = Normal::standard();
@@ -107,6 +110,15 @@ mod tests {
     #[test]
     fn small_and_constant_samples_are_handled() {
         assert_eq!(bca(&[1.0, 2.0], 0.95, 1, median), None);
-        assert_eq!(bca(&[3.0, 3.0, 3.0], 0.95, 1, median), Some((3.0, 3.0)));
+        assert_eq!(bca(&[3.0; 6], 0.95, 1, median), Some((3.0, 3.0)));
+    }
+
+    #[test]
+    fn an_interval_that_could_not_cover_as_often_as_it_says_is_not_given() {
+        for n in 0..10usize {
+            let values: Vec<f64> = (0..n).map(|i| i as f64).collect();
+            let range_covers = 1.0 - 2f64.powi(1 - n as i32);
+            assert_eq!(bca(&values, 0.95, 1, median).is_some(), range_covers >= 0.95, "{n}");
+        }
     }
 }

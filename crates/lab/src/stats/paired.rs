@@ -25,6 +25,11 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// Whether a difference was shown.
+    pub(crate) fn differs(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
+    }
+
     /// The word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {

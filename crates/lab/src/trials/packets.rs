@@ -3,6 +3,7 @@
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::{datagrams as load, frames as stream};
+use crate::mechanism::Counted;
 use crate::spec::{Metric, Way};
 use crate::trial::Trial;
 
@@ -86,9 +87,7 @@ fn check(trial: &mut Trial, at: &Measured<'_>, way: Way, arrived: u64, sent: Opt
             "counters disagree: {arrived} packets arrived, {device} received {carried}"
         ));
     }
-    let both = at.mechanism.zip(trial.counters.as_ref());
-    let to_v6 = at.network.becomes_v6(way);
-    let Some(counted) = both.and_then(|(m, (a, b))| m.read(a, b, to_v6)) else { return };
+    let Some(counted) = counted(trial, at, way) else { return };
     if let Some(why) = disagreement(counted.packets, arrived, sent) {
         trial.invalid.push(why);
     }
@@ -97,8 +96,14 @@ fn check(trial: &mut Trial, at: &Measured<'_>, way: Way, arrived: u64, sent: Opt
     }
 }
 
+/// The mechanism's own account of one way, when it counts packets.
+pub(super) fn counted(trial: &Trial, at: &Measured<'_>, way: Way) -> Option<Counted> {
+    let (mechanism, (before, after)) = at.mechanism.zip(trial.counters.as_ref())?;
+    mechanism.read(before, after, at.network.becomes_v6(way))
+}
+
 /// Why a mechanism's count of packets can't be right.
-fn disagreement(translated: u64, arrived: u64, sent: Option<u64>) -> Option<String> {
+pub(super) fn disagreement(translated: u64, arrived: u64, sent: Option<u64>) -> Option<String> {
     if translated < arrived {
         return Some(format!(
             "counters disagree: {arrived} packets arrived, the mechanism translated {translated}"

@@ -6,7 +6,7 @@ use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::{echo, ping};
 use crate::probe::gate;
-use crate::spec::Metric;
+use crate::spec::{Metric, Way};
 use crate::stats::describe::midmean;
 use crate::trial::Trial;
 
@@ -25,11 +25,11 @@ pub(super) fn ping(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) ->
     // The first echo resolves neighbours; it must not be among the measured ones.
     let warm = ping::argv(at.network.target, 2, 0.01);
     ping::measure(at.backend, &at.network.app, &warm, Duration::from_secs(1))?;
-    let counters = at.counters();
+    let counters = at.counters()?;
     let meter = super::Meter::start(at.pid());
     let (finished, pings) = ping::measure(at.backend, &at.network.app, &argv, expected)?;
     trial.cpu = Some(meter.stop());
-    trial.counters = counters.zip(at.counters());
+    trial.counters = counters.zip(at.counters()?);
     trial.exit_status = Some(finished.code());
     at.keep("ping.txt", &finished.stdout)?;
     let lost = 1.0 - pings.replies_ms.len() as f64 / f64::from(pings.sent.max(1));
@@ -38,6 +38,8 @@ pub(super) fn ping(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) ->
     } else if lost > 0.0 {
         trial.flags.push(format!("{:.1} % of the echo replies are missing", 100.0 * lost));
     }
+    let replies = pings.replies_ms.len() as u64;
+    check_both_ways(trial, at, replies, pings.sent.into());
     if let Some(typical) = midmean(&pings.replies_ms) {
         trial.value = Some(typical);
         values.insert(Metric::Rtt, Ok(typical));
@@ -63,6 +65,7 @@ pub(super) fn probe(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -
     trial.generator_cpu = Some((share, 0.0));
     trial.sent = Some(echoes.sent);
     trial.arrived = Some(echoes.sent - echoes.lost);
+    check_both_ways(trial, at, echoes.sent - echoes.lost, echoes.sent);
     if echoes.lost > 0 {
         trial.flags.push(format!("{} of {} datagrams were lost", echoes.lost, echoes.sent));
     }
@@ -77,6 +80,16 @@ pub(super) fn probe(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -
     }
     trial.histogram = echoes.histogram;
     Ok(())
+}
+
+/// What was answered must have passed the mechanism twice, by its own account.
+fn check_both_ways(trial: &mut Trial, at: &Measured<'_>, answered: u64, sent: u64) {
+    for way in [Way::Up, Way::Down] {
+        let counted = super::packets::counted(trial, at, way);
+        let why =
+            counted.and_then(|c| super::packets::disagreement(c.packets, answered, Some(sent)));
+        trial.invalid.extend(why);
+    }
 }
 
 /// The percentiles that are compared.
