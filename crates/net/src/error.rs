@@ -125,6 +125,15 @@ pub enum Error {
         name: String,
     },
 
+    /// Another process has a lock.
+    #[error("{} is locked by {}", path.display(), process(*pid))]
+    Locked {
+        /// The lock's file.
+        path: PathBuf,
+        /// The other process, where the file tells.
+        pid: Option<u32>,
+    },
+
     /// Another process is the owner.
     #[error("{owner} is in use by {}", process(*pid))]
     OwnerRunning {
@@ -229,7 +238,9 @@ impl Error {
             Self::Ledger { .. } => {
                 Some("remove the file; what it recorded then has to be taken back by hand")
             }
-            Self::OwnerRunning { .. } => Some("stop that process or choose another name"),
+            Self::Locked { .. } | Self::OwnerRunning { .. } => {
+                Some("stop that process or choose another name")
+            }
             Self::NoDevice { .. } => Some("see: ip link"),
             _ => None,
         }

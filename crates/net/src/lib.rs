@@ -7,6 +7,7 @@
 //!   changed is taken back at the end, or by the next start after a crash;
 //! - [`Divert`]: packets to addresses of the host that are a translator's, too;
 //!   [`bound_sockets`]: the ports that the host itself uses;
+//! - [`ProcessLock`]: what one process has to itself;
 //! - [`AddressWatch`]: hearing of addresses that come and go;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities;
 //!   [`Host`]: what the host offers.
@@ -40,7 +41,8 @@ pub use address::Address;
 pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State, KernelVersion};
-pub use link::Link;
+pub use link::{Link, Tun};
+pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Report, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};
 pub use neighbour::NeighbourProxy;

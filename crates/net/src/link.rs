@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use netlink_packet_core::{DefaultNla, Nla};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoTun, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 
 use crate::{Error, Netlink, Result};
 
@@ -31,8 +34,19 @@ pub struct Link {
     pub loopback: bool,
     /// Link-layer address; empty for a TUN device.
     pub hardware_address: Vec<u8>,
-    /// Index of the interface this one belongs to (bridge, VRF, bond).
-    pub controller: Option<u32>,
+    /// What it is beyond, if it is of the kind `tun`.
+    pub tun: Option<Tun>,
+}
+
+/// A TUN or TAP device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tun {
+    /// Whether it is a TAP device, with a link layer.
+    pub tap: bool,
+    /// Whether it can have more than one queue.
+    pub multi_queue: bool,
+    /// Queues that some process has open; not known (0) of a single-queue one.
+    pub open_queues: u32,
 }
 
 impl Netlink {
@@ -193,7 +207,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),
         hardware_address: Vec::new(),
-        controller: None,
+        tun: None,
     };
     for attribute in message.attributes {
         match attribute {
@@ -201,15 +215,51 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
             LinkAttribute::Group(group) => link.group = group,
             LinkAttribute::Address(address) => link.hardware_address = address,
-            LinkAttribute::Controller(index) => link.controller = Some(index),
             LinkAttribute::LinkInfo(infos) => {
-                link.kind = infos.iter().find_map(|info| match info {
-                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                let kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind),
                     _ => None,
                 });
+                link.kind = kind.map(ToString::to_string);
+                link.tun = (kind == Some(&InfoKind::Tun)).then(|| tun(&infos));
             }
             _ => {}
         }
     }
     Some(link)
+}
+
+/// Linux 4.18 and later say all of this; the defaults let whoever opens it find out.
+fn tun(infos: &[LinkInfo]) -> Tun {
+    const IFLA_TUN_TYPE: u16 = 3;
+    const IFLA_TUN_MULTI_QUEUE: u16 = 7;
+    const IFLA_TUN_NUM_QUEUES: u16 = 8;
+    const IFLA_TUN_NUM_DISABLED_QUEUES: u16 = 9;
+    const IFF_TAP: u32 = 2;
+    let data = infos.iter().find_map(|info| match info {
+        LinkInfo::Data(InfoData::Tun(data)) => Some(data.as_slice()),
+        _ => None,
+    });
+    let number = |kind: u16| {
+        data.unwrap_or_default().iter().find_map(|item| match item {
+            InfoTun::Other(attribute) if attribute.kind() == kind => number_in(attribute),
+            _ => None,
+        })
+    };
+    Tun {
+        tap: number(IFLA_TUN_TYPE) == Some(IFF_TAP),
+        multi_queue: number(IFLA_TUN_MULTI_QUEUE) != Some(0),
+        open_queues: number(IFLA_TUN_NUM_QUEUES).unwrap_or(0)
+            + number(IFLA_TUN_NUM_DISABLED_QUEUES).unwrap_or(0),
+    }
+}
+
+/// The value of an attribute of one or four octets in host byte order.
+fn number_in(attribute: &DefaultNla) -> Option<u32> {
+    let mut value = vec![0; attribute.value_len()];
+    attribute.emit_value(&mut value);
+    match value.as_slice() {
+        &[value] => Some(u32::from(value)),
+        value => value.try_into().ok().map(u32::from_ne_bytes),
+    }
 }

@@ -1,12 +1,13 @@
 //! Lock files, which the kernel unlocks when their process ends, however it
 //! ends.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::{Error, Result};
 
@@ -19,52 +20,78 @@ pub(crate) struct BriefLock {
 impl BriefLock {
     /// Waits for the lock.
     pub(crate) fn acquire(path: &Path) -> Result<Self> {
-        let file = open(path).map_err(Error::file("open", path))?;
         loop {
+            let file = open(path).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
-                Err(rustix::io::Errno::INTR) => {}
+                Ok(()) => {}
+                Err(Errno::INTR) => continue,
                 Err(error) => return Err(Error::file("lock", path)(error.into())),
+            }
+            if is_current(&file, path).map_err(Error::file("look at", path))? {
+                return Ok(Self { _file: file });
             }
         }
     }
 }
 
-/// A lock held for as long as a process is the owner of something. The file
+/// A lock held for as long as a process has something to itself. The file
 /// tells the process and goes with the lock.
 #[derive(Debug)]
-pub(crate) struct OwnerLock {
+pub struct ProcessLock {
     _file: File,
     path: PathBuf,
 }
 
-impl OwnerLock {
-    /// Takes the lock, or tells that another process has it (and which, where
-    /// the file says).
-    pub(crate) fn acquire(path: &Path) -> Result<std::result::Result<Self, Option<u32>>> {
+impl ProcessLock {
+    /// Takes the lock whose file is `path`, in a folder that exists.
+    ///
+    /// Files of the same kind beside it, left by processes that were killed,
+    /// are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if another process has it; [`Error::File`].
+    pub fn acquire(path: &Path) -> Result<Self> {
         loop {
             let mut file = open(path).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(read_pid(&mut file))),
+                Err(Errno::INTR) => continue,
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(Error::Locked { path: path.to_owned(), pid: read_pid(&mut file) });
+                }
                 Err(error) => return Err(Error::file("lock", path)(error.into())),
             }
-            // The holder before us removes the file at its end: what we locked
-            // may no longer be what others find under the path.
-            if !is_current(&file, path).map_err(Error::file("look at", path))? {
-                continue;
+            if is_current(&file, path).map_err(Error::file("look at", path))? {
+                write_pid(&mut file).map_err(Error::file("write", path))?;
+                remove_dead_beside(path);
+                return Ok(Self { _file: file, path: path.to_owned() });
             }
-            write_pid(&mut file).map_err(Error::file("write", path))?;
-            return Ok(Ok(Self { _file: file, path: path.to_owned() }));
         }
     }
 }
 
-impl Drop for OwnerLock {
+impl Drop for ProcessLock {
     fn drop(&mut self) {
-        // Still locked: nobody else can have it. A file that stays behind does
-        // no harm.
-        let _ = std::fs::remove_file(&self.path);
+        // Still locked: nobody else can have it. A file that stays behind is
+        // removed by the next process.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes files of locks that nobody holds. They do no harm, so whatever keeps
+/// one from being removed is no error.
+fn remove_dead_beside(path: &Path) {
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
+    for other in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if other == path || other.extension() != path.extension() {
+            continue;
+        }
+        let Ok(file) = File::open(&other) else { continue };
+        let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_free && is_current(&file, &other).unwrap_or(false) {
+            let _ = fs::remove_file(&other);
+        }
     }
 }
 
@@ -74,11 +101,14 @@ fn open(path: &Path) -> io::Result<File> {
         .write(true)
         .create(true)
         .truncate(false)
+        // Whoever may read it may lock it, and keep others from it.
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
 }
 
+/// Whoever had the lock before may have removed the file: what was locked then is
+/// not what others find under the path.
 fn is_current(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match path.symlink_metadata() {
@@ -98,4 +128,39 @@ fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_for_one_and_only_its_owner_can_open_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("one.lock");
+        let lock = ProcessLock::acquire(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let error = ProcessLock::acquire(&path).unwrap_err();
+        let own = std::process::id();
+        assert!(matches!(error, Error::Locked { pid: Some(pid), .. } if pid == own), "{error}");
+        drop(lock);
+        assert!(!path.exists());
+        ProcessLock::acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn files_of_killed_processes_are_removed_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let held = ProcessLock::acquire(&path("held.lock")).unwrap();
+        for name in ["killed.lock", "other.json"] {
+            fs::write(path(name), "4000000\n").unwrap();
+        }
+        let lock = ProcessLock::acquire(&path("new.lock")).unwrap();
+        assert!(!path("killed.lock").exists());
+        assert!(path("other.json").exists() && path("held.lock").exists());
+        drop((held, lock));
+    }
 }

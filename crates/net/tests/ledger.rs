@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use common::changes::{changes, ledger, prepared_host, snapshot};
 use common::in_namespace;
-use fordway_net::{Error, Manager, reclaim_dead};
+use fordway_net::{Change, Error, Manager, NamespaceId, SysctlKey, reclaim_dead, sysctl};
 
 #[test]
 fn a_killed_process_is_reclaimed() {
@@ -145,7 +145,7 @@ fn victim() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_written_keeps_nothing_from_being_taken_back() {
+fn a_full_disk_keeps_nothing_from_being_taken_back() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
         prepared_host();
@@ -155,8 +155,113 @@ fn a_ledger_that_cannot_be_written_keeps_nothing_from_being_taken_back() {
             manager.apply(&change).unwrap();
         }
         // A folder in the place of the draft stands for a full disk.
+        let draft = ledger(run.path()).with_extension("json.new");
+        std::fs::create_dir(&draft).unwrap();
+        let more = Change::sysctl(SysctlKey::conf_v4("veth1", "rp_filter").unwrap(), "2");
+        assert!(matches!(manager.apply(&more), Err(Error::File { .. })));
+        // To say that there is nothing left needs no room.
+        let report = manager.restore().unwrap();
+        assert_eq!(report.undone.len(), changes().len(), "{report}");
+        assert_eq!(snapshot(), before);
+        drop(manager);
+        assert!(!Manager::open(run.path(), "clat0").unwrap().has_inherited());
+    });
+}
+
+#[test]
+fn a_ledger_that_others_need_and_that_cannot_be_written_is_told() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let key = |field| SysctlKey::conf_v4("veth0", field).unwrap();
+        let before = sysctl::read(&key("rp_filter")).unwrap();
+        let mut other = Manager::open(run.path(), "clat1").unwrap();
+        other.apply(&Change::sysctl(key("accept_local"), "1")).unwrap();
+        let mut manager = Manager::open(run.path(), "clat0").unwrap();
+        manager.apply(&Change::sysctl(key("rp_filter"), "2")).unwrap();
         std::fs::create_dir(ledger(run.path()).with_extension("json.new")).unwrap();
         assert!(matches!(manager.restore(), Err(Error::File { .. })));
+        assert_eq!(sysctl::read(&key("rp_filter")).unwrap(), before);
+    });
+}
+
+/// What lies in the folder of ledgers.
+fn folders(run: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(run.join("net")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_last_owner_leaves_no_files() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let mut one = Manager::open(run.path(), "one").unwrap();
+        let mut two = Manager::open(run.path(), "two").unwrap();
+        let change = Change::sysctl(SysctlKey::forwarding_v4(), "1");
+        for manager in [&mut one, &mut two] {
+            manager.apply(&change).unwrap();
+        }
+        let _ = one.restore().unwrap();
+        drop(one);
+        let own = NamespaceId::current().unwrap().to_string();
+        assert_eq!(folders(run.path()).len(), 1);
+        // What is not taken back stays, and so does its record.
+        drop(two);
+        assert_eq!(folders(run.path()), [own]);
+        let mut two = Manager::open(run.path(), "two").unwrap();
+        assert_eq!(two.restore().unwrap().undone, [change]);
+        drop(two);
+        assert!(folders(run.path()).is_empty());
+        assert!(reclaim_dead(run.path()).unwrap().is_empty());
+        assert!(folders(run.path()).is_empty());
+    });
+}
+
+#[test]
+fn folders_of_namespaces_that_are_no_more_are_removed() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        let NamespaceId { inode, cookie } = NamespaceId::current().unwrap();
+        let cookie = cookie.expect("Linux 5.14");
+        // The kernel gives an inode to one namespace at a time.
+        let (dead, other) = (format!("{inode}-{}", cookie + 1), format!("{}-{cookie}", inode + 1));
+        for name in [&dead, &other] {
+            let dir = run.path().join("net").join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("ledger.json"), "{}").unwrap();
+        }
+        let manager = Manager::open(run.path(), "one").unwrap();
+        assert_eq!(folders(run.path()), [format!("{inode}-{cookie}"), other.clone()]);
+        drop(manager);
+        assert_eq!(folders(run.path()), [other]);
+    });
+}
+
+#[test]
+fn owners_that_come_and_go_at_once_do_not_disturb_each_other() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let run = run.path();
+                scope.spawn(move || {
+                    let owner = format!("owner{number}");
+                    for _ in 0..100 {
+                        let mut manager = Manager::open(run, &owner).unwrap();
+                        manager.apply(&Change::sysctl(SysctlKey::forwarding_v4(), "1")).unwrap();
+                        let report = manager.restore().unwrap();
+                        assert_eq!(report.undone.len() + report.shared.len(), 1, "{report}");
+                    }
+                });
+            }
+        });
         assert_eq!(snapshot(), before);
+        assert!(folders(run.path()).is_empty());
     });
 }

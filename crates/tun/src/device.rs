@@ -4,15 +4,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use fordway_net::{DEFAULT_RUN_DIR, ProcessLock, Tun};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
-use crate::lock::DeviceLock;
+use crate::lock::lock;
 use crate::offload::{OffloadReport, Offloads, negotiate};
-use crate::probe::{Existing, probe};
+use crate::probe::probe;
 use crate::queue::Queue;
+use crate::sys;
 use crate::vnet::VnetHeader;
-use crate::{DEFAULT_RUN_DIR, sys};
 
 /// The most queues a TUN device can have.
 pub const MAX_QUEUES: usize = 256;
@@ -65,7 +66,7 @@ pub struct Device {
     /// A second descriptor of the first queue, for the device's own ioctls.
     control: OwnedFd,
     // Last: the lock goes when everything else has gone.
-    _lock: DeviceLock,
+    _lock: ProcessLock,
 }
 
 impl Device {
@@ -83,7 +84,7 @@ impl Device {
         if options.queues == 0 || options.queues > MAX_QUEUES {
             return Err(Error::QueueCount { name: name.to_owned(), queues: options.queues });
         }
-        let lock = DeviceLock::acquire(&options.run_dir, name)?;
+        let lock = lock(&options.run_dir, name)?;
         let plan = plan(name, options)?;
         let fds = match attach_all(name, plan) {
             // Somebody else made the interface in between: look again, once.
@@ -102,7 +103,7 @@ impl Device {
         options: &OpenOptions,
         plan: Plan,
         fds: Vec<OwnedFd>,
-        lock: DeviceLock,
+        lock: ProcessLock,
     ) -> Result<(Self, Vec<Queue>), Error> {
         let first = &fds[0];
         sys::set_vnet_header_size(first.as_fd(), VnetHeader::LEN as i32)
@@ -179,18 +180,6 @@ impl Device {
     pub fn leave(&mut self) {
         self.left = true;
     }
-
-    /// Turns the interface's carrier on or off. Without carrier the kernel
-    /// takes the interface's routes for dead.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::System`] if the interface is gone (`EBADFD`) or down
-    /// (`EINVAL` on some kernels).
-    pub fn set_carrier(&self, on: bool) -> Result<(), Error> {
-        sys::set_carrier(self.control.as_fd(), on)
-            .map_err(|error| Error::system("change the carrier of", &self.name, error))
-    }
 }
 
 impl Drop for Device {
@@ -214,13 +203,18 @@ struct Plan {
 fn plan(name: &str, options: &OpenOptions) -> Result<Plan, Error> {
     let owned = || name.to_owned();
     let existing = probe(name).map_err(|error| Error::system("look up", name, error))?;
-    match existing {
-        None => Ok(Plan { adopted: false, multi_queue: true, queues: options.queues }),
-        Some(Existing::Other(kind)) => Err(Error::NotTun { name: owned(), kind }),
-        Some(Existing::Tap) => Err(Error::IsTap { name: owned() }),
-        Some(Existing::Tun { .. }) if !options.adopt => Err(Error::Exists { name: owned() }),
-        Some(Existing::Tun { open_queues: 1.., .. }) => Err(Error::InUse { name: owned() }),
-        Some(Existing::Tun { multi_queue, .. }) => Ok(Plan {
+    let Some(link) = existing else {
+        return Ok(Plan { adopted: false, multi_queue: true, queues: options.queues });
+    };
+    match link.tun {
+        None => {
+            let kind = link.kind.unwrap_or_else(|| "physical".to_owned());
+            Err(Error::NotTun { name: owned(), kind })
+        }
+        Some(Tun { tap: true, .. }) => Err(Error::IsTap { name: owned() }),
+        Some(_) if !options.adopt => Err(Error::Exists { name: owned() }),
+        Some(Tun { open_queues: 1.., .. }) => Err(Error::InUse { name: owned() }),
+        Some(Tun { multi_queue, .. }) => Ok(Plan {
             adopted: true,
             multi_queue,
             queues: if multi_queue { options.queues } else { 1 },
@@ -261,15 +255,9 @@ fn attach(name: &str, flags: i32, adopted: bool) -> Result<OwnedFd, Error> {
 }
 
 fn ifindex(name: &str) -> Result<u32, Error> {
-    let lookup = || -> io::Result<u32> {
-        let socket = rustix::net::socket(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::DGRAM,
-            None,
-        )?;
-        Ok(rustix::net::netdevice::name_to_index(socket, name)?)
-    };
-    lookup().map_err(|error| Error::system("find the index of", name, error))
+    let found = probe(name).map_err(|error| Error::system("find the index of", name, error))?;
+    let gone = || io::Error::from_raw_os_error(libc::ENODEV);
+    found.map(|link| link.index).ok_or_else(|| Error::system("find the index of", name, gone()))
 }
 
 /// The kernel's rules for interface names, and no `%`, which would make it

@@ -41,6 +41,3 @@ pub use processor::{allowed_processors, set_processors};
 pub use queue::{MAX_PACKET, Queue, RecvOutcome, SendOutcome};
 pub use vnet::{GsoType, VnetHeader};
 pub use wait::{Ready, Waker};
-
-/// Directory for lock files unless [`OpenOptions::run_dir`] names another.
-pub const DEFAULT_RUN_DIR: &str = "/run/fordway";

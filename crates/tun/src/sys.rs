@@ -36,15 +36,6 @@ pub(crate) fn set_vnet_header_size(fd: BorrowedFd<'_>, octets: i32) -> io::Resul
     check(result)
 }
 
-/// `TUNSETCARRIER`: turns the interface's carrier on or off.
-pub(crate) fn set_carrier(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let value = i32::from(on);
-    // SAFETY: TUNSETCARRIER reads one `int` through the pointer, which
-    // outlives the call; the descriptor is borrowed, hence open.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETCARRIER, &raw const value) };
-    check(result)
-}
-
 /// `TUNSETOFFLOAD`: says what the reader can cope with (`TUN_F_*`).
 pub(crate) fn set_offload(fd: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value and touches no memory

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
+use crate::lock::BriefLock;
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
 /// Version of the file's form.
@@ -101,10 +102,19 @@ impl Ledger {
     }
 
     /// Brings the ledger to disk: at any time either the old or the new one is
-    /// there as a whole, whatever happens.
+    /// there as a whole, whatever happens. One that records nothing is removed,
+    /// for which a full disk has room, too.
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let draft = dir.join(format!("{FILE}.new"));
+        if self.entries.is_empty() && self.kept.is_empty() {
+            // What a full disk has left of it.
+            let _ = fs::remove_file(&draft);
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                result => result.map_err(Error::file("remove", &path)),
+            };
+        }
         let mut text = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::Ledger { path: path.clone(), reason: error.to_string() })?;
         text.push(b'\n');
@@ -120,16 +130,52 @@ impl Ledger {
 }
 
 const FILE: &str = "ledger.json";
+const LOCK: &str = "ledger.lock";
 
-/// The folder of a network namespace's ledger; made if need be.
-pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> Result<PathBuf> {
+/// The folder of a network namespace's ledger.
+pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> PathBuf {
+    run_dir.join("net").join(namespace.to_string())
+}
+
+/// Makes the folder if need be.
+pub(super) fn make_directory(run_dir: &Path, dir: &Path) -> Result<()> {
     let make = |dir: &Path, mode| {
         DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(Error::file("make", dir))
     };
-    let dir = run_dir.join("net").join(namespace.to_string());
     make(run_dir, 0o755)?;
-    make(&dir, 0o700)?;
-    Ok(dir)
+    make(dir, 0o700)
+}
+
+/// Locks the ledger in `dir`.
+pub(super) fn lock(dir: &Path) -> Result<BriefLock> {
+    BriefLock::acquire(&dir.join(LOCK))
+}
+
+/// Removes the folder if it records nothing and nobody else is at work in it.
+/// Whatever keeps it from being removed is no error: the next one tries again.
+pub(super) fn remove_if_void(dir: &Path) {
+    let Ok(_guard) = lock(dir) else { return };
+    if !dir.join(FILE).exists() {
+        // Whoever waits for the lock finds that its file is another one.
+        let _ = fs::remove_file(dir.join(LOCK));
+        let _ = fs::remove_dir(dir);
+    }
+}
+
+/// Removes folders of network namespaces that are no more: those whose inode
+/// this one has now. What was changed in them is gone with them.
+pub(super) fn remove_dead(run_dir: &Path, namespace: NamespaceId) {
+    if namespace.cookie.is_none() {
+        return;
+    }
+    let (own, inode) = (namespace.to_string(), format!("{}-", namespace.inode));
+    let Ok(entries) = fs::read_dir(run_dir.join("net")) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name != own && name.starts_with(&inode) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
 }
 
 fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {

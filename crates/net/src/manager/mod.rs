@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::lock::{BriefLock, OwnerLock};
+use crate::lock::{BriefLock, ProcessLock};
 use crate::{Error, NamespaceId, Netlink, Result};
 
 pub use change::Change;
@@ -96,7 +96,8 @@ pub struct Manager {
     netlink: Netlink,
     /// Keys of changes from an earlier life that were not applied again so far.
     inherited: BTreeSet<String>,
-    _lock: OwnerLock,
+    /// None only at the end.
+    lock: Option<ProcessLock>,
 }
 
 impl Manager {
@@ -111,17 +112,27 @@ impl Manager {
     pub fn open(run_dir: &Path, owner: &str) -> Result<Self> {
         check_owner(owner)?;
         let namespace = NamespaceId::current()?;
-        let dir = ledger::directory(run_dir, namespace)?;
-        let path = dir.join(format!("{owner}.owner"));
-        let lock = OwnerLock::acquire(&path)?
-            .map_err(|pid| Error::OwnerRunning { owner: owner.to_owned(), pid })?;
+        let dir = ledger::directory(run_dir, namespace);
+        let lock = loop {
+            ledger::make_directory(run_dir, &dir)?;
+            match ProcessLock::acquire(&dir.join(format!("{owner}.owner"))) {
+                Ok(lock) => break lock,
+                Err(Error::Locked { pid, .. }) => {
+                    return Err(Error::OwnerRunning { owner: owner.to_owned(), pid });
+                }
+                // Whoever was the last to work in the folder has just removed it.
+                Err(error) if error.errno() == Some(libc::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        ledger::remove_dead(run_dir, namespace);
         let mut manager = Self {
             owner: owner.to_owned(),
             namespace,
             dir,
             netlink: Netlink::open()?,
             inherited: BTreeSet::new(),
-            _lock: lock,
+            lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
         let inherited = ledger.entries.iter().filter(|entry| entry.has(owner));
@@ -380,8 +391,15 @@ impl Manager {
         if NamespaceId::current()? != self.namespace {
             return Err(Error::OtherNamespace);
         }
-        let guard = BriefLock::acquire(&self.dir.join("ledger.lock"))?;
+        let guard = ledger::lock(&self.dir)?;
         Ok((guard, Ledger::load(&self.dir)?))
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.lock = None;
+        ledger::remove_if_void(&self.dir);
     }
 }
 
@@ -393,9 +411,13 @@ impl Manager {
 ///
 /// As [`Manager::open`] and [`Manager::restore`].
 pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
-    let dir = ledger::directory(run_dir, NamespaceId::current()?)?;
+    let dir = ledger::directory(run_dir, NamespaceId::current()?);
     let owners: BTreeSet<String> = {
-        let _guard = BriefLock::acquire(&dir.join("ledger.lock"))?;
+        let _guard = match ledger::lock(&dir) {
+            // Nobody has changed anything here.
+            Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Vec::new()),
+            guard => guard?,
+        };
         let Ledger { entries, kept, .. } = Ledger::load(&dir)?;
         let owners = entries.into_iter().flat_map(|entry| entry.owners);
         owners.filter(|owner| !kept.contains(owner)).collect()
