@@ -1,6 +1,7 @@
 //! Checks that need more than one value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Display;
 use std::hash::Hash;
 use std::ops::Range;
 
@@ -17,10 +18,12 @@ use crate::types::Mode;
 /// Checks every translator, and all of them against each other.
 pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
     for draft in &drafts.translators {
-        duplicate_pool6(draft, sink);
+        duplicates("pool6", &draft.pool6, sink);
+        duplicates("routes4", &draft.routes4, sink);
         duplicate_eam(draft, sink);
         overlapping_eam(draft, sink);
         addresses(draft, sink);
+        well_known_prefix(draft, sink);
         if let Some(nat64) = &draft.nat64 {
             let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
             nat64::check::nat64(nat64, in_pool6, sink);
@@ -49,13 +52,13 @@ fn duplicate_names(drafts: &[Draft], sink: &mut Sink) {
     );
 }
 
-fn duplicate_pool6(draft: &Draft, sink: &mut Sink) {
-    let all: Vec<_> = draft.pool6.iter().collect();
+fn duplicates<T: Copy + Hash + Eq + Display>(key: &str, items: &[Spanned<T>], sink: &mut Sink) {
+    let all: Vec<_> = items.iter().collect();
     each_duplicate(
         &all,
-        |pool6| *pool6.get_ref(),
+        |item| *item.get_ref(),
         |first, second| {
-            let message = format!("`pool6`: {} is listed twice", second.get_ref());
+            let message = format!("`{key}`: {} is listed twice", second.get_ref());
             sink.push(
                 Diagnostic::error(second.span(), message)
                     .related(first.span(), "here first")
@@ -111,13 +114,12 @@ fn overlapping_eam(draft: &Draft, sink: &mut Sink) {
     let places: HashMap<Eam, Range<usize>> =
         draft.eam.iter().map(|eam| (*eam.get_ref(), eam.span())).collect();
     let place = |eam: &Eam| places.get(eam).cloned().unwrap_or(draft.span.clone());
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for overlap in table.overlaps() {
         // Two mappings that overlap in both families are one finding.
-        if seen.contains(&overlap) {
+        if !seen.insert((overlap.outer, overlap.inner)) {
             continue;
         }
-        seen.push(overlap);
         let both = overlap.outer.v4().contains(&overlap.inner.v4())
             && overlap.outer.v6().contains(&overlap.inner.v6());
         if both {
@@ -150,7 +152,23 @@ fn addresses(draft: &Draft, sink: &mut Sink) {
     }
 }
 
+/// RFC 6052 section 2.1: the Well-Known Prefix has 96 bits. What contains it is most likely a slip of the pen.
+fn well_known_prefix(draft: &Draft, sink: &mut Sink) {
+    let well_known = Pool6::WELL_KNOWN.net();
+    for pool6 in &draft.pool6 {
+        let net = pool6.get_ref().net();
+        if net == well_known || !net.contains(&well_known) {
+            continue;
+        }
+        let message =
+            format!("{net} is not the Well-Known Prefix, which has 96 bits (RFC 6052 section 2.1)");
+        let help = format!("write \"{well_known}\", or a prefix of the network's own");
+        sink.push(Diagnostic::warning(pool6.span(), message).help(help));
+    }
+}
+
 /// A network that is routed into a translator's interface, and where it is written.
+#[derive(Debug)]
 struct Routed {
     net: IpNet,
     span: Range<usize>,
@@ -164,21 +182,8 @@ struct Routed {
 fn overlapping_routes(drafts: &[Draft], sink: &mut Sink) {
     let all: Vec<Routed> =
         drafts.iter().enumerate().flat_map(|(index, draft)| routed(index, draft)).collect();
-    for (index, second) in all.iter().enumerate() {
-        let clash = all[..index].iter().find(|first| {
-            first.owner.0 != second.owner.0
-                && match (first.net, second.net) {
-                    // Translation prefixes and mappings: neither may contain the other. IPv4
-                    // networks are routes as any other: the longest wins, then the metric.
-                    (IpNet::V6(a), IpNet::V6(b)) => a.contains(&b) || b.contains(&a),
-                    (IpNet::V4(a), IpNet::V4(b)) if first.given && second.given => {
-                        a.contains(&b) || b.contains(&a)
-                    }
-                    (IpNet::V4(a), IpNet::V4(b)) => a == b && first.owner.1 == second.owner.1,
-                    _ => false,
-                }
-        });
-        let Some(first) = clash else { continue };
+    for (second, first) in clashes(&all) {
+        let (first, second) = (&all[first], &all[second]);
         let message = match second.net {
             net if first.net == net => format!("two translators want {net} routed to them"),
             net => format!("{net} overlaps {} of another translator", first.net),
@@ -193,6 +198,50 @@ fn overlapping_routes(drafts: &[Draft], sink: &mut Sink) {
                 .related(first.span.clone(), "the other one")
                 .help(help),
         );
+    }
+}
+
+/// The networks that clash with one before them, and which one: places in `all`. Looks for each network's
+/// supernets of the lengths that occur, so that 100,000 mappings take no longer than reading them.
+fn clashes(all: &[Routed]) -> BTreeMap<usize, usize> {
+    let mut places: HashMap<IpNet, Vec<usize>> = HashMap::new();
+    let mut lengths = BTreeSet::new();
+    for (index, it) in all.iter().enumerate() {
+        lengths.insert((it.net.addr().is_ipv6(), it.net.prefix_len()));
+        let places = places.entry(it.net).or_default();
+        // One of each translator stands for all of it.
+        if !places.iter().any(|place| all[*place].stands_for(it)) {
+            places.push(index);
+        }
+    }
+    let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+    for (index, it) in all.iter().enumerate() {
+        let is_v6 = it.net.addr().is_ipv6();
+        for (_, len) in lengths.range((is_v6, 0)..=(is_v6, it.net.prefix_len())) {
+            let outer =
+                IpNet::new(it.net.addr(), *len).ok().and_then(|net| places.get(&net.trunc()));
+            for other in outer.into_iter().flatten().copied().filter(|at| all[*at].clashes(it)) {
+                let (first, second) = (index.min(other), index.max(other));
+                found.entry(second).and_modify(|it| *it = first.min(*it)).or_insert(first);
+            }
+        }
+    }
+    found
+}
+
+impl Routed {
+    fn stands_for(&self, other: &Routed) -> bool {
+        (self.owner, self.given) == (other.owner, other.given)
+    }
+
+    /// Whether it clashes with `inner`, a network in its own or the same.
+    fn clashes(&self, inner: &Routed) -> bool {
+        let is_route = |it: &Routed| it.net.addr().is_ipv4() && !it.given;
+        // Translation prefixes, mappings, and addresses that are given: neither may contain the other.
+        // Other IPv4 networks are routes as any other: the longest wins, then the metric.
+        let as_routes = is_route(self) || is_route(inner);
+        self.owner.0 != inner.owner.0
+            && (!as_routes || self.net == inner.net && self.owner.1 == inner.owner.1)
     }
 }
 
@@ -241,6 +290,64 @@ fn each_duplicate<T: Copy, K: Hash + Eq>(
         match first.get(&key(item)) {
             Some(&earlier) => report(earlier, item),
             None => drop(first.insert(key(item), item)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn routed_net() -> impl Strategy<Value = Routed> {
+        // Few bits, so that many networks meet.
+        let v4 = (any::<u8>(), 24u8..=28).prop_map(|(last, len)| {
+            IpNet::V4(Ipv4Net::new([192, 0, 2, last].into(), len).unwrap().trunc())
+        });
+        let v6 = (any::<u8>(), 120u8..=124).prop_map(|(last, len)| {
+            let bits = 0x2001_0db8u128 << 96 | u128::from(last);
+            IpNet::V6(Ipv6Net::new(bits.into(), len).unwrap().trunc())
+        });
+        let net = prop_oneof![v4, v6];
+        (net, 0usize..3, 1u32..3, any::<bool>()).prop_map(|(net, owner, metric, given)| Routed {
+            net,
+            span: 0..0,
+            // A translator has one metric.
+            owner: (owner, metric.min(owner as u32 + 1)),
+            given: given && net.addr().is_ipv4(),
+        })
+    }
+
+    /// The rule, for two networks in whatever order.
+    fn clash(a: &Routed, b: &Routed) -> bool {
+        a.owner.0 != b.owner.0
+            && match (a.net, b.net) {
+                (IpNet::V6(one), IpNet::V6(other)) => one.contains(&other) || other.contains(&one),
+                (IpNet::V4(one), IpNet::V4(other)) if a.given && b.given => {
+                    one.contains(&other) || other.contains(&one)
+                }
+                (IpNet::V4(one), IpNet::V4(other)) => one == other && a.owner.1 == b.owner.1,
+                _ => false,
+            }
+    }
+
+    proptest! {
+        #[test]
+        fn clashes_are_those_of_comparing_each_with_each(all in vec(routed_net(), 0..40)) {
+            let found = clashes(&all);
+            for (second, first) in &found {
+                prop_assert!(first < second && clash(&all[*first], &all[*second]));
+            }
+            // Of several that stand for one translator, the first is compared.
+            let is_first = |at: usize| {
+                !all[..at].iter().any(|it| it.net == all[at].net && it.stands_for(&all[at]))
+            };
+            for second in (0..all.len()).filter(|at| is_first(*at)) {
+                let first = all[..second].iter().position(|first| clash(first, &all[second]));
+                prop_assert_eq!(found.get(&second).copied(), first);
+            }
         }
     }
 }

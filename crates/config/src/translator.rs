@@ -64,7 +64,7 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
     let mode_help = "write mode = \"siit\", mode = \"clat\" or mode = \"nat64\"";
     let kind = section.require(sink, "mode", mode_help, kind)?.into_inner();
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
-    let name = section.require(sink, "name", name_help, value::name);
+    let name = section.require(sink, "name", name_help, value::translator_name);
     let (eam, routes4) = read_networks(&mut section, sink, kind);
     let mut particular = match kind {
         Kind::Siit => read_siit(&mut section, sink, name.as_ref()),

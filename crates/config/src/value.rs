@@ -100,12 +100,29 @@ pub(crate) fn list<'t, 'i, T>(
     Problems::collect(items.iter().map(|value| Ok(Spanned::new(value.span(), item(value)?))))
 }
 
+const NAME_HELP: &str =
+    "write an interface name such as \"siit0\": 1 to 15 letters, digits, '-', '_' or '.'";
+
 pub(crate) fn name(value: &Value<'_>) -> Parsed<InterfaceName> {
-    let help =
-        "write an interface name such as \"siit0\": 1 to 15 letters, digits, '-', '_' or '.'";
-    string(value, "a name", help)?
+    string(value, "a name", NAME_HELP)?
         .parse()
-        .map_err(|error: crate::NameError| wrong(value, error.to_string(), help))
+        .map_err(|error: crate::NameError| wrong(value, error.to_string(), NAME_HELP))
+}
+
+/// The name of a translator. There are files, owners of host changes and an nftables table of it, which
+/// take less than Linux takes for an interface.
+pub(crate) fn translator_name(value: &Value<'_>) -> Parsed<InterfaceName> {
+    let parsed = name(value)?;
+    let bad = |c: &char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.');
+    let reason = match parsed.as_str().chars().find(bad) {
+        Some(character) => format!("the name of a translator can't contain {character:?}"),
+        // Programs would take it for an option.
+        None if parsed.as_str().starts_with('-') => {
+            "the name of a translator can't begin with '-'".to_owned()
+        }
+        None => return Ok(parsed),
+    };
+    Err(wrong(value, reason, NAME_HELP))
 }
 
 /// An absolute path.

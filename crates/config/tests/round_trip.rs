@@ -244,7 +244,9 @@ fn engine() -> impl Strategy<Value = (Engine, Attach, Vec<InterfaceName>)> {
     (engines, prop::sample::select(attaches), devices).prop_map(|(engine, attach, devices)| {
         let names = devices.into_iter().map(|number| format!("eth{number}").parse().unwrap());
         match (engine, attach) {
-            (Engine::User, Attach::Uplink | Attach::Ingress | Attach::Xdp) => (engine, Attach::Interface, Vec::new()),
+            (Engine::User, Attach::Uplink | Attach::Ingress | Attach::Xdp) => {
+                (engine, Attach::Interface, Vec::new())
+            }
             (_, Attach::Ingress | Attach::Xdp) => (engine, attach, names.collect()),
             _ => (engine, attach, Vec::new()),
         }
@@ -274,12 +276,16 @@ prop_compose! {
         Translator {
             name: "fw0".parse().unwrap(),
             engine,
-            // Only a CLAT has an uplink of its own.
+            // Only a CLAT has an uplink of its own, and it has no other devices to take packets at.
             attach: match (attach, &mode) {
                 (Attach::Uplink, Mode::Siit { .. } | Mode::Nat64(_)) => Attach::Auto,
+                (Attach::Ingress, Mode::Clat(_)) => Attach::Auto,
                 (attach, _) => attach,
             },
-            devices,
+            devices: match (attach, &mode) {
+                (Attach::Ingress, Mode::Clat(_)) => Vec::new(),
+                _ => devices,
+            },
             measure: flags[6] && engine != Engine::User,
             eam: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { eam },
             routes4: match mode {

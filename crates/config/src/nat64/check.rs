@@ -1,6 +1,6 @@
 //! What has to go together in a stateful translator.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 use fordway_xlat::addr::Eam;
@@ -59,9 +59,8 @@ pub(crate) fn nat64(
 
 fn overlapping_pools(pools: &[PoolDraft], sink: &mut Sink) {
     let all: Vec<&Spanned<Pool4>> = pools.iter().flat_map(|pool| &pool.pool4).collect();
-    for (index, second) in all.iter().enumerate() {
-        let first = all[..index].iter().find(|first| first.get_ref().overlaps(second.get_ref()));
-        let Some(first) = first else { continue };
+    for (second, first) in overlaps(&all) {
+        let (first, second) = (all[first], all[second]);
         let message = format!(
             "`pool4`: {} and {} have addresses with ports in common",
             second.get_ref(),
@@ -73,6 +72,30 @@ fn overlapping_pools(pools: &[PoolDraft], sink: &mut Sink) {
                 .help("give each its own addresses, or its own ports of them"),
         );
     }
+}
+
+/// The entries that overlap one before them, and which one: places in `all`. In the order of addresses, so
+/// that each is compared with its neighbours only.
+fn overlaps(all: &[&Spanned<Pool4>]) -> BTreeMap<usize, usize> {
+    // Devices, whose addresses nobody knows here, stand together.
+    let begins = |at: usize| all[at].get_ref().addresses().map(|(first, _)| first);
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|at| begins(*at));
+    let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut open: Vec<usize> = Vec::new();
+    for at in order {
+        let (it, begins) = (all[at].get_ref(), begins(at));
+        open.retain(|earlier| match (all[*earlier].get_ref().addresses(), begins) {
+            (Some((_, last)), Some(first)) => first <= last,
+            (earlier, first) => earlier.is_none() && first.is_none(),
+        });
+        for other in open.iter().copied().filter(|other| all[*other].get_ref().overlaps(it)) {
+            let (first, second) = (at.min(other), at.max(other));
+            found.entry(second).and_modify(|known| *known = first.min(*known)).or_insert(first);
+        }
+        open.push(at);
+    }
+    found
 }
 
 /// A pool is given to subscribers; what is less than one can't have a pool.
