@@ -35,7 +35,8 @@ pub(crate) struct TraceLine {
     /// What left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) translated: Option<Glimpse>,
-    /// What the user engine makes of it, if it got the packet and all of it is known here.
+    /// What the user engine makes of it, if it got the packet, all of it is known here, and the translator
+    /// is stateless: to ask a stateful one again would change its tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_engine: Option<UserEngine>,
 }
@@ -82,6 +83,7 @@ impl TraceLine {
         // A super-packet's or a long packet's snapshot says too little.
         let whole = event.gso_size == 0 && event.before.len() == event.len as usize;
         let passed_on = matches!(event.outcome, Outcome::PassedOn(_));
+        let stateless = translator.tables().is_none();
         Some(TraceLine {
             time: time(boot, event.ns),
             translator: names.0.to_owned(),
@@ -89,7 +91,8 @@ impl TraceLine {
             direction: Direction::of(&event.before).map_or("", Direction::label).to_owned(),
             octets: event.len,
             segment_size: event.gso_size,
-            user_engine: (passed_on && whole).then(|| UserEngine::of(translator, &event.before)),
+            user_engine: (passed_on && whole && stateless)
+                .then(|| UserEngine::of(translator, &event.before)),
             packet,
             outcome: outcome.to_owned(),
             reason: reason.map(str::to_owned),
@@ -130,7 +133,7 @@ impl TraceLine {
 }
 
 impl UserEngine {
-    /// What the core does with a packet that is known whole.
+    /// What a stateless core does with a packet that is known whole.
     fn of(translator: &Translator, octets: &[u8]) -> UserEngine {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend_from_slice(octets);
@@ -222,6 +225,36 @@ mod tests {
         let mut cut = event(Outcome::PassedOn(PassReason::TooBig));
         cut.len = 3000;
         assert_eq!(line(&cut).user_engine, None);
+    }
+
+    #[test]
+    fn the_tables_of_a_stateful_translator_are_not_touched() {
+        use std::sync::Arc;
+
+        use fordway_xlat::nat64::{Heap, Nat64, Pool, Range, Settings, Sizes};
+        let address = "192.0.2.1".parse().unwrap();
+        let range = Range { first: address, last: address, low: 1024, high: 65_535 };
+        let pool = Pool { ranges: vec![range], ..Pool::default() };
+        let sizes = Sizes { bibs: 10, sessions: 10, subscribers: 10 };
+        let settings = Settings { pools: vec![pool], sizes, ..Settings::default() };
+        let nat64 = Nat64::new(settings, Arc::new(Heap::new(&sizes, [1, 2]))).unwrap();
+        let nat64 = Arc::new(nat64);
+        let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
+        let config = Config { pool6, ..Config::default() };
+        let translator = Translator::nat64(config, Arc::clone(&nat64)).unwrap();
+        // UDP from an IPv6 host that nobody knows yet.
+        let mut before = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+        before.extend("2001:db8:1::5".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        before.extend("2001:db8:64::c633:6401".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        before.extend([0, 7, 0, 9, 0, 8, 0x12, 0x34]);
+        let mut event = event(Outcome::PassedOn(PassReason::Subscriber));
+        (event.len, event.before) = (before.len() as u32, before);
+        let names = ("nat64", "nat64");
+        let told =
+            TraceLine::of(&event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH)
+                .unwrap();
+        assert_eq!((told.reason.as_deref(), told.user_engine), (Some("subscriber"), None));
+        assert_eq!(nat64.occupancy().map(|table| table.used), [0, 0, 0]);
     }
 
     #[test]
