@@ -13,7 +13,9 @@ mod client;
 mod server;
 mod socket;
 
-pub(crate) use client::{Answer, ask, ask_reverse, ask_stats, ask_status, is_absent, list, trace};
+pub(crate) use client::{
+    Answer, ask, ask_reverse, ask_stats, ask_status, is_absent, leave, list, trace,
+};
 pub(crate) use server::serve;
 pub(crate) use socket::{Guard, listen};
 

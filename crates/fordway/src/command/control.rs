@@ -3,25 +3,22 @@
 use fordway_net::Manager;
 
 use crate::cli::{DownArgs, Global};
-use crate::control::{Answer, Request, ask, is_absent};
+use crate::control::{self, Answer, Request, ask, is_absent};
 use crate::failure::Failure;
 use crate::{daemon, output};
 
 /// Has the daemon read its file again.
 pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
-    tell(global, &Request::Reload {})
-}
-
-/// Ends the daemon, without its kernel engines.
-pub(crate) fn leave(global: &Global) -> Result<(), Failure> {
-    tell(global, &Request::Leave {})
-}
-
-fn tell(global: &Global, request: &Request) -> Result<(), Failure> {
-    match ask(&global.socket(), request)? {
+    match ask(&global.socket(), &Request::Reload {})? {
         Answer::Done(text) => output::print(&format!("{text}\n")),
         Answer::Unknown => Ok(()),
     }
+}
+
+/// Ends the daemon, without its kernel engines. When this is done, another can start.
+pub(crate) fn leave(global: &Global) -> Result<(), Failure> {
+    let text = control::leave(&global.socket())?;
+    output::print(&format!("{text}\n"))
 }
 
 /// Takes a translator down: the daemon's, or what a dead one left.

@@ -1,6 +1,6 @@
 //! Asking a daemon.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -61,12 +61,28 @@ pub(crate) fn list(
     loop {
         let mut line = Vec::new();
         let read = (&mut reader).take(MAX_REPLY).read_until(b'\n', &mut line);
-        read.map_err(|error| no_answer(socket, &error))?;
+        read.map_err(|error| broken(socket, &error))?;
         match parse(socket, &line)? {
             Reply::Entries(entries) => each(entries)?,
             Reply::Listed { matched, more } => return Ok((matched, more)),
             other => return Err(unexpected(socket, other)),
         }
+    }
+}
+
+/// Has the daemon end, with its kernel engines going on, and waits until it has ended. Gives what it says.
+pub(crate) fn leave(socket: &Path) -> Result<String, Failure> {
+    let mut reader = BufReader::new(send(socket, &Request::Leave {}, LONG_TIMEOUT)?);
+    let mut line = Vec::new();
+    let read = (&mut reader).take(MAX_REPLY).read_until(b'\n', &mut line);
+    read.map_err(|error| broken(socket, &error))?;
+    match parse(socket, &line)? {
+        // It keeps the connection for as long as it lives.
+        Reply::Done(text) => match reader.read_until(b'\n', &mut line) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(broken(socket, &error)),
+            _ => Ok(text),
+        },
+        other => Err(unexpected(socket, other)),
     }
 }
 
@@ -86,14 +102,13 @@ pub(crate) fn trace(
     mut each: impl FnMut(TraceLine) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let stream = send(socket, request, LONG_TIMEOUT)?;
-    let failed = |error: &dyn std::fmt::Display| no_answer(socket, error);
     // Packets come when they come.
-    stream.set_read_timeout(None).map_err(|error| failed(&error))?;
+    stream.set_read_timeout(None).map_err(|error| broken(socket, &error))?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
         let read = (&mut reader).take(MAX_REPLY).read_until(b'\n', &mut line);
-        if read.map_err(|error| failed(&error))? == 0 {
+        if read.map_err(|error| broken(socket, &error))? == 0 {
             return Ok(());
         }
         match parse(socket, &line)? {
@@ -120,32 +135,50 @@ fn exchange(socket: &Path, request: &Request, timeout: Duration) -> Result<Reply
     let mut line = Vec::new();
     BufReader::new(stream.take(MAX_REPLY))
         .read_until(b'\n', &mut line)
-        .map_err(|error| no_answer(socket, &error))?;
+        .map_err(|error| broken(socket, &error))?;
     parse(socket, &line)
 }
 
 fn send(socket: &Path, request: &Request, timeout: Duration) -> Result<UnixStream, Failure> {
-    let failed = |error: &dyn std::fmt::Display| no_answer(socket, error);
+    let failed = |error: io::Error| broken(socket, &error);
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             Failure::failed(format!("no daemon listens on the control socket {}", socket.display()))
                 .hint("start one (fordway run -c FILE), or name its socket with --socket")
         }
-        ErrorKind::PermissionDenied => failed(&error).hint("the socket is for root alone"),
-        _ => failed(&error),
+        ErrorKind::PermissionDenied => failed(error).hint("the socket is for root alone"),
+        _ => failed(error),
     })?;
-    stream.set_read_timeout(Some(timeout)).map_err(|error| failed(&error))?;
-    stream.set_write_timeout(Some(timeout)).map_err(|error| failed(&error))?;
-    let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+    stream.set_read_timeout(Some(timeout)).map_err(failed)?;
+    stream.set_write_timeout(Some(timeout)).map_err(failed)?;
+    let mut text = serde_json::to_vec(request).map_err(|error| no_answer(socket, &error))?;
     text.push(b'\n');
-    stream.write_all(&text).map_err(|error| failed(&error))?;
+    stream.write_all(&text).map_err(failed)?;
     Ok(stream)
 }
 
 fn parse(socket: &Path, line: &[u8]) -> Result<Reply, Failure> {
+    if !line.ends_with(b"\n") {
+        return Err(closed(socket));
+    }
     serde_json::from_slice(line).map_err(|error| {
         no_answer(socket, &error).hint("are the daemon and this program of one version?")
     })
+}
+
+/// What reading or writing met.
+fn broken(socket: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => no_answer(socket, &"it takes too long")
+            .hint("the daemon is busy or stopped: its log says what it does"),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => closed(socket),
+        _ => no_answer(socket, error),
+    }
+}
+
+fn closed(socket: &Path) -> Failure {
+    no_answer(socket, &"the daemon has closed the connection")
+        .hint("it may just be ending: its log says why")
 }
 
 fn no_answer(socket: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -160,4 +193,32 @@ fn unexpected(socket: &Path, reply: Reply) -> Failure {
         _ => "it answers another question".to_owned(),
     };
     Failure::failed(format!("the daemon on {} says: {text}", socket.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What asking says if somebody accepts the connection and does `then`.
+    fn asked(then: impl FnOnce(UnixStream) + Send + 'static) -> String {
+        let dir = tempfile::TempDir::new().unwrap();
+        let socket = dir.path().join("control.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = thread::spawn(move || then(listener.accept().unwrap().0));
+        let failed = exchange(&socket, &Request::Status {}, Duration::from_millis(50));
+        let said = failed.err().map_or_else(String::new, |failure| failure.line());
+        server.join().unwrap();
+        said
+    }
+
+    #[test]
+    fn a_daemon_that_says_nothing_is_told_from_one_that_ends() {
+        let silent = asked(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+        assert!(silent.contains("it takes too long (the daemon is busy or stopped"), "{silent}");
+        let ended = asked(drop);
+        assert!(ended.contains("the daemon has closed the connection (it may just"), "{ended}");
+    }
 }

@@ -1,12 +1,16 @@
 //! Answering requests.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::{MAX_REQUEST, Reply, Request};
@@ -15,8 +19,8 @@ use crate::failure::Failure;
 use crate::report::{Entries, ReverseReport};
 use crate::trace::{Filter, FilterError, SYNTAX};
 
-/// Clients at once; the others wait.
-const MAX_CLIENTS: usize = 16;
+/// Clients at once. For a further one, the client that has asked nothing for longest makes room.
+const MAX_CLIENTS: usize = 64;
 
 /// Parts of a table that wait for a client.
 const PARTS: usize = 8;
@@ -25,15 +29,19 @@ const PARTS: usize = 8;
 /// to be taken.
 pub(crate) async fn serve(listener: UnixListener, daemon: Handle, timeout: Duration) {
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let idle = Idle::default();
     loop {
-        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let daemon = daemon.clone();
+                if clients.available_permits() == 0 {
+                    idle.make_room();
+                }
+                let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
+                    return;
+                };
+                let (daemon, idle) = (daemon.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = converse(stream, &daemon, timeout).await {
+                    if let Err(error) = converse(stream, &daemon, &idle, timeout).await {
                         debug!("control socket: {error}");
                     }
                     drop(permit);
@@ -48,9 +56,36 @@ pub(crate) async fn serve(listener: UnixListener, daemon: Handle, timeout: Durat
     }
 }
 
+/// Clients of whom no request is there, the one that has waited longest first.
+#[derive(Clone, Default)]
+struct Idle(Rc<RefCell<VecDeque<Rc<Notify>>>>);
+
+impl Idle {
+    /// Waits for `request` as one of them. `None`: somebody else needs the place.
+    async fn wait<T>(&self, request: impl Future<Output = T>) -> Option<T> {
+        let needed = Rc::new(Notify::new());
+        self.0.borrow_mut().push_back(Rc::clone(&needed));
+        let came = tokio::select! {
+            biased;
+            came = request => Some(came),
+            () = needed.notified() => None,
+        };
+        self.0.borrow_mut().retain(|it| !Rc::ptr_eq(it, &needed));
+        came
+    }
+
+    /// Ends the wait of the first of them.
+    fn make_room(&self) {
+        if let Some(first) = self.0.borrow_mut().pop_front() {
+            first.notify_one();
+        }
+    }
+}
+
 async fn converse(
     stream: UnixStream,
     daemon: &Handle,
+    idle: &Idle,
     timeout: Duration,
 ) -> Result<(), std::io::Error> {
     let (reader, mut writer) = stream.into_split();
@@ -60,8 +95,8 @@ async fn converse(
         let limit = MAX_REQUEST as u64;
         let mut limited = (&mut reader).take(limit);
         let read = limited.read_until(b'\n', &mut line);
-        let (reply, then) = match tokio::time::timeout(timeout, read).await {
-            Ok(read) => match read? {
+        let (reply, then) = match idle.wait(tokio::time::timeout(timeout, read)).await {
+            Some(Ok(read)) => match read? {
                 0 => return Ok(()),
                 _ if line.ends_with(b"\n") => answer(&line, daemon),
                 _ if line.len() == MAX_REQUEST => {
@@ -73,7 +108,11 @@ async fn converse(
                     (Some(Reply::Error(text)), Then::Close)
                 }
             },
-            Err(_) => (Some(Reply::Error("no request came in time".to_owned())), Then::Close),
+            Some(Err(_)) => (Some(Reply::Error("no request came in time".to_owned())), Then::Close),
+            None => {
+                let text = "there are too many clients, and this one has asked nothing".to_owned();
+                (Some(Reply::Error(text)), Then::Close)
+            }
         };
         if let Some(reply) = reply {
             send(&mut writer, &reply, timeout).await?;
@@ -83,7 +122,13 @@ async fn converse(
             Then::Close => return writer.shutdown().await,
             Then::Leave => {
                 daemon.leave();
-                return writer.shutdown().await;
+                // The client waits for the end, which closes the connection.
+                return std::future::pending().await;
+            }
+            Then::Reverse(readers, v4) => {
+                let report = tokio::task::spawn_blocking(move || reverse(&readers, v4));
+                let report = report.await.map_err(std::io::Error::other)?;
+                send(&mut writer, &Reply::Reverse(report), timeout).await?;
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
             Then::Trace(subscription) => {
@@ -149,6 +194,13 @@ async fn list(
     send(writer, &Reply::Listed { matched, more }, timeout).await
 }
 
+/// Looks through whole tables, on a thread of its own.
+fn reverse(readers: &[Reader], v4: SocketAddrV4) -> ReverseReport {
+    let mut report = ReverseReport::of(v4);
+    readers.iter().for_each(|reader| reader.reverse(v4, &mut report));
+    report
+}
+
 /// What follows a reply.
 enum Then {
     /// The next request.
@@ -159,6 +211,8 @@ enum Then {
     Leave,
     /// Entries.
     List(Listing),
+    /// Whose a transport address is.
+    Reverse(Vec<Reader>, SocketAddrV4),
     /// Packets.
     Trace(Box<Subscription>),
 }
@@ -212,11 +266,7 @@ fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
             done(daemon.bib_del(name.as_deref(), &protocol, v4))
         }
         Request::Reverse { name, v4 } => match daemon.readers(name.as_deref()) {
-            Ok(readers) => {
-                let mut report = ReverseReport::of(v4);
-                readers.iter().for_each(|reader| reader.reverse(v4, &mut report));
-                Reply::Reverse(report)
-            }
+            Ok(readers) => return (None, Then::Reverse(readers, v4)),
             Err(failure) => failed(&failure),
         },
         Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
@@ -247,4 +297,35 @@ fn done(result: Result<String, Failure>) -> Reply {
 fn failed(failure: &Failure) -> Reply {
     let (text, hint, config) = failure.parts();
     Reply::Failed { text, hint, config }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_client_that_has_waited_longest_makes_room() {
+        let idle = Idle::default();
+        let waits = |idle: &Idle| {
+            let idle = idle.clone();
+            async move { idle.wait(std::future::pending::<()>()).await }
+        };
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                let first = tokio::task::spawn_local(waits(&idle));
+                let second = tokio::task::spawn_local(waits(&idle));
+                tokio::task::yield_now().await;
+                assert_eq!(idle.wait(async { 7 }).await, Some(7));
+                assert_eq!(idle.0.borrow().len(), 2);
+                idle.make_room();
+                assert_eq!(first.await.unwrap(), None);
+                assert!(!second.is_finished());
+                idle.make_room();
+                assert_eq!(second.await.unwrap(), None);
+                // Nobody is left to go.
+                idle.make_room();
+            })
+            .await;
+    }
 }

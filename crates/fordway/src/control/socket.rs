@@ -3,9 +3,10 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use tokio::net::UnixListener;
 
 use crate::failure::Failure;
@@ -27,6 +28,10 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
         Failure::failed(format!("cannot {what} the control socket {}: {error}", socket.display()))
             .hint("name another with --socket or [control] socket")
     };
+    // Before anything is made.
+    if SocketAddr::from_pathname(socket).is_err() {
+        return Err(failed("listen on", &"a socket's path has at most 107 octets"));
+    }
     if let Some(parent) = socket.parent() {
         let mut dir = DirBuilder::new();
         dir.recursive(true).mode(0o755);
@@ -37,6 +42,10 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
         // A slip of the pen must not cost somebody a file.
         Ok(found) if !found.file_type().is_socket() => {
             return Err(failed("make", &"there is a file of this name, and it is no socket"));
+        }
+        // Somebody else's, who does not lock.
+        Ok(_) if !is_dead(socket) => {
+            return Err(failed("replace", &"another program listens on it"));
         }
         _ => {}
     }
@@ -55,6 +64,12 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
     Ok((listener, Guard { socket: socket.to_owned(), _lock: lock }))
 }
 
+/// Whether nobody listens on a socket any more.
+fn is_dead(socket: &Path) -> bool {
+    let connected = UnixStream::connect(socket);
+    connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
 fn lock(socket: &Path) -> Result<File, Failure> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
@@ -68,6 +83,8 @@ fn lock(socket: &Path) -> Result<File, Failure> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // In a folder where others may write, the name may lead anywhere.
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(&path)
         .map_err(|error| failed(&error))?;
     match file.try_lock() {

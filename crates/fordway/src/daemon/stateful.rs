@@ -97,7 +97,10 @@ impl Tables {
                     .hint("write smaller max_sessions, max_bib and max_subscribers")
             })?),
         };
-        let nat64 = Nat64::new(settings, memory).map_err(|error| misfit(name, error))?;
+        let nat64 = Nat64::new(settings, memory).map_err(|error| {
+            Tables::discard(made.as_ref());
+            misfit(name, error)
+        })?;
         let tables = Tables { nat64: Arc::new(nat64), maps, made };
         if tables.maps.is_some() && tables.made.is_none() {
             let mended = tables.nat64.reconcile();
@@ -115,12 +118,15 @@ impl Tables {
         Ok(Some(tables))
     }
 
-    /// Takes the pins back that were made for a start that failed.
+    /// Takes the pins back that were made for a start that failed, and the folders that are empty then.
     pub(super) fn discard(pins: Option<&PathBuf>) {
-        if let Some(pins) = pins
-            && let Err(error) = StateMaps::discard(pins)
-        {
+        let Some(pins) = pins else { return };
+        if let Err(error) = StateMaps::discard(pins) {
             debug!("{}: {error}", pins.display());
+        }
+        // A folder in which there is something, such as an earlier run's programs, stays by itself.
+        for folder in pins.ancestors().take(2) {
+            let _ = std::fs::remove_dir(folder);
         }
     }
 }
@@ -196,6 +202,8 @@ pub(super) struct Beside {
     keeper: Option<Keeper>,
     /// What the host's own use of ports is in the way of.
     pub(super) clashes: Vec<Clash>,
+    /// Pins that were made for this start, and that nobody needs unless a kernel engine runs.
+    made: Option<PathBuf>,
 }
 
 impl Beside {
@@ -214,7 +222,7 @@ impl Beside {
         let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
         let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
         let clashes = clashes(name, facts, &tables.nat64);
-        Ok(Beside { maps: tables.maps, telling, keeper, clashes })
+        Ok(Beside { maps: tables.maps, telling, keeper, clashes, made: tables.made })
     }
 }
 
@@ -279,10 +287,12 @@ impl Running {
         started.unwrap_or_else(|(failure, _)| Err(failure)).map(Some)
     }
 
-    /// Writes what is kept across restarts a last time.
+    /// Writes what is kept across restarts a last time, and gives tables up for which no kernel engine came.
     pub(super) fn end_keeping(&mut self) {
-        if let Some(beside) = &mut self.stateful {
-            beside.keeper = None;
+        let Some(beside) = &mut self.stateful else { return };
+        beside.keeper = None;
+        if self.kernel.is_none() {
+            Tables::discard(beside.made.take().as_ref());
         }
     }
 
@@ -343,6 +353,12 @@ impl Running {
                     return Err(Failure::failed(text)
                         .hint("write the entry in bib, so that the address is routed here"));
                 }
+                let pool6 = &translator.config().pool6;
+                if let Some(pool6) = pool6.iter().find(|pool6| pool6.contains(entry.v6.0)) {
+                    let text = format!("{name}: {} lies in pool6 {pool6}", entry.v6.0);
+                    return Err(Failure::failed(text)
+                        .hint("write the address of a host behind the translator"));
+                }
                 nat64.add_bib(entry, monotonic()).map_err(failed)?;
                 format!("{name}: {} is bound", written(entry))
             }
@@ -356,7 +372,13 @@ impl Running {
         let hook = self.hook();
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(translator.config(), self.place.attach);
-            kernel.replace(config, hook, self.config.measure, settings)?;
+            if let Err(error) = kernel.replace(config, hook, self.config.measure, settings) {
+                // An entry of which only one engine knows is none.
+                if let BibChange::Add(entry) = change {
+                    let _ = nat64.remove_bib(entry.protocol, entry.v4, monotonic());
+                }
+                return Err(error.into());
+            }
             self.resume_tracing();
         }
         // A port on the host's own address has to be led here, or no more.

@@ -8,6 +8,7 @@ use fordway_bpf::{Event, Events};
 use fordway_xlat::Translator;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 use tracing::{debug, warn};
 
 use super::handle::Handle;
@@ -20,6 +21,9 @@ const RATE: u32 = 2000;
 
 /// Lines that wait for a listener that is slow; further ones are lost for it.
 const WAITING: usize = 4096;
+
+/// Who can listen to a translator at once: each holds a place of a client for as long as it likes.
+const LISTENERS: usize = 16;
 
 /// How often the events are looked at: soon enough for people, and seldom enough to cost nothing.
 const LOOK: Duration = Duration::from_millis(20);
@@ -90,6 +94,11 @@ impl Running {
             ))
             .hint("capture packets on the interface (tcpdump -w) and ask fordway explain --pcap"));
         };
+        let listening = self.tracing.as_ref().map_or(0, |it| it.listeners.lock().len());
+        if listening >= LISTENERS {
+            let text = format!("{}: {LISTENERS} traces run already", self.config.name);
+            return Err(Failure::failed(text).hint("end one of them first"));
+        }
         if self.tracing.is_none() {
             kernel.set_trace(Some(RATE))?;
             self.read_events(Listeners::default())?;
@@ -163,6 +172,7 @@ struct Told {
 /// Hands events on until it is aborted.
 async fn read(mut events: Events, told: Told, listeners: Listeners) {
     let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         look.tick().await;
         loop {
