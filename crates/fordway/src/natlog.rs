@@ -125,13 +125,13 @@ fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
             (Box::new(File::open(path)?), Box::new(Json::new(name, config.destinations)))
         }
         LogTarget::SyslogUdp(address) => {
-            (Box::new(Datagrams::udp(*address)?), Box::new(Syslog::new(name, config.destinations)))
+            (Box::new(Datagrams::udp(*address)), Box::new(Syslog::new(name, config.destinations)))
         }
         LogTarget::SyslogUnix(path) => {
             (Box::new(Datagrams::unix(path)?), Box::new(Syslog::new(name, config.destinations)))
         }
         LogTarget::Ipfix(address) => (
-            Box::new(Datagrams::udp(*address)?),
+            Box::new(Datagrams::udp(*address)),
             Box::new(Ipfix::new(config.domain, &config.what, config.destinations)),
         ),
     })

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -72,30 +72,99 @@ impl Sink for File {
             }
             self.looked = std::time::Instant::now();
         }
-        self.file.write_all(message)
+        whole(&self.file, |mut file| file.write_all(message))
     }
 }
 
-/// A socket for datagrams.
-pub(crate) enum Datagrams {
+/// Appends all of something or nothing: half a line would spoil the one that follows it.
+fn whole(
+    file: &std::fs::File,
+    write: impl FnOnce(&std::fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    let len = || file.metadata().map(|metadata| metadata.len());
+    let before = len()?;
+    write(file).inspect_err(|_| {
+        if len().is_ok_and(|now| now > before) {
+            let _ = file.set_len(before);
+        }
+    })
+}
+
+/// Somebody who takes datagrams.
+#[derive(Debug)]
+enum Receiver {
+    Udp(SocketAddr),
+    Unix(PathBuf),
+}
+
+#[derive(Debug)]
+enum Socket {
     Udp(UdpSocket),
-    Unix { path: PathBuf, socket: Option<UnixDatagram> },
+    Unix(UnixDatagram),
+}
+
+/// Sends datagrams to a receiver, which may come, go and be started anew.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    to: Receiver,
+    socket: Option<Socket>,
 }
 
 impl Datagrams {
-    pub(crate) fn udp(to: SocketAddr) -> io::Result<Datagrams> {
-        let any = match to {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(to)?;
-        Ok(Datagrams::Udp(socket))
+    /// To a collector in the network. That there is no way to it yet is no reason not to start.
+    pub(crate) fn udp(to: SocketAddr) -> Datagrams {
+        let to = Receiver::Udp(to);
+        let socket = to.connect().inspect_err(|error| {
+            tracing::warn!("{to}: {error}; records of the log are lost until there is a way");
+        });
+        Datagrams { socket: socket.ok(), to }
     }
 
+    /// To a receiver on this host.
     pub(crate) fn unix(path: &Path) -> io::Result<Datagrams> {
-        let socket = Some(connect(path)?);
-        Ok(Datagrams::Unix { path: path.to_owned(), socket })
+        let to = Receiver::Unix(path.to_owned());
+        Ok(Datagrams { socket: Some(to.connect()?), to })
+    }
+}
+
+impl Receiver {
+    fn connect(&self) -> io::Result<Socket> {
+        match self {
+            Receiver::Udp(to) => {
+                let any: IpAddr = match to {
+                    SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                    SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+                };
+                let socket = UdpSocket::bind((any, 0))?;
+                socket.connect(to)?;
+                Ok(Socket::Udp(socket))
+            }
+            Receiver::Unix(path) => {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect(path)?;
+                socket.set_write_timeout(Some(PATIENCE))?;
+                Ok(Socket::Unix(socket))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Receiver::Udp(to) => write!(f, "{to}"),
+            Receiver::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Socket {
+    fn send(&self, message: &[u8]) -> io::Result<()> {
+        match self {
+            Socket::Udp(socket) => socket.send(message),
+            Socket::Unix(socket) => socket.send(message),
+        }
+        .map(drop)
     }
 }
 
@@ -104,36 +173,52 @@ pub(crate) fn is_slow(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn connect(path: &Path) -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    socket.connect(path)?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(socket)
-}
-
 impl Sink for Datagrams {
     fn write(&mut self, message: &[u8]) -> io::Result<()> {
-        match self {
-            Datagrams::Udp(socket) => match socket.send(message) {
-                // What an earlier datagram met; this one has not been sent.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    socket.send(message).map(drop)
-                }
-                sent => sent.map(drop),
-            },
-            Datagrams::Unix { path, socket } => {
-                match socket.as_ref().map(|socket| socket.send(message)) {
-                    Some(Ok(_)) => return Ok(()),
-                    Some(Err(error)) if is_slow(&error) => return Err(error),
-                    _ => {}
-                }
-                // The receiver may have been started anew.
-                *socket = None;
-                let anew = connect(path)?;
-                anew.send(message)?;
-                *socket = Some(anew);
-                Ok(())
-            }
+        match self.socket.as_ref().map(|socket| socket.send(message)) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) if is_slow(&error) => return Err(error),
+            // The receiver was started anew, this host has another address, or an earlier datagram met
+            // something; this one has not been sent.
+            _ => self.socket = None,
         }
+        let anew = self.to.connect()?;
+        anew.send(message)?;
+        self.socket = Some(anew);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_in_part_is_taken_back() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("log.json");
+        let file = File::open(&path).unwrap().file;
+        whole(&file, |mut file| file.write_all(b"{}\n")).unwrap();
+        let full = whole(&file, |mut file| {
+            file.write_all(b"{\"time\":")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        whole(&file, |mut file| file.write_all(b"{}\n")).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n{}\n");
+    }
+
+    #[test]
+    fn a_collector_to_which_there_is_no_way_may_come_later() {
+        // No host has a route to another's link-local address without naming the link.
+        let nowhere: SocketAddr = "[fe80::1]:4739".parse().unwrap();
+        let mut log = Datagrams::udp(nowhere);
+        assert!(log.write(b"lost").is_err());
+        let collector = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        log.to = Receiver::Udp(collector.local_addr().unwrap());
+        log.write(b"arrives").unwrap();
+        let mut buffer = [0; 16];
+        let (len, _) = collector.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"arrives");
     }
 }

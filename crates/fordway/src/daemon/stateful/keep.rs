@@ -49,23 +49,19 @@ impl Keeper {
         }
         restore(name, path, nat64).map_err(failed)?;
         // At once, so that a place that can't be written to is found out.
-        let mut last = mappings(nat64);
-        write(path, &last).map_err(failed)?;
+        let mut kept = Kept { path: path.to_owned(), mappings: None };
+        kept.update(mappings(nat64)).map_err(failed)?;
         let (end, ended) = channel();
-        let (name, path, nat64) = (name.to_owned(), path.to_owned(), Arc::clone(nat64));
+        let (name, nat64) = (name.to_owned(), Arc::clone(nat64));
         let run = move || {
             loop {
                 let done = match ended.recv_timeout(INTERVAL) {
                     Err(RecvTimeoutError::Timeout) => false,
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
                 };
-                let now = mappings(&nat64);
-                if now != last
-                    && let Err(error) = write(&path, &now)
-                {
-                    warn!("{name}: cannot keep mappings in {}: {error}", path.display());
+                if let Err(error) = kept.update(mappings(&nat64)) {
+                    warn!("{name}: cannot keep mappings in {}: {error}", kept.path.display());
                 }
-                last = now;
                 if done {
                     return;
                 }
@@ -82,6 +78,23 @@ impl Drop for Keeper {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// What is in the file.
+struct Kept {
+    path: PathBuf,
+    mappings: Option<Vec<Mapping>>,
+}
+
+impl Kept {
+    /// Writes mappings unless they are there already.
+    fn update(&mut self, now: Vec<Mapping>) -> io::Result<()> {
+        if self.mappings.as_ref() != Some(&now) {
+            write(&self.path, &now)?;
+            self.mappings = Some(now);
+        }
+        Ok(())
     }
 }
 
@@ -102,9 +115,11 @@ fn write(path: &Path, mappings: &[Mapping]) -> io::Result<()> {
     }
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.and_then(|()| std::fs::rename(&new, path)).inspect_err(|_| {
+        // A disk that is full has better use for the room.
+        let _ = std::fs::remove_file(&new);
+    })
 }
 
 /// Puts the mappings of a file into the tables, as far as they still fit.
@@ -213,6 +228,22 @@ mod tests {
         assert_eq!(pairs(&nat64), [("2001:db8::5".to_owned(), "192.0.2.7".to_owned())]);
         let (_, _, idle) = mappings(&nat64)[0];
         assert!(idle >= Duration::from_secs(9), "{idle:?}");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_later_and_leaves_nothing() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("siit0.dynamic4");
+        let mapping =
+            ("2001:db8::5".parse().unwrap(), "192.0.2.7".parse().unwrap(), Duration::ZERO);
+        let mut kept = Kept { path: path.clone(), mappings: None };
+        // A folder in the place of the file.
+        std::fs::create_dir(&path).unwrap();
+        assert!(kept.update(vec![mapping]).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        std::fs::remove_dir(&path).unwrap();
+        kept.update(vec![mapping]).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("2001:db8::5 192.0.2.7 0"));
     }
 
     #[test]
