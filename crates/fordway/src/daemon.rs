@@ -25,11 +25,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
-use fordway_config::{Config, Translator};
+use fordway_config::{Config, LogLevel, Translator};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
 pub(crate) use handle::Handle;
@@ -93,12 +94,14 @@ enum End {
 
 /// Runs until a signal, or until an engine fails.
 pub(crate) fn run(job: Job) -> Result<(), Failure> {
+    let silent = job.config.log.level == LogLevel::Off;
     crate::log::start(job.config.log);
     let result = run_logged(job);
-    if let Err(failure) = &result {
+    if let Err(failure) = result {
         error!("{}", failure.line());
         notify(&[NotifyState::Status(&failure.line())]);
-        return Err(Failure::Logged);
+        // Somebody has to say it.
+        return Err(if silent { failure } else { Failure::Logged });
     }
     info!("ended");
     Ok(())
@@ -298,13 +301,14 @@ fn announce(daemon: &Handle, started: Instant) {
 /// Waits for a signal or a request to end, or for an engine to fail.
 async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
     let mut watch = tokio::time::interval(WATCH);
+    watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut netlink = Netlink::open().ok();
     let mut addresses = pool4::Watch::open();
     loop {
         tokio::select! {
-            // In this order, where several wait: what does not end comes first.
+            // In this order, where several wait: whoever keeps sending SIGHUP or changing addresses must not
+            // keep it from ending.
             biased;
-            _ = signals.hangup.recv() => reload(daemon),
             _ = signals.terminate.recv() => {
                 info!("SIGTERM: ending");
                 return End::TakeDown;
@@ -317,11 +321,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 info!("ending, as asked; kernel engines go on");
                 return End::Leave;
             }
-            () = addresses.changed() => {
-                if let Some(netlink) = &mut netlink {
-                    daemon.follow_host(netlink);
-                }
-            }
+            _ = signals.hangup.recv() => reload(daemon),
             _ = watch.tick() => {
                 if daemon.failed() {
                     return End::TakeDown;
@@ -329,6 +329,11 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 match &mut netlink {
                     Some(netlink) => daemon.follow_host(netlink),
                     None => netlink = Netlink::open().ok(),
+                }
+            }
+            () = addresses.changed() => {
+                if let Some(netlink) = &mut netlink {
+                    daemon.follow_host(netlink);
                 }
             }
         }

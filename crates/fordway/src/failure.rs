@@ -50,8 +50,8 @@ impl Failure {
 
     /// What somebody far away said with [`Failure::parts`].
     pub(crate) fn told(text: String, hint: Option<String>, config: bool) -> Failure {
-        // A report of a file has its own words in front of every error.
-        if config && text.starts_with("error") {
+        // A report of a file has its own words in front of every message.
+        if config && ["error", "warning"].iter().any(|word| text.starts_with(word)) {
             return Failure::Rendered(text);
         }
         let message = Message { text, hint };
@@ -144,6 +144,13 @@ impl From<LoadError> for Failure {
                     ErrorKind::NotFound => {
                         format!("name another file with -c, or make {}", path.display())
                     }
+                    ErrorKind::PermissionDenied => format!(
+                        "run as root, or let this user read it (ls -l {} shows who may)",
+                        path.display()
+                    ),
+                    ErrorKind::IsADirectory => {
+                        format!("name a file in it, such as -c {}/fordway.toml", path.display())
+                    }
                     _ => "name a configuration file that can be read with -c".to_owned(),
                 };
                 Failure::usage(error.to_string(), hint)
@@ -155,9 +162,15 @@ impl From<LoadError> for Failure {
 impl From<fordway_net::Error> for Failure {
     fn from(error: fordway_net::Error) -> Failure {
         let failure = Failure::failed(error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+        match (error.hint(), &error) {
+            (Some(hint), _) => failure.hint(hint),
+            // Owners of host changes are translators here.
+            (None, fordway_net::Error::Conflict { owners, .. }) => failure.hint(format!(
+                "give one of them other addresses or another metric, or end the other first: fordway \
+                 down {}",
+                owners.join(" and ")
+            )),
+            (None, _) => failure,
         }
     }
 }
@@ -181,6 +194,26 @@ impl From<fordway_tun::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::Failure;
+
+    #[test]
+    fn a_report_that_begins_with_a_warning_is_shown_as_it_is() {
+        let text = "[[translator]]\nicmp_errors = 'off'\nicmp_errors_burst = 5\nmode = 'siit'\n";
+        let report = fordway_config::parse("test.toml", text).unwrap_err();
+        for report in [report.to_string(), "warning: doubtful\n\nerror: wrong".to_owned()] {
+            assert!(matches!(Failure::told(report, None, true), Failure::Rendered(_)));
+        }
+    }
+
+    #[test]
+    fn whoever_is_in_the_way_is_named_with_a_way_out() {
+        let conflict = fordway_net::Error::Conflict {
+            wanted: "add route 192.0.2.0/24 dev siit1".to_owned(),
+            present: "add route 192.0.2.0/24 dev siit0".to_owned(),
+            owners: vec!["siit0".to_owned()],
+        };
+        let line = Failure::from(conflict).line();
+        assert!(line.ends_with("or end the other first: fordway down siit0)"), "{line}");
+    }
 
     #[test]
     fn a_line_of_a_log_names_the_place_of_a_mistake() {

@@ -41,8 +41,10 @@ Examples:
         #[arg(value_parser = ["tcp", "udp", "icmp"])]
         protocol: String,
         /// The IPv4 side: ADDR:PORT
+        #[arg(value_parser = transport4)]
         v4: SocketAddrV4,
         /// The IPv6 host: [ADDR]:PORT
+        #[arg(value_parser = transport6)]
         v6: SocketAddrV6,
         #[command(flatten)]
         translator: TranslatorArg,
@@ -56,6 +58,7 @@ Examples:
         #[arg(value_parser = ["tcp", "udp", "icmp"])]
         protocol: String,
         /// The IPv4 side: ADDR:PORT
+        #[arg(value_parser = transport4)]
         v4: SocketAddrV4,
         #[command(flatten)]
         translator: TranslatorArg,
@@ -88,7 +91,8 @@ pub(crate) struct SessionsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SubscribersArgs {
     /// Say whose this IPv4 address and port is
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["v6", "v4", "limit", "count"])]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = transport4,
+        conflicts_with_all = ["v6", "v4", "limit", "count"])]
     pub(crate) reverse: Option<SocketAddrV4>,
     /// With --reverse: compute it from this configuration file, without a daemon
     #[arg(short, long, value_name = "FILE", requires = "reverse")]
@@ -147,7 +151,8 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) translator: TranslatorArg,
     /// Show so many at most
-    #[arg(long, value_name = "NUMBER", conflicts_with = "count")]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "count",
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Only say how many there are
     #[arg(long)]
@@ -155,6 +160,14 @@ pub(crate) struct ListArgs {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn transport4(text: &str) -> Result<SocketAddrV4, String> {
+    text.parse().map_err(|_| "write an address and a port such as 192.0.2.1:80".to_owned())
+}
+
+fn transport6(text: &str) -> Result<SocketAddrV6, String> {
+    text.parse().map_err(|_| "write an address and a port such as [2001:db8::5]:8080".to_owned())
 }
 
 fn net6(text: &str) -> Result<Ipv6Net, String> {

@@ -59,9 +59,18 @@ pub(crate) fn subscribers(global: &Global, args: &SubscribersArgs) -> Result<(),
     let report = match &args.config {
         Some(file) => {
             let mut report = ReverseReport::of(v4);
-            for translator in load(file)?.config.translators {
-                let wanted = name.as_ref().is_none_or(|name| translator.name.as_str() == name);
-                if let Some(nat64) = translator.nat64().filter(|_| wanted) {
+            let mut translators = load(file)?.config.translators;
+            if let Some(name) = name {
+                let names = translators.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
+                translators.retain(|translator| translator.name.as_str() == name);
+                if translators.is_empty() {
+                    let hint = format!("the file has {}", names.join(", "));
+                    let text = format!("no translator is called {name}");
+                    return Err(Failure::usage(text, hint));
+                }
+            }
+            for translator in translators {
+                if let Some(nat64) = translator.nat64() {
                     let settings = nat64.settings(|_| Vec::new());
                     let found = deterministic(translator.name.as_str(), &settings, v4);
                     report.deterministic.extend(found);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use fordway_config::{Config, Translator, load};
+use fordway_net::privilege::{self, Capability};
 use fordway_net::{Change, Netlink};
 use tracing::{info, warn};
 
@@ -37,6 +38,13 @@ impl Daemon {
                 None => fresh.push(new.clone()),
             }
         }
+        if fresh.iter().any(|translator| translator.manage) {
+            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
+                Failure::failed(error.to_string()).hint(
+                    "the daemon has given it up, since nothing needed it when it started: restart it",
+                )
+            })?;
+        }
         let fresh = start_all(&fresh, &mut self.context)?;
         let mut names = Changes { added: fresh.iter().map(name).collect(), ..Changes::default() };
         let mut before: Vec<(usize, Before)> = Vec::new();
@@ -61,7 +69,8 @@ impl Daemon {
                 }
             }
         }
-        for (at, _) in before {
+        for (at, old) in before {
+            names.ended += old.unfit;
             self.running[at].settle();
         }
         self.reorder(&config, fresh, &mut names);
@@ -113,6 +122,8 @@ struct Changes {
     changed: Vec<String>,
     removed: Vec<String>,
     same: usize,
+    /// Sessions and mappings that do not fit any more.
+    ended: u64,
 }
 
 impl Changes {
@@ -123,6 +134,9 @@ impl Changes {
             lists.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
         if self.same > 0 {
             parts.push(format!("unchanged: {}", self.same));
+        }
+        if self.ended > 0 {
+            parts.push(format!("sessions or mappings that do not fit any more: {}", self.ended));
         }
         format!("configuration reloaded; {}", parts.join("; "))
     }
@@ -162,6 +176,7 @@ fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
         ("dynamic4", dynamic4(old) == dynamic4(new)),
         ("max_sessions, max_bib and max_subscribers", sizes(old) == sizes(new)),
         ("subscriber_len", subscriber_len(old) == subscriber_len(new)),
+        ("pool6 (but for prefixes that are added at its end)", keeps_prefixes(old, new)),
     ];
     let differ: Vec<&str> = keys.iter().filter(|(_, same)| !same).map(|(key, _)| *key).collect();
     if differ.is_empty() {
@@ -173,6 +188,11 @@ fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
     Err(Failure::failed(text).hint(hint))
 }
 
+/// Whether sessions, which know the number of their prefix, find it again.
+fn keeps_prefixes(old: &Translator, new: &Translator) -> bool {
+    old.nat64().is_none() || new.pool6().starts_with(old.pool6())
+}
+
 /// What a translator had before a change.
 pub(super) struct Before {
     config: Translator,
@@ -180,6 +200,8 @@ pub(super) struct Before {
     way: Option<uplink::Way>,
     core: Arc<fordway_xlat::Translator>,
     changes: Vec<Change>,
+    /// Sessions and mappings for which the other configuration has no place.
+    unfit: u64,
 }
 
 impl Running {
@@ -217,6 +239,7 @@ impl Running {
             way: std::mem::replace(&mut self.place.way, way),
             core: old,
             changes: self.changes.clone(),
+            unfit,
         };
         if let Err(failure) = self.take_up(core) {
             self.change_back(before);
@@ -304,5 +327,39 @@ impl Running {
             }
             Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nat64(pool6: &str) -> Translator {
+        let text = format!(
+            "[[translator]]\nname = 'nat64'\nmode = 'nat64'\npool4 = ['192.0.2.1']\npool6 = {pool6}"
+        );
+        fordway_config::parse("test", &text).unwrap().config.translators.remove(0)
+    }
+
+    #[test]
+    fn prefixes_of_sessions_keep_their_numbers() {
+        let old = nat64("['2001:db8:64::/96', '2001:db8:65::/96']");
+        let check = |pool6| check_translator(&old, &nat64(pool6)).map_err(|it| it.line());
+        let longer = "['2001:db8:64::/96', '2001:db8:65::/96', '2001:db8:66::/96']";
+        assert_eq!(check(longer), Ok(()));
+        for pool6 in ["['2001:db8:65::/96', '2001:db8:64::/96']", "['2001:db8:64::/96']"] {
+            let said = check(pool6).unwrap_err();
+            assert!(said.starts_with("nat64: pool6 (but for prefixes"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_answer_says_how_many_sessions_end() {
+        let changed = vec!["nat64".to_owned()];
+        let changes = Changes { changed, ended: 3, ..Changes::default() };
+        assert_eq!(
+            changes.sentence(),
+            "configuration reloaded; changed: nat64; sessions or mappings that do not fit any more: 3"
+        );
     }
 }

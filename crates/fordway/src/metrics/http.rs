@@ -25,8 +25,8 @@ const MAX_CLIENTS: usize = 16;
 /// Time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Time that a client may stay connected.
-const CONNECTION: Duration = Duration::from_secs(120);
+/// Time that a client may stay connected: for one request and its answer.
+const CONNECTION: Duration = Duration::from_secs(20);
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -73,6 +73,8 @@ async fn converse(stream: TcpStream, daemon: Handle) {
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
+        // Who waits for the next scrape would hold a place that another wants.
+        .keep_alive(false)
         .max_buf_size(16 << 10)
         .serve_connection(TokioIo::new(stream), service);
     if let Ok(Err(error)) = tokio::time::timeout(CONNECTION, connection).await {

@@ -249,7 +249,10 @@ mod tests {
                     counts: vec![5, 3, 1],
                     sum_ns: 12_000,
                 },
-                logs: vec![LogStats { to: "json:/log".to_owned(), written: 6, lost: 1 }],
+                logs: vec![
+                    LogStats { to: "json:/log".to_owned(), written: 6, lost: 1 },
+                    LogStats { to: "json:/log".to_owned(), written: 3, lost: 0 },
+                ],
             }),
             ..TranslatorStats::default()
         }
@@ -270,6 +273,7 @@ mod tests {
             "fordway_nat64_sessions_created_total{translator=\"nat64\",protocol=\"tcp\"} 7",
             "fordway_nat64_draining{translator=\"nat64\"} 1",
             "fordway_nat64_log_lost_total{translator=\"nat64\",to=\"json:/log\"} 1",
+            "fordway_nat64_log_records_total{translator=\"nat64\",to=\"json:/log\"} 9",
             "fordway_nat64_session_creation_seconds_bucket{le=\"0.000001\",translator=\"nat64\"} 5",
             "fordway_nat64_session_creation_seconds_bucket{le=\"0.000002\",translator=\"nat64\"} 8",
             "fordway_nat64_session_creation_seconds_bucket{le=\"+Inf\",translator=\"nat64\"} 9",
@@ -278,6 +282,15 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn no_series_is_there_twice() {
+        let text = encode(Stats { translators: vec![all()] }).unwrap();
+        let series = |line: &str| line.rsplit_once(' ').map(|(series, _)| series.to_owned());
+        let all: Vec<String> =
+            text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }
 
     #[test]

@@ -149,9 +149,13 @@ fn logs(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
     for (name, help, pick) in families {
         let mut family = counter(encoder, name, help)?;
         for (translator, nat64) in all(stats) {
+            // Several logs may have one place.
+            let mut places: BTreeMap<&str, u64> = BTreeMap::new();
             for log in &nat64.logs {
-                let labels = [("translator", translator), ("to", log.to.as_str())];
-                put(&mut family, &labels, pick(log))?;
+                *places.entry(&log.to).or_default() += pick(log);
+            }
+            for (to, count) in places {
+                put(&mut family, &[("translator", translator), ("to", to)], count)?;
             }
         }
     }
