@@ -222,3 +222,6 @@ fn address(fixed: &[u8; HEADER_LEN], at: usize) -> Ipv6Addr {
     octets.copy_from_slice(&fixed[at..at + 16]);
     Ipv6Addr::from(octets)
 }
+
+#[cfg(test)]
+mod tests;

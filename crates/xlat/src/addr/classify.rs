@@ -64,3 +64,6 @@ pub fn illegal_v6(addr: Ipv6Addr) -> Option<DropReason> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

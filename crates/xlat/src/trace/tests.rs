@@ -35,7 +35,26 @@ fn what_is_left_out_is_told_with_its_length() {
         let len = usize::from(words) * 4;
         let mut octets = alloc::vec![1u8; len];
         octets[..20].copy_from_slice(&[
-            0x40 | words, 0, 0, len as u8, 0, 0, 0, 0, 64, 253, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+            0x40 | words,
+            0,
+            0,
+            len as u8,
+            0,
+            0,
+            0,
+            0,
+            64,
+            253,
+            0,
+            0,
+            192,
+            0,
+            2,
+            1,
+            192,
+            0,
+            2,
+            2,
         ]);
         let checksum = fordway_wire::checksum::Sum::ZERO.add_bytes(&octets).finish();
         octets[10..12].copy_from_slice(&checksum.to_be_bytes());
