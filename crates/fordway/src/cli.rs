@@ -113,8 +113,8 @@ Examples:
     Leave,
     /// Tell live what becomes of packets, and why
     ///
-    /// Each packet that the kernel engine sees: translated, passed on to the user engine (and what that
-    /// makes of it), or dropped. FILTER is one or more of tcp, udp, icmp, host ADDR, net PREFIX,
+    /// Each packet that the kernel engine sees: translated, passed on to the user engine (and what that of a
+    /// stateless translator makes of it), or dropped. FILTER is one or more of tcp, udp, icmp, host ADDR, net PREFIX,
     /// port NUMBER and outcome translated|passed|dropped|unmatched, joined by and; addresses and ports
     /// count on either side, before translation and after it. At most 2000 packets per second and
     /// processor are told. Costs nothing while nobody traces.

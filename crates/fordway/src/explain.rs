@@ -137,7 +137,7 @@ fn verdict_text(verdict: Verdict, pieces: usize) -> (&'static str, Option<&'stat
         }
         Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
         Verdict::Stored => {
-            ("stored", None, "kept until the host answers, or time is over".to_owned())
+            ("stored", None, "kept until the host answers, or the other fragments come".to_owned())
         }
         Verdict::Pass => ("pass", None, "not for this translator; left untouched".to_owned()),
     }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use fordway_config::{Attach, Resolved, Source6};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Heap, Nat64, Nat64Error, Settings, Sizes};
+use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Outcome as Assembled, Reassembler};
 use fordway_xlat::trace::Trace;
-use fordway_xlat::{Counters, Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
+use fordway_xlat::{
+    Counters, Direction, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict,
+};
 
 use crate::cli::Source;
 use crate::failure::Failure;
@@ -24,6 +27,8 @@ pub(crate) struct Offline {
     state: State,
     counters: Counters,
     buffer: Vec<u8>,
+    /// A stateful translator gets fragments when their packet is whole (RFC 6146 section 3.4).
+    fragments: Option<Reassembler>,
 }
 
 /// Entries of each table: enough for what a capture holds, and little memory.
@@ -86,6 +91,7 @@ impl Offline {
         };
         let translator = translator.map_err(|error| failed(error.to_string()))?;
         Ok(Offline {
+            fragments: translator.is_stateful().then(|| Reassembler::new(Limits::default())),
             translator,
             // A fixed first identification: the same input gives the same output.
             state: State::new(1),
@@ -101,6 +107,33 @@ impl Offline {
         now: Duration,
         trace: &mut impl Trace,
     ) -> Outcome {
+        match self.assemble(bytes, now) {
+            Ok(None) => self.translate_whole(bytes, now, trace),
+            Ok(Some(whole)) => self.translate_whole(&whole, now, trace),
+            Err(verdict) => Outcome { verdict, packets: Vec::new() },
+        }
+    }
+
+    /// The packet that a fragment makes whole; `None`: it is no fragment, or they don't matter. Or what becomes
+    /// of the fragment.
+    fn assemble(&mut self, bytes: &[u8], now: Duration) -> Result<Option<Vec<u8>>, Verdict> {
+        let Some(fragments) = &mut self.fragments else { return Ok(None) };
+        let expired = fragments.expire(now);
+        let mut buffer = vec![0; BUFFER_LEN];
+        let assembled = fragments.insert(bytes, now, &mut buffer);
+        (0..expired).for_each(|_| self.counters.drop(DropReason::FragmentTimeout));
+        match assembled {
+            Assembled::Whole => Ok(None),
+            Assembled::Complete(range) => Ok(Some(buffer[range].to_vec())),
+            Assembled::Incomplete | Assembled::Duplicate => Err(Verdict::Stored),
+            Assembled::Dropped { reason, fragments } => {
+                (0..fragments).for_each(|_| self.counters.drop(reason));
+                Err(Verdict::Drop(reason))
+            }
+        }
+    }
+
+    fn translate_whole(&mut self, bytes: &[u8], now: Duration, trace: &mut impl Trace) -> Outcome {
         self.buffer.clear();
         self.buffer.resize(HEADROOM, 0);
         self.buffer.extend_from_slice(bytes);

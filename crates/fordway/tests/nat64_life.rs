@@ -99,7 +99,7 @@ fn sessions_that_fit_stay_and_others_end() {
         let other = if address.to_string() == "192.0.2.1" { "192.0.2.2" } else { "192.0.2.1" };
         write(&file, engine, &format!("pool4 = ['{other}']\n"));
         let (done, said) = reload();
-        assert!(done, "{said}");
+        assert!(done && said.contains("do not fit any more: "), "{said}");
         assert!(ended() > of_forward, "{engine}");
         let bound = format!("bib --v4 {address}:{port} --count");
         poll("the session's end", || {
@@ -124,6 +124,14 @@ fn connections_outlive_a_killed_daemon_and_an_upgrade() {
     let daemon = Daemon::start(&run, &net.gateway, arguments);
     let mut connections: Vec<Connection> =
         (0..20).map(|_| Connection::open(&net.v6, &net.v4, server())).collect();
+    for (entry, why) in [
+        ("udp 192.0.2.1:53 [2001:db8:6::2]:0", "port 0 is nobody's"),
+        ("udp 192.0.2.1:53 [2001:db8:64::c633:6401]:53", "lies in pool6"),
+        ("udp 203.0.113.1:53 [2001:db8:6::2]:53", "is no address of pool4"),
+    ] {
+        let (added, said) = says(&run, &net.gateway, &format!("bib add {entry}"));
+        assert!(!added && said.contains(why), "{said}");
+    }
     let added = says(&run, &net.gateway, "bib add udp 192.0.2.1:53 [2001:db8:6::2]:53");
     assert!(added.0, "{}", added.1);
     daemon.kill();

@@ -284,3 +284,42 @@ fn explain_takes_packets_of_a_capture() {
     let beyond = fordway(&format!("explain {SIIT} --pcap in.pcap --packet 4"), dir.path());
     assert_eq!(beyond.status.code(), Some(2));
 }
+
+/// A fragment of a UDP datagram of 24 octets from a host behind NAT64.
+fn fragment_v6(offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(8 + payload.len()).unwrap();
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(len.to_be_bytes());
+    packet.extend([44, 64]);
+    packet.extend("2001:db8:1::5".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    packet.extend("2001:db8:64::c633:6402".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    packet.extend([17, 0]);
+    packet.extend((offset | u16::from(more)).to_be_bytes());
+    packet.extend([0, 0, 0, 9]);
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn nat64_waits_for_the_fragments_of_a_packet() {
+    let dir = TempDir::new().unwrap();
+    // Ports 4096 and 8192; whatever checksum, which is changed by the difference.
+    let mut datagram = vec![0x10, 0x00, 0x20, 0x00, 0, 24, 0x12, 0x34];
+    datagram.extend([0x5a; 16]);
+    let (first, last) =
+        (fragment_v6(0, true, &datagram[..16]), fragment_v6(16, false, &datagram[16..]));
+    let times = [Duration::from_secs(1), Duration::from_millis(1100)];
+    // Any order.
+    let frames = [(times[0], last), (times[1], first)];
+    write_pcap(&dir.path().join("in.pcap"), DataLink::RAW, &frames);
+    let nat64 = "--pool6 2001:db8:64::/96 --pool4 192.0.2.1";
+    let done = json(&fordway(&format!("pcap {nat64} in.pcap out.pcap --json"), dir.path()));
+    assert_eq!((&done["frames"], &done["written"]), (&2.into(), &1.into()), "{done}");
+    let (_, written) = read_pcap(&dir.path().join("out.pcap"));
+    let (time, packet) = &written[0];
+    assert_eq!((*time, packet.len(), packet[9]), (times[1], 20 + 24, 17));
+    assert_eq!((&packet[12..16], &packet[16..20]), (&[192, 0, 2, 1][..], &[198, 51, 100, 2][..]));
+    assert_eq!(packet[28..], datagram[8..]);
+    let told = json(&fordway(&format!("explain {nat64} --pcap in.pcap --json"), dir.path()));
+    assert_eq!((&told[0]["verdict"], &told[1]["verdict"]), (&"stored".into(), &"forward".into()));
+}
