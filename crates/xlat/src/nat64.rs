@@ -3,8 +3,9 @@
 //! The steps of RFC 6146 section 3.3, one file per step:
 //!
 //! 1. Determining the incoming tuple: [`tuple`](crate::tuple).
-//! 2. Filtering and updating binding and session information: `filter`, with `tcp` (the state machine),
-//!    `subscriber` (who is given what, and how much) and `allocate` (which port).
+//! 2. Filtering and updating binding and session information: `filter`, with `tcp` (the state machine) and
+//!    `make` (new entries), which asks `subscriber` (who is given what, and how much) and `allocate` (which
+//!    port).
 //! 3. Computing the outgoing tuple: `mapper`.
 //! 4. Translating the packet: the same code as for stateless translation.
 //! 5. Handling hairpinning: `mapper`.
@@ -13,6 +14,7 @@
 //! without locks), `view` (how they are found). Any number of threads and of programs in the kernel work
 //! on them at the same time; one [`Sweeper`] lets entries expire.
 
+mod adopt;
 mod allocate;
 mod chain;
 mod dynamic;
@@ -20,11 +22,11 @@ mod dynamic_mapper;
 mod filter;
 mod hash;
 pub mod layout;
+mod make;
 mod mapper;
 pub mod memory;
 mod pool;
 mod probe;
-mod reconcile;
 mod settings;
 mod subscriber;
 mod sweep;
@@ -35,6 +37,7 @@ mod tcp;
 mod tests;
 mod view;
 
+pub use adopt::Adopted;
 pub(crate) use dynamic_mapper::Dynamic;
 pub use filter::{Outgoing6, Refusal, Tuple};
 pub(crate) use mapper::Stateful;
@@ -51,8 +54,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 use core::time::Duration;
 
 use crate::verdict::DropReason;
@@ -100,15 +103,6 @@ impl Ticks {
     }
 }
 
-impl Settings {
-    /// Lifetimes of sessions in ticks, by timeout class: what the programs in the kernel don't need, but
-    /// their loader's tests do.
-    #[must_use]
-    pub fn session_ticks(&self) -> [u32; 5] {
-        Ticks::of(&self.lifetimes).sessions
-    }
-}
-
 /// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted
 /// as drops.
 #[derive(Debug, Default)]
@@ -117,6 +111,49 @@ pub struct Created {
     pub bibs_created: [AtomicU64; 3],
     /// Sessions.
     pub sessions_created: [AtomicU64; 3],
+}
+
+/// Sessions that came to their end, by cause, counted likewise; in both engines, for the sweeper ends them.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Their lifetime was over.
+    pub expired: [AtomicU64; 3],
+    /// Their BIB entry was taken away: by hand, or by settings that have no place for it.
+    pub withdrawn: [AtomicU64; 3],
+}
+
+/// What all tables' values share that one is made from another by [`Nat64::reconfigured`].
+#[derive(Debug, Default)]
+struct Shared {
+    created: Created,
+    ended: Ended,
+    /// Changes by hand, and of settings, that are under way.
+    changes: AtomicU64,
+}
+
+/// A change by hand, or of settings, while it lasts. Entries that it may be looking at are not given back, and
+/// subscribers keep their blocks.
+#[derive(Debug)]
+struct Change<'a>(&'a Shared);
+
+impl Shared {
+    fn begin_change(&self) -> Change<'_> {
+        self.changes.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        Change(self)
+    }
+
+    /// Whether no change is under way that began before what the caller did last.
+    fn is_unchanging(&self) -> bool {
+        fence(SeqCst);
+        self.changes.load(SeqCst) == 0
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.0.changes.fetch_sub(1, SeqCst);
+    }
 }
 
 /// How full something is.
@@ -139,8 +176,10 @@ pub struct Nat64 {
     by_mark: bool,
     /// Blocks that are given away, by pool.
     given: Vec<Arc<Given>>,
-    counters: Arc<Created>,
-    /// Who found no free port, and when: index of the subscriber and protocol, tick.
+    shared: Arc<Shared>,
+    /// It is to take the place of another's, and the sweeper has not met it yet: a change is under way.
+    is_coming: AtomicBool,
+    /// Where no free port was found, and when: see [`Nat64::search`]; tick.
     exhausted: [AtomicU64; 64],
 }
 
@@ -168,12 +207,15 @@ impl Nat64 {
     /// Stateful translation on tables that are empty, or that an earlier process has left.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
         let given = settings.pools.iter().map(|pool| Arc::new(Given::of(pool))).collect();
-        Nat64::with(settings, memory, Arc::default(), given)
+        let nat = Nat64::with(settings, memory, Arc::default(), given)?;
+        nat.tell_filtering();
+        Ok(nat)
     }
 
     /// The same tables with other settings. What does not fit them goes at the sweep after
-    /// [`Sweeper::review`].
+    /// [`Sweeper::review`]; until then, or until it is dropped, subscribers keep their blocks.
     pub fn reconfigured(&self, settings: Settings) -> Result<Nat64, Nat64Error> {
+        let change = self.shared.begin_change();
         // Threads that still work with these settings, and those that work with the new ones, must not give
         // one block to two.
         let given = settings.pools.iter().map(|pool| {
@@ -186,13 +228,29 @@ impl Nat64 {
             shared.unwrap_or_else(|| Arc::new(Given::of(pool)))
         });
         let given = given.collect();
-        Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.counters), given)
+        let nat = Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.shared), given)?;
+        nat.is_coming.store(true, Relaxed);
+        // It ends with `arrive`.
+        core::mem::forget(change);
+        Ok(nat)
+    }
+
+    /// The sweeper has met it, or nobody ever will.
+    fn arrive(&self) {
+        if self.is_coming.swap(false, Relaxed) {
+            drop(Change(&self.shared));
+        }
+    }
+
+    /// For whoever takes the tables over.
+    fn tell_filtering(&self) {
+        self.memory.regions().meta.by_address.store(u32::from(self.by_address), Relaxed);
     }
 
     fn with(
         settings: Settings,
         memory: Arc<dyn Memory>,
-        counters: Arc<Created>,
+        shared: Arc<Shared>,
         given: Vec<Arc<Given>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
@@ -205,7 +263,6 @@ impl Nat64 {
         if by_address != was_by_address && !is_new {
             return Err(Nat64Error::Filtering);
         }
-        meta.by_address.store(u32::from(by_address), Relaxed);
         let secret = Secret([meta.secret[0].load(Relaxed), meta.secret[1].load(Relaxed)]);
         let nat = Nat64 {
             secret,
@@ -215,32 +272,25 @@ impl Nat64 {
             given,
             settings,
             memory,
-            counters,
+            shared,
+            is_coming: AtomicBool::new(false),
             exhausted: [const { AtomicU64::new(0) }; 64],
         };
         nat.mark_given();
         Ok(nat)
     }
 
-    /// Blocks that subscribers have already.
+    /// Blocks that subscribers have already; those that are gone, too, until their last session is.
     fn mark_given(&self) {
         for subscriber in self.memory.regions().subscribers {
-            if subscriber.state() == state::LIVE {
+            if matches!(subscriber.state(), state::LIVE | state::DEAD) {
                 self.mark_blocks(subscriber);
             }
         }
     }
 
     fn mark_blocks(&self, subscriber: &Subscriber) {
-        let number = usize::from(subscriber.pool.load(Relaxed));
-        for block in subscriber.blocks() {
-            if let (Some(pool), Some(given)) =
-                (self.settings.pools.get(number), self.given.get(number))
-                && let Some(place) = pool.number(block)
-            {
-                given.take(place);
-            }
-        }
+        subscriber.blocks().for_each(|block| self.mark(block));
     }
 
     /// The settings.
@@ -258,7 +308,13 @@ impl Nat64 {
     /// What was made so far.
     #[must_use]
     pub fn created(&self) -> &Created {
-        &self.counters
+        &self.shared.created
+    }
+
+    /// Which sessions have come to their end so far.
+    #[must_use]
+    pub fn ended(&self) -> &Ended {
+        &self.shared.ended
     }
 
     /// How full the tables are: BIB entries, sessions, subscribers.
@@ -369,30 +425,41 @@ impl Nat64 {
         }
     }
 
-    fn keeps_subscriber(&self, subscriber: &Subscriber) -> bool {
-        let number = usize::from(subscriber.pool.load(Relaxed));
-        let Some(pool) = self.settings.pools.get(number) else { return false };
-        pool.takes(subscriber.prefix(), subscriber.mark.load(Relaxed))
-            && subscriber.blocks().all(|block| pool.number(block).is_some())
+    /// The number of the pool of a subscriber; `None`: there is none any more that takes it and has its blocks.
+    fn home(&self, subscriber: &Subscriber) -> Option<usize> {
+        let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
+        self.settings.pools.iter().position(|pool| {
+            pool.takes(prefix, mark) && subscriber.blocks().all(|block| pool.number(block).is_some())
+        })
     }
 
-    /// The slot of a search in vain, and what it holds beside the tick: the subscriber, the protocol, and
-    /// how many blocks were searched.
-    fn exhausted_slot(&self, search: (u32, Protocol, usize)) -> (&AtomicU64, u64) {
-        let (subscriber, protocol, blocks) = search;
-        let who =
-            subscriber.wrapping_mul(32).wrapping_add((protocol.index() * 8 + blocks % 8) as u32);
-        (&self.exhausted[(who / 8) as usize % 64], u64::from(who) << 32)
+    /// What names a search for a port in some blocks: all whose blocks these are share what came of it.
+    fn search(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
+        let first = blocks.first()?;
+        // Protocol numbers of RFC 6146 have 5 bits, and there are at most 8 blocks.
+        let kind = protocol.number() | ((blocks.len() - 1) as u8) << 5;
+        Some(self.secret.v4(first.v4, first.low, kind))
+    }
+
+    /// Its slot, and what that holds beside the tick.
+    fn exhausted_slot(&self, search: u64) -> (&AtomicU64, u64) {
+        (&self.exhausted[search as usize % 64], search & 0xffff_ffff_0000_0000)
     }
 
     /// Whether all ports were searched in vain a moment ago: then it is not done again for every packet.
-    fn known_exhausted(&self, search: (u32, Protocol, usize), now: u32) -> bool {
+    fn known_exhausted(&self, search: u64, now: u32) -> bool {
         let (slot, who) = self.exhausted_slot(search);
         slot.load(Relaxed) == who | u64::from(now)
     }
 
-    fn note_exhausted(&self, search: (u32, Protocol, usize), now: u32) {
+    fn note_exhausted(&self, search: u64, now: u32) {
         let (slot, who) = self.exhausted_slot(search);
         slot.store(who | u64::from(now), Relaxed);
+    }
+}
+
+impl Drop for Nat64 {
+    fn drop(&mut self) {
+        self.arrive();
     }
 }

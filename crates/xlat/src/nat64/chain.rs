@@ -220,6 +220,27 @@ impl<'a> FreeList<'a> {
         free.count.fetch_add(1, Relaxed);
     }
 
+    /// The end of the entries that were ever used.
+    pub(crate) fn ever_used(&self) -> usize {
+        self.fresh.load(Acquire).min(self.entries) as usize
+    }
+
+    /// Counts the entries of each list, while nobody changes them; `is_new` is told of each, and a list ends
+    /// where it says no.
+    pub(crate) fn recount<T: Chained>(&self, entries: &[T], mut is_new: impl FnMut(usize) -> bool) {
+        for free in self.shards {
+            let (mut index, _) = parts(free.head.load(Acquire));
+            let mut count = 0;
+            while let Some(entry) = entries.get(index as usize).filter(|_| index != 0)
+                && is_new(index as usize)
+            {
+                count += 1;
+                index = entry.next(Directory::Bib6).load(Relaxed);
+            }
+            free.count.store(count, Relaxed);
+        }
+    }
+
     /// Whether more than an eighth of the entries is free: the rest is kept for what hosts on the IPv6 side
     /// open themselves.
     pub(crate) fn has_reserve(&self) -> bool {
@@ -229,8 +250,10 @@ impl<'a> FreeList<'a> {
 
     /// Entries in use, as far as can be counted while others work.
     pub(crate) fn used(&self) -> u64 {
-        let ever = u64::from(self.fresh.load(Relaxed).min(self.entries)).saturating_sub(1);
-        let free: u64 = self.shards.iter().map(|free| free.count.load(Relaxed)).sum();
-        ever.saturating_sub(free)
+        let ever = self.ever_used() as i64 - 1;
+        // A list's count follows its head: it may be below 0 for a moment, and wraps.
+        let add = |sum: u64, free: &Free| sum.wrapping_add(free.count.load(Relaxed));
+        let free = self.shards.iter().fold(0, add) as i64;
+        (ever - free).clamp(0, ever.max(0)) as u64
     }
 }

@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::verdict::DropReason;
 
-use super::chain::{FreeList, state};
-use super::layout::{Bib, Kind};
+use super::chain::state;
+use super::layout::Bib;
 use super::settings::Dynamic4;
 use super::view::View;
 
@@ -61,27 +61,34 @@ impl View<'_> {
         if self.nat.is_draining() {
             return Err(DropReason::Draining);
         }
-        let list = FreeList::of(&self.regions, Kind::Bib);
-        let index = list.take(self.regions.bibs, self.shard).ok_or(DropReason::BibFull)?;
-        let bib = &self.regions.bibs[index as usize];
-        self.fill_bib(bib, (host, 0), 0, 0);
+        let new = self.new_bib((host, 0), 0, 0).ok_or(DropReason::BibFull)?;
         let number: u64 = pool.pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
         let first = self.nat.secret.v6(host, 0, 0);
-        let by_hash = (0..TRIES).map(|attempt| self.nat.secret.again(first, attempt));
-        let in_order = (0..number.min(SEARCHED)).map(|step| first.wrapping_add(step));
-        let found = by_hash.chain(in_order).any(|place| {
+        let take = |place: u64| {
             let addr = address(pool, place.checked_rem(number).unwrap_or(0));
-            addr.is_some_and(|addr| self.claim4((index, bib), (addr, 0), 0, |_| false).is_ok())
-        });
+            addr.is_some_and(|addr| self.claim4(new, (addr, 0), |_| false).is_ok())
+        };
+        let by_hash = || (0..TRIES).any(|attempt| take(self.nat.secret.again(first, attempt)));
+        let in_order = || (0..number.min(SEARCHED)).any(|step| take(first.wrapping_add(step)));
+        // A search in vain is not made again for every packet of every host.
+        let search = self.nat.secret.v4(Ipv4Addr::UNSPECIFIED, 0, 0);
+        let found = by_hash()
+            || !self.nat.known_exhausted(search, self.now) && {
+                let found = in_order();
+                if !found {
+                    self.nat.note_exhausted(search, self.now);
+                }
+                found
+            };
         if !found {
-            self.unclaim((index, bib));
+            self.unclaim(new);
             return Err(DropReason::PoolExhausted);
         }
-        bib.change(state::CLAIMED, state::LIVE);
-        if self.announce(index, bib, (host, 0), 0) {
+        if self.announce(new) {
             self.made.set(true);
-            return Ok(bib.v4().0);
+            return Ok(new.1.v4().0);
         }
+        new.1.change(state::LIVE, state::DEAD);
         self.dynamic4_known(host).ok_or(DropReason::Busy)
     }
 }

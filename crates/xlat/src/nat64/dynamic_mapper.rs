@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use crate::addr::{self, Mapped, Unmapped, Via, classify};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing};
-use crate::stateless::Stateless;
+use crate::stateless::{Stateless, check_self_v4, check_self_v6, source_v4};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::tuple::Incoming;
@@ -71,7 +71,8 @@ impl<'a> Dynamic<'a> {
     fn turns(&self, mapped: Mapped<Ipv4Addr>) -> bool {
         let explicit = || self.config.eam.v4_to_v6(mapped.addr).is_some();
         let dynamic = || self.view.dynamic6_known(mapped.addr).is_some();
-        matches!(mapped.via, Via::Pool6(_)) && (explicit() || dynamic())
+        matches!(mapped.via, Via::Pool6(_))
+            && (explicit() || self.is_pooled(mapped.addr) && dynamic())
     }
 }
 
@@ -89,13 +90,16 @@ impl Mapper for Dynamic<'_> {
         if !self.is_pooled(incoming.dst) {
             return self.stateless().admit_v4(incoming, trace);
         }
-        let from_self = self.config.icmp_source4 == Some(incoming.src) && !incoming.is_icmp_error;
-        if !incoming.hairpin && (from_self || incoming.src == incoming.dst) {
-            return Err(DropReason::SelfAddressed.into());
-        }
-        let dst = self.view.dynamic6(incoming.dst).ok_or(DropReason::NoMappingDestination)?;
+        check_self_v4(self.config, incoming)?;
+        let src = source_v4(self.config, incoming).map_err(Unmapped::as_source)?;
+        // RFC 5508 REQ-6: an ICMP error is no use of a mapping.
+        let dst = if incoming.is_icmp_error {
+            self.view.dynamic6_known(incoming.dst)
+        } else {
+            self.view.dynamic6(incoming.dst)
+        };
+        let dst = dst.ok_or(DropReason::NoMappingDestination)?;
         let dst = Mapped { addr: dst, via: Via::Dynamic4 };
-        let src = addr::map_v4_by_pool6(self.config, incoming.src).map_err(Unmapped::as_source)?;
         trace.step(Step::SourceV4(incoming.src, src));
         trace.step(Step::DestinationV4(incoming.dst, dst));
         Ok(Outgoing { src, dst, ports: None })
@@ -136,9 +140,7 @@ impl Mapper for Dynamic<'_> {
         if !self.is_unmapped(incoming.src) {
             return self.stateless().admit_v6(incoming, trace).map(Admitted6::Mapped);
         }
-        if self.config.icmp_source6 == Some(incoming.dst) || incoming.src == incoming.dst {
-            return Err(DropReason::SelfAddressed.into());
-        }
+        check_self_v6(self.config, incoming)?;
         let dst = addr::map_v6(self.config, incoming.dst).map_err(Unmapped::as_destination)?;
         if let Some(reason) = classify::illegal_v4(dst.addr) {
             return Err(reason.into());
@@ -204,3 +206,6 @@ impl Mapper for Dynamic<'_> {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,16 @@
 //! Filtering and updating binding and session information (RFC 6146 section 3.5).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::verdict::DropReason;
 
-use super::chain::{FreeList, state};
-use super::hash::halves;
-use super::layout::{Bib, Kind, Session};
+use super::chain::state;
+use super::layout::Session;
+use super::make::Birth;
 use super::settings::{Filtering, Protocol};
 use super::tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
-use super::view::{Found, SessionKey, SessionLife, View, life, life_parts, one_less};
+use super::view::{SessionKey, SessionLife, View};
 
 /// How often a step is begun anew because others changed the same entries.
 const ATTEMPTS: u32 = 16;
@@ -61,30 +61,8 @@ impl From<DropReason> for Refusal {
     }
 }
 
-/// What a session begins with.
-#[derive(Clone, Copy, Debug)]
-struct Birth {
-    state: u8,
-    timeout: Timeout,
-}
-
-impl Birth {
-    fn of(protocol: Protocol, side: Side) -> Birth {
-        match (protocol, side) {
-            (Protocol::Udp, _) => Birth { state: state::LIVE, timeout: Timeout::Udp },
-            (Protocol::Icmp, _) => Birth { state: state::LIVE, timeout: Timeout::Icmp },
-            (Protocol::Tcp, Side::V6) => {
-                Birth { state: TcpState::V6Init as u8, timeout: Timeout::TcpTrans }
-            }
-            (Protocol::Tcp, Side::V4) => {
-                Birth { state: TcpState::V4Init as u8, timeout: Timeout::TcpTrans }
-            }
-        }
-    }
-}
-
 /// Why a step did not come to its end.
-enum Trouble {
+pub(super) enum Trouble {
     /// Somebody else changed the entry; begin anew.
     Again,
     Refused(DropReason),
@@ -96,7 +74,7 @@ impl From<DropReason> for Trouble {
     }
 }
 
-impl<'a> View<'a> {
+impl View<'_> {
     /// A packet from an IPv6 host: updates the tables, and gives (T,t).
     pub(crate) fn filter_v6(&self, tuple: &Tuple<Ipv6Addr>) -> Result<(Ipv4Addr, u16), DropReason> {
         for _ in 0..ATTEMPTS {
@@ -269,182 +247,14 @@ impl<'a> View<'a> {
         count(session, side, tuple);
         true
     }
-
-    /// A new session of a BIB entry.
-    fn open<A>(
-        &self,
-        (index, bib): Found<'_, Bib>,
-        key: &SessionKey,
-        birth: Birth,
-        side: Side,
-        tuple: &Tuple<A>,
-    ) -> Result<(), Trouble> {
-        if self.nat.is_draining() {
-            return Err(DropReason::Draining.into());
-        }
-        if !one_session_more(bib) {
-            return Err(Trouble::Again);
-        }
-        let subscriber = self.subscriber_of(bib);
-        if let Some(subscriber) = subscriber
-            && let Err(reason) = self.count_session(subscriber, side)
-        {
-            one_session_less(bib);
-            return Err(reason.into());
-        }
-        let undo = || {
-            one_session_less(bib);
-            if let Some(subscriber) = subscriber {
-                one_less(&subscriber.sessions);
-            }
-        };
-        let list = FreeList::of(&self.regions, Kind::Session);
-        let room = side == Side::V6 || list.has_reserve();
-        let new = room.then(|| list.take(self.regions.sessions, self.shard)).flatten();
-        let (Some(new), Some(chain)) = (new, self.session_chain(key)) else {
-            undo();
-            return Err(DropReason::SessionsFull.into());
-        };
-        let session = &self.regions.sessions[new as usize];
-        session.bib.store(index, Relaxed);
-        session.remote.store(key.remote.0.to_bits(), Relaxed);
-        session.remote_port.store(key.remote.1, Relaxed);
-        session.local.store(key.local.0.to_bits(), Relaxed);
-        session.local_port.store(key.local.1, Relaxed);
-        session.protocol.store(key.protocol, Relaxed);
-        session.pool6.store(tuple.pool6, Relaxed);
-        session.seen.store(0, Relaxed);
-        for counter in session.packets.iter().chain(&session.octets) {
-            counter.store(0, Relaxed);
-        }
-        count(session, side, tuple);
-        let timeout = birth.timeout as u8;
-        let born = SessionLife { tick: self.now, state: birth.state, timeout };
-        session.life.store(born.word(), Release);
-        loop {
-            let (found, seen) = self.find_session(&chain, key);
-            if let Some((_, other)) = found {
-                self.end_orphan(other);
-                session.life.store(0, Release);
-                list.give(self.regions.sessions, self.shard, new);
-                undo();
-                return Err(Trouble::Again);
-            }
-            if chain.insert(new, seen) {
-                self.made.set(true);
-                self.nat.counters.sessions_created[tuple.protocol.index()].fetch_add(1, Relaxed);
-                return Ok(());
-            }
-        }
-    }
-
-    /// Ends a session whose BIB entry is gone, before the sweeper comes to it: its place is needed.
-    fn end_orphan(&self, session: &Session) {
-        let word = session.life.load(Acquire);
-        let before = SessionLife::of(word);
-        let bib = Self::entry(self.regions.bibs, session.bib.load(Relaxed));
-        if before.is_live() && bib.is_none_or(|bib| bib.state() != state::LIVE) {
-            let dead = SessionLife { state: state::DEAD, ..before };
-            // Fails if the sweeper was quicker.
-            let _ = session.life.compare_exchange(word, dead.word(), AcqRel, Acquire);
-        }
-    }
-
-    /// A new BIB entry for the host's transport address. The one of `resting` makes way for it, and leaves it
-    /// its (T,t), if that is still the subscriber's.
-    fn bind(&self, tuple: &Tuple<Ipv6Addr>, resting: Option<&Bib>) -> Result<(), Trouble> {
-        let protocol = tuple.protocol;
-        let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark)?;
-        match self.count_port(subscriber, protocol) {
-            Err(DropReason::Busy) => return Err(Trouble::Again),
-            counted => counted?,
-        }
-        let list = FreeList::of(&self.regions, Kind::Bib);
-        let Some(index) = list.take(self.regions.bibs, self.shard) else {
-            one_less(&subscriber.ports[protocol.index()]);
-            return Err(DropReason::BibFull.into());
-        };
-        let bib = &self.regions.bibs[index as usize];
-        self.fill_bib(bib, tuple.near, protocol.number(), owner);
-        let undo = || {
-            self.unclaim((index, bib));
-            one_less(&subscriber.ports[protocol.index()]);
-        };
-        if resting.is_some_and(|resting| !resting.change(state::RESTING, state::DEAD)) {
-            undo();
-            return Err(Trouble::Again);
-        }
-        if !self.allocate(index, bib, subscriber, resting.map(Bib::v4)) {
-            undo();
-            return Err(DropReason::PoolExhausted.into());
-        }
-        bib.change(state::CLAIMED, state::LIVE);
-        if self.announce(index, bib, tuple.near, protocol.number()) {
-            self.nat.counters.bibs_created[protocol.index()].fetch_add(1, Relaxed);
-        } else {
-            one_less(&subscriber.ports[protocol.index()]);
-        }
-        Ok(())
-    }
-
-    /// Writes a new BIB entry, but for its IPv4 side.
-    pub(crate) fn fill_bib(&self, bib: &Bib, v6: (Ipv6Addr, u16), protocol: u8, owner: u32) {
-        let (hi, lo) = halves(v6.0);
-        bib.v6_hi.store(hi, Relaxed);
-        bib.v6_lo.store(lo, Relaxed);
-        bib.v6_port.store(v6.1, Relaxed);
-        bib.protocol.store(protocol, Relaxed);
-        bib.flags.store(0, Relaxed);
-        bib.subscriber.store(owner, Relaxed);
-        bib.created.store(self.now, Relaxed);
-        bib.since.store(self.now, Relaxed);
-        bib.life.store(life(state::CLAIMED, 0), Release);
-    }
-
-    /// Lets others find a live BIB entry by its IPv6 side. `false`: another has come first; this one is
-    /// dead.
-    pub(crate) fn announce(
-        &self,
-        index: u32,
-        bib: &Bib,
-        v6: (Ipv6Addr, u16),
-        protocol: u8,
-    ) -> bool {
-        let Some(chain) = self.bib6_chain(v6, protocol) else { return false };
-        loop {
-            let (found, seen) = self.find6(&chain, v6, protocol);
-            if found.is_some() {
-                bib.change(state::LIVE, state::DEAD);
-                return false;
-            }
-            if chain.insert(index, seen) {
-                return true;
-            }
-        }
-    }
 }
 
 /// Counts a packet.
-fn count<A>(session: &Session, side: Side, tuple: &Tuple<A>) {
+pub(super) fn count<A>(session: &Session, side: Side, tuple: &Tuple<A>) {
     let direction = match side {
         Side::V4 => 0,
         Side::V6 => 1,
     };
     session.packets[direction].fetch_add(u64::from(tuple.packets), Relaxed);
     session.octets[direction].fetch_add(u64::from(tuple.octets), Relaxed);
-}
-
-/// Counts a session of a live BIB entry. `false`: it lives no more.
-fn one_session_more(bib: &Bib) -> bool {
-    let more = |word| {
-        let (state, number) = life_parts(word);
-        (state == state::LIVE && number < 0xff_ffff).then(|| word + 1)
-    };
-    bib.life.fetch_update(AcqRel, Acquire, more).is_ok()
-}
-
-/// Takes back what [`one_session_more`] counted; stays at 0.
-pub(crate) fn one_session_less(bib: &Bib) -> u32 {
-    let less = |word| (life_parts(word).1 != 0).then(|| word - 1);
-    bib.life.fetch_update(AcqRel, Acquire, less).map_or(0, |word| life_parts(word).1 - 1)
 }

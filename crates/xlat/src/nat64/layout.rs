@@ -110,7 +110,7 @@ pub struct Session {
     pub octets: [AtomicU64; 2],
 }
 
-/// Ports of an IPv4 address, for one subscriber: address (high 32 bits as stored), low, high.
+/// Ports of an IPv4 address, for one subscriber.
 #[derive(Debug, Default)]
 #[repr(C, align(4))]
 pub struct Block {

@@ -161,8 +161,10 @@ impl<'a> Stateful<'a> {
         match protocol_of(transport) {
             Protocol::Icmp => self.view.nat.owns_address(addr),
             protocol => {
-                self.view.nat.owns(protocol, addr, port)
-                    || self.view.bib4((addr, port), protocol.number()).is_some()
+                let nat = self.view.nat;
+                nat.owns(protocol, addr, port)
+                    || nat.owns_address(addr)
+                        && self.view.bib4((addr, port), protocol.number()).is_some()
             }
         }
     }

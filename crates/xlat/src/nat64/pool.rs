@@ -90,6 +90,12 @@ pub struct PortBlock {
     pub high: u16,
 }
 
+impl PortBlock {
+    pub(super) fn contains(&self, port: u16) -> bool {
+        (self.low..=self.high).contains(&port)
+    }
+}
+
 impl Pool {
     /// Whether a host's packets take from this pool.
     #[must_use]
@@ -112,63 +118,74 @@ impl Pool {
         self.ranges.iter().map(|range| self.blocks_of(range)).sum()
     }
 
-    fn per_address(&self, range: &Range) -> u32 {
+    /// Ports of a block in a range.
+    fn block_ports(&self, range: &Range) -> u32 {
         match self.allocation {
-            Allocation::Shared => 1,
+            Allocation::Shared => range.ports(),
             Allocation::Blocks { size, .. } | Allocation::Deterministic { size } => {
-                range.ports() / u32::from(size.max(1))
+                u32::from(size.max(1))
             }
         }
+    }
+
+    fn per_address(&self, range: &Range) -> u32 {
+        range.ports() / self.block_ports(range)
     }
 
     fn blocks_of(&self, range: &Range) -> u64 {
         u64::from(range.addresses()) * u64::from(self.per_address(range))
     }
 
-    /// The block of a number, and how many blocks its address has, with the number of its first.
-    pub(crate) fn block(&self, number: u64) -> Option<(PortBlock, core::ops::Range<u64>)> {
-        let mut first = 0;
-        for range in &self.ranges {
-            let count = self.blocks_of(range);
-            if number < first + count {
-                let per_address = u64::from(self.per_address(range));
-                let (address, place) =
-                    ((number - first) / per_address, (number - first) % per_address);
-                let v4 = Ipv4Addr::from_bits(range.first.to_bits() + address as u32);
-                let of_address = first + address * per_address;
-                let block = match self.allocation {
-                    Allocation::Shared => PortBlock { v4, low: range.low, high: range.high },
-                    Allocation::Blocks { size, .. } | Allocation::Deterministic { size } => {
-                        let low = range.low + place as u16 * size;
-                        PortBlock { v4, low, high: low + (size - 1) }
-                    }
-                };
-                return Some((block, of_address..of_address + per_address));
-            }
-            first += count;
-        }
-        None
+    /// The ranges, each with the number of its first block.
+    fn numbered(&self) -> impl Iterator<Item = (u64, &Range)> {
+        self.ranges.iter().scan(0, |next, range| {
+            let first = *next;
+            *next += self.blocks_of(range);
+            Some((first, range))
+        })
     }
 
-    /// The number of a block that was given.
+    /// The block of a number.
+    pub(crate) fn block(&self, number: u64) -> Option<PortBlock> {
+        let within = |(first, range): &(u64, &Range)| number < first + self.blocks_of(range);
+        let (first, range) = self.numbered().find(within)?;
+        let per_address = u64::from(self.per_address(range));
+        let (address, place) = ((number - first) / per_address, (number - first) % per_address);
+        let ports = self.block_ports(range);
+        let low = u32::from(range.low) + place as u32 * ports;
+        Some(PortBlock {
+            v4: Ipv4Addr::from_bits(range.first.to_bits() + address as u32),
+            low: low as u16,
+            high: (low + (ports - 1)) as u16,
+        })
+    }
+
+    /// The numbers of an address's blocks: one run for each of its ranges.
+    pub(crate) fn blocks_at(&self, v4: Ipv4Addr) -> impl Iterator<Item = core::ops::Range<u64>> {
+        self.numbered().filter(move |(_, range)| range.contains(v4)).map(move |(first, range)| {
+            let per_address = u64::from(self.per_address(range));
+            let address = u64::from(v4.to_bits() - range.first.to_bits());
+            first + address * per_address..first + (address + 1) * per_address
+        })
+    }
+
+    /// The number of the block that a transport address lies in.
+    fn number_at(&self, v4: Ipv4Addr, port: u16) -> Option<u64> {
+        let (first, range) = self
+            .numbered()
+            .find(|(_, range)| range.contains(v4) && (range.low..=range.high).contains(&port))?;
+        let per_address = self.per_address(range);
+        let place = u32::from(port - range.low) / self.block_ports(range);
+        let address = u64::from(v4.to_bits() - range.first.to_bits());
+        // Behind the last whole block are ports that are nobody's.
+        (place < per_address).then(|| first + address * u64::from(per_address) + u64::from(place))
+    }
+
+    /// The number of a block that was given. `None`: it is none of this pool's, but perhaps of one with other
+    /// blocks in an earlier configuration.
     pub(crate) fn number(&self, block: PortBlock) -> Option<u64> {
-        let mut first = 0;
-        for range in &self.ranges {
-            if range.contains(block.v4) && (range.low..=range.high).contains(&block.low) {
-                let per_address = u64::from(self.per_address(range));
-                let address = u64::from(block.v4.to_bits() - range.first.to_bits());
-                let size = range.ports() / self.per_address(range).max(1);
-                let place = match self.allocation {
-                    Allocation::Shared => 0,
-                    _ => u64::from(block.low - range.low) / u64::from(size.max(1)),
-                };
-                let number = first + address * per_address + place;
-                // A block of another size, from an earlier configuration, is no block of this pool.
-                return self.block(number).filter(|found| found.0 == block).map(|_| number);
-            }
-            first += self.blocks_of(range);
-        }
-        None
+        let number = self.number_at(block.v4, block.low)?;
+        (self.block(number)? == block).then_some(number)
     }
 
     /// RFC 7422: the number of the block of a subscriber, which is its place in the first client prefix.
@@ -189,11 +206,7 @@ impl Pool {
     pub fn subscriber_of(&self, v4: Ipv4Addr, port: u16, subscriber_len: u8) -> Option<Ipv6Net> {
         let Allocation::Deterministic { .. } = self.allocation else { return None };
         let net = self.clients.first()?;
-        let number = (0..self.blocks_of_address(v4)?.end).rev().find(|&number| {
-            self.block(number).is_some_and(|(block, _)| {
-                block.v4 == v4 && (block.low..=block.high).contains(&port)
-            })
-        })?;
+        let number = self.number_at(v4, port)?;
         let bits = u32::from(subscriber_len.checked_sub(net.prefix_len())?);
         if bits < 64 && number >> bits != 0 {
             return None;
@@ -201,20 +214,6 @@ impl Pool {
         let place = u128::from(number).checked_shl(128 - u32::from(subscriber_len)).unwrap_or(0);
         let prefix = Ipv6Addr::from_bits(net.network().to_bits() | place);
         Ipv6Net::new(prefix, subscriber_len).ok()
-    }
-
-    fn blocks_of_address(&self, v4: Ipv4Addr) -> Option<core::ops::Range<u64>> {
-        let mut first = 0;
-        for range in &self.ranges {
-            if range.contains(v4) {
-                let address = u64::from(v4.to_bits() - range.first.to_bits());
-                return self
-                    .block(first + address * u64::from(self.per_address(range)))
-                    .map(|b| b.1);
-            }
-            first += self.blocks_of(range);
-        }
-        None
     }
 }
 

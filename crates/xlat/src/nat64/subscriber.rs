@@ -9,7 +9,7 @@ use super::Nat64;
 use super::chain::{FreeList, state};
 use super::hash::halves;
 use super::layout::{Kind, MAX_BLOCKS, Subscriber};
-use super::pool::{Allocation, Pool, PortBlock, Range};
+use super::pool::{Allocation, Given, Pool, PortBlock, Range};
 use super::settings::Protocol;
 use super::tcp::Side;
 use super::view::{Found, View, life, life_parts, one_less};
@@ -32,6 +32,16 @@ impl Subscriber {
             low: block.low.load(Relaxed),
             high: block.high.load(Relaxed),
         })
+    }
+
+    /// It lives no more: the sweeper does the rest.
+    pub(crate) fn end(&self) {
+        let change = |word| {
+            let (state, number) = life_parts(word);
+            (state == state::LIVE).then(|| life(state::DEAD, number))
+        };
+        // Fails if it was dead.
+        let _ = self.life.fetch_update(SeqCst, SeqCst, change);
     }
 
     /// Puts one block more behind the others. `false`: somebody else is doing so, or there is no room.
@@ -73,21 +83,20 @@ impl<'a> View<'a> {
         let block = self.nat.grant(number, host, hash, None).ok_or(DropReason::PoolExhausted)?;
         let list = FreeList::of(&self.regions, Kind::Subscriber);
         let Some(index) = list.take(self.regions.subscribers, self.shard) else {
-            self.nat.take_back(number, block);
+            self.nat.take_back(block);
             return Err(DropReason::SubscribersFull);
         };
         let entry = &self.regions.subscribers[index as usize];
         self.fill(entry, prefix, mark, number, block);
         loop {
-            let (found, seen) = self.find_subscriber(&chain, prefix, mark);
-            if let Some(found) = found {
-                entry.life.store(life(state::FREE, 0), Release);
-                list.give(self.regions.subscribers, self.shard, index);
-                self.nat.take_back(number, block);
-                return Ok(found);
-            }
-            if chain.insert(index, seen) {
-                return Ok((index, entry));
+            match self.find_subscriber(&chain, prefix, mark) {
+                (Some(found), _) => {
+                    // The sweeper takes its block back, and tells of it if it has told of the other.
+                    entry.end();
+                    return Ok(found);
+                }
+                (None, seen) if chain.insert(index, seen) => return Ok((index, entry)),
+                (None, _) => {}
             }
         }
     }
@@ -112,24 +121,13 @@ impl<'a> View<'a> {
         entry.life.store(life(state::LIVE, 1), Release);
     }
 
-    /// Gives a subscriber whose ports are used up one block more, at the same address (RFC 4787 REQ-2).
-    /// `false`: there is none, or it has as many as it may have.
+    /// Gives a subscriber whose ports are used up more, at the same address (RFC 4787 REQ-2). `false`: there is
+    /// nothing, or it has as much as it may have.
     pub(crate) fn extend(&self, subscriber: &Subscriber) -> bool {
-        let number = usize::from(subscriber.pool.load(Relaxed));
-        let Some(pool) = self.nat.settings.pools.get(number) else { return false };
         let Some(first) = subscriber.blocks().next() else { return false };
-        let most = match pool.allocation {
-            // The other ranges of the same address.
-            Allocation::Shared => {
-                let has = |range: &Range| {
-                    subscriber.blocks().any(|block| block.v4 == first.v4 && block.low == range.low)
-                };
-                let more = pool.ranges.iter().find(|range| range.contains(first.v4) && !has(range));
-                return more.is_some_and(|range| {
-                    let block = PortBlock { v4: first.v4, low: range.low, high: range.high };
-                    subscriber.blocks().count() < MAX_BLOCKS && subscriber.add(block)
-                });
-            }
+        let Some(number) = self.nat.pool_of(first) else { return false };
+        let most = match self.nat.settings.pools[number].allocation {
+            Allocation::Shared => return self.extend_shared(subscriber),
             Allocation::Blocks { most, .. } => usize::from(most).min(MAX_BLOCKS),
             Allocation::Deterministic { .. } => return false,
         };
@@ -143,9 +141,28 @@ impl<'a> View<'a> {
         };
         let added = subscriber.add(block);
         if !added {
-            self.nat.take_back(number, block);
+            self.nat.take_back(block);
         }
         // Somebody else's block is as good.
+        true
+    }
+
+    /// The same where ports are shared: another range of the address, if there is one.
+    pub(crate) fn extend_shared(&self, subscriber: &Subscriber) -> bool {
+        let Some(first) = subscriber.blocks().next() else { return false };
+        let pool = self.nat.pool_of(first).and_then(|number| self.nat.settings.pools.get(number));
+        let shared = pool.filter(|pool| pool.allocation == Allocation::Shared);
+        let has = |range: &Range| {
+            subscriber.blocks().any(|block| block.v4 == first.v4 && block.low == range.low)
+        };
+        let more = shared.and_then(|pool| {
+            pool.ranges.iter().find(|range| range.contains(first.v4) && !has(range))
+        });
+        let Some(range) = more.filter(|_| subscriber.blocks().count() < MAX_BLOCKS) else {
+            return false;
+        };
+        // Fails if somebody else does the same, which is as good.
+        subscriber.add(PortBlock { v4: first.v4, low: range.low, high: range.high });
         true
     }
 
@@ -220,9 +237,9 @@ impl Nat64 {
             return None;
         }
         match pool.allocation {
-            Allocation::Shared => Some(pool.block(hash % blocks)?.0),
+            Allocation::Shared => pool.block(hash % blocks),
             Allocation::Deterministic { .. } => {
-                Some(pool.block(pool.deterministic(host, self.settings.subscriber_len)?)?.0)
+                pool.block(pool.deterministic(host, self.settings.subscriber_len)?)
             }
             Allocation::Blocks { .. } => self.grant_block(pool_number, pool, hash, beside),
         }
@@ -236,27 +253,46 @@ impl Nat64 {
         beside: Option<PortBlock>,
     ) -> Option<PortBlock> {
         let given = self.given.get(pool_number)?;
-        let all = match beside {
-            Some(beside) => pool.block(pool.number(beside)?)?.1,
-            None => 0..pool.blocks(),
-        };
-        let from = all.start + hash % (all.end - all.start).max(1);
-        loop {
-            let number = given.find(all.clone(), from)?;
-            if given.take(number) {
-                return Some(pool.block(number)?.0);
+        let take_in = |all: core::ops::Range<u64>| {
+            let from = all.start + hash % (all.end - all.start).max(1);
+            loop {
+                let number = given.find(all.clone(), from)?;
+                if given.take(number) {
+                    return pool.block(number);
+                }
             }
+        };
+        match beside {
+            Some(beside) => pool.blocks_at(beside.v4).find_map(take_in),
+            None => take_in(0..pool.blocks()),
+        }
+    }
+
+    /// The number of the pool that a block is of.
+    pub(super) fn pool_of(&self, block: PortBlock) -> Option<usize> {
+        self.settings.pools.iter().position(|pool| pool.number(block).is_some())
+    }
+
+    /// Which bit of which pool tells that a block is given away. By the block, not by the subscriber's pool,
+    /// which may have another number since: the operator has put them into another order.
+    fn given(&self, block: PortBlock) -> Option<(&Given, u64)> {
+        let number = self.pool_of(block)?;
+        let pool = self.settings.pools.get(number)?;
+        let gives = matches!(pool.allocation, Allocation::Blocks { .. });
+        Some((self.given.get(number).filter(|_| gives)?, pool.number(block)?))
+    }
+
+    /// Remembers that a block is given away.
+    pub(super) fn mark(&self, block: PortBlock) {
+        if let Some((given, place)) = self.given(block) {
+            given.take(place);
         }
     }
 
     /// Takes back a block that nobody uses any more.
-    pub(crate) fn take_back(&self, pool_number: usize, block: PortBlock) {
-        let pool = self.settings.pools.get(pool_number);
-        if let (Some(pool), Some(given)) = (pool, self.given.get(pool_number))
-            && matches!(pool.allocation, Allocation::Blocks { .. })
-            && let Some(number) = pool.number(block)
-        {
-            given.give_back(number);
+    pub(super) fn take_back(&self, block: PortBlock) {
+        if let Some((given, place)) = self.given(block) {
+            given.give_back(place);
         }
     }
 }

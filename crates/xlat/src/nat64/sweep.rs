@@ -3,28 +3,25 @@
 //! It looks at every entry that was ever used, again and again. Since nothing is taken out but by the
 //! sweeper, it has seen every entry at least once before it is gone: what it tells of is complete, though
 //! the entries are made elsewhere, in the kernel too.
+//!
+//! An entry that is dead may not be linked yet: whoever makes it is about to do so. Then it stays as it is until
+//! a grace period has gone by, and is looked for once more.
+
+mod bibs;
+mod sessions;
+mod subscribers;
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
 use super::Nat64;
 use super::chain::{FreeList, state};
-use super::filter::one_session_less;
-use super::layout::{Bib, Kind, LAYOUT, Session, Subscriber, bib_flags};
+use super::layout::{Kind, LAYOUT};
 use super::pool::PortBlock;
-use super::settings::Protocol;
-use super::subscriber::ADDING;
 use super::table::Binding;
-use super::tcp::{TcpState, Timeout};
-use super::view::{SessionKey, SessionLife, View, life, life_parts, one_less};
-
-/// Ticks after which what a killed process had begun to make counts as left behind.
-const LEFT_BEHIND: u32 = 75;
-
-/// Ticks for which a BIB entry may be without its first session.
-const FIRST_SESSION: u32 = 8;
+use super::view::{View, life};
 
 /// What the sweeper tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +62,25 @@ pub struct Swept {
     pub resting: u64,
     /// Subscribers.
     pub subscribers: u64,
-    /// Sessions that expired in this sweep, by protocol.
-    pub expired: [u64; 3],
     /// Entries that wait for [`Sweeper::release`].
     pub waiting: usize,
 }
 
+/// An entry.
+type Entry = (Kind, u32);
+
 /// The state of sweeping. One for each set of tables.
 #[derive(Debug, Default)]
 pub struct Sweeper {
-    limbo: Vec<(Kind, u32)>,
+    /// Taken out, and waiting.
+    limbo: Vec<Entry>,
+    /// Dead, but in not all of its chains.
+    unlinked: Vec<Entry>,
+    /// The same a grace period ago: nobody is about to link it. In order.
+    left: Vec<Entry>,
     started: bool,
     shard: usize,
     review: bool,
-    /// BIB entries that were being made at the first sweep, and when that began: perhaps by a process that was
-    /// killed.
-    claimed: Vec<(u32, u32)>,
 }
 
 impl Sweeper {
@@ -100,11 +100,15 @@ impl Sweeper {
     /// Entries that it took out of the tables may still be looked at by whoever found them before:
     /// [`Sweeper::release`] has to follow when nobody does.
     pub fn sweep(&mut self, nat: &Nat64, now: Duration, tell: &mut dyn FnMut(Event)) -> Swept {
+        nat.arrive();
+        nat.tell_filtering();
+        self.unlinked.clear();
         let mut pass = Pass {
             view: nat.view(now, 0),
             now,
             limbo: &mut self.limbo,
-            claimed: &mut self.claimed,
+            unlinked: &mut self.unlinked,
+            left: &core::mem::take(&mut self.left),
             found_limbo: !self.started,
             review: core::mem::take(&mut self.review),
             tell,
@@ -116,19 +120,24 @@ impl Sweeper {
         }
         pass.sessions();
         pass.bibs();
-        pass.left_behind();
         pass.subscribers();
         let mut swept = pass.swept;
         self.started = true;
-        swept.waiting = self.limbo.len();
+        swept.waiting = self.limbo.len() + self.unlinked.len();
         swept
     }
 
     /// Gives entries back to the free lists that earlier sweeps have taken out.
     ///
     /// To be called only after a grace period that began after the last sweep: every thread of the user
-    /// engine has finished the packets it had, and every program in the kernel (RCU).
+    /// engine has finished the packets it had, and every program in the kernel (RCU). Changes by hand are
+    /// known here: while one is under way, nothing is given back.
     pub fn release(&mut self, nat: &Nat64) {
+        if !nat.shared.is_unchanging() {
+            return;
+        }
+        self.left.append(&mut self.unlinked);
+        self.left.sort_unstable_by_key(order);
         let regions = nat.memory.regions();
         for (kind, index) in self.limbo.drain(..) {
             self.shard = self.shard.wrapping_add(1);
@@ -152,11 +161,17 @@ impl Sweeper {
     }
 }
 
+fn order(&(kind, index): &Entry) -> (usize, u32) {
+    (kind as usize, index)
+}
+
+/// One sweep.
 struct Pass<'a, 'b> {
     view: View<'a>,
     now: Duration,
-    limbo: &'b mut Vec<(Kind, u32)>,
-    claimed: &'b mut Vec<(u32, u32)>,
+    limbo: &'b mut Vec<Entry>,
+    unlinked: &'b mut Vec<Entry>,
+    left: &'b [Entry],
     /// What an earlier process had taken out is found by its state.
     found_limbo: bool,
     review: bool,
@@ -182,292 +197,14 @@ impl Pass<'_, '_> {
         self.age(tick) > lifetime
     }
 
-    fn sessions(&mut self) {
-        for index in self.used(Kind::Session) {
-            let session = &self.view.regions.sessions[index as usize];
-            let life = session.life();
-            match life.state {
-                state::FREE | state::CLAIMED => {}
-                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Session, index)),
-                state::LIMBO => {}
-                state::DEAD => self.finish_session(index, session),
-                _ => self.session(index, session, life),
-            }
+    /// Whether a dead entry, which now is in no chain, can be taken out. `was_linked`: it was in all of its
+    /// chains.
+    fn may_go(&mut self, entry: Entry, was_linked: bool) -> bool {
+        let key = order(&entry);
+        let may_go = was_linked || self.left.binary_search_by_key(&key, order).is_ok();
+        if !may_go {
+            self.unlinked.push(entry);
         }
+        may_go
     }
-
-    fn session(&mut self, index: u32, session: &Session, life: SessionLife) {
-        let entry = session.bib.load(Relaxed);
-        let bib = View::entry(self.view.regions.bibs, entry);
-        let Some(bib) = bib.filter(|bib| bib.state() == state::LIVE) else {
-            if session.life.compare_exchange(life.word(), dead(life), AcqRel, Acquire).is_ok() {
-                self.finish_session(index, session);
-            }
-            return;
-        };
-        if session.seen.load(Relaxed) == 0 {
-            session.seen.store(1, Relaxed);
-            (self.tell)(Event::SessionCreated(describe(bib), session.remote()));
-        }
-        let timeout = self.view.nat.ticks.of_class(life.timeout);
-        if !self.expired(life.tick, timeout) {
-            self.count_session(session, life);
-            return;
-        }
-        if life.state == TcpState::Established as u8 {
-            let after = SessionLife {
-                tick: self.view.now,
-                state: TcpState::Trans as u8,
-                timeout: Timeout::TcpTrans as u8,
-            };
-            let swapped = session.life.compare_exchange(life.word(), after.word(), AcqRel, Acquire);
-            if swapped.is_ok() {
-                let pool6 = session.pool6.load(Relaxed);
-                let remote = session.remote();
-                (self.tell)(Event::Probe { host: bib.v6(), remote, pool6 });
-            }
-            self.count_session(session, session.life());
-        } else if session.life.compare_exchange(life.word(), dead(life), AcqRel, Acquire).is_ok() {
-            if let Some(protocol) = Protocol::of(session.protocol.load(Relaxed)) {
-                self.swept.expired[protocol.index()] += 1;
-            }
-            self.finish_session(index, session);
-        }
-    }
-
-    fn count_session(&mut self, session: &Session, life: SessionLife) {
-        if let Some(protocol) = Protocol::of(session.protocol.load(Relaxed)) {
-            self.swept.sessions[protocol.index()] += 1;
-        }
-        if let Some(place) = TcpState::ALL.iter().position(|state| *state as u8 == life.state) {
-            self.swept.tcp_states[place] += 1;
-        }
-    }
-
-    /// A dead session: out of its chain, and off the counts.
-    fn finish_session(&mut self, index: u32, session: &Session) {
-        let protocol = session.protocol.load(Relaxed);
-        let key = SessionKey { local: session.local(), remote: session.remote(), protocol };
-        if let Some(chain) = self.view.session_chain(&key) {
-            chain.unlink(index);
-        }
-        if let Some(bib) = View::entry(self.view.regions.bibs, session.bib.load(Relaxed)) {
-            if session.seen.load(Relaxed) != 0 {
-                let counts = [0, 1].map(|side| {
-                    (session.packets[side].load(Relaxed), session.octets[side].load(Relaxed))
-                });
-                (self.tell)(Event::SessionRemoved(describe(bib), session.remote(), counts));
-            }
-            if let Some(subscriber) = self.view.subscriber_of(bib) {
-                one_less(&subscriber.sessions);
-            }
-            if one_session_less(bib) == 0 {
-                bib.since.store(self.view.now, Relaxed);
-            }
-        }
-        let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0 };
-        session.life.store(limbo.word(), Release);
-        self.limbo.push((Kind::Session, index));
-    }
-
-    fn bibs(&mut self) {
-        for index in self.used(Kind::Bib) {
-            let bib = &self.view.regions.bibs[index as usize];
-            let (state, sessions) = life_parts(bib.life.load(Acquire));
-            match state {
-                state::CLAIMED if self.found_limbo => {
-                    self.claimed.push((index, bib.created.load(Relaxed)));
-                }
-                state::LIVE => self.live_bib(bib, sessions),
-                state::RESTING => {
-                    self.swept.resting += 1;
-                    if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.port_rest) {
-                        bib.change(state::RESTING, state::DEAD);
-                    }
-                }
-                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Bib, index)),
-                _ => {}
-            }
-            // One that the steps above let die goes at once; its sessions hold it until they are gone.
-            if life_parts(bib.life.load(Acquire)) == (state::DEAD, 0) {
-                self.finish_bib(index, bib);
-            }
-        }
-    }
-
-    /// BIB entries that a killed process had begun to make. Only those: whoever lives finishes what he made.
-    fn left_behind(&mut self) {
-        let bibs = self.view.regions.bibs;
-        let mut claimed = core::mem::take(self.claimed);
-        claimed.retain(|&(index, created)| {
-            let bib = &bibs[index as usize];
-            let is_the_same = bib.state() == state::CLAIMED && bib.created.load(Relaxed) == created;
-            if is_the_same && self.age(created) > LEFT_BEHIND {
-                bib.change(state::CLAIMED, state::DEAD);
-                return false;
-            }
-            is_the_same
-        });
-        *self.claimed = claimed;
-    }
-
-    fn live_bib(&mut self, bib: &Bib, sessions: u32) {
-        let flags = bib.flags.load(Relaxed);
-        let protocol = Protocol::of(bib.protocol.load(Relaxed));
-        if flags & bib_flags::SEEN == 0 {
-            bib.flags.fetch_or(bib_flags::SEEN, Relaxed);
-            let age = u64::from(self.age(bib.created.load(Relaxed))) << super::layout::TICK_SHIFT;
-            let created = self.now.saturating_sub(Duration::from_nanos(age));
-            (self.tell)(Event::BibCreated(describe(bib), created));
-        }
-        if self.review && !self.view.nat.keeps(bib) {
-            self.end_bib(bib, protocol, state::DEAD);
-            return;
-        }
-        let since = bib.since.load(Relaxed);
-        let is_over = match protocol {
-            None => self.expired(since, self.view.nat.ticks.dynamic4),
-            Some(_) => {
-                let created = bib.created.load(Relaxed);
-                sessions == 0 && (since != created || self.age(created) > FIRST_SESSION)
-            }
-        };
-        if !is_over || flags & bib_flags::STATIC != 0 {
-            self.swept.bibs[protocol.map_or(3, Protocol::index)] += 1;
-            return;
-        }
-        let rests = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
-            && self.view.nat.ticks.port_rest != 0
-            && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
-        if protocol.is_some() {
-            self.end_bib(bib, protocol, if rests { state::RESTING } else { state::DEAD });
-        } else {
-            bib.change(state::LIVE, state::DEAD);
-        }
-    }
-
-    /// A BIB entry lives no more: its subscriber has a port more.
-    fn end_bib(&mut self, bib: &Bib, protocol: Option<Protocol>, to: u8) {
-        let word = bib.life.load(Acquire);
-        let (from, sessions) = life_parts(word);
-        let may_rest = to != state::RESTING || sessions == 0;
-        // Somebody opens a session: then it goes on.
-        if from != state::LIVE
-            || !may_rest
-            || bib.life.compare_exchange(word, life(to, sessions), AcqRel, Acquire).is_err()
-        {
-            return;
-        }
-        if let (Some(protocol), Some(subscriber)) = (protocol, self.view.subscriber_of(bib)) {
-            one_less(&subscriber.ports[protocol.index()]);
-        }
-        if to == state::RESTING {
-            self.swept.resting += 1;
-            bib.subscriber.store(0, Relaxed);
-            bib.since.store(self.view.now, Relaxed);
-        }
-    }
-
-    /// A dead BIB entry without sessions: out of its chains.
-    fn finish_bib(&mut self, index: u32, bib: &Bib) {
-        let protocol = bib.protocol.load(Relaxed);
-        if let Some(chain) = self.view.bib6_chain(bib.v6(), protocol) {
-            chain.unlink(index);
-        }
-        if let Some(chain) = self.view.bib4_chain(bib.v4(), protocol) {
-            chain.unlink(index);
-        }
-        if bib.flags.load(Relaxed) & bib_flags::SEEN != 0 {
-            (self.tell)(Event::BibRemoved(describe(bib)));
-        }
-        bib.life.store(life(state::LIMBO, 0), Release);
-        self.limbo.push((Kind::Bib, index));
-    }
-
-    /// Subscribers whose blocks are none of the settings' any more.
-    fn review_subscribers(&mut self) {
-        for index in self.used(Kind::Subscriber) {
-            let subscriber = &self.view.regions.subscribers[index as usize];
-            if subscriber.state() != state::LIVE {
-                continue;
-            }
-            if self.view.nat.keeps_subscriber(subscriber) {
-                // It may have got a block after the settings were made.
-                self.view.nat.mark_blocks(subscriber);
-            } else {
-                let number = life_parts(subscriber.life.load(SeqCst)).1;
-                subscriber.life.store(life(state::DEAD, number), SeqCst);
-            }
-        }
-    }
-
-    fn subscribers(&mut self) {
-        for index in self.used(Kind::Subscriber) {
-            let subscriber = &self.view.regions.subscribers[index as usize];
-            match subscriber.state() {
-                state::LIVE => self.live_subscriber(subscriber),
-                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Subscriber, index)),
-                _ => {}
-            }
-            if subscriber.state() == state::DEAD && is_unused(subscriber) {
-                self.finish_subscriber(index, subscriber);
-            }
-        }
-    }
-
-    fn live_subscriber(&mut self, subscriber: &Subscriber) {
-        let seen = subscriber.seen.load(Relaxed);
-        let mut told = seen;
-        for block in subscriber.blocks().skip(usize::from(seen)) {
-            (self.tell)(Event::BlockAssigned(subscriber.prefix(), block));
-            told += 1;
-        }
-        subscriber.seen.store(told, Relaxed);
-        self.swept.subscribers += 1;
-        let word = subscriber.life.load(SeqCst);
-        let last_used = subscriber.last_used.load(Relaxed);
-        if !is_unused(subscriber)
-            || life_parts(word).1 & ADDING != 0
-            || !self.expired(last_used, self.view.nat.ticks.subscriber)
-        {
-            return;
-        }
-        let dead = life(state::DEAD, life_parts(word).1);
-        if subscriber.life.compare_exchange(word, dead, SeqCst, SeqCst).is_ok()
-            && !is_unused(subscriber)
-        {
-            // Somebody has taken a port before he could see that it dies.
-            subscriber.life.store(word, SeqCst);
-        }
-    }
-
-    fn finish_subscriber(&mut self, index: u32, subscriber: &Subscriber) {
-        let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
-        if let Some(chain) = self.view.subscriber_chain(prefix, mark) {
-            chain.unlink(index);
-        }
-        let pool = usize::from(subscriber.pool.load(Relaxed));
-        let seen = usize::from(subscriber.seen.load(Relaxed));
-        for (place, block) in subscriber.blocks().enumerate() {
-            self.view.nat.take_back(pool, block);
-            if place < seen {
-                (self.tell)(Event::BlockReleased(prefix, block));
-            }
-        }
-        subscriber.life.store(life(state::LIMBO, 0), SeqCst);
-        self.limbo.push((Kind::Subscriber, index));
-    }
-}
-
-fn is_unused(subscriber: &Subscriber) -> bool {
-    subscriber.sessions.load(SeqCst) == 0
-        && subscriber.ports.iter().all(|ports| ports.load(SeqCst) == 0)
-}
-
-fn dead(life: SessionLife) -> u64 {
-    SessionLife { state: state::DEAD, ..life }.word()
-}
-
-fn describe(bib: &Bib) -> Binding {
-    Binding::of(bib)
 }

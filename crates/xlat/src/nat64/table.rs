@@ -7,8 +7,8 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use super::Nat64;
-use super::chain::{FreeList, state};
-use super::layout::{Bib, Kind, Session, Subscriber, TICK_SHIFT, bib_flags};
+use super::chain::state;
+use super::layout::{Bib, Session, Subscriber, TICK_SHIFT, bib_flags};
 use super::pool::PortBlock;
 use super::settings::{Protocol, StaticBib};
 use super::tcp::TcpState;
@@ -147,6 +147,7 @@ impl Nat64 {
     /// Makes the BIB entries of the settings that are not there yet; dynamic ones that are in the way go.
     /// Gives those that could not be made.
     pub fn make_static_bib(&self, now: Duration) -> Vec<(StaticBib, BibError)> {
+        let _change = self.shared.begin_change();
         let mut failed = Vec::new();
         for wanted in &self.settings.bib {
             let mut made = self.put_bib(wanted, bib_flags::STATIC, now);
@@ -179,6 +180,7 @@ impl Nat64 {
     }
 
     fn put_bib(&self, wanted: &StaticBib, flags: u8, now: Duration) -> Result<(), BibError> {
+        let _change = self.shared.begin_change();
         let view = self.view(now, 0);
         let protocol = wanted.protocol.number();
         let chain6 = view.bib6_chain(wanted.v6, protocol).ok_or(BibError::Full)?;
@@ -186,7 +188,9 @@ impl Nat64 {
             match bib.state() {
                 state::LIVE if bib.v4() == wanted.v4 => {
                     bib.flags.fetch_or(flags, Relaxed);
-                    return Ok(());
+                    if bib.state() == state::LIVE {
+                        return Ok(());
+                    }
                 }
                 state::LIVE => return Err(BibError::Bound(Binding::of(bib))),
                 // Its rest ends only if this entry can be made.
@@ -196,10 +200,10 @@ impl Nat64 {
                 _ => {}
             }
         }
-        let made = view.new_bib(wanted.v6, protocol)?;
-        made.1.flags.store(flags, Relaxed);
         let rests = |holder: &Bib| holder.change(state::RESTING, state::DEAD);
-        view.put(made, wanted.v6, wanted.v4, protocol, rests)
+        let new = view.new_bib(wanted.v6, protocol, 0).ok_or(BibError::Full)?;
+        new.1.flags.store(flags, Relaxed);
+        view.put(new, wanted.v4, rests)
     }
 
     /// Makes a dynamic 1:1 mapping that there was before, unused for `idle`.
@@ -210,14 +214,15 @@ impl Nat64 {
         idle: Duration,
         now: Duration,
     ) -> Result<(), BibError> {
+        let _change = self.shared.begin_change();
         let view = self.view(now, 0);
         if let Some((_, bib)) = view.bib6((v6, 0), 0) {
             let same = bib.v4().0 == v4;
             return if same { Ok(()) } else { Err(BibError::Bound(Binding::of(bib))) };
         }
-        let made = view.new_bib((v6, 0), 0)?;
-        made.1.since.store(super::tick(now.saturating_sub(idle)), Relaxed);
-        view.put(made, (v6, 0), (v4, 0), 0, |_| false)
+        let new = view.new_bib((v6, 0), 0, 0).ok_or(BibError::Full)?;
+        new.1.since.store(super::tick(now.saturating_sub(idle)), Relaxed);
+        view.put(new, (v4, 0), |_| false)
     }
 
     /// Takes a BIB entry away, static or dynamic; its sessions end. The sweeper does the rest.
@@ -227,6 +232,7 @@ impl Nat64 {
         v4: (Ipv4Addr, u16),
         now: Duration,
     ) -> Result<Binding, BibError> {
+        let _change = self.shared.begin_change();
         let view = self.view(now, 0);
         let (_, bib) = view.bib4(v4, protocol.number()).ok_or(BibError::Missing)?;
         let binding = Binding::of(bib);
@@ -241,35 +247,25 @@ impl Nat64 {
 }
 
 impl<'a> View<'a> {
-    /// A BIB entry that is linked nowhere yet.
-    fn new_bib(&self, v6: (Ipv6Addr, u16), protocol: u8) -> Result<Found<'a, Bib>, BibError> {
-        let list = FreeList::of(&self.regions, Kind::Bib);
-        let index = list.take(self.regions.bibs, self.shard).ok_or(BibError::Full)?;
-        let bib = &self.regions.bibs[index as usize];
-        self.fill_bib(bib, v6, protocol, 0);
-        Ok((index, bib))
-    }
-
-    /// Binds both ends of it, or gives it back.
+    /// Binds both ends of a new entry, or gives it back.
     fn put(
         &self,
-        (index, bib): Found<'_, Bib>,
-        v6: (Ipv6Addr, u16),
+        new: Found<'a, Bib>,
         v4: (Ipv4Addr, u16),
-        protocol: u8,
         makes_way: impl Fn(&Bib) -> bool,
     ) -> Result<(), BibError> {
-        if let Err(holder) = self.claim4((index, bib), v4, protocol, makes_way) {
-            self.unclaim((index, bib));
+        if let Err(holder) = self.claim4(new, v4, makes_way) {
+            self.unclaim(new);
             return Err(
                 holder.map_or(BibError::Full, |holder| BibError::Taken(Binding::of(holder)))
             );
         }
-        bib.change(state::CLAIMED, state::LIVE);
-        if self.announce(index, bib, v6, protocol) {
+        if self.announce(new) {
             return Ok(());
         }
-        let other = self.bib6(v6, protocol).map_or(bib, |(_, other)| other);
+        new.1.change(state::LIVE, state::DEAD);
+        let (v6, protocol) = (new.1.v6(), new.1.protocol.load(Relaxed));
+        let other = self.bib6(v6, protocol).map_or(new.1, |(_, other)| other);
         Err(BibError::Bound(Binding::of(other)))
     }
 }

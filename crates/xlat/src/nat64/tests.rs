@@ -6,13 +6,19 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::collections::HashSet;
 
 use crate::verdict::DropReason;
 
 use super::*;
+
+mod changes;
+mod crowd;
+mod mappers;
+mod parts;
+mod races;
 
 const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 7), 80);
@@ -106,7 +112,8 @@ fn sessions_expire_and_ports_rest() {
     assert_eq!((swept.sessions[1], swept.bibs[1]), (1, 1));
     assert!(matches!(events[0], Event::SessionCreated(..)), "{events:?}");
     let (swept, events) = sweep(&nat, &mut sweeper, at(301));
-    assert_eq!((swept.sessions[1], swept.expired[1], swept.resting), (0, 1, 1));
+    assert_eq!((swept.sessions[1], swept.resting), (0, 1));
+    assert_eq!(nat.ended().expired[1].load(Ordering::Relaxed), 1);
     assert!(
         matches!(events[0], Event::SessionRemoved(_, SERVER, [(0, 0), (1, 100)])),
         "{events:?}"
@@ -352,98 +359,17 @@ fn draining_keeps_what_is() {
     assert!(nat.from_v6(&udp(1, 2), at(0), 0).is_ok());
 }
 
-/// What a process leaves that is killed between counting and making.
-#[test]
-fn counts_of_a_killed_process_are_mended() {
-    let nat = nat(settings(pool(1024, 65_535)));
-    let kept = nat.from_v6(&udp(1, 1), at(0), 0).unwrap();
-    nat.from_v6(&udp(1, 2), at(0), 0).unwrap();
-    let regions = nat.memory().regions();
-    regions.bibs[2].life.fetch_add(5, Ordering::Relaxed);
-    regions.subscribers[1].sessions.fetch_add(3, Ordering::Relaxed);
-    regions.subscribers[1].ports[0].fetch_add(1, Ordering::Relaxed);
-    assert_eq!(nat.reconcile(), 3);
-    assert_eq!(nat.reconcile(), 0);
-    assert_eq!(nat.from_v6(&udp(1, 1), at(1), 0), Ok(kept));
-    let mut sweeper = Sweeper::new();
-    for now in [0, 302, 303, 430, 431, 1100, 1101] {
-        sweep(&nat, &mut sweeper, at(now));
-    }
-    assert_eq!(nat.occupancy().map(|kind| kind.used), [0, 0, 0]);
-}
-
-/// Counts a thread down, also when it panics.
-struct Leaving<'a>(&'a AtomicU64);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Many threads open the same and different sessions while the sweeper lets all of them expire: never two
 /// entries of a key, and in the end nothing is left over.
 #[test]
 fn threads_agree() {
-    const THREADS: usize = 4;
     let nat = nat(settings(pool(1024, 8191)));
-    let running = AtomicU64::new(THREADS as u64);
-    // Stands for the grace period: who holds it may be looking at entries.
-    let looking = std::sync::RwLock::new(());
-    let clock = AtomicU64::new(0);
-    let now = || at(clock.load(Ordering::Relaxed));
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let (nat, now, looking, running) = (&nat, &now, &looking, &running);
-                scope.spawn(move || {
-                    let _guard = Leaving(running);
-                    let mut seed = thread as u64 + 1;
-                    for _ in 0..60_000 {
-                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        let (number, port) = ((seed >> 33) as u16 % 8, (seed >> 40) as u16 % 64);
-                        let tuple = udp(number, port);
-                        let _looks = looking.read().unwrap();
-                        match nat.from_v6(&tuple, now(), thread) {
-                            Ok(local) => {
-                                let back = answer(&tuple, local, Segment::Other);
-                                if let Ok(found) = nat.from_v4(&back, now(), thread) {
-                                    assert_eq!(found.host, tuple.near, "somebody else's packet");
-                                }
-                            }
-                            Err(reason) => assert_eq!(reason, DropReason::Busy),
-                        }
-                    }
-                })
-            })
-            .collect();
-        let sweeper = scope.spawn(|| {
-            let mut sweeper = Sweeper::new();
-            while running.load(Ordering::Relaxed) != 0 {
-                clock.fetch_add(250, Ordering::Relaxed);
-                sweeper.sweep(&nat, now(), &mut |_| {});
-                drop(looking.write().unwrap());
-                sweeper.release(&nat);
-                let mut v4 = HashSet::new();
-                for entry in nat.bib(now()) {
-                    let held = |other: &BibEntry| other.binding.v4 == entry.binding.v4;
-                    // Between the two looks a resting entry may have made way for its host's next.
-                    let twice =
-                        !v4.insert(entry.binding.v4) && nat.bib(now()).filter(held).count() > 1;
-                    assert!(!twice, "{entry:?} twice");
-                }
-            }
-            sweeper
-        });
-        for worker in workers {
-            worker.join().unwrap();
-        }
-        let mut sweeper = sweeper.join().unwrap();
-        for _ in 0..6 {
-            clock.fetch_add(1000, Ordering::Relaxed);
-            sweep(&nat, &mut sweeper, now());
-        }
-        let left: Vec<u64> = nat.occupancy().iter().map(|kind| kind.used).collect();
-        assert_eq!(left, [0, 0, 0], "entries leaked");
-    });
+    crowd::work(&nat, false);
+}
+
+/// The same while an operator takes entries away, and makes others.
+#[test]
+fn threads_agree_with_an_operator() {
+    let nat = nat(settings(pool(1024, 8191)));
+    crowd::work(&nat, true);
 }

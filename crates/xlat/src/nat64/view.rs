@@ -3,12 +3,12 @@
 use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use super::Nat64;
-use super::chain::{Chain, Directory, FreeList, Seen, state};
+use super::chain::{Chain, Directory, Seen, state};
 use super::hash::{Secret, halves};
-use super::layout::{Bib, Kind, Session, Subscriber};
+use super::layout::{Bib, Session, Subscriber};
 use super::memory::Regions;
 
 /// State of a life of 32 bits, and the number in its low 24.
@@ -93,6 +93,16 @@ impl Session {
         (Ipv4Addr::from_bits(self.remote.load(Relaxed)), self.remote_port.load(Relaxed))
     }
 
+    /// From one life to another. `false`: it has changed meanwhile.
+    pub(crate) fn change(&self, from: SessionLife, to: SessionLife) -> bool {
+        self.life.compare_exchange(from.word(), to.word(), AcqRel, Acquire).is_ok()
+    }
+
+    /// It lives no more; the sweeper does the rest. `false`: it has changed meanwhile.
+    pub(crate) fn end(&self, from: SessionLife) -> bool {
+        self.change(from, SessionLife { state: state::DEAD, ..from })
+    }
+
     fn is(&self, key: &SessionKey) -> bool {
         self.local.load(Relaxed) == key.local.0.to_bits()
             && self.remote.load(Relaxed) == key.remote.0.to_bits()
@@ -158,7 +168,16 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn session_chain(&self, key: &SessionKey) -> Option<Chain<'a, Session>> {
-        let port = if self.nat.by_address { 0 } else { key.remote.1 };
+        self.session_chain_by(key, self.nat.by_address)
+    }
+
+    /// The chain of a session that is hashed with its remote port, or `by_address` alone.
+    pub(crate) fn session_chain_by(
+        &self,
+        key: &SessionKey,
+        by_address: bool,
+    ) -> Option<Chain<'a, Session>> {
+        let port = if by_address { 0 } else { key.remote.1 };
         let hash = self.secret().session(key.local, (key.remote.0, port), key.protocol);
         Chain::of(&self.regions, self.regions.sessions, Directory::Session, hash)
     }
@@ -217,34 +236,6 @@ impl<'a> View<'a> {
             holds && bib.is_v4(addr, v4.1, protocol)
         });
         (Self::found(self.regions.bibs, found), seen)
-    }
-
-    /// Links a CLAIMED entry under an IPv4 transport address. Who holds it may make way: `makes_way` then has
-    /// let him die. `Err`: the one who holds it, if it is held.
-    pub(crate) fn claim4(
-        &self,
-        (index, bib): Found<'_, Bib>,
-        v4: (Ipv4Addr, u16),
-        protocol: u8,
-        makes_way: impl Fn(&Bib) -> bool,
-    ) -> Result<(), Option<&'a Bib>> {
-        let chain = self.bib4_chain(v4, protocol).ok_or(None)?;
-        bib.v4.store(v4.0.to_bits(), Relaxed);
-        bib.v4_port.store(v4.1, Relaxed);
-        loop {
-            match self.holder4(&chain, v4, protocol) {
-                (Some((_, holder)), _) if makes_way(holder) => {}
-                (Some((_, holder)), _) => return Err(Some(holder)),
-                (None, seen) if chain.insert(index, seen) => return Ok(()),
-                (None, _) => {}
-            }
-        }
-    }
-
-    /// Gives back a CLAIMED entry that was linked nowhere.
-    pub(crate) fn unclaim(&self, (index, bib): Found<'_, Bib>) {
-        bib.life.store(life(state::FREE, 0), Release);
-        FreeList::of(&self.regions, Kind::Bib).give(self.regions.bibs, self.shard, index);
     }
 
     /// The live session of a key.

@@ -1,0 +1,149 @@
+//! Taking tables over from a process that was killed.
+//!
+//! It may have been killed at any instant: between counting a session and making it, or with an entry in its
+//! hands that is in no list. Programs in the kernel are not killed so, but work on. So they are asked to make
+//! nothing for a moment (the flag for draining; what wants a new session goes to the user engine, and waits
+//! there). Then nobody makes anything, and whatever is half made was left behind.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::time::Duration;
+
+use super::Nat64;
+use super::chain::{Chained, FreeList, state};
+use super::layout::{Bib, Kind, Subscriber, bib_flags};
+use super::settings::Protocol;
+use super::subscriber::ADDING;
+use super::view::{life, life_parts};
+
+/// What a killed process had left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Counts that were wrong.
+    pub counts: usize,
+    /// Entries that were half made, or in no list.
+    pub entries: usize,
+}
+
+impl Nat64 {
+    /// Mends what a killed process has left: to be called once, before the first sweep and before the user
+    /// engine works on the tables. `kernel_grace` returns when every program in the kernel that was running has
+    /// ended (an RCU grace period).
+    pub fn adopt(&self, kernel_grace: &dyn Fn()) -> Adopted {
+        let draining = &self.memory.regions().meta.draining;
+        let before = draining.swap(1, SeqCst);
+        kernel_grace();
+        let adopted = Adopted { counts: self.mend_counts(), entries: self.find_entries() };
+        draining.store(before, SeqCst);
+        adopted
+    }
+
+    /// The same where there are no programs in the kernel: gives the number of counts that were wrong.
+    pub fn reconcile(&self) -> usize {
+        self.adopt(&|| {}).counts
+    }
+
+    /// A session is counted at its BIB entry and its subscriber, and a BIB entry at its subscriber. A count too
+    /// high: the entry would never go, the quota never be free.
+    fn mend_counts(&self) -> usize {
+        let regions = self.memory.regions();
+        let mut sessions = vec![0_u32; regions.bibs.len()];
+        let mut used = vec![[0_u32; 4]; regions.subscribers.len()];
+        for session in regions.sessions {
+            let life = session.life();
+            let entry = session.bib.load(Relaxed) as usize;
+            if life.state != state::DEAD && !life.is_live() || entry == 0 {
+                continue;
+            }
+            let Some(bib) = regions.bibs.get(entry) else { continue };
+            sessions[entry] += 1;
+            if let Some(used) = used.get_mut(bib.subscriber.load(Relaxed) as usize) {
+                used[3] += 1;
+            }
+        }
+        for bib in regions.bibs {
+            if let (Some(protocol), state::LIVE, Some(used)) = (
+                Protocol::of(bib.protocol.load(Relaxed)),
+                bib.state(),
+                used.get_mut(bib.subscriber.load(Relaxed) as usize),
+            ) {
+                used[protocol.index()] += 1;
+            }
+        }
+        let bibs = regions.bibs.iter().zip(sessions);
+        let mended = bibs.filter(|(bib, sessions)| mend_bib(bib, *sessions)).count();
+        let subscribers = regions.subscribers.iter().zip(used).skip(1);
+        mended + subscribers.map(|(entry, used)| mend_subscriber(entry, used)).sum::<usize>()
+    }
+
+    /// BIB entries that were half made die. Entries of any kind that are in no list get into one.
+    fn find_entries(&self) -> usize {
+        let regions = self.memory.regions();
+        // One that expires would expire; a static one would stay so.
+        let half_made = |bib: &&Bib| {
+            bib.change(state::CLAIMED, state::DEAD)
+                || bib.flags.load(Relaxed) & bib_flags::STATIC != 0
+                    && !self.is_announced(bib)
+                    && bib.change(state::LIVE, state::DEAD)
+        };
+        let half_made = regions.bibs.iter().filter(half_made).count();
+        let is_free = |life: &AtomicU32| life_parts(life.load(Acquire)).0 == state::FREE;
+        let (bibs, subscribers) = (regions.bibs, regions.subscribers);
+        let lost = [
+            FreeList::of(&regions, Kind::Bib).find_lost(bibs, |bib| is_free(&bib.life)),
+            FreeList::of(&regions, Kind::Session)
+                .find_lost(regions.sessions, |session| session.life().state == state::FREE),
+            FreeList::of(&regions, Kind::Subscriber)
+                .find_lost(subscribers, |subscriber| is_free(&subscriber.life)),
+        ];
+        half_made + lost.iter().sum::<usize>()
+    }
+
+    /// Whether a BIB entry is found by its IPv6 side.
+    fn is_announced(&self, bib: &Bib) -> bool {
+        let view = self.view(Duration::ZERO, 0);
+        let chain = view.bib6_chain(bib.v6(), bib.protocol.load(Relaxed));
+        chain.is_some_and(|chain| chain.find(|other| core::ptr::eq(other, bib)).0.is_some())
+    }
+}
+
+impl FreeList<'_> {
+    /// Puts entries into a list that are free and in none, while nobody takes any or gives any back. Gives their
+    /// number.
+    fn find_lost<T: Chained>(&self, entries: &[T], is_free: impl Fn(&T) -> bool) -> usize {
+        let mut listed = vec![false; entries.len()];
+        self.recount(entries, |index| !core::mem::replace(&mut listed[index], true));
+        let used = entries.iter().zip(listed).enumerate().take(self.ever_used()).skip(1);
+        let lost: Vec<usize> = used
+            .filter(|(_, (entry, listed))| !listed && is_free(entry))
+            .map(|(index, _)| index)
+            .collect();
+        for index in &lost {
+            self.give(entries, *index, *index as u32);
+        }
+        lost.len()
+    }
+}
+
+fn mend_bib(bib: &Bib, sessions: u32) -> bool {
+    let (state, number) = life_parts(bib.life.load(Acquire));
+    let wrong = matches!(state, state::LIVE | state::DEAD) && number != sessions;
+    if wrong {
+        bib.life.store(life(state, sessions), Release);
+    }
+    wrong
+}
+
+fn mend_subscriber(subscriber: &Subscriber, used: [u32; 4]) -> usize {
+    let (state, number) = life_parts(subscriber.life.load(Acquire));
+    if !matches!(state, state::LIVE | state::DEAD) {
+        return 0;
+    }
+    // A block that was being added, and that nobody has got.
+    subscriber.life.store(life(state, number & !ADDING), Release);
+    let [tcp, udp, icmp] = &subscriber.ports;
+    let counters: [&AtomicU32; 4] = [tcp, udp, icmp, &subscriber.sessions];
+    counters.iter().zip(used).filter(|(counter, used)| counter.swap(*used, SeqCst) != *used).count()
+}

@@ -1,0 +1,119 @@
+//! BIB entries whose last session is gone, ports that have rested, and what does not fit the settings.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::time::Duration;
+
+use super::{Event, Pass};
+use crate::nat64::chain::state;
+use crate::nat64::layout::{Bib, Kind, TICK_SHIFT, bib_flags};
+use crate::nat64::settings::Protocol;
+use crate::nat64::table::Binding;
+use crate::nat64::view::{life, life_parts, one_less};
+
+/// Ticks for which a BIB entry may be without its first session.
+const FIRST_SESSION: u32 = 8;
+
+impl Pass<'_, '_> {
+    pub(super) fn bibs(&mut self) {
+        for index in self.used(Kind::Bib) {
+            let bib = &self.view.regions.bibs[index as usize];
+            let (state, sessions) = life_parts(bib.life.load(Acquire));
+            match state {
+                state::LIVE => self.live_bib(bib, sessions),
+                state::RESTING => {
+                    self.swept.resting += 1;
+                    if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.port_rest) {
+                        bib.change(state::RESTING, state::DEAD);
+                    }
+                }
+                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Bib, index)),
+                _ => {}
+            }
+            // One that the steps above let die goes at once; its sessions hold it until they are gone.
+            if life_parts(bib.life.load(Acquire)) == (state::DEAD, 0) {
+                self.finish_bib(index, bib);
+            }
+        }
+    }
+
+    fn live_bib(&mut self, bib: &Bib, sessions: u32) {
+        let flags = bib.flags.load(Relaxed);
+        let protocol = Protocol::of(bib.protocol.load(Relaxed));
+        self.tell_of_bib(bib);
+        if self.review && !self.view.nat.keeps(bib) {
+            self.end_bib(bib, protocol, state::DEAD);
+            return;
+        }
+        let since = bib.since.load(Relaxed);
+        let is_over = match protocol {
+            None => self.expired(since, self.view.nat.ticks.dynamic4),
+            Some(_) => {
+                let created = bib.created.load(Relaxed);
+                sessions == 0 && (since != created || self.age(created) > FIRST_SESSION)
+            }
+        };
+        if !is_over || flags & bib_flags::STATIC != 0 {
+            self.swept.bibs[protocol.map_or(3, Protocol::index)] += 1;
+            return;
+        }
+        let rests = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
+            && self.view.nat.ticks.port_rest != 0
+            && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
+        if protocol.is_some() {
+            self.end_bib(bib, protocol, if rests { state::RESTING } else { state::DEAD });
+        } else {
+            bib.change(state::LIVE, state::DEAD);
+        }
+    }
+
+    /// A BIB entry lives no more: its subscriber has a port more.
+    fn end_bib(&mut self, bib: &Bib, protocol: Option<Protocol>, to: u8) {
+        let word = bib.life.load(Acquire);
+        let (from, sessions) = life_parts(word);
+        let may_rest = to != state::RESTING || sessions == 0;
+        // Somebody opens a session: then it goes on.
+        if from != state::LIVE
+            || !may_rest
+            || bib.life.compare_exchange(word, life(to, sessions), AcqRel, Acquire).is_err()
+        {
+            return;
+        }
+        if let (Some(protocol), Some(subscriber)) = (protocol, self.view.subscriber_of(bib)) {
+            one_less(&subscriber.ports[protocol.index()]);
+        }
+        if to == state::RESTING {
+            self.swept.resting += 1;
+            bib.subscriber.store(0, Relaxed);
+            bib.since.store(self.view.now, Relaxed);
+        }
+    }
+
+    fn tell_of_bib(&mut self, bib: &Bib) {
+        if bib.flags.fetch_or(bib_flags::SEEN, Relaxed) & bib_flags::SEEN == 0 {
+            let age = u64::from(self.age(bib.created.load(Relaxed))) << TICK_SHIFT;
+            let created = self.now.saturating_sub(Duration::from_nanos(age));
+            (self.tell)(Event::BibCreated(Binding::of(bib), created));
+        }
+    }
+
+    /// A dead BIB entry without sessions: out of its chains.
+    fn finish_bib(&mut self, index: u32, bib: &Bib) {
+        let protocol = bib.protocol.load(Relaxed);
+        let chain6 = self.view.bib6_chain(bib.v6(), protocol);
+        let was_in6 = chain6.is_some_and(|chain| chain.unlink(index));
+        let chain4 = self.view.bib4_chain(bib.v4(), protocol);
+        let was_in4 = chain4.is_some_and(|chain| chain.unlink(index));
+        if was_in6 {
+            // It may have ended between two sweeps.
+            self.tell_of_bib(bib);
+        }
+        if !self.may_go((Kind::Bib, index), was_in6 && was_in4) {
+            return;
+        }
+        if bib.flags.load(Relaxed) & bib_flags::SEEN != 0 {
+            (self.tell)(Event::BibRemoved(Binding::of(bib)));
+        }
+        bib.life.store(life(state::LIMBO, 0), Release);
+        self.limbo.push((Kind::Bib, index));
+    }
+}

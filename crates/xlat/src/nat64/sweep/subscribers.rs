@@ -1,0 +1,92 @@
+//! Subscribers that use nothing, and those whose pool is gone.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::{Event, Pass};
+use crate::nat64::chain::state;
+use crate::nat64::layout::{Kind, Subscriber};
+use crate::nat64::subscriber::ADDING;
+use crate::nat64::view::{life, life_parts};
+
+impl Pass<'_, '_> {
+    /// Subscribers whose blocks are none of the settings' any more.
+    pub(super) fn review_subscribers(&mut self) {
+        for index in self.used(Kind::Subscriber) {
+            let subscriber = &self.view.regions.subscribers[index as usize];
+            if subscriber.state() != state::LIVE {
+                continue;
+            }
+            // It may have got a block after the settings were made.
+            self.view.nat.mark_blocks(subscriber);
+            match self.view.nat.home(subscriber) {
+                Some(number) => subscriber.pool.store(number as u16, Relaxed),
+                None => subscriber.end(),
+            }
+        }
+    }
+
+    pub(super) fn subscribers(&mut self) {
+        for index in self.used(Kind::Subscriber) {
+            let subscriber = &self.view.regions.subscribers[index as usize];
+            match subscriber.state() {
+                state::LIVE => self.live_subscriber(subscriber),
+                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Subscriber, index)),
+                _ => {}
+            }
+            // A change of settings looks at who has which block.
+            let may_finish = self.view.nat.shared.is_unchanging();
+            if subscriber.state() == state::DEAD && is_unused(subscriber) && may_finish {
+                self.finish_subscriber(index, subscriber);
+            }
+        }
+    }
+
+    fn live_subscriber(&mut self, subscriber: &Subscriber) {
+        let seen = subscriber.seen.load(Relaxed);
+        let mut told = seen;
+        for block in subscriber.blocks().skip(usize::from(seen)) {
+            (self.tell)(Event::BlockAssigned(subscriber.prefix(), block));
+            told += 1;
+        }
+        subscriber.seen.store(told, Relaxed);
+        self.swept.subscribers += 1;
+        let word = subscriber.life.load(SeqCst);
+        let last_used = subscriber.last_used.load(Relaxed);
+        if !is_unused(subscriber)
+            || life_parts(word).1 & ADDING != 0
+            || !self.expired(last_used, self.view.nat.ticks.subscriber)
+        {
+            return;
+        }
+        let dead = life(state::DEAD, life_parts(word).1);
+        if subscriber.life.compare_exchange(word, dead, SeqCst, SeqCst).is_ok()
+            && !is_unused(subscriber)
+        {
+            // Somebody has taken a port before he could see that it dies.
+            subscriber.life.store(word, SeqCst);
+        }
+    }
+
+    fn finish_subscriber(&mut self, index: u32, subscriber: &Subscriber) {
+        let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
+        let chain = self.view.subscriber_chain(prefix, mark);
+        let was_linked = chain.is_some_and(|chain| chain.unlink(index));
+        if !self.may_go((Kind::Subscriber, index), was_linked) {
+            return;
+        }
+        let seen = usize::from(subscriber.seen.load(Relaxed));
+        for (place, block) in subscriber.blocks().enumerate() {
+            self.view.nat.take_back(block);
+            if place < seen {
+                (self.tell)(Event::BlockReleased(prefix, block));
+            }
+        }
+        subscriber.life.store(life(state::LIMBO, 0), SeqCst);
+        self.limbo.push((Kind::Subscriber, index));
+    }
+}
+
+fn is_unused(subscriber: &Subscriber) -> bool {
+    subscriber.sessions.load(SeqCst) == 0
+        && subscriber.ports.iter().all(|ports| ports.load(SeqCst) == 0)
+}

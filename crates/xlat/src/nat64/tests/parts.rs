@@ -1,0 +1,225 @@
+//! What the tables are built of, each part alone.
+
+use super::*;
+use crate::nat64::chain::{Directory, FreeList};
+use crate::nat64::hash::Secret;
+use crate::nat64::layout::FREE_SHARDS;
+use crate::nat64::memory::fits;
+use crate::nat64::pool::Given;
+
+use alloc::collections::BTreeMap;
+use proptest::prelude::*;
+
+/// `crates/bpf/c/nat64_hash.h` must give the same: computed by hand, from that file.
+#[test]
+fn hashes_are_those_of_the_other_engine() {
+    let secret = Secret([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+    let host = "2001:db8:1::a1".parse().unwrap();
+    let local = ("203.0.113.7".parse().unwrap(), 50_001);
+    let remote = ("198.51.100.2".parse().unwrap(), 443);
+    assert_eq!(secret.v6(host, 40_000, 6), 0xe1bb_5b28_a832_b2dc);
+    assert_eq!(secret.v4(local.0, local.1, 17), 0xd9af_ec2a_7ea7_f7f6);
+    assert_eq!(secret.session(local, remote, 6), 0xf6e2_0413_0446_8f3d);
+    let prefix = "2001:db8:1:2::".parse().unwrap();
+    assert_eq!(secret.subscriber(prefix, 0x8000_0007), 0x3ccd_6e99_67b8_9147);
+    assert_eq!(secret.port(host, 40_000, 6), 0xebd6_226b_7919_865c);
+    assert_eq!(secret.port(host, 40_001, 6), 0xebd6_226b_7919_865c);
+    let hash = 0x1111_2222_3333_4444;
+    assert_eq!(secret.again(hash, 0), hash);
+    assert_eq!(secret.again(hash, 3), 0xe104_273e_6cea_1621);
+}
+
+#[test]
+fn tables_are_as_large_as_they_say() {
+    let sizes = Sizes { bibs: 100, sessions: 300, subscribers: 1 };
+    assert_eq!(sizes.entries(), [101, 301, 2]);
+    assert_eq!(sizes.heads(), [128, 128, 512, 1]);
+    let heap = Heap::new(&sizes, [1, 2]);
+    let regions = heap.regions();
+    let octets = size_of_val(regions.bibs)
+        + size_of_val(regions.sessions)
+        + size_of_val(regions.subscribers)
+        + regions.heads.iter().map(|heads| size_of_val(*heads)).sum::<usize>();
+    assert_eq!(sizes.octets(), octets as u64);
+
+    assert!(fits(regions.meta, &sizes));
+    assert!(!fits(regions.meta, &Sizes { bibs: 101, ..sizes }), "the same directory");
+    regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
+    assert!(!fits(regions.meta, &sizes));
+    regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
+    assert!(fits(regions.meta, &sizes));
+    regions.meta.layout.fetch_add(1, Ordering::Relaxed);
+    assert!(!fits(regions.meta, &sizes));
+}
+
+#[test]
+fn a_free_list_gives_each_entry_once_wherever_it_lies() {
+    let sizes = Sizes { bibs: 200, sessions: 1, subscribers: 1 };
+    let heap = Heap::new(&sizes, [1, 2]);
+    let regions = heap.regions();
+    let list = FreeList::of(&regions, layout::Kind::Bib);
+    let mut reserve = Vec::new();
+    for round in 0..3 {
+        // Only the first round finds entries that nobody ever had.
+        let mut taken = HashSet::new();
+        while let Some(index) = list.take(regions.bibs, round) {
+            assert!((1..=200).contains(&index));
+            assert!(taken.insert(index), "{index} twice");
+            assert_eq!(list.used(), taken.len() as u64);
+            reserve.push(list.has_reserve());
+        }
+        assert_eq!(taken.len(), 200);
+        assert_eq!(list.ever_used(), 201);
+        for (place, index) in taken.into_iter().enumerate() {
+            list.give(regions.bibs, place, index);
+        }
+        assert_eq!(list.used(), 0);
+        let counts = regions.free[..FREE_SHARDS].iter().map(|free| {
+            // A head that changes has another version, or a thread could take it for an old one.
+            let changes = free.head.load(Ordering::Relaxed) >> 32;
+            let count = free.count.load(Ordering::Relaxed);
+            (changes >= count, count)
+        });
+        let expected =
+            (0..FREE_SHARDS).map(|shard| (true, (200 - shard).div_ceil(FREE_SHARDS) as u64));
+        assert_eq!(counts.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+    // Less than 7/8 of 201 in use.
+    let expected: Vec<bool> = (1..=200).map(|used| used < 175).collect();
+    assert_eq!(reserve, [expected.clone(), expected.clone(), expected].concat());
+    let next = regions.bibs[1].next6.load(Ordering::Relaxed);
+    assert_eq!(
+        chain::Chained::next(&regions.bibs[1], Directory::Bib6).load(Ordering::Relaxed),
+        next
+    );
+    regions.bibs[1].next4.store(77, Ordering::Relaxed);
+    let other = chain::Chained::next(&regions.bibs[1], Directory::Bib4);
+    assert_eq!(other.load(Ordering::Relaxed), 77);
+}
+
+/// A few ranges of 203.0.113.0/24, apart from each other.
+fn ranges() -> impl Strategy<Value = Vec<Range>> {
+    let range = (0u8..20, 1u16..2000, 0u16..3000);
+    proptest::collection::vec(range, 1..4).prop_map(|drawn| {
+        let at = |number: usize, more: u8| Ipv4Addr::new(203, 0, 113, number as u8 * 60 + more);
+        let range = |(number, (addresses, low, ports)): (usize, (u8, u16, u16))| Range {
+            first: at(number, 3),
+            last: at(number, 3 + addresses),
+            low,
+            high: low + ports,
+        };
+        drawn.into_iter().enumerate().map(range).collect()
+    })
+}
+
+/// The blocks of a pool, one after the other, made as a person would.
+fn naive(ranges: &[Range], size: u16) -> Vec<PortBlock> {
+    let mut blocks = Vec::new();
+    for range in ranges {
+        for addr in range.first.to_bits()..=range.last.to_bits() {
+            let mut low = u32::from(range.low);
+            while low + u32::from(size) - 1 <= u32::from(range.high) {
+                let high = (low + u32::from(size) - 1) as u16;
+                blocks.push(PortBlock { v4: Ipv4Addr::from_bits(addr), low: low as u16, high });
+                low += u32::from(size);
+            }
+        }
+    }
+    blocks
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_numbered_one_after_the_other(ranges in ranges(), size in 1u16..900) {
+        let expected = naive(&ranges, size);
+        let clients = vec!["2001:db8:c000::/52".parse().unwrap()];
+        let allocation = Allocation::Deterministic { size };
+        let pool = Pool { ranges: ranges.clone(), clients, allocation, ..Pool::default() };
+        prop_assert_eq!(pool.blocks(), expected.len() as u64);
+        let mut of_address: BTreeMap<Ipv4Addr, Vec<u64>> = BTreeMap::new();
+        for (number, block) in (0..).zip(&expected) {
+            prop_assert_eq!(pool.block(number), Some(*block));
+            prop_assert_eq!(pool.number(*block), Some(number));
+            if size > 1 {
+                let other = PortBlock { low: block.low + 1, ..*block };
+                prop_assert_eq!(pool.number(other), None);
+            }
+            of_address.entry(block.v4).or_default().push(number);
+            // RFC 7422: there and back.
+            let host = Ipv6Addr::from_bits(0x2001_0db8_c000 << 80 | u128::from(number) << 64 | 5);
+            let (net, inside) = (ipnet::Ipv6Net::new(host, 64).unwrap().trunc(), number < 4096);
+            let there = pool.deterministic(host, 64);
+            prop_assert_eq!(there, inside.then_some(number));
+            for port in [block.low, block.high] {
+                let subscriber = pool.subscriber_of(block.v4, port, 64);
+                prop_assert_eq!(subscriber, inside.then_some(net));
+            }
+        }
+        prop_assert_eq!(pool.block(expected.len() as u64), None);
+        for range in &ranges {
+            let numbers = pool.blocks_at(range.last).flatten().collect::<Vec<_>>();
+            prop_assert_eq!(&numbers, of_address.get(&range.last).unwrap_or(&Vec::new()));
+            if let Some(before) = range.low.checked_sub(1) {
+                prop_assert!(!pool.contains(range.first, before));
+                prop_assert_eq!(pool.subscriber_of(range.first, before, 64), None);
+            }
+        }
+    }
+
+    #[test]
+    fn given_blocks_are_a_set(
+        blocks in 1u64..200,
+        steps in proptest::collection::vec((0u64..210, 0u64..210, 0u64..210, any::<bool>()), 0..300),
+    ) {
+        let range = Range { first: POOL, last: POOL, low: 1, high: blocks as u16 };
+        let allocation = Allocation::Blocks { size: 1, most: 1 };
+        let pool = Pool { ranges: vec![range], allocation, ..Pool::default() };
+        let given = Given::of(&pool);
+        let mut naive = HashSet::new();
+        for (number, start, end, back) in steps {
+            if back {
+                given.give_back(number);
+                naive.remove(&number);
+            } else {
+                prop_assert_eq!(given.take(number), number < blocks && naive.insert(number));
+            }
+            let (start, end) = (start.min(end).min(blocks), start.max(end).min(blocks));
+            let from = number.clamp(start, end);
+            let free = |number: &u64| !naive.contains(number);
+            let first = (from..end).find(free).or_else(|| (start..from).find(free));
+            prop_assert_eq!(given.find(start..end, number), first);
+            prop_assert_eq!(given.occupancy(), (naive.len() as u64, blocks));
+        }
+    }
+}
+
+#[test]
+fn subscribers_that_have_no_place_have_no_block() {
+    let range = Range { first: POOL, last: POOL, low: 1024, high: 65_535 };
+    let pool = |client: &str| Pool {
+        ranges: vec![range],
+        clients: vec![client.parse().unwrap()],
+        allocation: Allocation::Deterministic { size: 4096 },
+        mark: None,
+    };
+    let host = "2001:db8::f".parse().unwrap();
+    let place = |client, len| pool(client).deterministic(host, len);
+    // 64,512 ports are 15 blocks of 4096, and 3072 ports that are nobody's.
+    assert_eq!(place("2001:db8::/64", 128), None, "more bits than a number has");
+    assert_eq!(place("2001:db8::/65", 128), None, "no such block");
+    assert_eq!(place("2001:db8::/65", 127), Some(7));
+    assert_eq!(place("2001:db8::/124", 128), None, "no such block");
+    assert_eq!(place("2001:db8::8/125", 128), Some(7));
+    assert_eq!(place("2001:db8::/64", 56), None, "a subscriber wider than the clients");
+    assert_eq!(place("2001:db8:1::/64", 128), None, "none of the clients");
+
+    let of = |client: &str, port, len| pool(client).subscriber_of(POOL, port, len);
+    let net = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(of("2001:db8::/64", 1024 + 4096, 128), net("2001:db8::1/128"));
+    assert_eq!(of("2001:db8::/125", 1024 + 7 * 4096, 128), net("2001:db8::7/128"));
+    assert_eq!(of("2001:db8::/125", 1024 + 8 * 4096, 128), None, "no such client");
+    assert_eq!(of("2001:db8::/64", 1024 + 15 * 4096, 128), None, "behind the last block");
+    assert_eq!(of("2001:db8::/64", 1023, 128), None);
+    let shared = Pool { allocation: Allocation::Shared, ..pool("2001:db8::/64") };
+    assert_eq!(shared.subscriber_of(POOL, 5000, 128), None);
+}
