@@ -308,7 +308,7 @@ __noinline int push_free(__u32 kind, __u32 index)
 			return 1;
 		}
 	}
-	/* The sweeper finds what is left behind. */
+	/* The next process that takes the tables over finds what is left behind. */
 	return 0;
 }
 

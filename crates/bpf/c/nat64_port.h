@@ -17,16 +17,16 @@
 /* In a subscriber's number of blocks: one more is being written. */
 #define ADDING 0x800000
 
-/* The port to try with this hash: of the class of the host's, and of its parity; 0: the block has no pair of
- * ports. */
+/* The port to try with this hash: of the class of the host's, and of its parity; 0: the block has no pair of such
+ * ports. Whether one of the other class is to be taken, the user engine decides. */
 always_inline __u16 port_by_hash(const struct fw_block *block, __u8 protocol, __u16 port, __u64 hash)
 {
 	__u32 low = block->low, high = block->high;
 
 	if (protocol != PROTOCOL_ICMP) {
-		if (port < FIRST_UNPRIVILEGED && low < FIRST_UNPRIVILEGED && high >= FIRST_UNPRIVILEGED)
+		if (port < FIRST_UNPRIVILEGED && high >= FIRST_UNPRIVILEGED)
 			high = FIRST_UNPRIVILEGED - 1;
-		if (port >= FIRST_UNPRIVILEGED && high >= FIRST_UNPRIVILEGED && low < FIRST_UNPRIVILEGED)
+		if (port >= FIRST_UNPRIVILEGED && low < FIRST_UNPRIVILEGED)
 			low = FIRST_UNPRIVILEGED;
 	}
 	low = (low + 1) & ~1u;

@@ -13,8 +13,8 @@
  * - An entry is in a chain once the chain's head was swapped to it. Heads hold the index in the low and a
  *   version in the high 32 bits; whoever inserts has searched the chain from the very head that he swaps,
  *   so no key is in a chain twice. Entries that are FW_ENTRY_DEAD do not count.
- * - `life` holds an entry's state. Entries die by a change of `life` to FW_ENTRY_DEAD, and only the
- *   sweeper, one thread of the daemon, kills, unlinks, and frees after a grace period.
+ * - `life` holds an entry's state. Entries die by a change of `life` to FW_ENTRY_DEAD. Only the sweeper,
+ *   one thread of the daemon, unlinks them, and frees them after a grace period.
  * - Free entries are chained by their `next` (Bib: `next6`) under versioned heads, too.
  */
 #ifndef FORDWAY_NAT64_H
