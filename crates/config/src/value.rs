@@ -319,7 +319,7 @@ pub(crate) fn eam(value: &Value<'_>) -> Parsed<Eam> {
             let help = format!("make the IPv6 prefix /{longest} or shorter");
             wrong(value, error.to_string(), help)
         }
-        EamError::Duplicate(..) => wrong(value, error.to_string(), help),
+        EamError::NotUnicast(_) | EamError::Duplicate(..) => wrong(value, error.to_string(), help),
     })
 }
 

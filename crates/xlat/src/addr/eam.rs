@@ -6,6 +6,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use super::classify;
+
 /// One explicit address mapping: an IPv4 prefix and an IPv6 prefix (RFC 7757 section 3.2).
 ///
 /// The IPv4 prefix has at most as many suffix bits as the IPv6 prefix.
@@ -22,6 +24,9 @@ pub enum EamError {
     Suffix(Eam),
     /// Bits are set behind a prefix length.
     HostBits(Eam),
+    /// A prefix of nothing but addresses that can't be on a wire: multicast, link-local, loopback and the
+    /// like. Translated packets would go there.
+    NotUnicast(Eam),
     /// The same IPv4 or IPv6 prefix in two mappings (RFC 7757 section 5).
     Duplicate(Eam, Eam),
 }
@@ -45,6 +50,14 @@ impl Eam {
         }
         if 32 - v4.prefix_len() > 128 - v6.prefix_len() {
             return Err(EamError::Suffix(eam));
+        }
+        // A prefix lies in one such network if both its ends do.
+        let illegal4 = classify::illegal_v4(v4.network());
+        let illegal6 = classify::illegal_v6(v6.network());
+        if illegal4.is_some() && illegal4 == classify::illegal_v4(v4.broadcast())
+            || illegal6.is_some() && illegal6 == classify::illegal_v6(v6.broadcast())
+        {
+            return Err(EamError::NotUnicast(eam));
         }
         Ok(eam)
     }
@@ -98,6 +111,12 @@ impl fmt::Display for EamError {
                 128 - u16::from(eam.v6.prefix_len()),
             ),
             EamError::HostBits(eam) => write!(f, "{eam}: bits are set behind a prefix length"),
+            EamError::NotUnicast(eam) => {
+                write!(
+                    f,
+                    "{eam}: a prefix of multicast, link-local, loopback or reserved addresses"
+                )
+            }
             EamError::Duplicate(first, second) => {
                 write!(f, "{first} and {second} share a prefix (RFC 7757 section 5)")
             }

@@ -73,6 +73,27 @@ fn rfc7757_section_3_2_suffix_lengths() {
     assert!(matches!(error, Err(EamError::HostBits(_))));
 }
 
+#[test]
+fn prefixes_that_no_packet_may_come_from_are_refused() {
+    for (v4, v6) in [
+        ("192.0.2.1/32", "ff02::1/128"),
+        ("192.0.2.0/24", "ff00::/8"),
+        ("192.0.2.1/32", "fe80::1/128"),
+        ("192.0.2.1/32", "::1/128"),
+        ("192.0.2.0/24", "::ffff:192.0.2.0/120"),
+        ("224.0.0.0/4", "2001:db8::/64"),
+        ("127.0.0.1/32", "2001:db8::1/128"),
+        ("255.255.255.255/32", "2001:db8::1/128"),
+    ] {
+        let refused = Eam::new(v4.parse().unwrap(), v6.parse().unwrap());
+        assert!(matches!(refused, Err(EamError::NotUnicast(_))), "{v4} {v6}");
+    }
+    // Of these only a part is such.
+    for (v4, v6) in [("0.0.0.0/0", "2001:db8:ff00::/40"), ("192.0.2.0/24", "::/0")] {
+        eam(v4, v6);
+    }
+}
+
 fn any_eam() -> impl Strategy<Value = Eam> {
     (any::<u32>(), 0u8..=32, any::<u128>(), 0u8..=128).prop_filter_map("suffix", |(a, l, b, m)| {
         let v4 = Ipv4Net::new(Ipv4Addr::from_bits(a), l).ok()?.trunc();
