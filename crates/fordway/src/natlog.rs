@@ -10,8 +10,8 @@ mod sink;
 mod syslog;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -39,7 +39,7 @@ pub(crate) struct Logs(Vec<Log>);
 #[derive(Debug)]
 struct Log {
     config: NatLog,
-    queue: Option<SyncSender<Record>>,
+    queue: Option<Sender<Record>>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
 }
@@ -47,6 +47,8 @@ struct Log {
 /// What became of a log's records.
 #[derive(Debug, Default)]
 struct Counts {
+    /// Records in the queue, which so grows with its use and up to [`QUEUE`].
+    waiting: AtomicUsize,
     written: AtomicU64,
     lost: AtomicU64,
     /// The log is to end.
@@ -69,11 +71,14 @@ impl Logs {
     pub(crate) fn put(&self, record: &Record) {
         let event = record.what.event();
         for log in self.0.iter().filter(|log| log.config.what.contains(&event)) {
-            let Some(queue) = &log.queue else { continue };
-            if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-                queue.try_send(*record)
-            {
-                log.counts.lost.fetch_add(1, Ordering::Relaxed);
+            let (Some(queue), counts) = (&log.queue, &log.counts) else { continue };
+            // Only the sweeper puts records in, so none comes between.
+            let taken = counts.waiting.load(Ordering::Relaxed) < QUEUE && {
+                counts.waiting.fetch_add(1, Ordering::Relaxed);
+                queue.send(*record).is_ok()
+            };
+            if !taken {
+                counts.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -95,7 +100,7 @@ impl Log {
             Failure::failed(format!("{name}: cannot log to {}: {error}", config.to))
                 .hint("the place must be there and writable before the translator starts")
         })?;
-        let (queue, records) = sync_channel(QUEUE);
+        let (queue, records) = channel();
         let counts = Arc::new(Counts::default());
         let writer = Writer { name: name.to_owned(), sink, encode, counts: Arc::clone(&counts) };
         let thread = thread::Builder::new()
@@ -120,18 +125,27 @@ impl Drop for Log {
 type Opened = (Box<dyn Sink>, Box<dyn Encode>);
 
 fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
+    // That there is no way to a collector yet is no reason not to start.
+    let udp = |address| {
+        let (socket, trouble) = Datagrams::udp(address);
+        if let Some(error) = trouble {
+            let to = &config.to;
+            tracing::warn!("{name}: {to}: {error}; records are lost until there is a way");
+        }
+        socket
+    };
     Ok(match &config.to {
         LogTarget::Json(path) => {
             (Box::new(File::open(path)?), Box::new(Json::new(name, config.destinations)))
         }
         LogTarget::SyslogUdp(address) => {
-            (Box::new(Datagrams::udp(*address)), Box::new(Syslog::new(name, config.destinations)))
+            (Box::new(udp(*address)), Box::new(Syslog::new(name, config.destinations)))
         }
         LogTarget::SyslogUnix(path) => {
             (Box::new(Datagrams::unix(path)?), Box::new(Syslog::new(name, config.destinations)))
         }
         LogTarget::Ipfix(address) => (
-            Box::new(Datagrams::udp(*address)),
+            Box::new(udp(*address)),
             Box::new(Ipfix::new(config.domain, &config.what, config.destinations)),
         ),
     })
@@ -151,6 +165,7 @@ impl Writer {
         let mut complained = None;
         let mut ends: Option<Instant> = None;
         while let Ok(first) = records.recv() {
+            self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
             if self.counts.ends.load(Ordering::Relaxed) {
                 let since = *ends.get_or_insert_with(Instant::now);
                 if since.elapsed() > LAST {
@@ -165,6 +180,8 @@ impl Writer {
                     break;
                 }
                 next = records.try_recv().ok();
+                let taken = usize::from(next.is_some());
+                self.counts.waiting.fetch_sub(taken, Ordering::Relaxed);
             }
             self.write(&mut complained);
         }

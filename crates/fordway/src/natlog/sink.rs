@@ -111,13 +111,13 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// To a collector in the network. That there is no way to it yet is no reason not to start.
-    pub(crate) fn udp(to: SocketAddr) -> Datagrams {
+    /// To a collector in the network; and why there is no way to it now.
+    pub(crate) fn udp(to: SocketAddr) -> (Datagrams, Option<io::Error>) {
         let to = Receiver::Udp(to);
-        let socket = to.connect().inspect_err(|error| {
-            tracing::warn!("{to}: {error}; records of the log are lost until there is a way");
-        });
-        Datagrams { socket: socket.ok(), to }
+        match to.connect() {
+            Ok(socket) => (Datagrams { to, socket: Some(socket) }, None),
+            Err(error) => (Datagrams { to, socket: None }, Some(error)),
+        }
     }
 
     /// To a receiver on this host.
@@ -145,15 +145,6 @@ impl Receiver {
                 socket.set_write_timeout(Some(PATIENCE))?;
                 Ok(Socket::Unix(socket))
             }
-        }
-    }
-}
-
-impl std::fmt::Display for Receiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Receiver::Udp(to) => write!(f, "{to}"),
-            Receiver::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -212,7 +203,8 @@ mod tests {
     fn a_collector_to_which_there_is_no_way_may_come_later() {
         // No host has a route to another's link-local address without naming the link.
         let nowhere: SocketAddr = "[fe80::1]:4739".parse().unwrap();
-        let mut log = Datagrams::udp(nowhere);
+        let (mut log, trouble) = Datagrams::udp(nowhere);
+        assert!(trouble.is_some());
         assert!(log.write(b"lost").is_err());
         let collector = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         log.to = Receiver::Udp(collector.local_addr().unwrap());
