@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(pool.block(expected.len() as u64), None);
         for range in &ranges {
             let numbers = pool.blocks_at(range.last).flatten().collect::<Vec<_>>();
-            prop_assert_eq!(&numbers, of_address.get(&range.last).unwrap_or(&Vec::new()));
+            prop_assert_eq!(numbers, of_address.get(&range.last).cloned().unwrap_or_default());
             if let Some(before) = range.low.checked_sub(1) {
                 prop_assert!(!pool.contains(range.first, before));
                 prop_assert_eq!(pool.subscriber_of(range.first, before, 64), None);
@@ -222,4 +222,81 @@ fn subscribers_that_have_no_place_have_no_block() {
     assert_eq!(of("2001:db8::/64", 1023, 128), None);
     let shared = Pool { allocation: Allocation::Shared, ..pool("2001:db8::/64") };
     assert_eq!(shared.subscriber_of(POOL, 5000, 128), None);
+}
+
+#[test]
+fn lifetimes_are_whole_ticks_and_never_too_short() {
+    // RFC 6146 section 4 gives seconds; a tick has 2^27 ns.
+    for (nanoseconds, expected) in [(0, 0), (1, 1), (1 << 27, 1), ((1 << 27) + 1, 2)] {
+        assert_eq!(ticks(Duration::from_nanos(nanoseconds)), expected);
+    }
+    assert_eq!(ticks(Duration::MAX), 0x7fff_fffe, "an age has 32 bits");
+    assert_eq!(tick(Duration::from_nanos((1 << 32) - 1)), 31);
+    let lifetimes = Lifetimes::default();
+    let ticks = Ticks::of(&lifetimes);
+    let class = |timeout: Timeout| ticks.of_class(timeout as u8);
+    assert_eq!(class(Timeout::Udp), super::ticks(lifetimes.udp));
+    assert_eq!(class(Timeout::TcpIncomingSyn), super::ticks(lifetimes.tcp_incoming_syn));
+    assert_eq!(ticks.of_class(99), 0, "damaged memory");
+}
+
+#[test]
+fn what_is_the_translators_own() {
+    let fixed = StaticBib {
+        protocol: Protocol::Tcp,
+        v6: (host(1), 80),
+        v4: (Ipv4Addr::new(203, 0, 113, 8), 8080),
+    };
+    let nat = nat(Settings { bib: vec![fixed], ..settings(pool(2000, 2999)) });
+    for (protocol, addr, port, own) in [
+        (Protocol::Udp, POOL, 2000, true),
+        (Protocol::Tcp, POOL, 2999, true),
+        (Protocol::Udp, POOL, 1999, false),
+        (Protocol::Udp, POOL, 3000, false),
+        (Protocol::Udp, SERVER.0, 2000, false),
+        (Protocol::Tcp, fixed.v4.0, 8080, true),
+        (Protocol::Udp, fixed.v4.0, 8080, false),
+        (Protocol::Tcp, fixed.v4.0, 8081, false),
+        (Protocol::Tcp, POOL, 8080, false),
+    ] {
+        assert_eq!(nat.owns(protocol, addr, port), own, "{protocol:?} {addr} {port}");
+    }
+    assert!(nat.owns_address(POOL) && nat.owns_address(fixed.v4.0));
+    assert!(!nat.owns_address(SERVER.0));
+    for (protocol, label) in Protocol::ALL.into_iter().zip(["tcp", "udp", "icmp"]) {
+        assert_eq!(protocol.label(), label);
+    }
+}
+
+#[test]
+fn tables_that_do_not_fit_say_why() {
+    let text = |error: Nat64Error| alloc::string::ToString::to_string(&error);
+    let first = nat(settings(pool(1024, 65_535)));
+    let made = |settings| Nat64::new(settings, Arc::clone(first.memory()));
+    let other = Sizes { sessions: 5000, ..first.settings().sizes };
+    let error = made(Settings { sizes: other, ..first.settings().clone() }).unwrap_err();
+    assert_eq!(text(error), "the tables that exist have another layout or other sizes");
+    let filtering = Filtering::AddressDependent;
+    let filters = || Settings { filtering, ..first.settings().clone() };
+    assert!(made(filters()).is_ok(), "nobody was hashed yet");
+    made(first.settings().clone()).unwrap();
+    first.from_v6(&udp(1, 5000), at(0), 0).unwrap();
+    let error = made(filters()).unwrap_err();
+    assert_eq!(text(error), "filtering can't change while the tables have entries");
+}
+
+#[test]
+fn who_takes_tables_over_knows_which_blocks_are_given() {
+    let allocation = Allocation::Blocks { size: 100, most: 2 };
+    let pool = Pool { allocation, ..pool(1000, 1399) };
+    let first = nat(settings(pool));
+    let local = first.from_v6(&udp(1, 5000), at(0), 0).unwrap();
+    let second = Nat64::new(first.settings().clone(), Arc::clone(first.memory())).unwrap();
+    assert_eq!(second.blocks(), [Occupancy { used: 1, size: 4 }]);
+    let mut blocks: HashSet<u16> = HashSet::from([(local.1 - 1000) / 100]);
+    for number in 2..=4 {
+        let local = second.from_v6(&udp(number, 5000), at(0), 0).unwrap();
+        assert!(blocks.insert((local.1 - 1000) / 100), "given twice");
+    }
+    assert_eq!(second.from_v6(&udp(5, 5000), at(0), 0), Err(DropReason::PoolExhausted));
 }
