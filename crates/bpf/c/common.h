@@ -14,6 +14,11 @@
 
 #define always_inline static __always_inline
 
+/* Objects: FORDWAY_XDP, at XDP; FORDWAY_STATE, with the tables of stateful translation. */
+#ifndef FORDWAY_XDP
+#define FORDWAY_STATE
+#endif
+
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define ETHERNET_LEN 14
@@ -344,11 +349,13 @@ struct plan {
 	__be16 port_from;
 	__be16 port_to;
 	struct mapped_v6 mapped;
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 	struct flow flow;
 	/* Source and destination of a packet that becomes IPv6. */
 	struct halves src6;
 	struct halves dst6;
+#endif
+#ifndef FORDWAY_XDP
 	/* ICMP errors: one or two words of the transport header inside that are written; all checksums are
 	 * right already. */
 	__u32 inner_at;

@@ -209,19 +209,6 @@ always_inline int is_plain(const struct packet *p, int to_v6)
 	return (void *)(v6 + 1) > p->data_end || !may_be_walked(v6->next_header);
 }
 
-/* Counts what became of the state. */
-always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct plan *plan)
-{
-	__u32 protocol = protocol_index(&plan->flow);
-
-	if (plan->flow.created & CREATED_BIB)
-		c->bibs_created[protocol]++;
-	if (plan->flow.created & CREATED_SESSION)
-		c->sessions_created[protocol]++;
-	if (v == GO_ON)
-		count_in_session(&plan->flow, plan->segments, octets);
-}
-
 always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
@@ -242,6 +229,8 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	if (hook == HOOK_INGRESS && !is_ours(skb, &p, to_v6))
 		return UNMATCHED;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
+	if (hook == HOOK_INGRESS)
+		v = left_to_routing(v);
 	if (v != GO_ON)
 		return v;
 	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan))
@@ -274,9 +263,6 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	}
 	plan->flow.created = 0;
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
-	/* Where it is routed, it is dropped and counted. */
-	if (hook == HOOK_INGRESS && VERDICT_KIND(v) == DROP(0))
-		v = UNMATCHED;
 	if (HAS_STATE(hook))
 		count_state(journey.counters, v, journey.octets, plan);
 	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
@@ -356,5 +342,5 @@ int fordway_ingress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (v == GO_ON)
 		return bpf_redirect(config.tun_ifindex, BPF_F_INGRESS);
-	return TC_ACT_UNSPEC;
+	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }

@@ -12,21 +12,16 @@
 #include "pair.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
+#include "xdp.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-struct ethernet_header {
-	__u8 dst[6];
-	__u8 src[6];
-	__be16 type;
-};
 
 /* Maps both addresses of a pair, as the core does for anything but ICMP errors. */
 always_inline verdict map_pair(int to_v6, struct pair *pair)
 {
 	verdict v;
 
-	/* The stack takes it to the program of the interface, which has the tables. */
+	/* fordway_xdp_nat64 does that. */
 	if (nat64.mode == FW_NAT64_STATEFUL)
 		return PASS_ON(FW_PASS_SESSION);
 	if (to_v6) {
@@ -50,112 +45,6 @@ always_inline verdict map_pair(int to_v6, struct pair *pair)
 	pair->difference = sum_difference(sum_address_v6(&from) + sum_address_v6(&to),
 					  (__u64)pair->v4.src + pair->v4.dst);
 	return v;
-}
-
-/* The transport header, in the frame as it came: before it moves, everything lies within REACH. */
-always_inline verdict correct(const struct packet *p, const struct plan *plan)
-{
-	__be16 *checksum = p->data + (plan->old_len & 127) + ((plan->checksum_at - plan->new_len) & 31);
-	__be16 *field = p->data + (plan->old_len & 127) + ((plan->field_at - plan->new_len) & 63);
-
-	if (plan->checksum_mode == CHECKSUM_NONE)
-		return GO_ON;
-	if ((void *)(checksum + 1) > p->data_end)
-		return PASS_ON(FW_PASS_NOT_LINEAR);
-	if (plan->field_from != plan->field_to && (void *)(field + 1) > p->data_end)
-		return PASS_ON(FW_PASS_NOT_LINEAR);
-	if (plan->checksum_mode == CHECKSUM_WRITE) {
-		*checksum = plan->checksum;
-		return GO_ON;
-	}
-	__be16 updated = update_checksum(*checksum, plan->difference);
-	if (plan->field_from != plan->field_to) {
-		updated = update_checksum(updated, sum_difference(plan->field_from, plan->field_to));
-		*field = plan->field_to;
-	}
-	*checksum = never_zero(plan->protocol, updated);
-	return GO_ON;
-}
-
-/* Makes the plan true. After `correct` there is no way back; what fails then is a counted drop. */
-always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct plan *plan,
-				const struct pair *pair)
-{
-	if (plan->len - plan->old_len + plan->new_len > pair->mtu)
-		return PASS_ON(FW_PASS_NO_ROUTE);
-	verdict v = correct(p, plan);
-	if (v != GO_ON)
-		return v;
-	if (p->len > plan->len && bpf_xdp_adjust_tail(ctx, (int)plan->len - (int)p->len))
-		return DROP(FW_DROP_NO_HEADROOM);
-	if (bpf_xdp_adjust_head(ctx, (int)plan->old_len - (int)plan->new_len))
-		return DROP(FW_DROP_NO_HEADROOM);
-	struct ethernet_header *ethernet = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
-	if ((void *)(ethernet + 1) > end)
-		return DROP(FW_DROP_NO_HEADROOM);
-	__builtin_memcpy(ethernet, pair->macs, 12);
-	ethernet->type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
-	void *front = ethernet + 1;
-	if (to_v6 && plan->new_len == IPV6_LEN + FRAGMENT_LEN) {
-		if (front + IPV6_LEN + FRAGMENT_LEN > end)
-			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV6_LEN + FRAGMENT_LEN);
-	} else if (to_v6) {
-		if (front + IPV6_LEN > end)
-			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV6_LEN);
-	} else {
-		if (front + IPV4_LEN > end)
-			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV4_LEN);
-	}
-	return GO_ON;
-}
-
-/* What snap_frame() writes. */
-struct snapped {
-	__u8 octets[FW_TRACE_SNAP];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct snapped);
-} snapped SEC(".maps");
-
-/* Copies the first octets of the packet, and gives their number. A function of its own, since the verifier
- * follows every way out of its loop. */
-__noinline int snap_frame(struct xdp_md *ctx)
-{
-	const __u8 *from = (void *)(long)ctx->data + ETHERNET_LEN;
-	const void *end = (void *)(long)ctx->data_end;
-	__u32 zero = 0, len = 0;
-	struct snapped *to = bpf_map_lookup_elem(&snapped, &zero);
-
-	if (!config.trace || !to)
-		return 0;
-	for (int i = 0; i < FW_TRACE_SNAP; i++) {
-		if ((void *)(from + i + 1) > end)
-			break;
-		to->octets[i] = from[i];
-		len++;
-	}
-	return len;
-}
-
-/* The first octets of the packet, for a trace. */
-always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
-{
-	__u32 zero = 0;
-	int len = snap_frame(ctx);
-	const struct snapped *from = bpf_map_lookup_elem(&snapped, &zero);
-
-	if (!from)
-		return 0;
-	__builtin_memcpy(to, from->octets, FW_TRACE_SNAP);
-	return len;
 }
 
 always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct pair *pair,

@@ -41,19 +41,66 @@ struct walked {
 	__u8 protocol;
 };
 
-#ifndef FORDWAY_XDP
+/* A frame in the kernel's hands, and its octets as they lie in memory or not. */
+#ifdef FORDWAY_XDP
+#define FRAME struct xdp_md
+#define LOAD_OCTETS bpf_xdp_load_bytes
+#define ARRIVED_AT(frame) ((frame)->ingress_ifindex)
+#else
+#define FRAME struct __sk_buff
+#define LOAD_OCTETS bpf_skb_load_bytes
+#define ARRIVED_AT(frame) ((frame)->ifindex)
+#endif
 
 /*
  * Reads `len` octets, 1 to `max`, of the frame from octet `at` on. Counted from 1 less, since verifiers
  * before Linux 6.8 learn nothing from a test for 0; and behind a barrier, since the compiler would drop
  * the tests that the verifier wants to see.
  */
-#define LOAD_SOME(skb, at, to, len, max)                                                                              \
+#define LOAD_SOME(frame, at, to, len, max)                                                                              \
 	({                                                                                                            \
 		__u32 less = (len) - 1;                                                                               \
 		asm volatile("" : "+r"(less));                                                                        \
-		less >= (max) || bpf_skb_load_bytes(skb, at, to, less + 1);                                           \
+		less >= (max) || LOAD_OCTETS(frame, at, to, less + 1);                                           \
 	})
+
+#ifdef FORDWAY_STATE
+
+/*
+ * Where in the TCP header of `len` octets at octet `at` of the frame the value of the MSS option lies
+ * (RFC 9293 section 3.2); 0: there is none; negative: out of reach, or behind many others.
+ */
+__noinline int mss_place(FRAME *frame, __u32 at, __u32 len)
+{
+	/* Zeros behind the options end them, as option 0 does. */
+	__u8 options[OPTIONS_MAX + 8] = {};
+	__u32 option = 0;
+
+	if (!config.mss_clamp || len <= TCP_LEN)
+		return 0;
+	len -= TCP_LEN;
+	if (LOAD_SOME(frame, at + TCP_LEN, options, len, OPTIONS_MAX))
+		return -1;
+	for (int i = 0; i < MAX_TCP_OPTIONS; i++) {
+		if (option > OPTIONS_MAX)
+			return 0;
+		__u8 kind = options[option], octets = options[option + 1];
+		if (kind == 0)
+			return 0;
+		if (kind == 1)
+			octets = 1;
+		else if (octets < 2)
+			return 0;
+		if (kind == 2)
+			return octets == 4 && option + 4 <= len ? TCP_LEN + option + 2 : 0;
+		option += octets;
+	}
+	return -1;
+}
+
+#endif
+
+#ifndef FORDWAY_XDP
 
 /*
  * The sum of the IPv4 options, folded; OPTIONS_ROUTE is added if one of their octets is the type of a
@@ -137,38 +184,6 @@ __noinline int v6_extensions(struct __sk_buff *skb, struct walked *out, __u32 le
 	out->protocol = protocol;
 	out->header_len = at;
 	return 0;
-}
-
-/*
- * Where in the TCP header of `len` octets at octet `at` of the frame the value of the MSS option lies
- * (RFC 9293 section 3.2); 0: there is none; negative: out of reach, or behind many others.
- */
-__noinline int mss_place(struct __sk_buff *skb, __u32 at, __u32 len)
-{
-	/* Zeros behind the options end them, as option 0 does. */
-	__u8 options[OPTIONS_MAX + 8] = {};
-	__u32 option = 0;
-
-	if (!config.mss_clamp || len <= TCP_LEN)
-		return 0;
-	len -= TCP_LEN;
-	if (LOAD_SOME(skb, at + TCP_LEN, options, len, OPTIONS_MAX))
-		return -1;
-	for (int i = 0; i < MAX_TCP_OPTIONS; i++) {
-		if (option > OPTIONS_MAX)
-			return 0;
-		__u8 kind = options[option], octets = options[option + 1];
-		if (kind == 0)
-			return 0;
-		if (kind == 1)
-			octets = 1;
-		else if (octets < 2)
-			return 0;
-		if (kind == 2)
-			return octets == 4 && option + 4 <= len ? TCP_LEN + option + 2 : 0;
-		option += octets;
-	}
-	return -1;
 }
 
 /* The sum of `len` octets of the frame from octet `at` on, folded; negative: out of reach. */

@@ -15,7 +15,7 @@ struct {
 	__type(value, struct fw_counters);
 } counters SEC(".maps");
 
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 /* One plan per processor: two of them would not fit on the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -58,6 +58,31 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 	return LEAVE;
 }
 
+/* The packet's session was found. At XDP it may still turn out that the packet has no way from there: the stack has it
+ * then, and whoever translates it refreshes the session, so that this is done once. */
+always_inline verdict found_session(const struct flow *flow, struct fw_session *session)
+{
+#ifdef FORDWAY_XDP
+	return session_state(READ_ONCE(session->life)) < FW_ENTRY_LIVE ? LEAVE : GO_ON;
+#else
+	return refresh(flow, session);
+#endif
+}
+
+#ifdef FORDWAY_XDP
+/* The packet of a flow that was found has a way. */
+__noinline int refresh_found(struct flow *flow)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	struct fw_session *session = flow->session ? session_at(flow->session) : 0;
+	if (!session || flow->created & CREATED_SESSION)
+		return GO_ON;
+	/* It has just ended: there is nothing to be refreshed. */
+	return refresh(flow, session) == GO_ON ? GO_ON : LEAVE;
+}
+#endif
+
 /* What a packet from an IPv6 host finds. */
 always_inline verdict look_from_v6(struct flow *flow)
 {
@@ -83,7 +108,7 @@ always_inline verdict look_from_v6(struct flow *flow)
 			if (session->pool6 != flow->pool6)
 				WRITE_ONCE(session->pool6, flow->pool6);
 			flow->session = found;
-			return refresh(flow, session);
+			return found_session(flow, session);
 		}
 		/* RFC 6146 section 3.5.2.2, CLOSED: other segments pass by the BIB alone. */
 		return may_open ? NEEDS_SESSION : GO_ON;
@@ -142,7 +167,7 @@ always_inline verdict look_from_v4(struct flow *flow)
 		flow->host.lo = bib->v6_lo;
 		flow->host_port = bib->v6_port;
 		flow->pool6 = session->pool6;
-		return refresh(flow, session);
+		return found_session(flow, session);
 	}
 	if (session)
 		return LEAVE;

@@ -14,10 +14,15 @@
 
 #define TCP_FLAGS_AT 13
 
+/* At XDP nobody has set a mark yet. */
 always_inline __u32 mark_of(const void *ctx)
 {
+#ifdef FORDWAY_XDP
+	return 0;
+#else
 	const struct __sk_buff *skb = ctx;
 	return nat64.by_mark ? skb->mark : 0;
+#endif
 }
 
 /* Ports of TCP and UDP, and the identifier of an ICMP query; the latter stands in both. */
@@ -26,6 +31,7 @@ struct ports {
 	__be16 dst;
 };
 
+#ifndef FORDWAY_XDP
 /* Keeps the mark of an IPv6 packet that is left. */
 __noinline int note_mark(struct __sk_buff *skb)
 {
@@ -39,6 +45,7 @@ __noinline int note_mark(struct __sk_buff *skb)
 		return -1;
 	return bpf_map_update_elem(&nat64_marks, &host, &mark, BPF_ANY);
 }
+#endif
 
 /* What the transport header at `at` says; its length was looked at before. */
 always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
@@ -164,6 +171,19 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 		v = LEAVE;
 	port_to_plan(flow, 1, ports, plan);
 	return v;
+}
+
+/* Counts what became of the state. */
+always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct plan *plan)
+{
+	__u32 protocol = protocol_index(&plan->flow);
+
+	if (plan->flow.created & CREATED_BIB)
+		c->bibs_created[protocol]++;
+	if (plan->flow.created & CREATED_SESSION)
+		c->sessions_created[protocol]++;
+	if (v == GO_ON)
+		count_in_session(&plan->flow, plan->segments, octets);
 }
 
 #endif

@@ -10,7 +10,7 @@
 /* Set by the loader before the programs are verified. */
 const volatile struct fw_nat64_config nat64;
 
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 #define NAT64_MAP(name, of)                                                                                           \
 	struct {                                                                                                      \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                     \
@@ -42,8 +42,12 @@ struct {
 } nat64_marks SEC(".maps");
 #endif
 
-/* Whether state decides on packets; at an uplink it never does, and XDP leaves them to the stack. */
+/* Whether state decides on packets; at an uplink it never does. */
+#if defined(FORDWAY_XDP) && defined(FORDWAY_STATE)
+#define HAS_STATE(hook) 1
+#else
 #define HAS_STATE(hook) ((hook) != HOOK_UPLINK && nat64.mode == FW_NAT64_STATEFUL)
+#endif
 
 /* Whether IPv6 hosts get addresses on first use (dynamic4.h). */
 #define HAS_DYNAMIC4(hook) ((hook) != HOOK_UPLINK && (hook) != HOOK_XDP && nat64.mode == FW_NAT64_DYNAMIC4)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Which packets that arrive at a gateway's devices are the translator's (tc; XDP has pair.h).
+ * Which packets that arrive at a gateway's devices are the translator's. (Stateless translation at XDP has pair.h.)
  */
 #ifndef FORDWAY_OURS_H
 #define FORDWAY_OURS_H
 
 #include "address.h"
 #include "common.h"
+#include "frame.h"
 #include "maps.h"
 #include "nat64.h"
 #include "routed.h"
@@ -27,7 +28,7 @@ struct {
 } ours SEC(".maps");
 
 /* Asks the kernel's routing, or remembers. */
-__noinline int ask_routing(struct __sk_buff *skb, struct pair_key *key, int to_v6)
+__noinline int ask_routing(FRAME *frame, struct pair_key *key, int to_v6)
 {
 	struct bpf_fib_lookup fib;
 
@@ -40,7 +41,7 @@ __noinline int ask_routing(struct __sk_buff *skb, struct pair_key *key, int to_v
 		return 0;
 	if (found->tick != tick || !is_same(&found->key, key)) {
 		found->key = *key;
-		found->is_ours = is_routed_here(skb, key, to_v6, &fib);
+		found->is_ours = is_routed_here(frame, key, to_v6, &fib);
 		found->tick = tick;
 	}
 	return found->is_ours;
@@ -48,9 +49,9 @@ __noinline int ask_routing(struct __sk_buff *skb, struct pair_key *key, int to_v
 
 /* Of stateful translation, what comes from IPv4 is found in its tables, or is not: no need to ask. What goes to
  * pool6 is a stranger's where the mark decides, which nobody has set yet. */
-always_inline int is_ours(struct __sk_buff *skb, const struct packet *p, int to_v6)
+always_inline int is_ours(FRAME *frame, const struct packet *p, int to_v6)
 {
-	struct pair_key key = { .ifindex = skb->ifindex };
+	struct pair_key key = { .ifindex = ARRIVED_AT(frame) };
 
 	if (!read_pair(p, to_v6, &key))
 		return 0;
@@ -63,7 +64,16 @@ always_inline int is_ours(struct __sk_buff *skb, const struct packet *p, int to_
 		if ((via >> 32 & 0xff) != VIA_POOL6)
 			return 0;
 	}
-	return ask_routing(skb, &key, to_v6);
+	return ask_routing(frame, &key, to_v6);
+}
+
+/* What would be dropped goes on to routing: only where it is routed to the translator is that its to do. But what
+ * is over a quota goes to a host of its own, and must not be counted again. */
+always_inline verdict left_to_routing(verdict v)
+{
+	if (VERDICT_KIND(v) != DROP(0) || v == DROP(FW_DROP_RATE_QUOTA) || v == DROP(FW_DROP_SESSION_QUOTA))
+		return v;
+	return UNMATCHED;
 }
 
 #endif

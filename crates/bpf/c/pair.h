@@ -31,6 +31,7 @@ struct {
 	__type(value, __u64);
 } macs SEC(".maps");
 
+/* With state, `key` has the addresses of the translated packet: there is only a way to be known. */
 struct pair {
 	struct pair_key key;
 	/* The tick of the kernel's clock in which it was found. */
@@ -105,6 +106,7 @@ always_inline verdict route_pair(struct xdp_md *ctx, int to_v6, struct bpf_fib_l
 	return GO_ON;
 }
 
+#ifndef FORDWAY_STATE
 /* Maps both addresses (fordway_xdp.bpf.c). */
 always_inline verdict map_pair(int to_v6, struct pair *pair);
 
@@ -143,5 +145,42 @@ always_inline struct pair *pair_of(struct xdp_md *ctx, const struct packet *p, i
 	}
 	return pair;
 }
+#else
+/* The way of a packet that was translated; 0: there is none, and what to do instead is not known. */
+always_inline const struct pair *way_of(struct xdp_md *ctx, int to_v6, const struct plan *plan)
+{
+	struct bpf_fib_lookup fib;
+	struct pair_key key = { .ifindex = ctx->ingress_ifindex };
+
+	if (to_v6) {
+		key.tos = bpf_ntohl(plan->v6.first) >> 20 & 0xff;
+		key.address[0] = plan->v6.src.hi;
+		key.address[1] = plan->v6.src.lo;
+		key.address[2] = plan->v6.dst.hi;
+		key.address[3] = plan->v6.dst.lo;
+	} else {
+		key.tos = plan->v4.tos;
+		key.address[0] = plan->v4.src | (__u64)plan->v4.dst << 32;
+	}
+	__u32 place = place_of(&key);
+	struct pair *way = bpf_map_lookup_elem(&pairs, &place);
+	__u64 tick = bpf_jiffies64();
+	if (!way)
+		return 0;
+	if (way->tick != tick || !is_same(&way->key, &key)) {
+		way->key = key;
+		way->tick = tick;
+		if (to_v6) {
+			way->v6.src = plan->v6.src;
+			way->v6.dst = plan->v6.dst;
+		} else {
+			way->v4.src = plan->v4.src;
+			way->v4.dst = plan->v4.dst;
+		}
+		way->verdict = route_pair(ctx, to_v6, &fib, way);
+	}
+	return way;
+}
+#endif
 
 #endif

@@ -40,7 +40,7 @@ always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	if (!(tcp[13] & 0x02))
 		return GO_ON;
-#ifdef FORDWAY_XDP
+#ifndef FORDWAY_STATE
 	return PASS_ON(FW_PASS_TRANSPORT);
 #else
 	__be16 mss;
@@ -48,7 +48,7 @@ always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u
 	if (place == 0)
 		return GO_ON;
 	/* An option at an odd place stands swapped in the sum; the kernel's helper can't do that. */
-	if (place < 0 || place & 1 || bpf_skb_load_bytes(ctx, config.link_layer_len + at + place, &mss, 2))
+	if (place < 0 || place & 1 || LOAD_OCTETS(ctx, config.link_layer_len + at + place, &mss, 2))
 		return PASS_ON(FW_PASS_TRANSPORT);
 	if (bpf_ntohs(mss) <= limit)
 		return GO_ON;
@@ -238,7 +238,7 @@ struct pair;
 /* How the checksums of transport headers that cover addresses change. */
 always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
 {
-#ifdef FORDWAY_XDP
+#ifndef FORDWAY_STATE
 	return pair->difference;
 #else
 	return sum_difference(sums.old, sums.new);

@@ -7,7 +7,7 @@
 #include "common.h"
 #include "headers.h"
 #include "icmp_error.h"
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 #include "dynamic4.h"
 #include "nat64_flow.h"
 #endif
@@ -89,7 +89,7 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	return GO_ON;
 }
 
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 /* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
 always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct fields *fields)
 {
@@ -160,7 +160,8 @@ always_inline int is_from_clat(const struct packet *p)
 	       map_v4(bpf_ntohl(ip->src), &ignored) == VIA_EAM;
 }
 
-/* Decides on a packet whose first octet says IPv4. `pair`: at XDP, what is known of its hosts. */
+/* Decides on a packet whose first octet says IPv4. `pair`: at XDP without state, what is known of
+ * its hosts. */
 always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, const struct pair *pair, struct plan *plan)
 {
 	struct fields fields;
@@ -185,6 +186,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 #ifdef FORDWAY_XDP
 	if (is_error)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
+#endif
+#ifndef FORDWAY_STATE
 	if (pair->verdict != GO_ON)
 		return pair->verdict;
 	plan->v6.src = pair->v6.src;
@@ -231,7 +234,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 		     : transport_to_plan(ctx, p, at, &fields, old, 1, hook, plan);
 	if (v != GO_ON)
 		return v;
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 	if (HAS_STATE(hook)) {
 		v = flow_v4_to_v6(p, at, &fields, src, dst, mark_of(ctx), plan);
 		if (v != GO_ON)

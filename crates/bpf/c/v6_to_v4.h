@@ -208,6 +208,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 #ifdef FORDWAY_XDP
 	if (is_error)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
+#endif
+#ifndef FORDWAY_STATE
 	if (pair->verdict != GO_ON)
 		return pair->verdict;
 	mapped->src = bpf_ntohl(pair->v4.src);
@@ -265,7 +267,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		     : transport_to_plan(ctx, p, at, &fields, old, 0, hook, plan);
 	if (v != GO_ON)
 		return v;
-#ifndef FORDWAY_XDP
+#ifdef FORDWAY_STATE
 	if (HAS_STATE(hook)) {
 		v = flow_v6_to_v4(p, at, &fields, protocol, src6, mapped->dst, mapped->pool6, mark_of(ctx), &mapped->src,
 				  plan);

@@ -206,21 +206,22 @@ fn load_front(
     behind: Extra,
     trace: Option<&MapHandle>,
 ) -> Result<Option<Front>> {
-    let (file, counted, program, place, devices, link_layer_len) = match hook {
+    let (program, counted, place, devices, link_layer_len) = match hook {
         Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
         Hook::Ingress { devices, .. } => {
             let len = link_layer_of(devices)?;
-            (ObjectFile::TC, Counted::Ingress, Program::Ingress, Place::Ingress, devices, len)
+            (Program::Ingress, Counted::Ingress, Place::Ingress, devices, len)
         }
         Hook::Xdp { devices, .. } => {
             check_xdp_devices(devices)?;
-            let len = ETHERNET_LEN;
-            (ObjectFile::XDP, Counted::Xdp, Program::Xdp, Place::Xdp, devices, len)
+            let stateful = loader.stateful.is_some_and(|it| it.settings.dynamic4.is_none());
+            let program = if stateful { Program::XdpNat64 } else { Program::Xdp };
+            (program, Counted::Xdp, Place::Xdp, devices, ETHERNET_LEN)
         }
     };
     let decrement_hop_limit = loader.config.decrement_hop_limit;
     let extra = Extra { link_layer_len, decrement_hop_limit, ..behind };
-    let loaded = loader.load(file, counted, &[program], extra, trace)?;
+    let loaded = loader.load(program.file(), counted, &[program], extra, trace)?;
     let mut devices = devices.clone();
     devices.sort_unstable();
     devices.dedup();

@@ -20,18 +20,21 @@ pub enum Program {
     UplinkIngress,
     /// At the ingress of a gateway's devices.
     Ingress,
-    /// XDP.
+    /// XDP, without tables of stateful translation.
     Xdp,
+    /// XDP of a stateful translator.
+    XdpNat64,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 5] = [
+    pub const ALL: [Program; 6] = [
         Program::Interface,
         Program::UplinkEgress,
         Program::UplinkIngress,
         Program::Ingress,
         Program::Xdp,
+        Program::XdpNat64,
     ];
 
     /// The program's name in its object.
@@ -43,6 +46,27 @@ impl Program {
             Program::UplinkIngress => "fordway_uplink_ingress",
             Program::Ingress => "fordway_ingress",
             Program::Xdp => "fordway_xdp",
+            Program::XdpNat64 => "fordway_xdp_nat64",
+        }
+    }
+
+    /// Whether it runs at XDP.
+    #[must_use]
+    pub const fn is_xdp(self) -> bool {
+        matches!(self, Program::Xdp | Program::XdpNat64)
+    }
+
+    /// Whether it stands in front of routing, at a gateway's devices.
+    pub(crate) const fn is_in_front(self) -> bool {
+        matches!(self, Program::Ingress) || self.is_xdp()
+    }
+
+    /// The object that it is in.
+    pub(crate) const fn file(self) -> ObjectFile {
+        match self {
+            Program::Xdp => ObjectFile::XDP,
+            Program::XdpNat64 => ObjectFile::XDP_NAT64,
+            _ => ObjectFile::TC,
         }
     }
 }
@@ -66,6 +90,7 @@ pub struct TestOptions {
 #[derive(Debug)]
 pub struct Loaded {
     tc: Option<Programs>,
+    /// At most one of its two objects.
     xdp: Option<Programs>,
     mark: u32,
 }
@@ -132,8 +157,11 @@ impl Loaded {
             Programs::load(request).map(Some)
         };
         let loaded = Loaded {
-            tc: load(ObjectFile::TC, &|program| program != Program::Xdp)?,
-            xdp: load(ObjectFile::XDP, &|program| program == Program::Xdp)?,
+            tc: load(ObjectFile::TC, &|program| !program.is_xdp())?,
+            xdp: match programs.iter().copied().find(|program| program.is_xdp()) {
+                Some(wanted) => load(wanted.file(), &|program| program == wanted)?,
+                None => None,
+            },
             mark: 0,
         };
         // Test runs come in at the loopback device, whose address is all zeros.
@@ -161,7 +189,7 @@ impl Loaded {
         gso_size: u32,
         repeat: u32,
     ) -> Result<Run> {
-        let loaded = if program == Program::Xdp { &self.xdp } else { &self.tc };
+        let loaded = if program.is_xdp() { &self.xdp } else { &self.tc };
         let missing = || Unsupported::new(format!("the program {} was not loaded", program.name()));
         let loaded = loaded.as_ref().ok_or_else(missing)?;
         let found = loaded.object.progs_mut().find(|found| found.name() == program.name());
@@ -174,7 +202,7 @@ impl Loaded {
         let mut out = vec![0; frame.len() + ROOM];
         let before = counters::read(&loaded.counters)?;
         let output = found.test_run(ProgramInput {
-            context_in: (program != Program::Xdp).then_some(context.as_mut_slice()),
+            context_in: (!program.is_xdp()).then_some(context.as_mut_slice()),
             data_in: Some(frame),
             data_out: Some(&mut out),
             repeat,
@@ -186,7 +214,7 @@ impl Loaded {
         let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
         let after = counters::read(&loaded.counters)?;
         Ok(Run {
-            action: if program == Program::Xdp { xdp_action(code) } else { tc_action(code) },
+            action: if program.is_xdp() { xdp_action(code) } else { tc_action(code) },
             code,
             outcome: outcome(&before, &after),
             frame,

@@ -31,6 +31,8 @@ struct Aligned<T: ?Sized>(T);
 
 static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_tc.o")));
 static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp.o")));
+static XDP_NAT64: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp_nat64.o")));
 
 /// The map of constants, by the end of its name.
 const CONSTANTS: &str = ".rodata";
@@ -46,6 +48,10 @@ impl ObjectFile {
     pub(crate) const XDP: ObjectFile = {
         static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
         ObjectFile { name: "xdp", octets: &XDP.0, constants: &CONSTANTS }
+    };
+    pub(crate) const XDP_NAT64: ObjectFile = {
+        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
+        ObjectFile { name: "xdp_nat64", octets: &XDP_NAT64.0, constants: &CONSTANTS }
     };
 
     #[cfg(test)]
@@ -239,7 +245,9 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 Some(entries) => map.set_max_entries(entries.len().max(1) as u32)?,
                 None => map.set_autocreate(false)?,
             },
-            "ours" if !request.programs.contains(&Program::Ingress) => map.set_autocreate(false)?,
+            "ours" if request.programs.iter().all(|program| !program.is_in_front()) => {
+                map.set_autocreate(false)?;
+            }
             "trace" => match request.trace {
                 _ if request.config.trace == 0 => map.set_autocreate(false)?,
                 Some(trace) => map.reuse_fd(trace)?,

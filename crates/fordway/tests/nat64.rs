@@ -50,7 +50,13 @@ fn streams_datagrams_and_pings_pass_with_either_engine() {
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel", "kernel --attach ingress --device g4 --device g6"] {
+    let engines = [
+        "user",
+        "kernel",
+        "kernel --attach ingress --device g4 --device g6",
+        "kernel --attach xdp --device g4 --device g6",
+    ];
+    for engine in engines {
         let (net, run) = (Border::new(), RunDir::new());
         let before = snapshot(&net.gateway);
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));

@@ -45,6 +45,8 @@ pub(crate) struct Shape {
     /// Whether the application's link carries the CLAT's IPv4 (a translator in the `client` box of
     /// the two-hop topology).
     pub(crate) clat_link: bool,
+    /// Whether frames are handed on by XDP.
+    pub(crate) by_xdp: bool,
     /// Whether the veth devices keep their offloads.
     pub(crate) offloads: bool,
 }
@@ -60,6 +62,7 @@ impl Shape {
             far_v4: mechanism.kind == Kind::Nat64,
             hidden: mechanism.kind == Kind::Nat44,
             clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
+            by_xdp: mechanism.attach.as_deref() == Some("xdp"),
             offloads,
         }
     }
@@ -73,6 +76,7 @@ impl Shape {
             far_v4: false,
             hidden: false,
             clat_link: false,
+            by_xdp: false,
             offloads,
         }
     }
@@ -181,7 +185,7 @@ impl Network {
                 network.offloads_off(backend, role, place)?;
             }
         }
-        if shape.edge_v4 {
+        if shape.edge_v4 || shape.by_xdp {
             // A gateway looks for what its devices can do when it starts.
             network.receive_offload_on(backend)?;
         }

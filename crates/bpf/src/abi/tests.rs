@@ -41,7 +41,7 @@ fn structures() -> Vec<Structure> {
 #[test]
 fn structures_are_as_in_the_objects() {
     let mut compared = 0;
-    for file in [ObjectFile::TC, ObjectFile::XDP] {
+    for file in [ObjectFile::TC, ObjectFile::XDP, ObjectFile::XDP_NAT64] {
         let btf = Btf::from_raw("object", file.octets()).unwrap().expect("BTF");
         for (name, size, fields) in structures() {
             // The object does not tell of a structure that none of its maps and functions has.

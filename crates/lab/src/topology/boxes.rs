@@ -209,8 +209,9 @@ mod tests {
                 let [native_v4, edge_v4, clat_link, far_v4, hidden] =
                     [1, 2, 3, 4, 5].map(|n| n == on);
                 let native_v4 = native_v4 || hidden;
+                let (by_xdp, offloads) = (false, true);
                 let shape =
-                    Shape { hops, native_v4, edge_v4, far_v4, hidden, clat_link, offloads: true };
+                    Shape { hops, native_v4, edge_v4, far_v4, hidden, clat_link, by_xdp, offloads };
                 for role in ["app", "client", "host", "iperf"] {
                     for line in addresses(role, shape) {
                         for word in line.split([' ', '/']) {

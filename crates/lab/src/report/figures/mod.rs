@@ -73,6 +73,7 @@ pub(crate) fn slot(mechanism: &str) -> usize {
         "siit-fordway" | "nat64-fordway" => "clat-fordway",
         "siit-fordway-interface" | "nat64-fordway-interface" => "clat-fordway-interface",
         "nat64-fordway-ingress" => "clat-fordway-uplink",
+        "nat64-fordway-xdp" => "siit-fordway-xdp",
         "nat64-tayga" => "clat-tayga",
         "nat64-jool" => "clat-jool",
         "nat44" => "native-v4",

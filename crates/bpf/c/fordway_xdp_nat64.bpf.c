@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The program at XDP of a stateful translator (RFC 6146). A packet's way: ours.h says whether it is the
+ * translator's, v4_to_v6.h or v6_to_v4.h finds its session or makes one, pair.h asks routing for the way of the
+ * translated packet, xdp.h makes it. Whatever is not taken reaches the stack as it came, and with it the interface.
+ */
+#define FORDWAY_XDP
+#define FORDWAY_STATE
+
+#include "common.h"
+#include "maps.h"
+#include "nat64_flow.h"
+#include "ours.h"
+#include "outcome.h"
+#include "pair.h"
+#include "v4_to_v6.h"
+#include "v6_to_v4.h"
+#include "xdp.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, struct fw_counters *c,
+				struct plan *plan, __u32 *device)
+{
+	plan->checksum_mode = CHECKSUM_NONE;
+	plan->checksum_at = 0;
+	plan->field_at = 0;
+	plan->field_from = 0;
+	plan->field_to = 0;
+	plan->port_from = 0;
+	plan->port_to = 0;
+	if (!is_ours(ctx, p, to_v6))
+		return UNMATCHED;
+	verdict v = left_to_routing(to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, 0, plan)
+					  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan));
+	if (v != GO_ON)
+		return v;
+	const struct pair *way = way_of(ctx, to_v6, plan);
+	if (!way || way->verdict != GO_ON)
+		return way ? way->verdict : PASS_ON(FW_PASS_NO_ROUTE);
+	if (!fits(plan, way))
+		return PASS_ON(FW_PASS_NO_ROUTE);
+	v = refresh_found(&plan->flow);
+	if (v != GO_ON)
+		return v;
+	v = carry_out(ctx, p, to_v6, plan, way);
+	if (v == GO_ON && !to_v6)
+		c->identification++;
+	*device = way->ifindex;
+	return v;
+}
+
+/* Whether a frame is for this host. Those for all (RFC 1812 section 5.3.4), or for others that share the link with a
+ * device in promiscuous mode, are none of ours. */
+always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_header *ethernet)
+{
+	__u32 device = ctx->ingress_ifindex;
+	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
+
+	return mac && *mac == mac_number(ethernet->dst);
+}
+
+always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struct ethernet_header *ethernet, int to_v6)
+{
+	struct journey journey = { .octets = p->len };
+	__u32 zero = 0, device = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+
+	journey.counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!journey.counters || !plan || !is_for_us(ctx, ethernet))
+		return XDP_PASS;
+	if (config.measure)
+		journey.started = bpf_ktime_get_ns();
+	if (config.trace) {
+		journey.event = begin_event(journey.counters, journey.octets, 0, ctx->ingress_ifindex);
+		if (journey.event) {
+			journey.event->before_len = snap(ctx, journey.event->before);
+			journey.traced = TRACED;
+		}
+	}
+	plan->flow.created = 0;
+	verdict v = translate(ctx, p, to_v6, journey.counters, plan, &device);
+	count_state(journey.counters, v, journey.octets, plan);
+	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
+	if (config.trace && journey.traced) {
+		if (v == GO_ON)
+			journey.event->after_len = snap(ctx, journey.event->after);
+		end_event(journey.event, v);
+	}
+	if (v == GO_ON)
+		return bpf_redirect_map(&devices, device, XDP_DROP);
+	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
+}
+
+SEC("xdp")
+int fordway_xdp_nat64(struct xdp_md *ctx)
+{
+	const struct ethernet_header *ethernet = (void *)(long)ctx->data;
+	struct packet p = {
+		.data = (void *)(ethernet + 1),
+		.data_end = (void *)(long)ctx->data_end,
+	};
+
+	if (p.data > p.data_end)
+		return XDP_PASS;
+	p.len = p.data_end - p.data;
+	/* Frames with a VLAN tag go to the stack. */
+	if (ethernet->type == bpf_htons(ETH_P_IP))
+		return handle(ctx, &p, ethernet, 1);
+	if (ethernet->type == bpf_htons(ETH_P_IPV6))
+		return handle(ctx, &p, ethernet, 0);
+	return XDP_PASS;
+}
