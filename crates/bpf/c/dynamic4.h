@@ -10,7 +10,7 @@
 #include "common.h"
 #include "nat64.h"
 
-/* Every packet of either side is a use, from which the mapping lives on; one inside an ICMP error is none. */
+/* Every packet of either side is a use, from which the mapping lives on, but for ICMP errors. */
 enum use {
 	IS_NO_USE,
 	IS_USE,

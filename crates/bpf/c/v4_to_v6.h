@@ -51,13 +51,13 @@ always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, s
 	return GO_ON;
 }
 
-/* The host that has an address of the pool. */
-always_inline verdict find_host(struct flow *flow, __u32 v4, struct halves *host)
+/* The host that has an address of the pool. RFC 5508 REQ-6: an ICMP error is no use of it. */
+always_inline verdict find_host(struct flow *flow, __u32 v4, int is_error, struct halves *host)
 {
 #ifdef FORDWAY_XDP
 	return PASS_ON(FW_PASS_SESSION);
 #else
-	return dynamic_to_v6(flow, v4, IS_USE, host);
+	return dynamic_to_v6(flow, v4, is_error ? IS_NO_USE : IS_USE, host);
 #endif
 }
 
@@ -79,9 +79,8 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 		return pooled ? PASS_ON(FW_PASS_UNMAPPED) : drop_address(FW_DROP_SELF_ADDRESSED, hook);
 	enum via via_src = map_v4(src, src6);
 	enum via via_dst = map_v4(dst, dst6);
-	/* Who talks to a host of the pool is in pool6, whatever else maps its address. */
 	if (pooled && via_dst != VIA_EAM)
-		return via_src == VIA_POOL6 ? find_host(flow, dst, dst6) : PASS_ON(FW_PASS_UNMAPPED);
+		return is_mapped(via_src) ? find_host(flow, dst, is_error, dst6) : PASS_ON(FW_PASS_UNMAPPED);
 	if (!is_mapped(via_src) || !is_mapped(via_dst))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
