@@ -80,6 +80,8 @@ always_inline void end_event(struct fw_event *event, verdict v)
 	bpf_ringbuf_submit(event, 0);
 }
 
+_Static_assert(FW_DROP_COUNT <= 64 && FW_PASS_COUNT <= 32, "every reason has a counter of its own");
+
 always_inline void count(const struct journey *journey, verdict v, int direction, __u32 segments)
 {
 	struct fw_counters *c = journey->counters;

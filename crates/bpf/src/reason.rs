@@ -43,7 +43,7 @@ pass_reasons! {
     Hairpin = 8, "hairpin", "It turns back to the network it came from (RFC 7757 section 4).";
     IcmpError = 9, "icmp_error", "An ICMP error with extensions, or about an unusual packet.";
     UdpChecksum = 10, "udp_checksum", "UDP without a checksum that a program can compute.";
-    Transport = 11, "transport", "A transport that programs don't know: UDP-Lite, DCCP.";
+    Transport = 11, "transport", "A transport header that programs can't correct.";
     Offload = 12, "offload", "A super-packet whose segments would have to change.";
     RouteOption = 13, "route_option", "A source route or Routing header, and an ICMP error is due.";
     Resize = 14, "resize", "The kernel refused to make room.";

@@ -166,15 +166,21 @@ impl StateMaps {
         if pins.exists(Pin::State(StateMap::Meta)) {
             return Ok((StateMaps::adopt(&pins, sizes)?, Origin::Adopted));
         }
-        remove(&pins)?;
+        let made = StateMaps::make_in(&pins, sizes, secret);
+        if made.is_err() {
+            // The error that led here is the one to tell.
+            let _ = StateMaps::discard(pins.folder());
+        }
+        Ok((made?, Origin::Made))
+    }
+
+    fn make_in(pins: &Pins, sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
+        remove(pins)?;
         let maps = StateMaps::make(sizes, secret)?;
         for (state, map) in StateMap::ALL.into_iter().zip(&maps.maps).rev() {
-            if let Err(error) = pins.put(Pin::State(state), map.as_fd()) {
-                let _ = remove(&pins);
-                return Err(error);
-            }
+            pins.put(Pin::State(state), map.as_fd())?;
         }
-        Ok((maps, Origin::Made))
+        Ok(maps)
     }
 
     /// New tables that are pinned nowhere.
@@ -211,9 +217,13 @@ impl StateMaps {
         Ok(maps)
     }
 
-    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless somebody uses them.
+    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless somebody uses them. The
+    /// folder goes too, if nothing else is in it.
     pub fn discard(pins: &Path) -> Result<()> {
-        remove(&Pins::at(pins))
+        let pins = Pins::at(pins);
+        remove(&pins)?;
+        let _ = pins.remove_folder();
+        Ok(())
     }
 
     /// Octets of all tables.

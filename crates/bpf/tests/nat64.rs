@@ -479,6 +479,7 @@ fn tables_outlive_their_process() {
         assert!(StateMaps::open(folder.path(), &sizes, [1, 1]).is_err(), "another layout");
 
         StateMaps::discard(folder.path()).unwrap();
+        assert!(!folder.path().exists(), "nothing else was there");
         let (_, origin) = StateMaps::open(folder.path(), &others, [1, 1]).unwrap();
         assert_eq!(origin, Origin::Made);
         assert!(fordway_bpf::take_down(folder.path()).unwrap());

@@ -91,7 +91,7 @@ enum fw_pass_reason {
 	FW_PASS_HAIRPIN = 8,		/* turns back to the network it came from (RFC 7757 section 4) */
 	FW_PASS_ICMP_ERROR = 9,		/* an ICMP error with extensions, or whose inner packet is unusual */
 	FW_PASS_UDP_CHECKSUM = 10,	/* UDP without checksum that can't be computed here */
-	FW_PASS_TRANSPORT = 11,		/* UDP-Lite, DCCP */
+	FW_PASS_TRANSPORT = 11,		/* a transport header that programs can't correct */
 	FW_PASS_OFFLOAD = 12,		/* a super-packet whose segments would have to change */
 	FW_PASS_ROUTE_OPTION = 13,	/* source route or Routing header: an ICMP error is due */
 	FW_PASS_RESIZE = 14,		/* the kernel refused to make room */
