@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use alike::{Made, agree};
 use fordway_bpf::{Accelerator, Hook, Loaded, Options, Outcome, Program, TestOptions, Totals};
-use fordway_testkit::fuzz::{self, CONFIGS, Plan};
+use fordway_testkit::fuzz::{self, Body, CONFIGS, Plan};
 use fordway_testkit::segment::segment_count;
 use fordway_testkit::tap::Tap;
 use fordway_testkit::{oracle, sys};
@@ -109,6 +109,35 @@ fn packets_with_offloads_agree_with_the_core() {
     println!("{tally}");
     assert!(tally.seen >= LIVE_CASES * 9 / 10, "only {} cases", tally.seen);
     tally.check();
+}
+
+/// RFC 7915 section 5.1: the segments of a super-packet, which the device numbers on, must not meet what follows.
+#[test]
+fn each_segment_has_an_identification_of_its_own() {
+    if !sys::is_root() {
+        return eprintln!("SKIPPED: programs in the kernel need root");
+    }
+    // Each processor has its own.
+    let processors = fordway_tun::allowed_processors().expect("processors");
+    fordway_tun::set_processors(&processors[..1]).expect("to stay on one processor");
+    let config = &configs()[0];
+    let mut loaded = Loaded::load(config, &[Program::Interface], &TestOptions::default())
+        .unwrap_or_else(|error| panic!("{error}\n{config:?}"));
+    let mut next = None;
+    for (payload, gso_size) in [(40, 0), (2800, 500), (1000, 500), (40, 0), (1001, 500), (40, 0)] {
+        let body = Body::Tcp { ports: (4000, 80), numbers: (1, 1), flags: 0, mss: None };
+        let mut plan = Plan { v4: false, hop: 64, extras: 0, fragment: None, ..Draw::new().plan() };
+        (plan.hosts, plan.body, plan.payload) = ((5, 5), body, payload);
+        plan.offload = fuzz::Offloading::None;
+        let (packet, _) = plan.build();
+        let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd], &packet[..]].concat();
+        let run = loaded.run(Program::Interface, &frame, gso_size, 1).expect("a test run");
+        assert_eq!(run.outcome, Some(Outcome::Translated), "{plan:?}");
+        let identification = u16::from_be_bytes([run.frame[18], run.frame[19]]);
+        assert_eq!(identification, *next.get_or_insert(identification), "{payload} {gso_size}");
+        let segments = if gso_size == 0 { 1 } else { u32::from(payload).div_ceil(gso_size) };
+        next = Some(identification.wrapping_add(segments as u16));
+    }
 }
 
 /// The offload state as a packet socket can hand it to the kernel.
