@@ -102,7 +102,8 @@ impl Log {
         })?;
         let (queue, records) = channel();
         let counts = Arc::new(Counts::default());
-        let writer = Writer { name: name.to_owned(), sink, encode, counts: Arc::clone(&counts) };
+        let whose = format!("{name}: {}", config.to);
+        let writer = Writer { name: whose, sink, encode, counts: Arc::clone(&counts) };
         let thread = thread::Builder::new()
             .name(format!("{name}-log"))
             .spawn(move || writer.run(&records))
@@ -153,6 +154,7 @@ fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
 
 /// The thread of a log.
 struct Writer {
+    /// Whose log, and where it goes.
     name: String,
     sink: Box<dyn Sink>,
     encode: Box<dyn Encode>,
@@ -205,7 +207,7 @@ impl Writer {
         let Some(error) = trouble else { return };
         // Once a minute is enough to know.
         if complained.is_none_or(|at| at.elapsed().as_secs() >= 60) {
-            tracing::warn!("{}: records of a log are lost: {error}", self.name);
+            tracing::warn!("{}: records are lost: {error}", self.name);
             *complained = Some(Instant::now());
         }
     }

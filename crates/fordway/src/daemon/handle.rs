@@ -1,7 +1,7 @@
 //! The daemon as its sockets see it.
 //!
-//! Everything but the queues' threads happens on one thread, which alone has privileges: requests are
-//! served between each other, so none sees another half done.
+//! Everything but the queues' threads happens on one thread: requests are served between each other, so none
+//! sees another half done. Only whoever looks through whole tables has a thread for that.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -235,7 +235,7 @@ fn find_mtu(
         Some((mtu, device)) if mtu >= fordway_xlat::config::IPV6_MIN_MTU => {
             Ok((mtu.min(65_535), format!("the route through {device}")))
         }
-        _ => Ok((DEFAULT_MTU, "no route: Ethernet's".to_owned())),
+        _ => Ok((DEFAULT_MTU, "the default, since no route tells".to_owned())),
     }
 }
 

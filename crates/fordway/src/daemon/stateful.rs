@@ -9,15 +9,19 @@ mod keep;
 mod state;
 mod tell;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fordway_bpf::{Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::Netlink;
-use fordway_xlat::nat64::{Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib};
+use fordway_xlat::nat64::{
+    Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
+};
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
@@ -33,6 +37,9 @@ use entries::written;
 pub(crate) use entries::{Filter, Read, Reader, deterministic};
 use keep::Keeper;
 use tell::Telling;
+
+/// After this time addresses are tried again that could not be taken up.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// The tables of a translator that has any.
 #[derive(Debug)]
@@ -103,9 +110,11 @@ impl Tables {
         })?;
         let tables = Tables { nat64: Arc::new(nat64), maps, made };
         if tables.maps.is_some() && tables.made.is_none() {
-            let mended = tables.nat64.reconcile();
-            if mended > 0 {
-                debug!("{name}: {mended} counts of a killed run are mended");
+            let Adopted { counts, entries } = tables.nat64.adopt(&grace);
+            if counts + entries > 0 {
+                debug!(
+                    "{name}: of a killed run, {counts} counts are mended and {entries} entries found"
+                );
             }
             let [_, sessions, _] = tables.nat64.occupancy();
             info!("{name}: {} sessions of an earlier run go on", sessions.used);
@@ -204,7 +213,12 @@ pub(super) struct Beside {
     pub(super) clashes: Vec<Clash>,
     /// Pins that were made for this start, and that nobody needs unless a kernel engine runs.
     made: Option<PathBuf>,
+    /// Addresses that could not be taken up, and when: to try again at each look would only fill the log.
+    refused: Option<(HostV4, Instant)>,
 }
+
+/// The IPv4 addresses of devices in pool4, and the host's own.
+type HostV4 = (BTreeMap<String, Vec<Ipv4Addr>>, BTreeSet<Ipv4Addr>);
 
 impl Beside {
     /// Opens the logs and the file of mappings. Makes threads, which get the caller's privileges.
@@ -222,7 +236,7 @@ impl Beside {
         let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
         let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
         let clashes = clashes(name, facts, &tables.nat64);
-        Ok(Beside { maps: tables.maps, telling, keeper, clashes, made: tables.made })
+        Ok(Beside { maps: tables.maps, telling, keeper, clashes, made: tables.made, refused: None })
     }
 }
 
@@ -239,7 +253,7 @@ pub(super) fn sweeping(telling: &Telling, in_kernel: bool) -> Sweeping {
 fn grace() {
     if membarrier(MembarrierCommand::Global).is_err() {
         // A kernel without it: programs run for microseconds, and entries wait for two sweeps.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -325,8 +339,17 @@ impl Running {
         if devices == self.facts.device_v4 && own == self.facts.own_v4 {
             return;
         }
+        let seen = (devices, own);
+        let refused = self.stateful.as_ref().and_then(|beside| beside.refused.as_ref());
+        if refused.is_some_and(|(them, at)| *them == seen && at.elapsed() < AGAIN) {
+            return;
+        }
         let name = self.name().to_owned();
-        match self.look_anew() {
+        let looked = self.look_anew();
+        if let Some(beside) = &mut self.stateful {
+            beside.refused = looked.is_err().then(|| (seen, Instant::now()));
+        }
+        match looked {
             Ok(()) => {
                 for (device, addresses) in &self.facts.device_v4 {
                     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
@@ -334,7 +357,9 @@ impl Running {
                     info!("{name}: addresses of {device}: {list}");
                 }
             }
-            Err(failure) => warn!("{name}: {}", failure.line()),
+            Err(failure) => {
+                warn!("{name}: this host's new addresses are not taken up: {}", failure.line())
+            }
         }
     }
 

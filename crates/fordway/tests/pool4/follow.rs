@@ -120,3 +120,40 @@ fn an_address_of_the_pool_may_become_the_hosts() {
     assert_eq!(seen(), ip("198.51.100.9"));
     daemon.stop();
 }
+
+#[test]
+fn addresses_that_cannot_be_taken_up_are_told_once() {
+    if !can_test() {
+        return;
+    }
+    let (net, run) = (Site::new(), RunDir::new());
+    let daemon = Daemon::start(
+        &run,
+        &net.gateway,
+        &format!("{WITHOUT_POOL} --pool4 interface:g4:20000-60000 --engine kernel"),
+    );
+    // More than the kernel engine knows, in one step.
+    // Not one behind the other: these would be one range.
+    let add = |last| format!("addr add 203.0.113.{last}/32 dev g4\n");
+    let batch: String = (2..202).step_by(2).map(add).collect();
+    let batch = run.file("batch", &batch);
+    net.gateway.ip(&format!("-batch {}", batch.display()));
+    let told = || daemon.log().matches("new addresses are not taken up").count();
+    poll("it says so", || (told() > 0).then_some(()));
+    // Addresses may come while it looks; then it looks again.
+    let uptime = || daemon.status()["uptime_seconds"].as_u64().unwrap();
+    let wait = |seconds| {
+        let until = uptime() + seconds;
+        poll("time goes by", || (uptime() >= until).then_some(()));
+    };
+    wait(2);
+    let before = told();
+    wait(3);
+    assert_eq!(told(), before, "{}", daemon.log());
+    assert!(net.pings());
+    // Fewer are taken up again.
+    net.gateway.ip("addr flush dev g4 to 203.0.113.0/24");
+    net.gateway.ip("addr add 203.0.113.9/32 dev g4");
+    poll("they are followed", || daemon.log().contains("addresses of g4: ").then_some(()));
+    daemon.stop();
+}

@@ -20,7 +20,7 @@ type Ports = (u16, u16);
 /// Ports that connections of this host should have to choose from.
 const ENOUGH: u32 = 4096;
 
-/// Sockets that are named at most in sentences.
+/// Clashes of a kind that are named at most in sentences.
 const NAMED: usize = 5;
 
 /// Something of the host that is in the way of pool4.
@@ -105,15 +105,19 @@ pub(crate) fn clashes(facts: &Facts, settings: &Settings) -> Vec<Clash> {
     found
 }
 
-/// The clashes for people: each with what to do about it, and of many sockets only some.
+/// The clashes for people: each with what to do about it, and of many of a kind only some.
 pub(crate) fn sentences(clashes: &[Clash]) -> Vec<String> {
     let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
-    let (sockets, others): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
-    let shown = others.into_iter().chain(sockets.iter().take(NAMED).copied());
-    let mut lines: Vec<String> = shown.map(|clash| format!("{clash}: {}", clash.hint())).collect();
-    let more = sockets.len().saturating_sub(NAMED);
-    if more > 0 {
-        lines.push(format!("and {more} more such services; fordway status --json names them all"));
+    let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
+    let mut lines = Vec::new();
+    for (kind, all) in [("addresses", ranges), ("services", sockets)] {
+        let shown = all.iter().take(NAMED);
+        lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
+        let more = all.len().saturating_sub(NAMED);
+        if more > 0 {
+            lines
+                .push(format!("and {more} more such {kind}; fordway status --json names them all"));
+        }
     }
     lines
 }
@@ -341,6 +345,8 @@ mod tests {
         );
         let many: Vec<Clash> = found.iter().cycle().take(7).cloned().collect();
         assert_eq!(sentences(&many).len(), NAMED + 1);
+        let range = ephemeral(&own(20_000, 40_000), &local("32768 60999", "")).remove(0);
+        assert_eq!(sentences(&vec![range; 100]).len(), NAMED + 1);
         let json = serde_json::to_value(&found[0]).unwrap();
         assert_eq!((&json["clash"], &json["port"]), (&"socket".into(), &443.into()));
         assert_eq!(serde_json::from_value::<Clash>(json).unwrap(), found[0]);
