@@ -223,6 +223,7 @@ mod tests {
             Pin::Filter(Place::Ingress, 4_000_000_000),
             Pin::Clsact(7),
             Pin::Counters(Counted::Tc, 1),
+            Pin::Counters(Counted::Ingress, 2),
             Pin::Counters(Counted::Xdp, 3),
             Pin::Layout(2),
             Pin::Program(Program::UplinkIngress),

@@ -70,20 +70,22 @@ fn the_stack_suffices() {
         return eprintln!("SKIPPED: programs in the kernel need root");
     }
     let mut depths = BTreeMap::new();
-    for (file, programs) in
-        [(ObjectFile::TC, &Program::ALL[..4]), (ObjectFile::XDP, &Program::ALL[4..])]
-    {
-        let config = &FwConfig::zeroed();
-        let request =
-            Request { file, programs, config, eam: None, state: None, counters: None, trace: None };
-        let loaded = Programs::load(request).expect("programs");
-        for program in loaded.object.progs().filter(|found| found.autoload()) {
-            let functions = functions(program.insns());
-            assert!(functions[&0].frame > 0, "no frame was found: {functions:?}");
-            depths.insert(program.name().to_string_lossy().into_owned(), depth(&functions, 0));
-        }
+    for program in Program::ALL {
+        let request = Request {
+            file: program.file(),
+            programs: &[program],
+            config: &FwConfig::zeroed(),
+            eam: None,
+            state: None,
+            counters: None,
+            trace: None,
+        };
+        let loaded = Programs::load(request).expect("a program");
+        let found = loaded.object.progs().find(|found| found.name() == program.name());
+        let functions = functions(found.expect("it is in its object").insns());
+        assert!(functions[&0].frame > 0, "no frame was found: {functions:?}");
+        depths.insert(program.name(), depth(&functions, 0));
     }
-    assert_eq!(depths.len(), Program::ALL.len(), "{depths:?}");
     assert!(depths.values().all(|depth| *depth <= STACK), "{depths:?}");
     println!("{depths:?}");
 }
