@@ -229,8 +229,6 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	if (hook == HOOK_INGRESS && !is_ours(skb, &p, to_v6))
 		return UNMATCHED;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
-	if (hook == HOOK_INGRESS)
-		v = left_to_routing(v);
 	if (v != GO_ON)
 		return v;
 	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan))

@@ -31,8 +31,8 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 	plan->port_to = 0;
 	if (!is_ours(ctx, p, to_v6))
 		return UNMATCHED;
-	verdict v = left_to_routing(to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, 0, plan)
-					  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan));
+	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, 0, plan)
+			  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
 	const struct pair *way = way_of(ctx, to_v6, plan);

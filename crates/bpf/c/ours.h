@@ -47,33 +47,27 @@ __noinline int ask_routing(FRAME *frame, struct pair_key *key, int to_v6)
 	return found->is_ours;
 }
 
-/* Of stateful translation, what comes from IPv4 is found in its tables, or is not: no need to ask. What goes to
- * pool6 is a stranger's where the mark decides, which nobody has set yet. */
+/* Whether the addresses may be a stateful translator's at all: most traffic of a gateway need not be asked about.
+ * Where the mark decides, nobody knows: nftables comes later. */
+always_inline int may_be_ours(const struct pair_key *key, int to_v6)
+{
+	if (to_v6)
+		return owns_address(bpf_ntohl(key->address[0] >> 32));
+	if (nat64.by_mark)
+		return 0;
+	__u64 via = map_v6_halves(bpf_be64_to_cpu(key->address[2]), bpf_be64_to_cpu(key->address[3]));
+	return (via >> 32 & 0xff) == VIA_POOL6;
+}
+
 always_inline int is_ours(FRAME *frame, const struct packet *p, int to_v6)
 {
 	struct pair_key key = { .ifindex = ARRIVED_AT(frame) };
 
 	if (!read_pair(p, to_v6, &key))
 		return 0;
-	if (nat64.mode == FW_NAT64_STATEFUL) {
-		if (to_v6)
-			return owns_address(bpf_ntohl(key.address[0] >> 32));
-		if (nat64.by_mark)
-			return 0;
-		__u64 via = map_v6_halves(bpf_be64_to_cpu(key.address[2]), bpf_be64_to_cpu(key.address[3]));
-		if ((via >> 32 & 0xff) != VIA_POOL6)
-			return 0;
-	}
+	if (nat64.mode == FW_NAT64_STATEFUL && !may_be_ours(&key, to_v6))
+		return 0;
 	return ask_routing(frame, &key, to_v6);
-}
-
-/* What would be dropped goes on to routing: only where it is routed to the translator is that its to do. But what
- * is over a quota goes to a host of its own, and must not be counted again. */
-always_inline verdict left_to_routing(verdict v)
-{
-	if (VERDICT_KIND(v) != DROP(0) || v == DROP(FW_DROP_RATE_QUOTA) || v == DROP(FW_DROP_SESSION_QUOTA))
-		return v;
-	return UNMATCHED;
 }
 
 #endif

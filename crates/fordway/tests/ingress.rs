@@ -103,11 +103,14 @@ fn routing_decides_what_is_the_translators() {
     if !can_test_kernel() {
         return;
     }
-    for mode in [BORDER, "nat64 --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --interface siit0"] {
+    const NAT64: &str = "nat64 --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --interface siit0";
+    for (mode, devices) in
+        [(BORDER, DEVICES), (NAT64, DEVICES), (NAT64, &DEVICES.replace("ingress", "xdp"))]
+    {
         let (net, run) = (Border::new(), RunDir::new());
         // Another gateway's part of the prefix.
         net.gateway.ip("-6 route add unreachable 2001:db8:64::c633:6480/121");
-        let daemon = Daemon::start(&run, &net.gateway, &format!("{mode} {DEVICES}"));
+        let daemon = Daemon::start(&run, &net.gateway, &format!("{mode} {devices}"));
         let ping = net.v6.try_run("ping -n -c 1 -W 5 2001:db8:64::c633:6481");
         let text = String::from_utf8_lossy(&ping.stdout).into_owned();
         assert!(text.contains("No route"), "{text}");

@@ -30,7 +30,7 @@ const CASES: usize = 200_000;
 /// drawn ones are many that are not common: errors, hairpinning, first packets of a subscriber, damage.
 const MAX_LEFT: usize = 25;
 
-/// At XDP what would be dropped is left, too.
+/// At XDP more is left.
 const MAX_LEFT_AT_XDP: usize = 35;
 
 /// Packets between looks at all of the tables.
@@ -81,6 +81,7 @@ fn gateway() -> TestOptions {
         "ip -6 route add 2001:db8:64::/96 dev fw0",
         "ip -6 route add 2001:db8:65::/96 dev fw0",
         "ip -6 route add 64:ff9b::/96 dev fw0",
+        "ip route add 203.0.113.0/24 dev fw0",
     ] {
         let mut words = command.split(' ');
         let program = words.next().expect("a program");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::daemon::{Daemon, RunDir, count, dropped};
 use crate::common::{can_test, poll, traffic};
-use crate::site::{NAT64, OWN, SERVER, Site, ip};
+use crate::site::{ENGINES, NAT64, OWN, SERVER, Site, ip};
 
 /// Less than an unsolicited SYN waits (RFC 5382 REQ-4: 6 s).
 const A_MOMENT: Duration = Duration::from_millis(1500);
@@ -16,7 +16,7 @@ fn its_own_connections_services_and_pings_are_its_own_even_on_ports_of_the_pool(
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel"] {
+    for engine in ENGINES {
         let (net, run) = (Site::new(), RunDir::new());
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
         let peer = traffic::tcp_both_ways(&net.gateway, &net.server, ip(SERVER), 1 << 20);

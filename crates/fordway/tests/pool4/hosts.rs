@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::common::daemon::{Daemon, RunDir, count, dropped};
 use crate::common::{can_test, poll, traffic};
 use crate::site::{
-    CLIENT, NAT64, OWN, OWN_AS_V6, PORTS, ROUTER_AS_V6, SERVER, SERVER_AS_V6, Site, ip,
-    local_ports, says,
+    CLIENT, INGRESS, NAT64, OWN, OWN_AS_V6, PORTS, ROUTER_AS_V6, SERVER, SERVER_AS_V6, Site, XDP,
+    ip, local_ports, says,
 };
 
 #[test]
@@ -16,7 +16,9 @@ fn streams_datagrams_and_pings_pass() {
         return;
     }
     // Whatever the host says of reverse paths.
-    for (engine, rp_filter) in [("user", 0), ("user", 1), ("kernel", 0), ("kernel", 2)] {
+    for (engine, rp_filter) in
+        [("user", 0), ("user", 1), ("kernel", 0), ("kernel", 2), (INGRESS, 1), (XDP, 1)]
+    {
         let (net, run) = (Site::new(), RunDir::new());
         net.gateway.sysctl("net.ipv4.conf.all.rp_filter", &rp_filter.to_string());
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
@@ -41,7 +43,7 @@ fn errors_of_routers_arrive() {
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel"] {
+    for engine in ["user", "kernel", INGRESS] {
         let (net, run) = (Site::new(), RunDir::new());
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
         // One probe at a time: hosts limit the rate of their errors.
@@ -72,7 +74,7 @@ fn the_gateways_own_services_can_be_reached_by_its_ipv4_address() {
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel"] {
+    for engine in ["user", "kernel", INGRESS] {
         let (net, run) = (Site::new(), RunDir::new());
         local_ports(&net.gateway, "10000 19999");
         let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
@@ -100,7 +102,7 @@ fn ports_of_the_gateways_address_are_forwarded() {
     if !can_test() {
         return;
     }
-    for engine in ["user", "kernel"] {
+    for engine in ["user", "kernel", INGRESS] {
         let (net, run) = (Site::new(), RunDir::new());
         // From a port of the pool, the gateway would be taken for a host behind it.
         local_ports(&net.gateway, "10000 19999");

@@ -38,6 +38,11 @@ pub(crate) const WITHOUT_POOL: &str = "nat64 --pool6 2001:db8:64::/96";
 /// The translator.
 pub(crate) const NAT64: &str = "nat64 --pool6 2001:db8:64::/96 --pool4 198.51.100.1:20000-60000";
 
+/// The engines, and where the kernel engine may be attached.
+pub(crate) const ENGINES: [&str; 4] = ["user", "kernel", INGRESS, XDP];
+pub(crate) const INGRESS: &str = "kernel --attach ingress --device g4 --device g6";
+pub(crate) const XDP: &str = "kernel --attach xdp --device g4 --device g6";
+
 /// The ports of the pool.
 pub(crate) const PORTS: std::ops::RangeInclusive<u16> = 20_000..=60_000;
 
