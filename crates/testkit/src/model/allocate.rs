@@ -49,10 +49,12 @@ impl Model {
         let rested = self.wake(transport, v6);
         let free = self.free(transport, v4, &blocks, prefix);
         let Some(chosen) = peek.chosen(transport, v6) else {
-            // What was free a moment ago may be remembered as used up: a port that has come free since the
-            // last sweep need not be seen.
-            if !free.is_empty() && self.garbage[0] == 0 {
-                return Err(format!("no port for {v6:?}, but {} are free", free.len()));
+            // What was used up a moment ago is not searched again, also for others who have the same ports: a
+            // port that has come free since the last sweep need not be seen, and one that rests for another
+            // host of the subscriber may go on resting (RFC 6888 REQ-8b: MAY).
+            let free = free.iter().filter(|port| !self.rests(transport, (v4, **port))).count();
+            if free != 0 && self.garbage[0] == 0 {
+                return Err(format!("no port for {v6:?}, but {free} are free"));
             }
             self.check_extension(v4, blocks.len(), peek)?;
             return Ok(Err(Outcome::Refused("pool_exhausted")));
@@ -119,6 +121,12 @@ impl Model {
             .position(|bib| bib.transport == transport && bib.v6 == v6 && bib.resting.is_some())?;
         self.garbage[0] += 1;
         Some(self.bibs.remove(place).v4)
+    }
+
+    fn rests(&self, transport: Transport, v4: End4) -> bool {
+        self.bibs
+            .iter()
+            .any(|bib| (bib.transport, bib.v4) == (transport, v4) && bib.resting.is_some())
     }
 
     /// Ports of an address that nobody holds.
