@@ -179,7 +179,7 @@ pub struct Nat64 {
     shared: Arc<Shared>,
     /// It is to take the place of another's, and the sweeper has not met it yet: a change is under way.
     is_coming: AtomicBool,
-    /// Where no free port was found, and when: see [`Nat64::search`]; tick.
+    /// Where no free port was found, and when: see [`Nat64::search_key`]; tick.
     exhausted: [AtomicU64; 64],
 }
 
@@ -434,7 +434,7 @@ impl Nat64 {
     }
 
     /// What names a search for a port in some blocks: all whose blocks these are share what came of it.
-    fn search(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
+    fn search_key(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
         let first = blocks.first()?;
         // Protocol numbers of RFC 6146 have 5 bits, and there are at most 8 blocks.
         let kind = protocol.number() | ((blocks.len() - 1) as u8) << 5;

@@ -40,11 +40,6 @@ impl Nat64 {
         adopted
     }
 
-    /// The same where there are no programs in the kernel: gives the number of counts that were wrong.
-    pub fn reconcile(&self) -> usize {
-        self.adopt(&|| {}).counts
-    }
-
     /// A session is counted at its BIB entry and its subscriber, and a BIB entry at its subscriber. A count too
     /// high: the entry would never go, the quota never be free.
     fn mend_counts(&self) -> usize {

@@ -125,7 +125,7 @@ impl<'a> View<'a> {
         if tries(0..PORT_TRIES) {
             return Search::Found;
         }
-        let Some(search) = self.nat.search(blocks, protocol) else { return Search::InVain };
+        let Some(search) = self.nat.search_key(blocks, protocol) else { return Search::InVain };
         if self.nat.known_exhausted(search, self.now) {
             return Search::InVain;
         }

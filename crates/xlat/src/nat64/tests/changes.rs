@@ -188,8 +188,8 @@ fn a_full_address_is_searched_once_for_all() {
     assert_eq!(search(2), Err(DropReason::PoolExhausted));
     let blocks = [PortBlock { v4: POOL, low: 2000, high: 2099 }];
     let view = nat.view(at(0), 0);
-    assert!(nat.known_exhausted(nat.search(&blocks, Protocol::Udp).unwrap(), view.now));
-    assert!(!nat.known_exhausted(nat.search(&blocks, Protocol::Tcp).unwrap(), view.now));
+    assert!(nat.known_exhausted(nat.search_key(&blocks, Protocol::Udp).unwrap(), view.now));
+    assert!(!nat.known_exhausted(nat.search_key(&blocks, Protocol::Tcp).unwrap(), view.now));
     assert_eq!(search(3), Err(DropReason::PoolExhausted));
     // A moment later somebody may have gone.
     let mut sweeper = Sweeper::new();
