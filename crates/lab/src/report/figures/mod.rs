@@ -72,11 +72,12 @@ pub(crate) fn slot(mechanism: &str) -> usize {
     let name = match mechanism {
         "siit-fordway" | "nat64-fordway" => "clat-fordway",
         "siit-fordway-interface" | "nat64-fordway-interface" => "clat-fordway-interface",
-        "nat64-fordway-ingress" => "clat-fordway-uplink",
-        "nat64-fordway-xdp" => "siit-fordway-xdp",
         "nat64-tayga" => "clat-tayga",
         "nat64-jool" => "clat-jool",
         "nat44" => "native-v4",
+        // These stand beside arms of other modes at the same devices: colours that nobody has there.
+        "nat64-fordway-ingress" => "clat-tundra",
+        "nat64-fordway-xdp" => "native-v4-2hop",
         name => name,
     };
     ORDER.iter().position(|n| *n == name).unwrap_or_else(|| {
@@ -203,6 +204,15 @@ mod tests {
         assert_eq!(marks.len(), 6);
         assert!((marks[0] - 0.2).abs() < 1e-12 && (marks[5] - 10.0).abs() < 1e-9);
         assert_eq!(log_marks(0.5, 5000.0).len(), 4);
+    }
+
+    #[test]
+    fn no_two_mechanisms_of_an_experiment_have_one_colour() {
+        for experiment in crate::spec::Experiment::built_in().unwrap() {
+            let slots: std::collections::BTreeSet<usize> =
+                experiment.mechanisms.iter().map(|m| slot(&m.name)).collect();
+            assert_eq!(slots.len(), experiment.mechanisms.len(), "{}", experiment.name);
+        }
     }
 
     #[test]
