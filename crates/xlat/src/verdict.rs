@@ -84,9 +84,9 @@ macro_rules! drop_reasons {
 drop_reasons! {
     Truncated = 1, "truncated", "Shorter than its own headers or length fields say.";
     BadVersion = 2, "bad_version", "Neither IPv4 nor IPv6.";
-    BadHeader = 3, "bad_header", "A header field contradicts itself: header length, checksum offset, extension header length.";
+    BadHeader = 3, "bad_header", "The IPv4 header length is below 20 octets, or the total length below the header length.";
     BadHeaderChecksum = 4, "bad_header_checksum", "The IPv4 header checksum is wrong.";
-    Martian = 5, "martian", "An address that can't be on a wire: 0.0.0.0/8, 240.0.0.0/4, ::, ::ffff:0:0/96.";
+    Martian = 5, "martian", "An address that can't be on a wire: 0.0.0.0/8, 240.0.0.0/4, ::/96, ::ffff:0:0/96.";
     Loopback = 6, "loopback", "A loopback address: 127.0.0.0/8 or ::1.";
     LinkLocal = 7, "link_local", "A link-local address: 169.254.0.0/16 or fe80::/10.";
     Multicast = 8, "multicast", "A multicast address; multicast is not translated.";
