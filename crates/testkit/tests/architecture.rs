@@ -62,3 +62,49 @@ fn pure_crates_have_no_standard_library_and_no_unsafe_code() {
         assert!(text.contains("#![forbid(unsafe_code)]"), "{}", lib.display());
     }
 }
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Whether a source file defines the function: in Rust by `fn`, in C at the beginning of a line.
+fn defines(source: &str, name: &str) -> bool {
+    let name = name.rsplit("::").next().unwrap_or(name);
+    let begins = |rest: &str| rest.starts_with(['(', '<']);
+    let rust = format!("fn {name}");
+    let calls = |line: &str| {
+        line.split_once(&format!("{name}(")).is_some_and(|(before, _)| before.ends_with([' ', '*']))
+    };
+    source.split(&rust).skip(1).any(begins)
+        || source.lines().any(|line| !line.starts_with(['\t', ' ', '*', '/']) && calls(line))
+}
+
+#[test]
+fn the_ways_of_packets_lead_through_functions_that_exist() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let ways = text.split("## The ways of packets").nth(1).expect("the ways");
+    let ways = ways.split("\n## ").next().expect("an end");
+    let (mut steps, mut missing) = (0, Vec::new());
+    for row in ways.lines().filter(|line| line.starts_with('|')) {
+        let mut file: Option<(&str, String)> = None;
+        for word in row.split('|').skip(2).flat_map(quoted) {
+            let is_path =
+                word.contains('/') && [".rs", ".c", ".h"].iter().any(|end| word.ends_with(end));
+            if is_path {
+                let source = std::fs::read_to_string(root().join("crates").join(word));
+                file = Some((word, source.unwrap_or_default()));
+            } else if let Some((path, source)) = &file
+                && !word.contains('.')
+                && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':')
+            {
+                steps += 1;
+                if !defines(source, word) {
+                    missing.push(format!("{path}: {word}"));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    assert!(steps > 80, "only {steps} steps were found");
+}
