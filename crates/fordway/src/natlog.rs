@@ -97,8 +97,22 @@ impl Logs {
 impl Log {
     fn start(name: &str, config: &NatLog) -> Result<Log, Failure> {
         let (sink, encode) = open(name, config).map_err(|error| {
-            Failure::failed(format!("{name}: cannot log to {}: {error}", config.to))
-                .hint("the place must be there and writable before the translator starts")
+            Failure::failed(format!("{name}: cannot log to {}: {error}", config.to)).hint(
+                match &config.to {
+                    LogTarget::Json(path) => match path.parent() {
+                        Some(folder) if !folder.exists() => {
+                            format!("make its folder: mkdir -p {}", folder.display())
+                        }
+                        _ => "let root write there, or name another file".to_owned(),
+                    },
+                    LogTarget::SyslogUnix(_) => {
+                        "start its receiver first, or name another".to_owned()
+                    }
+                    LogTarget::SyslogUdp(_) | LogTarget::Ipfix(_) => {
+                        "name another place".to_owned()
+                    }
+                },
+            )
         })?;
         let (queue, records) = channel();
         let counts = Arc::new(Counts::default());

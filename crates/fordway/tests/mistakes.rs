@@ -149,7 +149,7 @@ fn a_start_that_fails_leaves_no_tables_in_the_kernel() {
     let output = run.output(&netns, &format!("run -c {}", file.display()));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot log to json:"), "{said}");
+    assert!(said.contains("cannot log to json:") && said.contains("mkdir -p "), "{said}");
     assert_eq!(pins(&netns), [] as [&Path; 0]);
     // Somebody else has the route.
     netns.ip("link add h4 type veth peer name g4");

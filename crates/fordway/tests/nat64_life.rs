@@ -134,6 +134,8 @@ fn connections_outlive_a_killed_daemon_and_an_upgrade() {
     }
     let added = says(&run, &net.gateway, "bib add udp 192.0.2.1:53 [2001:db8:6::2]:53");
     assert!(added.0, "{}", added.1);
+    let (added, said) = says(&run, &net.gateway, "bib add udp 192.0.2.1:53 [2001:db8:6::3]:53");
+    assert!(!added && said.contains("fordway bib del udp 192.0.2.1:53"), "{said}");
     daemon.kill();
     // Without a daemon they go on, and so does the next one.
     connections.iter_mut().for_each(Connection::check);

@@ -370,7 +370,10 @@ impl Running {
         let Some(nat64) = translator.tables().filter(|_| self.config.nat64().is_some()) else {
             return Err(Failure::failed(format!("{name} is no stateful translator (mode nat64)")));
         };
-        let failed = |error| Failure::failed(format!("{name}: {}", state::bib_error(error)));
+        let failed = |error| {
+            let text = format!("{name}: {}", state::bib_error(error));
+            Failure::failed(text).hint(state::bib_hint(error))
+        };
         let done = match change {
             BibChange::Add(entry) => {
                 if !nat64.owns_address(entry.v4.0) {

@@ -189,3 +189,18 @@ pub(in crate::daemon) fn bib_error(error: BibError) -> String {
         BibError::Missing => "there is no such entry".to_owned(),
     }
 }
+
+/// What to do about it.
+pub(in crate::daemon) fn bib_hint(error: BibError) -> String {
+    match error {
+        BibError::Taken(binding) | BibError::Bound(binding) => {
+            let protocol = binding.protocol.map_or("all", Protocol::label);
+            let (v4, port) = binding.v4;
+            format!(
+                "first take that one away, which ends its sessions: fordway bib del {protocol} {v4}:{port}"
+            )
+        }
+        BibError::Full => "a greater max_bib needs a start with new tables".to_owned(),
+        BibError::Missing => "fordway bib shows what there is".to_owned(),
+    }
+}
