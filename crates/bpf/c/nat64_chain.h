@@ -339,6 +339,8 @@ always_inline void one_less(__u32 *counter)
 		if (number == 0 || __sync_val_compare_and_swap(counter, number, number - 1) == number)
 			return;
 	}
+	/* Where so many come and go, there is one to take off. */
+	__sync_fetch_and_sub(counter, 1);
 }
 
 #endif

@@ -52,6 +52,8 @@ always_inline void one_session_less(struct fw_bib *bib)
 		if (life_number(life) == 0 || __sync_val_compare_and_swap(&bib->life, life, life - 1) == life)
 			return;
 	}
+	/* Where so many come and go, there is one to take off. */
+	__sync_fetch_and_sub(&bib->life, 1);
 }
 
 /* Nobody in IPv4 is told; IPv6 hosts are, by the user engine. */

@@ -300,8 +300,11 @@ fn contend(shared: &Shared, rounds: u64, between: &(dyn Fn(&mut Sweeper) + Sync)
             barrier.wait();
             if thread == 0 {
                 guarded(&mut || {
-                    sweeper.sweep(&shared.nat, shared.now(), &mut |_| {});
-                    sweeper.release(&shared.nat);
+                    // What came second is dead, and not linked: it waits a grace period before it is uncounted.
+                    for _ in 0..2 {
+                        sweeper.sweep(&shared.nat, shared.now(), &mut |_| {});
+                        sweeper.release(&shared.nat);
+                    }
                     check(shared);
                     between(&mut sweeper);
                 });
