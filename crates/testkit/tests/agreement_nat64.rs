@@ -47,18 +47,21 @@ fn the_program_agrees_with_the_core() {
 }
 
 #[test]
-fn the_program_at_xdp_agrees_with_the_core() {
+fn the_programs_in_front_of_routing_agree_with_the_core() {
     if !sys::is_root() {
         return eprintln!("SKIPPED: programs in the kernel need root");
     }
-    let tested = std::thread::spawn(|| {
-        sys::enter_new_namespace().expect("a network namespace");
-        let options = gateway();
-        agrees(MAX_LEFT_AT_XDP, &|config, settings| {
-            Pair::of(Program::XdpNat64, options.clone(), config, settings)
+    for (program, max_left) in [(Program::Ingress, MAX_LEFT), (Program::XdpNat64, MAX_LEFT_AT_XDP)]
+    {
+        let tested = std::thread::spawn(move || {
+            sys::enter_new_namespace().expect("a network namespace");
+            let options = gateway();
+            agrees(max_left, &|config, settings| {
+                Pair::of(program, options.clone(), config, settings)
+            });
         });
-    });
-    tested.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        tested.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
 }
 
 /// This namespace forwards what arrives at its loopback device: pool6 into a translator's interface, all else
