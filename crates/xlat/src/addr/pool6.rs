@@ -167,6 +167,8 @@ impl fmt::Display for Pool6 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     /// RFC 6052 section 2.4, tables 1 and 2.
@@ -197,6 +199,19 @@ mod tests {
         assert_eq!(pool6.extract(suffix), Some(Ipv4Addr::new(192, 0, 2, 33)));
         let octet: Ipv6Addr = "2001:db8:122:c000:102:2100::".parse().unwrap();
         assert_eq!(pool6.extract(octet), None);
+    }
+
+    #[test]
+    fn a_prefix_is_what_it_was_made_of() {
+        for text in ["2001:db8::/32", "2001:db8:122:344::/96", "64:ff9b::/96"] {
+            let pool6: Pool6 = text.parse().unwrap();
+            assert_eq!(pool6.to_string(), text);
+            assert_eq!(pool6.net(), text.parse().unwrap());
+            assert_eq!(pool6.len(), pool6.net().prefix_len());
+            assert_eq!(pool6.is_well_known(), text.starts_with("64:"));
+        }
+        let error = "64:ff9b::/95".parse::<Pool6>().unwrap_err().to_string();
+        assert!(error.ends_with("not 95 (RFC 6052 section 2.2)"), "{error}");
     }
 
     #[test]

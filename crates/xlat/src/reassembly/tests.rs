@@ -388,6 +388,8 @@ fn limits_hold() {
     let mut neighbour = other;
     neighbour[23] ^= 1;
     assert_eq!(bench.insert(&neighbour), full(1), "another host of the same 64-bit prefix");
+    neighbour[15] ^= 1;
+    assert_eq!(bench.insert(&neighbour), Outcome::Incomplete, "a host of another prefix");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use alloc::string::ToString;
 use alloc::vec;
 use proptest::prelude::*;
 
@@ -56,6 +57,29 @@ fn rfc7757_section_5_overlap_is_allowed_and_reported() {
     let v6 = "2001:db8:ffc6:3364:4000::".parse().unwrap();
     assert_eq!(table.v6_to_v4(v6).unwrap().0, v4);
     assert_eq!(table.overlaps(), vec![Overlap { outer: ivi, inner: exception }]);
+}
+
+#[test]
+fn an_overlap_is_with_the_longest_shorter_prefix() {
+    let wide = eam("198.51.100.0/26", "2001:db8::/32");
+    let middle = eam("198.51.100.64/26", "2001:db8:1::/48");
+    let narrow = eam("198.51.100.128/26", "2001:db8:1:2::/64");
+    let apart = eam("198.51.100.192/26", "2001:db9::/48");
+    let table = EamTable::new([narrow, wide, apart, middle]).unwrap();
+    let overlap = |outer, inner| Overlap { outer, inner };
+    assert_eq!(table.overlaps(), vec![overlap(middle, narrow), overlap(wide, middle)]);
+    assert_eq!(table.entries(), [narrow, wide, apart, middle]);
+}
+
+#[test]
+fn mappings_and_their_errors_are_printed_as_they_are_written() {
+    let pair = eam("192.0.2.0/24", "2001:db8::/120");
+    assert_eq!(pair.v4().to_string(), "192.0.2.0/24");
+    assert_eq!(pair.v6().to_string(), "2001:db8::/120");
+    assert_eq!(pair.to_string(), "192.0.2.0/24 = 2001:db8::/120");
+    let error = Eam::new("192.0.2.0/24".parse().unwrap(), "2001:db8::/121".parse().unwrap());
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("has 8 suffix bits, more than the IPv6 prefix's 7"), "{text}");
 }
 
 #[test]

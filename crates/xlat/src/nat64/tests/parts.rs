@@ -283,6 +283,75 @@ fn tables_that_do_not_fit_say_why() {
     first.from_v6(&udp(1, 5000), at(0), 0).unwrap();
     let error = made(filters()).unwrap_err();
     assert_eq!(text(error), "filtering can't change while the tables have entries");
+
+    let filters = nat(Settings { filtering, ..settings(pool(1024, 65_535)) });
+    filters.from_v6(&udp(1, 5000), at(0), 0).unwrap();
+    let made = |filtering| {
+        let settings = Settings { filtering, ..filters.settings().clone() };
+        Nat64::new(settings, Arc::clone(filters.memory())).map(|_| ())
+    };
+    assert_eq!(made(filtering), Ok(()), "as before");
+    assert_eq!(made(Filtering::EndpointIndependent), Err(Nat64Error::Filtering));
+}
+
+#[test]
+fn old_and_new_settings_give_no_block_to_two() {
+    let blocks =
+        |size| Pool { allocation: Allocation::Blocks { size, most: 1 }, ..pool(1000, 1399) };
+    let first = nat(settings(blocks(100)));
+    let second = first.reconfigured(first.settings().clone()).unwrap();
+    let other = first.reconfigured(settings(blocks(50))).unwrap();
+    assert_eq!(other.blocks()[0].size, 8);
+    // Threads that still have the old settings, and those that have the new ones already.
+    let mut given = HashSet::new();
+    for (number, nat) in [&first, &second, &second, &first].into_iter().enumerate() {
+        let local = nat.from_v6(&udp(number as u16, 5000), at(0), 0).unwrap();
+        assert!(given.insert((local.1 - 1000) / 100), "given twice");
+    }
+    assert_eq!(first.blocks(), second.blocks());
+    assert_eq!(second.from_v6(&udp(9, 5000), at(0), 0), Err(DropReason::PoolExhausted));
+}
+
+#[test]
+fn what_the_operator_adds_outlives_a_change_of_settings() {
+    let nat = nat(settings(pool(1024, 65_535)));
+    let added = StaticBib {
+        protocol: Protocol::Tcp,
+        v6: (host(1), 80),
+        v4: (Ipv4Addr::new(203, 0, 113, 8), 8080),
+    };
+    nat.add_bib(&added, at(0)).unwrap();
+    let next = nat.reconfigured(settings(pool(2000, 2999))).unwrap();
+    let mut sweeper = Sweeper::new();
+    sweeper.review();
+    for second in 1..4 {
+        sweep(&next, &mut sweeper, at(second));
+    }
+    assert_eq!(next.bib(at(5)).count(), 1);
+    let syn = Tuple {
+        protocol: Protocol::Tcp,
+        near: added.v4,
+        ..answer(&udp(1, 1), added.v4, Segment::Syn)
+    };
+    assert_eq!(next.from_v4(&syn, at(5), 0).unwrap().host, added.v6);
+}
+
+#[test]
+fn counts_that_are_right_are_left() {
+    let nat = nat(settings(pool(1024, 65_535)));
+    nat.from_v6(&udp(1, 5000), at(0), 0).unwrap();
+    assert_eq!(nat.adopt(&|| {}).counts, 0);
+    nat.memory().regions().subscribers[1].sessions.store(7, Ordering::Relaxed);
+    nat.memory().regions().subscribers[1].ports[0].store(7, Ordering::Relaxed);
+    assert_eq!(nat.adopt(&|| {}).counts, 2);
+    assert_eq!(nat.adopt(&|| {}).counts, 0);
+}
+
+#[test]
+fn an_index_has_24_bits() {
+    let most = Sizes { bibs: u32::MAX, sessions: u32::MAX, subscribers: u32::MAX };
+    assert_eq!(most.entries(), [(1 << 24) - 1; 3]);
+    assert_eq!(most.heads(), [1 << 24; 4]);
 }
 
 #[test]
