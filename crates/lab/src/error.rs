@@ -122,3 +122,19 @@ impl LabError {
 
 /// Result of the workbench's own functions.
 pub(crate) type Result<T> = std::result::Result<T, LabError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_ends_the_run_and_any_other_error_is_one_trials() {
+        let file = |kind: std::io::ErrorKind| LabError::file("/x")(kind.into());
+        assert!(file(std::io::ErrorKind::StorageFull).ends_the_run());
+        assert!(file(std::io::ErrorKind::ReadOnlyFilesystem).ends_the_run());
+        assert!(LabError::Interrupted.ends_the_run());
+        assert!(!file(std::io::ErrorKind::NotFound).ends_the_run());
+        assert!(!LabError::Missing(String::new()).ends_the_run());
+        assert!(!LabError::Interrupted.is_no_room());
+    }
+}

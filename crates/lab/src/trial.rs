@@ -212,7 +212,11 @@ impl Ledger {
                 Err(error) => {
                     return Err(LabError::Artefact {
                         path: self.path.clone(),
-                        why: format!("line {}: {error}", number + 1),
+                        why: format!(
+                            "line {} is damaged ({error}); without that line, `fordway-lab resume` \
+                             measures again what it held",
+                            number + 1
+                        ),
                     });
                 }
             }

@@ -342,7 +342,7 @@ fn a_damaged_folder_is_told_with_the_file_and_what_to_do() {
     std::fs::write(dir.path().join("spec.toml"), format!("{experiment}{run}")).unwrap();
     told("report", &["trials.jsonl: no trial yet", "fordway-lab resume"]);
     std::fs::write(dir.path().join("trials.jsonl"), "garbage\n").unwrap();
-    told("report", &["trials.jsonl: line 1"]);
+    told("report", &["trials.jsonl: line 1 is damaged", "without that line"]);
     std::fs::write(dir.path().join("environment.json"), "garbage").unwrap();
     told("resume", &["environment.json: damaged", "nobody knows"]);
 }

@@ -112,7 +112,7 @@ fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: boo
     if let Err(error) = &done {
         let first = match error {
             LabError::Interrupted => "Stopped.",
-            error if error.is_no_room() => "There is no room left for what is measured.",
+            error if error.is_no_room() => "Nothing more can be written: make room.",
             _ => return done,
         };
         crate::note!(
