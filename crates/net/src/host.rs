@@ -1,6 +1,5 @@
 //! What the host offers, found out without changing anything.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -10,8 +9,6 @@ use crate::{Result, SysctlKey, sysctl};
 /// What the host and the calling thread's network namespace offer.
 #[derive(Debug)]
 pub struct Host {
-    /// The running kernel.
-    pub kernel: KernelVersion,
     /// Whether IPv6 can be used.
     pub ipv6: Ipv6State,
     /// Why /dev/net/tun cannot be opened, if it cannot.
@@ -22,11 +19,7 @@ impl Host {
     /// Looks at the host.
     #[must_use]
     pub fn probe() -> Self {
-        Self {
-            kernel: KernelVersion::running(),
-            ipv6: Ipv6State::probe(),
-            tun: open_tun().map(drop),
-        }
+        Self { ipv6: Ipv6State::probe(), tun: open_tun().map(drop) }
     }
 }
 
@@ -60,57 +53,5 @@ impl Ipv6State {
             return Self::DisabledBySysctl;
         }
         Self::Enabled
-    }
-}
-
-/// Version of a Linux kernel. Compares by number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion {
-    /// First number.
-    pub major: u32,
-    /// Second number.
-    pub minor: u32,
-    /// The release as the kernel gives it, such as `6.1.0-18-amd64`.
-    pub release: String,
-}
-
-impl KernelVersion {
-    /// The running kernel's.
-    #[must_use]
-    pub fn running() -> Self {
-        Self::parse(&rustix::system::uname().release().to_string_lossy())
-    }
-
-    /// Whether the kernel is `major.minor` or later.
-    #[must_use]
-    pub fn at_least(&self, major: u32, minor: u32) -> bool {
-        (self.major, self.minor) >= (major, minor)
-    }
-
-    fn parse(release: &str) -> Self {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        let mut next = || numbers.next().and_then(|text| text.parse().ok());
-        Self { major: next().unwrap_or(0), minor: next().unwrap_or(0), release: release.to_owned() }
-    }
-}
-
-impl fmt::Display for KernelVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.release)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_are_compared_by_number() {
-        let old = KernelVersion::parse("5.15.0-91-generic");
-        assert_eq!((old.major, old.minor), (5, 15));
-        assert!(old.at_least(5, 15) && old.at_least(4, 20) && !old.at_least(6, 1));
-        assert!(KernelVersion::parse("6.10-rc3").at_least(6, 6));
-        assert!(!KernelVersion::parse("strange").at_least(1, 0));
-        assert!(KernelVersion::running().at_least(4, 0));
     }
 }

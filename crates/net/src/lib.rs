@@ -40,7 +40,7 @@ mod watch;
 pub use address::Address;
 pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
-pub use host::{Host, Ipv6State, KernelVersion};
+pub use host::{Host, Ipv6State};
 pub use link::{Link, Tun};
 pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Report, reclaim_dead};

@@ -109,18 +109,6 @@ impl NetNs {
         }
     }
 
-    /// Inode of the namespace's file.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Namespace`] if the file's properties cannot be read.
-    pub fn inode(&self) -> Result<u64> {
-        match self.file.metadata() {
-            Ok(metadata) => Ok(metadata.ino()),
-            Err(source) => Err(self.failed("identify", source)),
-        }
-    }
-
     /// Moves the calling thread into the namespace, for good. Threads and
     /// processes that it starts are in it too; other threads stay.
     ///

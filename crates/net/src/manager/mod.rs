@@ -140,12 +140,6 @@ impl Manager {
         Ok(manager)
     }
 
-    /// The owner's name.
-    #[must_use]
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
     /// Whether an earlier process left changes that were neither applied again
     /// nor taken back.
     #[must_use]
