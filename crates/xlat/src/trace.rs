@@ -200,11 +200,13 @@ impl Step {
                 "RFC 7915 sections 4.2 and 5.2"
             }
             Step::Extension { .. } => "RFC 4884 section 5",
-            Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 section 4.1",
+            Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 sections 4.1 and 5.1.1",
             Step::Hairpin => "RFC 7757 section 4.2.2",
             Step::HairpinPool4 => "RFC 6146 section 3.8",
-            Step::Error(..) => "RFC 7915 sections 4.4 and 5.4",
-            Step::Suppressed(_) => "RFC 1122 section 3.2.2 and RFC 4443 section 2.4",
+            Step::Suppressed(Suppressed::Forbidden) => {
+                "RFC 1122 section 3.2.2 and RFC 4443 section 2.4"
+            }
+            Step::Error(..) | Step::Suppressed(_) => "RFC 7915 sections 4.4 and 5.4",
             Step::Verdict(_) => "",
         }
     }

@@ -126,6 +126,7 @@ impl Translator {
         trace: &mut impl Trace,
     ) -> Verdict {
         let config = &self.config;
+        // Where to begin looking for free entries: a number that mostly differs between threads.
         let shard = usize::from(state.identification >> 4);
         match &self.kind {
             Kind::Stateless => {
@@ -177,8 +178,9 @@ impl Translator {
     }
 
     /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds
-    /// [`StoredSyn::packet`], with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the
-    /// connection meanwhile, nothing is due (RFC 5382 REQ-4).
+    /// [`StoredSyn::packet`], with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable
+    /// (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the connection meanwhile, nothing is due
+    /// (RFC 5382 REQ-4).
     pub fn unanswered(
         &self,
         syn: &StoredSyn,
@@ -266,3 +268,6 @@ impl Translator {
 fn destination_v4(packet: &[u8]) -> Option<Ipv4Addr> {
     Ipv4Header::parse(packet).ok().map(|header| header.dst)
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,12 @@ fn steps_name_the_section_that_demands_them() {
         assert_eq!(Step::DestinationV6(v6, to).section(), section);
     }
 }
+
+#[test]
+fn what_is_not_sent_is_told_with_the_section_that_says_so() {
+    let section = |why| Step::Suppressed(why).section();
+    assert_eq!(section(Suppressed::Forbidden), "RFC 1122 section 3.2.2 and RFC 4443 section 2.4");
+    for why in [Suppressed::Off, Suppressed::RateLimit, Suppressed::NoSource] {
+        assert_eq!(section(why), "RFC 7915 sections 4.4 and 5.4", "{why:?}");
+    }
+}
