@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::changes::{changes, ledger, prepared_host, snapshot};
-use common::in_namespace;
+use common::{in_namespace, ip};
 use fordway_net::{Change, Error, Manager, NamespaceId, SysctlKey, reclaim_dead, sysctl};
 
 #[test]
@@ -182,6 +182,51 @@ fn a_ledger_that_others_need_and_that_cannot_be_written_is_told() {
         std::fs::create_dir(ledger(run.path()).with_extension("json.new")).unwrap();
         assert!(matches!(manager.restore(), Err(Error::File { .. })));
         assert_eq!(sysctl::read(&key("rp_filter")).unwrap(), before);
+    });
+}
+
+#[test]
+fn a_process_that_was_killed_while_it_changed_a_value_is_reclaimed() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        let rp_filter = SysctlKey::conf_v4("veth0", "rp_filter").unwrap();
+        let changes = |mtu, value, group| {
+            let device = || "veth0".to_owned();
+            [
+                Change::Mtu { device: device(), mtu },
+                Change::sysctl(rp_filter.clone(), value),
+                Change::Group { device: device(), group },
+            ]
+        };
+        // Killed before the new value was set, or after it.
+        for set in [false, true] {
+            let mut manager = Manager::open(run.path(), "clat0").unwrap();
+            for change in changes(1400, "1", 7) {
+                manager.apply(&change).unwrap();
+            }
+            drop(manager);
+            // The ledger as it is at that moment.
+            let path = ledger(run.path());
+            let text = std::fs::read_to_string(&path).unwrap();
+            let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let wanted = changes(1300, "2", 9);
+            for (entry, wanted) in value["entries"].as_array_mut().unwrap().iter_mut().zip(&wanted)
+            {
+                entry["earlier"] = entry["change"].take();
+                entry["change"] = serde_json::to_value(wanted).unwrap();
+            }
+            std::fs::write(&path, value.to_string()).unwrap();
+            if set {
+                ip("link set veth0 mtu 1300 group 9");
+                sysctl::write(&rp_filter, "2").unwrap();
+            }
+            let mut manager = Manager::open(run.path(), "clat0").unwrap();
+            let report = manager.restore().unwrap();
+            assert_eq!(report.undone.len(), 3, "{report}");
+            assert_eq!(snapshot(), before);
+        }
     });
 }
 

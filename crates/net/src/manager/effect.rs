@@ -97,12 +97,13 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
         return Ok(Some(found));
     }
     match (&entry.change, &entry.undo) {
-        (Change::Sysctl { key, value }, Undo::Sysctl { value: before, overwritten }) => {
+        (Change::Sysctl { key, .. }, Undo::Sysctl { value: before, overwritten }) => {
             let now = match sysctl::read(key) {
                 Err(error) if error.errno() == Some(libc::ENOENT) => return gone(),
                 result => result?,
             };
-            if now != *value {
+            let ours = |it: &Change| matches!(it, Change::Sysctl { value, .. } if *value == now);
+            if !entry.left().any(ours) {
                 return Ok(Some(format!("it is {now} now")));
             }
             sysctl::write(key, before)?;
@@ -115,16 +116,16 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             netlink.set_up(device, false)?;
         }
         (Change::Interface { device }, Undo::Delete) => netlink.delete_link(device)?,
-        (Change::Mtu { device, mtu }, Undo::Mtu { mtu: before }) => {
+        (Change::Mtu { device, .. }, Undo::Mtu { mtu: before }) => {
             let now = netlink.link(device)?.mtu;
-            if now != *mtu {
+            if !entry.left().any(|it| matches!(it, Change::Mtu { mtu, .. } if *mtu == now)) {
                 return Ok(Some(format!("it is {now} now")));
             }
             netlink.set_mtu(device, *before)?;
         }
-        (Change::Group { device, group }, Undo::Group { group: before }) => {
+        (Change::Group { device, .. }, Undo::Group { group: before }) => {
             let now = netlink.link(device)?.group;
-            if now != *group {
+            if !entry.left().any(|it| matches!(it, Change::Group { group, .. } if *group == now)) {
                 return Ok(Some(format!("it is {now} now")));
             }
             netlink.set_group(device, *before)?;

@@ -36,6 +36,10 @@ pub(super) struct Entry {
     /// Who needs it; never empty.
     pub(super) owners: Vec<String>,
     pub(super) change: Change,
+    /// What was in force before, while one value takes the place of another: a
+    /// process that is killed then may have left either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) earlier: Option<Change>,
     /// Index of the interface that the change vanishes with.
     pub(super) ifindex: Option<u32>,
     pub(super) undo: Undo,
@@ -44,6 +48,12 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn has(&self, owner: &str) -> bool {
         self.owners.iter().any(|name| name == owner)
+    }
+
+    /// The changes that this program may have left in force, the one that is wanted
+    /// first.
+    pub(super) fn left(&self) -> impl Iterator<Item = &Change> {
+        std::iter::once(&self.change).chain(&self.earlier)
     }
 }
 

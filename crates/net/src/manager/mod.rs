@@ -187,6 +187,7 @@ impl Manager {
         ledger.entries.push(Entry {
             owners: vec![self.owner.clone()],
             change: change.clone(),
+            earlier: None,
             ifindex,
             undo,
         });
@@ -321,6 +322,9 @@ impl Manager {
             if effect::prepare(&mut self.netlink, change)?.is_some() {
                 effect::make(&mut self.netlink, change)?;
             }
+            if ledger.entries[position].earlier.take().is_some() {
+                ledger.save(&self.dir)?;
+            }
             return Ok(if ours { Applied::Kept } else { Applied::Shared });
         }
         if entry.owners != [self.owner.as_str()] {
@@ -332,13 +336,16 @@ impl Manager {
             });
         }
         let before = std::mem::replace(&mut entry.change, change.clone());
+        entry.earlier = Some(before.clone());
         ledger.save(&self.dir)?;
-        if let Err(error) = effect::remake(&mut self.netlink, change) {
-            ledger.entries[position].change = before;
-            ledger.save(&self.dir)?;
-            return Err(error);
+        let made = effect::remake(&mut self.netlink, change);
+        let entry = &mut ledger.entries[position];
+        entry.earlier = None;
+        if made.is_err() {
+            entry.change = before;
         }
-        Ok(Applied::Made)
+        ledger.save(&self.dir)?;
+        made.map(|()| Applied::Made)
     }
 
     fn take_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Report> {
