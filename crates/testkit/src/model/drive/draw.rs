@@ -88,7 +88,8 @@ pub(super) fn rules(random: &mut Random) -> Rules {
     let addresses =
         [1, 2, 9].map(|last| Ipv4Addr::new(203, 0, 113, last))[..1 + random.below(3)].to_vec();
     let ports = random.pick(&[(1000, 1047), (2000, 2007), (2000, 2063), (1022, 1026)]);
-    let blocks = random.percent(30).then(|| random.pick(&[(2, 2), (4, 1), (4, 8), (6, 3), (16, 2)]));
+    let blocks =
+        random.percent(30).then(|| random.pick(&[(2, 2), (4, 1), (4, 8), (6, 3), (16, 2)]));
     let blocks = blocks.filter(|(size, _)| ports.1 - ports.0 + 1 >= *size);
     let mut quota = |most: &[u32]| if random.percent(40) { random.pick(most) } else { 0 };
     let most_ports = [quota(&[2, 5]), quota(&[2, 5]), quota(&[1, 3])];
