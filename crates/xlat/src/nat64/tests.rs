@@ -17,6 +17,7 @@ use super::*;
 mod changes;
 mod crowd;
 mod mappers;
+mod operator;
 mod parts;
 mod races;
 

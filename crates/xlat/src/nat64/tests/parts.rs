@@ -20,13 +20,13 @@ fn hashes_are_those_of_the_other_engine() {
     assert_eq!(secret.v6(host, 40_000, 6), 0xe1bb_5b28_a832_b2dc);
     assert_eq!(secret.v4(local.0, local.1, 17), 0xd9af_ec2a_7ea7_f7f6);
     assert_eq!(secret.session(local, remote, 6), 0xf6e2_0413_0446_8f3d);
-    let prefix = "2001:db8:1:2::".parse().unwrap();
-    assert_eq!(secret.subscriber(prefix, 0x8000_0007), 0x3ccd_6e99_67b8_9147);
+    let prefix = "2001:db8:1:2::a1".parse().unwrap();
+    assert_eq!(secret.subscriber(prefix, 0x8000_0007), 0x307d_0ed0_b84f_ba15);
     assert_eq!(secret.port(host, 40_000, 6), 0xebd6_226b_7919_865c);
     assert_eq!(secret.port(host, 40_001, 6), 0xebd6_226b_7919_865c);
     let hash = 0x1111_2222_3333_4444;
     assert_eq!(secret.again(hash, 0), hash);
-    assert_eq!(secret.again(hash, 3), 0xe104_273e_6cea_1621);
+    assert_eq!(secret.again(hash, 0xffff), 0x0510_b765_8074_f162);
 }
 
 #[test]
@@ -368,4 +368,17 @@ fn who_takes_tables_over_knows_which_blocks_are_given() {
         assert!(blocks.insert((local.1 - 1000) / 100), "given twice");
     }
     assert_eq!(second.from_v6(&udp(5, 5000), at(0), 0), Err(DropReason::PoolExhausted));
+}
+
+/// `crates/bpf/c/nat64_port.h` tries the same port first.
+#[test]
+fn a_port_is_its_hosts_hash() {
+    let nat = nat(settings(pool(1024, 65_534)));
+    let secret = Secret([7, 11]);
+    for port in 5000..5032 {
+        let local = nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+        // 32,255 pairs; the last port has no other beside it.
+        let pair = secret.port(host(1), port, 17) as u32 % 32_255;
+        assert_eq!(u32::from(local.1), 1024 + 2 * pair + u32::from(port % 2));
+    }
 }
