@@ -49,7 +49,7 @@ pub fn translate(
 ///
 /// - A forwarded packet is of the other family, or hairpinned; its lengths and header checksum are
 ///   right; its transport checksum deviates from the right one exactly as it did before; it fits the
-///   next hop's MTU; its offload state fits it.
+///   next hop's MTU; its offload state fits it. Its pieces join up where the packet was.
 /// - A reply goes to the sender, is whole, right, and no longer than the RFCs allow.
 /// - What is passed is untouched, but for what lay behind its length.
 pub fn check(
@@ -116,18 +116,29 @@ fn check_forward(
         if outcome.offload.gso.kind == GsoKind::None {
             require(packet.len() <= mtu, "a packet exceeds the next hop's MTU")?;
         }
-        if outcome.packets.len() > 1 {
-            let last = packet == outcome.packets.last().unwrap_or(packet);
-            require(last || piece.payload().len() % 8 == 0, "a piece is no multiple of 8")?;
-            require(last || piece.more, "a piece before the last has no M")?;
-        }
     }
+    check_pieces(&before, &outcome.packets)?;
     check_offload(&first, &outcome.packets, outcome.offload, mtu)?;
     if outcome.packets.len() == 1 {
         // The whole packet as it was on the wire, without what lay behind its length.
         let input = &input[..before.length.min(input.len())];
         check_checksums(config, input, offload, &outcome.packets[0], outcome.offload)?;
         bounds(&before, input.len(), outcome.packets[0].len(), hairpinned)?;
+    }
+    Ok(())
+}
+
+/// The pieces of a packet, or it alone, begin and end where it did, and nothing is left out between them.
+fn check_pieces(before: &View<'_>, packets: &[Vec<u8>]) -> Result<(), String> {
+    let pieces: Vec<View<'_>> = packets.iter().filter_map(|packet| View::of(packet)).collect();
+    let mut offset = before.offset;
+    for (index, piece) in pieces.iter().enumerate() {
+        let last = index + 1 == pieces.len();
+        require(piece.offset == offset, "a piece does not begin where the one before ends")?;
+        require(piece.more == if last { before.more } else { true }, "M is wrong")?;
+        require(last || piece.payload().len() % 8 == 0, "a piece is no multiple of 8")?;
+        require(piece.identification == pieces[0].identification, "pieces of two packets")?;
+        offset += piece.payload().len();
     }
     Ok(())
 }
@@ -226,4 +237,33 @@ fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
         add(checksum, add(ends, ports.map_or(0, sum))) % 0xffff
     };
     require(total(&before, old) == total(&after, new), "an inner checksum went wrong")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz;
+    use crate::packet::PacketSpec;
+
+    #[test]
+    fn pieces_that_do_not_join_up_are_seen() {
+        let spec: PacketSpec = toml::from_str(
+            "v4 = { src = \"192.0.2.1\", dst = \"198.51.100.2\" }\nudp = {}\npayload = 4000",
+        )
+        .unwrap();
+        let input = spec.build().unwrap().bytes;
+        let translator = fuzz::translator(0);
+        let whole = translate(translator, &mut State::new(1), &input, Offload::default());
+        assert!(whole.packets.len() > 2, "{whole:?}");
+        let judge = |change: fn(&mut Vec<Vec<u8>>)| {
+            let mut outcome = whole.clone();
+            change(&mut outcome.packets);
+            check(translator.config(), &input, Offload::default(), &outcome)
+        };
+        assert_eq!(judge(|_| {}), Ok(()));
+        assert!(judge(|packets| drop(packets.remove(1))).is_err(), "a hole");
+        assert!(judge(|packets| drop(packets.pop())).is_err(), "no end");
+        assert!(judge(|packets| packets.swap(0, 1)).is_err(), "another order");
+        assert!(judge(|packets| packets[1][47] ^= 1).is_err(), "two identifications");
+    }
 }
