@@ -245,6 +245,9 @@ fn hosts_reach_each_other_by_their_addresses() {
     assert_eq!(bench.udp(host(1), embedded(first)), Ok(to(host(1))), "itself, too");
     assert_eq!(bench.udp(host(1), embedded(MAPPED[0].0)), Ok(to(MAPPED[0].1)));
     assert_eq!(bench.udp(host(1), embedded(v4(1))), Ok((first.into(), v4(1).into())));
+    let mut pool = (1..7).map(|last| Ipv4Addr::new(198, 51, 100, last));
+    let unbound = pool.find(|addr| ![first, second].contains(addr)).unwrap();
+    assert_eq!(bench.udp(host(1), embedded(unbound)), Ok((first.into(), unbound.into())));
     // The error about such a packet turns round as well.
     let outer: Ends = (embedded(second).into(), host(1).into());
     let inner: Ends = (host(1).into(), embedded(second).into());
@@ -274,6 +277,16 @@ fn errors_are_mapped_and_give_nobody_an_address() {
     let unknown = bench.error(host(99), (embedded(v4(1)), host(99)));
     assert_eq!(unknown, Err(DropReason::IcmpInner));
     assert!(!bench.state.take_made());
+}
+
+#[test]
+fn a_whole_packet_with_a_fragment_header_keeps_its_identification() {
+    // RFC 7915 section 5.1.1: the address is the host's alone, so the number needs no other.
+    let mut bench = Bench::new(&["198.51.100.0/29"], &[], true);
+    let payload = [17, 0, 0, 0, 0, 0, 0x12, 0x34, 0, 9, 0, 9, 0, 8, 1, 1];
+    let octets = packet(protocol::IPV6_FRAG, (host(1).into(), embedded(v4(1)).into()), &payload);
+    let out = bench.send(&octets).unwrap();
+    assert_eq!(Ipv4Header::parse(&out).unwrap().identification, 0x1234);
 }
 
 #[test]
