@@ -358,7 +358,7 @@ impl Running {
                 }
             }
             Err(failure) => {
-                warn!("{name}: this host's new addresses are not taken up: {}", failure.line())
+                warn!("{name}: this host's new addresses are not taken up: {}", failure.line());
             }
         }
     }

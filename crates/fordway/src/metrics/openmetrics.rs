@@ -242,7 +242,7 @@ mod tests {
                 pools: vec![pool],
                 bib_created: by_protocol.clone(),
                 sessions_created: by_protocol.clone(),
-                sessions_ended: by_protocol,
+                sessions_ended: [("expired".to_owned(), by_protocol)].into(),
                 ended_by_reload: 4,
                 creation: LatencyStats {
                     bounds_us: vec![1, 2],
@@ -271,6 +271,7 @@ mod tests {
             "fordway_nat64_pool_bib{translator=\"nat64\",pool=\"0\",protocol=\"tcp\"} 7",
             "fordway_nat64_pool_blocks_used{translator=\"nat64\",pool=\"0\"} 1",
             "fordway_nat64_sessions_created_total{translator=\"nat64\",protocol=\"tcp\"} 7",
+            "fordway_nat64_sessions_ended_total{translator=\"nat64\",protocol=\"tcp\",cause=\"expired\"} 7",
             "fordway_nat64_draining{translator=\"nat64\"} 1",
             "fordway_nat64_log_lost_total{translator=\"nat64\",to=\"json:/log\"} 1",
             "fordway_nat64_log_records_total{translator=\"nat64\",to=\"json:/log\"} 9",

@@ -27,8 +27,9 @@ pub(crate) struct Nat64Stats {
     pub(crate) bib_created: BTreeMap<String, u64>,
     /// Sessions made, by protocol.
     pub(crate) sessions_created: BTreeMap<String, u64>,
-    /// Sessions that have ended, by protocol.
-    pub(crate) sessions_ended: BTreeMap<String, u64>,
+    /// Sessions that have ended, by cause and protocol: `expired`, or `withdrawn` by hand and by settings that
+    /// have no place for them.
+    pub(crate) sessions_ended: BTreeMap<String, BTreeMap<String, u64>>,
     /// Sessions and 1:1 mappings that a changed configuration had no place for.
     pub(crate) ended_by_reload: u64,
     /// How long packets took in the user engine that made a session.

@@ -1,10 +1,11 @@
 //! What is known of a stateful translator that runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fordway_engine::{LATENCY_US, QueueCounters, monotonic};
 use fordway_xlat::nat64::{
-    Allocation, BibError, Nat64, Occupancy, Pool, Protocol, Range, Settings, TcpState,
+    Allocation, BibError, Ended, Nat64, Occupancy, Pool, Protocol, Range, Settings, TcpState,
 };
 
 use super::entries::written;
@@ -19,10 +20,8 @@ impl Running {
         let telling = &self.stateful.as_ref()?.telling;
         let kernel = self.kernel.as_ref().and_then(|kernel| kernel.totals().ok());
         let created = nat64.created();
-        let load = |counter: &std::sync::atomic::AtomicU64| {
-            counter.load(std::sync::atomic::Ordering::Relaxed)
-        };
-        let made = |user: &[std::sync::atomic::AtomicU64; 3], in_kernel: Option<[u64; 3]>| {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let made = |user: &[AtomicU64; 3], in_kernel: Option<[u64; 3]>| {
             by_protocol(|protocol| {
                 let kernel = in_kernel.map_or(0, |made| made[protocol.index()]);
                 load(&user[protocol.index()]) + kernel
@@ -45,7 +44,7 @@ impl Running {
                 &created.sessions_created,
                 kernel.as_ref().map(|it| it.sessions_created),
             ),
-            sessions_ended: by_protocol(|protocol| telling.removed(protocol)),
+            sessions_ended: ended(nat64.ended()),
             ended_by_reload: telling.unfit(),
             creation: creation(self.counters()),
             logs: telling.log_stats(),
@@ -75,6 +74,15 @@ impl Running {
 
 fn by_protocol(count: impl Fn(Protocol) -> u64) -> BTreeMap<String, u64> {
     Protocol::ALL.iter().map(|it| (it.label().to_owned(), count(*it))).collect()
+}
+
+/// Sessions that have ended, by cause.
+fn ended(ended: &Ended) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let causes = [("expired", &ended.expired), ("withdrawn", &ended.withdrawn)];
+    let counts = |counts: &[AtomicU64; 3]| {
+        by_protocol(|protocol| counts[protocol.index()].load(Ordering::Relaxed))
+    };
+    causes.map(|(cause, it)| (cause.to_owned(), counts(it))).into()
 }
 
 fn occupancy(it: Occupancy) -> OccupancyStats {

@@ -1,4 +1,4 @@
-//! What the sweeper tells: counted, and given to the logs.
+//! What the sweeper tells, for the logs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use fordway_config::LogEvent;
 use fordway_engine::monotonic;
-use fordway_xlat::nat64::{Event, Protocol};
+use fordway_xlat::nat64::Event;
 use ipnet::Ipv6Net;
 
 use crate::natlog::{Logs, Record, What};
@@ -21,8 +21,6 @@ struct Shared {
     logs: Mutex<Logs>,
     /// Bits of a subscriber's prefix; the same for as long as the translator runs.
     subscriber_len: u8,
-    /// Sessions that have gone, by protocol.
-    removed: [AtomicU64; 3],
     /// What changed configurations had no place for.
     unfit: AtomicU64,
 }
@@ -32,7 +30,6 @@ impl Telling {
         Telling(Arc::new(Shared {
             logs: Mutex::new(logs),
             subscriber_len,
-            removed: Default::default(),
             unfit: AtomicU64::new(0),
         }))
     }
@@ -48,11 +45,6 @@ impl Telling {
         self.0.logs().stats()
     }
 
-    /// Sessions that have gone, by protocol.
-    pub(crate) fn removed(&self, protocol: Protocol) -> u64 {
-        self.0.removed[protocol.index()].load(Ordering::Relaxed)
-    }
-
     /// What changed configurations had no place for.
     pub(crate) fn unfit(&self) -> u64 {
         self.0.unfit.load(Ordering::Relaxed)
@@ -64,11 +56,6 @@ impl Telling {
 
     /// Takes an event. In the sweeper's thread, which must not wait.
     pub(crate) fn tell(&self, event: Event) {
-        if let Event::SessionRemoved(binding, ..) = &event
-            && let Some(protocol) = binding.protocol
-        {
-            self.0.removed[protocol.index()].fetch_add(1, Ordering::Relaxed);
-        }
         let wanted = match &event {
             Event::Probe { .. } => return,
             Event::BibCreated(..) | Event::BibRemoved(_) => LogEvent::Bindings,

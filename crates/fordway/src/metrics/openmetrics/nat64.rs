@@ -119,16 +119,25 @@ fn pools(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
 
 fn counters(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
     type PickMap = fn(&Nat64Stats) -> &Map;
-    let families: [(&str, &str, PickMap); 3] = [
+    let families: [(&str, &str, PickMap); 2] = [
         ("nat64_bib_created", "BIB entries made", |nat64| &nat64.bib_created),
         ("nat64_sessions_created", "Sessions made", |nat64| &nat64.sessions_created),
-        ("nat64_sessions_ended", "Sessions that have ended", |nat64| &nat64.sessions_ended),
     ];
     for (name, help, pick) in families {
         let mut family = counter(encoder, name, help)?;
         for (translator, nat64) in all(stats) {
             for (protocol, count) in pick(nat64) {
                 put(&mut family, &[("translator", translator), ("protocol", protocol)], *count)?;
+            }
+        }
+    }
+    let help = "Sessions that have ended, by cause";
+    let mut family = counter(encoder, "nat64_sessions_ended", help)?;
+    for (translator, nat64) in all(stats) {
+        for (cause, counts) in &nat64.sessions_ended {
+            for (protocol, count) in counts {
+                let labels = [("translator", translator), ("protocol", protocol), ("cause", cause)];
+                put(&mut family, &labels, *count)?;
             }
         }
     }
