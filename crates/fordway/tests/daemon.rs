@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -274,7 +274,8 @@ fn systemd_is_told() {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut command = run.command(&net.client, &clat());
     command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", "1:2");
-    let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
     let receive = || {
         let mut buffer = [0; 4096];
         let len = socket.recv(&mut buffer).unwrap();
@@ -285,11 +286,14 @@ fn systemd_is_told() {
     assert!(ready.contains("STATUS=Translating: clat0"), "{ready}");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    let mut log = String::new();
+    while !log.contains("SIGHUP") {
+        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
+    }
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert!(receive().contains("STOPPING=1"));
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    stderr.read_to_string(&mut log).unwrap();
+    assert!(child.wait().unwrap().success());
     assert!(log.contains("SIGHUP: nothing is changed: there is no file"), "{log}");
     // The journal writes the time itself.
     assert!(log.lines().all(|line| !line.starts_with("20")), "{log}");
