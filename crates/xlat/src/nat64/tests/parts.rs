@@ -208,6 +208,7 @@ fn subscribers_that_have_no_place_have_no_block() {
     assert_eq!(place("2001:db8::/64", 128), None, "more bits than a number has");
     assert_eq!(place("2001:db8::/65", 128), None, "no such block");
     assert_eq!(place("2001:db8::/65", 127), Some(7));
+    assert_eq!(pool("2001:db8::/65").deterministic("2001:db8::3".parse().unwrap(), 128), Some(3));
     assert_eq!(place("2001:db8::/124", 128), None, "no such block");
     assert_eq!(place("2001:db8::8/125", 128), Some(7));
     assert_eq!(place("2001:db8::/64", 56), None, "a subscriber wider than the clients");
