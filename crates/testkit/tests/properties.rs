@@ -108,6 +108,7 @@ proptest! {
         if let Verdict::Forward = verdict {
             let pieces: Vec<Vec<u8>> =
                 seen.fragments().map(|piece| [piece.head(), piece.body].concat()).collect();
+            prop_assert_eq!(seen.is_split(), pieces.len() > 1);
             prop_assert_eq!(pieces, unseen.packets);
         }
     }
