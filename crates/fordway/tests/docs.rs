@@ -134,7 +134,7 @@ fn manual_pages_and_completions_are_made() {
         ["fordway.1", "fordway-run.1", "fordway-clat.1", "fordway-trace.1", "fordway-nat64.1"]
     {
         let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
-        assert!(text.contains(".SH NAME") && text.contains("Examples"), "{page}");
+        assert!(text.contains(".SH NAME") && text.contains(".SH EXAMPLES"), "{page}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let output = fordway().arg("completions").arg(shell).output().unwrap();

@@ -56,7 +56,9 @@ fn goals_are_judged_where_the_gateway_is_built() {
         let name = trial["mechanism"].as_str().expect("a name");
         let engine = trial["engine"].as_str().expect("an engine");
         let wanted = match name.rsplit('-').next() {
-            Some(attach @ ("interface" | "uplink" | "xdp")) => format!("kernel engine at {attach}"),
+            Some(attach @ ("interface" | "uplink" | "ingress" | "xdp")) => {
+                format!("kernel engine at {attach}")
+            }
             _ => "user engine at interface".to_owned(),
         };
         assert!(engine.starts_with(&wanted), "{name} ran the {engine}");

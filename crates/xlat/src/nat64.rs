@@ -429,7 +429,8 @@ impl Nat64 {
     fn home(&self, subscriber: &Subscriber) -> Option<usize> {
         let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
         self.settings.pools.iter().position(|pool| {
-            pool.takes(prefix, mark) && subscriber.blocks().all(|block| pool.number(block).is_some())
+            pool.takes(prefix, mark)
+                && subscriber.blocks().all(|block| pool.number(block).is_some())
         })
     }
 

@@ -1,6 +1,6 @@
 //! The short forms: options that stand for a configuration file with one translator.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use fordway_config::{Loaded, parse};
 use toml::{Table, Value};
 
@@ -16,7 +16,7 @@ pub(crate) struct ClatArgs {
     #[arg(long, value_name = "PREFIX")]
     pref64: String,
     /// Device towards the IPv6 network [default: by the route to the prefix]
-    #[arg(long, value_name = "DEV")]
+    #[arg(long, value_name = "DEV", value_hint = ValueHint::Other)]
     uplink: Option<String>,
     /// Name of the translator and its interface
     #[arg(long, value_name = "NAME", default_value = "clat0")]
@@ -64,7 +64,8 @@ pub(crate) struct Nat64Args {
     #[arg(long, value_name = "PROTOCOL:V4:PORT=[V6]:PORT")]
     bib: Vec<String>,
     /// Which packets from IPv4 pass: endpoint-independent or address-dependent
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "WORD", hide_possible_values = true)]
+    #[arg(value_parser = ["endpoint-independent", "address-dependent"])]
     filtering: Option<String>,
     /// Give each subscriber ports of its own, in blocks of this size
     #[arg(long, value_name = "PORTS")]
@@ -97,13 +98,14 @@ struct MappingArgs {
 #[derive(Debug, Args)]
 struct CommonArgs {
     /// auto, kernel or user
-    #[arg(long, value_name = "ENGINE")]
+    #[arg(long, value_name = "ENGINE", hide_possible_values = true, value_parser = ["auto", "kernel", "user"])]
     engine: Option<String>,
-    /// Where packets are taken: auto, interface, uplink, ingress or xdp
-    #[arg(long, value_name = "POINT")]
+    /// Where packets are taken: auto, interface, xdp; uplink (a CLAT); ingress (others)
+    #[arg(long, value_name = "POINT", hide_possible_values = true)]
+    #[arg(value_parser = ["auto", "interface", "uplink", "ingress", "xdp"])]
     attach: Option<String>,
     /// Device for --attach ingress or xdp; may be given several times
-    #[arg(long, value_name = "DEV")]
+    #[arg(long, value_name = "DEV", value_hint = ValueHint::Other)]
     device: Vec<String>,
     /// Let the kernel engine take the time of each packet; fordway status shows the mean
     #[arg(long)]

@@ -43,7 +43,8 @@ pub(super) fn device(device: &Device, own: bool, queues: usize) {
         (true, true) => "surviving",
         (true, false) => "existing",
     };
-    info!("{name}: {kind} interface, {queues} queues, offloads: {}", device.offloads().granted);
+    let queues = if queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
+    info!("{name}: {kind} interface, {queues}, offloads: {}", device.offloads().granted);
     if !device.offloads().refused().is_empty() {
         warn!(
             "{name}: the kernel refuses some offloads ({}); packets come in smaller pieces, and \

@@ -81,7 +81,7 @@ impl Daemon {
     fn read(&self) -> Result<Config, Failure> {
         let Some(file) = &self.job.file else {
             return Err(Failure::failed("there is no file that could be read again").hint(
-                "a translator started by fordway clat or siit, or from standard input, has none; \
+                "a translator started by fordway clat, siit or nat64, or from standard input, has none; \
                  write one with --print-config and start fordway run -c FILE",
             ));
         };
