@@ -170,9 +170,9 @@ fn other_cores(trial: &Trial) -> f64 {
     let Some(cpu) = &trial.cpu else { return 0.0 };
     let machine = crate::host::cpu::processors() as f64;
     let (sender, receiver) = trial.generator_cpu.unwrap_or((0.0, 0.0));
-    (cpu.busy_share - cpu.softirq_share) * machine
-        - (sender + receiver) / 100.0
-        - cpu.mechanism_cores.unwrap_or(0.0)
+    // Either a generator tells its own share, or it has ended by now.
+    let generator = f64::max((sender + receiver) / 100.0, cpu.ended_cores);
+    (cpu.busy_share - cpu.softirq_share) * machine - generator - cpu.mechanism_cores.unwrap_or(0.0)
 }
 
 /// Decides whether a trial counts.

@@ -86,6 +86,9 @@ pub(crate) struct CpuUse {
     /// Time of the mechanism's own process, s.
     #[serde(default)]
     pub(crate) mechanism_s: Option<f64>,
+    /// Processors worth of time of the lab's own programs that ended meanwhile, such as `ping`.
+    #[serde(default)]
+    pub(crate) ended_cores: f64,
 }
 
 /// Measures processor use between two moments.
@@ -94,13 +97,14 @@ pub(crate) struct Meter {
     start: Times,
     at: std::time::Instant,
     process: Option<(u32, u64)>,
+    ended: u64,
 }
 
 impl Meter {
     /// Starts; `pid` is the mechanism's process, when it has one.
     pub(crate) fn start(pid: Option<u32>) -> Self {
         let process = pid.and_then(|pid| Some((pid, process_ticks(pid)?.0)));
-        Self { start: Times::now(), at: std::time::Instant::now(), process }
+        Self { start: Times::now(), at: std::time::Instant::now(), process, ended: ended_ticks() }
     }
 
     /// Ends.
@@ -124,6 +128,7 @@ impl Meter {
             system_s: in_seconds(end.system - self.start.system),
             softirq_s: in_seconds(end.softirq - self.start.softirq),
             mechanism_s: after.map(|a| a.0),
+            ended_cores: in_seconds(ended_ticks().saturating_sub(self.ended)) / seconds,
         }
     }
 }
@@ -134,6 +139,13 @@ fn process_ticks(pid: u32) -> Option<(u64, u32)> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let at = |i: usize| fields.get(i)?.parse::<u64>().ok();
     Some((at(11)? + at(12)?, u32::try_from(at(17)?).ok()?))
+}
+
+/// User and system time of all children that have ended and were waited for, in ticks.
+fn ended_ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 /// Number of processors that the kernel schedules on.
@@ -155,6 +167,14 @@ pub(crate) fn load_average() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_ended_are_the_labs_own_work() {
+        let meter = Meter::start(None);
+        let busy = ["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"];
+        assert!(std::process::Command::new("sh").args(busy).status().unwrap().success());
+        assert!(meter.stop().ended_cores > 0.0);
+    }
 
     #[test]
     fn the_cpu_line_is_read_as_proc_5_says() {
