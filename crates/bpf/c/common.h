@@ -19,6 +19,17 @@
 #define FORDWAY_STATE
 #endif
 
+/* A frame in the kernel's hands, its octets wherever they lie, and the device where a program sees it. */
+#ifdef FORDWAY_XDP
+#define FRAME struct xdp_md
+#define LOAD_OCTETS bpf_xdp_load_bytes
+#define DEVICE_OF(frame) ((frame)->ingress_ifindex)
+#else
+#define FRAME struct __sk_buff
+#define LOAD_OCTETS bpf_skb_load_bytes
+#define DEVICE_OF(frame) ((frame)->ifindex)
+#endif
+
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define ETHERNET_LEN 14
@@ -364,6 +375,25 @@ struct plan {
 	struct error_work work;
 #endif
 };
+
+/* A plan that does not change anything yet. */
+always_inline void begin_plan(struct plan *plan)
+{
+	plan->checksum_mode = CHECKSUM_NONE;
+	plan->checksum_at = 0;
+	plan->field_at = 0;
+	plan->field_from = 0;
+	plan->field_to = 0;
+	plan->port_from = 0;
+	plan->port_to = 0;
+#ifdef FORDWAY_STATE
+	plan->flow.created = 0;
+#endif
+#ifndef FORDWAY_XDP
+	plan->inner_at = 0;
+	plan->inner_words = 0;
+#endif
+}
 
 /* A packet as it came. `data` points to its IP header. */
 struct packet {

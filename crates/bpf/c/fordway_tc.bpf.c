@@ -6,8 +6,8 @@
  */
 #include "common.h"
 #include "maps.h"
-#include "outcome.h"
 #include "ours.h"
+#include "outcome.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
 
@@ -165,7 +165,7 @@ always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, i
 	return GO_ON;
 }
 
-/* The first octets of the packet, for a trace. */
+/* For a trace. */
 always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
 {
 	__u32 len = skb->len - config.link_layer_len;
@@ -217,17 +217,6 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	if (!reach(skb, &p, (to_v6 ? IPV4_LEN : IPV6_LEN) + TCP_LEN) ||
 	    (!is_plain(&p, to_v6) && !reach(skb, &p, REACH)))
 		return PASS_ON(FW_PASS_NOT_LINEAR);
-	plan->checksum_mode = CHECKSUM_NONE;
-	plan->checksum_at = 0;
-	plan->field_at = 0;
-	plan->field_from = 0;
-	plan->field_to = 0;
-	plan->port_from = 0;
-	plan->port_to = 0;
-	plan->inner_at = 0;
-	plan->inner_words = 0;
-	if (hook == HOOK_INGRESS && !is_ours(skb, &p, to_v6))
-		return UNMATCHED;
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
@@ -238,6 +227,14 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	if (v == GO_ON && !to_v6)
 		c->identification += plan->segments;
 	return v;
+}
+
+/* In front of routing: whether it would be the translator's. */
+always_inline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
+{
+	struct packet p = {};
+
+	return reach(skb, &p, to_v6 ? IPV4_LEN : IPV6_LEN) && is_ours(skb, &p, to_v6);
 }
 
 /* One packet, from beginning to end. */
@@ -252,25 +249,19 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 		return UNMATCHED;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
-	if (config.trace) {
-		journey.event = begin_event(journey.counters, journey.octets, skb->gso_size, skb->ifindex);
-		if (journey.event) {
-			journey.event->before_len = snap(skb, journey.event->before);
-			journey.traced = TRACED;
-		}
+	if (hook == HOOK_INGRESS && !is_routed_to_us(skb, to_v6)) {
+		journey.counters->unmatched++;
+		return UNMATCHED;
 	}
-	plan->flow.created = 0;
+	begin_trace(skb, &journey, skb->gso_size);
+	begin_plan(plan);
 	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
 	if (HAS_STATE(hook))
 		count_state(journey.counters, v, journey.octets, plan);
 	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
 		note_mark(skb);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
-	if (config.trace && journey.traced) {
-		if (v == GO_ON)
-			journey.event->after_len = snap(skb, journey.event->after);
-		end_event(journey.event, v);
-	}
+	end_trace(skb, &journey, v);
 	return v;
 }
 

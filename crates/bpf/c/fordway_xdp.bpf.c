@@ -50,17 +50,10 @@ always_inline verdict map_pair(int to_v6, struct pair *pair)
 always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct pair *pair,
 				struct fw_counters *c, struct plan *plan)
 {
-	plan->checksum_mode = CHECKSUM_NONE;
-	plan->checksum_at = 0;
-	plan->field_at = 0;
-	plan->field_from = 0;
-	plan->field_to = 0;
-	plan->port_from = 0;
-	plan->port_to = 0;
 	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, pair, plan)
 			  : v6_to_v4(ctx, p, HOOK_XDP, pair, c->identification, plan);
 	if (v == GO_ON)
-		v = carry_out(ctx, p, to_v6, plan, pair);
+		v = fits(plan, pair) ? carry_out(ctx, p, to_v6, plan, pair) : PASS_ON(FW_PASS_NO_ROUTE);
 	if (v == GO_ON && !to_v6)
 		c->identification++;
 	return v;
@@ -86,20 +79,11 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 		journey.counters->unmatched++;
 		return XDP_PASS;
 	}
-	if (config.trace) {
-		journey.event = begin_event(journey.counters, journey.octets, 0, ctx->ingress_ifindex);
-		if (journey.event) {
-			journey.event->before_len = snap(ctx, journey.event->before);
-			journey.traced = TRACED;
-		}
-	}
+	begin_trace(ctx, &journey, 0);
+	begin_plan(&plan);
 	verdict v = translate(ctx, p, to_v6, pair, journey.counters, &plan);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
-	if (config.trace && journey.traced) {
-		if (v == GO_ON)
-			journey.event->after_len = snap(ctx, journey.event->after);
-		end_event(journey.event, v);
-	}
+	end_trace(ctx, &journey, v);
 	if (v == GO_ON)
 		return bpf_redirect_map(&devices, pair->ifindex, XDP_DROP);
 	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
@@ -108,19 +92,5 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 SEC("xdp")
 int fordway_xdp(struct xdp_md *ctx)
 {
-	const struct ethernet_header *ethernet = (void *)(long)ctx->data;
-	struct packet p = {
-		.data = (void *)(ethernet + 1),
-		.data_end = (void *)(long)ctx->data_end,
-	};
-
-	if (p.data > p.data_end)
-		return XDP_PASS;
-	p.len = p.data_end - p.data;
-	/* Frames with a VLAN tag go to the stack. */
-	if (ethernet->type == bpf_htons(ETH_P_IP))
-		return handle(ctx, &p, ethernet, 1);
-	if (ethernet->type == bpf_htons(ETH_P_IPV6))
-		return handle(ctx, &p, ethernet, 0);
-	return XDP_PASS;
+	return receive(ctx);
 }

@@ -22,15 +22,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, struct fw_counters *c,
 				struct plan *plan, __u32 *device)
 {
-	plan->checksum_mode = CHECKSUM_NONE;
-	plan->checksum_at = 0;
-	plan->field_at = 0;
-	plan->field_from = 0;
-	plan->field_to = 0;
-	plan->port_from = 0;
-	plan->port_to = 0;
-	if (!is_ours(ctx, p, to_v6))
-		return UNMATCHED;
 	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, 0, plan)
 			  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan);
 	if (v != GO_ON)
@@ -71,22 +62,16 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 		return XDP_PASS;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
-	if (config.trace) {
-		journey.event = begin_event(journey.counters, journey.octets, 0, ctx->ingress_ifindex);
-		if (journey.event) {
-			journey.event->before_len = snap(ctx, journey.event->before);
-			journey.traced = TRACED;
-		}
+	if (!is_ours(ctx, p, to_v6)) {
+		journey.counters->unmatched++;
+		return XDP_PASS;
 	}
-	plan->flow.created = 0;
+	begin_trace(ctx, &journey, 0);
+	begin_plan(plan);
 	verdict v = translate(ctx, p, to_v6, journey.counters, plan, &device);
 	count_state(journey.counters, v, journey.octets, plan);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
-	if (config.trace && journey.traced) {
-		if (v == GO_ON)
-			journey.event->after_len = snap(ctx, journey.event->after);
-		end_event(journey.event, v);
-	}
+	end_trace(ctx, &journey, v);
 	if (v == GO_ON)
 		return bpf_redirect_map(&devices, device, XDP_DROP);
 	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
@@ -95,19 +80,5 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 SEC("xdp")
 int fordway_xdp_nat64(struct xdp_md *ctx)
 {
-	const struct ethernet_header *ethernet = (void *)(long)ctx->data;
-	struct packet p = {
-		.data = (void *)(ethernet + 1),
-		.data_end = (void *)(long)ctx->data_end,
-	};
-
-	if (p.data > p.data_end)
-		return XDP_PASS;
-	p.len = p.data_end - p.data;
-	/* Frames with a VLAN tag go to the stack. */
-	if (ethernet->type == bpf_htons(ETH_P_IP))
-		return handle(ctx, &p, ethernet, 1);
-	if (ethernet->type == bpf_htons(ETH_P_IPV6))
-		return handle(ctx, &p, ethernet, 0);
-	return XDP_PASS;
+	return receive(ctx);
 }

@@ -41,27 +41,16 @@ struct walked {
 	__u8 protocol;
 };
 
-/* A frame in the kernel's hands, and its octets as they lie in memory or not. */
-#ifdef FORDWAY_XDP
-#define FRAME struct xdp_md
-#define LOAD_OCTETS bpf_xdp_load_bytes
-#define ARRIVED_AT(frame) ((frame)->ingress_ifindex)
-#else
-#define FRAME struct __sk_buff
-#define LOAD_OCTETS bpf_skb_load_bytes
-#define ARRIVED_AT(frame) ((frame)->ifindex)
-#endif
-
 /*
  * Reads `len` octets, 1 to `max`, of the frame from octet `at` on. Counted from 1 less, since verifiers
  * before Linux 6.8 learn nothing from a test for 0; and behind a barrier, since the compiler would drop
  * the tests that the verifier wants to see.
  */
-#define LOAD_SOME(frame, at, to, len, max)                                                                              \
+#define LOAD_SOME(frame, at, to, len, max)                                                                            \
 	({                                                                                                            \
 		__u32 less = (len) - 1;                                                                               \
 		asm volatile("" : "+r"(less));                                                                        \
-		less >= (max) || LOAD_OCTETS(frame, at, to, less + 1);                                           \
+		less >= (max) || LOAD_OCTETS(frame, at, to, less + 1);                                                \
 	})
 
 #ifdef FORDWAY_STATE

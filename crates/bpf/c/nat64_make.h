@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Making BIB entries and sessions, within the quotas of their subscriber (RFC 6146 section 3.5, RFC 6888 REQ-4
- * and REQ-5); the core's nat64/filter.rs (open, bind) and nat64/subscriber.rs.
+ * and REQ-5); the core's nat64/make.rs and nat64/subscriber.rs.
+ *
+ * Until an entry is linked it is its maker's alone, but for its death: the sweeper looks at every entry, and ends one
+ * whose BIB entry or pool is gone. Who comes too late lets his entry die and takes nothing back that was alive: the
+ * sweeper takes it out, and off the counts.
  */
 #ifndef FORDWAY_NAT64_MAKE_H
 #define FORDWAY_NAT64_MAKE_H
@@ -186,33 +190,34 @@ __noinline int open_session(struct flow *flow)
 		one_session_less(bib);
 		return v;
 	}
-	v = LEAVE;
 	__u32 index = take_free(FW_KIND_SESSION);
 	struct fw_session *session = index ? session_at(index) : 0;
-	if (session) {
-		session->bib = flow->bib;
-		session->remote = flow->remote;
-		session->remote_port = flow->remote_port;
-		session->pool6 = flow->pool6;
-		session->protocol = flow->protocol;
-		session->local = flow->local;
-		session->local_port = flow->local_port;
-		session->seen = 0;
-		session->packets[0] = session->packets[1] = 0;
-		session->octets[0] = session->octets[1] = 0;
-		WRITE_ONCE(session->life, birth(flow));
-		v = link_session(flow, session, index);
-		if (v == GO_ON) {
-			flow->session = index;
-			flow->created |= CREATED_SESSION;
-			return GO_ON;
-		}
-		WRITE_ONCE(session->life, 0);
-		push_free(FW_KIND_SESSION, index);
+	if (!session) {
+		one_session_less(bib);
+		if (subscriber)
+			one_less(&subscriber->sessions);
+		return LEAVE;
 	}
-	one_session_less(bib);
-	if (subscriber)
-		one_less(&subscriber->sessions);
+	__u64 born = birth(flow);
+	session->bib = flow->bib;
+	session->remote = flow->remote;
+	session->remote_port = flow->remote_port;
+	session->pool6 = flow->pool6;
+	session->protocol = flow->protocol;
+	session->local = flow->local;
+	session->local_port = flow->local_port;
+	session->seen = 0;
+	session->packets[0] = session->packets[1] = 0;
+	session->octets[0] = session->octets[1] = 0;
+	WRITE_ONCE(session->life, born);
+	v = link_session(flow, session, index);
+	if (v == GO_ON) {
+		flow->session = index;
+		flow->created |= CREATED_SESSION;
+		return GO_ON;
+	}
+	/* Fails if the sweeper was quicker. */
+	__sync_val_compare_and_swap(&session->life, born, session_life(born, FW_ENTRY_DEAD, session_timeout(born)));
 	return v;
 }
 
@@ -220,26 +225,32 @@ __noinline int open_session(struct flow *flow)
 always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 index)
 {
 	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
-	verdict v = LEAVE;
 
 	LOOP (int i = 0; head && i < ATTEMPTS; i++) {
 		int found = find_bib6(flow);
-		if (found) {
-			/* Another has come first. */
-			v = found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
-			break;
-		}
+		/* Another has come first. */
+		if (found)
+			return found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
 		WRITE_ONCE(bib->next6, (__u32)flow->seen);
 		if (swap_head(head, flow->seen, index))
 			return GO_ON;
 	}
+	return LEAVE;
+}
+
+/* A BIB entry lives no more. 0: the sweeper was quicker, and has given its port back. */
+always_inline int end_bib(struct fw_bib *bib)
+{
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
 		__u32 life = READ_ONCE(bib->life);
 		__u32 dead = make_life(FW_ENTRY_DEAD, life_number(life));
+
+		if (life_state(life) != FW_ENTRY_LIVE)
+			return 0;
 		if (__sync_val_compare_and_swap(&bib->life, life, dead) == life)
-			break;
+			return 1;
 	}
-	return v;
+	return 0;
 }
 
 /* Ends the rest of the host's port, and keeps in mind which that is. 0: it rests no longer. */
@@ -314,6 +325,8 @@ __noinline int settle_bib(struct flow *flow, int has_port)
 			flow->created |= CREATED_BIB;
 			return GO_ON;
 		}
+		if (!end_bib(bib))
+			return v;
 	} else {
 		WRITE_ONCE(bib->life, make_life(FW_ENTRY_FREE, 0));
 		push_free(FW_KIND_BIB, flow->bib);

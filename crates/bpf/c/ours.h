@@ -61,7 +61,7 @@ always_inline int may_be_ours(const struct pair_key *key, int to_v6)
 
 always_inline int is_ours(FRAME *frame, const struct packet *p, int to_v6)
 {
-	struct pair_key key = { .ifindex = ARRIVED_AT(frame) };
+	struct pair_key key = { .ifindex = DEVICE_OF(frame) };
 
 	if (!read_pair(p, to_v6, &key))
 		return 0;

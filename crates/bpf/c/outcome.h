@@ -82,6 +82,29 @@ always_inline void end_event(struct fw_event *event, verdict v)
 
 _Static_assert(FW_DROP_COUNT <= 64 && FW_PASS_COUNT <= 32, "every reason has a counter of its own");
 
+/* The first octets of the packet: each kind of frame has its own way to them. */
+always_inline __u8 snap(FRAME *frame, __u8 *to);
+
+always_inline void begin_trace(FRAME *frame, struct journey *journey, __u32 gso_size)
+{
+	if (!config.trace)
+		return;
+	journey->event = begin_event(journey->counters, journey->octets, gso_size, DEVICE_OF(frame));
+	if (journey->event) {
+		journey->event->before_len = snap(frame, journey->event->before);
+		journey->traced = TRACED;
+	}
+}
+
+always_inline void end_trace(FRAME *frame, const struct journey *journey, verdict v)
+{
+	if (!config.trace || !journey->traced)
+		return;
+	if (v == GO_ON)
+		journey->event->after_len = snap(frame, journey->event->after);
+	end_event(journey->event, v);
+}
+
 always_inline void count(const struct journey *journey, verdict v, int direction, __u32 segments)
 {
 	struct fw_counters *c = journey->counters;

@@ -60,8 +60,6 @@ always_inline int fits(const struct plan *plan, const struct pair *way)
 always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct plan *plan,
 				const struct pair *pair)
 {
-	if (!fits(plan, pair))
-		return PASS_ON(FW_PASS_NO_ROUTE);
 	verdict v = correct(p, plan);
 	if (v != GO_ON)
 		return v;
@@ -124,7 +122,7 @@ __noinline int snap_frame(struct xdp_md *ctx)
 	return len;
 }
 
-/* The first octets of the packet, for a trace. */
+/* For a trace. */
 always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
 {
 	__u32 zero = 0;
@@ -135,6 +133,29 @@ always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
 		return 0;
 	__builtin_memcpy(to, from->octets, FW_TRACE_SNAP);
 	return len;
+}
+
+/* What becomes of an IP packet: each program's own. */
+always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struct ethernet_header *ethernet, int to_v6);
+
+/* A frame as the driver has it. */
+always_inline int receive(struct xdp_md *ctx)
+{
+	const struct ethernet_header *ethernet = (void *)(long)ctx->data;
+	struct packet p = {
+		.data = (void *)(ethernet + 1),
+		.data_end = (void *)(long)ctx->data_end,
+	};
+
+	if (p.data > p.data_end)
+		return XDP_PASS;
+	p.len = p.data_end - p.data;
+	/* Frames with a VLAN tag go to the stack. */
+	if (ethernet->type == bpf_htons(ETH_P_IP))
+		return handle(ctx, &p, ethernet, 1);
+	if (ethernet->type == bpf_htons(ETH_P_IPV6))
+		return handle(ctx, &p, ethernet, 0);
+	return XDP_PASS;
 }
 
 #endif

@@ -206,15 +206,16 @@ impl StateMaps {
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
             Ok((map, memory))
         });
-        let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-        let maps = StateMaps {
-            maps,
-            tables: Tables(tables),
-            octets: sizes.octets(),
-            marks: OnceLock::new(),
-        };
+        let maps = StateMaps::of(tables, sizes)?;
         memory::prepare(maps.regions().meta, sizes, secret);
         Ok(maps)
+    }
+
+    /// From each map with its memory, in the order of [`StateMap::ALL`].
+    fn of(tables: [Result<(MapHandle, Mapped)>; 9], sizes: &Sizes) -> Result<StateMaps> {
+        let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
+        let (tables, marks) = (Tables(tables), OnceLock::new());
+        Ok(StateMaps { maps, tables, octets: sizes.octets(), marks })
     }
 
     /// Removes the pins of tables in the folder `pins`, and with them the tables, unless somebody uses them. The
@@ -283,13 +284,7 @@ impl StateMaps {
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
             Ok((map, memory))
         });
-        let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-        let maps = StateMaps {
-            maps,
-            tables: Tables(tables),
-            octets: sizes.octets(),
-            marks: OnceLock::new(),
-        };
+        let maps = StateMaps::of(tables, sizes)?;
         if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
     }
 }
