@@ -29,6 +29,15 @@ pub enum Error {
         detail: Option<String>,
     },
 
+    /// A packet socket failed.
+    #[error("cannot {operation}: {source}")]
+    Socket {
+        /// What was tried.
+        operation: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+
     /// The kernel's answer cannot be understood.
     #[error("cannot {operation}: unexpected answer from the kernel: {reason}")]
     Answer {
@@ -165,6 +174,7 @@ impl Error {
         match self {
             Self::Netlink { source, .. }
             | Self::Netfilter { source, .. }
+            | Self::Socket { source, .. }
             | Self::Sysctl { source, .. }
             | Self::Namespace { source, .. }
             | Self::File { source, .. } => source.raw_os_error(),
@@ -203,6 +213,12 @@ impl Error {
                     )
                 }
                 libc::EEXIST => Some("somebody else made a table of that name; remove it"),
+                _ => None,
+            },
+            Self::Socket { .. } => match self.errno()? {
+                libc::EPERM | libc::EACCES => {
+                    Some("CAP_NET_RAW in the network namespace is needed: run as root or grant it")
+                }
                 _ => None,
             },
             Self::Sysctl { .. } => match self.errno()? {

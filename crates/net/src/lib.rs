@@ -7,8 +7,10 @@
 //!   changed is taken back at the end, or by the next start after a crash;
 //! - [`Divert`]: packets to addresses of the host that are a translator's, too;
 //!   [`bound_sockets`]: the ports that the host itself uses;
+//! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
 //! - [`ProcessLock`]: what one process has to itself;
-//! - [`AddressWatch`]: hearing of addresses that come and go;
+//! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
+//! - [`AddressWatch`]: hearing of addresses that come and go; [`ChangeWatch`]: of changes of any kind;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities;
 //!   [`Host`]: what the host offers.
 //!
@@ -18,6 +20,9 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod address6;
+mod changes;
+mod default_route;
 mod divert;
 mod error;
 mod host;
@@ -26,6 +31,7 @@ mod lock;
 mod manager;
 mod namespace;
 mod neighbour;
+mod neighbour_socket;
 mod netfilter;
 mod netlink;
 pub mod privilege;
@@ -38,6 +44,9 @@ pub mod sysctl;
 mod watch;
 
 pub use address::Address;
+pub use address6::AddressV6;
+pub use changes::{ChangeWatch, Changes, Topic};
+pub use default_route::DefaultRoute;
 pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
@@ -46,10 +55,12 @@ pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Report, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};
 pub use neighbour::NeighbourProxy;
+pub use neighbour_socket::{Heard, NeighbourSocket};
 pub use netlink::Netlink;
 pub use route::{NextHop, Route, RouteFilter, RouteKind, table};
 pub use rule::Rule;
 pub use socket::{BoundSocket, Transport, bound_sockets};
+pub use sys::datagrams::{Datagram, Peer, RecvBatch, SendBatch};
 pub use sysctl::SysctlKey;
 pub use watch::AddressWatch;
 

@@ -1,8 +1,11 @@
-//! Raw system calls. The only unsafe code here.
+//! Raw system calls. The only unsafe code of the crate is here and below.
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+pub(crate) mod datagrams;
+pub(crate) mod packet;
 
 /// `SO_NETNS_COOKIE` (Linux 5.14), not among libc's constants.
 const SO_NETNS_COOKIE: libc::c_int = 71;

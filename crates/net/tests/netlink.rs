@@ -340,3 +340,32 @@ fn a_new_namespace_is_the_threads_own() {
         assert_eq!(NamespaceId::current().unwrap(), before);
     });
 }
+
+#[test]
+fn ipv6_addresses_with_their_lives() {
+    in_namespace(|| {
+        ip("link add veth0 type veth peer name veth1");
+        ip("link set veth0 up");
+        ip("address add 2001:db8::1/64 dev veth0 nodad");
+        ip("address add 2001:db8:1::1/64 dev veth0 nodad valid_lft 1000 preferred_lft 100");
+        ip("address add 2001:db8:2::1/64 dev veth0 nodad valid_lft 1000 preferred_lft 0");
+        // The link is down as long as the other end is, so detection cannot end.
+        ip("address add 2001:db8:3::1/48 dev veth0");
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.link("veth0").unwrap().index;
+        let addresses = netlink.addresses_v6().unwrap();
+        let find = |text: &str| {
+            let wanted: ipnet::Ipv6Net = text.parse().unwrap();
+            *addresses.iter().find(|it| it.address == wanted).expect(text)
+        };
+        let forever = find("2001:db8::1/64");
+        assert_eq!((forever.index, forever.preferred, forever.valid), (index, None, None));
+        assert!(forever.usable() && !forever.deprecated() && !forever.link_local());
+        let ending = find("2001:db8:1::1/64");
+        assert!(ending.preferred.is_some_and(|left| (90..=100).contains(&left)), "{ending:?}");
+        assert!(ending.valid.is_some_and(|left| (990..=1000).contains(&left)), "{ending:?}");
+        assert!(find("2001:db8:2::1/64").deprecated());
+        let tentative = find("2001:db8:3::1/48");
+        assert!(tentative.tentative && !tentative.usable() && !tentative.temporary);
+    });
+}

@@ -1,0 +1,173 @@
+//! Hearing that interfaces, addresses or routes have changed, and which interfaces were down meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::netlink::NETLINK_HEADER;
+use crate::{Error, Netlink, Result};
+
+/// What to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Interfaces that come, go, or change.
+    Links,
+    /// IPv4 addresses.
+    Addresses4,
+    /// IPv6 addresses, the end of their duplicate address detection included.
+    Addresses6,
+    /// IPv4 routes.
+    Routes4,
+    /// IPv6 routes.
+    Routes6,
+}
+
+impl Topic {
+    fn group(self) -> u32 {
+        match self {
+            Topic::Links => libc::RTNLGRP_LINK,
+            Topic::Addresses4 => libc::RTNLGRP_IPV4_IFADDR,
+            Topic::Addresses6 => libc::RTNLGRP_IPV6_IFADDR,
+            Topic::Routes4 => libc::RTNLGRP_IPV4_ROUTE,
+            Topic::Routes6 => libc::RTNLGRP_IPV6_ROUTE,
+        }
+    }
+}
+
+/// That something has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Indices of interfaces that could not pass packets at some moment since the last look, also if
+    /// they can again. Needs [`Topic::Links`].
+    pub down: BTreeSet<u32>,
+    /// Whether so much has changed that some of it was lost: `down` may lack some.
+    pub lost: bool,
+}
+
+/// Hears of changes in the network namespace of the thread that opened it.
+///
+/// The descriptor is readable when there is something to hear. But for interfaces that were down, what
+/// has changed is not told: whoever asks afterwards sees it. So nothing depends on every message
+/// arriving.
+pub struct ChangeWatch {
+    socket: Socket,
+}
+
+impl ChangeWatch {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`].
+    pub fn open(topics: &[Topic]) -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind(&SocketAddr::new(0, 0))?;
+            for topic in topics {
+                socket.add_membership(topic.group())?;
+            }
+            socket.set_non_blocking(true)?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|source| Error::Netlink {
+            operation: "listen for changes of the network".to_owned(),
+            source,
+            detail: None,
+        })?;
+        Ok(Self { socket })
+    }
+
+    /// What has changed since the last call; `None` if nothing has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`]; the watch is of no use then.
+    pub fn take(&mut self) -> Result<Option<Changes>> {
+        let mut changes: Option<Changes> = None;
+        let mut octets = Vec::with_capacity(32 * 1024);
+        loop {
+            octets.clear();
+            match self.socket.recv(&mut octets, 0) {
+                Ok(_) => note_down(&octets, &mut changes.get_or_insert_default().down),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    changes.get_or_insert_default().lost = true;
+                }
+                Err(source) => {
+                    let operation = "hear of changes of the network".to_owned();
+                    return Err(Error::Netlink { operation, source, detail: None });
+                }
+            }
+        }
+    }
+}
+
+impl Netlink {
+    /// How often each interface has lost its carrier, by index. Unlike messages about it, the count also
+    /// tells a loss that was so short that the kernel did not say it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`], [`Error::Answer`].
+    pub fn carrier_losses(&mut self) -> Result<BTreeMap<u32, u32>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self.dump(&request, "list interfaces")?;
+        let losses = answers.into_iter().filter_map(|answer| {
+            let RouteNetlinkMessage::NewLink(link) = answer else { return None };
+            let count = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::CarrierDownCount(count) => Some(*count),
+                _ => None,
+            });
+            Some((link.header.index, count?))
+        });
+        Ok(losses.collect())
+    }
+}
+
+/// The interfaces that messages of a datagram say can't pass packets.
+fn note_down(datagram: &[u8], down: &mut BTreeSet<u32>) {
+    let mut rest = datagram;
+    while rest.len() >= NETLINK_HEADER {
+        // What can't be understood says no more than that something has changed.
+        let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) else {
+            return;
+        };
+        match message.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
+                if !link.header.flags.contains(LinkFlags::Up | LinkFlags::Running) =>
+            {
+                down.insert(link.header.index);
+            }
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
+                down.insert(link.header.index);
+            }
+            _ => {}
+        }
+        let length = (message.header.length as usize).next_multiple_of(4);
+        rest = rest.get(length.max(NETLINK_HEADER)..).unwrap_or_default();
+    }
+}
+
+impl AsFd for ChangeWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for ChangeWatch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl std::fmt::Debug for ChangeWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChangeWatch").finish_non_exhaustive()
+    }
+}
