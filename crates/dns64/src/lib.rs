@@ -1,0 +1,25 @@
+//! DNS64, and the discovery of translation prefixes, without any input or output.
+#![forbid(unsafe_code)]
+
+pub mod discovery;
+
+mod chain;
+pub mod ede;
+mod exchange;
+mod policies;
+mod policy;
+mod request;
+mod resolve;
+mod response;
+mod reverse;
+mod special;
+mod synthesis;
+#[cfg(test)]
+mod testing;
+
+pub use ede::Ede;
+pub use exchange::{Answer, Failure, Outcome, Question, Security};
+pub use policies::{Policies, PoliciesError};
+pub use policy::{MAPPED, Names, Policy, Range, Reverse};
+pub use request::{Rejected, parse, udp_limit};
+pub use resolve::{Kind, Pending, Response, Step, begin};

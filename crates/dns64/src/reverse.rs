@@ -1,0 +1,152 @@
+//! The names of synthetic addresses (RFC 6147 section 5.3.1, RFC 8880 section 7.2.1).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::rdata::{CNAME, PTR};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+
+use crate::chain::{covered, follow, is};
+use crate::ede::Ede;
+use crate::exchange::Answer;
+use crate::policy::{Policy, Reverse};
+use crate::resolve::{Kind, Response};
+use crate::response::{add_edns, aged, copy_rest, lifetime, pass, soa, ttl};
+use crate::special::{self, LOCAL_TTL, WELL_KNOWN_V4, well_known_name};
+use crate::synthesis::may_carry;
+
+/// What becomes of a question for the name of an address.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// It is answered here.
+    Local(Box<Response>),
+    /// The second way: this name in IN-ADDR.ARPA has the answer.
+    Cname(Name),
+}
+
+/// Whether the question is about an address that begins with one of the site's prefixes, or the Well-Known
+/// Prefix; `None` leaves it to the servers upstream, like any other.
+pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Option<Lookup> {
+    if question.query_type != RecordType::PTR || question.query_class != DNSClass::IN {
+        return None;
+    }
+    let v6 = address(&question.name)?;
+    let pool6 = policy.covering(v6)?;
+    // An address that embeds nothing is not synthetic: a host's own, perhaps.
+    let v4 = pool6.extract(v6)?;
+    let names: Vec<Name> = if WELL_KNOWN_V4.contains(&v4) {
+        match policy.nat64_names.as_slice() {
+            [] => vec![well_known_name()],
+            names => names.to_vec(),
+        }
+    } else if !may_carry(policy, pool6, v4) {
+        // No such address is ever synthesised; the IPv4 address is nobody else's business.
+        let mut message = special::local(query);
+        message.metadata.response_code = ResponseCode::NXDomain;
+        message.authorities.push(special::soa(zone(question, pool6.len()), LOCAL_TTL));
+        return Some(Lookup::Local(Box::new(special::done(message, query))));
+    } else {
+        match policy.reverse {
+            Reverse::Local => vec![local_name(v4, &policy.reverse_domain)],
+            Reverse::Cname => return Some(Lookup::Cname(in_addr_arpa(v4))),
+        }
+    };
+    let mut message = special::local(query);
+    let data = names.into_iter().map(|name| RData::PTR(PTR(name)));
+    message.answers.extend(special::records(question, LOCAL_TTL, data));
+    Some(Lookup::Local(Box::new(special::done(message, query))))
+}
+
+/// The response from what was found at the name in IN-ADDR.ARPA.
+///
+/// There is a CNAME only if there is a PTR for it to point at; and where IN-ADDR.ARPA has an alias of its own
+/// (RFC 2317), the CNAME points at the end of it, so that no chain is made longer.
+pub(crate) fn respond(
+    policy: &Policy,
+    query: &Message,
+    question: &Query,
+    v4: &Name,
+    answer: &Answer<'_>,
+) -> Response {
+    let code = answer.message.metadata.response_code;
+    if !matches!(code, ResponseCode::NoError | ResponseCode::NXDomain) {
+        return pass(query, answer);
+    }
+    let found = follow(v4, &answer.message.answers).map(|chain| chain.end);
+    let data: Vec<&Record> = match &found {
+        Some(end) => (answer.message.answers.iter())
+            .filter(|record| {
+                let signature = query.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok)
+                    && covered(record) == Some(RecordType::PTR);
+                is(record, end) && (record.record_type() == RecordType::PTR || signature)
+            })
+            .collect(),
+        None => Vec::new(),
+    };
+    let mut message = crate::response::header(query);
+    let Some(target) = found.filter(|_| data.iter().any(|r| r.record_type() == RecordType::PTR))
+    else {
+        message.metadata.response_code = code;
+        message.authorities.extend(negative(policy, question, answer));
+        add_edns(&mut message, query, &Ede::of(answer.message));
+        let lifetime = lifetime(&message);
+        return Response { message, kind: Kind::Upstream, lifetime };
+    };
+    let shortest = data.iter().map(|record| ttl(record.ttl, answer.age)).min().unwrap_or(0);
+    let cname = RData::CNAME(CNAME(target));
+    message.answers.push(Record::from_rdata(question.name.clone(), shortest.min(LOCAL_TTL), cname));
+    message.answers.extend(data.into_iter().map(|record| aged(record, answer.age)));
+    copy_rest(&mut message, query, answer);
+    add_edns(&mut message, query, &[Ede::new(Ede::SYNTHESIZED, "")]);
+    let lifetime = lifetime(&message);
+    Response { message, kind: Kind::Synthetic, lifetime }
+}
+
+/// The SOA of a negative response. The upstream's is that of a zone in IN-ADDR.ARPA, above which the name that
+/// was asked for does not lie; its lifetime is taken over.
+fn negative(policy: &Policy, question: &Query, answer: &Answer<'_>) -> Option<Record> {
+    let (_, lifetime) = soa(&answer.message.authorities)?;
+    let pool6 = policy.covering(address(&question.name)?)?;
+    Some(special::soa(zone(question, pool6.len()), ttl(lifetime, answer.age).min(LOCAL_TTL)))
+}
+
+/// The zone of a prefix that the name lies in.
+fn zone(question: &Query, len: u8) -> Name {
+    question.name.trim_to(usize::from(len / 4) + 2)
+}
+
+/// The address that a name below IP6.ARPA stands for (RFC 3596 section 2.5): 32 nibbles, the lowest first.
+pub(crate) fn address(name: &Name) -> Option<Ipv6Addr> {
+    let labels: Vec<&[u8]> = name.iter().collect();
+    let (nibbles, end) = labels.split_first_chunk::<32>()?;
+    let [ip6, arpa] = end else {
+        return None;
+    };
+    if !ip6.eq_ignore_ascii_case(b"ip6") || !arpa.eq_ignore_ascii_case(b"arpa") {
+        return None;
+    }
+    let mut bits = 0;
+    for (index, label) in nibbles.iter().enumerate() {
+        let [digit] = label else {
+            return None;
+        };
+        bits |= u128::from(char::from(*digit).to_digit(16)?) << (4 * index);
+    }
+    Some(Ipv6Addr::from_bits(bits))
+}
+
+/// `1.2.0.192.in-addr.arpa.`
+fn in_addr_arpa(v4: Ipv4Addr) -> Name {
+    let [a, b, c, d] = v4.octets().map(|octet| octet.to_string());
+    Name::from_labels([d.as_str(), &c, &b, &a, "in-addr", "arpa"]).unwrap_or_default()
+}
+
+/// `192-0-2-1` in a domain.
+fn local_name(v4: Ipv4Addr, domain: &Name) -> Name {
+    let label = v4.to_string().replace('.', "-");
+    // A domain that leaves no room for the label stands for itself.
+    domain.prepend_label(label.as_bytes()).unwrap_or_else(|_| domain.clone())
+}
+
+#[cfg(test)]
+mod tests;
