@@ -1,0 +1,144 @@
+//! The sockets of a server: of each address a UDP and a TCP socket for every thread (SO_REUSEPORT), so that the kernel
+//! spreads clients over threads, and threads share nothing.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::num::NonZeroUsize;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::server::Error;
+
+/// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.
+const RECEIVE_ROOM: usize = 4 << 20;
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 256;
+/// How often another port is tried, where the system chooses it and another program has the same one of TCP.
+const TRIES: usize = 16;
+
+/// The sockets of one address for one thread.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) udp: UdpSocket,
+    pub(super) tcp: TcpListener,
+}
+
+/// The sockets of one address, a pair for each thread, and the address: with the port that the system has chosen for 0.
+pub(super) fn open(
+    address: SocketAddr,
+    threads: NonZeroUsize,
+) -> Result<(SocketAddr, Vec<Pair>), Error> {
+    let tries = if address.port() == 0 { TRIES } else { 1 };
+    let mut result = open_once(address, threads);
+    for _ in 1..tries {
+        match result {
+            Err(Error::Listen { ref source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
+                result = open_once(address, threads);
+            }
+            _ => break,
+        }
+    }
+    result
+}
+
+fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, Vec<Pair>), Error> {
+    let fails = |transport| move |source| Error::Listen { address, transport, source };
+    let first = udp(address).map_err(fails("UDP"))?;
+    let chosen = first.local_addr().map_err(fails("UDP"))?;
+    let mut pairs = vec![Pair { udp: first, tcp: tcp(chosen).map_err(fails("TCP"))? }];
+    for _ in 1..threads.get() {
+        let udp = udp(chosen).map_err(fails("UDP"))?;
+        pairs.push(Pair { udp, tcp: tcp(chosen).map_err(fails("TCP"))? });
+    }
+    Ok((chosen, pairs))
+}
+
+fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = socket(address, Type::DGRAM, Protocol::UDP)?;
+    // Beyond net.core.rmem_max where that is allowed; what the system gives is enough otherwise.
+    if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_ROOM).is_err() {
+        let _ = socket.set_recv_buffer_size(RECEIVE_ROOM);
+    }
+    if address.ip().is_unspecified() {
+        // An answer comes from the address that was asked, which the kernel tells with the query.
+        match address {
+            SocketAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?,
+            SocketAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?,
+        }
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(address, Type::STREAM, Protocol::TCP)?;
+    // Connections of a server that has ended do not keep the next one from its port.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_port(true)?;
+    match address {
+        // The address may come later: with its device, or when nobody else on the link has turned out to have it.
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => {
+            socket.set_only_v6(true)?;
+            socket.set_freebind_v6(true)?;
+        }
+    }
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> NonZeroUsize {
+        NonZeroUsize::new(2).unwrap()
+    }
+
+    #[test]
+    fn all_threads_have_the_port_that_was_chosen() {
+        let (address, pairs) = open("[::1]:0".parse().unwrap(), two()).unwrap();
+        assert_ne!(address.port(), 0);
+        assert_eq!(pairs.len(), 2);
+        for pair in &pairs {
+            assert_eq!(pair.udp.local_addr().unwrap(), address);
+            assert_eq!(pair.tcp.local_addr().unwrap(), address);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_there_yet() {
+        open("192.0.2.77:0".parse().unwrap(), two()).unwrap();
+        open("[2001:db8::77]:0".parse().unwrap(), two()).unwrap();
+    }
+
+    #[test]
+    fn wildcards_of_both_families_share_a_port() {
+        let (v6, _v6) = open("[::]:0".parse().unwrap(), two()).unwrap();
+        let v4 = SocketAddr::new([0, 0, 0, 0].into(), v6.port());
+        match open(v4, two()) {
+            Ok((v4, _)) => assert_eq!(v4.port(), v6.port()),
+            // Somebody else's by chance.
+            Err(error) => assert!(matches!(error, Error::Listen { .. }), "{error}"),
+        }
+    }
+
+    #[test]
+    fn a_port_of_somebody_else() {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = other.local_addr().unwrap();
+        let Err(Error::Listen { address: at, transport, source }) = open(address, two()) else {
+            panic!("it is in use");
+        };
+        assert_eq!((at, transport), (address, "UDP"));
+        assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
+    }
+}

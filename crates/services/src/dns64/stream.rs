@@ -1,0 +1,186 @@
+//! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers are found.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use super::network::Network;
+use super::query::HEADER;
+use super::worker::{Client, Transport, Worker};
+
+/// Queries of one connection that may be under way; more are not read before answers have been taken.
+const PIPELINE: usize = 128;
+/// Octets that are written together at most, but for a single answer.
+const TOGETHER: usize = 16 << 10;
+/// How long nothing is taken when the system has no room for connections.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An answer with its length in front, and the place in the pipeline that it gives back when it is written.
+type Outgoing = (Vec<u8>, OwnedSemaphorePermit);
+
+/// Takes connections; ends never.
+pub(super) async fn accept(listener: TcpListener, worker: Rc<Worker>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(stream, peer, &worker),
+            Err(error) if is_of_connection(&error) => {}
+            Err(error) => {
+                tracing::debug!("a DNS64 listener takes no connection: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Whether an error concerns just the connection that was to be taken (accept(2)).
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied)
+}
+
+/// Serves a connection, if its client may have one more.
+fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
+    let active = worker.shared.active.load();
+    let (settings, limits) = (&active.settings, &active.settings.limits);
+    let network = Network::of(peer.ip());
+    let ticket = settings.allow.contains(peer.ip()).then(|| {
+        let tally = &worker.shared.connections;
+        tally.enter(network, limits.connections, limits.connections_per_client)
+    });
+    let Some(ticket) = ticket.flatten() else {
+        worker.counters().connections_refused.add(1);
+        return;
+    };
+    worker.counters().connections_accepted.add(1);
+    let idle = limits.idle;
+    let worker = Rc::clone(worker);
+    spawn_local(async move {
+        let _ticket = ticket;
+        // Answers are written whole: nothing is gained by waiting for more.
+        let _ = stream.set_nodelay(true);
+        let client = Client { address: peer.ip().to_canonical(), transport: Transport::Tcp };
+        let (read, write) = stream.into_split();
+        let (answers, outgoing) = mpsc::channel(PIPELINE);
+        let writing = spawn_local(write_all(write, outgoing, idle));
+        let reading = Connection { worker, client, idle, answers, room: room() };
+        // Either side's end is the end of both; but answers under way are still written after the last query.
+        tokio::select! {
+            () = reading.run(BufReader::new(read)) => {}
+            () = reading.answers.closed() => {}
+        }
+        drop(reading);
+        let _ = writing.await;
+    });
+}
+
+fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(PIPELINE))
+}
+
+/// The reading side of a connection.
+struct Connection {
+    worker: Rc<Worker>,
+    client: Client,
+    idle: Duration,
+    answers: mpsc::Sender<Outgoing>,
+    /// A permit for each query under way.
+    room: Arc<Semaphore>,
+}
+
+impl Connection {
+    /// Reads queries until the client ends, is silent for too long, or sends what can't be a message.
+    async fn run(&self, mut read: BufReader<OwnedReadHalf>) {
+        let mut octets = Vec::new();
+        loop {
+            let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
+            let Some(len) = self.next_length(&mut read).await else { return };
+            if usize::from(len) < HEADER {
+                return;
+            }
+            octets.resize(len.into(), 0);
+            match timeout(self.idle, read.read_exact(&mut octets)).await {
+                Ok(Ok(_)) => self.serve(&octets, permit).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// The length of the next message (RFC 1035 section 4.2.2). None: there is none.
+    async fn next_length(&self, read: &mut BufReader<OwnedReadHalf>) -> Option<u16> {
+        let mut length = [0; 2];
+        loop {
+            match timeout(self.idle, read.read_u8()).await {
+                Ok(octet) => length[0] = octet.ok()?,
+                // RFC 7766 section 3: a connection that waits for answers is not idle.
+                Err(_elapsed) if self.room.available_permits() + 1 < PIPELINE => continue,
+                Err(_elapsed) => return None,
+            }
+            length[1] = timeout(self.idle, read.read_u8()).await.ok()?.ok()?;
+            return Some(u16::from_be_bytes(length));
+        }
+    }
+
+    async fn serve(&self, octets: &[u8], permit: OwnedSemaphorePermit) {
+        let active = self.worker.shared.active.load_full();
+        let now = self.worker.now();
+        let mut answer = vec![0; 2];
+        let waiting = self.worker.handle(&active, self.client, octets, now, &mut answer);
+        drop(active);
+        match waiting {
+            None => {
+                let micros = self.worker.now().instant.saturating_duration_since(now.instant);
+                self.worker.counters().took(micros.as_micros() as u64, 1);
+                send(&self.answers, answer, permit).await;
+            }
+            Some(waiting) => {
+                let (worker, answers) = (Rc::clone(&self.worker), self.answers.clone());
+                spawn_local(async move {
+                    let answer = worker.finish(waiting, |write| {
+                        let mut answer = vec![0; 2];
+                        write(&mut answer);
+                        answer
+                    });
+                    send(&answers, answer.await, permit).await;
+                });
+            }
+        }
+    }
+}
+
+/// Hands an answer to the writing side; one without octets is none.
+async fn send(answers: &mpsc::Sender<Outgoing>, mut answer: Vec<u8>, permit: OwnedSemaphorePermit) {
+    let Ok(len @ 1..) = u16::try_from(answer.len() - 2) else { return };
+    answer[..2].copy_from_slice(&len.to_be_bytes());
+    // The writing side is gone: so is the client.
+    let _ = answers.send((answer, permit)).await;
+}
+
+/// Writes answers, those together that are there together; ends when the client does not take them in time.
+async fn write_all(
+    mut write: OwnedWriteHalf,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+    patience: Duration,
+) {
+    while let Some((mut octets, permit)) = outgoing.recv().await {
+        let mut permits = vec![permit];
+        while octets.len() < TOGETHER
+            && let Ok((more, permit)) = outgoing.try_recv()
+        {
+            octets.extend_from_slice(&more);
+            permits.push(permit);
+        }
+        match timeout(patience, write.write_all(&octets)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Questions by UDP, each by a connected socket of its own (RFC 5452 section 9.2).
+//!
+//! A connected socket takes datagrams from the server's address and port alone. The kernel draws its port at random from
+//! the range that it is allowed to (`net.ipv4.ip_local_port_range`), and so stays out of the ports of a translator's
+//! pool. A socket serves a few questions one after the other, within a second, and only while each got its answer: making
+//! one costs more than a question does.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::Message;
+use nix::sys::socket::{MsgFlags, recv};
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use super::peer::{Peer, Trouble, lock};
+use super::query::{Match, Query};
+use super::random;
+
+/// How many questions a socket serves at most.
+const MOST_USES: u32 = 16;
+/// How long.
+const LONGEST_USE: Duration = Duration::from_secs(1);
+/// How many sockets wait for their next question.
+const MOST_IDLE: usize = 256;
+/// So many datagrams that do not answer the question, and it is asked by TCP.
+const MOST_MISMATCHES: usize = 8;
+/// The header's octet with the bit TC, and the bit.
+const TRUNCATION: (usize, u8) = (2, 0x02);
+
+thread_local! {
+    static RECEIVED: RefCell<[u8; 65_535]> = const { RefCell::new([0; 65_535]) };
+}
+
+/// A socket between two questions.
+#[derive(Debug)]
+pub(super) struct Idle {
+    socket: UdpSocket,
+    made: Instant,
+    uses: u32,
+}
+
+/// Asks once, and waits for the answer however long it takes.
+pub(super) async fn ask(
+    peer: &Peer,
+    sockets: &Mutex<Vec<Idle>>,
+    query: &Query,
+    now: Instant,
+) -> Result<Message, Trouble> {
+    let mut idle = take(sockets, peer.server.address, now)?;
+    peer.counters.queries.count();
+    idle.socket.send(query.as_octets()).await?;
+    let mut mismatches = 0;
+    loop {
+        // An ICMP error makes a socket ready, but not readable.
+        let ready = idle.socket.ready(Interest::READABLE | Interest::ERROR).await?;
+        let interest = if ready.is_readable() { Interest::READABLE } else { Interest::ERROR };
+        let received = RECEIVED.with_borrow_mut(|buffer| {
+            let receive = || Ok(recv(idle.socket.as_raw_fd(), buffer, MsgFlags::empty())?);
+            let len = idle.socket.try_io(interest, receive)?;
+            io::Result::Ok(read(peer, query, &mut buffer[..len]))
+        });
+        match received {
+            Ok(Some(answer)) => {
+                idle.uses += 1;
+                give_back(sockets, idle);
+                return answer;
+            }
+            Ok(None) => {
+                mismatches += 1;
+                if mismatches == MOST_MISMATCHES {
+                    return Err(Trouble::Suspicious);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // An ICMP error, nearly always: nobody listens there.
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What a datagram means to the question; `None` if nothing.
+fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message, Trouble>> {
+    match query.matches(octets) {
+        Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => Some(Err(Trouble::Truncated)),
+        // One that can't be read is no answer; a readable one may follow, if that was a forger's.
+        Match::Answers | Match::ErrorWithoutQuestion => peer.read(query, octets).ok().map(Ok),
+        Match::OtherCase => Some(Err(Trouble::OtherCase)),
+        Match::Mismatch => {
+            peer.counters.mismatches.count();
+            None
+        }
+        Match::Malformed => {
+            peer.counters.malformed.count();
+            None
+        }
+    }
+}
+
+/// A socket drawn at random from those that wait, or a new one.
+fn take(sockets: &Mutex<Vec<Idle>>, server: SocketAddr, now: Instant) -> io::Result<Idle> {
+    let mut waiting = lock(sockets);
+    while !waiting.is_empty() {
+        let drawn = usize::from(u16::from_ne_bytes(random::octets()?)) % waiting.len();
+        let idle = waiting.swap_remove(drawn);
+        if now.saturating_duration_since(idle.made) < LONGEST_USE {
+            return Ok(idle);
+        }
+    }
+    drop(waiting);
+    let socket = connect(server)?;
+    Ok(Idle { socket, made: now, uses: 0 })
+}
+
+fn give_back(sockets: &Mutex<Vec<Idle>>, idle: Idle) {
+    if idle.uses < MOST_USES {
+        let mut waiting = lock(sockets);
+        if waiting.len() < MOST_IDLE {
+            waiting.push(idle);
+        }
+    }
+}
+
+fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(server), kind, None)?;
+    socket.connect(&SockAddr::from(server))?;
+    UdpSocket::from_std(socket.into())
+}

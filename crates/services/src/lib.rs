@@ -1,0 +1,8 @@
+//! The servers that an IPv6-only network needs beside its translator, and the discovery of its prefix.
+#![forbid(unsafe_code)]
+
+pub mod discovery;
+pub mod dns64;
+mod icmp6;
+mod readiness;
+pub mod router;

@@ -1,0 +1,194 @@
+//! What other routers of a link say, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section
+//! 5.2).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::time::{Duration, Instant};
+
+use fordway_wire::ndp::{Advertisement, INFINITY, NdOption, Options, PrefixInformation};
+use hickory_proto::rr::Name;
+use ipnet::Ipv6Net;
+
+use super::content::Content;
+use super::ledger::Item;
+
+/// Lifetimes that run down may differ by so much, in seconds: two clocks, and the time on the way.
+const SKEW: u32 = 5;
+/// Most items of others that are remembered; a host could invent any number.
+const HEARD: usize = 256;
+/// Most contradictions that are remembered as reported.
+const REPORTED: usize = 64;
+
+/// What others say on one link.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    heard: Vec<(Ipv6Addr, Item, Instant)>,
+    reported: BTreeSet<(Ipv6Addr, Contradiction)>,
+}
+
+/// What another router says otherwise than this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Contradiction {
+    HopLimit,
+    Managed,
+    Other,
+    ReachableTime,
+    RetransTimer,
+    Mtu,
+    PreferredLifetime(Ipv6Net),
+    ValidLifetime(Ipv6Net),
+    Pref64,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contradiction::HopLimit => f.write_str("hop limit"),
+            Contradiction::Managed => f.write_str("flag M (addresses by DHCPv6)"),
+            Contradiction::Other => f.write_str("flag O (other configuration by DHCPv6)"),
+            Contradiction::ReachableTime => f.write_str("reachable time"),
+            Contradiction::RetransTimer => f.write_str("retransmission timer"),
+            Contradiction::Mtu => f.write_str("MTU"),
+            Contradiction::PreferredLifetime(prefix) => {
+                write!(f, "preferred lifetime of prefix {prefix}")
+            }
+            Contradiction::ValidLifetime(prefix) => write!(f, "valid lifetime of prefix {prefix}"),
+            Contradiction::Pref64 => f.write_str("NAT64 prefixes"),
+        }
+    }
+}
+
+impl Others {
+    /// A valid advertisement of another router, beside what this one says.
+    pub(super) fn hear(
+        &mut self,
+        router: Ipv6Addr,
+        fields: &Advertisement,
+        options: &Options<'_>,
+        ours: &Content,
+        now: Instant,
+    ) -> Vec<Contradiction> {
+        self.heard.retain(|(_, _, until)| *until > now);
+        for (item, lifetime) in options.clone().flat_map(items) {
+            self.heard.retain(|(from, it, _)| *from != router || *it != item);
+            if lifetime > 0 && self.heard.len() < HEARD {
+                let until = now + Duration::from_secs(lifetime.into());
+                self.heard.push((router, item, until));
+            }
+        }
+        contradictions(fields, options, ours, now)
+    }
+
+    /// Whether some other router says so still.
+    pub(super) fn say(&self, item: &Item, now: Instant) -> bool {
+        self.heard.iter().any(|(_, it, until)| it == item && *until > now)
+    }
+
+    /// Whether a contradiction is new, and so worth a word.
+    pub(super) fn first(&mut self, router: Ipv6Addr, what: Contradiction) -> bool {
+        self.reported.len() < REPORTED && self.reported.insert((router, what))
+    }
+}
+
+/// What an option says, each with its lifetime.
+fn items(option: NdOption<'_>) -> Vec<(Item, u32)> {
+    let net = |prefix, len| Ipv6Net::new(prefix, len).ok();
+    match option {
+        NdOption::Prefix(it) => net(it.prefix, it.prefix_len)
+            .map(|net| (Item::Prefix(net), it.preferred_lifetime))
+            .into_iter()
+            .collect(),
+        NdOption::Route(it) => net(it.prefix, it.prefix_len)
+            .map(|net| (Item::Route(net), it.lifetime))
+            .into_iter()
+            .collect(),
+        NdOption::Pref64(it) => net(it.prefix(), it.prefix_len())
+            .map(|net| (Item::Pref64(net), it.lifetime().seconds()))
+            .into_iter()
+            .collect(),
+        NdOption::Rdnss(it) => {
+            it.addresses().map(|server| (Item::Rdnss(server), it.lifetime)).collect()
+        }
+        NdOption::Dnssl(it) => {
+            let name = |labels| Name::from_labels(labels).ok().map(|name| name.to_lowercase());
+            it.names()
+                .filter_map(|it| name(it.labels()))
+                .map(|name| (Item::Dnssl(name), it.lifetime))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn contradictions(
+    theirs: &Advertisement,
+    options: &Options<'_>,
+    ours: &Content,
+    now: Instant,
+) -> Vec<Contradiction> {
+    let fields = &ours.fields;
+    // Zero says nothing.
+    let differ = |a: u32, b: u32| a != 0 && b != 0 && a != b;
+    let hops = differ(theirs.cur_hop_limit.into(), fields.cur_hop_limit.into());
+    let simple = [
+        (hops, Contradiction::HopLimit),
+        (theirs.managed != fields.managed, Contradiction::Managed),
+        (theirs.other != fields.other, Contradiction::Other),
+        (differ(theirs.reachable_time, fields.reachable_time), Contradiction::ReachableTime),
+        (differ(theirs.retrans_timer, fields.retrans_timer), Contradiction::RetransTimer),
+    ];
+    let mut found: Vec<Contradiction> =
+        simple.into_iter().filter(|(differ, _)| *differ).map(|(_, what)| what).collect();
+    let (mut valid, mut withdrawn) = (Vec::new(), Vec::new());
+    for option in options.clone() {
+        match option {
+            NdOption::Mtu(mtu) if ours.mtu.is_some_and(|our| our != mtu) => {
+                found.push(Contradiction::Mtu);
+            }
+            NdOption::Prefix(theirs) => found.extend(lifetimes(&theirs, ours, now)),
+            NdOption::Pref64(it) => {
+                let list = if it.lifetime().seconds() > 0 { &mut valid } else { &mut withdrawn };
+                list.push((it.prefix(), it.prefix_len()));
+            }
+            _ => {}
+        }
+    }
+    if pref64(&valid, &withdrawn, ours) {
+        found.push(Contradiction::Pref64);
+    }
+    found
+}
+
+/// The lifetimes of a prefix that both say.
+fn lifetimes<'a>(
+    theirs: &'a PrefixInformation,
+    ours: &'a Content,
+    now: Instant,
+) -> impl Iterator<Item = Contradiction> + 'a {
+    let same = ours.prefixes.iter().find(|it| {
+        (it.prefix.addr(), it.prefix.prefix_len()) == (theirs.prefix, theirs.prefix_len)
+    });
+    same.into_iter().flat_map(move |it| {
+        let info = ours.information(it, now);
+        let differ = |a: u32, b: u32| (a == INFINITY) != (b == INFINITY) || a.abs_diff(b) > SKEW;
+        let valid = differ(theirs.valid_lifetime, info.valid_lifetime)
+            .then_some(Contradiction::ValidLifetime(it.prefix));
+        let preferred = differ(theirs.preferred_lifetime, info.preferred_lifetime)
+            .then_some(Contradiction::PreferredLifetime(it.prefix));
+        valid.into_iter().chain(preferred)
+    })
+}
+
+/// Whether the sets of NAT64 prefixes differ. A router that says none knows nothing of NAT64, and
+/// makes no host change anything.
+fn pref64(valid: &[(Ipv6Addr, u8)], withdrawn: &[(Ipv6Addr, u8)], ours: &Content) -> bool {
+    let our: Vec<(Ipv6Addr, u8)> =
+        ours.pref64.iter().map(|it| (it.prefix(), it.prefix_len())).collect();
+    let differ = !valid.is_empty()
+        && (our.iter().any(|it| !valid.contains(it)) || valid.iter().any(|it| !our.contains(it)));
+    differ || withdrawn.iter().any(|it| our.contains(it))
+}
+
+#[cfg(test)]
+mod tests;
