@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use fordway_xlat::addr::{Eam, EamTable, Pool6};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
+use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::dns64;
 use crate::draft::Drafts;
 use crate::nat64;
 use crate::translator::Draft;
@@ -23,7 +26,8 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
         duplicate_eam(draft, sink);
         overlapping_eam(draft, sink);
         addresses(draft, sink);
-        well_known_prefix(draft, sink);
+        unmanaged(draft, sink);
+        well_known_prefix(&draft.pool6, sink);
         if let Some(nat64) = &draft.nat64 {
             let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
             nat64::check::nat64(nat64, in_pool6, sink);
@@ -34,6 +38,39 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
     }
     duplicate_names(&drafts.translators, sink);
     overlapping_routes(&drafts.translators, sink);
+    services(drafts, sink);
+}
+
+/// What stands beside the translators, against them and against each other.
+fn services(drafts: &Drafts, sink: &mut Sink) {
+    let translators = || drafts.translators.iter().filter_map(Draft::translator);
+    let gateways = drafts
+        .translators
+        .iter()
+        .filter(|draft| draft.translator().is_some_and(|translator| translator.clat().is_none()));
+    // As written: an entry that is incomplete must not make others look wrong.
+    let mut prefixes: Vec<Pool6> =
+        gateways.flat_map(|draft| &draft.pool6).map(|pool6| *pool6.get_ref()).collect();
+    if let Some(draft) = &drafts.dns64 {
+        dns64::check::dns64(draft, &prefixes, sink);
+        for listen in &draft.listen {
+            let taken = |it: &&SocketAddr| dns64::check::same_place(**it, *listen.get_ref());
+            if let Some(metrics) = drafts.metrics.listen.iter().find(taken) {
+                let message =
+                    format!("`listen`: {} is taken by [metrics], for {metrics}", listen.get_ref());
+                let help = "write another port in one of the two";
+                sink.push(Diagnostic::error(listen.span(), message).help(help));
+            }
+        }
+        let written = dns64::check::written_prefixes(draft).into_iter();
+        prefixes.extend(written.map(|(_, pool6)| pool6.into_inner()));
+    }
+    let surroundings = advertise::check::Surroundings {
+        prefixes: &prefixes,
+        translators: drafts.translators.iter().filter_map(|it| it.name.as_ref()).collect(),
+        uplinks: translators().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
+    };
+    advertise::check::advertise(&drafts.advertise, &surroundings, sink);
 }
 
 fn duplicate_names(drafts: &[Draft], sink: &mut Sink) {
@@ -52,7 +89,11 @@ fn duplicate_names(drafts: &[Draft], sink: &mut Sink) {
     );
 }
 
-fn duplicates<T: Copy + Hash + Eq + Display>(key: &str, items: &[Spanned<T>], sink: &mut Sink) {
+pub(crate) fn duplicates<T: Copy + Hash + Eq + Display>(
+    key: &str,
+    items: &[Spanned<T>],
+    sink: &mut Sink,
+) {
     let all: Vec<_> = items.iter().collect();
     each_duplicate(
         &all,
@@ -144,18 +185,30 @@ fn addresses(draft: &Draft, sink: &mut Sink) {
     let Some((clat, v6)) = clat.and_then(|clat| Some((clat, clat.v6?))) else {
         return;
     };
-    if clat.pref64.contains(v6) {
-        let message = format!("`v6`: {v6} lies in pref64 {}, which stands for IPv4", clat.pref64);
+    if let Some(pref64) = clat.pref64.fixed().filter(|pref64| pref64.contains(v6)) {
+        let message = format!("`v6`: {v6} lies in pref64 {pref64}, which stands for IPv4");
         let span = draft.v6.clone().unwrap_or(draft.span.clone());
         let help = "take an address of the uplink's network, or leave v6 out";
         sink.push(Diagnostic::error(span, message).help(help));
     }
 }
 
+/// A CLAT that sets itself up has to be allowed to.
+fn unmanaged(draft: &Draft, sink: &mut Sink) {
+    let automatic = draft.translator().filter(|translator| translator.is_automatic());
+    if automatic.is_some_and(|translator| !translator.manage) {
+        let message =
+            "`pref64` = \"auto\" needs `manage`: addresses and routes follow what is found";
+        let help =
+            "leave manage = false out, or write the prefix that the addresses and routes are for";
+        sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
+    }
+}
+
 /// RFC 6052 section 2.1: the Well-Known Prefix has 96 bits. What contains it is most likely a slip of the pen.
-fn well_known_prefix(draft: &Draft, sink: &mut Sink) {
+pub(crate) fn well_known_prefix(prefixes: &[Spanned<Pool6>], sink: &mut Sink) {
     let well_known = Pool6::WELL_KNOWN.net();
-    for pool6 in &draft.pool6 {
+    for pool6 in prefixes {
         let net = pool6.get_ref().net();
         if net == well_known || !net.contains(&well_known) {
             continue;

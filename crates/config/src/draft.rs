@@ -2,17 +2,21 @@
 
 use toml::de::{DeTable, DeValue};
 
+use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::section::Section;
-use crate::sections;
+use crate::dns64;
+use crate::section::{Problem, Problems, Section, Value};
+use crate::sections::{self, Table};
 use crate::translator::{self, Draft};
 use crate::types::{Config, Control, Log, Metrics};
 
 /// The parts of the file, with their places where checks across parts need them.
 pub(crate) struct Drafts {
     pub(crate) translators: Vec<Draft>,
+    pub(crate) dns64: Option<dns64::read::Draft>,
+    pub(crate) advertise: Vec<advertise::read::Draft>,
     control: Control,
-    metrics: Metrics,
+    pub(crate) metrics: Metrics,
     log: Log,
 }
 
@@ -28,6 +32,8 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     }
     let mut drafts = Drafts {
         translators: Vec::new(),
+        dns64: None,
+        advertise: Vec::new(),
         control: Control::default(),
         metrics: Metrics::default(),
         log: Log::default(),
@@ -37,6 +43,19 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     }
     let mut top = Section::new("this file", root.get_ref(), 0..0);
     read_translators(&mut top, sink, &mut drafts);
+    if let Some(dns64) = top.read(sink, "dns64", only_one) {
+        drafts.dns64 = Some(dns64::read::dns64(dns64.into_inner(), sink));
+    }
+    if let Some(tables) = top.read(sink, "advertise", |v| sections::tables(v, "[[advertise]]")) {
+        let tables = tables.into_inner().into_iter();
+        drafts.advertise = tables.map(|it| advertise::read::advertise(it, sink)).collect();
+    }
+    if !["translator", "dns64", "advertise"].into_iter().any(|key| top.has(key)) {
+        let message = "this file has neither a `translator` nor `dns64` nor `advertise`";
+        let help = "begin a translator with a line [[translator]], a DNS64 server with [dns64], router \
+                    advertisements with [[advertise]]";
+        sink.push(Diagnostic::error(top.span(), message).help(help));
+    }
     if let Some(control) = top.read(sink, "control", sections::table) {
         drafts.control = sections::control(control.into_inner(), sink);
     }
@@ -46,23 +65,26 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     if let Some(log) = top.read(sink, "log", sections::table) {
         drafts.log = sections::log(log.into_inner(), sink);
     }
-    top.refuse(
-        sink,
-        "dns64",
-        "this version of fordway has no DNS64 server",
-        "leave [dns64] out, and run a DNS64 server of your choice beside fordway",
-    );
     top.finish(sink);
     drafts
 }
 
+/// A section of which there is one.
+fn only_one<'t, 'i>(value: &'t Value<'i>) -> Result<Table<'t, 'i>, Problems> {
+    match value.get_ref() {
+        DeValue::Array(_) => {
+            let message = "there is one, which may listen on several addresses";
+            Err(Problem::new(value.span(), message, "write it with one bracket").into())
+        }
+        _ => sections::table(value),
+    }
+}
+
 fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Drafts) {
     let help = "begin a translator with a line [[translator]]";
-    let tables = top.require(sink, "translator", help, |value| match value.get_ref() {
-        DeValue::Array(items) => {
-            crate::section::Problems::collect(items.iter().map(sections::table))
-        }
-        _ => Err(crate::section::Problem::new(
+    let tables = top.read(sink, "translator", |value| match value.get_ref() {
+        DeValue::Array(items) => Problems::collect(items.iter().map(sections::table)),
+        _ => Err(Problem::new(
             value.span(),
             "there may be several translators, so this is a list",
             "write [[translator]], with two brackets",
@@ -80,11 +102,19 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
 }
 
 impl Drafts {
-    /// The configuration. `None` when a translator is incomplete; then that has been reported.
+    /// The configuration. `None` when a part is incomplete; then that has been reported.
     pub(crate) fn finish(self) -> Option<Config> {
         let translators: Option<Vec<_>> = self.translators.into_iter().map(Draft::finish).collect();
+        let advertise = self.advertise.into_iter().map(advertise::read::Draft::finish);
+        let advertise: Option<Vec<_>> = advertise.collect();
+        let dns64 = match self.dns64 {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
         Some(Config {
             translators: translators?,
+            dns64,
+            advertise: advertise?,
             control: self.control,
             metrics: self.metrics,
             log: self.log,

@@ -6,6 +6,8 @@ use fordway_xlat::addr::Eam;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use serde::Serialize;
 
+use crate::advertise::emit::AdvertiseTable;
+use crate::dns64::emit::Dns64Table;
 use crate::engine::{ATTACHES, ENGINES};
 use crate::nat64::emit::{Keys, Tables};
 use crate::sections::{FORMATS, LEVELS};
@@ -17,6 +19,8 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = File {
             translator: self.translators.iter().map(TranslatorTable::of).collect(),
+            dns64: self.dns64.as_ref().map(Dns64Table::of),
+            advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
@@ -45,6 +49,8 @@ struct TranslatorTable {
     pool6: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pref64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    always: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     v4: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,14 +87,26 @@ struct TranslatorTable {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum WordOrNumber {
+pub(crate) enum WordOrNumber {
     Word(&'static str),
     Number(u32),
 }
 
 #[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum WordOrBool {
+    Word(&'static str),
+    Bool(bool),
+}
+
+#[derive(Serialize)]
 struct File {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     translator: Vec<TranslatorTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dns64: Option<Dns64Table>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    advertise: Vec<AdvertiseTable>,
     control: ControlTable,
     metrics: MetricsTable,
     log: LogTable,
@@ -133,7 +151,8 @@ impl TranslatorTable {
                 Mode::Nat64(nat64) => Some(strings(&nat64.pool6)),
                 Mode::Clat(_) => None,
             },
-            pref64: clat.map(|clat| clat.pref64.to_string()),
+            pref64: clat.map(|clat| clat.pref64.fixed().map_or_else(auto, ToString::to_string)),
+            always: clat.filter(|_| t.is_automatic()).map(|clat| clat.always),
             v4: clat.map(|clat| clat.v4.to_string()),
             v6: clat.map(|clat| clat.v6.map_or_else(auto, |v6| v6.to_string())),
             uplink: clat.map(|clat| clat.uplink.as_ref().map_or_else(auto, ToString::to_string)),

@@ -9,9 +9,11 @@
 //! open here; [`Translator::core`] takes it as [`Resolved`] and gives the core's configuration.
 #![forbid(unsafe_code)]
 
+mod advertise;
 mod check;
 mod core;
 mod diagnostic;
+mod dns64;
 mod draft;
 mod emit;
 mod engine;
@@ -24,14 +26,17 @@ mod types;
 mod value;
 
 pub use crate::core::{CoreError, Resolved};
+pub use advertise::{Advertise, AdvertisedRoute, Preference};
 pub use diagnostic::{Report, Severity};
+pub use dns64::{Dns64, Dns64Policy, Reverse, Upstream, UpstreamError, UpstreamProtocol};
+pub use hickory_proto::rr::Name;
 pub use name::{InterfaceName, NameError};
 pub use nat64::{
     Dynamic4, LogEvent, LogTarget, Nat64, NatLog, Pool, Pool4, Pool4Error, Pool4Source, Ports,
 };
 pub use types::{
-    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Source6,
-    Translator,
+    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Pref64,
+    Source6, Translator,
 };
 
 use std::fs::File;

@@ -1,9 +1,9 @@
-//! `[control]`, `[metrics]` and `[log]`.
+//! Values that are tables; `[control]`, `[metrics]` and `[log]`.
 
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::Sink;
 use crate::section::{Problem, Problems, Section, Value};
@@ -23,6 +23,21 @@ pub(crate) fn table<'t, 'i>(value: &'t Value<'i>) -> Result<Table<'t, 'i>, Probl
             "write it in brackets on a line of its own, and its keys below",
         )
         .into()),
+    }
+}
+
+/// Reads a list of tables, whose lines people begin with `title`.
+pub(crate) fn tables<'t, 'i>(
+    value: &'t Value<'i>,
+    title: &str,
+) -> Result<Vec<Table<'t, 'i>>, Problems> {
+    match value.get_ref() {
+        DeValue::Array(items) => Problems::collect(items.iter().map(table)),
+        _ => {
+            let message = "there may be several, so this is a list";
+            let help = format!("write {title}, with two brackets");
+            Err(Problem::new(value.span(), message, help).into())
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::nat64;
 use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
 use crate::section::{Section, Value};
 use crate::sections::{Table, set};
-use crate::types::{Attach, Clat, Engine, Mode, Source6, Translator};
+use crate::types::{Attach, Clat, Engine, Mode, Pref64, Source6, Translator};
 use crate::value;
 
 /// RFC 7335: the addresses of the "service continuity prefix", of which a CLAT's host takes one.
@@ -143,6 +143,7 @@ fn refuse_clat(section: &mut Section<'_, '_>, sink: &mut Sink, addresses: &str, 
     {
         section.refuse(sink, key, "this key belongs to mode clat", help);
     }
+    section.refuse(sink, "always", "this key belongs to mode clat", "leave it out");
 }
 
 fn read_siit(
@@ -193,16 +194,14 @@ fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
         section.refuse(sink, key, dynamic4, "give each IPv6 host a mapping in eam = [...]");
     }
-    let help = "write the PLAT's prefix such as pref64 = \"64:ff9b::/96\"";
-    let pref64 = section.require(sink, "pref64", help, |v| match v.get_ref().as_str() {
-        Some("auto") => Err(crate::section::Problem::new(
-            v.span(),
-            "this version of fordway can't discover the prefix (RFC 7050, RFC 8781)",
-            help,
-        )
-        .into()),
-        _ => value::pool6(v),
-    });
+    let help = "write pref64 = \"auto\", or the PLAT's prefix such as pref64 = \"64:ff9b::/96\"";
+    let pref64 = section.require(sink, "pref64", help, |v| value::auto_or(v, value::pool6));
+    let always = section.read(sink, "always", value::boolean);
+    if let (Some(always), Some(Some(_))) = (&always, pref64.as_ref().map(Spanned::get_ref)) {
+        let message =
+            "`always` belongs to pref64 = \"auto\": a CLAT with a fixed prefix never steps aside";
+        sink.push(Diagnostic::error(always.span(), message).help("leave it out"));
+    }
     let mut v4 = CLAT_V4;
     set(&mut v4, section.read(sink, "v4", value::host4));
     let v6 = section.read(sink, "v6", |v| value::auto_or(v, value::host6));
@@ -210,13 +209,18 @@ fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     let v6_span = v6.as_ref().map(Spanned::span);
     let mode = pref64.as_ref().map(|pref64| {
         Mode::Clat(Clat {
-            pref64: *pref64.get_ref(),
+            pref64: pref64.get_ref().map_or(Pref64::Auto, Pref64::Fixed),
+            always: always.is_some_and(Spanned::into_inner),
             v4,
             v6: v6.and_then(Spanned::into_inner),
             uplink: uplink.and_then(Spanned::into_inner),
         })
     });
-    let pool6 = pref64.into_iter().collect();
+    let fixed = |pref64: Spanned<Option<Pool6>>| {
+        let span = pref64.span();
+        pref64.into_inner().map(|pref64| Spanned::new(span, pref64))
+    };
+    let pool6 = pref64.and_then(fixed).into_iter().collect();
     Particular { mode, pool6, v6: v6_span, ..Particular::default() }
 }
 

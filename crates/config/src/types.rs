@@ -9,14 +9,20 @@ use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
 
 use crate::DEFAULT_SOCKET;
+use crate::advertise::Advertise;
+use crate::dns64::Dns64;
 use crate::name::InterfaceName;
 use crate::nat64::{Dynamic4, Nat64};
 
-/// One configuration file.
+/// One configuration file. Something is in it: a translator, a DNS64 server, or router advertisements.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
-    /// The translators, at least one, in the order of the file.
+    /// The translators, in the order of the file.
     pub translators: Vec<Translator>,
+    /// `[dns64]`.
+    pub dns64: Option<Dns64>,
+    /// `[[advertise]]`, in the order of the file.
+    pub advertise: Vec<Advertise>,
     /// `[control]`.
     pub control: Control,
     /// `[metrics]`.
@@ -97,13 +103,36 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clat {
     /// The translation prefix of the PLAT.
-    pub pref64: Pool6,
+    pub pref64: Pref64,
+    /// With [`Pref64::Auto`]: goes on where the network has native IPv4.
+    pub always: bool,
     /// The host's IPv4 address on the interface.
     pub v4: Ipv4Addr,
     /// Its IPv6 counterpart; `None`: made from the uplink's prefix.
     pub v6: Option<Ipv6Addr>,
     /// The device towards the IPv6 network; `None`: found by the route to `pref64`.
     pub uplink: Option<InterfaceName>,
+}
+
+/// A CLAT's translation prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pref64 {
+    /// This one.
+    Fixed(Pool6),
+    /// The one that the network tells (RFC 7050, RFC 8781); without one, or where there is native IPv4, the
+    /// CLAT waits.
+    Auto,
+}
+
+impl Pref64 {
+    /// The prefix, if it is known from the configuration.
+    #[must_use]
+    pub fn fixed(&self) -> Option<&Pool6> {
+        match self {
+            Pref64::Fixed(pool6) => Some(pool6),
+            Pref64::Auto => None,
+        }
+    }
 }
 
 /// Source address of ICMPv6 errors.
@@ -202,6 +231,23 @@ pub enum LogFormat {
     Json,
 }
 
+impl Config {
+    /// The translation prefixes of the translators that stand between an IPv6-only network and IPv4, in the
+    /// order of the file, each once: what DNS64 makes addresses of and hosts are told, unless the file says
+    /// otherwise. A CLAT's is another gateway's.
+    #[must_use]
+    pub fn pool6(&self) -> Vec<Pool6> {
+        let gateways = self.translators.iter().filter(|translator| translator.clat().is_none());
+        let mut all: Vec<Pool6> = Vec::new();
+        for pool6 in gateways.flat_map(Translator::pool6) {
+            if !all.contains(pool6) {
+                all.push(*pool6);
+            }
+        }
+        all
+    }
+}
+
 impl Translator {
     /// The mode's name in the file.
     #[must_use]
@@ -213,12 +259,12 @@ impl Translator {
         }
     }
 
-    /// The translation prefixes: `pool6`, or a CLAT's `pref64`.
+    /// The translation prefixes: `pool6`, or a CLAT's `pref64`; none while that is to be discovered.
     #[must_use]
     pub fn pool6(&self) -> &[Pool6] {
         match &self.mode {
             Mode::Siit { pool6, .. } => pool6,
-            Mode::Clat(clat) => std::slice::from_ref(&clat.pref64),
+            Mode::Clat(clat) => clat.pref64.fixed().map_or(&[], std::slice::from_ref),
             Mode::Nat64(nat64) => &nat64.pool6,
         }
     }
@@ -230,6 +276,12 @@ impl Translator {
             Mode::Clat(clat) => Some(clat),
             Mode::Siit { .. } | Mode::Nat64(_) => None,
         }
+    }
+
+    /// Whether this is a CLAT that discovers its prefix.
+    #[must_use]
+    pub fn is_automatic(&self) -> bool {
+        self.clat().is_some_and(|clat| clat.pref64 == Pref64::Auto)
     }
 
     /// The stateful part, if this is mode `nat64`.

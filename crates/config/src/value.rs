@@ -1,5 +1,7 @@
 //! Values: from TOML to the types of the configuration.
 
+mod server;
+
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -15,6 +17,8 @@ use toml::de::DeValue;
 
 use crate::name::InterfaceName;
 use crate::section::{Problem, Problems, Value, closest};
+
+pub(crate) use server::{dns_name, is_host, listen, name_text, net, rate, server_name, server6};
 
 type Parsed<T> = Result<T, Problems>;
 
@@ -185,15 +189,48 @@ pub(crate) fn octets(value: &Value<'_>, range: RangeInclusive<i64>) -> Parsed<u3
 }
 
 fn size(text: &str) -> Option<i64> {
+    sized(text, &[("kB", 1000), ("KB", 1000), ("KiB", 1 << 10), ("K", 1 << 10)])
+}
+
+/// A number of octets, with one of these units or none.
+fn sized(text: &str, units: &[(&str, i64)]) -> Option<i64> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let factor = match unit.trim() {
         "" | "B" | "octets" => 1,
-        "kB" | "KB" => 1000,
-        "KiB" | "K" => 1024,
-        _ => return None,
+        unit => units.iter().find(|(known, _)| *known == unit)?.1,
     };
     number.parse::<i64>().ok()?.checked_mul(factor)
+}
+
+/// Units of memory, the greatest first.
+const MEMORY: [(&str, i64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// An amount of memory: a plain number of octets, or a string with a unit.
+pub(crate) fn memory(value: &Value<'_>, range: RangeInclusive<i64>) -> Parsed<u64> {
+    let (least, most) = (memory_text(range.start()), memory_text(range.end()));
+    let help = format!("write an amount of memory from {least} to {most}, such as \"32 MiB\"");
+    let number = match value.get_ref() {
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => {
+            let text = string(value, "an amount of memory", &help)?;
+            let number = sized(text, &MEMORY);
+            Some(number.ok_or_else(|| wrong(value, format!("\"{text}\" is no amount"), &help))?)
+        }
+    };
+    match number {
+        Some(number) if range.contains(&number) => Ok(number.unsigned_abs()),
+        _ => Err(wrong(value, "this is out of range", help)),
+    }
+}
+
+/// An amount of memory as it is written, in the greatest unit in which it is a whole number.
+pub(crate) fn memory_text(octets: &i64) -> String {
+    let unit = MEMORY.iter().find(|(_, factor)| *octets > 0 && octets % factor == 0);
+    match unit {
+        Some((unit, factor)) => format!("{} {unit}", octets / factor),
+        None => format!("{octets} B"),
+    }
 }
 
 /// `auto`, or what `other` reads.

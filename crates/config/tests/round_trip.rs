@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fordway_config::{
     Attach, Clat, Config, Control, Dynamic4, Engine, InterfaceName, Log, LogEvent, LogFormat,
-    LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4, Pool4Source, Ports, Resolved,
-    Source6, Translator, parse,
+    LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4, Pool4Source, Ports, Pref64,
+    Resolved, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -45,9 +45,12 @@ fn mode() -> impl Strategy<Value = Mode> {
                     .prop_map(move |dynamic4| Mode::Siit { pool6: pool6.clone(), dynamic4 });
                 prop_oneof![stateful, stateless]
             }),
-        (pool6(), option::of(0u16..99), uplink).prop_map(|(pref64, index, uplink)| {
+        (option::of(pool6()), any::<bool>(), option::of(0u16..99), uplink).prop_map(|it| {
+            let (pref64, always, index, uplink) = it;
             let v4 = Ipv4Addr::new(192, 0, 0, 2);
-            Mode::Clat(Clat { pref64, v4, v6: index.map(v6), uplink })
+            let always = always && pref64.is_none();
+            let pref64 = pref64.map_or(Pref64::Auto, Pref64::Fixed);
+            Mode::Clat(Clat { pref64, always, v4, v6: index.map(v6), uplink })
         }),
     ]
 }
@@ -295,6 +298,8 @@ prop_compose! {
                     .map(|n| Ipv4Net::from(Ipv4Addr::new(203, 0, 113, n)))
                     .collect(),
             },
+            // A CLAT that sets itself up has to be allowed to.
+            manage: flags[4] || matches!(&mode, Mode::Clat(clat) if clat.pref64 == Pref64::Auto),
             ipv4_translatable: flags[1] && !matches!(mode, Mode::Nat64(_)),
             mode,
             metric,
@@ -306,7 +311,6 @@ prop_compose! {
             allow_private: flags[0],
             hairpin: flags[2],
             mss_clamp: flags[3],
-            manage: flags[4],
             pin_queues: flags[5],
             mtu,
             lowest_ipv6_mtu: 1280,
@@ -326,6 +330,8 @@ prop_compose! {
     ) -> Config {
         Config {
             translators: vec![translator],
+            dns64: None,
+            advertise: Vec::new(),
             control: Control {
                 socket: PathBuf::from(socket),
                 timeout: Duration::from_millis(millis),

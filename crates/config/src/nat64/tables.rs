@@ -7,13 +7,12 @@ use fordway_xlat::nat64::layout::MAX_BLOCKS;
 use fordway_xlat::nat64::{Allocation, Quotas};
 use ipnet::Ipv6Net;
 use toml::Spanned;
-use toml::de::DeValue;
 
 use super::log::{LogEvent, LogTarget, LogTargetError, NatLog};
 use super::{Pool, Pool4};
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::section::{Problem, Problems, Section, Value};
-use crate::sections::{self, Table, set};
+use crate::sections::{self, Table, set, tables};
 use crate::value;
 
 type Parsed<T> = Result<T, Problems>;
@@ -238,16 +237,4 @@ fn events(v: &Value<'_>, help: &str) -> Parsed<Vec<LogEvent>> {
     events.sort_unstable();
     events.dedup();
     Ok(events)
-}
-
-/// A list of tables.
-fn tables<'t, 'i>(v: &'t Value<'i>, title: &str) -> Parsed<Vec<Table<'t, 'i>>> {
-    match v.get_ref() {
-        DeValue::Array(items) => Problems::collect(items.iter().map(sections::table)),
-        _ => {
-            let message = "there may be several, so this is a list";
-            let help = format!("write {title}, with two brackets");
-            Err(Problem::new(v.span(), message, help).into())
-        }
-    }
 }

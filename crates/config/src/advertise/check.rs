@@ -1,0 +1,201 @@
+//! What has to go together in router advertisements.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fordway_xlat::addr::Pool6;
+use ipnet::Ipv6Net;
+use toml::Spanned;
+
+use super::Advertise;
+use super::read::Draft;
+use crate::check::{duplicates, well_known_prefix};
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::dns64::read::no_effect;
+use crate::name::InterfaceName;
+
+/// What the rest of the file has.
+pub(crate) struct Surroundings<'a> {
+    /// Translation prefixes of the translators and of `[dns64]`.
+    pub(crate) prefixes: &'a [Pool6],
+    /// The names of the translators.
+    pub(crate) translators: Vec<&'a Spanned<InterfaceName>>,
+    /// The uplinks of CLATs.
+    pub(crate) uplinks: Vec<&'a InterfaceName>,
+}
+
+/// Checks all entries.
+pub(crate) fn advertise(drafts: &[Draft], around: &Surroundings<'_>, sink: &mut Sink) {
+    devices(drafts, around, sink);
+    for draft in drafts {
+        duplicates("prefix", &draft.prefixes, sink);
+        duplicates("rdnss", &draft.rdnss, sink);
+        duplicates("pref64", &draft.pref64, sink);
+        routes(draft, sink);
+        duplicate_names(draft, sink);
+        well_known_prefix(&draft.pref64, sink);
+        unknown_prefixes(draft, around.prefixes, sink);
+        if let Some(advertise) = draft.advertise() {
+            prefixes(draft, advertise, sink);
+            times(draft, advertise, sink);
+            other(draft, advertise, sink);
+        }
+    }
+}
+
+fn devices(drafts: &[Draft], around: &Surroundings<'_>, sink: &mut Sink) {
+    let mut first: HashMap<&InterfaceName, &Spanned<InterfaceName>> = HashMap::new();
+    for device in drafts.iter().filter_map(|draft| draft.device.as_ref()) {
+        let name = device.get_ref();
+        if let Some(earlier) = first.get(name) {
+            let message = format!("`device`: {name} has router advertisements already");
+            sink.push(
+                Diagnostic::error(device.span(), message)
+                    .related(earlier.span(), "here")
+                    .help("write all that is to be advertised there into one [[advertise]]"),
+            );
+            continue;
+        }
+        first.insert(name, device);
+        if let Some(translator) = around.translators.iter().find(|it| it.get_ref() == name) {
+            let message = format!("`device`: {name} is a translator: there are no hosts on it");
+            sink.push(
+                Diagnostic::error(device.span(), message)
+                    .related(translator.span(), "here")
+                    .help("write the device of the clients' link"),
+            );
+        }
+        if around.uplinks.contains(&name) {
+            let message = format!(
+                "`device`: {name} is a CLAT's uplink, where another router advertises itself"
+            );
+            let help = "write the device of the clients' link";
+            sink.push(Diagnostic::warning(device.span(), message).help(help));
+        }
+    }
+}
+
+fn duplicate_names(draft: &Draft, sink: &mut Sink) {
+    for (index, name) in draft.dnssl.iter().enumerate() {
+        let earlier = draft.dnssl[..index].iter().find(|it| it.get_ref() == name.get_ref());
+        if let Some(earlier) = earlier {
+            let message = "`dnssl`: this name is listed twice";
+            sink.push(
+                Diagnostic::error(name.span(), message)
+                    .related(earlier.span(), "here first")
+                    .help("leave one out"),
+            );
+        }
+    }
+}
+
+/// Hosts would send to a prefix that nobody translates.
+fn unknown_prefixes(draft: &Draft, known: &[Pool6], sink: &mut Sink) {
+    for pref64 in &draft.pref64 {
+        if !known.is_empty() && !known.contains(pref64.get_ref()) {
+            let message = format!(
+                "`pref64`: neither a translator here nor [dns64] has the prefix {}",
+                pref64.get_ref()
+            );
+            let help = "right where another host translates it; else leave pref64 out, and it follows \
+                        the translators";
+            sink.push(Diagnostic::warning(pref64.span(), message).help(help));
+        }
+    }
+}
+
+fn prefixes(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
+    let link_local = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+    for prefix in &draft.prefixes {
+        let net = *prefix.get_ref();
+        if link_local.contains(&net) || net.addr().is_multicast() || net.prefix_len() == 0 {
+            let message = format!("`prefix`: {net} is no prefix of a link's");
+            let help =
+                "write the network of the device's global address, such as \"2001:db8:1::/64\"";
+            sink.push(Diagnostic::error(prefix.span(), message).help(help));
+        } else if advertise.autonomous && net.prefix_len() != 64 {
+            let message =
+                format!("`prefix`: hosts make addresses in a /64 (RFC 4862), and {net} is none");
+            let help = "write a /64, or autonomous = false";
+            sink.push(Diagnostic::error(prefix.span(), message).help(help));
+        } else if !advertise.autonomous && !advertise.on_link {
+            let message = format!("`prefix`: nothing is said of {net}");
+            let help = "write on_link = true or autonomous = true, or leave the prefix out";
+            sink.push(Diagnostic::warning(prefix.span(), message).help(help));
+        }
+    }
+    if let Some(span) = &draft.places.preferred
+        && advertise.preferred > advertise.valid
+    {
+        let valid = humantime::format_duration(advertise.valid);
+        let message = format!("`preferred` is longer than `valid`, which is {valid}");
+        let help = "RFC 4861 section 4.6.2: write a shorter one";
+        sink.push(Diagnostic::error(span.clone(), message).help(help));
+    }
+}
+
+fn routes(draft: &Draft, sink: &mut Sink) {
+    duplicates("prefix", &draft.routes, sink);
+    for route in draft.routes.iter().filter(|route| route.get_ref().prefix_len() == 0) {
+        let message = "`prefix`: the default route is told by `lifetime` and `preference`";
+        let help = "leave this route out";
+        sink.push(Diagnostic::error(route.span(), message).help(help));
+    }
+}
+
+/// RFC 4861 section 6.2.1.
+fn times(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
+    let show = |time: Duration| humantime::format_duration(time).to_string();
+    let interval = advertise.interval;
+    let longest = Duration::from_secs(interval.as_secs() * 3 / 4).max(super::read::MIN_INTERVAL);
+    if let Some(span) = &draft.places.min_interval
+        && advertise.min_interval() > longest
+    {
+        let message = format!(
+            "`min_interval`: at most three quarters of interval, which is {}",
+            show(interval)
+        );
+        let help = format!("RFC 4861 section 6.2.1: write at most \"{}\"", show(longest));
+        sink.push(Diagnostic::error(span.clone(), message).help(help));
+    }
+    if let Some(span) = &draft.places.lifetime
+        && !advertise.lifetime().is_zero()
+        && advertise.lifetime() < interval
+    {
+        let message = format!(
+            "`lifetime`: this router would be forgotten between two advertisements, up to {} apart",
+            show(interval)
+        );
+        let help =
+            format!("write at least \"{}\", or \"0s\" for no default router", show(interval));
+        sink.push(Diagnostic::error(span.clone(), message).help(help));
+    }
+    for (key, span, time) in [
+        ("dns_lifetime", &draft.places.dns_lifetime, advertise.dns_lifetime()),
+        ("pref64_lifetime", &draft.places.pref64_lifetime, advertise.pref64_lifetime()),
+    ] {
+        if let Some(span) = span
+            && time < interval
+        {
+            let message = format!(
+                "`{key}`: it would be forgotten between two advertisements, up to {} apart",
+                show(interval)
+            );
+            let help = format!("write at least \"{}\"", show(interval));
+            sink.push(Diagnostic::warning(span.clone(), message).help(help));
+        }
+    }
+}
+
+fn other(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
+    let Some(span) = &draft.places.other else { return };
+    if advertise.dhcpv6 && advertise.other == Some(false) {
+        let message = "`other`: hosts are told to ask for what `dhcpv6` answers all the same";
+        let help = "leave it out, or write dhcpv6 = false";
+        sink.push(Diagnostic::warning(span.clone(), message).help(help));
+    }
+    if advertise.managed && advertise.other == Some(true) {
+        let message = "`other` has no effect: managed includes it (RFC 4861 section 4.2)";
+        no_effect(span.clone(), message, sink);
+    }
+}
