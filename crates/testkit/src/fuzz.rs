@@ -4,10 +4,14 @@
 //! Each panics when the core breaks what [`oracle`](crate::oracle) demands.
 
 mod configs;
+mod dns64;
+mod router;
 mod stateful;
 mod structured;
 
 pub use configs::{CONFIGS, translator};
+pub use dns64::dns64;
+pub use router::router;
 pub use stateful::stateful;
 pub use structured::{Body, ErrorPlan, Offloading, Plan, structured};
 

@@ -44,3 +44,13 @@ fn structured() {
 fn stateful() {
     replay("stateful", fuzz::stateful);
 }
+
+#[test]
+fn dns64() {
+    replay("dns64", fuzz::dns64);
+}
+
+#[test]
+fn router() {
+    replay("router", fuzz::router);
+}
