@@ -1,5 +1,9 @@
 //! The command line.
 
+mod discover;
+mod doctor;
+mod export;
+mod services;
 mod short;
 mod source;
 mod tables;
@@ -8,6 +12,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use discover::DiscoverArgs;
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use export::{ExportArgs, Program};
+pub(crate) use services::Dns64Args;
 pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
@@ -23,7 +31,7 @@ Examples:
   fordway clat --pref64 64:ff9b::/96           give this host IPv4 on an IPv6-only network
   fordway siit --pool6 2001:db8:64::/96 --eam 198.51.100.0/24=2001:db8:1::/120
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1
-  fordway run -c /etc/fordway/fordway.toml     run what a file says
+  fordway run /etc/fordway/fordway.toml        run what a file says
   fordway stats                                see what it carries and drops
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.")]
@@ -77,13 +85,14 @@ fn level(text: &str) -> Result<fordway_config::LogLevel, String> {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the translators of a configuration file
+    /// Run what a configuration file says: translators, DNS64, router advertisements
     ///
-    /// Sets the host up, translates until SIGTERM or SIGINT, and takes exactly what it set up down
+    /// Sets the host up, works until SIGTERM or SIGINT, and takes exactly what it set up down
     /// again. Logs go to standard error.
     #[command(after_help = "\
 Examples:
-  fordway run -c /etc/fordway/fordway.toml
+  fordway run /etc/fordway/fordway.toml
+  fordway run examples/ipv6-only-network.toml
   fordway run -c test.toml --log-level debug --socket /run/fordway/test.sock")]
     Run(RunArgs),
     /// Have the daemon read its configuration file again
@@ -143,6 +152,16 @@ Examples:
   fordway check -c - < draft.toml
   fordway check -c draft.toml --print-config    the file with every key written out")]
     Check(CheckArgs),
+    /// Write the configuration of another program that does a part of what the file says
+    ///
+    /// radvd and dnsmasq send router advertisements, dnsmasq and Kea answer DHCPv6, unbound and BIND do
+    /// DNS64, as [[advertise]] and [dns64] have it. What the program can't do is a comment.
+    #[command(after_help = "\
+Examples:
+  fordway export radvd -c /etc/fordway/fordway.toml > /etc/radvd.conf
+  fordway export radvd --for 2.19 -c fordway.toml
+  fordway export unbound -c fordway.toml > /etc/unbound/unbound.conf.d/dns64.conf")]
+    Export(ExportArgs),
     /// Run one CLAT (RFC 6877): IPv4 for this host over an IPv6-only network
     ///
     /// The same as a configuration file with one [[translator]] of mode clat.
@@ -171,6 +190,28 @@ Examples:
   fordway nat64 --pool6 64:ff9b::/96 --pool4 interface:eth0:61000-65535
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --bib tcp:192.0.2.1:80=[2001:db8::5]:8080")]
     Nat64(Nat64Args),
+    /// Run a DNS64 server (RFC 6147): names of IPv4-only servers get IPv6 addresses
+    ///
+    /// The same as a configuration file with [dns64] alone, for a network whose translator is another host.
+    #[command(after_help = "\
+Examples:
+  fordway dns64 --listen 2001:db8:1::1 --upstream 192.0.2.53 --pref64 64:ff9b::/96
+  fordway dns64 --listen ::1 --upstream tls://2001:db8::53#dns.example --pref64 2001:db8:64::/96
+  fordway dns64 --listen [::1]:5353 --upstream 2001:db8::53 --pref64 64:ff9b::/96 --print-config")]
+    Dns64(Dns64Args),
+    /// Say which translation prefix the network has, and how it tells
+    ///
+    /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who
+    /// said it and until when. Advertisements go first; of several interfaces, that with the best IPv6
+    /// default route. Without CAP_NET_RAW only resolvers are asked. Exit code 1 if there is none.
+    #[command(after_help = "\
+Examples:
+  fordway discover
+  fordway discover --device eth0 --timeout 3s
+  fordway discover --json | jq -r .preferred
+  fordway discover --trust example.net
+  fordway discover --watch")]
+    Discover(DiscoverArgs),
     /// Say what would happen to a packet, step by step, with the RFC sections
     ///
     /// Nothing is sent and the host is not looked at: options that a daemon takes from the host
@@ -191,6 +232,19 @@ Examples:
   fordway pcap -c fordway.toml in.pcap out.pcap
   fordway pcap --pref64 64:ff9b::/96 --v6 2001:db8::464 in.pcapng out.pcapng --json")]
     Pcap(PcapArgs),
+    /// Find out what of an IPv6-only network works from here, and what to do about the rest
+    ///
+    /// On a host: kernel, addresses and routes, the network's translation prefix, DNS64, the way through the
+    /// translator and the sizes that pass, other translators, rules of nftables in the way. With -c FILE on a
+    /// gateway: its forwarding, interfaces and routes, its DNS64 server and the upstream ones. Changes nothing;
+    /// sends some pings and DNS questions. Exit code 1 if something does not work.
+    #[command(after_help = "\
+Examples:
+  fordway doctor
+  fordway doctor --target www.example.net
+  fordway doctor -c /etc/fordway/fordway.toml --target 198.51.100.1
+  fordway doctor --json | jq '.findings[] | select(.state == \"bad\")'")]
+    Doctor(DoctorArgs),
     /// Show what the daemon runs
     #[command(after_help = "\
 Examples:
@@ -270,11 +324,30 @@ Examples:
     },
 }
 
+/// The configuration file, with or without -c in front of it.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FileArgs {
+    /// The configuration file; - is standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl FileArgs {
+    /// The file; one of the two is there.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        let path = self.config.as_ref().or(self.file.as_ref());
+        path.map_or(std::path::Path::new("-"), PathBuf::as_path)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The configuration file; - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
     /// Let the kernel engines take the time of each packet; fordway status shows the mean
     #[arg(long)]
     pub(crate) measure: bool,
@@ -309,9 +382,8 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The configuration file; - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
     /// Write the configuration to standard output with every key
     #[arg(long)]
     pub(crate) print_config: bool,

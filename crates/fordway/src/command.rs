@@ -3,7 +3,10 @@
 mod bench;
 mod check;
 mod control;
+mod discover;
+mod doctor;
 mod explain;
+mod export;
 mod generate;
 mod pcap;
 mod run;
@@ -28,9 +31,13 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat64(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Check(args) => check::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Discover(args) => discover::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Pcap(args) => pcap::run(&args),
+        Command::Doctor(args) => doctor::run(&global, &args),
         Command::Status(args) => status::run(&global, &args),
         Command::Stats(args) => stats::run(&global, &args),
         Command::Bib(args) => tables::bib(&global, args),

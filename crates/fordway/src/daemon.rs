@@ -5,6 +5,7 @@
 //! privileges; then privileges are given up; then the user engines start, on threads without any, and
 //! the kernel engines in front of them. At the end, the other way round.
 
+mod auto;
 mod clat_address;
 mod handle;
 mod journal;
@@ -16,6 +17,7 @@ mod privilege;
 mod reload;
 mod resolve;
 mod running;
+mod services;
 mod stateful;
 mod status;
 mod trace;
@@ -36,6 +38,7 @@ use tracing::{error, info, warn};
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
 pub(crate) use pool4::{Clash, sentences};
+pub(crate) use services::{advertised, prefixes, upstream};
 pub(crate) use stateful::{Filter, Read, Reader, deterministic};
 pub(crate) use trace::Subscription;
 
@@ -116,25 +119,45 @@ fn run_logged(job: Job) -> Result<(), Failure> {
     local.block_on(&runtime, async {
         let started = Instant::now();
         let mut signals = Signals::catch()?;
-        check_host(&job.config.translators)?;
+        check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
         let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0 };
-        let prepared = set_up(&job.config.translators, &context)?;
-        let manages = prepared.iter().any(Prepared::manages);
-        let kernel = prepared.iter().any(|one| one.wants_kernel() || one.may_have_pins());
-        if let Err(failure) = privilege::lower(manages, kernel) {
+        let services = services::Prepared::set_up(&job.config, &job.run_dir)?;
+        let (automatic, fixed) = auto::split(&job.config.translators);
+        let automatic = auto::open(&automatic, &context)?;
+        let prepared = set_up(&fixed, &context)?;
+        let manages = prepared.iter().any(Prepared::manages) || !automatic.is_empty();
+        let kernel = prepared.iter().any(|one| one.wants_kernel() || one.may_have_pins())
+            || automatic.iter().any(|one| one.may_need_kernel(&context));
+        let mut others = services.capabilities();
+        others.extend(auto::capabilities(&automatic));
+        if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
         }
         let running = start_prepared(prepared, &mut context)?;
         let timeout = job.config.control.timeout;
-        let daemon = Handle::new(job, context, running);
+        let services = match services.start() {
+            Ok(services) => services,
+            Err(failure) => {
+                running.into_iter().rev().for_each(Running::give_up);
+                return Err(failure);
+            }
+        };
+        let daemon = Handle::new(job, context, running, automatic, services);
         // Taken away when all has been taken down.
         let _socket = serve(sockets, &daemon, timeout);
         announce(&daemon, started);
+        daemon.attend();
         let end = wait(&daemon, &mut signals).await;
         notify(&[NotifyState::Stopping]);
+        daemon.end_automatic(matches!(end, End::TakeDown));
+        // Hosts are told before what they use is gone.
+        match end {
+            End::TakeDown => daemon.take_services().stop(),
+            End::Leave => daemon.take_services().leave(),
+        }
         match end {
             End::TakeDown => end_all(daemon.take_running(), Running::take_down),
             End::Leave => end_all(daemon.take_running(), Running::leave),
@@ -143,8 +166,8 @@ fn run_logged(job: Job) -> Result<(), Failure> {
 }
 
 /// What no set-up can do without, each said in a sentence of its own.
-fn check_host(translators: &[Translator]) -> Result<(), Failure> {
-    let manages = translators.iter().any(|translator| translator.manage);
+fn check_host(config: &Config) -> Result<(), Failure> {
+    let manages = config.translators.iter().any(|translator| translator.manage);
     if manages {
         fordway_net::privilege::require(&[Capability::CAP_NET_ADMIN])?;
     }
@@ -159,6 +182,7 @@ fn check_host(translators: &[Translator]) -> Result<(), Failure> {
     }?;
     match Host::probe().tun {
         Ok(()) => Ok(()),
+        Err(_) if config.translators.is_empty() => Ok(()),
         // Without the node nothing works; without the permission an adopted device may.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(Failure::failed("there is no /dev/net/tun").hint(
@@ -291,11 +315,11 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> control::Guard
     guard
 }
 
-/// Says that packets are translated from now on.
+/// Says that everything works from now on.
 fn announce(daemon: &Handle, started: Instant) {
     let names = daemon.names();
     info!("ready after {} ms: {names}", started.elapsed().as_millis());
-    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Translating: {names}"))]);
+    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Running: {names}"))]);
 }
 
 /// Waits for a signal or a request to end, or for an engine to fail.
@@ -345,7 +369,7 @@ fn reload(daemon: &Handle) {
     match daemon.reload() {
         Ok(done) => {
             info!("SIGHUP: {done}");
-            notify(&[NotifyState::Status(&format!("Translating: {}", daemon.names()))]);
+            notify(&[NotifyState::Status(&format!("Running: {}", daemon.names()))]);
         }
         Err(failure) => error!("SIGHUP: nothing is changed: {}", failure.line()),
     }

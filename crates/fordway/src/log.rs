@@ -4,6 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use fordway_config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts logging. The journal puts its own time before each line, so none is written there.
 pub(crate) fn start(log: Log) {
@@ -19,15 +22,31 @@ pub(crate) fn start(log: Log) {
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
         .with_writer(|| Lossy(io::stderr()))
-        .with_max_level(level)
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && !no_color);
+    let builder = builder.with_max_level(LevelFilter::TRACE);
+    let targets = targets(level);
     match (log.format, journal) {
-        (LogFormat::Text, false) => builder.init(),
-        (LogFormat::Text, true) => builder.without_time().init(),
-        (LogFormat::Json, false) => builder.json().flatten_event(true).init(),
-        (LogFormat::Json, true) => builder.json().flatten_event(true).without_time().init(),
+        (LogFormat::Text, false) => builder.finish().with(targets).init(),
+        (LogFormat::Text, true) => builder.without_time().finish().with(targets).init(),
+        (LogFormat::Json, false) => {
+            builder.json().flatten_event(true).finish().with(targets).init();
+        }
+        (LogFormat::Json, true) => {
+            builder.json().flatten_event(true).without_time().finish().with(targets).init();
+        }
     }
+}
+
+/// Libraries that read messages of strangers warn of what is odd in them: a log that anybody can fill. They are
+/// heard where somebody looks for mistakes.
+fn targets(level: LevelFilter) -> Targets {
+    let of_strangers =
+        if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
+    let libraries = ["hickory_proto", "hickory_net"];
+    libraries.into_iter().fold(Targets::new().with_default(level), |targets, library| {
+        targets.with_target(library, of_strangers)
+    })
 }
 
 /// Takes everything and fails never. Where nobody reads the log any more (`| head`), lines are lost;

@@ -9,6 +9,7 @@ mod cli;
 mod command;
 mod control;
 mod daemon;
+mod doctor;
 mod explain;
 mod failure;
 mod log;

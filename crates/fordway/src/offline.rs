@@ -65,6 +65,13 @@ impl Offline {
     /// octets unless configured, and ICMPv6 errors need a configured source.
     pub(crate) fn new(source: &Source) -> Result<Offline, Failure> {
         let config = &source.translator;
+        if config.is_automatic() {
+            return Err(Failure::usage(
+                "pref64 = \"auto\": the prefix is left to the network, which is not looked at here",
+                "give the options instead of a file, with the prefix that fordway status or fordway \
+                 discover shows: --pref64 PREFIX --v6 ADDR",
+            ));
+        }
         let clat_v6 = config.clat().and_then(|clat| clat.v6).or(source.v6);
         if config.clat().is_some() && clat_v6.is_none() {
             return Err(Failure::usage(

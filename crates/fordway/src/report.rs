@@ -1,17 +1,23 @@
 //! What the daemon tells about itself: types that go over the control socket as JSON.
 
+mod auto;
 mod entries;
 mod nat64;
+mod services;
 mod stats;
 mod status;
 mod table;
 
+pub(crate) use auto::{AutoStatus, FoundStatus};
 pub(crate) use entries::{
     BibRow, BlockRow, DeterministicRow, Entries, EntryFilter, ReverseReport, SessionRow,
     SubscriberRow, Table, Transport4,
 };
 pub(crate) use nat64::{
     LatencyStats, LogStats, Nat64Stats, Nat64Status, OccupancyStats, PoolStats,
+};
+pub(crate) use services::{
+    AdvertiseStatus, Dns64Status, UpstreamStatus, advertise_table, dns64_table, rcodes,
 };
 pub(crate) use stats::{DirectionStats, IoStats, KernelStats, Stats, Totals, TranslatorStats};
 pub(crate) use status::{

@@ -242,8 +242,17 @@ fn privileges_are_given_up() {
     // CAP_NET_ADMIN is number 12, CAP_PERFMON 38, CAP_BPF 39. Whoever reads packets has nothing.
     for (engine, kept) in [("user", "0000000000001000"), ("kernel", "000000c000001000")] {
         let daemon = Daemon::start(&run, &net.client, &format!("{} --engine {engine}", clat()));
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
-        let mut threads = 0;
+        let queues = daemon.status()["translators"][0]["queues"].as_u64().unwrap() as usize;
+        let tasks = || std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+        // A thread takes its name when it first runs.
+        poll("all threads run", || {
+            let name = |task: std::io::Result<std::fs::DirEntry>| {
+                std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+            };
+            (tasks().map(name).filter(|name| name.starts_with("clat0-")).count() == queues)
+                .then_some(())
+        });
+        let (tasks, mut threads) = (tasks(), 0);
         for task in tasks {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
             let field = |name: &str| {
@@ -258,7 +267,7 @@ fn privileges_are_given_up() {
             assert_eq!(field("NoNewPrivs:"), "1", "{status}");
             threads += usize::from(reads_packets);
         }
-        assert_eq!(threads, daemon.status()["translators"][0]["queues"].as_u64().unwrap() as usize);
+        assert_eq!(threads, queues);
         daemon.stop();
     }
 }
@@ -283,7 +292,7 @@ fn systemd_is_told() {
     };
     let ready = receive();
     assert!(ready.contains("READY=1"), "{ready}");
-    assert!(ready.contains("STATUS=Translating: clat0"), "{ready}");
+    assert!(ready.contains("STATUS=Running: clat0"), "{ready}");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::HUP).unwrap();
     let mut log = String::new();

@@ -38,7 +38,14 @@ fn every_key_is_documented() {
                    pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\n\
                    [[translator.pool]]\npool4 = ['192.0.2.2']\nmark = 1\n\
                    clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
-                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n";
+                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n\
+                   [[translator]]\nname = 'd'\nmode = 'clat'\npref64 = 'auto'\nalways = true\nmetric = 9\n\
+                   [dns64]\nlisten = ['::1']\nupstream = ['tls://192.0.2.53']\nca = '/ca'\n\
+                   pool6 = ['2001:db8:64::/96']\nreverse = 'local'\nreverse_domain = 'example'\n\
+                   validate = true\ntrust_anchor = '/key'\n\
+                   [[dns64.policy]]\nclient = ['::/1']\nexclude = []\n\
+                   [[advertise]]\ndevice = 'lan0'\nprefix = []\nrdnss = []\npref64 = []\n\
+                   [[advertise.route]]\nprefix = '2001:db8:64::/48'\n";
     let written = parse("example", example).unwrap().config.to_string();
     // A key has its value behind it, or is the last word of a table's header.
     let key = |line: &str| match line.split_once(" = ") {
@@ -50,7 +57,7 @@ fn every_key_is_documented() {
         }
     };
     let keys: HashSet<String> = written.lines().filter_map(key).collect();
-    assert!(keys.len() > 70);
+    assert!(keys.len() > 120);
     for key in &keys {
         assert!(text.contains(&format!("| `{key}` |")), "`{key}` is not in configuration.md");
     }
@@ -73,6 +80,8 @@ fn files_in_documents_and_packaging_are_valid() {
     let mut files: Vec<PathBuf> = examples.map(|entry| entry.unwrap().path()).collect();
     assert!(files.len() >= 4);
     files.push(packaging.join("fordway.toml"));
+    let examples = std::fs::read_dir(root().join("examples")).unwrap();
+    files.extend(examples.map(|entry| entry.unwrap().path()));
     for file in files {
         let loaded = load(&file).unwrap_or_else(|error| panic!("{error}"));
         assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
@@ -105,7 +114,7 @@ fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
     for line in [
         "Type=notify",
-        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON",
+        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
         "NoNewPrivileges=yes",
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");

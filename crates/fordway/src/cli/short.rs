@@ -12,9 +12,12 @@ const ORIGIN: &str = "(the options, as a file)";
 /// `fordway clat`.
 #[derive(Debug, Args)]
 pub(crate) struct ClatArgs {
-    /// The PLAT's translation prefix
-    #[arg(long, value_name = "PREFIX")]
+    /// The PLAT's translation prefix; auto: discover it, and follow the network
+    #[arg(long, value_name = "PREFIX|auto")]
     pref64: String,
+    /// With --pref64 auto: go on where the network has native IPv4
+    #[arg(long)]
+    always: bool,
     /// Device towards the IPv6 network [default: by the route to the prefix]
     #[arg(long, value_name = "DEV", value_hint = ValueHint::Other)]
     uplink: Option<String>,
@@ -164,6 +167,9 @@ impl ClatArgs {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let mut entry = Entry::new(&self.interface, "clat");
         entry.text("pref64", Some(&self.pref64));
+        if self.always {
+            entry.put("always", Value::Boolean(true));
+        }
         entry.text("v4", Some(&self.v4));
         entry.text("v6", self.v6.as_ref());
         entry.text("uplink", self.uplink.as_ref());
@@ -268,29 +274,33 @@ impl CommonArgs {
     }
 }
 
-/// A `[[translator]]` in the making. What is wrong with its values is found by the parser of
+/// A section in the making, most often a `[[translator]]`. What is wrong with its values is found by the parser of
 /// configuration files, which then shows them as they would stand in a file.
-struct Entry(Table);
+pub(super) struct Entry(Table);
 
 impl Entry {
+    pub(super) fn empty() -> Entry {
+        Entry(Table::new())
+    }
+
     fn new(name: &str, mode: &str) -> Entry {
-        let mut entry = Entry(Table::new());
+        let mut entry = Entry::empty();
         entry.put("name", name.into());
         entry.put("mode", mode.into());
         entry
     }
 
-    fn put(&mut self, key: &str, value: Value) {
+    pub(super) fn put(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
     }
 
-    fn text(&mut self, key: &str, value: Option<&String>) {
+    pub(super) fn text(&mut self, key: &str, value: Option<&String>) {
         if let Some(value) = value {
             self.put(key, value.as_str().into());
         }
     }
 
-    fn number_or_text(&mut self, key: &str, value: Option<&String>) {
+    pub(super) fn number_or_text(&mut self, key: &str, value: Option<&String>) {
         let Some(value) = value else { return };
         match value.parse::<i64>() {
             Ok(number) => self.put(key, number.into()),
@@ -298,7 +308,7 @@ impl Entry {
         }
     }
 
-    fn list(&mut self, key: &str, values: &[String]) {
+    pub(super) fn list(&mut self, key: &str, values: &[String]) {
         if !values.is_empty() {
             let values = values.iter().map(|value| Value::from(value.as_str()));
             self.put(key, values.collect::<Vec<_>>().into());
@@ -341,7 +351,7 @@ impl Entry {
         Ok(())
     }
 
-    fn set(&mut self, settings: &[String]) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, settings: &[String]) -> Result<(), Failure> {
         for setting in settings {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(Failure::usage(
@@ -362,10 +372,19 @@ impl Entry {
     }
 
     fn load(self) -> Result<Loaded, Failure> {
-        let mut top = Table::new();
-        top.insert("translator".to_owned(), Value::from(vec![Value::Table(self.0)]));
-        let text = toml::to_string(&top)
-            .map_err(|error| Failure::failed(format!("cannot write the options: {error}")))?;
-        parse(ORIGIN, &text).map_err(Failure::Config)
+        parsed("translator", Value::from(vec![Value::Table(self.0)]))
     }
+
+    /// As the section of which there is one.
+    pub(super) fn load_section(self, section: &str) -> Result<Loaded, Failure> {
+        parsed(section, Value::Table(self.0))
+    }
+}
+
+/// A file with one section alone.
+fn parsed(section: &str, value: Value) -> Result<Loaded, Failure> {
+    let top = Table::from_iter([(section.to_owned(), value)]);
+    let text = toml::to_string(&top)
+        .map_err(|error| Failure::failed(format!("cannot write the options: {error}")))?;
+    parse(ORIGIN, &text).map_err(Failure::Config)
 }

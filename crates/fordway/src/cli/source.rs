@@ -64,6 +64,10 @@ impl SourceArgs {
         });
         match (matching.next(), matching.next()) {
             (Some(only), None) => Ok(only),
+            (None, _) if names.is_empty() => Err(Failure::usage(
+                "the file has no translator",
+                "name another file, or write --pool6 PREFIX or --pref64 PREFIX",
+            )),
             (None, _) => Err(Failure::usage(
                 format!("no translator is called {}", self.translator.clone().unwrap_or_default()),
                 format!("the file has {}", names.join(", ")),

@@ -1,5 +1,7 @@
 //! `fordway check`.
 
+mod host;
+
 use fordway_config::{LoadError, Loaded, Report, Severity, load};
 use serde::Serialize;
 
@@ -8,11 +10,20 @@ use crate::failure::Failure;
 use crate::output;
 
 /// `--json`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Checked<'a> {
     valid: bool,
     messages: Vec<Line<'a>>,
     translators: Vec<Entry>,
+    /// Where a DNS64 server listens.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dns64: Vec<String>,
+    /// Devices with router advertisements.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    advertise: Vec<String>,
+    /// What of the file does not fit this host as it is now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    host: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -30,11 +41,11 @@ struct Entry {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    match load(&args.config) {
+    match load(args.file.path()) {
         Ok(loaded) => valid(args, &loaded),
         Err(LoadError::Invalid(report)) if args.json => {
             let messages = lines(&report);
-            output::print_json(&Checked { valid: false, messages, translators: Vec::new() })?;
+            output::print_json(&Checked { messages, ..Checked::default() })?;
             Err(Failure::Reported)
         }
         Err(error) => Err(error.into()),
@@ -42,24 +53,46 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
-    let translators = loaded.config.translators.iter().map(|translator| Entry {
+    let config = &loaded.config;
+    let entry = |translator: &fordway_config::Translator| Entry {
         name: translator.name.to_string(),
         mode: translator.mode_name(),
-    });
-    let translators: Vec<Entry> = translators.collect();
+    };
+    let dns64 = config.dns64.iter().flat_map(|dns64| &dns64.listen);
+    let checked = Checked {
+        valid: true,
+        messages: lines(&loaded.warnings),
+        translators: config.translators.iter().map(entry).collect(),
+        dns64: dns64.map(ToString::to_string).collect(),
+        advertise: config.advertise.iter().map(|it| it.device.to_string()).collect(),
+        host: host::doubts(config),
+    };
     if args.json {
-        let messages = lines(&loaded.warnings);
-        return output::print_json(&Checked { valid: true, messages, translators });
+        return output::print_json(&checked);
     }
     print_warnings(&loaded.warnings);
-    if args.print_config {
-        return output::print(&loaded.config.to_string());
+    for doubt in &checked.host {
+        let warning = output::WARNING;
+        output::complain(&format!("{warning}warning{warning:#}: {doubt}"));
     }
-    let list: Vec<String> =
-        translators.iter().map(|entry| format!("{} ({})", entry.name, entry.mode)).collect();
+    if args.print_config {
+        return output::print(&config.to_string());
+    }
     let good = output::GOOD;
     let origin = loaded.warnings.origin();
-    output::print(&format!("{origin}: {good}valid{good:#}; {}\n", list.join(", ")))
+    output::print(&format!("{origin}: {good}valid{good:#}; {}\n", checked.parts().join(", ")))
+}
+
+impl Checked<'_> {
+    /// What there is, for people.
+    fn parts(&self) -> Vec<String> {
+        let translators = self.translators.iter();
+        let translators = translators.map(|entry| format!("{} ({})", entry.name, entry.mode));
+        let dns64 = (!self.dns64.is_empty()).then(|| format!("dns64 ({})", self.dns64.join(" ")));
+        let advertise = self.advertise.iter();
+        let advertise = advertise.map(|device| format!("{device} (router advertisements)"));
+        translators.chain(dns64).chain(advertise).collect()
+    }
 }
 
 fn lines(report: &Report) -> Vec<Line<'_>> {

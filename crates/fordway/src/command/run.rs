@@ -1,4 +1,4 @@
-//! `fordway run`, `fordway clat` and `fordway siit`: the daemon.
+//! `fordway run` and the short forms: the daemon.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,10 @@ use crate::output;
 
 /// Runs what a file says.
 pub(crate) fn file(global: &Global, args: &RunArgs) -> Result<(), Failure> {
-    let loaded = load(&args.config)?;
-    let file = match std::path::absolute(&args.config) {
-        Ok(path) if args.config.as_os_str() != "-" => Some(path),
+    let given = args.file.path();
+    let loaded = load(given)?;
+    let file = match std::path::absolute(given) {
+        Ok(path) if given.as_os_str() != "-" => Some(path),
         _ => None,
     };
     let origin = match &file {

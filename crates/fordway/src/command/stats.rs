@@ -6,12 +6,16 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fordway_services::dns64;
+
 use crate::cli::{Global, StatsArgs};
 use crate::control::ask_stats;
 use crate::failure::Failure;
 use crate::metrics;
 use crate::output::{self, STRONG};
-use crate::report::{Stats, TranslatorStats, kernel_table, totals_table};
+use crate::report::{
+    Stats, TranslatorStats, advertise_table, dns64_table, kernel_table, totals_table,
+};
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
     let socket = global.socket();
@@ -44,7 +48,20 @@ pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
             }
         }
     }
+    services(&mut text, &stats);
     output::print(&text)
+}
+
+/// The servers beside the translators.
+fn services(text: &mut String, stats: &Stats) {
+    if let Some(dns64) = &stats.dns64 {
+        let _ = writeln!(text, "{STRONG}dns64{STRONG:#} (DNS64 server)");
+        text.push_str(&dns64_table(dns64));
+    }
+    for device in stats.router.iter().flat_map(|router| &router.devices) {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (router advertisements)", device.device);
+        text.push_str(&advertise_table(device));
+    }
 }
 
 /// Shows rates until interrupted.
@@ -89,6 +106,20 @@ fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
         for (reason, count) in difference.drops.iter().filter(|(_, count)| **count > 0) {
             let _ = writeln!(text, "    {reason:<24}{:>14.0}", *count as f64 / seconds);
         }
+    }
+    if let Some(dns64) = &now.dns64 {
+        let earlier = before.dns64.clone().unwrap_or_default();
+        let queries = |it: &dns64::Stats| it.udp_queries.wrapping_add(it.tcp_queries);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let _ = writeln!(text, "{STRONG}dns64{STRONG:#} (DNS64 server)");
+        let _ = writeln!(
+            text,
+            "  {:<10}{:>14.0} queries/s{:>14.0} cached/s{:>14.0} synthesised/s",
+            "asked",
+            rate(queries(dns64), queries(&earlier)),
+            rate(dns64.cached, earlier.cached),
+            rate(dns64.synthesised, earlier.synthesised)
+        );
     }
     text
 }

@@ -14,8 +14,12 @@ use sha2::{Digest, Sha256};
 /// The address for the translator `name`; `None`: the uplink has no usable /64.
 pub(crate) fn derive(name: &str, uplink: &Link, addresses: &[Address]) -> Option<Ipv6Addr> {
     let prefix = prefix(&uplink.name, addresses)?;
-    let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-    Some(address(prefix, name, &uplink.hardware_address, &machine))
+    Some(make(prefix, name, &uplink.hardware_address, &machine(), 0))
+}
+
+/// What tells this machine from others.
+pub(crate) fn machine() -> Vec<u8> {
+    std::fs::read("/etc/machine-id").unwrap_or_default()
 }
 
 /// The first /64 of a global address that the uplink prefers; deprecated ones are going away.
@@ -30,9 +34,17 @@ fn prefix(uplink: &str, addresses: &[Address]) -> Option<Ipv6Addr> {
 }
 
 /// RFC 7217 section 5: a hash of prefix, interface, and a secret of the machine. Its link-layer
-/// address goes in too, since clones of a machine share the rest.
-fn address(prefix: Ipv6Addr, name: &str, hardware_address: &[u8], machine: &[u8]) -> Ipv6Addr {
+/// address goes in too, since clones of a machine share the rest. `number`: how many others have been tried and
+/// were somebody else's (`DAD_Counter`).
+pub(crate) fn make(
+    prefix: Ipv6Addr,
+    name: &str,
+    hardware_address: &[u8],
+    machine: &[u8],
+    number: u8,
+) -> Ipv6Addr {
     let mut counter = 0u8;
+    let mut left = number;
     loop {
         let mut hash = Sha256::new();
         hash.update(b"fordway clat\0");
@@ -46,10 +58,12 @@ fn address(prefix: Ipv6Addr, name: &str, hardware_address: &[u8], machine: &[u8]
         let mut id = [0u8; 8];
         id.copy_from_slice(&digest[..8]);
         let id = u64::from_be_bytes(id);
-        if !is_reserved(id) || counter == u8::MAX {
+        let usable = !is_reserved(id);
+        if (usable && left == 0) || counter == u8::MAX {
             return Ipv6Addr::from_bits(prefix.to_bits() | u128::from(id));
         }
         counter += 1;
+        left -= u8::from(usable);
     }
 }
 
@@ -69,15 +83,16 @@ mod tests {
 
     #[test]
     fn stable_and_different_where_anything_differs() {
-        let one = address(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"machine");
-        assert_eq!(one, address(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"machine"));
+        let one = make(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"machine", 0);
+        assert_eq!(one, make(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"machine", 0));
         assert_eq!(one.to_bits() >> 64, PREFIX.to_bits() >> 64);
         let other_prefix = Ipv6Addr::new(0x2001, 0xdb8, 1, 3, 0, 0, 0, 0);
         for other in [
-            address(other_prefix, "clat0", &[2, 0, 0, 0, 0, 1], b"machine"),
-            address(PREFIX, "clat1", &[2, 0, 0, 0, 0, 1], b"machine"),
-            address(PREFIX, "clat0", &[2, 0, 0, 0, 0, 2], b"machine"),
-            address(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"another"),
+            make(other_prefix, "clat0", &[2, 0, 0, 0, 0, 1], b"machine", 0),
+            make(PREFIX, "clat1", &[2, 0, 0, 0, 0, 1], b"machine", 0),
+            make(PREFIX, "clat0", &[2, 0, 0, 0, 0, 2], b"machine", 0),
+            make(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"another", 0),
+            make(PREFIX, "clat0", &[2, 0, 0, 0, 0, 1], b"machine", 1),
         ] {
             assert_ne!(one.segments()[4..], other.segments()[4..]);
         }

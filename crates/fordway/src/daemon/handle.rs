@@ -8,11 +8,13 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use fordway_config::Config;
-use fordway_net::Netlink;
+use fordway_net::{Heard, Netlink};
 use tokio::sync::Notify;
 use tracing::info;
 
+use super::auto::{Auto, Seen};
 use super::running::Running;
+use super::services::Services;
 use super::{Context, Job};
 use crate::failure::Failure;
 use crate::report::{Stats, Status};
@@ -36,13 +38,22 @@ pub(super) struct Daemon {
     pub(super) context: Context,
     /// In the order of the configuration.
     pub(super) running: Vec<Running>,
+    /// What sets translators up, and takes them down, as the network has it.
+    pub(super) automatic: Vec<Auto>,
+    pub(super) services: Services,
 }
 
 impl Handle {
-    pub(super) fn new(job: Job, context: Context, running: Vec<Running>) -> Handle {
+    pub(super) fn new(
+        job: Job,
+        context: Context,
+        running: Vec<Running>,
+        automatic: Vec<Auto>,
+        services: Services,
+    ) -> Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
-            daemon: RefCell::new(Daemon { job, config, context, running }),
+            daemon: RefCell::new(Daemon { job, config, context, running, automatic, services }),
             ready: Instant::now(),
             leave: Notify::new(),
             numbers: Cell::new(0),
@@ -62,31 +73,51 @@ impl Handle {
             pid: std::process::id(),
             config: daemon.job.origin.clone(),
             uptime_seconds: self.0.ready.elapsed().as_secs(),
+            automatic: daemon.automatic.iter().map(Auto::status).collect(),
             translators: daemon.running.iter().map(|one| one.status(&mut name)).collect(),
+            dns64: daemon.services.dns64_status(&daemon.config),
+            advertise: daemon.services.advertise_status(),
         }
     }
 
     /// What has been carried until now.
     pub(crate) fn stats(&self) -> Stats {
         let daemon = self.0.daemon.borrow();
-        Stats { translators: daemon.running.iter().map(Running::stats).collect() }
+        Stats {
+            automatic: daemon.automatic.iter().map(Auto::status).collect(),
+            translators: daemon.running.iter().map(Running::stats).collect(),
+            dns64: daemon.services.dns64_stats(),
+            router: daemon.services.router_stats(),
+        }
     }
 
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
-        let one = {
+        let (automatic, one) = {
             let mut daemon = self.0.daemon.borrow_mut();
-            let at = daemon.running.iter().position(|one| one.name() == name)?;
+            let automatic = daemon.automatic.iter().position(|one| one.name() == name);
+            let at = daemon.running.iter().position(|one| one.name() == name);
+            let automatic = automatic.map(|at| daemon.automatic.remove(at));
+            let one = at.map(|at| daemon.running.remove(at));
             daemon.config.translators.retain(|translator| translator.name.as_str() != name);
-            daemon.running.remove(at)
+            // Nobody may be told a prefix that nobody translates.
+            let Daemon { services, config, .. } = &mut *daemon;
+            services.take_up(config);
+            (automatic, one)
         };
+        if automatic.is_none() && one.is_none() {
+            return None;
+        }
         info!("{name}: taking it down, as asked");
-        Some(one.take_down())
+        automatic.into_iter().for_each(Auto::abandon);
+        Some(one.map_or(Ok(()), Running::take_down))
     }
 
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
-        self.0.daemon.borrow_mut().reload()
+        let reloaded = self.0.daemon.borrow_mut().reload();
+        self.attend();
+        reloaded
     }
 
     /// Asks the daemon to end and to leave its kernel engines running.
@@ -99,9 +130,42 @@ impl Handle {
         self.0.leave.notified().await;
     }
 
-    /// Whether an engine has ended by itself.
+    /// Whether an engine has ended by itself. That of an automatic CLAT is set up again.
     pub(super) fn failed(&self) -> bool {
-        self.0.daemon.borrow().running.iter().any(Running::failed)
+        let daemon = self.0.daemon.borrow();
+        let mut failed = daemon.running.iter().filter(|one| one.failed());
+        failed.any(|one| match daemon.automatic.iter().find(|auto| auto.name() == one.name()) {
+            Some(auto) => {
+                auto.kick();
+                false
+            }
+            None => true,
+        })
+    }
+
+    /// Has one automatic CLAT look and act; see [`Daemon::step_automatic`].
+    pub(super) fn step_automatic(&self, name: &str, seen: Seen<'_>) -> Option<Option<Instant>> {
+        self.0.daemon.borrow_mut().step_automatic(name, seen)
+    }
+
+    /// Somebody on an automatic CLAT's link has said something. Whether it is to look at that.
+    pub(super) fn hear_neighbour(&self, name: &str, packet: &[u8], from: &Heard) -> bool {
+        let mut daemon = self.0.daemon.borrow_mut();
+        let auto = daemon.automatic.iter_mut().find(|auto| auto.name() == name);
+        auto.is_some_and(|auto| auto.hear(packet, from, Instant::now()))
+    }
+
+    /// Does something with each automatic CLAT.
+    pub(super) fn with_automatic(&self, work: impl FnMut(&mut Auto)) {
+        self.0.daemon.borrow_mut().automatic.iter_mut().for_each(work);
+    }
+
+    /// Ends what sets translators up; `all`: with what earlier daemons have left.
+    pub(super) fn end_automatic(&self, all: bool) {
+        let automatic = std::mem::take(&mut self.0.daemon.borrow_mut().automatic);
+        if all {
+            automatic.into_iter().for_each(Auto::abandon);
+        }
     }
 
     /// Lets translators follow the host: routes at an uplink, addresses of devices in pool4.
@@ -110,6 +174,8 @@ impl Handle {
             one.follow_uplink(netlink);
             one.follow_pool4(netlink);
         }
+        let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        services.follow(config, netlink);
     }
 
     /// All translators, to be ended.
@@ -117,10 +183,22 @@ impl Handle {
         std::mem::take(&mut self.0.daemon.borrow_mut().running)
     }
 
+    /// What runs beside the translators, to be ended.
+    pub(super) fn take_services(&self) -> Services {
+        std::mem::take(&mut self.0.daemon.borrow_mut().services)
+    }
+
     /// The names, for people.
     pub(super) fn names(&self) -> String {
         let daemon = self.0.daemon.borrow();
-        let names: Vec<&str> = daemon.running.iter().map(Running::name).collect();
+        let mut names: Vec<String> =
+            daemon.running.iter().map(|one| one.name().to_owned()).collect();
+        let waiting =
+            daemon.automatic.iter().filter(|auto| !names.iter().any(|it| it == auto.name()));
+        let waiting: Vec<String> =
+            waiting.map(|auto| format!("{} ({})", auto.name(), auto.state())).collect();
+        names.extend(waiting);
+        names.extend(daemon.services.names());
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     }
 

@@ -65,11 +65,11 @@ pub(super) fn facts(config: &Translator, facts: &Facts) {
     info!("{name}: IPv6 path MTU {} ({})", facts.resolved.mtu6, facts.mtu_from);
     let Some(clat) = config.clat() else { return };
     let v6 = facts.resolved.clat_v6.map_or("none".to_owned(), |v6| v6.to_string());
-    let from = if clat.v6.is_some() { "configured" } else { "made from the uplink's /64" };
+    let from = if clat.v6.is_some() { "" } else { " (made from the uplink's /64)" };
     match &facts.uplink {
-        Some(uplink) => info!("{name}: CLAT {} is {v6} ({from}) on {}", clat.v4, uplink.name),
+        Some(uplink) => info!("{name}: CLAT {} is {v6}{from} on {}", clat.v4, uplink.name),
         None => warn!(
-            "{name}: CLAT {} is {v6} ({from}); no uplink is known, so neighbours are not answered: \
+            "{name}: CLAT {} is {v6}{from}; no uplink is known, so neighbours are not answered: \
              the address must be routed here",
             clat.v4
         ),

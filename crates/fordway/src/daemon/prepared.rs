@@ -166,7 +166,8 @@ impl Prepared {
             }
             return Err(failure);
         }
-        self.changes = changes;
+        // What only led there is not done again when the set-up is put back in order.
+        self.changes = last_of_each(changes);
         Ok(())
     }
 

@@ -12,12 +12,13 @@ const KERNEL: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_PERFMON, Capability::CAP_NET_ADMIN];
 
 /// Keeps CAP_NET_ADMIN for taking down, if there is something to take down, what kernel engines need if
-/// there are to be any, and nothing else.
-pub(crate) fn lower(manages: bool, kernel: bool) -> Result<(), Failure> {
+/// there are to be any, what `others` need, and nothing else.
+pub(crate) fn lower(manages: bool, kernel: bool, others: &[Capability]) -> Result<(), Failure> {
     let mut keep = Vec::new();
-    for capability in KERNEL {
-        let needed = kernel || (manages && capability == Capability::CAP_NET_ADMIN);
-        if needed && privilege::has(capability)? {
+    let of_kernel =
+        KERNEL.into_iter().filter(|it| kernel || manages && *it == Capability::CAP_NET_ADMIN);
+    for capability in of_kernel.chain(others.iter().copied()) {
+        if !keep.contains(&capability) && privilege::has(capability)? {
             keep.push(capability);
         }
     }

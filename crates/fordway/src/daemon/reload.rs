@@ -4,6 +4,7 @@
 //! translators' set-up. Then those whose configuration changed get theirs, one after the other; if one
 //! refuses, those before it get their old one back. What is no longer wanted goes last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fordway_config::{Config, Translator, load};
@@ -11,6 +12,7 @@ use fordway_net::privilege::{self, Capability};
 use fordway_net::{Change, Netlink};
 use tracing::{info, warn};
 
+use super::auto::{self, Auto};
 use super::handle::Daemon;
 use super::journal;
 use super::kernel;
@@ -19,6 +21,7 @@ use super::pool4;
 use super::prepared::{apply, core, last_of_each};
 use super::resolve::{self, Facts};
 use super::running::Running;
+use super::services;
 use super::stateful;
 use super::{start_all, uplink};
 use crate::failure::Failure;
@@ -30,15 +33,19 @@ impl Daemon {
         check_sections(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
         for new in &config.translators {
-            match self.running.iter().position(|one| one.config.name == new.name) {
-                Some(at) => {
-                    check_translator(&self.running[at].config, new)?;
-                    changed.push((at, new.clone()));
-                }
-                None => fresh.push(new.clone()),
+            let old = self.config.translators.iter().find(|old| old.name == new.name);
+            old.map_or(Ok(()), |old| check_translator(old, new))?;
+            let at = self.running.iter().position(|one| one.config.name == new.name);
+            match (at, new.is_automatic()) {
+                (Some(at), false) => changed.push((at, new.clone())),
+                (Some(at), true) => changed.extend(self.concrete(new).map(|new| (at, new))),
+                (None, false) => fresh.push(new.clone()),
+                // When the network has what it needs.
+                (None, true) => {}
             }
         }
-        if fresh.iter().any(|translator| translator.manage) {
+        let automatic = self.open_automatic(&config)?;
+        if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
             privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
                 Failure::failed(error.to_string()).hint(
                     "the daemon has given it up, since nothing needed it when it started: restart it",
@@ -69,10 +76,26 @@ impl Daemon {
                 }
             }
         }
+        // Prefixes are told when they are translated, and not any more before they go.
+        let services = match self.services.change(&self.config, &config) {
+            Ok(services) => services,
+            Err(failure) => {
+                for (at, old) in before.into_iter().rev() {
+                    self.running[at].change_back(old);
+                }
+                for one in fresh.into_iter().rev() {
+                    one.give_up();
+                }
+                return Err(failure);
+            }
+        };
+        names.services(&self.config, &config);
+        self.services.settle(services, &config);
         for (at, old) in before {
             names.ended += old.unfit;
             self.running[at].settle();
         }
+        self.configure_automatic(&config, automatic, &mut names);
         self.reorder(&config, fresh, &mut names);
         self.config = config;
         Ok(names.sentence())
@@ -92,6 +115,42 @@ impl Daemon {
         let mut config = loaded.config;
         self.job.adjust.apply(&mut config);
         Ok(config)
+    }
+
+    /// What an automatic CLAT's new configuration means at this moment.
+    fn concrete(&self, new: &Translator) -> Option<Translator> {
+        let auto = self.automatic.iter().find(|auto| auto.name() == new.name.as_str());
+        auto.and_then(|auto| auto.concrete(new))
+    }
+
+    /// Automatic CLATs that there were none of so far.
+    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+        let known =
+            |new: &&Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
+        let fresh = config.translators.iter().filter(|new| new.is_automatic() && !known(new));
+        let fresh: Vec<Translator> = fresh.cloned().collect();
+        auto::open(&fresh, &self.context)
+    }
+
+    /// Gives automatic CLATs their new configuration, and ends those that have none.
+    fn configure_automatic(&mut self, config: &Config, fresh: Vec<Auto>, names: &mut Changes) {
+        names.added.extend(fresh.iter().map(|auto| auto.name().to_owned()));
+        for mut auto in std::mem::take(&mut self.automatic) {
+            match config.translators.iter().find(|new| new.name.as_str() == auto.name()) {
+                Some(new) => {
+                    auto.configure(new);
+                    self.automatic.push(auto);
+                }
+                None => {
+                    // One that runs is counted when it is taken down.
+                    if !self.running.iter().any(|one| one.name() == auto.name()) {
+                        names.removed.push(auto.name().to_owned());
+                    }
+                    auto.abandon();
+                }
+            }
+        }
+        self.automatic.extend(fresh);
     }
 
     /// Puts translators into the order of the file, and takes down those that are not in it.
@@ -127,6 +186,31 @@ struct Changes {
 }
 
 impl Changes {
+    /// What becomes of the servers beside the translators.
+    fn services(&mut self, old: &Config, new: &Config) {
+        let prefixes = services::prefixes(old) == services::prefixes(new);
+        self.service("dns64", old.dns64.as_ref(), new.dns64.as_ref(), prefixes);
+        let advertise = |config: &Config| {
+            let all = config.advertise.iter();
+            all.map(|it| (it.device.clone(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (old, new) = (advertise(old), advertise(new));
+        for device in old.keys().chain(new.keys().filter(|device| !old.contains_key(device))) {
+            let name = format!("advertisements on {device}");
+            self.service(&name, old.get(device), new.get(device), prefixes);
+        }
+    }
+
+    fn service<T: PartialEq>(&mut self, name: &str, old: Option<&T>, new: Option<&T>, same: bool) {
+        match (old, new) {
+            (None, None) => {}
+            (None, Some(_)) => self.added.push(name.to_owned()),
+            (Some(_), None) => self.removed.push(name.to_owned()),
+            (Some(old), Some(new)) if *old == *new && same => self.same += 1,
+            (Some(_), Some(_)) => self.changed.push(name.to_owned()),
+        }
+    }
+
     fn sentence(&self) -> String {
         let lists = [("new", &self.added), ("changed", &self.changed), ("gone", &self.removed)];
         let lists = lists.iter().filter(|(_, names)| !names.is_empty());
@@ -166,6 +250,7 @@ fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
     let subscriber_len = |it: &Translator| it.nat64().map(|nat64| nat64.subscriber_len);
     let keys = [
         ("mode", old.mode_name() == new.mode_name()),
+        ("pref64 (from a prefix to auto, or back)", old.is_automatic() == new.is_automatic()),
         ("engine", old.engine == new.engine),
         ("attach", old.attach == new.attach),
         ("devices", old.devices == new.devices),
@@ -210,6 +295,15 @@ impl Running {
         let config = self.config.clone();
         if self.change(&config)?.is_some() {
             self.settle();
+        }
+        Ok(())
+    }
+
+    /// Takes another configuration up, or puts back what the kernel has taken of this one.
+    pub(super) fn become_like(&mut self, new: &Translator) -> Result<(), Failure> {
+        match self.change(new)? {
+            Some(_) => self.settle(),
+            None => self.put_back(),
         }
         Ok(())
     }

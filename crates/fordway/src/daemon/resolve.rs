@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fordway_config::{Attach, Clat, Nat64, Resolved, Source6, Translator};
+use fordway_config::{Attach, Clat, Nat64, Pref64, Resolved, Source6, Translator};
 use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
 use fordway_xlat::addr::classify::{illegal_v4, illegal_v6};
 
@@ -94,7 +94,8 @@ pub(crate) fn resolve(
         Source6::Address(address) => Some(address),
         Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
     };
-    let ra_devices = ra_devices(netlink, uplink.as_ref())?;
+    let host_of = config.clat().map(|_| own);
+    let ra_devices = ra_devices(netlink, host_of, uplink.as_ref())?;
     let own_v4 = hosts_v4(config, &addresses);
     let device_v4 = device_v4(config, &addresses);
     Ok(Facts {
@@ -147,10 +148,23 @@ fn find_uplink(netlink: &mut Netlink, clat: &Clat, own: &str) -> Result<Option<L
     if let Some(name) = &clat.uplink {
         return Ok(Some(netlink.link(name.as_str())?));
     }
-    let probe = clat.pref64.embed(PROBE_V4);
+    let Some(probe) = probe(clat) else { return Ok(None) };
     match netlink.next_hop(probe.into())? {
         Some(hop) if hop.device != own => Ok(netlink.find_link(&hop.device)?),
         _ => Ok(None),
+    }
+}
+
+/// An address behind the PLAT.
+fn probe(clat: &Clat) -> Option<Ipv6Addr> {
+    Some(clat.pref64.fixed()?.embed(PROBE_V4))
+}
+
+/// The prefix, for people.
+pub(crate) fn prefix_name(clat: &Clat) -> String {
+    match &clat.pref64 {
+        Pref64::Fixed(pref64) => pref64.to_string(),
+        Pref64::Auto => "auto".to_owned(),
     }
 }
 
@@ -166,7 +180,8 @@ fn clat_v6_address(
             return Err(Failure::failed(format!(
                 "{}: there is no route to {}, so no uplink whose network the CLAT could take its \
                  IPv6 address from",
-                config.name, clat.pref64
+                config.name,
+                prefix_name(clat)
             ))
             .hint("bring the IPv6 network up first, or give v6 (--v6 ADDR), or uplink"));
         }
@@ -218,7 +233,7 @@ fn find_mtu(
 ) -> Result<(u32, String), Failure> {
     let own = config.name.as_str();
     let destination = match config.clat() {
-        Some(clat) => Some(clat.pref64.embed(PROBE_V4)),
+        Some(clat) => probe(clat),
         None => config.eam.first().map(|eam| eam.v6().addr()),
     };
     let hop = match destination {
@@ -246,7 +261,7 @@ fn host_address(
     addresses: &[Address],
 ) -> Result<Option<Ipv6Addr>, Failure> {
     let destination = match config.clat() {
-        Some(clat) => Some(clat.pref64.embed(PROBE_V4)),
+        Some(clat) => probe(clat),
         None => config.eam.first().map(|eam| eam.v6().addr()),
     };
     let chosen = match destination {
@@ -266,12 +281,24 @@ fn host_address(
 ///
 /// Those with 2 already are named too: it may be an earlier run's change, or another daemon's, that is
 /// needed as long as this one runs.
-fn ra_devices(netlink: &mut Netlink, uplink: Option<&Uplink>) -> Result<BTreeSet<String>, Failure> {
+///
+/// The host of the CLAT `host_of` is no router: on any device, also on those to come (`default`), it goes on as
+/// before.
+pub(crate) fn ra_devices(
+    netlink: &mut Netlink,
+    host_of: Option<&str>,
+    uplink: Option<&Uplink>,
+) -> Result<BTreeSet<String>, Failure> {
     let all_forward = sysctl::read(&SysctlKey::forwarding_v6())? != "0";
     let uplink = uplink.map(|uplink| uplink.name.clone());
     let filter = RouteFilter { protocol: Some(PROTOCOL_RA), ..RouteFilter::default() };
     let routes = netlink.routes(filter)?.into_iter();
     let devices = routes.filter_map(|route| route.device).chain(uplink.clone());
+    let links = if host_of.is_some() { netlink.links()? } else { Vec::new() };
+    let others = links.into_iter().filter(|link| !link.loopback).map(|link| link.name);
+    let others = others.filter(|name| Some(name.as_str()) != host_of);
+    let default = host_of.map(|_| "default".to_owned());
+    let devices = devices.chain(others).chain(default);
     let read = |device: &str, field: &str| {
         SysctlKey::conf_v6(device, field).and_then(|key| sysctl::read(&key)).unwrap_or_default()
     };

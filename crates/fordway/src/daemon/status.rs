@@ -6,6 +6,7 @@ use fordway_tun::OffloadReport;
 use fordway_xlat::DropReason;
 
 use super::kernel::{Intent, causes};
+use super::resolve::prefix_name;
 use super::running::Running;
 use crate::report::{
     ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, Totals, TranslatorStats,
@@ -56,7 +57,7 @@ impl Running {
             clat: config.clat().map(|clat| ClatStatus {
                 v4: clat.v4,
                 v6: self.facts.resolved.clat_v6,
-                pref64: clat.pref64.to_string(),
+                pref64: prefix_name(clat),
                 uplink: self.facts.uplink.as_ref().map(|uplink| uplink.name.clone()),
             }),
             nat64: self.nat64_status(),

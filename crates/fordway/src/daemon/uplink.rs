@@ -30,16 +30,19 @@ pub(crate) fn find(
     let Some(clat) = config.clat() else {
         return Ok(Err("only a CLAT has an uplink".to_owned()));
     };
+    let Some(pref64) = clat.pref64.fixed() else {
+        return Ok(Err("no prefix is known".to_owned()));
+    };
     let Some(uplink) = &facts.uplink else {
         return Ok(Err("no uplink is known".to_owned()));
     };
-    let Some(hop) = netlink.next_hop(clat.pref64.embed(PROBE_V4).into())? else {
-        return Ok(Err(format!("there is no route to {}", clat.pref64)));
+    let Some(hop) = netlink.next_hop(pref64.embed(PROBE_V4).into())? else {
+        return Ok(Err(format!("there is no route to {pref64}")));
     };
     if hop.device != uplink.name {
         return Ok(Err(format!(
-            "the route to {} leads out of {}, not of {}",
-            clat.pref64, hop.device, uplink.name
+            "the route to {pref64} leads out of {}, not of {}",
+            hop.device, uplink.name
         )));
     }
     let gateway = match hop.gateway {
@@ -47,8 +50,7 @@ pub(crate) fn find(
         _ if netlink.link(&hop.device)?.hardware_address.is_empty() => None,
         _ => {
             return Ok(Err(format!(
-                "the route to {} names no router whose link-layer address IPv4 frames could carry",
-                clat.pref64
+                "the route to {pref64} names no router whose link-layer address IPv4 frames could carry"
             )));
         }
     };

@@ -1,6 +1,8 @@
 //! Counters as OpenMetrics text.
 
+mod auto;
 mod nat64;
+mod services;
 
 use fordway_bpf::PassReason;
 use fordway_xlat::DropReason;
@@ -56,7 +58,9 @@ impl Collector for Counters {
             let count = translator.totals.icmp_errors.suppressed;
             put(&mut family, &[("translator", name(translator))], count)?;
         }
-        nat64::encode(&self.0, &mut encoder)
+        auto::encode(&self.0, &mut encoder)?;
+        nat64::encode(&self.0, &mut encoder)?;
+        services::encode(&self.0, &mut encoder)
     }
 }
 
@@ -171,6 +175,9 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> E
 mod tests {
     use std::collections::{BTreeMap, HashSet};
 
+    use fordway_services::dns64::{self, upstream};
+    use fordway_services::router;
+
     use super::*;
     use crate::report::{
         DirectionStats, LatencyStats, LogStats, Nat64Stats, OccupancyStats, PoolStats, Totals,
@@ -196,7 +203,7 @@ mod tests {
             }),
             nat64: None,
         };
-        let text = encode(Stats { translators: vec![translator] }).unwrap();
+        let text = encode(Stats { translators: vec![translator], ..Stats::default() }).unwrap();
         for line in [
             "# TYPE fordway_packets counter",
             "fordway_octets_total{translator=\"clat0\",queue=\"1\",direction=\"v4_to_v6\"} 7",
@@ -258,9 +265,26 @@ mod tests {
         }
     }
 
+    fn everything() -> Stats {
+        let server =
+            upstream::ServerStats { server: "192.0.2.53:53".to_owned(), ..Default::default() };
+        let device = router::DeviceStats { device: "lan0".to_owned(), ..Default::default() };
+        Stats {
+            translators: vec![all()],
+            dns64: Some(dns64::Stats {
+                tcp_queries: 7,
+                latency: vec![0, 3, 1],
+                upstream: upstream::Stats { servers: vec![server], ..Default::default() },
+                ..Default::default()
+            }),
+            router: Some(router::Stats { devices: vec![device] }),
+            ..Stats::default()
+        }
+    }
+
     #[test]
     fn tables_and_pools_are_there_under_their_labels() {
-        let text = encode(Stats { translators: vec![all()] }).unwrap();
+        let text = encode(everything()).unwrap();
         for line in [
             "# TYPE fordway_nat64_sessions gauge",
             "fordway_nat64_sessions{translator=\"nat64\",protocol=\"udp\"} 8",
@@ -286,8 +310,26 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_there_under_their_labels() {
+        let text = encode(everything()).unwrap();
+        for line in [
+            "fordway_dns64_queries_total{transport=\"tcp\"} 7",
+            "fordway_dns64_answers_total{rcode=\"NXDOMAIN\"} 0",
+            "fordway_dns64_answer_seconds_bucket{le=\"0.000001\"} 0",
+            "fordway_dns64_answer_seconds_bucket{le=\"0.000002\"} 3",
+            "fordway_dns64_answer_seconds_bucket{le=\"+Inf\"} 4",
+            "fordway_dns64_answer_seconds_count 4",
+            "fordway_dns64_upstream_queries_total{server=\"192.0.2.53:53\"} 0",
+            "fordway_router_advertisements_sent_total{device=\"lan0\",to=\"host\"} 0",
+            "fordway_router_advertising{device=\"lan0\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
     fn no_series_is_there_twice() {
-        let text = encode(Stats { translators: vec![all()] }).unwrap();
+        let text = encode(everything()).unwrap();
         let series = |line: &str| line.rsplit_once(' ').map(|(series, _)| series.to_owned());
         let all: Vec<String> =
             text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect();
@@ -296,13 +338,13 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let text = encode(Stats { translators: vec![all()] }).unwrap();
+        let text = encode(everything()).unwrap();
         let documented = include_str!("../../../../docs/operations.md");
         let families: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13 + 19);
+        assert_eq!(families.len(), 13 + 4 + 19 + 19 + 10);
         for family in families {
             let is_counter = text.contains(&format!("# TYPE {family} counter"));
             let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };
@@ -319,7 +361,7 @@ mod tests {
 
     #[test]
     fn dashboard_and_alerts_name_metrics_that_exist() {
-        let existing = encode(Stats { translators: vec![all()] }).unwrap();
+        let existing = encode(everything()).unwrap();
         let existing: HashSet<&str> =
             existing.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
         let dashboard = include_str!("../../../../packaging/grafana/fordway.json");

@@ -2,16 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use fordway_services::{dns64, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
-use super::Nat64Stats;
+use super::{AutoStatus, Nat64Stats};
 
 /// All counters of a daemon.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stats {
+    /// CLATs that set themselves up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) automatic: Vec<AutoStatus>,
     /// In the order of the configuration.
     pub(crate) translators: Vec<TranslatorStats>,
+    /// Of the DNS64 server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dns64: Option<dns64::Stats>,
+    /// Of the router advertisements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) router: Option<router::Stats>,
 }
 
 /// The counters of a translator.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Nat64Status;
+use super::{AdvertiseStatus, AutoStatus, Dns64Status, Nat64Status};
 use crate::output::{FAINT, GOOD, STRONG};
 
 /// A daemon.
@@ -21,8 +21,17 @@ pub(crate) struct Status {
     pub(crate) config: String,
     /// Seconds since it was ready.
     pub(crate) uptime_seconds: u64,
+    /// CLATs that set themselves up; those that translate are among the translators too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) automatic: Vec<AutoStatus>,
     /// The translators, in the order of the configuration.
     pub(crate) translators: Vec<TranslatorStatus>,
+    /// The DNS64 server, if one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dns64: Option<Dns64Status>,
+    /// Devices with router advertisements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) advertise: Vec<AdvertiseStatus>,
 }
 
 /// A translator.
@@ -127,9 +136,18 @@ impl Status {
             duration(self.uptime_seconds),
             self.config
         );
+        for automatic in &self.automatic {
+            text.push('\n');
+            text.push_str(&automatic.render());
+        }
         for translator in &self.translators {
             text.push('\n');
             text.push_str(&translator.render());
+        }
+        let services = self.dns64.iter().map(Dns64Status::render);
+        for service in services.chain(self.advertise.iter().map(AdvertiseStatus::render)) {
+            text.push('\n');
+            text.push_str(&service);
         }
         text
     }
@@ -237,6 +255,6 @@ impl OffloadStatus {
     }
 }
 
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }

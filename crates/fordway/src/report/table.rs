@@ -93,7 +93,7 @@ pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
 }
 
 /// A number with its digits in groups of three.
-fn group(number: u64) -> String {
+pub(super) fn group(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

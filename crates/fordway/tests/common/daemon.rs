@@ -22,6 +22,12 @@ impl RunDir {
         RunDir(TempDir::with_prefix("fordway-test-").unwrap())
     }
 
+    /// One in memory, as /run is: the ledger is brought to disk with each change.
+    pub(crate) fn in_memory() -> RunDir {
+        let dir = TempDir::with_prefix_in("fordway-test-", "/dev/shm");
+        dir.map_or_else(|_| RunDir::new(), RunDir)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }

@@ -1,11 +1,15 @@
 //! What tests in namespaces share: namespaces that vanish, links, and a daemon that ends.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod advertiser;
 pub(crate) mod connection;
 pub(crate) mod daemon;
+pub(crate) mod dns;
 pub(crate) mod host;
+pub(crate) mod laptop;
 pub(crate) mod netns;
 pub(crate) mod ping;
+pub(crate) mod resolver;
 pub(crate) mod topology;
 pub(crate) mod traffic;
 
@@ -31,4 +35,14 @@ pub(crate) fn can_test() -> bool {
         eprintln!("SKIPPED: this test needs root and /dev/net/tun");
     }
     able
+}
+
+/// Whether a program is installed; says so where not.
+pub(crate) fn has_program(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).any(|folder| folder.join(name).exists());
+    if !found {
+        eprintln!("SKIPPED: {name} is not installed");
+    }
+    found
 }

@@ -179,7 +179,7 @@ fn histogram(encoder: &mut MetricEncoder<'_>, latency: &LatencyStats) -> Encoded
     encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
-fn gauge<'e>(
+pub(super) fn gauge<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     name: &'e str,
     help: &str,
@@ -187,7 +187,7 @@ fn gauge<'e>(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
-fn set(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> Encoded {
+pub(super) fn set(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], value: u64) -> Encoded {
     // No count of ours comes near what a signed number holds.
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     ConstGauge::new(value).encode(family.encode_family(&labels)?)

@@ -1,0 +1,60 @@
+//! What of a configuration does not fit this host as it is now. The file may be for another host, or for this one at
+//! another time: these are no errors.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use fordway_config::Config;
+use fordway_net::Netlink;
+
+/// Sentences, in the order of the file.
+pub(super) fn doubts(config: &Config) -> Vec<String> {
+    // Nothing to ask the host for.
+    if config.dns64.is_none() && config.advertise.is_empty() {
+        return Vec::new();
+    }
+    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
+    let (Ok(addresses), Ok(links)) = (netlink.addresses(None), netlink.links()) else {
+        return Vec::new();
+    };
+    let addresses: BTreeSet<IpAddr> = addresses.iter().map(|it| it.address.addr()).collect();
+    let links: BTreeSet<String> = links.into_iter().map(|link| link.name).collect();
+    sentences(config, &addresses, &links)
+}
+
+fn sentences(
+    config: &Config,
+    addresses: &BTreeSet<IpAddr>,
+    links: &BTreeSet<String>,
+) -> Vec<String> {
+    let listen = config.dns64.iter().flat_map(|dns64| &dns64.listen).map(std::net::SocketAddr::ip);
+    let elsewhere =
+        |it: &IpAddr| !it.is_unspecified() && !it.is_loopback() && !addresses.contains(it);
+    let listen = listen.filter(elsewhere).map(|address| {
+        format!(
+            "[dns64] listen: {address} is not an address of this host now; nobody can ask there until it is"
+        )
+    });
+    let absent = config.advertise.iter().filter(|it| !links.contains(it.device.as_str()));
+    let absent = absent
+        .map(|it| format!("[[advertise]]: there is no interface {} on this host now", it.device));
+    listen.chain(absent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let text = "[dns64]\nlisten = ['::1', '2001:db8:1::1', '192.0.2.1']\n\
+                    upstream = ['192.0.2.53']\npool6 = ['64:ff9b::/96']\n\
+                    [[advertise]]\ndevice = 'lan0'\n[[advertise]]\ndevice = 'lan1'\n";
+        let config = fordway_config::parse("test", text).unwrap().config;
+        let addresses = BTreeSet::from(["192.0.2.1".parse().unwrap()]);
+        let links = BTreeSet::from(["lan1".to_owned()]);
+        let said = sentences(&config, &addresses, &links);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("2001:db8:1::1") && said[1].contains("lan0"), "{said:?}");
+    }
+}

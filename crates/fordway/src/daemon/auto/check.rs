@@ -1,0 +1,137 @@
+//! Whether the CLAT's address is free: when a detection begins, and what has come of it.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::time::Instant;
+
+use fordway_net::{Heard, NeighbourSocket};
+use tracing::debug;
+
+use super::decide::Desired;
+use super::duplicate::{self, DELAY, Detection, Due, Mac};
+
+/// Follows the address in use.
+#[derive(Debug)]
+pub(super) struct Check {
+    /// There is a socket.
+    able: bool,
+    state: State,
+    /// The end of a detection was not told yet.
+    fresh: bool,
+}
+
+/// An address on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject {
+    v6: Ipv6Addr,
+    index: u32,
+    own: Mac,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nobody could have it, or nobody can be asked.
+    Idle,
+    Asking(Subject, Detection),
+    Free(Subject),
+}
+
+impl Check {
+    pub(super) fn new(able: bool) -> Check {
+        Check { able, state: State::Idle, fresh: false }
+    }
+
+    /// For people; none if there is no address that others could have.
+    pub(super) fn describe(&self, applied: Option<&Desired>) -> Option<&'static str> {
+        applied.filter(|applied| applied.on_link)?;
+        Some(match &self.state {
+            State::Asking(..) => "being checked",
+            State::Free(_) => "unique on the link",
+            State::Idle if self.able => {
+                "not checked: the link has no Ethernet addresses, or is down"
+            }
+            State::Idle => "not checked: CAP_NET_RAW is missing",
+        })
+    }
+
+    /// Whether a detection has ended since the last call: nobody has the address.
+    pub(super) fn free_now(&mut self) -> bool {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Asks for the address of `desired`, anew if the link was `down` meanwhile. Gives the time to come back.
+    pub(super) fn follow(
+        &mut self,
+        desired: Option<&Desired>,
+        down: &BTreeSet<u32>,
+        socket: Option<&mut NeighbourSocket>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let socket = socket?;
+        let wanted = desired.and_then(subject);
+        let same = match (&self.state, wanted) {
+            (State::Asking(subject, _) | State::Free(subject), Some(wanted)) => {
+                *subject == wanted && !down.contains(&wanted.index)
+            }
+            (State::Idle, None) => true,
+            _ => false,
+        };
+        if !same {
+            socket.silence();
+            self.state = State::Idle;
+            if let Some(wanted) = wanted {
+                self.begin(wanted, socket, now);
+            }
+        }
+        self.go_on(socket, now)
+    }
+
+    /// The address, if this packet says that somebody else has it.
+    pub(super) fn claimed(&mut self, packet: &[u8], from: &Heard) -> Option<Ipv6Addr> {
+        let State::Asking(subject, detection) = &self.state else { return None };
+        let claims = from.index == subject.index && detection.is_claim(packet, from.sender);
+        claims.then_some(subject.v6)
+    }
+
+    fn begin(&mut self, subject: Subject, socket: &mut NeighbourSocket, now: Instant) {
+        let (Ok(random), Ok(nonce)) = (getrandom::u32(), getrandom::u64()) else { return };
+        let delay = DELAY * (random >> 22) / 1024;
+        let [.., a, b, c, d, e, f] = nonce.to_be_bytes();
+        let detection = Detection::new(subject.v6, subject.own, [a, b, c, d, e, f], now + delay);
+        let began = socket.listen(subject.index, &detection.groups()).and_then(|()| {
+            let (packet, to) = duplicate::announcement(subject.v6, subject.own);
+            socket.send(&packet, subject.index, to)
+        });
+        match began {
+            Ok(()) => self.state = State::Asking(subject, detection),
+            // The link has just gone: there will be another look.
+            Err(error) => debug!("{}: {error}", subject.v6),
+        }
+    }
+
+    fn go_on(&mut self, socket: &mut NeighbourSocket, now: Instant) -> Option<Instant> {
+        loop {
+            let State::Asking(subject, detection) = &mut self.state else { return None };
+            match detection.due(now) {
+                Due::Wait(until) => return Some(until),
+                Due::Send((packet, to)) => {
+                    if let Err(error) = socket.send(&packet, subject.index, to) {
+                        debug!("{}: {error}", subject.v6);
+                    }
+                }
+                Due::Free => {
+                    socket.silence();
+                    self.fresh = true;
+                    self.state = State::Free(*subject);
+                }
+            }
+        }
+    }
+}
+
+/// The address, where it can be asked for.
+fn subject(desired: &Desired) -> Option<Subject> {
+    let own = Mac::try_from(desired.uplink.hardware_address.as_slice()).ok()?;
+    let subject = Subject { v6: desired.v6, index: desired.uplink.index, own };
+    desired.uplink.up.then_some(subject)
+}

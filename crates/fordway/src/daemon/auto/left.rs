@@ -1,0 +1,79 @@
+//! What a killed daemon has left of a CLAT: its kernel engine goes on translating. It is taken over when the
+//! network turns out to be the same or another one, and taken down when there is none.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fordway_config::Translator;
+use fordway_net::Manager;
+use tracing::{info, warn};
+
+use super::Auto;
+use super::decide::Decision;
+use crate::daemon::handle::Daemon;
+use crate::daemon::{journal, kernel};
+use crate::failure::Failure;
+
+/// How long it may go on while nothing is known of the network: what a router and a resolver need to answer,
+/// when the first question is lost.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// What an earlier daemon has left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    name: String,
+    run_dir: PathBuf,
+    until: Instant,
+}
+
+impl Left {
+    /// Looks whether there is something. What is in nobody's use is taken back by any start.
+    pub(super) fn find(template: &Translator, run_dir: &Path) -> Option<Left> {
+        let name = template.name.as_str();
+        let pinned = kernel::pins(name).is_ok_and(|pins| pins.exists());
+        let kept = Manager::open(run_dir, name).and_then(|manager| manager.is_kept());
+        if !pinned && !kept.unwrap_or(false) {
+            return None;
+        }
+        info!("{name}: an earlier run's kernel engine goes on until the network is known");
+        let until = Instant::now() + PATIENCE;
+        Some(Left { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
+    }
+
+    /// Takes it down: the host first, so that nothing untranslated leaves, programs last.
+    pub(crate) fn take_down(self) {
+        let taken = || -> Result<(), Failure> {
+            let mut manager = Manager::open(&self.run_dir, &self.name)?;
+            let report = manager.restore()?;
+            fordway_bpf::take_down(&kernel::pins(&self.name)?)?;
+            journal::log_report(&self.name, "left by an earlier run: ", &report);
+            Ok(())
+        };
+        if let Err(failure) = taken() {
+            warn!("{}: cannot take down what an earlier run left: {}", self.name, failure.line());
+        }
+    }
+}
+
+impl Auto {
+    /// Takes down what is left when it is of no use. Gives the time until which it may stay.
+    pub(super) fn await_left(&mut self, daemon: &Daemon, now: Instant) -> Option<Instant> {
+        // A translator of this name has it.
+        if daemon.running.iter().any(|one| one.name() == self.name()) {
+            self.left = None;
+        }
+        let until = self.left.as_ref()?.until;
+        if until > now && !matches!(self.decision, Some(Decision::Aside(_))) {
+            return Some(until);
+        }
+        self.left.take()?.take_down();
+        None
+    }
+
+    /// Nobody will look any more: what is left goes now.
+    pub(crate) fn abandon(mut self) {
+        if let Some(left) = self.left.take() {
+            left.take_down();
+        }
+    }
+}

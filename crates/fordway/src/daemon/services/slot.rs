@@ -1,0 +1,176 @@
+//! A server that may run, and that another configuration may change, start, stop or replace by another.
+
+use std::mem;
+
+use fordway_services::{dns64, router};
+
+use super::super::privilege;
+use crate::failure::Failure;
+
+/// A kind of server.
+pub(super) trait Service: Sized + Send {
+    /// What it is told.
+    type Settings: Clone;
+    /// With its sockets, before it has threads.
+    type Bound: Send;
+    /// Takes the sockets, which may need privileges.
+    fn bind(settings: &Self::Settings) -> Result<Self::Bound, Failure>;
+    /// Starts threads, which get the capabilities of this one.
+    fn start(bound: Self::Bound) -> Result<Self, Failure>;
+    /// Whether one that runs can do with other settings.
+    fn can_change(from: &Self::Settings, to: &Self::Settings) -> bool;
+    /// Goes on with other settings.
+    fn replace(&self, settings: &Self::Settings) -> Result<(), Failure>;
+    /// Ends for good.
+    fn stop(self);
+    /// Ends for another process to go on soon.
+    fn leave(self);
+}
+
+impl Service for dns64::Server {
+    type Settings = dns64::Settings;
+    type Bound = dns64::Bound;
+
+    fn bind(settings: &dns64::Settings) -> Result<dns64::Bound, Failure> {
+        Ok(dns64::bind(settings)?)
+    }
+
+    fn start(bound: dns64::Bound) -> Result<dns64::Server, Failure> {
+        Ok(bound.start()?)
+    }
+
+    fn can_change(from: &dns64::Settings, to: &dns64::Settings) -> bool {
+        from.listen == to.listen && from.threads == to.threads
+    }
+
+    fn replace(&self, settings: &dns64::Settings) -> Result<(), Failure> {
+        Ok(dns64::Server::replace(self, settings.clone())?)
+    }
+
+    fn stop(self) {
+        dns64::Server::stop(self);
+    }
+
+    fn leave(self) {
+        dns64::Server::stop(self);
+    }
+}
+
+impl Service for router::Server {
+    type Settings = router::Settings;
+    type Bound = router::Bound;
+
+    fn bind(settings: &router::Settings) -> Result<router::Bound, Failure> {
+        Ok(router::bind(settings)?)
+    }
+
+    fn start(bound: router::Bound) -> Result<router::Server, Failure> {
+        Ok(bound.start()?)
+    }
+
+    fn can_change(_: &router::Settings, _: &router::Settings) -> bool {
+        true
+    }
+
+    fn replace(&self, settings: &router::Settings) -> Result<(), Failure> {
+        Ok(router::Server::replace(self, settings.clone())?)
+    }
+
+    fn stop(self) {
+        router::Server::stop(self);
+    }
+
+    fn leave(self) {
+        router::Server::leave(self);
+    }
+}
+
+/// One with its sockets, and what it is told.
+pub(super) type Ready<S> = (<S as Service>::Bound, <S as Service>::Settings);
+
+/// A place for one server of a kind.
+pub(super) struct Slot<S: Service>(Option<(S, S::Settings)>);
+
+/// What there was before a change.
+#[must_use]
+pub(super) enum Before<S: Service> {
+    /// The same server, with these settings.
+    Changed(S::Settings),
+    /// Another, which still runs, or none.
+    Other(Option<(S, S::Settings)>),
+}
+
+impl<S: Service> Slot<S> {
+    /// Starts what was bound, on a thread without privileges.
+    pub(super) fn start(bound: Option<Ready<S>>) -> Result<Slot<S>, Failure> {
+        let Some((bound, settings)) = bound else { return Ok(Slot(None)) };
+        let server = privilege::without(bound, S::start).map_err(|(failure, _)| failure)??;
+        Ok(Slot(Some((server, settings))))
+    }
+
+    /// The server, if one runs.
+    pub(super) fn server(&self) -> Option<&S> {
+        self.0.as_ref().map(|(server, _)| server)
+    }
+
+    /// What it was told.
+    pub(super) fn settings(&self) -> Option<&S::Settings> {
+        self.0.as_ref().map(|(_, settings)| settings)
+    }
+
+    /// Goes on with other settings: with the same server, or with one beside it until [`Slot::settle`].
+    pub(super) fn change(&mut self, wanted: Option<S::Settings>) -> Result<Before<S>, Failure> {
+        if let (Some((server, settings)), Some(wanted)) = (&mut self.0, &wanted)
+            && S::can_change(settings, wanted)
+        {
+            server.replace(wanted)?;
+            return Ok(Before::Changed(mem::replace(settings, wanted.clone())));
+        }
+        let bound = match wanted {
+            Some(wanted) => Some((S::bind(&wanted)?, wanted)),
+            None => None,
+        };
+        let other = Slot::start(bound)?;
+        Ok(Before::Other(mem::replace(self, other).0))
+    }
+
+    /// Goes back to what there was.
+    pub(super) fn change_back(&mut self, before: Before<S>) -> Result<(), Failure> {
+        match before {
+            Before::Changed(settings) => match &mut self.0 {
+                Some((server, now)) => {
+                    server.replace(&settings)?;
+                    *now = settings;
+                    Ok(())
+                }
+                None => Ok(()),
+            },
+            Before::Other(before) => {
+                if let Some((server, _)) = mem::replace(&mut self.0, before) {
+                    server.stop();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what there was and is not any more.
+    pub(super) fn settle(before: Before<S>) {
+        if let Before::Other(Some((server, _))) = before {
+            server.stop();
+        }
+    }
+
+    /// Ends the server, if one runs.
+    pub(super) fn end(&mut self, leave: bool) {
+        if let Some((server, _)) = self.0.take() {
+            if leave { server.leave() } else { server.stop() }
+        }
+    }
+}
+
+impl<S: Service> Default for Slot<S> {
+    fn default() -> Slot<S> {
+        Slot(None)
+    }
+}

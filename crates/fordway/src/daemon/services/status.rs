@@ -1,0 +1,49 @@
+//! What is known of the servers that run.
+
+use fordway_config::Config;
+use fordway_services::{dns64, router};
+
+use super::Services;
+use crate::report::{AdvertiseStatus, Dns64Status, UpstreamStatus};
+
+impl Services {
+    /// The DNS64 server, if one runs.
+    pub(in super::super) fn dns64_status(&self, config: &Config) -> Option<Dns64Status> {
+        let (settings, stats) = (self.dns64.settings()?, self.dns64_stats()?);
+        let policies = config.dns64.as_ref().map_or(0, |dns64| dns64.policies.len());
+        let allow = config.dns64.as_ref().and_then(|dns64| dns64.allow.clone());
+        let default = settings.policies.iter().next();
+        let pool6 = default.filter(|policy| policy.enabled).map(|policy| policy.pool6.as_slice());
+        let upstream = stats.upstream.servers.into_iter().map(|server| UpstreamStatus {
+            server: server.server,
+            alive: server.alive,
+            // 0 is no time.
+            rtt_us: Some(server.rtt_us).filter(|rtt| *rtt > 0),
+        });
+        Some(Dns64Status {
+            listen: settings.listen.clone(),
+            threads: settings.threads.get(),
+            pool6: pool6.unwrap_or_default().iter().map(ToString::to_string).collect(),
+            policies,
+            allow: allow.unwrap_or_else(|| self.local.clone()),
+            validate: settings.upstream.validate.is_some(),
+            upstream: upstream.collect(),
+        })
+    }
+
+    /// The devices with router advertisements.
+    pub(in super::super) fn advertise_status(&self) -> Vec<AdvertiseStatus> {
+        let devices = self.router_stats().map(|stats| stats.devices).unwrap_or_default();
+        devices.iter().map(AdvertiseStatus::from).collect()
+    }
+
+    /// What the DNS64 server has counted.
+    pub(in super::super) fn dns64_stats(&self) -> Option<dns64::Stats> {
+        self.dns64.server().map(dns64::Server::stats)
+    }
+
+    /// What the router advertisements have counted.
+    pub(in super::super) fn router_stats(&self) -> Option<router::Stats> {
+        self.router.server().map(router::Server::stats)
+    }
+}
