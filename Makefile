@@ -10,7 +10,8 @@ FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) ethtool iperf3 iproute2 iputils-ping nftables procps tayga traceroute util-linux
+LAB_PACKAGES   := $(BUILD_PACKAGES) bind9 dnsperf ethtool iperf3 iproute2 iputils-ping nftables procps tayga unbound util-linux
+TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium curl dnsmasq-base kea-dhcp6-server ndisc6 radvd traceroute
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := corpus model properties sequences threats vectors
@@ -22,11 +23,16 @@ UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+LIBDIR  := $(DESTDIR)$(PREFIX)/lib
+DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
+# What runs when a network comes: of networkd-dispatcher and NetworkManager, which look below /usr/lib only.
+HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
+NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo test bench lint fmt coverage mutants fuzz install uninstall clean release packages build-packages rust
+.PHONY: demo test bench lint fmt coverage mutants fuzz install uninstall clean release packages lab-packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
-demo: packages release
+demo: lab-packages release
 	$(RELEASE)/fordway-lab run clat-vs-dual-stack --profile quick --fordway $(RELEASE)/fordway
 
 # Everything that can be tested, ending with the sum of all results.
@@ -34,7 +40,7 @@ test: packages rust
 	scripts/test
 
 # The ratios that the design promises, measured side by side in one run.
-bench: packages release
+bench: lab-packages release
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 
 lint:
@@ -79,6 +85,9 @@ rust:
 packages:
 	@scripts/packages $(TEST_PACKAGES)
 
+lab-packages:
+	@scripts/packages $(LAB_PACKAGES)
+
 build-packages:
 	@scripts/packages $(BUILD_PACKAGES)
 
@@ -93,13 +102,25 @@ install: release
 		$(RELEASE)/$$program completions zsh > $(ZSHDIR)/_$$program && \
 		$(RELEASE)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
 	done
-	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/fordway.service > $(UNITDIR)/fordway.service
-	chmod 644 $(UNITDIR)/fordway.service
+	for unit in fordway fordway-clat; do \
+		sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/$$unit.service > $(UNITDIR)/$$unit.service && \
+		chmod 644 $(UNITDIR)/$$unit.service || exit 1; \
+	done
+	install -D -m 644 -t $(LIBDIR)/systemd/network packaging/networkd/90-fordway-clat.network
+	install -D -m 644 -t $(LIBDIR)/NetworkManager/conf.d packaging/NetworkManager/conf.d/50-fordway-clat.conf
+	for hook in $(HOOKS); do install -D -m 755 packaging/networkd/fordway-clat $$hook || exit 1; done
+	install -D -m 755 packaging/NetworkManager/dispatcher.d/50-fordway-clat $(NMHOOK)
+	install -D -m 644 packaging/networkd/ipv6-only-preferred.conf $(DOCDIR)/networkd-ipv6-only-preferred.conf
+	install -D -m 644 packaging/NetworkManager/ipv6-only-preferred.conf $(DOCDIR)/NetworkManager-ipv6-only-preferred.conf
+	install -m 644 -t $(DOCDIR) examples/ipv6-only-network.toml
 	test -e $(DESTDIR)/etc/fordway/fordway.toml || install -m 644 packaging/fordway.toml $(DESTDIR)/etc/fordway/fordway.toml
 
 # The configuration stays.
 uninstall:
-	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service
+	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service $(UNITDIR)/fordway-clat.service
+	rm -f $(LIBDIR)/systemd/network/90-fordway-clat.network $(LIBDIR)/NetworkManager/conf.d/50-fordway-clat.conf
+	rm -f $(HOOKS) $(NMHOOK)
+	rm -rf $(DOCDIR)
 	rm -f $(BASHDIR)/fordway $(BASHDIR)/fordway-lab $(ZSHDIR)/_fordway $(ZSHDIR)/_fordway-lab
 	rm -f $(FISHDIR)/fordway.fish $(FISHDIR)/fordway-lab.fish
 

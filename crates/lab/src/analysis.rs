@@ -76,7 +76,7 @@ pub(crate) struct Cell {
     pub(crate) max: Option<f64>,
     /// Standard deviation over deployments.
     pub(crate) stddev: Option<f64>,
-    /// 95th percentile: of all replies for RTT, of deployments else; absent below ten beyond it.
+    /// 95th percentile: of all replies, sessions or pages where one deployment has many, of deployments else; absent below ten beyond it.
     pub(crate) p95: Option<f64>,
     /// BCa bootstrap interval of the median.
     pub(crate) ci95: Option<[f64; 2]>,
@@ -106,7 +106,7 @@ pub(crate) struct Cell {
     pub(crate) discarded: usize,
     /// Value of each deployment by block.
     pub(crate) values: Vec<(u32, f64)>,
-    /// All replies together, for RTT.
+    /// All replies, sessions or pages together, where one deployment has many.
     pub(crate) replies: Option<Summary>,
     /// Datagrams that were sent, over all deployments, where they are counted.
     pub(crate) sent: Option<u64>,
@@ -193,7 +193,8 @@ pub(crate) struct Discarded {
 }
 
 /// Checks whose failure means that payload does not arrive as it was sent.
-const PAYLOAD_CHECKS: &[&str] = &["tcp payload", "tcp checksum", "udp checksum"];
+const PAYLOAD_CHECKS: &[&str] =
+    &["tcp payload", "tcp checksum", "udp checksum", "dns synthesis", "dns native"];
 
 /// Analyses a run.
 pub(crate) fn analyse(
@@ -336,7 +337,7 @@ fn cell(
         median: summary.map(|s| s.median),
         max: summary.map(|s| s.max),
         stddev: summary.filter(|s| s.n > 1).map(|s| s.stddev),
-        p95: if metric == Metric::Rtt {
+        p95: if metric.has_replies() {
             replies.and_then(|r| r.p95)
         } else {
             summary.and_then(|s| s.p95)
@@ -372,8 +373,18 @@ fn sum(trials: &[&Trial], of: impl Fn(&Trial) -> Option<u64>) -> Option<u64> {
 
 /// The share of the mechanism's process in a processor time.
 fn own_process(trial: &Trial) -> Option<f64> {
-    use Metric::{CpuPerGbitDown, CpuPerGbitUp, CpuPerPacketDown, CpuPerPacketUp};
-    let timed = [CpuPerGbitUp, CpuPerGbitDown, CpuPerPacketUp, CpuPerPacketDown];
+    use Metric::{
+        CpuPerAnswerFresh, CpuPerAnswerKnown, CpuPerGbitDown, CpuPerGbitUp, CpuPerPacketDown,
+        CpuPerPacketUp,
+    };
+    let timed = [
+        CpuPerGbitUp,
+        CpuPerGbitDown,
+        CpuPerPacketUp,
+        CpuPerPacketDown,
+        CpuPerAnswerFresh,
+        CpuPerAnswerKnown,
+    ];
     let cpu = trial.cpu.filter(|cpu| timed.contains(&trial.metric) && cpu.busy_s > 0.0)?;
     Some(trial.value? * cpu.mechanism_s? / cpu.busy_s)
 }

@@ -50,6 +50,7 @@ pub(crate) enum Command {
   sudo fordway-lab run clat-vs-dual-stack --profile standard --out results/monday
   sudo fordway-lab run clat-vs-dual-stack --only native-v6,clat-tayga --duration 5 --blocks 8
   sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
+  sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run goals")]
     Run(RunArgs),
     /// Continue an interrupted run; valid trials are kept
@@ -158,6 +159,14 @@ pub(crate) struct PlanArgs {
     /// Segmentation and checksum offloads of the lab's veth devices
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) offloads: Switch,
+    /// Per cent of the names asked for that a DNS64 server knows; several, with commas, are a factor
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) cached: Vec<u8>,
+    /// Per cent of the names with an AAAA record of their own; several, with commas, are a factor
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) native: Vec<u8>,
     /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) fordway: Option<PathBuf>,
@@ -216,6 +225,21 @@ pub(crate) enum Probe {
         /// Ask a closed port
         #[arg(long)]
         refused: bool,
+    },
+    /// A name server: prints its checks as JSON
+    Names {
+        /// Its address
+        #[arg(long)]
+        server: IpAddr,
+        /// Prefix that it is to synthesise with
+        #[arg(long, required_unless_present = "wait")]
+        prefix: Option<std::net::Ipv6Addr>,
+        /// The most important check alone
+        #[arg(long)]
+        few: bool,
+        /// Only wait until it answers
+        #[arg(long)]
+        wait: bool,
     },
     /// Prints ms from the start of a command to the first echo through what it sets up
     Start {
@@ -317,6 +341,66 @@ pub(crate) enum Tester {
         /// The server sends datagrams and data back
         #[arg(long)]
         echo: bool,
+    },
+    /// Ask a DNS64 server; orders come from standard input, one JSON object a line
+    DnsClient {
+        /// Address and port of the server
+        #[arg(long)]
+        target: SocketAddr,
+        /// Prefix that it is to synthesise with; 96 bits of it count
+        #[arg(long)]
+        prefix: std::net::Ipv6Addr,
+        /// Sockets to ask from
+        #[arg(long, default_value_t = 32)]
+        sockets: usize,
+    },
+    /// Answer for the zone lab.example; each line of standard input is answered with what was asked so far
+    DnsServe {
+        /// Addresses and ports to answer from
+        #[arg(required = true)]
+        own: Vec<SocketAddr>,
+        /// Threads per address
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+        /// A record of names that begin with s
+        #[arg(long)]
+        v4: Option<std::net::Ipv4Addr>,
+        /// AAAA record of names that begin with s
+        #[arg(long)]
+        v6: Option<std::net::Ipv6Addr>,
+    },
+    /// Serve pages over HTTP
+    WebServe {
+        /// TCP port
+        #[arg(long, default_value_t = crate::tester::web::PORT)]
+        port: u16,
+    },
+    /// Time sessions to their first octet, or pages to their last
+    Sessions {
+        /// The server's address; without it, names are asked for
+        #[arg(long, conflicts_with_all = ["resolver", "known"])]
+        literal: Option<IpAddr>,
+        /// Address and port of the name server
+        #[arg(long, required_unless_present = "literal")]
+        resolver: Option<SocketAddr>,
+        /// Ask for one name again and again rather than for a new one each time
+        #[arg(long)]
+        known: bool,
+        /// Series of the names
+        #[arg(long, default_value_t = 1)]
+        series: u16,
+        /// How often
+        #[arg(long)]
+        count: u32,
+        /// Objects of a page; 0 is no page
+        #[arg(long, default_value_t = 0)]
+        objects: u32,
+        /// Octets of an object
+        #[arg(long, default_value_t = 0)]
+        size: u32,
+        /// TCP port of the server
+        #[arg(long, default_value_t = crate::tester::web::PORT)]
+        port: u16,
     },
     /// Count and drop small frames at a device
     ReceiveFrames {

@@ -255,7 +255,7 @@ mod tests {
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
         let table: Table = toml::from_str(TABLE).unwrap();
         let experiment = Experiment::find("goals").unwrap();
-        assert_eq!(table.goal.len(), 23);
+        assert_eq!(table.goal.len(), 27);
         for goal in table.goal {
             assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
             let others = [goal.base.as_ref(), goal.zero.as_ref()];

@@ -1,31 +1,30 @@
 //! The run: gate, calibration, randomised blocks; every trial goes to the ledger at once.
 
 mod costs;
+mod deploy;
 mod measure;
 mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::backend::Netns;
 use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
-use crate::mechanism::{self, Context, Deployed, Mechanism};
+use crate::mechanism::{self, Mechanism};
 use crate::plan::{self, Deployment, Plan};
-use crate::probe::gate;
-use crate::process;
+use crate::probe::{Check, gate};
 use crate::progress::Progress;
-use crate::spec::{Experiment, Load, MechanismSpec, Metric, Profile, RunSpec};
+use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use crate::trial::{CALIBRATION, Condition, KeyParts, Ledger, Trial, hash, key};
 use crate::trials;
 
+use deploy::Live;
+
 pub(crate) use survey::{Found, survey, unmeasured};
 
-/// How long a mechanism may take to carry its first packet.
-const READY: Duration = Duration::from_secs(5);
 /// Sessions of a deployment that is only probed.
 const FEW_SESSIONS: u32 = 4096;
 
@@ -242,10 +241,8 @@ impl Runner {
             }
             bar.begin(&format!("correctness gate: {}", arm.label));
             let clock = std::time::Instant::now();
-            let gate = self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| {
-                let _server = gate::serve(&self.backend, &live.network, &live.probe_log)?;
-                gate::full(&self.backend, &live.network)
-            });
+            let gate =
+                self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| self.gate(&live, &arm));
             match gate {
                 Ok(checks) => {
                     for check in checks.iter().filter(|c| !c.ok) {
@@ -269,6 +266,21 @@ impl Runner {
         Ok(())
     }
 
+    /// All probes that a mechanism must pass.
+    fn gate(&self, live: &Live, arm: &MechanismSpec) -> Result<Vec<Check>> {
+        let mut checks = Vec::new();
+        if arm.kind != Kind::Dns64 {
+            let _server = gate::serve(&self.backend, &live.network, &live.probe_log)?;
+            // The name server is asked first: the other probes change the network.
+            if arm.kind == Kind::Xlat464 && live.resolver.is_some() {
+                checks = gate::names(&self.backend, &live.network, false)?;
+            }
+            checks.extend(gate::full(&self.backend, &live.network)?);
+            return Ok(checks);
+        }
+        gate::names(&self.backend, &live.network, false)
+    }
+
     /// The generator's ceiling: sender and receiver joined by one veth, nothing in between.
     fn calibrate(&mut self, guard: &Guard, c: &Condition, bar: &mut Progress) -> Result<()> {
         let deployment =
@@ -281,7 +293,7 @@ impl Runner {
         let name = self.next_name(guard);
         let shape = Shape::calibration(self.run.offloads);
         let network = Network::build(&self.backend, &name, shape, None)?;
-        if !gate::wait_ready(&self.backend, &network, READY, || false)? {
+        if !gate::wait_ready(&self.backend, &network, deploy::READY, || false)? {
             return Err(LabError::NotReady {
                 mechanism: CALIBRATION.into(),
                 why: "two namespaces joined by a veth do not reach each other".into(),
@@ -289,8 +301,7 @@ impl Runner {
         }
         let log = self.raw.join(format!("{name}iperf3-server.log"));
         let _server = crate::load::iperf::serve(&self.backend, &network.server, &log)?;
-        let live =
-            Live { network, deployed: Deployed::default(), probe_log: log, name, engine: None };
+        let live = Live::new(network, log, name);
         let seconds = plan::calibration_flow(c.duration_s);
         for load in loads(&metrics) {
             let blank = self.blank(&deployment, None, metrics[0]);
@@ -354,84 +365,8 @@ impl Runner {
     }
 
     fn mechanism(&self, arm: &MechanismSpec) -> Result<Box<dyn Mechanism>> {
-        mechanism::of(&arm.implementation, self.fordway.as_deref())
+        mechanism::of_arm(arm, self.fordway.as_deref())
     }
-
-    /// Builds the network, puts the mechanism on it with room for so many sessions, and waits until a
-    /// ping passes.
-    fn deploy(&mut self, guard: &Guard, arm: &MechanismSpec, sessions: u32) -> Result<Live> {
-        let name = self.next_name(guard);
-        let shape = Shape::of(arm, self.run.offloads);
-        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
-        let deployed = self.mechanism(arm)?.deploy(Context {
-            backend: &self.backend,
-            network: &network,
-            spec: arm,
-            name: name.trim_end_matches('-'),
-            logs: &self.raw,
-            sessions,
-        })?;
-        let probe_log = self.raw.join(format!("{name}probe.log"));
-        let mut live = Live { network, deployed, probe_log, name, engine: None };
-        let Live { network, deployed, .. } = &mut live;
-        let mut gone = || deployed.daemon.as_mut().is_some_and(|daemon| !daemon.alive());
-        if gate::wait_ready(&self.backend, network, READY, &mut gone)? {
-            live.engine = self.mechanism(arm)?.runs(&live.deployed, arm)?;
-            return Ok(live);
-        }
-        let what = if gone() {
-            "its process has ended".to_owned()
-        } else {
-            format!("no ping passes within {} s", READY.as_secs())
-        };
-        let log = self.raw.join(format!(
-            "{}-{}.log",
-            live.name.trim_end_matches('-'),
-            arm.implementation
-        ));
-        let said = std::fs::read_to_string(log).unwrap_or_default();
-        let said = match process::complaint(&said) {
-            empty if empty.is_empty() => empty,
-            said => format!("; it said: {said}"),
-        };
-        Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{what}{said}") })
-    }
-
-    /// Starts each of these arms once and says why those that don't come up as they should don't.
-    /// Everything is gone again afterwards.
-    fn rehearse(
-        experiment: &Experiment,
-        arms: &[String],
-        fordway: Option<&Path>,
-    ) -> Result<BTreeMap<String, String>> {
-        let mut refused = BTreeMap::new();
-        if arms.is_empty() {
-            return Ok(refused);
-        }
-        let guard = Guard::new(Path::new("(rehearsal)"))?;
-        let mut experiment = experiment.clone();
-        experiment.run = Some(RunSpec::bare());
-        let mut runner = Self::new(experiment, &guard.folder(), fordway)?;
-        for name in arms {
-            let arm = runner.arm(name)?;
-            match runner.deploy(&guard, &arm, FEW_SESSIONS) {
-                Ok(_) => {}
-                Err(error) if error.ends_the_run() => return Err(error),
-                Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),
-                Err(error) => drop(refused.insert(name.clone(), error.to_string())),
-            }
-        }
-        Ok(refused)
-    }
-}
-
-/// A deployed mechanism on its network. Fields drop in this order: process first.
-struct Live {
-    deployed: Deployed,
-    network: Network,
-    probe_log: PathBuf,
-    name: String,
-    engine: Option<String>,
 }
 
 /// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of

@@ -6,12 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 
+mod group;
 mod metric;
 
-pub(crate) use metric::{Group, Load, Metric, Transport, Way};
+pub(crate) use group::{By, Group, Load, Mixed, Transport, Way};
+pub(crate) use metric::Metric;
 
 const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
+    include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/small-packets.toml"),
@@ -88,6 +91,27 @@ pub(crate) struct Profile {
     /// Sessions to hold.
     #[serde(default = "held_sessions")]
     pub(crate) held_sessions: u32,
+    /// Seconds of a trial of questions that has to pass without loss.
+    #[serde(default = "one_second")]
+    pub(crate) dns_trial_s: f64,
+    /// Seconds of the shorter trials that lead there.
+    #[serde(default = "one_second")]
+    pub(crate) dns_search_s: f64,
+    /// The search ends when its bounds are this close: 0.01 is 1 %.
+    #[serde(default = "dns_precision")]
+    pub(crate) dns_precision: f64,
+    /// Seconds of questions at the greatest rate.
+    #[serde(default = "one_second")]
+    pub(crate) dns_s: f64,
+    /// Names whose answers a server is made to know.
+    #[serde(default = "dns_known")]
+    pub(crate) dns_known: u32,
+    /// Sessions of one measurement.
+    #[serde(default = "sessions")]
+    pub(crate) sessions: u32,
+    /// Pages of one measurement.
+    #[serde(default = "pages")]
+    pub(crate) pages: u32,
     /// Fewest blocks.
     pub(crate) blocks_min: u32,
     /// Most blocks.
@@ -103,6 +127,22 @@ fn one_second() -> f64 {
 
 fn probe_rate() -> u32 {
     10_000
+}
+
+fn dns_precision() -> f64 {
+    0.01
+}
+
+fn dns_known() -> u32 {
+    2000
+}
+
+fn sessions() -> u32 {
+    200
+}
+
+fn pages() -> u32 {
+    30
 }
 
 fn new_flows() -> u32 {
@@ -137,6 +177,12 @@ pub(crate) enum Kind {
     Nat64,
     /// The same box between IPv4 clients and an IPv4 server, which hides the clients behind itself.
     Nat44,
+    /// An IPv6-only network whole: a client-side translator, the stateful one in the box in the middle, and
+    /// DNS64 there, between an IPv4 application and an IPv4 server.
+    #[serde(rename = "464xlat")]
+    Xlat464,
+    /// A DNS64 server in the box in the middle.
+    Dns64,
 }
 
 /// One arm of an experiment.
@@ -167,6 +213,12 @@ pub(crate) struct MechanismSpec {
     /// Attach point, for engines that have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attach: Option<String>,
+    /// Threads of a DNS64 server; 0 is one per processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<u32>,
+    /// Implementation of the name server in the box in the middle, where sessions are found by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resolver: Option<String>,
     /// What is measured on it; empty: all of the experiment's metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) metrics: Vec<Metric>,
@@ -188,6 +240,12 @@ pub(crate) struct RunSpec {
     pub(crate) clocksources: Vec<String>,
     /// Whether segmentation and checksum offloads of the veth devices stay on.
     pub(crate) offloads: bool,
+    /// Shares of questions for known names, per cent; several are a factor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cached: Vec<u8>,
+    /// Shares of names with an AAAA record of their own, per cent; several are a factor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) native: Vec<u8>,
     /// Mechanisms that run, in the experiment's order.
     pub(crate) mechanisms: Vec<String>,
     /// Mechanisms left out, and why.
@@ -211,6 +269,8 @@ impl RunSpec {
             durations_s: vec![1],
             clocksources: Vec::new(),
             offloads: true,
+            cached: Vec::new(),
+            native: Vec::new(),
             mechanisms: Vec::new(),
             skipped: BTreeMap::new(),
             unmeasured: BTreeMap::new(),
@@ -320,15 +380,15 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 4);
+        assert_eq!(all.len(), 5);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
             }
             assert!(experiment.mechanisms.iter().any(|m| m.same_as.is_some()), "no A/A pair");
-            for arm in
-                experiment.mechanisms.iter().filter(|m| matches!(m.kind, Kind::Nat64 | Kind::Nat44))
-            {
+            let stateful =
+                |m: &&MechanismSpec| matches!(m.kind, Kind::Nat64 | Kind::Nat44 | Kind::Xlat464);
+            for arm in experiment.mechanisms.iter().filter(stateful) {
                 // Nothing can be sent to a client that has not sent first.
                 let from_outside = |m: &Metric| {
                     matches!(m.load(), Some(Load::Frames(Way::Down) | Load::Datagrams(Way::Down)))
@@ -341,7 +401,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_and_names_are_refused() {
-        let good = BUILT_IN[1];
+        let good = BUILT_IN[2];
         assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
         let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
         assert!(matches!(Experiment::parse(&bad), Err(LabError::Usage(_))));

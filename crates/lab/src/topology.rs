@@ -8,7 +8,8 @@
 //!
 //! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server; a stateful
 //! one between the IPv6 client and a server that has IPv4 alone. NAT44 stands there between two IPv4 links,
-//! and the server has no route to what is behind it.
+//! and the server has no route to what is behind it. An IPv6-only network whole is both: a CLAT at the client,
+//! and a stateful translator and DNS64 in the `host` box.
 //!
 //! Every box is a namespace of the lab. Next hops are link-local, forwarding is on, and the server
 //! owns 64:ff9b::192.0.0.171, so that a stateless translator alone reaches an "IPv4-only" target.
@@ -25,8 +26,8 @@ use crate::state;
 use boxes::{Flow, addresses, server_addresses};
 
 pub(crate) use boxes::{
-    BETWEEN_V4, CLAT_V4, CLAT_V6, FLOWS_V4, FLOWS_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4,
-    ROUTER_V6, SIIT_MAPPING, SIIT_POOL6,
+    BETWEEN_V4, CLAT_V4, CLAT_V6, FLOWS_V4, FLOWS_V6, HOST_V6, NAT64_POOL6, POOL4, PREF64,
+    ROUTER_V4, ROUTER_V6, SIIT_MAPPING, SIIT_POOL6,
 };
 
 /// What is asked of the builder.
@@ -59,7 +60,7 @@ impl Shape {
             hops: mechanism.hops,
             native_v4: (native && mechanism.family == Family::V4) || mechanism.kind == Kind::Nat44,
             edge_v4: mechanism.kind == Kind::Siit,
-            far_v4: mechanism.kind == Kind::Nat64,
+            far_v4: matches!(mechanism.kind, Kind::Nat64 | Kind::Xlat464 | Kind::Dns64),
             hidden: mechanism.kind == Kind::Nat44,
             clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
             by_xdp: mechanism.attach.as_deref() == Some("xdp"),
@@ -103,6 +104,8 @@ pub(crate) struct Network {
     pub(crate) app_address: IpAddr,
     /// The application's address as the server sees it.
     pub(crate) seen_address: IpAddr,
+    /// Prefix in which a client-side translator shows IPv4 hosts.
+    pub(crate) pref64: &'static str,
 }
 
 impl Network {
@@ -120,9 +123,14 @@ impl Network {
     /// Where a mechanism's process runs.
     pub(crate) fn translator(&self, mechanism: &MechanismSpec) -> &Place {
         match (mechanism.kind, &self.host) {
-            (Kind::Siit | Kind::Nat64 | Kind::Nat44, Some(host)) => host,
+            (Kind::Siit | Kind::Nat64 | Kind::Nat44 | Kind::Dns64, Some(host)) => host,
             _ => &self.client,
         }
+    }
+
+    /// Whether two translators stand on the path, one after the other.
+    pub(crate) fn translated_twice(&self) -> bool {
+        self.pref64 == NAT64_POOL6
     }
 
     /// Whether a translator on the path turns packets of this way into IPv6.
@@ -164,6 +172,10 @@ impl Network {
             server_address: address(flow.server)?,
             app_address: address(flow.app)?,
             seen_address: address(flow.seen)?,
+            pref64: match mechanism.map(|m| m.kind) {
+                Some(Kind::Xlat464) => NAT64_POOL6,
+                _ => PREF64,
+            },
             server_addresses: server_addresses(shape)
                 .into_iter()
                 .map(address)
@@ -239,6 +251,11 @@ impl Network {
             must(backend, host, &["ethtool", "-K", device, "tx", "off"])?;
         }
         Ok(())
+    }
+
+    /// Where a name server in the box in the middle is asked.
+    pub(crate) fn resolver(&self) -> Result<std::net::SocketAddr> {
+        Ok(std::net::SocketAddr::new(address(HOST_V6)?, crate::tester::dns::PORT))
     }
 
     /// Narrows the link between the middle box and the server, at both ends: a veth drops without

@@ -24,13 +24,30 @@ pub(crate) struct Condition {
     pub(crate) duration_s: u64,
     /// Whether the lab's veth devices keep their offloads.
     pub(crate) offloads: bool,
+    /// Names that are asked for, where that is a factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shares: Option<Shares>,
+}
+
+/// Names that a DNS64 server is asked for, per cent.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub(crate) struct Shares {
+    /// Names whose answers it has in its cache.
+    pub(crate) cached: u8,
+    /// Names with an AAAA record of their own.
+    pub(crate) native: u8,
 }
 
 impl Condition {
     /// One line for people.
     pub(crate) fn label(&self) -> String {
         let offloads = if self.offloads { "offloads on" } else { "offloads off" };
-        format!("clock {}, {} s flows, {offloads}", self.clocksource, self.duration_s)
+        let names = self.shares.map_or_else(String::new, |shares| {
+            format!(", {} % cached, {} % native AAAA", shares.cached, shares.native)
+        });
+        format!("clock {}, {} s flows, {offloads}{names}", self.clocksource, self.duration_s)
     }
 }
 
@@ -240,7 +257,7 @@ mod tests {
     use super::*;
 
     fn condition() -> Condition {
-        Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true }
+        Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true, shares: None }
     }
 
     fn parts(condition: &Condition) -> KeyParts<'_> {

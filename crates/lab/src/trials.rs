@@ -2,9 +2,11 @@
 
 mod flow;
 mod packets;
+mod questions;
 mod round_trip;
 mod sessions;
 mod start;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +15,9 @@ use crate::backend::{Backend, write_file};
 use crate::error::Result;
 use crate::host::cpu::Meter;
 use crate::host::links::{Snapshot, difference, snapshot};
+use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
-use crate::spec::{Load, Metric, Profile};
+use crate::spec::{Kind, Load, Metric, Profile};
 use crate::topology::Network;
 use crate::trial::{Condition, Trial};
 
@@ -51,6 +54,12 @@ pub(crate) struct Measured<'a> {
     pub(crate) cycles: bool,
     /// Whether packets are translated in the kernel rather than by the mechanism's process.
     pub(crate) in_kernel: bool,
+    /// What the arm is for; `None` while calibrating.
+    pub(crate) kind: Option<Kind>,
+    /// Threads of a name server, as the arm says.
+    pub(crate) threads: Option<u32>,
+    /// Who answers for the tester's zone, where a name server stands in the network.
+    pub(crate) authority: Option<&'a Authority>,
 }
 
 impl Measured<'_> {
@@ -58,8 +67,8 @@ impl Measured<'_> {
         self.mechanism.map_or(Ok(None), |mechanism| mechanism.counters(self.deployed))
     }
 
-    fn pid(&self) -> Option<u32> {
-        self.deployed.daemon.as_ref().map(crate::process::Running::pid)
+    fn pids(&self) -> Vec<u32> {
+        self.deployed.pids()
     }
 
     fn keep(&self, what: &str, text: &str) -> Result<()> {
@@ -78,7 +87,7 @@ impl Before {
     fn read(at: &Measured<'_>) -> Result<Self> {
         let counters = at.counters()?;
         let links = snapshot(at.backend, &at.network.places())?;
-        Ok(Self { counters, links, meter: Meter::start(at.pid()) })
+        Ok(Self { counters, links, meter: Meter::start(&at.pids()) })
     }
 
     /// Reads them again, and puts the differences into the trial.
@@ -107,6 +116,11 @@ pub(crate) fn run(
         Load::Frames(way) => packets::frames(at, way, trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
         Load::Hold => sessions::hold(at, seconds, trial, values),
+        Load::Search => questions::search(at, trial, values),
+        Load::Questions(mixed) => questions::flood(at, mixed, trial, values),
+        Load::Dnsperf(mixed) => questions::by_dnsperf(at, mixed, trial, values),
+        Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
+        Load::Pages(by) => waiting::measure(at, by, true, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
     }
@@ -122,7 +136,12 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         seed: 0,
         block: 0,
         order: 0,
-        condition: Condition { clocksource: String::new(), duration_s: 0, offloads: true },
+        condition: Condition {
+            clocksource: String::new(),
+            duration_s: 0,
+            offloads: true,
+            shares: None,
+        },
         mechanism: String::new(),
         implementation: String::new(),
         version: String::new(),

@@ -8,9 +8,6 @@ use crate::spec::Metric;
 use crate::stats::describe::mean;
 use crate::trial::Trial;
 
-/// A result this close to the generator's ceiling may be the generator's own.
-const CEILING_FACTOR: f64 = 2.0;
-
 /// A process with this many cores busy on one flow is itself the limit.
 const CORE_FULL: f64 = 0.85;
 
@@ -45,10 +42,11 @@ pub(super) fn limiter(
     let cores = average(trials, |t| t.cpu?.mechanism_cores);
     let busy = average(trials, |t| Some(t.cpu?.busy_share)).unwrap_or(0.0);
     let softirq = average(trials, |t| Some(t.cpu?.softirq_share)).unwrap_or(0.0);
-    let near = ceiling.is_some_and(|c| typical * CEILING_FACTOR >= c);
+    let factor = metric.ceiling_factor();
+    let near = ceiling.is_some_and(|c| typical * factor >= c);
     if let (true, Some(ceiling)) = (near, ceiling) {
         let text = format!(
-            "within a factor 2 of the generator's own {} {}{}",
+            "within a factor {factor} of the generator's own {} {}{}",
             nice(ceiling),
             metric.unit(),
             generator_cpu(trials)

@@ -23,6 +23,8 @@ fn experiment(blocks: u32) -> Experiment {
         durations_s: vec![2],
         clocksources: vec![],
         offloads: true,
+        cached: vec![],
+        native: vec![],
         mechanisms: ["native-v6", "native-v6-again", "clat-tayga"].map(str::to_owned).into(),
         skipped: BTreeMap::new(),
         unmeasured: BTreeMap::new(),
@@ -32,6 +34,10 @@ fn experiment(blocks: u32) -> Experiment {
     experiment
 }
 
+fn condition() -> Condition {
+    Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true, shares: None }
+}
+
 fn trial(mechanism: &str, block: u32, metric: Metric, value: f64) -> Trial {
     Trial {
         key: format!("{mechanism} {block} {}", metric.name()),
@@ -39,7 +45,7 @@ fn trial(mechanism: &str, block: u32, metric: Metric, value: f64) -> Trial {
         block,
         value: Some(value),
         valid: true,
-        condition: Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true },
+        condition: condition(),
         ..blank(metric)
     }
 }

@@ -18,6 +18,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
     ("setpriv", "util-linux"),
+    ("taskset", "util-linux"),
     ("sysctl", "procps"),
     ("iperf3", "iperf3"),
     ("ping", "iputils-ping"),
@@ -35,6 +36,9 @@ const MECHANISMS: &[(&str, Kind)] = &[
     ("tundra", Kind::Clat),
     ("jool", Kind::Clat),
     ("jool", Kind::Nat64),
+    ("fordway", Kind::Dns64),
+    ("unbound", Kind::Dns64),
+    ("bind", Kind::Dns64),
 ];
 
 #[derive(Serialize)]
@@ -127,12 +131,18 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
     }
     let missing: Vec<&str> = tools.iter().filter(|t| t.path.is_none()).map(|t| t.name).collect();
     let mut wanted = packages(&missing);
-    for (implementation, kind) in [("tayga", Kind::Clat), ("nftables", Kind::Nat44)] {
+    for (implementation, kind, package) in [
+        ("tayga", Kind::Clat, "tayga"),
+        ("nftables", Kind::Nat44, "nftables"),
+        ("unbound", Kind::Dns64, "unbound"),
+        ("bind", Kind::Dns64, "bind9"),
+    ] {
         let is = |m: &Found| m.implementation == implementation && m.kind == kind;
         if mechanisms.iter().any(|m| is(m) && m.version.is_none()) {
-            wanted.push(implementation);
+            wanted.push(package);
         }
     }
+    wanted.extend(find_program("dnsperf").is_none().then_some("dnsperf"));
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
     let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
     for experiment in Experiment::built_in()? {
@@ -184,6 +194,7 @@ fn print(findings: &Findings) {
         let name = match found.kind {
             Kind::Nat64 => format!("{}, NAT64", found.implementation),
             Kind::Nat44 => format!("{}, NAT44", found.implementation),
+            Kind::Dns64 => format!("{}, DNS64", found.implementation),
             _ => found.implementation.to_owned(),
         };
         line(found.version.is_some(), &name, &text);

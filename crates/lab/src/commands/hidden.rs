@@ -7,8 +7,9 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::probe::{client, server, start};
-use crate::tester::{datagrams, echo, flows, frames};
+use crate::probe::{client, names, server, start};
+use crate::tester::web::session::{Wanted, Way, measure};
+use crate::tester::{datagrams, dns, echo, flows, frames, web};
 
 /// Prints completions for a shell.
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<u8> {
@@ -59,6 +60,10 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
                 refused,
             }))
         }
+        Probe::Names { server, prefix, few, wait } => match prefix {
+            Some(prefix) if !wait => super::print_json(&names::run(server, prefix, few)),
+            _ => Ok(if names::wait(server) { EXIT_DONE } else { EXIT_FAILED }),
+        },
         Probe::Start { target, ask, argv } => match start::measure(target, &argv, ask.as_deref()) {
             Ok(started) => super::print_json(&started),
             Err(why) => {
@@ -111,6 +116,34 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
                 .map_err(LabError::file("flows"))?;
             Ok(EXIT_DONE)
         }
+        Tester::DnsClient { target, prefix, sockets } => {
+            dns::client::Client::open(target, sockets, prefix_of(prefix))
+                .and_then(|mut client| {
+                    client.serve(std::io::stdin().lock(), std::io::stdout().lock())
+                })
+                .map_err(LabError::file("DNS client"))?;
+            Ok(EXIT_DONE)
+        }
+        Tester::DnsServe { own, threads, v4, v6 } => {
+            let server = dns::message::Server { v4, v6 };
+            dns::authority::serve(&own, server, threads).map_err(LabError::file("DNS server"))?;
+            Ok(EXIT_DONE)
+        }
+        Tester::WebServe { port } => {
+            web::server::serve(port).map_err(LabError::file("web server"))?;
+            Ok(EXIT_DONE)
+        }
+        Tester::Sessions { literal, resolver, known, series, count, objects, size, port } => {
+            let way = match (literal, resolver, known) {
+                (Some(address), ..) => Way::Literal(address),
+                (None, Some(server), true) => Way::Known(server),
+                (None, Some(server), false) => Way::Fresh(server),
+                (None, None, _) => {
+                    return Err(LabError::Usage("neither --literal nor --resolver".into()));
+                }
+            };
+            super::print_json(&measure(&Wanted { way, port, series, count, objects, size }))
+        }
         Tester::ReceiveFrames { device, v4, port, seconds } => {
             let length = duration(seconds)?;
             let received =
@@ -118,6 +151,13 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             super::print_json(&received)
         }
     }
+}
+
+/// The 96 bits of a prefix.
+fn prefix_of(address: std::net::Ipv6Addr) -> [u8; 12] {
+    let mut prefix = [0; 12];
+    prefix.copy_from_slice(&address.octets()[..12]);
+    prefix
 }
 
 fn duration(seconds: f64) -> Result<Duration> {

@@ -9,7 +9,7 @@ use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
 use crate::host::clocksource;
 use crate::mechanism::locate_fordway;
-use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes};
+use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use crate::runner::{Found, survey, unmeasured};
 use crate::spec::{Experiment, Metric, RunSpec};
 
@@ -120,7 +120,7 @@ pub(super) fn choose(
         .filter(|name| args.only.is_empty() || args.only.contains(name))
         .collect();
     let Found { versions, skipped } = survey(&experiment, &wanted, fordway, rehearse)?;
-    let unmeasured = unmeasured(&experiment);
+    let mut unmeasured = unmeasured(&experiment);
     let mechanisms: Vec<String> =
         wanted.into_iter().filter(|name| versions.contains_key(name)).collect();
     let durations = if args.duration.is_empty() {
@@ -129,8 +129,23 @@ pub(super) fn choose(
         each_once(&args.duration)
     };
     let clocksources = each_once(&args.clocksource);
+    let (cached, native) = (each_once(&args.cached), each_once(&args.native));
+    let named = !cached.is_empty() || !native.is_empty();
+    if named && !experiment.metrics.contains(&Metric::DnsRate) {
+        return Err(LabError::Usage(format!(
+            "--cached and --native are about questions to DNS64 servers; {} asks none",
+            experiment.name
+        )));
+    }
+    if named {
+        // All the rest is about new names alone, or about known ones alone.
+        let why = "names are a factor of the rate without loss alone";
+        let rest = experiment.metrics.iter().filter(|m| **m != Metric::DnsRate);
+        unmeasured.extend(rest.map(|m| (m.name().to_owned(), why.to_owned())));
+    }
+    let conditions = clocksources.len().max(1) * shares(&cached, &native).len();
     let blocks = args.blocks.unwrap_or_else(|| {
-        blocks_for(&experiment, profile, &mechanisms, &unmeasured, &durations, clocksources.len())
+        blocks_for(&experiment, profile, &mechanisms, &unmeasured, &durations, conditions)
     });
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let mut run = RunSpec {
@@ -140,6 +155,8 @@ pub(super) fn choose(
         durations_s: durations,
         clocksources,
         offloads: args.offloads == Switch::On,
+        cached,
+        native,
         mechanisms,
         skipped,
         unmeasured,
@@ -163,7 +180,9 @@ fn each_once<T: Clone + PartialEq>(levels: &[T]) -> Vec<T> {
 
 /// The one command that repeats the run.
 fn replay(name: &str, run: &RunSpec) -> String {
-    let list = |items: &[u64]| items.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    fn list<T: ToString>(items: &[T]) -> String {
+        items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+    }
     let mut line = format!(
         "fordway-lab run {name} --profile {} --seed {} --blocks {} --duration {} --only {}",
         run.profile,
@@ -174,6 +193,11 @@ fn replay(name: &str, run: &RunSpec) -> String {
     );
     if !run.clocksources.is_empty() {
         line.push_str(&format!(" --clocksource {}", run.clocksources.join(",")));
+    }
+    for (option, shares) in [("cached", &run.cached), ("native", &run.native)] {
+        if !shares.is_empty() {
+            line.push_str(&format!(" --{option} {}", list(shares)));
+        }
     }
     if !run.offloads {
         line.push_str(" --offloads off");

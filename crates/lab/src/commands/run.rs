@@ -186,7 +186,7 @@ fn clean_orphans() {
 }
 
 fn need_tools() -> Result<()> {
-    let tools = ["ip", "nsenter", "setpriv", "sysctl", "iperf3", "ping", "ethtool"];
+    let tools = ["ip", "nsenter", "setpriv", "taskset", "sysctl", "iperf3", "ping", "ethtool"];
     let missing: Vec<&str> =
         tools.into_iter().filter(|tool| find_program(tool).is_none()).collect();
     if missing.is_empty() {

@@ -67,9 +67,9 @@ pub(crate) struct CpuUse {
     pub(crate) softirq_share: f64,
     /// Share that the hypervisor took away.
     pub(crate) steal_share: f64,
-    /// Processors worth of time that the mechanism's process used; 1.0 is one core full.
+    /// Processors worth of time that the mechanism's processes used; 1.0 is one core full.
     pub(crate) mechanism_cores: Option<f64>,
-    /// Threads of the mechanism's process.
+    /// Threads of the mechanism's processes.
     pub(crate) mechanism_threads: Option<u32>,
     /// Busy time of all processors, s.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub(crate) struct CpuUse {
     /// Of it in software interrupts.
     #[serde(default)]
     pub(crate) softirq_s: f64,
-    /// Time of the mechanism's own process, s.
+    /// Time of the mechanism's own processes, s.
     #[serde(default)]
     pub(crate) mechanism_s: Option<f64>,
     /// Processors worth of time of the lab's own programs that ended meanwhile, such as `ping`.
@@ -96,15 +96,16 @@ pub(crate) struct CpuUse {
 pub(crate) struct Meter {
     start: Times,
     at: std::time::Instant,
-    process: Option<(u32, u64)>,
+    processes: Vec<(u32, u64)>,
     ended: u64,
 }
 
 impl Meter {
-    /// Starts; `pid` is the mechanism's process, when it has one.
-    pub(crate) fn start(pid: Option<u32>) -> Self {
-        let process = pid.and_then(|pid| Some((pid, process_ticks(pid)?.0)));
-        Self { start: Times::now(), at: std::time::Instant::now(), process, ended: ended_ticks() }
+    /// Starts; `pids` are the mechanism's processes.
+    pub(crate) fn start(pids: &[u32]) -> Self {
+        let ticks = |pid: &u32| Some((*pid, process_ticks(*pid)?.0));
+        let processes = pids.iter().filter_map(ticks).collect();
+        Self { start: Times::now(), at: std::time::Instant::now(), processes, ended: ended_ticks() }
     }
 
     /// Ends.
@@ -113,10 +114,11 @@ impl Meter {
         let total = (end.total - self.start.total).max(1) as f64;
         let seconds = self.at.elapsed().as_secs_f64();
         let in_seconds = |ticks: u64| ticks as f64 / ticks_per_second();
-        let after = self.process.and_then(|(pid, before)| {
-            let (ticks, threads) = process_ticks(pid)?;
-            Some((in_seconds(ticks.saturating_sub(before)), threads))
+        let used = self.processes.iter().filter_map(|(pid, before)| {
+            let (ticks, threads) = process_ticks(*pid)?;
+            Some((in_seconds(ticks.saturating_sub(*before)), threads))
         });
+        let after = used.reduce(|a, b| (a.0 + b.0, a.1 + b.1));
         CpuUse {
             busy_share: (end.busy - self.start.busy) as f64 / total,
             softirq_share: (end.softirq - self.start.softirq) as f64 / total,
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn programs_that_ended_are_the_labs_own_work() {
-        let meter = Meter::start(None);
+        let meter = Meter::start(&[]);
         let busy = ["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"];
         assert!(std::process::Command::new("sh").args(busy).status().unwrap().success());
         assert!(meter.stop().ended_cores > 0.0);

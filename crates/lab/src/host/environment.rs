@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::host::{clocksource, cpu};
-use crate::mechanism::{self, Availability};
+use crate::mechanism::{self, Availability, package_version};
 use crate::process::{find_program, run_str};
-use crate::spec::Experiment;
+use crate::spec::{Experiment, Kind, Load, Metric};
 use crate::trial::hash;
 
 /// What a machine was like when a run began.
@@ -103,13 +103,25 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
     };
     let runs = |name: &String| experiment.run.as_ref().is_none_or(|r| r.mechanisms.contains(name));
     for arm in experiment.mechanisms.iter().filter(|arm| runs(&arm.name)) {
-        let found = mechanism::of(&arm.implementation, fordway)?.availability(arm.kind);
-        if let Availability::Ready { version, program } = found {
-            versions.insert(arm.implementation.clone(), version);
-            if let Some(program) = program {
-                add(&program);
+        let mut found =
+            vec![(&arm.implementation, mechanism::of_arm(arm, fordway)?.availability(arm.kind))];
+        if let Some(server) = &arm.resolver {
+            found.push((server, mechanism::of(server, fordway)?.availability(Kind::Dns64)));
+        }
+        for (name, found) in found {
+            if let Availability::Ready { version, program } = found {
+                versions.insert(name.clone(), version);
+                if let Some(program) = program {
+                    add(&program);
+                }
             }
         }
+    }
+    let dnsperf = |m: &Metric| matches!(m.load(), Some(Load::Dnsperf(_)));
+    if let Some(path) = find_program("dnsperf").filter(|_| experiment.metrics.iter().any(dnsperf)) {
+        add(&path);
+        let version = package_version("dnsperf").unwrap_or_else(|| "(not from a package)".into());
+        versions.insert("dnsperf".into(), version);
     }
     for tool in ["iperf3", "ping", "ip"] {
         if let Some(path) = find_program(tool) {

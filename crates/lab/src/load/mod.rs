@@ -2,12 +2,16 @@
 //! such tool measures what is asked.
 
 pub(crate) mod datagrams;
+pub(crate) mod dns;
+pub(crate) mod dnsperf;
 pub(crate) mod echo;
 pub(crate) mod flows;
 pub(crate) mod frames;
 pub(crate) mod iperf;
 pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod search;
+pub(crate) mod sessions;
 pub(crate) mod sink;
 
 use serde::de::DeserializeOwned;

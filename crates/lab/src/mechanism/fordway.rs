@@ -1,6 +1,7 @@
 //! CLAT, stateless and stateful gateway by Fordway: one command that makes its interface, addresses and
 //! routes itself.
 
+mod dns64;
 mod engine;
 mod nat64;
 
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start};
+use super::dns::Role;
+use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start, run_dir};
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
-use crate::topology::{CLAT_V4, CLAT_V6, PREF64, SIIT_MAPPING, SIIT_POOL6};
+use crate::topology::{CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6};
 
 /// The gateway's program.
 pub(super) struct Fordway {
@@ -45,9 +47,24 @@ impl Fordway {
         let program = self.program.as_ref()?.display().to_string();
         let run_dir = run_dir(context).display().to_string();
         let mut argv = vec![program];
-        argv.extend(options(context.spec, context.sessions));
+        argv.extend(options(context.spec, context.sessions, context.network.pref64));
         argv.extend(["--run-dir".to_owned(), run_dir]);
         Some(argv)
+    }
+}
+
+impl Fordway {
+    /// Command line and configuration of a name server.
+    fn name_server(&self, context: Context<'_>) -> Result<(Vec<String>, String)> {
+        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
+        let role = Role::of(context)?;
+        let config = dns64::config(&role);
+        let name = format!("{}-dns64.toml", context.name);
+        let file = context.backend.deploy(&name, config.as_bytes())?.display().to_string();
+        let folder = run_dir(context).display().to_string();
+        let own: [&str; 6] = [&program, "run", "-c", &file, "--run-dir", &folder];
+        let argv = role.before.iter().map(String::as_str).chain(own);
+        Ok((argv.map(str::to_owned).collect(), config))
     }
 }
 
@@ -73,14 +90,14 @@ fn missing() -> LabError {
 }
 
 /// The subcommand and its options; a stateful gateway has room for so many sessions.
-fn options(spec: &MechanismSpec, sessions: u32) -> Vec<String> {
+fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
     let attach = spec.attach.as_deref();
     let own: &[&str] = match spec.kind {
         Kind::Siit => {
             &["siit", "--pool6", SIIT_POOL6, "--eam", SIIT_MAPPING, "--interface", "siit0"]
         }
         Kind::Nat64 => &[],
-        _ => &["clat", "--pref64", PREF64, "--allow-private", "--interface", "clat0"],
+        _ => &["clat", "--pref64", pref64, "--allow-private", "--interface", "clat0"],
     };
     let mut argv = own.to_vec();
     if spec.kind == Kind::Clat {
@@ -107,11 +124,6 @@ fn socket(run_dir: &Path) -> PathBuf {
     run_dir.join("control.sock")
 }
 
-/// A folder of its own: a gateway that serves this machine must not share locks with the lab's.
-fn run_dir(context: Context<'_>) -> PathBuf {
-    PathBuf::from(format!("/run/fordway-lab/{}", context.name))
-}
-
 impl Mechanism for Fordway {
     fn availability(&self, kind: Kind) -> Availability {
         let Some(program) = &self.program else {
@@ -130,10 +142,15 @@ impl Mechanism for Fordway {
                 };
             }
         };
-        if kind == Kind::Nat64 && !nat64::known(program) {
+        let lacks = match kind {
+            Kind::Nat64 => (!nat64::known(program)).then_some(("nat64", "stateful NAT64")),
+            Kind::Dns64 => (!dns64::known(program)).then_some(("dns64", "DNS64")),
+            _ => None,
+        };
+        if let Some((command, what)) = lacks {
             return Availability::Missing {
                 hint: format!(
-                    "{version} at {} has no command `nat64`: build a gateway with stateful NAT64",
+                    "{version} at {} has no command `{command}`: build a gateway with {what}",
                     program.display()
                 ),
             };
@@ -142,12 +159,20 @@ impl Mechanism for Fordway {
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let argv = self.argv(context).ok_or_else(missing)?;
+        let serves_names = context.spec.kind == Kind::Dns64 || super::is_resolver(context.spec);
+        let (argv, config, place) = if serves_names {
+            let (argv, config) = self.name_server(context)?;
+            let place = context.network.host.as_ref();
+            (argv, config, place.ok_or_else(|| super::no_middle(context.spec))?)
+        } else {
+            let argv = self.argv(context).ok_or_else(missing)?;
+            let config = argv[1..].join(" ");
+            (argv, config, context.network.translator(context.spec))
+        };
         let log = context.logs.join(format!("{}-fordway.log", context.name));
-        let place = context.network.translator(context.spec);
         let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
         Ok(Deployed {
-            config: argv[1..].join(" "),
+            config,
             argv,
             daemon: Some(daemon),
             run_dir: Some(run_dir(context)),
@@ -178,11 +203,12 @@ impl Mechanism for Fordway {
         let bad = |why: &str| LabError::Parse { tool: "fordway stats --json", why: why.into() };
         let stats = ask(deployed, "stats").ok_or_else(|| bad("it does not answer"))?;
         // What is not there could not disagree.
-        [true, false]
-            .into_iter()
-            .all(|to_v6| self.read(&stats, &stats, to_v6).is_some())
-            .then_some(Some(stats))
-            .ok_or_else(|| bad("no counters of a translator"))
+        let translates =
+            || [true, false].into_iter().all(|to_v6| self.read(&stats, &stats, to_v6).is_some());
+        if dns64::asked(&stats).is_some() || translates() {
+            return Ok(Some(stats));
+        }
+        Err(bad("neither counters of a translator nor of a name server"))
     }
 
     fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
@@ -206,6 +232,10 @@ impl Mechanism for Fordway {
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {
         Some(nat64::created(after)?.saturating_sub(nat64::created(before)?))
+    }
+
+    fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
+        Some(dns64::asked(after)?.saturating_sub(dns64::asked(before)?))
     }
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {
@@ -254,8 +284,11 @@ mod tests {
     #[test]
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
-            for arm in experiment.mechanisms.iter().filter(|m| m.implementation == "fordway") {
-                let argv = options(arm, 1000).join(" ");
+            let translates = |m: &&MechanismSpec| {
+                m.implementation == "fordway" && !matches!(m.kind, Kind::Dns64 | Kind::Xlat464)
+            };
+            for arm in experiment.mechanisms.iter().filter(translates) {
+                let argv = options(arm, 1000, "64:ff9b::/96").join(" ");
                 let engine = arm.engine.as_deref().expect("an arm says which engine it is about");
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {

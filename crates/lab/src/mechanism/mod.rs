@@ -1,11 +1,15 @@
 //! The mechanisms under test: is it installed, put it on a network, read its counters.
 
+mod bind;
+mod dns;
 mod fordway;
 mod jool;
 mod native;
 mod nftables;
 mod tayga;
 mod tundra;
+mod unbound;
+mod xlat464;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +21,7 @@ use crate::process::{Running, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
+pub(crate) use dns::{Placement, as_resolver};
 #[cfg(test)]
 pub(crate) use fordway::pins;
 pub(crate) use fordway::{forget, locate as locate_fordway};
@@ -70,6 +75,22 @@ pub(crate) struct Deployed {
     pub(crate) program: Option<PathBuf>,
     /// The command that reads counters kept elsewhere.
     pub(crate) reader: Vec<String>,
+    /// What else belongs to it, in the order in which it was started.
+    pub(crate) parts: Vec<Deployed>,
+}
+
+impl Deployed {
+    /// Whether one of its processes has ended.
+    pub(crate) fn gone(&mut self) -> bool {
+        self.daemon.as_mut().is_some_and(|daemon| !daemon.alive())
+            || self.parts.iter_mut().any(Self::gone)
+    }
+
+    /// Its processes.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let parts = self.parts.iter().flat_map(Self::pids);
+        self.daemon.iter().map(Running::pid).chain(parts).collect()
+    }
 }
 
 /// Memory of a mechanism that keeps sessions, in octets.
@@ -148,6 +169,11 @@ pub(crate) trait Mechanism {
         None
     }
 
+    /// Questions that a name server was asked between two readings of its counters.
+    fn asked(&self, _before: &Value, _after: &Value) -> Option<u64> {
+        None
+    }
+
     /// Whether it needs the kernel's connection tracking, whose limits hold for the whole machine.
     fn tracks_connections(&self, _kind: Kind) -> bool {
         false
@@ -170,14 +196,24 @@ pub(crate) struct Counted {
     pub(crate) drops: Vec<(String, u64)>,
 }
 
+/// The implementation of this arm. `fordway` is the gateway's program, when it was found.
+pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
+    if arm.kind == Kind::Xlat464 {
+        return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
+    }
+    of(&arm.implementation, fordway)
+}
+
 /// The implementation of this name. `fordway` is the gateway's program, when it was found.
 pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
     Ok(match implementation {
+        "bind" => Box::new(bind::Bind),
         "native" => Box::new(native::Native),
         "nftables" => Box::new(nftables::Nftables),
         "fordway" => Box::new(fordway::Fordway { program: fordway.map(Path::to_path_buf) }),
         "tayga" => Box::new(tayga::Tayga),
         "tundra" => Box::new(tundra::Tundra),
+        "unbound" => Box::new(unbound::Unbound),
         "jool" => Box::new(jool::Jool),
         other => {
             return Err(LabError::Usage(format!("no implementation is called `{other}`")));
@@ -185,8 +221,23 @@ pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn
     })
 }
 
+/// A folder of its own: who serves this machine must not share locks and sockets with the lab's.
+fn run_dir(context: Context<'_>) -> PathBuf {
+    PathBuf::from(format!("/run/fordway-lab/{}", context.name))
+}
+
+/// Whether this is the part of a name server beside what the arm is about: see [`as_resolver`].
+fn is_resolver(spec: &MechanismSpec) -> bool {
+    spec.resolver.as_deref() == Some(&spec.implementation)
+}
+
+/// The error of an arm whose network has no box in the middle.
+fn no_middle(spec: &MechanismSpec) -> LabError {
+    LabError::Usage(format!("{} needs a box in the middle", spec.name))
+}
+
 /// Version of an installed Debian package.
-fn package_version(package: &str) -> Option<String> {
+pub(crate) fn package_version(package: &str) -> Option<String> {
     let out = run_str(&["dpkg-query", "-W", "-f", "${Version}", package]).ok()?.ok().ok()?;
     let version = out.stdout.trim();
     (!version.is_empty()).then(|| version.to_owned())

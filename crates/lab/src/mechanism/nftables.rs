@@ -82,9 +82,7 @@ impl Mechanism for Nftables {
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let host = context.network.host.as_ref().ok_or_else(|| {
-            LabError::Usage(format!("{} needs a box in the middle", context.spec.name))
-        })?;
+        let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
         let config = masquerade(context.backend, host, context.name)?;
         let reader = reader(context.backend, host);
         let argv = ["nft", "-f", "-"].map(str::to_owned).into();

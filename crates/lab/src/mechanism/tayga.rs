@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::host::memory;
 use crate::process::{Output, find_program};
 use crate::spec::Kind;
-use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, NAT64_POOL6, PREF64, ROUTER_V4, ROUTER_V6};
+use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, NAT64_POOL6, ROUTER_V4, ROUTER_V6};
 
 /// TAYGA's own IPv6 address as a gateway: none of the client's network.
 const GATEWAY_V6: &str = "2001:db8:f::d";
@@ -26,10 +26,10 @@ fn knows_wkpf_strict() -> bool {
     bytes.windows(11).any(|w| w == b"wkpf-strict")
 }
 
-fn config(kind: Kind, wkpf_strict: bool) -> String {
+fn config(kind: Kind, pref64: &str, wkpf_strict: bool) -> String {
     let (device, own, prefix, mapping) = match kind {
         Kind::Nat64 => ("nat64", GATEWAY_V6, NAT64_POOL6, format!("dynamic-pool {BETWEEN_V4}")),
-        _ => ("clat0", ROUTER_V6, PREF64, format!("map {CLAT_V4} {CLAT_V6}")),
+        _ => ("clat0", ROUTER_V6, pref64, format!("map {CLAT_V4} {CLAT_V6}")),
     };
     let mut text = format!(
         "tun-device {device}\n\
@@ -64,7 +64,7 @@ impl Mechanism for Tayga {
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let kind = context.spec.kind;
-        let mut config = config(kind, knows_wkpf_strict());
+        let mut config = config(kind, context.network.pref64, knows_wkpf_strict());
         let file =
             context.backend.deploy(&format!("{}-tayga.conf", context.name), config.as_bytes())?;
         let file = file.display().to_string();
@@ -141,17 +141,18 @@ pub(super) fn configure_tun(context: Context<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::PREF64;
 
     #[test]
     fn the_option_is_written_only_for_versions_that_know_it() {
-        assert!(config(Kind::Clat, true).ends_with("wkpf-strict no\n"));
-        assert!(!config(Kind::Clat, false).contains("wkpf"));
-        assert!(config(Kind::Clat, false).contains("map 192.0.0.1 2001:db8:1::c\n"));
+        assert!(config(Kind::Clat, PREF64, true).ends_with("wkpf-strict no\n"));
+        assert!(!config(Kind::Clat, PREF64, false).contains("wkpf"));
+        assert!(config(Kind::Clat, PREF64, false).contains("map 192.0.0.1 2001:db8:1::c\n"));
     }
 
     #[test]
     fn a_gateway_gives_every_host_an_address() {
-        let text = config(Kind::Nat64, false);
+        let text = config(Kind::Nat64, PREF64, false);
         assert!(text.contains("dynamic-pool 198.19.0.0/16\n") && !text.contains("map "), "{text}");
     }
 }

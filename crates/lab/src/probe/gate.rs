@@ -9,7 +9,7 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
 use crate::process::{Finished, Output, Running, poll};
-use crate::topology::Network;
+use crate::topology::{NAT64_POOL6, Network};
 
 /// MTU of the narrowed link in the path MTU probe.
 const NARROW: u32 = 1400;
@@ -52,12 +52,28 @@ pub(crate) const CHECKS: &[&str] = &[
     "path mtu",
 ];
 
+/// The probes of a name server in the box in the middle; `few`: those that every measured deployment must
+/// pass.
+pub(crate) fn names(backend: &dyn Backend, network: &Network, few: bool) -> Result<Vec<Check>> {
+    let server = network.resolver()?.ip().to_string();
+    let prefix = NAT64_POOL6.split('/').next().unwrap_or_default();
+    let program = own_program()?;
+    let mut argv =
+        vec![program.as_str(), "probe", "names", "--server", &server, "--prefix", prefix];
+    argv.extend(few.then_some("--few"));
+    let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+    read(backend, &network.app, &argv)
+}
+
 /// All probes. The network is changed on the way and must not be measured afterwards.
 pub(crate) fn full(backend: &dyn Backend, network: &Network) -> Result<Vec<Check>> {
     let (app, target) = (&network.app, network.target);
     let mut checks = Vec::new();
-    // A fragmented echo is not asked for: translators drop it by rule (RFC 7915 section 4.2).
-    for (name, size) in [("ping small", 56), ("ping large", 1372)] {
+    // A fragmented echo is not asked for: translators drop it by rule (RFC 7915 section 4.2). Where there are
+    // two in a row, the first makes fragments of what is longer than 1,280 octets as IPv6 and may be
+    // fragmented, as the answers of the kernel may (section 4).
+    let large = if network.translated_twice() { 1232 } else { 1372 };
+    for (name, size) in [("ping small", 56), ("ping large", large)] {
         checks.push(Check::of(name, echo(backend, app, target, size)?));
     }
     checks.extend(client(backend, app, &["--tcp-bytes", "4194304"], target)?);
@@ -92,7 +108,12 @@ fn client(
     let mut argv = vec![program.as_str(), "probe", "client", "--target", &target];
     argv.extend(options);
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
-    let out = backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(40))?.ok()?;
+    read(backend, place, &argv)
+}
+
+/// What a probe in a place says.
+fn read(backend: &dyn Backend, place: &Place, argv: &[String]) -> Result<Vec<Check>> {
+    let out = backend.run(Some(place), argv, Output::Keep)?.wait(Duration::from_secs(40))?.ok()?;
     serde_json::from_str(&out.stdout)
         .map_err(|e| LabError::Parse { tool: "fordway-lab probe", why: e.to_string() })
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 pub(crate) mod gate;
+pub(crate) mod names;
 pub(crate) mod server;
 pub(crate) mod start;
 

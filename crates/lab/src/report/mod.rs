@@ -4,6 +4,7 @@ mod cards;
 pub(crate) mod figures;
 pub(crate) mod page;
 pub(crate) mod published;
+mod rfc8219;
 mod tables;
 pub(crate) mod terminal;
 pub(crate) mod words;

@@ -8,12 +8,13 @@ use serde::Serialize;
 use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
 use super::words::{self, headline, interval, p, value, verdict};
-use super::{cards, tables};
+use super::{cards, rfc8219, tables};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
 use crate::plan::in_words;
 use crate::probe::gate::CHECKS;
+use crate::probe::names;
 use crate::spec::{Group, Metric, RunSpec};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
@@ -38,6 +39,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ("#E09A00", "var(--c9)"),
     ("#8F2D00", "var(--c10)"),
     ("#5F3DC4", "var(--c11)"),
+    ("#7A6A00", "var(--c12)"),
+    ("#0CA678", "var(--c13)"),
+    ("#495057", "var(--c14)"),
+    ("#E64980", "var(--c15)"),
 ];
 
 #[derive(Serialize)]
@@ -86,6 +91,7 @@ struct Section {
     ratios: Option<String>,
     rtt: Vec<Vec<String>>,
     tests: Vec<Vec<String>>,
+    rates: Vec<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -130,7 +136,8 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "unmeasured": unmeasured(run),
             "program_costs": results.program_costs.as_ref().map(costs_of_programs),
             "sections": sections,
-            "gate_checks": CHECKS,
+            "grids": rfc8219::grids(run),
+            "gate_checks": columns(run),
             "gate": gate(run),
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
@@ -198,6 +205,7 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         ratios: inline(drawn, &format!("ratios{tag}")),
         rtt: tables::round_trips(run, number),
         tests: tables::tests(run, number),
+        rates: rfc8219::rates(run, number),
     }
 }
 
@@ -223,6 +231,7 @@ fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
         });
     }
     let head = |m: &Metric| match (group, m.direction()) {
+        (Group::Processor, "both") => format!("{}, {}", m.short(), m.unit()),
         (Group::Processor, way) => format!("{} {way}, {}", m.short(), m.unit()),
         _ => format!("{}, {}", m.label(), m.unit()),
     };
@@ -250,7 +259,14 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
     }
 }
 
+/// The columns of the matrix: probes that somebody passed through.
+fn columns(run: &Run) -> Vec<&'static str> {
+    let made = |name: &&str| run.results.gate.values().flatten().any(|check| check.name == **name);
+    CHECKS.iter().chain(names::CHECKS).copied().filter(made).collect()
+}
+
 fn gate(run: &Run) -> Vec<GateRow> {
+    let columns = columns(run);
     let mut rows = Vec::new();
     for m in &run.experiment.mechanisms {
         let Some(checks) = run.results.gate.get(&m.name) else { continue };
@@ -263,7 +279,7 @@ fn gate(run: &Run) -> Vec<GateRow> {
         rows.push(GateRow {
             label: m.label.clone(),
             slot: slot(&m.name),
-            checks: CHECKS.iter().map(of).collect(),
+            checks: columns.iter().map(of).collect(),
             broken: failed.map(|c| format!("{}: {}", c.name, c.detail)).collect(),
         });
     }
@@ -345,6 +361,25 @@ fn deviations(run: &Run) -> Vec<String> {
             "New flows come in a closed loop of 256, from 256 addresses that each send to a port of \
              their own; no rate without loss is searched for (RFC 9693). Limits of the kernel's \
              connection tracking are raised for NAT44 where the sessions would not fit."
+                .into(),
+        );
+    }
+    let of = |group| run.experiment.metrics.iter().any(|m| m.group() == Some(group));
+    if of(Group::Dns) {
+        all.push(
+            "DNS64: tester and server share this machine; a server with fewer threads than there are \
+             processors is bound to the first of them, the tester to the others. Short trials lead \
+             the search, and one of full length must pass at its end; trials below 15 s have a time \
+             limit of a fifteenth of their length instead of 1 s (RFC 8219 section 9.2)."
+                .into(),
+        );
+    }
+    if of(Group::Waiting) {
+        all.push(
+            "Sessions and pages: the name server of paths without a translator is Unbound, which \
+             only forwards there. The large echo of the gate has 1,260 octets through two translators \
+             and 1,400 elsewhere: of a longer one the first makes fragments, which the second drops, \
+             both by rule (RFC 7915 sections 4 and 4.2)."
                 .into(),
         );
     }

@@ -51,6 +51,8 @@ pub(super) fn round_trips(run: &Run, number: usize) -> Vec<Vec<String>> {
                 Kind::Siit => "SIIT",
                 Kind::Nat64 => "NAT64",
                 Kind::Nat44 => "NAT44",
+                Kind::Xlat464 => "464XLAT",
+                Kind::Dns64 => "DNS64",
             }
             .into(),
             ms(r.min),

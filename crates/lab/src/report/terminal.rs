@@ -15,7 +15,9 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
     if experiment.metrics.contains(&UP) {
         print_rows(&cells_table(experiment, results));
     }
-    for group in [Group::Tail, Group::Packets, Group::Sessions, Group::Processor] {
+    for group in
+        [Group::Dns, Group::Waiting, Group::Tail, Group::Packets, Group::Sessions, Group::Processor]
+    {
         let rows = group_table(experiment, results, group);
         if rows.len() > 1 {
             anstream::println!("\n{}", group.title());

@@ -43,7 +43,10 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     if !results.goals.is_empty() {
         return goals_headline(&results.goals);
     }
-    if let Some(text) = gateways(experiment, results).or_else(|| stateful(experiment, results)) {
+    let special = gateways(experiment, results)
+        .or_else(|| stateful(experiment, results))
+        .or_else(|| name_servers(experiment, results));
+    if let Some(text) = special {
         return text;
     }
     // One sentence per program: the tables have the rest. The experiment lists the arm that a program
@@ -59,12 +62,14 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
         }
     }
     match sentences.split_first() {
-        Some((first, [])) => first.clone(),
         Some((first, rest)) => {
-            let others: Vec<String> = rest.iter().map(|s| s.replacen("CLAT by ", "", 1)).collect();
-            format!("{first} {}", others.join(" "))
+            let others = rest.iter().map(|s| s.replacen("CLAT by ", "", 1));
+            let mut all: Vec<String> = whole(experiment, results).into_iter().collect();
+            all.push(first.clone());
+            all.extend(others);
+            all.join(" ")
         }
-        None => native_sentence(results),
+        None => whole(experiment, results).unwrap_or_else(|| native_sentence(results)),
     }
 }
 
@@ -87,6 +92,8 @@ fn proper(implementation: &str) -> &str {
         "tundra" => "Tundra",
         "jool" => "Jool",
         "nftables" => "nftables",
+        "unbound" => "Unbound",
+        "bind" => "BIND",
         other => other,
     }
 }
@@ -147,6 +154,48 @@ fn stateful(experiment: &Experiment, results: &Results) -> Option<String> {
         })
         .collect();
     (!parts.is_empty()).then(|| format!("NAT64 against NAT44, times: {}.", parts.join("; ")))
+}
+
+/// What name servers answer, against the one that they are compared with.
+fn name_servers(experiment: &Experiment, results: &Results) -> Option<String> {
+    let servers = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Dns64);
+    let parts: Vec<String> = servers
+        .filter(|m| m.same_as.is_none())
+        .filter_map(|m| {
+            let cell = first(results, &m.name, Metric::DnsRate).filter(|c| c.valid)?;
+            let times = cell
+                .vs_baseline
+                .as_ref()
+                .map_or_else(String::new, |vs| format!(" (× {})", nice(vs.ratio)));
+            Some(format!("{} {}{times}", m.label, value(cell)))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!("DNS64, thousand questions per second without loss: {}.", parts.join("; "))
+    })
+}
+
+/// What a user of an IPv6-only network whole waits for, against dual stack.
+fn whole(experiment: &Experiment, results: &Results) -> Option<String> {
+    let networks = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Xlat464);
+    let mut sentences = networks.filter_map(|m| {
+        let ratio = |metric| {
+            let cell = first(results, &m.name, metric).filter(|c| c.valid)?;
+            Some(cell.vs_baseline.as_ref()?.ratio)
+        };
+        let up = ratio(Metric::TcpThroughputUp)?;
+        let (name, address) = (ratio(Metric::SessionFresh), ratio(Metric::SessionLiteral));
+        let waits = name.zip(address).map_or_else(String::new, |(name, address)| {
+            format!(
+                ", and a session starts in {} of its time by a new name, in {} by address",
+                share(name),
+                share(address)
+            )
+        });
+        let who = proper(&m.implementation);
+        Some(format!("464XLAT by {who} carries {} of dual stack's IPv4 up{waits}.", share(up)))
+    });
+    sentences.next()
 }
 
 fn clat_sentence(results: &Results, m: &MechanismSpec) -> Option<String> {

@@ -6,7 +6,7 @@ use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism};
 use crate::plan::Deployment;
 use crate::probe::gate;
-use crate::spec::{Load, MechanismSpec, Metric};
+use crate::spec::{Kind, Load, MechanismSpec, Metric};
 use crate::topology::{Network, Shape};
 use crate::trial::{Trial, hash};
 use crate::trials::{self, Measured, Values};
@@ -33,6 +33,9 @@ impl Runner {
                 self.experiment.metrics.contains(m) && !self.run.unmeasured.contains_key(m.name())
             }),
             in_kernel: arm.is_some_and(|a| a.engine.as_deref() == Some("kernel")),
+            kind: arm.map(|a| a.kind),
+            threads: arm.and_then(|a| a.threads),
+            authority: live.authority.as_ref(),
         }
     }
 
@@ -77,13 +80,17 @@ impl Runner {
         finished: &mut Vec<Trial>,
     ) -> Result<()> {
         let backend: &dyn Backend = &self.backend;
-        let broken = {
+        let names_alone = arm.kind == Kind::Dns64;
+        let checks = if names_alone {
+            gate::names(backend, &live.network, true)?
+        } else {
             let _server = gate::serve(backend, &live.network, &live.probe_log)?;
-            let checks = gate::short(backend, &live.network)?;
-            checks.into_iter().find(|c| !c.ok)
+            gate::short(backend, &live.network)?
         };
+        let broken = checks.into_iter().find(|c| !c.ok);
         let log = self.raw.join(format!("{}iperf3-server.log", live.name));
-        let _server = crate::load::iperf::serve(backend, &live.network.server, &log)?;
+        let serve = || crate::load::iperf::serve(backend, &live.network.server, &log);
+        let _server = (!names_alone).then(serve).transpose()?;
         let mechanism = self.mechanism(arm)?;
         let at = self.measured(live, Some(mechanism.as_ref()), Some(arm));
         for load in loads(metrics) {

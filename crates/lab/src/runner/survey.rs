@@ -1,6 +1,6 @@
 //! What can be measured here, found out before a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Runner;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::load::perf;
 use crate::mechanism;
 use crate::process::find_program;
-use crate::spec::{Experiment, Group, Load, Metric};
+use crate::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric};
 use crate::tester::frames;
 
 /// Mechanisms of a run.
@@ -30,13 +30,9 @@ pub(crate) fn survey(
 ) -> Result<Found> {
     let mut found = Found::default();
     for arm in experiment.mechanisms.iter().filter(|m| wanted.contains(&m.name)) {
-        match mechanism::of(&arm.implementation, fordway)?.availability(arm.kind) {
-            mechanism::Availability::Ready { version, .. } => {
-                found.versions.insert(arm.name.clone(), version);
-            }
-            mechanism::Availability::Missing { hint } => {
-                found.skipped.insert(arm.name.clone(), hint);
-            }
+        match available(arm, fordway)? {
+            Ok(version) => drop(found.versions.insert(arm.name.clone(), version)),
+            Err(hint) => drop(found.skipped.insert(arm.name.clone(), hint)),
         }
     }
     if rehearse {
@@ -51,6 +47,26 @@ pub(crate) fn survey(
         }
     }
     Ok(found)
+}
+
+/// The version of an arm with all that belongs to it, or what is missing.
+fn available(
+    arm: &MechanismSpec,
+    fordway: Option<&Path>,
+) -> Result<std::result::Result<String, String>> {
+    let version = match mechanism::of_arm(arm, fordway)?.availability(arm.kind) {
+        mechanism::Availability::Ready { version, .. } => version,
+        mechanism::Availability::Missing { hint } => return Ok(Err(hint)),
+    };
+    let Some(server) = mechanism::as_resolver(arm) else { return Ok(Ok(version)) };
+    Ok(match mechanism::of(&server.implementation, fordway)?.availability(Kind::Dns64) {
+        mechanism::Availability::Ready { version: names, .. } => {
+            Ok(format!("{version}; name server {names}"))
+        }
+        // A path without a translator is worth measuring without names, too: see `unmeasured`.
+        mechanism::Availability::Missing { .. } if arm.kind == Kind::Native => Ok(version),
+        mechanism::Availability::Missing { hint } => Err(hint),
+    })
 }
 
 /// Metrics of the experiment that can't be measured here, by name, and why.
@@ -68,6 +84,29 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
         find_program("nft")
             .is_none()
             .then(|| "nft is not installed: apt-get install nftables".into())
+    });
+    check(&|m| matches!(m.load(), Some(Load::Dnsperf(_))), &|| {
+        find_program("dnsperf")
+            .is_none()
+            .then(|| "dnsperf is not installed: apt-get install dnsperf".into())
+    });
+    let servers: BTreeSet<&str> = experiment
+        .mechanisms
+        .iter()
+        .filter(|m| m.kind == Kind::Native)
+        .filter_map(|m| m.resolver.as_deref())
+        .collect();
+    check(&Metric::needs_names, &|| {
+        servers.iter().find_map(|name| {
+            // The gateway's own program is looked for elsewhere.
+            let server = mechanism::of(name, None).ok().filter(|_| *name != "fordway")?;
+            match server.availability(Kind::Dns64) {
+                mechanism::Availability::Missing { hint } => {
+                    Some(format!("{name}, the name server of paths without a translator: {hint}"))
+                }
+                mechanism::Availability::Ready { .. } => None,
+            }
+        })
     });
     check(&|m| matches!(m, Metric::CyclesPerPacketUp | Metric::CyclesPerPacketDown), &|| {
         perf::available().err()

@@ -2,118 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Direction of a load, as the client sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Way {
-    /// From the client to the server.
-    Up,
-    /// From the server to the client.
-    Down,
-}
-
-impl Way {
-    /// `up` or `down`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-        }
-    }
-}
-
-/// What a flow is carried by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-}
-
-/// One piece of work that yields one or several quantities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Load {
-    /// One TCP flow.
-    Flow(Way),
-    /// ICMP echo, one at a time.
-    Ping,
-    /// Small datagrams at a steady rate, echoed.
-    Probe,
-    /// Small datagrams from a socket, as many as it takes.
-    Datagrams(Way),
-    /// Small frames at a gateway's device, as many as it takes.
-    Frames(Way),
-    /// Flows that nobody has seen before.
-    NewFlows(Transport),
-    /// Many sessions at once, on a deployment of their own.
-    Hold,
-    /// The start of the translator's process.
-    Start,
-}
-
-/// Quantities that a reader wants side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Group {
-    /// TCP and round-trip time: what the study measured.
-    Flow,
-    /// Round-trip time under a steady load.
-    Tail,
-    /// Small packets.
-    Packets,
-    /// New flows and held sessions.
-    Sessions,
-    /// Processor time.
-    Processor,
-    /// Start of the translator.
-    Start,
-}
-
-impl Group {
-    /// All groups, in the order of the report.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Flow, Self::Tail, Self::Packets, Self::Sessions, Self::Processor, Self::Start];
-
-    /// Heading.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Flow => "Throughput and round trip",
-            Self::Tail => "Round trip under a steady load",
-            Self::Packets => "Small packets",
-            Self::Sessions => "Sessions",
-            Self::Processor => "Processor",
-            Self::Start => "Start",
-        }
-    }
-
-    /// How to read its numbers.
-    pub(crate) fn note(self) -> &'static str {
-        match self {
-            Self::Flow => "One TCP flow each way; ICMP echo on an idle path.",
-            Self::Tail => {
-                "Small datagrams at a steady rate, whatever comes back, echoed by the server. Time \
-                 counts from the moment a datagram was due; a lost one counts as later than all \
-                 others. Percentiles of one deployment each."
-            }
-            Self::Packets => {
-                "Packets per second that arrive while as many are sent as the sender can. \
-                 Datagrams: from a socket of the application. Frames: put on the gateway's link by \
-                 the kernel's own generator and dropped on arrival, so that the gateway is most of \
-                 the work."
-            }
-            Self::Sessions => {
-                "Every flow has a source address and port of its own and is counted when it has \
-                 arrived intact, once: a datagram, or a TCP handshake. The sender's processor does \
-                 all the work of the path but that of a gateway's own process. Held: TCP \
-                 connections opened, and after a while data exchanged on every one of them."
-            }
-            Self::Processor => {
-                "Busy time of all processors, sender and receiver included, while the load runs: \
-                 compare with the base, the difference is the mechanism's."
-            }
-            Self::Start => "From the start of the process to the first translated packet.",
-        }
-    }
-}
+use super::group::{By, Group, Load, Mixed, Transport, Way};
 
 /// A measured quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,6 +53,30 @@ pub(crate) enum Metric {
     CyclesPerPacketUp,
     /// Processor cycles per small datagram that arrives, down.
     CyclesPerPacketDown,
+    /// Questions per second of which none is lost (RFC 8219 section 9), thousands.
+    DnsRate,
+    /// Answers per second for names that nobody has asked for before, thousands.
+    DnsFresh,
+    /// Answers per second for names that are in the cache, thousands.
+    DnsKnown,
+    /// The same by `dnsperf`.
+    DnsperfFresh,
+    /// The same by `dnsperf`.
+    DnsperfKnown,
+    /// Processor time per answer for a new name, µs.
+    CpuPerAnswerFresh,
+    /// Processor time per answer for a known name, µs.
+    CpuPerAnswerKnown,
+    /// Name, connection, first octet; by a name that nobody has asked for before. ms.
+    SessionFresh,
+    /// The same by a name that the name server knows.
+    SessionKnown,
+    /// The same without a name.
+    SessionLiteral,
+    /// A page with all its objects, by a new name. ms.
+    PageName,
+    /// The same without a name.
+    PageLiteral,
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime,
     /// The correctness gate; not a number.
@@ -174,7 +87,7 @@ use Way::{Down, Up};
 
 impl Metric {
     /// Every metric.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 36] = [
         Self::TcpThroughputUp,
         Self::TcpThroughputDown,
         Self::Rtt,
@@ -197,6 +110,18 @@ impl Metric {
         Self::CpuPerPacketDown,
         Self::CyclesPerPacketUp,
         Self::CyclesPerPacketDown,
+        Self::DnsRate,
+        Self::DnsFresh,
+        Self::DnsKnown,
+        Self::DnsperfFresh,
+        Self::DnsperfKnown,
+        Self::CpuPerAnswerFresh,
+        Self::CpuPerAnswerKnown,
+        Self::SessionFresh,
+        Self::SessionKnown,
+        Self::SessionLiteral,
+        Self::PageName,
+        Self::PageLiteral,
         Self::StartTime,
         Self::Gate,
     ];
@@ -226,6 +151,18 @@ impl Metric {
             Self::CpuPerPacketDown => "cpu_per_packet_down",
             Self::CyclesPerPacketUp => "cycles_per_packet_up",
             Self::CyclesPerPacketDown => "cycles_per_packet_down",
+            Self::DnsRate => "dns_rate",
+            Self::DnsFresh => "dns_fresh",
+            Self::DnsKnown => "dns_known",
+            Self::DnsperfFresh => "dnsperf_fresh",
+            Self::DnsperfKnown => "dnsperf_known",
+            Self::CpuPerAnswerFresh => "cpu_per_answer_fresh",
+            Self::CpuPerAnswerKnown => "cpu_per_answer_known",
+            Self::SessionFresh => "session_fresh",
+            Self::SessionKnown => "session_known",
+            Self::SessionLiteral => "session_literal",
+            Self::PageName => "page_name",
+            Self::PageLiteral => "page_literal",
             Self::StartTime => "start_time",
             Self::Gate => "gate",
         }
@@ -256,6 +193,18 @@ impl Metric {
             Self::CpuPerPacketDown => "Processor time per datagram down",
             Self::CyclesPerPacketUp => "Cycles per datagram up",
             Self::CyclesPerPacketDown => "Cycles per datagram down",
+            Self::DnsRate => "DNS64, rate without loss",
+            Self::DnsFresh => "DNS64, answers, new names",
+            Self::DnsKnown => "DNS64, answers, known names",
+            Self::DnsperfFresh => "DNS64 by dnsperf, new names",
+            Self::DnsperfKnown => "DNS64 by dnsperf, known names",
+            Self::CpuPerAnswerFresh => "Processor time per answer, new names",
+            Self::CpuPerAnswerKnown => "Processor time per answer, known names",
+            Self::SessionFresh => "Session start, new name",
+            Self::SessionKnown => "Session start, known name",
+            Self::SessionLiteral => "Session start, address",
+            Self::PageName => "Page, new name",
+            Self::PageLiteral => "Page, address",
             Self::StartTime => "Start to first packet",
             Self::Gate => "Correctness gate",
         }
@@ -280,6 +229,18 @@ impl Metric {
             Self::CpuPerGbitUp | Self::CpuPerGbitDown => "CPU, TCP",
             Self::CpuPerPacketUp | Self::CpuPerPacketDown => "CPU, datagram",
             Self::CyclesPerPacketUp | Self::CyclesPerPacketDown => "cycles",
+            Self::DnsRate => "no loss",
+            Self::DnsFresh => "new names",
+            Self::DnsKnown => "known names",
+            Self::DnsperfFresh => "dnsperf, new",
+            Self::DnsperfKnown => "dnsperf, known",
+            Self::CpuPerAnswerFresh => "CPU, new name",
+            Self::CpuPerAnswerKnown => "CPU, known name",
+            Self::SessionFresh => "new name",
+            Self::SessionKnown => "known name",
+            Self::SessionLiteral => "address",
+            Self::PageName => "page, name",
+            Self::PageLiteral => "page, address",
             Self::StartTime => "start",
             Self::Gate => "gate",
         }
@@ -294,7 +255,19 @@ impl Metric {
             Self::SessionsHeld => "thousand",
             Self::MemoryPerSession => "octets",
             Self::ExchangesHeld => "kexchanges/s",
-            Self::Rtt | Self::StartTime => "ms",
+            Self::Rtt
+            | Self::StartTime
+            | Self::SessionFresh
+            | Self::SessionKnown
+            | Self::SessionLiteral
+            | Self::PageName
+            | Self::PageLiteral => "ms",
+            Self::DnsRate
+            | Self::DnsFresh
+            | Self::DnsKnown
+            | Self::DnsperfFresh
+            | Self::DnsperfKnown => "kqueries/s",
+            Self::CpuPerAnswerFresh | Self::CpuPerAnswerKnown => "µs/answer",
             Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 => "µs",
             Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
                 "kpackets/s"
@@ -325,6 +298,16 @@ impl Metric {
             | Self::MemoryPerSession
             | Self::ExchangesHeld
             | Self::TcpThroughputHeld => Load::Hold,
+            Self::DnsRate => Load::Search,
+            Self::DnsFresh | Self::CpuPerAnswerFresh => Load::Questions(Mixed::Fresh),
+            Self::DnsKnown | Self::CpuPerAnswerKnown => Load::Questions(Mixed::Known),
+            Self::DnsperfFresh => Load::Dnsperf(Mixed::Fresh),
+            Self::DnsperfKnown => Load::Dnsperf(Mixed::Known),
+            Self::SessionFresh => Load::Sessions(By::FreshName),
+            Self::SessionKnown => Load::Sessions(By::KnownName),
+            Self::SessionLiteral => Load::Sessions(By::Literal),
+            Self::PageName => Load::Pages(By::FreshName),
+            Self::PageLiteral => Load::Pages(By::Literal),
             Self::StartTime => Load::Start,
             Self::Gate => return None,
         })
@@ -349,7 +332,19 @@ impl Metric {
             | Self::CpuPerPacketUp
             | Self::CpuPerPacketDown
             | Self::CyclesPerPacketUp
-            | Self::CyclesPerPacketDown => Group::Processor,
+            | Self::CyclesPerPacketDown
+            | Self::CpuPerAnswerFresh
+            | Self::CpuPerAnswerKnown => Group::Processor,
+            Self::DnsRate
+            | Self::DnsFresh
+            | Self::DnsKnown
+            | Self::DnsperfFresh
+            | Self::DnsperfKnown => Group::Dns,
+            Self::SessionFresh
+            | Self::SessionKnown
+            | Self::SessionLiteral
+            | Self::PageName
+            | Self::PageLiteral => Group::Waiting,
             Self::StartTime => Group::Start,
             Self::Gate => return None,
         })
@@ -367,7 +362,7 @@ impl Metric {
     pub(crate) fn higher_is_better(self) -> bool {
         self.is_throughput()
             || match self.group() {
-                Some(Group::Packets) => true,
+                Some(Group::Packets | Group::Dns) => true,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 _ => false,
             }
@@ -376,6 +371,30 @@ impl Metric {
     /// Whether it is TCP's throughput.
     pub(crate) fn is_throughput(self) -> bool {
         matches!(self, Self::TcpThroughputUp | Self::TcpThroughputDown)
+    }
+
+    /// Whether one deployment gives many values, of which its own is the typical one.
+    pub(crate) fn has_replies(self) -> bool {
+        self == Self::Rtt || self.group() == Some(Group::Waiting)
+    }
+
+    /// Whether a session, or a page, is found by its name.
+    pub(crate) fn needs_names(self) -> bool {
+        matches!(
+            self.load(),
+            Some(Load::Sessions(By::FreshName | By::KnownName) | Load::Pages(By::FreshName))
+        )
+    }
+
+    /// A value within this factor of the generator's own ceiling may be the generator's.
+    pub(crate) fn ceiling_factor(self) -> f64 {
+        match self.load() {
+            // RFC 8219 section 9.2.1: the tester has to answer 2 (1 + 0.1) questions for each that it asks.
+            Some(Load::Search | Load::Questions(Mixed::Fresh) | Load::Dnsperf(Mixed::Fresh)) => 2.2,
+            // No question of the server's own comes on top of a known answer.
+            Some(Load::Questions(Mixed::Known) | Load::Dnsperf(Mixed::Known)) => 1.1,
+            _ => 2.0,
+        }
     }
 
     /// Whether something held it down that is worth naming.

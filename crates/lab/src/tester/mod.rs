@@ -5,9 +5,11 @@ mod assembler;
 #[allow(unsafe_code)]
 mod bpf;
 pub(crate) mod datagrams;
+pub(crate) mod dns;
 pub(crate) mod echo;
 pub(crate) mod flows;
 pub(crate) mod frames;
+pub(crate) mod web;
 
 use rustix::thread::CpuSet;
 

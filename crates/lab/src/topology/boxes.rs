@@ -18,7 +18,8 @@ pub(crate) const CLAT_V4: &str = "192.0.0.1";
 /// A translator's own IPv4 address, where it needs one (RFC 7335).
 pub(crate) const ROUTER_V4: &str = "192.0.0.2";
 const APP_V6: &str = "2001:db8:2::2";
-const HOST_V6: &str = "2001:db8:f::1";
+/// The middle box's own IPv6 address; a name server there listens to it.
+pub(crate) const HOST_V6: &str = "2001:db8:f::1";
 const SERVER_V6: &str = "2001:db8:5::5";
 const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
 /// The server as an application behind a CLAT addresses it.
@@ -84,6 +85,13 @@ impl Flow {
                 app: CLIENT_V6,
                 seen: POOL4_FIRST,
             },
+            Kind::Xlat464 => {
+                Self { target: SERVER_V4, server: SERVER_V4, app: CLAT_V4, seen: POOL4_FIRST }
+            }
+            // The server answers the box in the middle, which is the one that is asked.
+            Kind::Dns64 => {
+                Self { target: HOST_V6, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
+            }
             Kind::Nat44 => {
                 Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V4, seen: HOST_V4 }
             }

@@ -26,7 +26,7 @@ pub(super) fn ping(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) ->
     let warm = ping::argv(at.network.target, 2, 0.01);
     ping::measure(at.backend, &at.network.app, &warm, Duration::from_secs(1))?;
     let counters = at.counters()?;
-    let meter = super::Meter::start(at.pid());
+    let meter = super::Meter::start(&at.pids());
     let (finished, pings) = ping::measure(at.backend, &at.network.app, &argv, expected)?;
     trial.cpu = Some(meter.stop());
     trial.counters = counters.zip(at.counters()?);

@@ -1,5 +1,7 @@
-//! What the tests of whole runs share. They need root, iperf3 and TAYGA; where one is missing the test says
+//! What the tests of whole runs share, each a part of it. They need root, iperf3 and TAYGA; where one is missing the test says
 //! so and passes.
+
+#![allow(dead_code)]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -38,20 +40,37 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
+/// Whether a mechanism can run here, for what it is asked about.
+pub(crate) fn has(implementation: &str, kind: &str) -> bool {
+    let doctor: serde_json::Value =
+        serde_json::from_slice(&lab(&["doctor", "--json"]).stdout).expect("doctor prints JSON");
+    let found = doctor["mechanisms"].as_array().is_some_and(|all| {
+        all.iter().any(|m| {
+            m["implementation"] == implementation && m["kind"] == kind && !m["version"].is_null()
+        })
+    });
+    if !found {
+        eprintln!("SKIPPED: no {implementation} for {kind}");
+    }
+    found
+}
+
+/// Namespaces that exist now, whoever made them.
+pub(crate) fn namespaces() -> Vec<String> {
+    std::fs::read_dir("/run/netns")
+        .map(|dir| dir.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
+        .unwrap_or_default()
+}
+
 /// The objects of a file with one a line.
 pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
 }
 
-/// Metrics that the experiment can measure here.
-pub(crate) fn metrics(experiment: &str) -> usize {
-    let json = |args: &[&str]| -> serde_json::Value {
-        serde_json::from_slice(&lab(args).stdout).expect("JSON")
-    };
-    let all = json(&["list", "--json"]);
-    let found = all.as_array().expect("list").iter().find(|e| e["name"] == experiment);
-    let all = found.expect("the experiment")["metrics"].as_array().expect("metrics").len();
-    let plan = json(&["plan", experiment, "--json"]);
-    all - plan["run"]["unmeasured"].as_object().expect("unmeasured").len()
+/// Trials of one block of these mechanisms, as far as they can be measured here.
+pub(crate) fn trials(experiment: &str, only: &str) -> usize {
+    let args = ["plan", experiment, "--only", only, "--blocks", "1", "--json"];
+    let plan: serde_json::Value = serde_json::from_slice(&lab(&args).stdout).expect("JSON");
+    plan["plan"]["trials"].as_u64().expect("a number") as usize
 }

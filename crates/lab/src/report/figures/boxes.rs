@@ -51,9 +51,9 @@ pub(super) fn draw(
     let everything = || rows.iter().flat_map(|r| r.dots.iter().chain(&r.box_of)).copied();
     let most = everything().fold(0.0, f64::max);
     let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
-    let what = if metric == Metric::Rtt {
+    let what = if metric.has_replies() {
         format!(
-            "{}; box and whiskers: 5, 25, 50, 75, 95 % of replies; dots: deployments",
+            "{}; box and whiskers: 5, 25, 50, 75, 95 % of all; dots: deployments",
             metric.unit()
         )
     } else {
@@ -87,11 +87,11 @@ fn row(run: &Run, cell: &Cell) -> Option<Row> {
     if dots.is_empty() {
         return None;
     }
-    let (sample, ends) = if cell.metric == Metric::Rtt {
+    let (sample, ends) = if cell.metric.has_replies() {
         let replies: Vec<f64> = run
             .trials
             .iter()
-            .filter(|t| t.valid && t.metric == Metric::Rtt && t.mechanism == cell.mechanism)
+            .filter(|t| t.valid && t.metric == cell.metric && t.mechanism == cell.mechanism)
             .filter(|t| t.condition == cell.condition)
             .flat_map(|t| t.replies.iter().copied())
             .collect();

@@ -35,7 +35,7 @@ const BAND: RGBColor = RGBColor(0xD3, 0xE4, 0xD7);
 const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 
 /// One colour per mechanism, the same in every figure.
-const PALETTE: [RGBColor; 12] = [
+const PALETTE: [RGBColor; 16] = [
     RGBColor(0x2F, 0x6F, 0xBE),
     RGBColor(0x86, 0xAF, 0xE0),
     RGBColor(0x1D, 0x41, 0x7A),
@@ -48,10 +48,14 @@ const PALETTE: [RGBColor; 12] = [
     RGBColor(0xE0, 0x9A, 0x00),
     RGBColor(0x8F, 0x2D, 0x00),
     RGBColor(0x5F, 0x3D, 0xC4),
+    RGBColor(0x7A, 0x6A, 0x00),
+    RGBColor(0x0C, 0xA6, 0x78),
+    RGBColor(0x49, 0x50, 0x57),
+    RGBColor(0xE6, 0x49, 0x80),
 ];
 
 /// Names that always have the palette's colour of the same place.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 16] = [
     "native-v6",
     "native-v6-again",
     "native-v6-2hop",
@@ -64,6 +68,10 @@ const ORDER: [&str; 12] = [
     "clat-fordway-interface",
     "clat-fordway-uplink",
     "siit-fordway-xdp",
+    "464xlat-fordway",
+    "464xlat-fordway-user",
+    "464xlat-fordway-unbound",
+    "464xlat-tayga",
 ];
 
 /// The place of a mechanism in the palette.
@@ -78,6 +86,14 @@ pub(crate) fn slot(mechanism: &str) -> usize {
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",
+        // Name servers stand beside arms of all other modes where the goals are judged.
+        "dns64-unbound" => "464xlat-fordway",
+        "dns64-unbound-again" => "464xlat-tayga",
+        "dns64-unbound-all" => "native-v6-2hop",
+        "dns64-fordway" => "464xlat-fordway-user",
+        "dns64-fordway-all" => "464xlat-fordway-unbound",
+        "dns64-bind" => "clat-jool",
+        "dns64-bind-all" => "native-v4",
         name => name,
     };
     ORDER.iter().position(|n| *n == name).unwrap_or_else(|| {

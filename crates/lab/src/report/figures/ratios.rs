@@ -25,7 +25,10 @@ struct Row {
 
 /// What the figure shows: the study's quantities and rates. The rest stands in the tables.
 fn shown(metric: Metric) -> bool {
-    matches!(metric.group(), Some(Group::Flow | Group::Packets | Group::Sessions))
+    matches!(
+        metric.group(),
+        Some(Group::Flow | Group::Packets | Group::Sessions | Group::Waiting | Group::Dns)
+    )
 }
 
 /// Draws the figure; none when nothing was compared.

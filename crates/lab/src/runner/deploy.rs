@@ -1,0 +1,148 @@
+//! A fresh deployment: network, mechanism, and its name server where anything is found by name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{FEW_SESSIONS, Runner};
+use crate::error::{LabError, Result};
+use crate::load::dns::{self, Authority};
+use crate::mechanism::{self, Context, Deployed};
+use crate::probe::gate;
+use crate::process;
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric, RunSpec};
+use crate::state::Guard;
+use crate::topology::{Network, Shape};
+
+/// How long a mechanism may take to carry its first packet.
+pub(super) const READY: Duration = Duration::from_secs(5);
+
+/// A deployed mechanism on its network. Fields drop in this order: processes first.
+pub(super) struct Live {
+    pub(super) deployed: Deployed,
+    /// The name server that stands beside the mechanism.
+    pub(super) resolver: Option<Deployed>,
+    /// Who answers for the tester's zone.
+    pub(super) authority: Option<Authority>,
+    pub(super) network: Network,
+    pub(super) probe_log: PathBuf,
+    pub(super) name: String,
+    pub(super) engine: Option<String>,
+}
+
+impl Live {
+    /// A network with nothing on it yet.
+    pub(super) fn new(network: Network, probe_log: PathBuf, name: String) -> Self {
+        let deployed = Deployed::default();
+        Self { deployed, resolver: None, authority: None, network, probe_log, name, engine: None }
+    }
+}
+
+impl Runner {
+    /// Builds the network, puts the mechanism on it with room for so many sessions, and waits until a
+    /// ping passes.
+    pub(super) fn deploy(
+        &mut self,
+        guard: &Guard,
+        arm: &MechanismSpec,
+        sessions: u32,
+    ) -> Result<Live> {
+        let name = self.next_name(guard);
+        let shape = Shape::of(arm, self.run.offloads);
+        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
+        let mut live = Live::new(network, self.raw.join(format!("{name}probe.log")), name);
+        self.start(&mut live, arm, sessions)?;
+        let Live { network, deployed, resolver, authority, .. } = &mut live;
+        let mut gone = || deployed.gone() || resolver.as_mut().is_some_and(Deployed::gone);
+        let mut why = None;
+        if !gate::wait_ready(&self.backend, network, READY, &mut gone)? {
+            why = Some(format!("no ping passes within {} s", READY.as_secs()));
+        } else if authority.is_some()
+            && !dns::wait_ready(&self.backend, &network.app, network.resolver()?.ip(), READY)?
+        {
+            why = Some("its name server gives no answer".to_owned());
+        }
+        let Some(why) = why else {
+            live.engine = self.mechanism(arm)?.runs(&live.deployed, arm)?;
+            return Ok(live);
+        };
+        let why = if gone() { "its process has ended".to_owned() } else { why };
+        let said = match process::complaint(&self.logged(&live.name)) {
+            empty if empty.is_empty() => empty,
+            said => format!("; it said: {said}"),
+        };
+        Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{why}{said}") })
+    }
+
+    /// Starts everything of an arm: who answers for the tester's zone, where anybody asks; the mechanism; and
+    /// its name server.
+    fn start(&self, live: &mut Live, arm: &MechanismSpec, sessions: u32) -> Result<()> {
+        let name = live.name.trim_end_matches('-');
+        let context = Context {
+            backend: &self.backend,
+            network: &live.network,
+            spec: arm,
+            name,
+            logs: &self.raw,
+            sessions,
+        };
+        let resolver = mechanism::as_resolver(arm).filter(|_| self.names());
+        if resolver.is_some() || arm.kind == Kind::Dns64 {
+            let on = mechanism::Placement::of(arm.threads).tester;
+            live.authority = Some(Authority::start(&self.backend, &live.network, &on)?);
+        }
+        live.deployed = self.mechanism(arm)?.deploy(context)?;
+        if let Some(spec) = resolver {
+            let server = mechanism::of(&spec.implementation, self.fordway.as_deref())?;
+            let name = format!("{name}-dns");
+            live.resolver = Some(server.deploy(Context { spec: &spec, name: &name, ..context })?);
+        }
+        Ok(())
+    }
+
+    /// Whether anything of this run is found by name.
+    fn names(&self) -> bool {
+        let measured = |m: &&Metric| !self.run.unmeasured.contains_key(m.name());
+        self.experiment.metrics.iter().filter(measured).any(|m| m.needs_names())
+    }
+
+    /// What the programs of a deployment have written into their logs.
+    fn logged(&self, name: &str) -> String {
+        let own = name.trim_end_matches('-');
+        let of = |entry: std::fs::DirEntry| {
+            let file = entry.file_name().into_string().ok()?;
+            let rest = file.strip_prefix(own)?.strip_prefix('-')?;
+            let log = rest.ends_with(".log") && !rest.ends_with("probe.log");
+            log.then(|| std::fs::read_to_string(entry.path()).ok()).flatten()
+        };
+        let entries = std::fs::read_dir(&self.raw).map(Iterator::flatten);
+        entries.map(|all| all.filter_map(of).collect()).unwrap_or_default()
+    }
+
+    /// Starts each of these arms once and says why those that don't come up as they should don't.
+    /// Everything is gone again afterwards.
+    pub(super) fn rehearse(
+        experiment: &Experiment,
+        arms: &[String],
+        fordway: Option<&Path>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut refused = BTreeMap::new();
+        if arms.is_empty() {
+            return Ok(refused);
+        }
+        let guard = Guard::new(Path::new("(rehearsal)"))?;
+        let mut experiment = experiment.clone();
+        experiment.run = Some(RunSpec::bare());
+        let mut runner = Self::new(experiment, &guard.folder(), fordway)?;
+        for name in arms {
+            let arm = runner.arm(name)?;
+            match runner.deploy(&guard, &arm, FEW_SESSIONS) {
+                Ok(_) => {}
+                Err(error) if error.ends_the_run() => return Err(error),
+                Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),
+                Err(error) => drop(refused.insert(name.clone(), error.to_string())),
+            }
+        }
+        Ok(refused)
+    }
+}
