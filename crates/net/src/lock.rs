@@ -5,11 +5,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::{Error, Result};
+
+/// How long a lock may be held by nobody in particular.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A lock on the content of a directory, held for a moment.
 #[derive(Debug)]
@@ -52,13 +57,21 @@ impl ProcessLock {
     ///
     /// [`Error::Locked`] if another process has it; [`Error::File`].
     pub fn acquire(path: &Path) -> Result<Self> {
+        let deadline = Instant::now() + LOOK;
         loop {
             let mut file = open(path).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::INTR) => continue,
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(Error::Locked { path: path.to_owned(), pid: read_pid(&mut file) });
+                    let pid = read_pid(&mut file);
+                    if pid.is_some_and(is_running) || Instant::now() >= deadline {
+                        return Err(Error::Locked { path: path.to_owned(), pid });
+                    }
+                    // Nobody that runs has it: somebody looks whether it is a dead one's, or has
+                    // it since this moment and writes his number next.
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
                 }
                 Err(error) => return Err(Error::file("lock", path)(error.into())),
             }
@@ -124,6 +137,10 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
 fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;
@@ -148,6 +165,29 @@ mod tests {
         drop(lock);
         assert!(!path.exists());
         ProcessLock::acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn who_looks_whether_a_lock_is_dead_keeps_nobody_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("one.lock");
+        let look = open(&path).unwrap();
+        flock(&look, FlockOperation::LockExclusive).unwrap();
+        thread::scope(|scope| {
+            let lock = scope.spawn(|| ProcessLock::acquire(&path));
+            let descriptors = || {
+                fs::read_dir("/proc/self/fd")
+                    .unwrap()
+                    .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok())
+            };
+            while !lock.is_finished() && descriptors().filter(|target| *target == path).count() < 2
+            {
+                thread::yield_now();
+            }
+            fs::remove_file(&path).unwrap();
+            drop(look);
+            assert!(lock.join().unwrap().is_ok());
+        });
     }
 
     #[test]
