@@ -7,6 +7,7 @@
 //!   changed is taken back at the end, or by the next start after a crash;
 //! - [`Divert`]: packets to addresses of the host that are a translator's, too;
 //!   [`bound_sockets`]: the ports that the host itself uses;
+//! - [`Intercept`]: packets to a prefix that sockets of this host take, as if its addresses were the host's;
 //! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
 //! - [`ProcessLock`]: what one process has to itself;
 //! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
@@ -26,6 +27,7 @@ mod default_route;
 mod divert;
 mod error;
 mod host;
+mod intercept;
 mod link;
 mod lock;
 mod manager;
@@ -50,6 +52,7 @@ pub use default_route::DefaultRoute;
 pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
+pub use intercept::Intercept;
 pub use link::{Link, Tun};
 pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Report, reclaim_dead};
@@ -60,7 +63,10 @@ pub use netlink::Netlink;
 pub use route::{NextHop, Route, RouteFilter, RouteKind, table};
 pub use rule::Rule;
 pub use socket::{BoundSocket, Transport, bound_sockets};
-pub use sys::datagrams::{Datagram, Peer, RecvBatch, SendBatch};
+pub use sys::datagrams::{Datagram, Peer, RecvBatch, SendBatch, Told};
+pub use sys::stream::{
+    at_urgent_mark, keep_syn, syn_traffic_class, tell_fragmented, unacknowledged,
+};
 pub use sysctl::SysctlKey;
 pub use watch::AddressWatch;
 

@@ -27,17 +27,24 @@ use crate::netlink::{NETLINK_HEADER, explanation};
 use crate::{Error, Result};
 use expression::Expression;
 
-/// A table of family `ip`, while it is put together.
+/// A table of family `ip` or `ip6`, while it is put together.
 pub(crate) struct Table {
+    family: NetfilterProtoFamily,
     name: String,
     parts: Vec<(NfTablesMessage, u16)>,
     rules: usize,
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty one, of family `ip`.
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), parts: Vec::new(), rules: 0 }
+        let family = NetfilterProtoFamily::IPv4;
+        Self { family, name: name.to_owned(), parts: Vec::new(), rules: 0 }
+    }
+
+    /// An empty one, of family `ip6`.
+    pub(crate) fn v6(name: &str) -> Self {
+        Self { family: NetfilterProtoFamily::IPv6, ..Self::new(name) }
     }
 
     /// Adds a chain that others jump to.
@@ -98,7 +105,7 @@ impl Table {
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (message, flags) in &self.parts {
-            hasher.write(&octets(message.clone(), *flags, 0));
+            hasher.write(&octets(self.family, message.clone(), *flags, 0));
         }
         hasher.finish()
     }
@@ -118,10 +125,17 @@ const BATCH_MOST: usize = 16 << 20;
 
 /// A connection to nftables of the network namespace of the thread that opened it.
 pub(crate) struct Netfilter {
+    family: NetfilterProtoFamily,
     socket: Socket,
 }
 
 impl Netfilter {
+    /// For tables of family `ip6`.
+    pub(crate) fn open_v6() -> Result<Self> {
+        Ok(Self { family: NetfilterProtoFamily::IPv6, ..Self::open()? })
+    }
+
+    /// For tables of family `ip`.
     pub(crate) fn open() -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_NETFILTER)?;
@@ -141,7 +155,7 @@ impl Netfilter {
             source,
             detail: None,
         })?;
-        Ok(Self { socket })
+        Ok(Self { family: NetfilterProtoFamily::IPv4, socket })
     }
 
     /// Puts `table`, with this comment, in the place of whatever has its name.
@@ -161,22 +175,25 @@ impl Netfilter {
             ),
         ];
         parts.extend(table.parts.iter().cloned());
-        self.batch(parts, &format!("set up nftables table ip {}", table.name))
+        self.batch(parts, &format!("set up nftables table {} {}", self.family_name(), table.name))
     }
 
     /// Deletes a table and all that is in it.
     pub(crate) fn delete(&mut self, name: &str) -> Result<()> {
         let attributes = vec![TableAttribute::Name(name.to_owned())];
         let message = NfTablesMessage::DeleteTable(TableMessage { attributes });
-        self.batch(vec![(message, 0)], &format!("delete nftables table ip {name}"))
+        self.batch(
+            vec![(message, 0)],
+            &format!("delete nftables table {} {name}", self.family_name()),
+        )
     }
 
     /// Looks for a table.
     pub(crate) fn find(&mut self, name: &str) -> Result<Option<Present>> {
-        let operation = format!("look for nftables table ip {name}");
+        let operation = format!("look for nftables table {} {name}", self.family_name());
         let attributes = vec![TableAttribute::Name(name.to_owned())];
         let question = NfTablesMessage::GetTable(TableMessage { attributes });
-        let answers = match self.ask(&octets(question, NLM_F_ACK, 1), 1, &operation) {
+        let answers = match self.ask(&octets(self.family, question, NLM_F_ACK, 1), 1, &operation) {
             Ok(answers) => answers,
             Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(None),
             Err(error) => return Err(error),
@@ -188,8 +205,12 @@ impl Netfilter {
         });
         let attributes = vec![RuleAttribute::Table(name.to_owned())];
         let question = NfTablesMessage::GetRule(RuleMessage { attributes });
-        let rules = self.ask(&octets(question, NLM_F_DUMP, 1), 1, &operation)?.len();
+        let rules = self.ask(&octets(self.family, question, NLM_F_DUMP, 1), 1, &operation)?.len();
         Ok(Some(Present { comment, rules }))
+    }
+
+    fn family_name(&self) -> &'static str {
+        if self.family == NetfilterProtoFamily::IPv6 { "ip6" } else { "ip" }
     }
 
     fn batch(&mut self, parts: Vec<(NfTablesMessage, u16)>, operation: &str) -> Result<()> {
@@ -197,7 +218,7 @@ impl Netfilter {
         let mut all = control(ControlMessage::BatchBegin);
         for (sequence, (message, flags)) in (1..).zip(parts) {
             let flags = if sequence == count { flags | NLM_F_ACK } else { flags };
-            all.extend(octets(message, flags, sequence));
+            all.extend(octets(self.family, message, flags, sequence));
         }
         all.extend(control(ControlMessage::BatchEnd));
         self.ask(&all, count, operation).map(drop)
@@ -272,12 +293,14 @@ impl NetlinkDeserializable for Answer {
 }
 
 /// A message as the kernel reads it.
-fn octets(message: NfTablesMessage, flags: u16, sequence: u32) -> Vec<u8> {
-    finish(NetfilterMessage::new(header(), message), flags, sequence)
-}
-
-fn header() -> NetfilterHeader {
-    NetfilterHeader::new(NetfilterProtoFamily::IPv4, 0, 0)
+fn octets(
+    family: NetfilterProtoFamily,
+    message: NfTablesMessage,
+    flags: u16,
+    sequence: u32,
+) -> Vec<u8> {
+    let header = NetfilterHeader::new(family, 0, 0);
+    finish(NetfilterMessage::new(header, message), flags, sequence)
 }
 
 /// Begin or end of a batch.

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub(crate) mod datagrams;
 pub(crate) mod packet;
+pub(crate) mod stream;
 
 /// `SO_NETNS_COOKIE` (Linux 5.14), not among libc's constants.
 const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ipnet::IpNet;
 
-use crate::{Address, Divert, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
+use crate::{Address, Divert, Intercept, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
 
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,8 @@ pub enum Change {
     /// Mark packets to addresses of this host that belong to a translator;
     /// taken back by deleting the nftables table.
     Divert(Divert),
+    /// Hand packets to prefixes to sockets of this host; taken back by deleting the nftables table.
+    Intercept(Intercept),
     /// Add a neighbour proxy; taken back by deleting it.
     NeighbourProxy(NeighbourProxy),
 }
@@ -105,6 +107,7 @@ impl Change {
                 rule.protocol = PROTOCOL;
             }
             Self::Divert(divert) => divert.normalise(),
+            Self::Intercept(intercept) => intercept.normalise(),
             Self::NeighbourProxy(proxy) => proxy.protocol = None,
         }
         change
@@ -135,6 +138,7 @@ impl Change {
             ),
             Self::Rule(rule) | Self::EarlyRule(rule) => format!("rule {rule}"),
             Self::Divert(divert) => format!("divert {}", divert.table()),
+            Self::Intercept(it) => format!("intercept {}", it.nft_table()),
             Self::NeighbourProxy(proxy) => format!("proxy {proxy}"),
         }
     }
@@ -150,7 +154,7 @@ impl Change {
             | Self::NoMulticast { device } => Some(device),
             Self::Address(address) => Some(&address.device),
             Self::Route(route) => route.device.as_deref(),
-            Self::Rule(_) | Self::EarlyRule(_) | Self::Divert(_) => None,
+            Self::Rule(_) | Self::EarlyRule(_) | Self::Divert(_) | Self::Intercept(_) => None,
             Self::NeighbourProxy(proxy) => Some(&proxy.device),
         }
     }
@@ -175,6 +179,7 @@ impl fmt::Display for Change {
             Self::Rule(rule) => write!(f, "add rule {rule}"),
             Self::EarlyRule(rule) => write!(f, "add rule {rule} before the local table's"),
             Self::Divert(divert) => write!(f, "add nftables table ip {}", divert.table()),
+            Self::Intercept(it) => write!(f, "add nftables table ip6 {}", it.nft_table()),
             Self::NeighbourProxy(proxy) => write!(f, "add neighbour proxy {proxy}"),
         }
     }

@@ -52,6 +52,7 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             let found = divert.find()?;
             absent(found.filter(|found| found.is(divert)).as_ref())
         }
+        Change::Intercept(it) => absent(it.find()?.filter(|found| found.is(it)).as_ref()),
         Change::NeighbourProxy(proxy) => absent(find_proxy(netlink, proxy)?.as_ref()),
     })
 }
@@ -71,6 +72,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         Change::Rule(rule) => netlink.add_rule(rule),
         Change::EarlyRule(rule) => early::make(netlink, rule),
         Change::Divert(divert) => divert.make(),
+        Change::Intercept(intercept) => intercept.make(),
         Change::NeighbourProxy(proxy) => netlink.add_neighbour_proxy(proxy),
     }
 }
@@ -159,6 +161,11 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             None => return gone(),
             Some(found) if !found.ours => return replaced(),
             Some(_) => divert.delete()?,
+        },
+        (Change::Intercept(intercept), _) => match intercept.find()? {
+            None => return gone(),
+            Some(found) if !found.ours => return replaced(),
+            Some(_) => intercept.delete()?,
         },
         (Change::NeighbourProxy(proxy), _) => match find_proxy(netlink, proxy)? {
             None => return gone(),

@@ -4,7 +4,7 @@
 //! belong together: load something into a register and compare it. A comparison
 //! that fails ends the rule.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
@@ -18,7 +18,7 @@ pub(crate) type Expression = ListAttribute<ExpressionAttribute>;
 /// What an offset counts from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Base {
-    /// The IPv4 header.
+    /// The IP header.
     Network,
     /// What follows it.
     Transport,
@@ -144,6 +144,37 @@ pub(crate) fn transparent_proxy(port: u16) -> Vec<Expression> {
         number_of(NFTA_TPROXY_REG_PORT, Register::Reg1.into()),
     ];
     vec![immediate(Register::Reg1, &port.to_be_bytes()), other("tproxy", attributes)]
+}
+
+/// Hands the packet to a local socket with this address and port; where there is none, the rule ends here. A
+/// connection that exists takes its own packets.
+pub(crate) fn transparent_proxy6(address: Ipv6Addr, port: u16) -> Vec<Expression> {
+    const NFTA_TPROXY_FAMILY: u16 = 1;
+    const NFTA_TPROXY_REG_ADDR: u16 = 2;
+    const NFTA_TPROXY_REG_PORT: u16 = 3;
+    const NFPROTO_IPV6: u32 = 10;
+    let attributes = vec![
+        number_of(NFTA_TPROXY_FAMILY, NFPROTO_IPV6),
+        number_of(NFTA_TPROXY_REG_ADDR, Register::Reg1.into()),
+        number_of(NFTA_TPROXY_REG_PORT, Register::Reg2.into()),
+    ];
+    vec![
+        immediate(Register::Reg1, &address.octets()),
+        immediate(Register::Reg2, &port.to_be_bytes()),
+        other("tproxy", attributes),
+    ]
+}
+
+/// Drops the packet, and answers with an ICMP error: destination unreachable, with this code.
+pub(crate) fn reject(code: u8) -> Vec<Expression> {
+    const NFTA_REJECT_TYPE: u16 = 1;
+    const NFTA_REJECT_ICMP_CODE: u16 = 2;
+    const NFT_REJECT_ICMP_UNREACH: u32 = 0;
+    let attributes = vec![
+        number_of(NFTA_REJECT_TYPE, NFT_REJECT_ICMP_UNREACH),
+        DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![code]),
+    ];
+    vec![other("reject", attributes)]
 }
 
 /// Goes on in another chain, and does not come back.

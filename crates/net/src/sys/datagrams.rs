@@ -1,25 +1,26 @@
 //! Many datagrams with one system call (recvmmsg, sendmmsg), and answers from the address that was asked.
 
+mod control;
+
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
+pub(crate) use control::IPV6_RECVFRAGSIZE;
+pub use control::Told;
+use control::{CONTROL, Control, Local};
+
 /// Length of a `sockaddr_in6`, the longer one.
 const NAME: usize = mem::size_of::<libc::sockaddr_in6>();
-/// Length of the header of a control message, and what its length is a multiple of.
-const CONTROL_HEADER: usize = mem::size_of::<libc::cmsghdr>();
-const CONTROL_ALIGN: usize = mem::size_of::<usize>();
-/// Room for one control message with an `in6_pktinfo`, the longest of interest.
-const CONTROL: usize =
-    CONTROL_HEADER + mem::size_of::<libc::in6_pktinfo>().next_multiple_of(CONTROL_ALIGN);
-
 /// The other end of a datagram: its address, and the one of ours that it sent to.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     name: Name,
     local: Local,
+    /// Type of Service or Traffic Class of what is sent to it; `None`: the socket's own.
+    class: Option<u8>,
 }
 
 /// A socket address as the system has it.
@@ -29,20 +30,6 @@ struct Name {
     octets: [u8; NAME],
     len: u32,
 }
-
-/// The address of ours, where a socket is asked to tell it (IP_PKTINFO, IPV6_RECVPKTINFO).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Local {
-    /// The socket's own.
-    Bound,
-    /// With the number of the device where it must be told: a link-local address.
-    V4(Ipv4Addr),
-    V6(Ipv6Addr, u32),
-}
-
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(8))]
-struct Control([u8; CONTROL]);
 
 impl Peer {
     /// An address to send to, from the socket's own address.
@@ -66,7 +53,19 @@ impl Peer {
                 NAME
             }
         };
-        Peer { name: Name { octets, len: len as u32 }, local: Local::Bound }
+        Peer { name: Name { octets, len: len as u32 }, local: Local::Bound, class: None }
+    }
+
+    /// The same, with what is sent to it coming from this address, which need not be the socket's own.
+    #[must_use]
+    pub fn from_source(self, source: Ipv6Addr) -> Self {
+        Peer { local: Local::V6(source, 0), ..self }
+    }
+
+    /// The same, with this Type of Service or Traffic Class in what is sent to it.
+    #[must_use]
+    pub fn with_class(self, class: Option<u8>) -> Self {
+        Peer { class, ..self }
     }
 
     /// The peer's address and port.
@@ -105,60 +104,6 @@ impl Peer {
     }
 }
 
-impl Local {
-    /// From the control messages of a datagram.
-    fn read(mut control: &[u8]) -> Local {
-        while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
-            let word = |at: usize| i32::from_ne_bytes(header[at..at + 4].try_into().unwrap());
-            let len = usize::from_ne_bytes(header[..CONTROL_ALIGN].try_into().unwrap());
-            let Some(data) = control.get(CONTROL_HEADER..len) else { break };
-            match (word(CONTROL_ALIGN), word(CONTROL_ALIGN + 4)) {
-                // in_pktinfo: device, the address to answer from, the address in the packet.
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) if data.len() >= 12 => {
-                    return Local::V4(Ipv4Addr::new(data[4], data[5], data[6], data[7]));
-                }
-                // in6_pktinfo: address, device.
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if data.len() >= 20 => {
-                    let address = Ipv6Addr::from(<[u8; 16]>::try_from(&data[..16]).unwrap());
-                    let device = u32::from_ne_bytes(data[16..20].try_into().unwrap());
-                    let needed = address.is_unicast_link_local();
-                    return Local::V6(address, if needed { device } else { 0 });
-                }
-                _ => {}
-            }
-            let next = len.next_multiple_of(CONTROL_ALIGN);
-            let Some(rest) = control.get(next..) else { break };
-            control = rest;
-        }
-        Local::Bound
-    }
-
-    /// The control message that makes it the source of a datagram, and its length; 0 for none.
-    fn write(self) -> (Control, usize) {
-        let mut control = Control([0; CONTROL]);
-        let octets = &mut control.0;
-        let (level, kind, data) = match self {
-            Local::Bound => return (control, 0),
-            Local::V4(address) => {
-                // ipi_spec_dst is the source; no device.
-                octets[CONTROL_HEADER + 4..CONTROL_HEADER + 8].copy_from_slice(&address.octets());
-                (libc::IPPROTO_IP, libc::IP_PKTINFO, mem::size_of::<libc::in_pktinfo>())
-            }
-            Local::V6(address, device) => {
-                octets[CONTROL_HEADER..CONTROL_HEADER + 16].copy_from_slice(&address.octets());
-                octets[CONTROL_HEADER + 16..CONTROL_HEADER + 20]
-                    .copy_from_slice(&device.to_ne_bytes());
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, mem::size_of::<libc::in6_pktinfo>())
-            }
-        };
-        let len = CONTROL_HEADER + data;
-        octets[..CONTROL_ALIGN].copy_from_slice(&len.to_ne_bytes());
-        octets[CONTROL_ALIGN..CONTROL_ALIGN + 4].copy_from_slice(&level.to_ne_bytes());
-        octets[CONTROL_ALIGN + 4..CONTROL_ALIGN + 8].copy_from_slice(&kind.to_ne_bytes());
-        (control, len.next_multiple_of(CONTROL_ALIGN))
-    }
-}
-
 /// Room for datagrams that are received together.
 pub struct RecvBatch {
     /// Octets of room for one datagram.
@@ -181,6 +126,8 @@ pub struct Datagram<'a> {
     pub peer: Peer,
     /// It was longer than the room for it.
     pub truncated: bool,
+    /// What else the socket was asked to tell.
+    pub told: Told,
 }
 
 impl RecvBatch {
@@ -250,10 +197,12 @@ impl RecvBatch {
         self.headers.iter().zip(rooms).take(self.filled).map(
             |(header, ((octets, name), control))| {
                 let told = header.msg_hdr.msg_controllen.min(CONTROL);
+                let (local, told) = control::read(&control.0[..told]);
                 Datagram {
                     octets: &octets[..(header.msg_len as usize).min(self.size)],
-                    peer: Peer { name: *name, local: Local::read(&control.0[..told]) },
+                    peer: Peer { name: *name, local, class: None },
                     truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                    told,
                 }
             },
         )
@@ -293,7 +242,7 @@ impl SendBatch {
         let start = self.octets.len();
         let result = write(&mut self.octets);
         if self.octets.len() > start {
-            let (control, control_len) = to.local.write();
+            let (control, control_len) = control::write(to.local, to.class, to.ip().is_ipv6());
             let end = self.octets.len();
             self.outgoing.push(Outgoing { end, name: to.name, control, control_len });
         }
@@ -302,6 +251,18 @@ impl SendBatch {
 
     /// Sends them, without waiting, forgets them, and says how many the system did not take.
     pub fn send(&mut self, socket: impl AsFd) -> usize {
+        self.send_or(socket, |_| false)
+    }
+
+    /// The same; `again` is asked whether one that failed is to be tried once more.
+    ///
+    /// A socket that hears of ICMP errors tells of one that an earlier datagram has caused when the next one is to
+    /// be sent, which then has not been.
+    pub fn send_or(
+        &mut self,
+        socket: impl AsFd,
+        mut again: impl FnMut(&io::Error) -> bool,
+    ) -> usize {
         let fd = socket.as_fd().as_raw_fd();
         self.iovecs.clear();
         self.headers.clear();
@@ -326,6 +287,7 @@ impl SendBatch {
             self.headers.push(header);
         }
         let (mut at, mut unsent) = (0, 0);
+        let mut tried = usize::MAX;
         while at < self.headers.len() {
             let rest = &mut self.headers[at..];
             // SAFETY: `rest` holds that many headers; each points to a name, an iovec and perhaps a control buffer of
@@ -341,19 +303,23 @@ impl SendBatch {
             };
             match usize::try_from(sent) {
                 Ok(sent) => at += sent.max(1),
-                Err(_) => match io::Error::last_os_error().raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    // No room for any more now.
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
-                        unsent += self.headers.len() - at;
-                        break;
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    match error.raw_os_error() {
+                        Some(libc::EINTR) => {}
+                        // No room for any more now.
+                        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                            unsent += self.headers.len() - at;
+                            break;
+                        }
+                        _ if tried != at && again(&error) => tried = at,
+                        // This one can't be sent: no route, a firewall, its address is gone.
+                        _ => {
+                            unsent += 1;
+                            at += 1;
+                        }
                     }
-                    // This one can't be sent: no route, a firewall, its address is gone.
-                    _ => {
-                        unsent += 1;
-                        at += 1;
-                    }
-                },
+                }
             }
         }
         self.headers.clear();
@@ -492,20 +458,5 @@ mod tests {
         assert_eq!(out.send(&here), 2);
         let mut batch = RecvBatch::new(4, 64);
         assert_eq!(received(&mut batch, &there)[0].0, [3]);
-    }
-
-    #[test]
-    fn control_messages_are_read_as_they_are_written() {
-        for local in [
-            Local::V4(Ipv4Addr::new(192, 0, 2, 1)),
-            Local::V6("2001:db8::1".parse().unwrap(), 0),
-            Local::V6("fe80::1".parse().unwrap(), 7),
-        ] {
-            let (control, len) = local.write();
-            assert_eq!(Local::read(&control.0[..len]), local);
-        }
-        assert_eq!(Local::read(&[0; 64]), Local::Bound, "a length of 0 ends the search");
-        assert_eq!(Local::read(&[0xff; 64]), Local::Bound);
-        assert_eq!(Local::read(&[]), Local::Bound);
     }
 }

@@ -1,0 +1,192 @@
+//! Packets to a prefix that sockets of this host take, as if all its addresses were the host's own.
+//!
+//! nftables hands TCP and UDP to the sockets of a relay (`tproxy`) and marks them; a policy rule and a local route
+//! ([`Intercept::companions`]) then have them delivered here. ICMPv6 errors are delivered, too: they are about what
+//! the relay has sent, and tell path MTUs. Everything else is answered with "destination unreachable,
+//! administratively prohibited". As long as nobody listens, TCP and UDP are answered so, too.
+
+use std::io;
+use std::net::Ipv6Addr;
+
+use ipnet::{IpNet, Ipv6Net};
+use netlink_packet_netfilter::nftables::InetHookNumber;
+use serde::{Deserialize, Serialize};
+
+use crate::manager::Change;
+use crate::netfilter::expression::{
+    Base, Expression, accept, drop, field, goto, protocol, reject, set_mark, transparent_proxy6,
+};
+use crate::netfilter::{Netfilter, Present, Table};
+use crate::{Error, Result, Route, RouteKind, Rule};
+
+/// Packets to prefixes that local sockets take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intercept {
+    /// Of the relay; the nftables table's name has it.
+    pub name: String,
+    /// The mark of packets that are delivered here.
+    pub mark: u32,
+    /// Routing table with the local routes of the prefixes.
+    pub table: u32,
+    /// Whose packets are taken; the lengths are multiples of eight.
+    pub prefixes: Vec<Ipv6Net>,
+    /// Port of the TCP sockets, which listen on ::1; `None`: TCP is refused.
+    pub tcp: Option<u16>,
+    /// The same for UDP.
+    pub udp: Option<u16>,
+    /// ICMPv6 echo requests are dropped without a word: somebody who sees them before nftables answers them.
+    pub echo: bool,
+    /// Packets of this host itself are taken, too.
+    pub own: bool,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// ICMPv6 (RFC 4443): the errors, and what is asked by ping.
+const ERRORS: [u8; 4] = [1, 2, 3, 4];
+const ECHO_REQUEST: u8 = 128;
+
+/// Destination unreachable: communication administratively prohibited (RFC 4443 section 3.1). The address may well
+/// be reached, so it is neither "no route" nor "address unreachable"; it is this relay that does not let it pass.
+const PROHIBITED: u8 = 1;
+
+/// Offsets in an IPv6 header (RFC 8200 section 3).
+const SOURCE: (Base, u32) = (Base::Network, 8);
+const DESTINATION: (Base, u32) = (Base::Network, 24);
+
+/// After connection tracking (-200) and reassembly (-450), as usual for changes of a packet's way ("mangle").
+const PREROUTING: i32 = -150;
+
+/// Place of the policy rules: before an operator's own, which would lead packets away from the sockets.
+const PRIORITY: u32 = 246;
+
+/// What the table's comment begins with.
+const MAKER: &str = "fordway";
+
+impl Intercept {
+    /// Name of the nftables table, of family `ip6`.
+    #[must_use]
+    pub fn nft_table(&self) -> String {
+        format!("fordway-trt-{}", self.name)
+    }
+
+    /// All changes that belong together, in the order in which they are made.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        let mut changes = self.companions();
+        changes.push(Change::Intercept(self.clone()));
+        changes
+    }
+
+    /// Routes and rules that have the packets delivered.
+    fn companions(&self) -> Vec<Change> {
+        let route = |prefix: &Ipv6Net| {
+            let route = Route::new(IpNet::V6(*prefix), "lo");
+            Change::Route(Route { kind: RouteKind::Local, table: self.table, ..route })
+        };
+        let mut changes: Vec<Change> = self.prefixes.iter().map(route).collect();
+        let mut rule = Rule::new(true, PRIORITY, self.table);
+        rule.mark = Some((self.mark, u32::MAX));
+        changes.push(Change::Rule(rule));
+        if self.own {
+            for prefix in &self.prefixes {
+                let mut rule = Rule::new(true, PRIORITY, self.table);
+                rule.to = Some(IpNet::V6(*prefix));
+                rule.iif = Some("lo".to_owned());
+                changes.push(Change::Rule(rule));
+            }
+        }
+        changes
+    }
+
+    pub(crate) fn normalise(&mut self) {
+        self.prefixes.sort_unstable();
+        self.prefixes.dedup();
+    }
+
+    /// Looks for the table.
+    pub(crate) fn find(&self) -> Result<Option<Found>> {
+        let present = Netfilter::open_v6()?.find(&self.nft_table())?;
+        Ok(present.map(|present| Found { ours: is_ours(&present), present }))
+    }
+
+    /// Makes the table, or puts it at once in the place of an earlier one of this program.
+    pub(crate) fn make(&self) -> Result<()> {
+        let mut netfilter = Netfilter::open_v6()?;
+        if netfilter.find(&self.nft_table())?.is_some_and(|present| !is_ours(&present)) {
+            return Err(Error::Netfilter {
+                operation: format!("set up nftables table ip6 {}", self.nft_table()),
+                source: io::Error::from_raw_os_error(libc::EEXIST),
+                detail: None,
+            });
+        }
+        let table = self.rules();
+        netfilter.replace(&table, &comment(&table))
+    }
+
+    pub(crate) fn delete(&self) -> Result<()> {
+        Netfilter::open_v6()?.delete(&self.nft_table())
+    }
+
+    fn rules(&self) -> Table {
+        let mut table = Table::v6(&self.nft_table());
+        table.chain("relay");
+        table.base_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
+        for prefix in &self.prefixes {
+            table.rule("prerouting", [inside(DESTINATION, prefix), goto("relay")]);
+            // A client with such an address would be answered by this host itself.
+            table.rule("relay", [inside(SOURCE, prefix), drop()]);
+        }
+        for kind in ERRORS {
+            table.rule("relay", [icmp_type(kind), set_mark(self.mark), accept()]);
+        }
+        for (number, port) in [(TCP, self.tcp), (UDP, self.udp)] {
+            if let Some(port) = port {
+                let to = transparent_proxy6(Ipv6Addr::LOCALHOST, port);
+                table.rule("relay", [protocol(number), to, set_mark(self.mark), accept()]);
+            }
+        }
+        if self.echo {
+            table.rule("relay", [icmp_type(ECHO_REQUEST), drop()]);
+        }
+        table.rule("relay", [reject(PROHIBITED)]);
+        table
+    }
+}
+
+fn icmp_type(kind: u8) -> Vec<Expression> {
+    [protocol(ICMPV6), field(Base::Transport, 0, &[kind])].concat()
+}
+
+/// Compares the octets of an address that a prefix has.
+fn inside((base, offset): (Base, u32), prefix: &Ipv6Net) -> Vec<Expression> {
+    let octets = prefix.network().octets();
+    let length = usize::from(prefix.prefix_len() / 8).max(1);
+    field(base, offset, &octets[..length])
+}
+
+fn comment(table: &Table) -> String {
+    format!("{MAKER} {:016x}", table.digest())
+}
+
+fn is_ours(present: &Present) -> bool {
+    present.comment.as_ref().is_some_and(|comment| comment.starts_with(MAKER))
+}
+
+/// A table that is there.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// This program has made it.
+    pub(crate) ours: bool,
+    present: Present,
+}
+
+impl Found {
+    /// Whether it is as `intercept` wants it.
+    pub(crate) fn is(&self, intercept: &Intercept) -> bool {
+        let table = intercept.rules();
+        self.present.comment == Some(comment(&table)) && self.present.rules == table.rules()
+    }
+}
