@@ -45,7 +45,7 @@ pub(super) struct Validator {
     forwarder: Arc<Forwarder>,
     anchors: Anchors,
     /// Made when the keys of all digests are known.
-    library: OnceCell<DnssecDnsHandle<Upstream>>,
+    validator: OnceCell<DnssecDnsHandle<Upstream>>,
     deadline: Duration,
 }
 
@@ -63,8 +63,8 @@ impl Validator {
         deadline: Duration,
     ) -> Result<Self, Error> {
         let anchors = Anchors::new(anchors)?;
-        let library = OnceCell::new();
-        Ok(Self { forwarder: Arc::clone(forwarder), anchors, library, deadline })
+        let validator = OnceCell::new();
+        Ok(Self { forwarder: Arc::clone(forwarder), anchors, validator, deadline })
     }
 
     /// The validated answer to a question without CD, which is not in the cache.
@@ -152,9 +152,9 @@ impl Validator {
     }
 
     async fn validate_plain(&self, question: &Question, raw: &Arc<Answer>) -> Outcome {
-        let library = self.library.get_or_try_init(|| self.prime()).await?;
+        let validator = self.validator.get_or_try_init(|| self.prime()).await?;
         let query = Query::query(question.name.clone(), question.record_type);
-        let response = library.lookup(query, DnsRequestOptions::default()).first_answer().await;
+        let response = validator.lookup(query, DnsRequestOptions::default()).first_answer().await;
         let (mut message, security) = match response {
             Ok(response) => {
                 let message = response.into_message();
@@ -199,8 +199,8 @@ impl Validator {
             }
         }
         let upstream = Upstream(Arc::clone(&self.forwarder));
-        let library = DnssecDnsHandle::with_trust_anchor(upstream, Arc::new(anchors.keys));
-        Ok(library.validation_cache_size(REMEMBERED))
+        let validator = DnssecDnsHandle::with_trust_anchor(upstream, Arc::new(anchors.keys));
+        Ok(validator.validation_cache_size(REMEMBERED))
     }
 }
 
