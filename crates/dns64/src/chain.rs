@@ -27,10 +27,8 @@ pub(crate) fn follow(name: &Name, answers: &[Record]) -> Option<Chain> {
         });
         // RFC 6672 section 3.1: the CNAME stands beside the DNAME that it was made from.
         let dname = answers.iter().find_map(|record| {
-            let redirects = record.dns_class == DNSClass::IN
-                && record.name != chain.end
-                && record.name.zone_of(&chain.end);
-            if redirects { dname(record).map(|target| (record, target)) } else { None }
+            let of_class = record.dns_class == DNSClass::IN;
+            of_class.then(|| redirect(record, &chain.end).map(|target| (record, target))).flatten()
         });
         if alias.is_none() && dname.is_none() {
             return Some(chain);
@@ -75,7 +73,7 @@ pub(crate) fn is(record: &Record, name: &Name) -> bool {
 }
 
 /// The type of the records that an RRSIG record covers (RFC 4034 section 3.1.1).
-pub(crate) fn covered(record: &Record) -> Option<RecordType> {
+pub fn covered(record: &Record) -> Option<RecordType> {
     if record.record_type() != RecordType::RRSIG {
         return None;
     }
@@ -85,8 +83,16 @@ pub(crate) fn covered(record: &Record) -> Option<RecordType> {
     octets.first_chunk().map(|covered| RecordType::from(u16::from_be_bytes(*covered)))
 }
 
-/// The target of a DNAME record, whose data hickory leaves as octets.
-fn dname(record: &Record) -> Option<Name> {
+/// The name that a DNAME leads to from `name` (RFC 6672 section 2.2), if it is for that name and the result can be.
+pub fn dname_target(record: &Record, name: &Name) -> Option<Name> {
+    substitute(name, &record.name, &redirect(record, name)?)
+}
+
+/// The target of a DNAME record that redirects `name`. Hickory leaves its data as octets.
+fn redirect(record: &Record, name: &Name) -> Option<Name> {
+    if record.name == *name || !record.name.zone_of(name) {
+        return None;
+    }
     match &record.data {
         RData::Unknown { code: RecordType::DNAME, rdata } => {
             let mut decoder = BinDecoder::new(&rdata.anything);
@@ -98,7 +104,7 @@ fn dname(record: &Record) -> Option<Name> {
 
 /// RFC 6672 section 2.2: `name` with its end `owner` replaced by `target`.
 fn substitute(name: &Name, owner: &Name, target: &Name) -> Option<Name> {
-    let kept = name.iter().count() - owner.iter().count();
+    let kept = name.iter().len().checked_sub(owner.iter().len())?;
     let front = Name::from_labels(name.iter().take(kept)).ok()?;
     front.append_name(target).ok()
 }

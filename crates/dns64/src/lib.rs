@@ -17,6 +17,7 @@ mod synthesis;
 #[cfg(test)]
 mod testing;
 
+pub use chain::{covered, dname_target};
 pub use ede::Ede;
 pub use exchange::{Answer, Failure, Outcome, Question, Security};
 pub use policies::{Policies, PoliciesError};

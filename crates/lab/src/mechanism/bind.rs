@@ -5,9 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::dns::{CACHE_MIB, Role};
-use super::{Availability, Context, Deployed, Mechanism, package_version};
+use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::{LabError, Result};
-use crate::process::{Output, find_program, run_str};
+use crate::process::{Output, run_str};
 use crate::spec::Kind;
 
 /// File of its counters, in its folder.
@@ -49,16 +49,7 @@ fn config(role: &Role, folder: &Path) -> String {
 
 impl Mechanism for Bind {
     fn availability(&self, _kind: Kind) -> Availability {
-        match (find_program("named"), find_program("rndc")) {
-            (Some(program), Some(_)) => Availability::Ready {
-                version: format!(
-                    "BIND {}",
-                    package_version("bind9").unwrap_or_else(|| "(not from a package)".into())
-                ),
-                program: Some(program),
-            },
-            _ => Availability::Missing { hint: "apt-get install bind9".into() },
-        }
+        Availability::of_package("BIND", "bind9", &["named", "rndc"])
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
-use crate::process::{Running, run_str};
+use crate::process::{Running, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
@@ -41,6 +41,20 @@ pub(crate) enum Availability {
         /// What to install.
         hint: String,
     },
+}
+
+impl Availability {
+    /// By the programs of a Debian package; the first is the one that is measured.
+    pub(crate) fn of_package(name: &str, package: &str, programs: &[&str]) -> Self {
+        let found: Option<Vec<PathBuf>> =
+            programs.iter().map(|program| find_program(program)).collect();
+        let Some(found) = found else {
+            return Self::Missing { hint: format!("apt-get install {package}") };
+        };
+        let version = package_version(package);
+        let version = version.unwrap_or_else(|| "(not from a package)".into());
+        Self::Ready { version: format!("{name} {version}"), program: found.into_iter().next() }
+    }
 }
 
 /// Where and how to put a mechanism.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Availability, Context, Deployed, Mechanism, Memory, nftables, package_version};
+use super::{Availability, Context, Deployed, Mechanism, Memory, nftables};
 use crate::backend::{Place, must};
 use crate::error::Result;
 use crate::host::memory;
@@ -50,16 +50,7 @@ impl Mechanism for Tayga {
         if let Some(hint) = nftables::missing().filter(|_| kind == Kind::Nat64) {
             return Availability::Missing { hint };
         }
-        match find_program("tayga") {
-            Some(program) => Availability::Ready {
-                version: format!(
-                    "TAYGA {}",
-                    package_version("tayga").unwrap_or_else(|| "(not from a package)".into())
-                ),
-                program: Some(program),
-            },
-            None => Availability::Missing { hint: "apt-get install tayga".into() },
-        }
+        Availability::of_package("TAYGA", "tayga", &["tayga"])
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {

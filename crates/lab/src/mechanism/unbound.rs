@@ -5,9 +5,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::dns::{CACHE_MIB, Role};
-use super::{Availability, Context, Deployed, Mechanism, package_version};
+use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::{LabError, Result};
-use crate::process::{Output, find_program, run_str};
+use crate::process::{Output, run_str};
 use crate::spec::Kind;
 
 /// What the counters tell.
@@ -54,16 +54,7 @@ fn config(role: &Role, folder: &Path) -> String {
 
 impl Mechanism for Unbound {
     fn availability(&self, _kind: Kind) -> Availability {
-        match (find_program("unbound"), find_program("unbound-control")) {
-            (Some(program), Some(_)) => Availability::Ready {
-                version: format!(
-                    "Unbound {}",
-                    package_version("unbound").unwrap_or_else(|| "(not from a package)".into())
-                ),
-                program: Some(program),
-            },
-            _ => Availability::Missing { hint: "apt-get install unbound".into() },
-        }
+        Availability::of_package("Unbound", "unbound", &["unbound", "unbound-control"])
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {

@@ -1,6 +1,8 @@
 //! The watcher in namespaces: routers that advertise, resolvers that answer, links that come and go.
 
 mod advertiser;
+#[path = "../common/namespace.rs"]
+mod namespace;
 mod resolver;
 mod world;
 

@@ -3,6 +3,8 @@
 mod dhcpv6;
 mod follow;
 mod listener;
+#[path = "../common/namespace.rs"]
+mod namespace;
 mod say;
 mod world;
 

@@ -8,9 +8,8 @@ use hickory_proto::dnssec::rdata::DNSSECRData;
 use hickory_proto::op::{Edns, Message};
 use hickory_proto::rr::rdata::CNAME;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
-use fordway_dns64::Question;
+use fordway_dns64::{Question, covered, dname_target};
 
 /// The longest chain of aliases that is followed; resolvers give up sooner.
 const MAX_ALIASES: usize = 16;
@@ -30,27 +29,6 @@ pub(super) fn clean(message: &mut Message, question: &Question) {
     let chain = keep_chain(&mut message.answers, question);
     keep_proofs(&mut message.authorities, &chain, question);
     keep_addresses(&mut message.additionals, &message.answers, question);
-}
-
-/// The type that a signature covers.
-pub(super) fn type_covered(record: &Record) -> Option<RecordType> {
-    match &record.data {
-        RData::DNSSEC(DNSSECRData::RRSIG(signature)) => Some(signature.input().type_covered),
-        _ => None,
-    }
-}
-
-/// The name that a DNAME leads to from `name` (RFC 6672 section 2.2), if it is for that name and the result can be.
-pub(super) fn dname_target(dname: &Record, name: &Name) -> Option<Name> {
-    let RData::Unknown { code: RecordType::DNAME, rdata } = &dname.data else {
-        return None;
-    };
-    if dname.name == *name || !dname.name.zone_of(name) {
-        return None;
-    }
-    let target = Name::read(&mut BinDecoder::new(&rdata.anything)).ok()?;
-    let kept = name.iter().len().checked_sub(dname.name.iter().len())?;
-    Name::from_labels(name.iter().take(kept).chain(target.iter())).ok()
 }
 
 /// Keeps the chain from the question's name, in its order; the names on it.
@@ -137,11 +115,11 @@ fn take_signatures(
     rest: &mut [Option<Record>],
     answers: &mut Vec<Record>,
     name: &Name,
-    covered: RecordType,
+    signed: RecordType,
     question: &Question,
 ) {
     for place in rest {
-        let of_it = |record: &Record| record.name == *name && type_covered(record) == Some(covered);
+        let of_it = |record: &Record| record.name == *name && covered(record) == Some(signed);
         if question.dnssec_ok && place.as_ref().is_some_and(of_it) {
             answers.extend(place.take());
         }
@@ -155,7 +133,7 @@ fn answers_question(record: &Record, question: &Question) -> bool {
             || found == RecordType::CNAME
             || question.record_type == RecordType::ANY
     };
-    match type_covered(record) {
+    match covered(record) {
         Some(_) if question.record_type == RecordType::RRSIG => true,
         Some(covered) => {
             wanted(covered) && (question.dnssec_ok || question.record_type == RecordType::ANY)
@@ -182,9 +160,9 @@ fn keep_proofs(authorities: &mut Vec<Record>, chain: &[Name], question: &Questio
         })
         .map(|(record, _)| record.name.clone())
         .collect();
-    authorities.retain(|record| match type_covered(record).unwrap_or(record.record_type()) {
+    authorities.retain(|record| match covered(record).unwrap_or(record.record_type()) {
         RecordType::SOA => {
-            holds_chain(&record.name) && (question.dnssec_ok || type_covered(record).is_none())
+            holds_chain(&record.name) && (question.dnssec_ok || covered(record).is_none())
         }
         RecordType::NSEC | RecordType::NSEC3 => question.dnssec_ok && proven.contains(&record.name),
         _ => false,
@@ -211,7 +189,7 @@ fn keep_addresses(additionals: &mut Vec<Record>, answers: &[Record], question: &
         .collect();
     let is_address = |kind| [RecordType::A, RecordType::AAAA].contains(&kind);
     additionals.retain(|record| {
-        let kind = match type_covered(record) {
+        let kind = match covered(record) {
             Some(covered) if question.dnssec_ok => covered,
             Some(_) => return false,
             None => record.record_type(),

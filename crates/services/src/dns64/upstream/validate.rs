@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fordway_dns64::{Question, Security};
+use fordway_dns64::{Question, Security, dname_target};
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -28,7 +28,6 @@ use tracing::warn;
 use super::anchors::Anchors;
 use super::answer::Answer;
 use super::cache::Outcome;
-use super::clean::dname_target;
 use super::error::{Error, LookupError};
 use super::forwarder::Forwarder;
 use super::key::{Key, KeyBuf, question};

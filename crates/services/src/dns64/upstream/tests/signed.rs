@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fordway_dns64::dname_target;
 use hickory_proto::dnssec::crypto::Ed25519SigningKey;
 use hickory_proto::dnssec::rdata::sig::SigInput;
 use hickory_proto::dnssec::rdata::{DNSKEY, DNSSECRData, DS, NSEC, RRSIG};
@@ -12,7 +13,6 @@ use hickory_proto::dnssec::{DigestType, SigningKey, TBS};
 use hickory_proto::rr::rdata::NS;
 use hickory_proto::rr::{DNSClass, SerialNumber};
 
-use super::super::clean::dname_target;
 use super::*;
 
 /// The zones.
