@@ -90,6 +90,14 @@ pub fn get_u32(bytes: &[u8], at: usize) -> u32 {
     }
 }
 
+/// Writes the big-endian `u32` at `at`; does nothing when `bytes` is too short.
+#[inline]
+pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    if let Some(field) = bytes.get_mut(at..at + 4) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
 /// Reads the octet at `at`, or 0 when `bytes` is too short.
 #[inline]
 pub fn get_u8(bytes: &[u8], at: usize) -> u8 {

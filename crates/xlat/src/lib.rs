@@ -15,7 +15,8 @@
 //! 3. `transport` corrects checksums and clamps the TCP MSS (sections 4.5 and 5.5), or `icmp`
 //!    translates ICMP and the packet inside an ICMP error (sections 4.2, 4.3, 5.2 and 5.3);
 //! 4. `fragment` plans the pieces of a packet that does not fit (section 4.1);
-//! 5. `reply` builds an ICMP error in the place of a packet that can't go on (sections 4.4 and 5.4).
+//! 5. [`alg`] reads and changes what some applications say;
+//! 6. `reply` builds an ICMP error in the place of a packet that can't go on (sections 4.4 and 5.4).
 //!
 //! No I/O, no clock, no randomness, no allocation per packet: time is an argument and effects are
 //! returned.
@@ -25,6 +26,7 @@
 extern crate alloc;
 
 pub mod addr;
+pub mod alg;
 pub mod config;
 pub mod counters;
 mod fragment;

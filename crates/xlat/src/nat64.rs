@@ -19,6 +19,7 @@ mod allocate;
 mod chain;
 mod dynamic;
 mod dynamic_mapper;
+mod expect;
 mod filter;
 mod hash;
 pub mod layout;
@@ -58,6 +59,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 use core::time::Duration;
 
+use crate::alg::{self, Alg, AlgCounters};
 use crate::verdict::DropReason;
 
 use self::chain::{FreeList, state};
@@ -129,6 +131,8 @@ struct Shared {
     ended: Ended,
     /// Changes by hand, and of settings, that are under way.
     changes: AtomicU64,
+    /// Connections that application level gateways watch.
+    watched: alg::Store,
 }
 
 /// A change by hand, or of settings, while it lasts. Entries that it may be looking at are not given back, and
@@ -176,6 +180,8 @@ pub struct Nat64 {
     by_mark: bool,
     /// Blocks that are given away, by pool.
     given: Vec<Arc<Given>>,
+    /// The counters of each gateway of the settings.
+    alg_counters: Vec<Arc<AlgCounters>>,
     shared: Arc<Shared>,
     /// It is to take the place of another's, and the sweeper has not met it yet: a change is under way.
     is_coming: AtomicBool,
@@ -263,6 +269,8 @@ impl Nat64 {
         if by_address != was_by_address && !is_new {
             return Err(Nat64Error::Filtering);
         }
+        let counters = |alg: &Arc<dyn Alg>| shared.watched.counters(alg.label());
+        let alg_counters = settings.algs.iter().map(counters).collect();
         let secret = Secret([meta.secret[0].load(Relaxed), meta.secret[1].load(Relaxed)]);
         let nat = Nat64 {
             secret,
@@ -270,6 +278,7 @@ impl Nat64 {
             by_address,
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
             given,
+            alg_counters,
             settings,
             memory,
             shared,
@@ -381,6 +390,27 @@ impl Nat64 {
         shard: usize,
     ) -> Result<Outgoing6, Refusal> {
         self.view(now, shard).filter_v4(tuple)
+    }
+
+    /// The application level gateways, with their counters.
+    pub fn algs(&self) -> impl Iterator<Item = (&Arc<dyn Alg>, &Arc<AlgCounters>)> {
+        self.settings.algs.iter().zip(&self.alg_counters)
+    }
+
+    /// How many connections they watch.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.shared.watched.number()
+    }
+
+    pub(crate) fn alg_store(&self) -> &alg::Store {
+        &self.shared.watched
+    }
+
+    /// The gateway that watches connections between these ports, and from which side they are opened.
+    pub(crate) fn alg_of(&self, host: u16, remote: u16) -> Option<(usize, Side)> {
+        let by = |port| self.settings.algs.iter().position(|alg| alg.ports().contains(&port));
+        by(remote).map(|alg| (alg, Side::V6)).or_else(|| by(host).map(|alg| (alg, Side::V4)))
     }
 
     /// Whether an IPv4 address is the translator's: with some port.

@@ -214,6 +214,12 @@ impl<'a> Packet<'a> {
         self.end = self.end.min(self.start + len);
     }
 
+    /// How long the packet can be.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
     /// Lengthens the packet to `len` octets, the new ones zero. `false`: no room behind it.
     #[inline]
     pub(crate) fn pad_to(&mut self, len: usize) -> bool {

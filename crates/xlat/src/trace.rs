@@ -135,6 +135,15 @@ pub enum Step {
         /// Now.
         to: u16,
     },
+    /// An application level gateway watches the connection, and the packet has changed.
+    Alg {
+        /// The gateway.
+        alg: &'static str,
+        /// Octets that the segment carries: before and now.
+        octets: (usize, usize),
+        /// The sequence number: before and now.
+        seq: (u32, u32),
+    },
     /// The packet turns back to IPv6 (RFC 7757 section 4).
     Hairpin,
     /// The packet turns back to IPv6: its destination is the translator's own (RFC 6146 section 3.8).
@@ -201,6 +210,7 @@ impl Step {
             }
             Step::Extension { .. } => "RFC 4884 section 5",
             Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 sections 4.1 and 5.1.1",
+            Step::Alg { .. } => "RFC 6384 section 5",
             Step::Hairpin => "RFC 7757 section 4.2.2",
             Step::HairpinPool4 => "RFC 6146 section 3.8",
             Step::Suppressed(Suppressed::Forbidden) => {

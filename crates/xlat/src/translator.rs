@@ -1,11 +1,13 @@
 //! The entry: a packet comes in, its IP version decides the direction.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use fordway_wire::ipv4::Ipv4Header;
 
+use crate::alg;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
 use crate::mapper::Mapper;
@@ -44,6 +46,8 @@ pub struct State {
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
     pub(crate) made: bool,
+    /// What gateways write.
+    pub(crate) octets: Vec<u8>,
     /// Unsolicited SYNs (stateful translation).
     pub syns: Syns,
 }
@@ -53,7 +57,8 @@ impl State {
     /// each queue (RFC 7739 gives the reasons).
     pub fn new(identification: u16) -> State {
         let limiter = RateLimiter::default();
-        State { identification, limiter, suppressed: 0, made: false, syns: Syns::default() }
+        let (octets, syns) = (Vec::new(), Syns::default());
+        State { identification, limiter, suppressed: 0, made: false, octets, syns }
     }
 
     /// The next identification; `segments` of them are used up.
@@ -149,10 +154,16 @@ impl Translator {
                 mapper.set_mark(packet.mark);
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.made();
-                match mapper.stored() {
-                    Some(ends) => self.store(nat64, &mapper, ends, packet, now, state),
-                    None => verdict,
+                if let Some(ends) = mapper.stored() {
+                    return self.store(nat64, &mapper, ends, packet, now, state);
                 }
+                if verdict == Verdict::Forward
+                    && let Some(watched) = mapper.watched()
+                {
+                    let out = &mut state.octets;
+                    alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
+                }
+                verdict
             }
         }
     }

@@ -24,6 +24,7 @@ impl Nat64 {
             quotas: self.quotas,
             bib: self.bib.clone(),
             dynamic4: None,
+            algs: Vec::new(),
             sizes: self.sizes,
         }
     }

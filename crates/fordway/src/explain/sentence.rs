@@ -66,6 +66,10 @@ pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
         Step::SegmentSize { from, to } => {
             format!("segments of the super-packet shrink from {from} to {to} octets")
         }
+        Step::Alg { alg, octets: (from, to), seq } => format!(
+            "the {alg} gateway: {from} octets are now {to}; sequence number {} -> {}",
+            seq.0, seq.1
+        ),
         Step::Hairpin => "the destination is an IPv6 host with a mapping: turn back".to_owned(),
         Step::HairpinPool4 => "the destination is the translator's own: turn back".to_owned(),
         Step::Error(kind, _) => format!("an ICMP error is due: {}", error(*kind)),

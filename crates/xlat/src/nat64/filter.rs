@@ -6,14 +6,15 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::verdict::DropReason;
 
 use super::chain::state;
-use super::layout::Session;
+use super::expect::fulfil;
+use super::layout::{Session, bib_flags};
 use super::make::Birth;
 use super::settings::{Filtering, Protocol};
 use super::tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
 use super::view::{SessionKey, SessionLife, View};
 
 /// How often a step is begun anew because others changed the same entries.
-const ATTEMPTS: u32 = 16;
+pub(super) const ATTEMPTS: u32 = 16;
 
 /// A packet's addresses and ports, as far as the tables ask for them. Of ICMP queries, the identifier is
 /// the port of the IPv6 host's side, and the other is 0.
@@ -165,7 +166,9 @@ impl View<'_> {
             return Ok(Some(Outgoing6 { host: bib.v6(), pool6 }));
         }
         let syn = tuple.protocol == Protocol::Tcp && tuple.segment.opens();
-        let accepts = self.nat.settings.accept_v4_syn;
+        let expectation = self.expectation(tuple);
+        let is_expected = expectation.is_some() || self.is_default_data(tuple);
+        let accepts = self.nat.settings.accept_v4_syn || is_expected;
         if syn && !accepts {
             return Err(DropReason::ExternallyInitiated.into());
         }
@@ -174,18 +177,26 @@ impl View<'_> {
             let waits = syn && tuple.segment == Segment::Syn;
             return if waits { Ok(None) } else { Err(DropReason::NoBib.into()) };
         };
-        let filters = self.nat.settings.filtering == Filtering::AddressDependent;
+        if !is_expected && bib.flags.load(Relaxed) & bib_flags::EXPECTED != 0 {
+            return Err(DropReason::Filtered.into());
+        }
+        let filters = self.nat.settings.filtering == Filtering::AddressDependent && !is_expected;
         let mut birth = Birth::of(tuple.protocol, Side::V4);
         if tuple.segment == Segment::Syn && syn && filters {
             birth.timeout = Timeout::TcpIncomingSyn;
         } else if filters && !self.has_session_with(tuple.near, tuple.remote.0, protocol) {
             return Err(DropReason::Filtered.into());
         }
+        let pool6 = expectation.map_or(tuple.pool6, |expected| expected.pool6.load(Relaxed));
         if tuple.protocol != Protocol::Tcp || syn {
-            self.open((index, bib), &key, birth, Side::V4, tuple)?;
+            let tuple = Tuple { pool6, ..*tuple };
+            self.open((index, bib), &key, birth, Side::V4, &tuple)?;
+        }
+        if let Some(expected) = expectation {
+            fulfil(expected);
         }
         let stored = birth.timeout == Timeout::TcpIncomingSyn;
-        Ok((!stored).then(|| Outgoing6 { host: bib.v6(), pool6: tuple.pool6 }))
+        Ok((!stored).then(|| Outgoing6 { host: bib.v6(), pool6 }))
     }
 
     /// An ICMP error about a packet that an IPv6 host got: gives (T,t) of that host, if there is a session.

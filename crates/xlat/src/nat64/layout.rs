@@ -78,6 +78,8 @@ pub mod bib_flags {
     pub const SEEN: u8 = 2;
     /// Made while the daemon ran, not by its configuration: a reload leaves it.
     pub const ADDED: u8 = 4;
+    /// Made for a gateway: nobody from IPv4 may connect through it but those that are expected.
+    pub const EXPECTED: u8 = 8;
 }
 
 /// A session table entry (RFC 6146 section 3.2), 64 octets.

@@ -4,6 +4,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addr::{self, Mapped, Pool6, Unmapped, Via, classify};
+use crate::alg::{Ends as AlgEnds, Mappings, Watched};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing, Ports};
 use crate::stop::Stop;
@@ -14,8 +15,8 @@ use crate::verdict::DropReason;
 use super::filter::{Outgoing6, Refusal, Tuple};
 use super::settings::Protocol;
 use super::syn::Ends;
-use super::tcp::Segment;
-use super::view::View;
+use super::tcp::{Segment, Side, TcpState};
+use super::view::{SessionKey, View};
 
 /// Maps by the BIB and the session table. For one packet.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct Stateful<'a> {
     pool6: u8,
     turned_round: bool,
     stored: Option<Ends>,
+    watched: Option<Watched>,
 }
 
 /// A packet from IPv6 whose destination is known.
@@ -104,12 +106,35 @@ impl<'a> Stateful<'a> {
             pool6: 0,
             turned_round: false,
             stored: None,
+            watched: None,
         }
     }
 
     /// The packet was an unsolicited SYN, which is to be kept (RFC 6146 section 3.5.2.2): its ends.
     pub(crate) fn stored(&self) -> Option<Ends> {
         self.stored
+    }
+
+    /// The packet's connection, if a gateway watches it. Not of one that turns round: both its ends are IPv6
+    /// hosts.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        self.watched.filter(|_| !self.turned_round)
+    }
+
+    /// Looks whether a gateway watches a connection.
+    fn watch(&mut self, from: Side, ends: AlgEnds) {
+        let nat = self.view.nat;
+        let found = nat.alg_of(ends.host.1, ends.remote.1);
+        if found.is_none() && nat.alg_store().number() == 0 {
+            return;
+        }
+        let key =
+            SessionKey { local: ends.local, remote: ends.remote, protocol: Protocol::Tcp.number() };
+        let state = self.view.session(&key).map(|(_, session)| session.life().state);
+        let opening = state.and_then(TcpState::of);
+        let opening = matches!(opening, Some(TcpState::V4Init | TcpState::V6Init));
+        let (alg, opener) = found.map_or((None, ends.opener), |(alg, side)| (Some(alg), side));
+        self.watched = Some(Watched { alg, ends: AlgEnds { opener, ..ends }, from, opening });
     }
 
     /// Whether a session was made.
@@ -198,6 +223,22 @@ impl<'a> Stateful<'a> {
     }
 }
 
+impl Mappings for Stateful<'_> {
+    fn expect(
+        &mut self,
+        host: (Ipv6Addr, u16),
+        at: Ipv4Addr,
+        from: Ipv4Addr,
+        pool6: u8,
+    ) -> Option<(Ipv4Addr, u16)> {
+        self.view.expect(host, at, from, pool6, self.mark).ok()
+    }
+
+    fn v6_of(&self, pool6: u8, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.embed(pool6, addr).ok().map(|mapped| mapped.addr)
+    }
+}
+
 impl Mapper for Stateful<'_> {
     type Admitted4 = Option<Transport>;
     type Admitted6 = Admitted6;
@@ -266,6 +307,11 @@ impl Mapper for Stateful<'_> {
                 }
             })
         })?;
+        if let Transport::Tcp { .. } = transport {
+            let (host, local, remote) = (found.host, tuple.near, tuple.remote);
+            let pool6 = found.pool6;
+            self.watch(Side::V4, AlgEnds { opener: Side::V4, host, local, remote, pool6 });
+        }
         let src = self.embed(found.pool6, incoming.src)?;
         let dst = Mapped { addr: found.host.0, via: Via::Bib };
         trace.step(Step::SourceV4(incoming.src, src));
@@ -344,6 +390,10 @@ impl Mapper for Stateful<'_> {
             let (near, far) = ports_from_host(transport);
             let tuple = self.tuple(transport, (incoming.src, near), (dst.addr, far), pool6);
             let local = self.view.filter_v6(&tuple)?;
+            if let Transport::Tcp { .. } = transport {
+                let (host, remote) = (tuple.near, tuple.remote);
+                self.watch(Side::V6, AlgEnds { opener: Side::V6, host, local, remote, pool6 });
+            }
             (local.0, Some(ports_out(transport, local.1, true)))
         };
         let src = Mapped { addr, via: Via::Bib };

@@ -1,10 +1,13 @@
 //! What an operator sets of stateful NAT64, as validated types.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use ipnet::Ipv6Net;
+
+use crate::alg::Alg;
 
 use super::memory::Sizes;
 use super::pool::Pool;
@@ -173,6 +176,8 @@ pub struct Settings {
     /// Dynamic 1:1 mappings, of a stateless translator; then nothing else of this counts but lifetimes and
     /// sizes.
     pub dynamic4: Option<Dynamic4>,
+    /// Application level gateways.
+    pub algs: Vec<Arc<dyn Alg>>,
     /// Of the tables.
     pub sizes: Sizes,
 }
@@ -189,6 +194,7 @@ impl Default for Settings {
             quotas: Quotas::default(),
             bib: Vec::new(),
             dynamic4: None,
+            algs: Vec::new(),
             sizes: Sizes::default(),
         }
     }

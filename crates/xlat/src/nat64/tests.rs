@@ -16,6 +16,7 @@ use super::*;
 
 mod changes;
 mod crowd;
+mod expect;
 mod mappers;
 mod operator;
 mod parts;

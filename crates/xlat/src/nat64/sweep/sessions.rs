@@ -103,9 +103,23 @@ impl Pass<'_, '_> {
                 bib.since.store(self.view.now, Relaxed);
             }
         }
+        self.forget(session);
         let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0 };
         session.life.store(limbo.word(), Release);
         self.limbo.push((Kind::Session, index));
+    }
+
+    /// No gateway watches it any more, unless the same ends have a new session.
+    fn forget(&self, session: &Session) {
+        let store = self.view.nat.alg_store();
+        if store.number() == 0 || session.protocol.load(Relaxed) != Protocol::Tcp.number() {
+            return;
+        }
+        let (local, remote) = (session.local(), session.remote());
+        let key = SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        if self.view.session(&key).is_none() {
+            store.remove(&(local, remote));
+        }
     }
 
     fn unlink_session(&self, index: u32, session: &Session) -> bool {

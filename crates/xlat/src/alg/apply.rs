@@ -1,0 +1,188 @@
+//! A translated packet of a watched connection: its octets and numbers as they are on the other side.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::{protocol, put_u16, transport};
+
+use crate::config::Config;
+use crate::nat64::{Nat64, Side};
+use crate::packet::{ChecksumState, Gso, GsoKind, Packet};
+use crate::trace::{Step, Trace};
+
+use super::conversation::{Conversation, Passed};
+use super::counters::Event;
+use super::heading::{Heading, flag};
+use super::store::Entry;
+use super::{Context, Ends, Mappings};
+
+/// The flag CWR (RFC 3168 section 6.1), which a super-packet sends once.
+const CWR: u8 = 0x80;
+
+/// A packet of a connection that a gateway may watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    /// Which of the gateways; `None`: the settings have it no more.
+    pub(crate) alg: Option<usize>,
+    /// The session's ends.
+    pub(crate) ends: Ends,
+    /// Where the packet comes from.
+    pub(crate) from: Side,
+    /// The session has not been established yet.
+    pub(crate) opening: bool,
+}
+
+/// Where the TCP header of a translated packet lies, and the sum of the pseudo-header without its length.
+struct Place {
+    at: usize,
+    is_v4: bool,
+    pseudo: Sum,
+}
+
+fn place(packet: &[u8]) -> Option<Place> {
+    if let Ok(header) = Ipv4Header::parse(packet) {
+        let pseudo = pseudo_v4(header.src, header.dst, protocol::TCP, 0);
+        return Some(Place { at: header.header_len, is_v4: true, pseudo });
+    }
+    let header = Ipv6Header::parse(packet).ok()?;
+    let extensions = ipv6::walk(packet, header.next_header).ok()?;
+    let pseudo = pseudo_v6(header.src, header.dst, protocol::TCP, 0);
+    Some(Place { at: extensions.header_len, is_v4: false, pseudo })
+}
+
+/// Lets a packet that was translated pass the gateway that watches its connection.
+#[allow(clippy::too_many_arguments, reason = "what a packet meets on its way, once")]
+pub(crate) fn apply(
+    config: &Config,
+    nat: &Nat64,
+    watched: &Watched,
+    packet: &mut Packet<'_>,
+    mappings: &mut dyn Mappings,
+    now: Duration,
+    out: &mut Vec<u8>,
+    trace: &mut impl Trace,
+) {
+    let Some(place) = place(packet.bytes()) else { return };
+    let segment = &packet.bytes()[place.at..];
+    let Some((before, header_len)) = Heading::parse(segment) else { return };
+    let sum = place.pseudo.add_u32(segment.len() as u32);
+    if packet.offload.checksum == ChecksumState::Complete && sum.add_bytes(segment).finish() != 0 {
+        // Its receiver will not take it; it is nothing to learn from.
+        return;
+    }
+    begin(nat, watched, &before);
+    let Watched { ends, from, .. } = *watched;
+    let (mut heading, mut mss) = (before, 0);
+    let passed = nat.alg_store().with(&(ends.local, ends.remote), |entry, may_keep| {
+        let payload = &segment[header_len..];
+        let conversation = &mut entry.conversation;
+        if watched.alg.is_none() {
+            // The operator wants it no more.
+            conversation.release();
+        }
+        let mut context = Context::new(ends, now, &entry.counters, mappings);
+        let passed = conversation.pass(from, &mut heading, payload, may_keep, out, &mut context);
+        mss = usize::from(conversation.mss_towards(from));
+        (passed, entry.label)
+    });
+    let Some((passed, alg)) = passed else { return };
+    let payload = place.at + header_len;
+    let octets = packet.len() - payload;
+    let same = passed == Passed::Same || packet.bytes()[payload..] == out[..];
+    if same && heading == before {
+        return;
+    }
+    if !same {
+        let options = header_len - transport::TCP_HEADER_LEN;
+        replace_payload(config, packet, payload, out, &mut heading, mss.saturating_sub(options));
+    }
+    let octets = (octets, packet.len() - payload);
+    trace.step(Step::Alg { alg, octets, seq: (before.seq, heading.seq) });
+    heading.write(&mut packet.bytes_mut()[place.at..]);
+    finish(packet, &place);
+}
+
+/// A connection that begins is watched from its first segment on.
+fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
+    let Watched { ends, from, opening, .. } = *watched;
+    let Some((alg, counters)) = watched.alg.and_then(|number| nat.algs().nth(number)) else {
+        return;
+    };
+    let (key, store) = ((ends.local, ends.remote), nat.alg_store());
+    let known = store.with(&key, |entry, _| entry.conversation.is_begun_by(from, heading));
+    let is_first = heading.has(flag::SYN) && !heading.has(flag::ACK) && opening;
+    if is_first && known != Some(true) {
+        let conversation = Conversation::new(alg.open(&ends));
+        let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
+        let event = if store.put(key, entry) { Event::Session } else { Event::Refused };
+        counters.count(event);
+    } else if known.is_none() {
+        counters.count(Event::Unknown);
+    }
+}
+
+/// Puts other octets in the place of a segment's. What there is no room for is left to the sender to repeat. More
+/// than fits in a segment makes a super-packet of it.
+fn replace_payload(
+    config: &Config,
+    packet: &mut Packet<'_>,
+    at: usize,
+    out: &[u8],
+    heading: &mut Heading,
+    mss: usize,
+) {
+    let before = packet.len() - at;
+    let most = ipv4::MAX_LEN.min(packet.room()).saturating_sub(at);
+    let len = out.len().min(most);
+    if len < out.len() {
+        heading.flags &= !flag::FIN;
+    }
+    packet.truncate(at + len);
+    if !packet.pad_to(at + len) {
+        return;
+    }
+    packet.bytes_mut()[at..].copy_from_slice(&out[..len]);
+    let is_v4 = packet.bytes()[0] >> 4 == 4;
+    let mtu = if is_v4 { config.mtu4 } else { config.mtu6 } as usize;
+    let gso = &mut packet.offload.gso;
+    let size = match gso.kind {
+        GsoKind::None => mss.min(mtu.saturating_sub(at)).max(1),
+        _ => usize::from(gso.size),
+    };
+    if len <= size.max(if gso.kind == GsoKind::None { before } else { 0 }) {
+        *gso = Gso::default();
+    } else if packet.plan.is_none() {
+        let kind = if is_v4 { GsoKind::TcpV4 } else { GsoKind::TcpV6 };
+        let ecn = gso.ecn || heading.has(CWR);
+        *gso = Gso { kind, ecn, size: size as u16, header_len: at as u16 };
+        // The device would send the pointer with each segment.
+        heading.flags &= !flag::URG;
+        heading.urgent = 0;
+    }
+}
+
+/// Lengths and checksums.
+fn finish(packet: &mut Packet<'_>, place: &Place) {
+    let len = packet.len();
+    let was_partial = matches!(packet.offload.checksum, ChecksumState::Partial { .. });
+    let bytes = packet.bytes_mut();
+    if place.is_v4 {
+        put_u16(bytes, 2, len as u16);
+        put_u16(bytes, 10, 0);
+        let checksum = Sum::ZERO.add_bytes(&bytes[..place.at]).finish();
+        put_u16(bytes, 10, checksum);
+    } else {
+        put_u16(bytes, 4, (len - ipv6::HEADER_LEN) as u16);
+    }
+    let pseudo = place.pseudo.add_u32((len - place.at) as u32).fold();
+    put_u16(bytes, place.at + transport::TCP_CHECKSUM_AT, pseudo);
+    let (start, offset) = (place.at as u16, transport::TCP_CHECKSUM_AT as u16);
+    packet.offload.checksum = ChecksumState::Partial { start, offset };
+    if packet.offload.gso.kind == GsoKind::None && !was_partial {
+        packet.complete_checksum();
+    }
+}

@@ -1,0 +1,282 @@
+//! Both directions of a connection: what a segment becomes on its way through a gateway.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::nat64::Side;
+
+use super::counters::Event;
+use super::flow::{Flow, before};
+use super::heading::{Heading, flag};
+use super::{Advice, Context, Dialogue, HELD_MAX};
+
+/// What became of a segment's octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// They stay as they are.
+    Same,
+    /// Others stand in their place: those that were written.
+    Other,
+}
+
+/// A connection that a gateway watches.
+#[derive(Debug)]
+pub struct Conversation {
+    dialogue: Box<dyn Dialogue>,
+    ways: [Way; 2],
+    released: bool,
+    /// What a dialogue writes.
+    written: Vec<u8>,
+}
+
+/// What is known of one side.
+#[derive(Debug, Default)]
+struct Way {
+    /// The octets that it sends; `None`: its SYN was not seen.
+    flow: Option<Flow>,
+    mss: Option<u16>,
+    scale: Option<u8>,
+}
+
+fn place(side: Side) -> usize {
+    match side {
+        Side::V4 => 0,
+        Side::V6 => 1,
+    }
+}
+
+impl Conversation {
+    /// Of a connection that begins.
+    #[must_use]
+    pub fn new(dialogue: Box<dyn Dialogue>) -> Conversation {
+        let ways = [Way::default(), Way::default()];
+        Conversation { dialogue, ways, released: false, written: Vec::new() }
+    }
+
+    /// Whether a SYN is, as far as can be known, this connection's.
+    #[must_use]
+    pub fn is_begun_by(&self, from: Side, heading: &Heading) -> bool {
+        let flow = self.ways[place(from)].flow.as_ref();
+        flow.is_none_or(|flow| flow.first == heading.seq.wrapping_add(1))
+    }
+
+    /// Whether numbers differ on both sides, or may.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.ways.iter().filter_map(|way| way.flow.as_ref()).any(Flow::is_changed)
+    }
+
+    /// Octets of memory that are held for the sake of its ends.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        self.ways.iter().filter_map(|way| way.flow.as_ref()).map(Flow::octets).sum()
+    }
+
+    /// The longest segment that whoever gets what `from` sends takes, without options.
+    #[must_use]
+    pub fn mss_towards(&self, from: Side) -> u16 {
+        // RFC 9293 section 3.7.1: without the option, 536.
+        self.ways[1 - place(from)].mss.unwrap_or(536)
+    }
+
+    /// Everything passes from here on.
+    pub fn release(&mut self) {
+        self.released = true;
+        for flow in self.ways.iter_mut().filter_map(|way| way.flow.as_mut()) {
+            flow.release();
+        }
+    }
+
+    /// A segment: `heading` becomes what it is on the other side, and so do its octets, in `out`. `may_keep`: there
+    /// is memory to keep what can't be dealt with yet.
+    pub fn pass(
+        &mut self,
+        from: Side,
+        heading: &mut Heading,
+        payload: &[u8],
+        may_keep: bool,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Passed {
+        out.clear();
+        if heading.has(flag::SYN) {
+            self.begin(from, heading);
+        }
+        if heading.has(flag::ACK) {
+            self.acknowledge(from, heading);
+        }
+        let urgent = heading.seq.wrapping_add(u32::from(heading.urgent));
+        let passed = self.data(from, heading, payload, may_keep, out, context);
+        if heading.has(flag::URG) {
+            self.point(from, heading, urgent);
+        }
+        passed
+    }
+
+    fn begin(&mut self, from: Side, heading: &Heading) {
+        let first = heading.seq.wrapping_add(1);
+        let way = &mut self.ways[place(from)];
+        match &way.flow {
+            // It came again; or it is somebody else's, and its receiver will say so.
+            Some(flow) if flow.first == first || !flow.is_new() => return,
+            _ => {}
+        }
+        let Heading { mss, scale, .. } = *heading;
+        *way = Way { flow: Some(Flow::new(first)), mss, scale };
+    }
+
+    /// What the other side has sent and this one has.
+    fn acknowledge(&mut self, from: Side, heading: &mut Heading) {
+        let [own, other] = [place(from), 1 - place(from)];
+        // RFC 7323 section 2.2: both have to say so, and it does not count in a SYN.
+        let scale = match (self.ways[own].scale, self.ways[other].scale) {
+            (Some(scale), Some(_)) if !heading.has(flag::SYN) => scale,
+            _ => 0,
+        };
+        let Some(flow) = &mut self.ways[other].flow else { return };
+        if !flow.is_changed() {
+            return;
+        }
+        let edge = heading.ack.wrapping_add(u32::from(heading.window) << scale);
+        flow.acknowledge(heading.ack);
+        heading.ack = flow.to_input(heading.ack, false);
+        if flow.has_edits() {
+            let room = flow.to_input(edge, false).wrapping_sub(heading.ack) >> scale;
+            heading.window = u16::try_from(room).unwrap_or(u16::MAX);
+        }
+        for block in &mut heading.sack {
+            *block = block
+                .map(|(left, right)| (flow.to_input(left, true), flow.to_input(right, false)))
+                .filter(|(left, right)| before(*left, *right));
+        }
+    }
+
+    fn data(
+        &mut self,
+        from: Side,
+        heading: &mut Heading,
+        payload: &[u8],
+        may_keep: bool,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Passed {
+        let [own, other] = [place(from), 1 - place(from)];
+        if self.ways[other].flow.is_none() && !heading.has(flag::SYN) {
+            // Half of what is said would not be understood.
+            self.release();
+        }
+        let Some(flow) = &mut self.ways[own].flow else { return Passed::Same };
+        if heading.has(flag::SYN) {
+            // Octets in a SYN (RFC 7413) are not acknowledged, and come again.
+            return if payload.is_empty() { Passed::Same } else { Passed::Other };
+        }
+        let (seq, fin) = (heading.seq, heading.has(flag::FIN));
+        if heading.has(flag::RST) || payload.is_empty() && !fin {
+            heading.seq = flow.to_output(seq, self.released);
+            return Passed::Same;
+        }
+        if self.released {
+            return released(flow, heading, payload, out);
+        }
+        let end = seq.wrapping_add(payload.len() as u32);
+        let mut start = flow.made();
+        let again = flow.again(seq, end, payload, out);
+        if !out.is_empty() {
+            start = again;
+        }
+        if flow.hold(seq, payload, may_keep) {
+            let ended = fin && flow.known() == end;
+            self.talk(from, ended, may_keep, out, context);
+        } else {
+            context.count(Event::Waiting);
+        }
+        let Some(flow) = &self.ways[own].flow else { return Passed::Same };
+        let waits = !flow.held().is_empty();
+        if fin && (waits || flow.known() != end) {
+            heading.flags &= !flag::FIN;
+        }
+        heading.seq = if !out.is_empty() {
+            start
+        } else if heading.has(flag::FIN) || waits && !flow.has_taken(seq) {
+            flow.made()
+        } else {
+            // Nothing is left of it or of a part, and its sender has to hear that it came: one before what is expected makes the
+            // receiver say what it has (RFC 9293 section 3.10.7.4).
+            flow.made().wrapping_sub(1)
+        };
+        Passed::Other
+    }
+
+    /// Shows the dialogue what is there.
+    fn talk(
+        &mut self,
+        from: Side,
+        ended: bool,
+        may_keep: bool,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) {
+        loop {
+            let Some(flow) = &mut self.ways[place(from)].flow else { return };
+            let number = flow.held().len();
+            if number == 0 {
+                return;
+            }
+            if self.released {
+                flow.pass(number, out);
+                return;
+            }
+            if !flow.has_room() {
+                return;
+            }
+            self.written.clear();
+            let advice = self.dialogue.octets(from, flow.held(), ended, &mut self.written, context);
+            match advice {
+                Advice::Hold if ended => flow.pass(number, out),
+                Advice::Hold if number <= HELD_MAX && may_keep => return,
+                Advice::Pass(first) => flow.pass(first.clamp(1, number), out),
+                Advice::Replace(first) => {
+                    let first = first.clamp(1, number);
+                    if flow.held()[..first] == self.written[..] {
+                        flow.pass(first, out);
+                    } else {
+                        flow.replace(first, &self.written, out);
+                        context.count(Event::Changed);
+                    }
+                }
+                Advice::Hold | Advice::LetGo => {
+                    flow.pass(number, out);
+                    context.count(Event::Released);
+                    self.release();
+                }
+            }
+        }
+    }
+
+    /// The urgent pointer, relative to the segment's new number.
+    fn point(&self, from: Side, heading: &mut Heading, urgent: u32) {
+        let Some(flow) = &self.ways[place(from)].flow else { return };
+        let distance = flow.to_output(urgent, self.released).wrapping_sub(heading.seq);
+        match u16::try_from(distance) {
+            Ok(distance) if distance != 0 => heading.urgent = distance,
+            _ => {
+                heading.flags &= !flag::URG;
+                heading.urgent = 0;
+            }
+        }
+    }
+}
+
+/// A segment of a connection that was let go.
+fn released(flow: &Flow, heading: &mut Heading, payload: &[u8], out: &mut Vec<u8>) -> Passed {
+    let seq = heading.seq;
+    let dealt_with = flow.known().wrapping_sub(seq) as usize;
+    if !flow.has_edits() || !before(seq, flow.known()) {
+        heading.seq = flow.to_output(seq, true);
+        return Passed::Same;
+    }
+    let end = seq.wrapping_add(payload.len() as u32);
+    heading.seq = flow.again(seq, end, payload, out);
+    out.extend_from_slice(payload.get(dealt_with..).unwrap_or_default());
+    Passed::Other
+}

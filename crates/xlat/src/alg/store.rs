@@ -1,0 +1,118 @@
+//! The connections that are watched: beside the tables, found by what names their session.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use spin::{Mutex, MutexGuard};
+
+use super::conversation::Conversation;
+use super::counters::AlgCounters;
+
+/// What names a session: (T,t) and (Z,z).
+pub(crate) type Key = ((Ipv4Addr, u16), (Ipv4Addr, u16));
+
+/// Connections that are watched, at most.
+const MOST: usize = 16_384;
+
+/// Octets that are held for all of them, at most.
+const OCTETS_MOST: usize = 32 * 1024 * 1024;
+
+/// So many that two threads seldom want the same.
+const SHARDS: usize = 64;
+
+/// A connection, and whose it is.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) conversation: Conversation,
+    pub(super) label: &'static str,
+    pub(super) counters: Arc<AlgCounters>,
+}
+
+type Shard = BTreeMap<Key, Entry>;
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Store {
+    shards: [Mutex<Shard>; SHARDS],
+    number: AtomicUsize,
+    octets: AtomicUsize,
+    counters: Mutex<Vec<(&'static str, Arc<AlgCounters>)>>,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store {
+            shards: [const { Mutex::new(Shard::new()) }; SHARDS],
+            number: AtomicUsize::new(0),
+            octets: AtomicUsize::new(0),
+            counters: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl Store {
+    /// The counters of a gateway, which outlive its configuration.
+    pub(crate) fn counters(&self, label: &'static str) -> Arc<AlgCounters> {
+        let mut counters = self.counters.lock();
+        if let Some((_, known)) = counters.iter().find(|(name, _)| *name == label) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(AlgCounters::default());
+        counters.push((label, Arc::clone(&new)));
+        new
+    }
+
+    /// How many connections are watched.
+    pub(crate) fn number(&self) -> usize {
+        self.number.load(Relaxed)
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        let ((_, port), (remote, far)) = *key;
+        let mixed = u32::from(port) ^ u32::from(far).rotate_left(5) ^ remote.to_bits();
+        self.shards[(mixed.wrapping_mul(0x9e37_79b1) >> 26) as usize % SHARDS].lock()
+    }
+
+    /// Does something with a connection, if it is watched; `may_keep` goes with it.
+    pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, bool) -> T) -> Option<T> {
+        let mut shard = self.shard(key);
+        let entry = shard.get_mut(key)?;
+        let before = entry.conversation.octets();
+        let result = work(entry, self.octets.load(Relaxed) < OCTETS_MOST);
+        let after = entry.conversation.octets();
+        self.octets.fetch_add(after, Relaxed);
+        self.octets.fetch_sub(before, Relaxed);
+        Some(result)
+    }
+
+    /// Watches a connection from now on, instead of one that had the same name. `false`: there are too many.
+    pub(super) fn put(&self, key: Key, entry: Entry) -> bool {
+        self.remove(&key);
+        if self.number.fetch_add(1, Relaxed) >= MOST {
+            self.number.fetch_sub(1, Relaxed);
+            return false;
+        }
+        if let Some(other) = self.shard(&key).insert(key, entry) {
+            // Two threads saw the same SYN.
+            self.number.fetch_sub(1, Relaxed);
+            self.octets.fetch_sub(other.conversation.octets(), Relaxed);
+        }
+        true
+    }
+
+    /// Its session is gone.
+    pub(crate) fn remove(&self, key: &Key) {
+        if self.number() == 0 {
+            return;
+        }
+        let removed = self.shard(key).remove(key);
+        if let Some(entry) = removed {
+            self.number.fetch_sub(1, Relaxed);
+            self.octets.fetch_sub(entry.conversation.octets(), Relaxed);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Single segments, of which one knows what they become.
+
+use super::super::heading::flag;
+use super::*;
+
+/// A connection with numbers that are easy to read: from IPv6 octets begin at 1001, from IPv4 at 5001.
+fn begun() -> Conversation {
+    let mut conversation = editor();
+    let syn = Heading { seq: 1000, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
+    pass(&mut conversation, Side::V6, syn, b"");
+    let flags = flag::SYN | flag::ACK;
+    let answer = Heading { seq: 5000, ack: 1001, flags, mss: Some(1460), ..Heading::default() };
+    pass(&mut conversation, Side::V4, answer, b"");
+    conversation
+}
+
+fn data(seq: u32, ack: u32) -> Heading {
+    Heading { seq, ack, flags: flag::ACK, window: 1000, ..Heading::default() }
+}
+
+#[test]
+fn a_line_in_two_segments_waits_for_its_end() {
+    let mut conversation = begun();
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"li");
+    assert_eq!((heading.seq, &octets[..]), (1001, &b""[..]));
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1003, 5001), b"ne\n");
+    assert_eq!((heading.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
+    // The first half again: its sender has heard nothing yet.
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"li");
+    assert_eq!((heading.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
+    // An acknowledgement of part of it is none, and of all is of all.
+    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1010), b"");
+    assert_eq!(heading.ack, 1001);
+    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1024), b"");
+    assert_eq!(heading.ack, 1006);
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1006, 5001), b"more\n");
+    assert_eq!((heading.seq, &octets[..]), (1024, &b"more\n"[..]));
+}
+
+#[test]
+fn octets_that_vanish_are_acknowledged_by_the_other_end() {
+    let mut conversation = begun();
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"drop\n");
+    assert_eq!((heading.seq, octets.len()), (1000, 0), "one before what is expected");
+    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1001), b"");
+    assert_eq!(heading.ack, 1006);
+}
+
+#[test]
+fn a_window_ends_where_the_other_end_can_take_no_more() {
+    let mut conversation = begun();
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
+    let heading = Heading { window: 50, ..data(5001, 1001) };
+    // 23 octets in the place of 5: 27 are left behind them.
+    let (heading, _) = pass(&mut conversation, Side::V4, heading, b"");
+    assert_eq!((heading.ack, heading.window), (1001, 32));
+}
+
+#[test]
+fn selective_acknowledgements_follow() {
+    let mut conversation = begun();
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"a\nline\nb\n");
+    let mut heading = data(5001, 1001);
+    // `b` alone, and part of what was changed.
+    heading.sack = [Some((1026, 1028)), Some((1010, 1012)), None, None];
+    let (heading, _) = pass(&mut conversation, Side::V4, heading, b"");
+    assert_eq!(heading.sack, [Some((1008, 1010)), None, None, None]);
+}
+
+#[test]
+fn urgent_data_stay_urgent() {
+    let mut conversation = begun();
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
+    let mut heading = data(1006, 5001);
+    heading.flags |= flag::URG;
+    heading.urgent = 2;
+    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"abc\n");
+    assert_eq!((heading.seq, heading.urgent), (1024, 2));
+    assert!(heading.has(flag::URG));
+    // The pointer is in a segment before that of the octet, and there are changes in between.
+    let mut heading = data(1010, 5001);
+    heading.flags |= flag::URG;
+    heading.urgent = 6;
+    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"line\na\n");
+    assert_eq!((heading.seq, heading.urgent), (1028, 24));
+}
+
+#[test]
+fn a_reset_stands_where_its_receiver_expects_it() {
+    let mut conversation = begun();
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\nli");
+    let mut heading = data(1008, 5001);
+    heading.flags = flag::RST | flag::ACK;
+    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"");
+    assert_eq!(heading.seq, 1024, "behind what went out: the rest is held");
+}
+
+#[test]
+fn a_fin_waits_for_what_is_missing_and_lets_go_what_is_held() {
+    let mut conversation = begun();
+    let mut heading = data(1004, 5001);
+    heading.flags |= flag::FIN;
+    let (early, octets) = pass(&mut conversation, Side::V6, heading, b"li");
+    assert!(!early.has(flag::FIN) && octets.is_empty());
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
+    let (last, octets) = pass(&mut conversation, Side::V6, heading, b"li");
+    assert!(last.has(flag::FIN));
+    assert_eq!((last.seq, &octets[..]), (1004, &b"li"[..]));
+}
+
+#[test]
+fn what_came_early_is_kept() {
+    let mut conversation = begun();
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1004, 5001), b"line\n");
+    assert_eq!((heading.seq, octets.len()), (1000, 0));
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
+    assert_eq!((heading.seq, &octets[..]), (1001, &b"ab\n<line\n-and-longer>line\n"[..]));
+}
+
+#[test]
+fn too_much_to_hold_lets_go() {
+    let mut conversation = begun();
+    let long = [b"l".repeat(HELD_MAX), b"l".to_vec()].concat();
+    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), &long[..HELD_MAX]);
+    assert!(octets.is_empty());
+    let next = 1001 + HELD_MAX as u32;
+    let (_, octets) = pass(&mut conversation, Side::V6, data(next, 5001), &long[HELD_MAX..]);
+    assert_eq!(octets, long);
+    let (_, octets) = pass(&mut conversation, Side::V6, data(next + 1, 5001), b"\nline\n");
+    assert_eq!(octets, b"\nline\n");
+}
+
+#[test]
+fn a_connection_without_a_beginning_is_not_read() {
+    let mut conversation = editor();
+    let syn = Heading { seq: 1000, flags: flag::SYN, ..Heading::default() };
+    pass(&mut conversation, Side::V6, syn, b"");
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
+    assert_eq!((heading.seq, &octets[..]), (1001, &b"line\n"[..]));
+}
+
+#[test]
+fn a_heading_is_read_and_written() {
+    let mut segment = [0_u8; 40];
+    segment[12] = 0xa0;
+    segment[13] = flag::ACK;
+    segment[20..24].copy_from_slice(&[1, 1, 5, 18]);
+    segment[24..40].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 20, 0, 0, 0, 30]);
+    let (mut heading, len) = Heading::parse(&segment).unwrap();
+    assert_eq!(len, 40);
+    assert_eq!(heading.sack, [Some((1, 9)), Some((20, 30)), None, None]);
+    heading.sack[0] = None;
+    heading.write(&mut segment);
+    assert_eq!(segment[20..40], [1, 1, 5, 10, 0, 0, 0, 20, 0, 0, 0, 30, 1, 1, 1, 1, 1, 1, 1, 1]);
+    heading.sack[1] = None;
+    heading.write(&mut segment);
+    assert_eq!(segment[20..32], [1; 12]);
+}
