@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fordway_xlat::HEADROOM;
-use fordway_xlat::reassembly::{Limits, Outcome, Reassembler};
+use fordway_xlat::reassembly::{Limits, Origin, Outcome, Reassembler};
 
 /// Locks that fragments are spread over. Few, so that a source may have many packets in the making in one.
 const SHARDS: usize = 4;
@@ -59,8 +59,8 @@ pub(crate) fn may_be_fragment(packet: &[u8]) -> bool {
 }
 
 impl Fragments {
-    fn shard(&self, packet: &[u8]) -> MutexGuard<'_, Reassembler> {
-        let shard = &self.shards[shard_of(packet)];
+    fn shard(&self, origin: Origin, packet: &[u8]) -> MutexGuard<'_, Reassembler> {
+        let shard = &self.shards[shard_of(origin, packet)];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,13 +68,14 @@ impl Fragments {
     /// [`HEADROOM`]); its range is that of the buffer.
     pub(crate) fn insert(
         &self,
+        origin: Origin,
         packet: &[u8],
         now: Duration,
         buffer: &mut [u8],
         start: usize,
     ) -> Outcome {
         let before = start - HEADROOM;
-        match self.shard(packet).insert(packet, now, &mut buffer[before..]) {
+        match self.shard(origin, packet).insert(origin, packet, now, &mut buffer[before..]) {
             Outcome::Complete(range) => Outcome::Complete(range.start + before..range.end + before),
             outcome => outcome,
         }
@@ -90,16 +91,21 @@ impl Fragments {
     }
 }
 
-/// The shard of a packet's source: its IPv4 address, or the prefix of 64 bits of its IPv6 address.
-fn shard_of(packet: &[u8]) -> usize {
-    let octets = match packet.first().map(|octet| octet >> 4) {
-        Some(4) => packet.get(V4_SOURCE),
-        _ => packet.get(V6_SOURCE_PREFIX),
+/// The shard of a packet's source: its IPv4 address, or the prefix of 64 bits of its IPv6 address. Out of a
+/// softwire, that of its far end.
+fn shard_of(origin: Origin, packet: &[u8]) -> usize {
+    let source = match (origin, packet.first().map(|octet| octet >> 4)) {
+        (Origin::Inside(remote), _) => (remote.to_bits() >> 64) as u64,
+        (_, Some(4)) => number(packet.get(V4_SOURCE)),
+        _ => number(packet.get(V6_SOURCE_PREFIX)),
     };
-    let source = octets.unwrap_or_default().iter();
-    let source = source.fold(0, |number: u64, octet| number << 8 | u64::from(*octet));
     // An odd multiplier brings all bits to the top.
     (source.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
+}
+
+fn number(octets: Option<&[u8]>) -> u64 {
+    let octets = octets.unwrap_or_default().iter();
+    octets.fold(0, |number, octet| number << 8 | u64::from(*octet))
 }
 
 #[cfg(test)]
@@ -134,7 +140,7 @@ mod tests {
     }
 
     fn insert(fragments: &Fragments, packet: &[u8]) -> Outcome {
-        fragments.insert(packet, NOW, &mut vec![0; 1 << 17], 128)
+        fragments.insert(Origin::Network, packet, NOW, &mut vec![0; 1 << 17], 128)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Event, StoredSyn};
-use fordway_xlat::reassembly::Outcome;
+use fordway_xlat::reassembly::{Origin, Outcome};
 use fordway_xlat::{
     ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, Verdict,
 };
@@ -194,17 +194,18 @@ impl Worker {
     fn reassemble(&mut self, packet: Packet<'_>, now: Duration) -> Result<(), Error> {
         let mut whole = std::mem::take(&mut self.whole);
         whole.resize(BUFFER, 0);
-        let result = match self.fragments.insert(packet.bytes(), now, &mut whole, START) {
-            Outcome::Whole => self.translate(packet, now),
-            Outcome::Complete(range) => {
-                self.translate(Packet::new(&mut whole, range, Offload::default()), now)
-            }
-            Outcome::Incomplete | Outcome::Duplicate => Ok(()),
-            Outcome::Dropped { reason, fragments } => {
-                (0..fragments).for_each(|_| self.counters.core.drop(reason));
-                Ok(())
-            }
-        };
+        let result =
+            match self.fragments.insert(Origin::Network, packet.bytes(), now, &mut whole, START) {
+                Outcome::Whole => self.translate(packet, now),
+                Outcome::Complete(range) => {
+                    self.translate(Packet::new(&mut whole, range, Offload::default()), now)
+                }
+                Outcome::Incomplete | Outcome::Duplicate => Ok(()),
+                Outcome::Dropped { reason, fragments } => {
+                    (0..fragments).for_each(|_| self.counters.core.drop(reason));
+                    Ok(())
+                }
+            };
         self.whole = whole;
         result
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fordway_config::{Attach, Resolved, Source6};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Heap, Nat64, Nat64Error, Settings, Sizes};
-use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Outcome as Assembled, Reassembler};
+use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Origin, Outcome as Assembled, Reassembler};
 use fordway_xlat::trace::Trace;
 use fordway_xlat::{
     Counters, Direction, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict,
@@ -127,7 +127,7 @@ impl Offline {
         let Some(fragments) = &mut self.fragments else { return Ok(None) };
         let expired = fragments.expire(now);
         let mut buffer = vec![0; BUFFER_LEN];
-        let assembled = fragments.insert(bytes, now, &mut buffer);
+        let assembled = fragments.insert(Origin::Network, bytes, now, &mut buffer);
         (0..expired).for_each(|_| self.counters.drop(DropReason::FragmentTimeout));
         match assembled {
             Assembled::Whole => Ok(None),

@@ -79,6 +79,8 @@ pub mod v6 {
     pub const ADDRESS_UNREACHABLE: u8 = 3;
     /// Code of Destination Unreachable: port unreachable.
     pub const PORT_UNREACHABLE: u8 = 4;
+    /// Code of Destination Unreachable: source address failed ingress/egress policy.
+    pub const SOURCE_POLICY: u8 = 5;
 
     /// Whether a type is an error message (RFC 4443 section 2.1).
     pub fn is_error(kind: u8) -> bool {

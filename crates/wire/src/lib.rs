@@ -28,6 +28,8 @@ pub mod protocol {
     pub const HOPOPT: u8 = 0;
     /// ICMPv4.
     pub const ICMP: u8 = 1;
+    /// IPv4 in IP (RFC 2003, RFC 2473).
+    pub const IPV4: u8 = 4;
     /// IGMP.
     pub const IGMP: u8 = 2;
     /// TCP.

@@ -121,7 +121,8 @@ impl Counters {
                 counters.packets.add(1);
                 counters.segments.add(arrival.segments as u64);
                 counters.octets.add(arrival.octets as u64);
-                if fragments > 1 {
+                // Of a super-packet the segments alone are none.
+                if fragments > arrival.segments {
                     counters.fragments.add(fragments as u64);
                 }
             }

@@ -37,6 +37,7 @@ pub mod packet;
 pub mod reassembly;
 mod reply;
 mod stateless;
+pub mod steps;
 mod stop;
 pub mod trace;
 pub mod translator;

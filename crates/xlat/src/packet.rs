@@ -159,6 +159,17 @@ impl<'a> Packet<'a> {
         self.plan = Some(plan);
     }
 
+    /// Lets a packet that begins with an IPv6 header of 40 octets and has an IPv4 packet in it leave in as many
+    /// pieces as are needed: of a super-packet its segments, and of each packet of more than `limit` octets
+    /// IPv6 fragments, which have identifications from `identification` on (RFC 2473 section 7.2).
+    pub fn cut_tunnelled(&mut self, limit: usize, identification: u32) {
+        if self.offload.gso.kind == GsoKind::None {
+            self.complete_checksum();
+        }
+        let gso = core::mem::take(&mut self.offload).gso;
+        self.plan = Some(Plan::tunnel(gso, limit, identification));
+    }
+
     /// Completes a partial checksum in software, as the device would have.
     pub fn complete_checksum(&mut self) {
         let ChecksumState::Partial { start, offset } = self.offload.checksum else {
@@ -190,7 +201,7 @@ impl<'a> Packet<'a> {
 
     /// Moves the start forward by `n` octets (a shorter packet). `false`: the packet is shorter.
     #[inline]
-    pub(crate) fn shrink_front(&mut self, n: usize) -> bool {
+    pub fn shrink_front(&mut self, n: usize) -> bool {
         let fits = n <= self.len();
         if fits {
             self.start += n;
@@ -200,7 +211,7 @@ impl<'a> Packet<'a> {
 
     /// Moves the start back by `n` octets (a longer packet). `false`: not enough headroom.
     #[inline]
-    pub(crate) fn grow_front(&mut self, n: usize) -> bool {
+    pub fn grow_front(&mut self, n: usize) -> bool {
         let fits = n <= self.start;
         if fits {
             self.start -= n;
@@ -210,7 +221,7 @@ impl<'a> Packet<'a> {
 
     /// Cuts the packet to at most `len` octets.
     #[inline]
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start + len);
     }
 

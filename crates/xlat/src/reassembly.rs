@@ -113,6 +113,20 @@ struct Key {
     /// IPv4 only: in IPv6 the Next Header of fragments may differ (RFC 8200 section 4.5).
     protocol: u8,
     identification: u32,
+    /// The far end of the softwire that it came out of: its clients share addresses.
+    softwire: Option<Ipv6Addr>,
+}
+
+/// Where a packet comes from: which fragments wait, and which go together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// From the network, for a stateful translator.
+    #[default]
+    Network,
+    /// From the network, for a softwire: fragments of the packets that hold IPv4 wait, too.
+    Softwire,
+    /// Out of a softwire, whose far end this is. It is charged instead of the IPv4 source, which it may share.
+    Inside(Ipv6Addr),
 }
 
 #[derive(Debug)]
@@ -147,8 +161,14 @@ impl Reassembler {
     ///
     /// A packet that it makes whole is written into `buffer`, [`HEADROOM`] octets from its start;
     /// [`BUFFER_LEN`] octets are always enough.
-    pub fn insert(&mut self, packet: &[u8], now: Duration, buffer: &mut [u8]) -> Outcome {
-        let Some(piece) = Piece::parse(packet) else {
+    pub fn insert(
+        &mut self,
+        origin: Origin,
+        packet: &[u8],
+        now: Duration,
+        buffer: &mut [u8],
+    ) -> Outcome {
+        let Some(piece) = Piece::parse(origin, packet) else {
             return Outcome::Whole;
         };
         if let Err(reason) = piece.check() {
@@ -306,7 +326,7 @@ impl Reassembler {
 
 /// Who is charged: whoever has one IPv6 address mostly has all of its 64-bit prefix.
 fn source(key: &Key) -> IpAddr {
-    match key.src {
+    match key.softwire.map_or(key.src, IpAddr::V6) {
         IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
         addr @ IpAddr::V4(_) => addr,
     }

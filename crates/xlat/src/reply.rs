@@ -10,7 +10,7 @@ use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
 
 use crate::addr::classify;
-use crate::config::{Config, IcmpErrors};
+use crate::config::IcmpErrors;
 use crate::icmp::{ERROR_MAX_V4, ERROR_MAX_V6, put_front};
 use crate::packet::{ChecksumState, GsoKind, Offload, Packet};
 use crate::stop::Stop;
@@ -25,14 +25,22 @@ const ICMPV4_TOS: u8 = 0xc0;
 /// TTL and hop limit of errors (the value that IANA recommends for packets that a host sends).
 const HOP_LIMIT: u8 = 64;
 
+/// From whom errors are, and how many may be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Errors {
+    /// Source of ICMPv4 errors; `None`: none are sent.
+    pub source4: Option<Ipv4Addr>,
+    /// Source of ICMPv6 errors; `None`: none are sent.
+    pub source6: Option<Ipv6Addr>,
+    /// Their rate.
+    pub rate: IcmpErrors,
+}
+
 /// Ends a packet that stopped: with the ICMP error that is due, if it may be sent, else by a drop.
-///
-/// `source4`: from whom ICMPv4 errors are.
-pub(crate) fn answer(
-    config: &Config,
+pub fn answer(
+    errors: Errors,
     packet: &mut Packet<'_>,
     stop: Stop,
-    source4: Option<Ipv4Addr>,
     now: Duration,
     state: &mut State,
     trace: &mut impl Trace,
@@ -41,7 +49,7 @@ pub(crate) fn answer(
         return Verdict::Drop(stop.reason);
     };
     trace.step(Step::Error(kind, reason));
-    match build(config, packet, kind, source4, now, state) {
+    match build(errors, packet, kind, now, state) {
         Ok(()) => Verdict::Reply(IcmpError { kind, reason }),
         Err(why) => {
             trace.step(Step::Suppressed(why));
@@ -67,23 +75,22 @@ pub(crate) fn retold(packet: &Packet<'_>, verdict: Verdict) -> Verdict {
 }
 
 fn build(
-    config: &Config,
+    errors: Errors,
     packet: &mut Packet<'_>,
     kind: IcmpErrorKind,
-    source4: Option<Ipv4Addr>,
     now: Duration,
     state: &mut State,
 ) -> Result<(), Suppressed> {
     let version = get_u8(packet.bytes(), 0) >> 4;
     let sender = if version == 4 {
-        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, source4)
+        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, errors.source4)
     } else {
-        Sender::V6(sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?, config.icmp_source6)
+        Sender::V6(sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?, errors.source6)
     };
     if matches!(sender, Sender::V4(_, None) | Sender::V6(_, None)) {
         return Err(Suppressed::NoSource);
     }
-    match config.icmp_errors {
+    match errors.rate {
         IcmpErrors::Off => return Err(Suppressed::Off),
         IcmpErrors::Unlimited => {}
         IcmpErrors::Limited { per_second, burst } => {
@@ -208,7 +215,7 @@ fn put_error_v4(
         IcmpErrorKind::TooBig { mtu } => {
             (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED, u32::from(mtu))
         }
-        IcmpErrorKind::AdministrativelyProhibited => {
+        IcmpErrorKind::AdministrativelyProhibited | IcmpErrorKind::SourcePolicy => {
             (v4::UNREACHABLE, v4::ADMINISTRATIVELY_PROHIBITED, 0)
         }
         IcmpErrorKind::SourceRouteFailed => (v4::UNREACHABLE, v4::SOURCE_ROUTE_FAILED, 0),
@@ -248,6 +255,7 @@ fn put_error_v6(
         IcmpErrorKind::AdministrativelyProhibited | IcmpErrorKind::SourceRouteFailed => {
             (v6::UNREACHABLE, v6::ADMINISTRATIVELY_PROHIBITED, 0)
         }
+        IcmpErrorKind::SourcePolicy => (v6::UNREACHABLE, v6::SOURCE_POLICY, 0),
         IcmpErrorKind::ParameterProblem { pointer } => (v6::PARAMETER_PROBLEM, 0, pointer),
         IcmpErrorKind::AddressUnreachable => (v6::UNREACHABLE, v6::ADDRESS_UNREACHABLE, 0),
         // RFC 6146 section 3.4: a protocol that is not carried is answered so, too.
@@ -329,18 +337,17 @@ mod tests {
 
     /// Type and code of the error that answers `octets`, whose checksum must be right.
     fn error(octets: &[u8], reason: DropReason) -> Option<(u8, u8)> {
-        let config = Config {
-            icmp_source4: Some("192.0.2.254".parse().unwrap()),
-            icmp_source6: Some("2001:db8::fe".parse().unwrap()),
-            ..Config::default()
+        let errors = Errors {
+            source4: Some("192.0.2.254".parse().unwrap()),
+            source6: Some("2001:db8::fe".parse().unwrap()),
+            rate: IcmpErrors::default(),
         };
         let mut buffer = [0u8; 200];
         let range = 64..64 + octets.len();
         buffer[range.clone()].copy_from_slice(octets);
         let mut packet = Packet::new(&mut buffer, range, Offload::default());
         let (state, now) = (&mut State::new(0), Duration::ZERO);
-        match answer(&config, &mut packet, reason.into(), config.icmp_source4, now, state, &mut ())
-        {
+        match answer(errors, &mut packet, reason.into(), now, state, &mut ()) {
             Verdict::Reply(_) => {}
             _ => return None,
         }

@@ -5,18 +5,29 @@ use crate::verdict::{DropReason, IcmpErrorKind};
 /// Translation stopped. If `answer` is set the packet is as it came, or, hairpinned, as its first pass made
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stop {
-    pub(crate) reason: DropReason,
+pub struct Stop {
+    /// Why.
+    pub reason: DropReason,
     /// The ICMP error that is due; `None`: the packet is dropped silently.
-    pub(crate) answer: Option<IcmpErrorKind>,
+    pub answer: Option<IcmpErrorKind>,
 }
 
 impl Stop {
-    pub(crate) fn answered(reason: DropReason, answer: IcmpErrorKind) -> Stop {
+    /// Without an answer.
+    #[must_use]
+    pub fn silent(reason: DropReason) -> Stop {
+        Stop { reason, answer: None }
+    }
+
+    /// With an answer.
+    #[must_use]
+    pub fn answered(reason: DropReason, answer: IcmpErrorKind) -> Stop {
         Stop { reason, answer: Some(answer) }
     }
 
-    pub(crate) fn too_big(mtu: usize) -> Stop {
+    /// Does not fit: `mtu` is the next hop's, in the packet's own family.
+    #[must_use]
+    pub fn too_big(mtu: usize) -> Stop {
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         Stop::answered(DropReason::TooBig, IcmpErrorKind::TooBig { mtu })
     }
@@ -37,7 +48,9 @@ impl Stop {
         )
     }
 
-    pub(crate) fn hop_limit() -> Stop {
+    /// TTL or hop limit ran out.
+    #[must_use]
+    pub fn hop_limit() -> Stop {
         Stop::answered(DropReason::HopLimitExceeded, IcmpErrorKind::TimeExceeded)
     }
 }

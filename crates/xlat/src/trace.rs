@@ -148,6 +148,28 @@ pub enum Step {
     Hairpin,
     /// The packet turns back to IPv6: its destination is the translator's own (RFC 6146 section 3.8).
     HairpinPool4,
+    /// The binding of a softwire was found: the IPv4 address's tunnel ends at these two, the gateway's first.
+    Binding {
+        /// The shared or whole IPv4 address.
+        v4: Ipv4Addr,
+        /// The port by which one of several was chosen.
+        port: Option<u16>,
+        /// The tunnel end point's address.
+        local: Ipv6Addr,
+        /// The client's address.
+        remote: Ipv6Addr,
+    },
+    /// An IPv6 header was put in front.
+    Encapsulated {
+        /// Its Flow Label.
+        flow_label: u32,
+    },
+    /// The IPv6 header was taken away.
+    Decapsulated,
+    /// The ECN field became this one.
+    Ecn(u8),
+    /// The MTU of a tunnel was lowered.
+    TunnelMtu(u32),
     /// An ICMP error is due.
     Error(IcmpErrorKind, DropReason),
     /// It is not sent.
@@ -211,6 +233,11 @@ impl Step {
             Step::Extension { .. } => "RFC 4884 section 5",
             Step::Split(_) | Step::SegmentSize { .. } => "RFC 7915 sections 4.1 and 5.1.1",
             Step::Alg { .. } => "RFC 6384 section 5",
+            Step::Binding { .. } => "RFC 7596 section 6.2",
+            Step::Encapsulated { .. } => "RFC 2473 section 3.1",
+            Step::Decapsulated => "RFC 2473 section 3.3",
+            Step::Ecn(_) => "RFC 6040 section 4.2",
+            Step::TunnelMtu(_) => "RFC 2473 section 6.7",
             Step::Hairpin => "RFC 7757 section 4.2.2",
             Step::HairpinPool4 => "RFC 6146 section 3.8",
             Step::Suppressed(Suppressed::Forbidden) => {

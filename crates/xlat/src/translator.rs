@@ -13,7 +13,7 @@ use crate::counters::Direction;
 use crate::mapper::Mapper;
 use crate::nat64::{Dynamic, Ends, Nat64, Stateful, StoredSyn, Syns};
 use crate::packet::Packet;
-use crate::reply::{self, RateLimiter};
+use crate::reply::{self, Errors, RateLimiter};
 use crate::stateless::Stateless;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
@@ -43,6 +43,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) identification: u16,
+    pub(crate) fragment: u32,
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
     pub(crate) made: bool,
@@ -57,8 +58,22 @@ impl State {
     /// each queue (RFC 7739 gives the reasons).
     pub fn new(identification: u16) -> State {
         let limiter = RateLimiter::default();
-        let (octets, syns) = (Vec::new(), Syns::default());
-        State { identification, limiter, suppressed: 0, made: false, octets, syns }
+        let fragment = u32::from(identification) << 16;
+        let (made, octets, syns) = (false, Vec::new(), Syns::default());
+        State { identification, fragment, limiter, suppressed: 0, made, octets, syns }
+    }
+
+    /// Lets the identifications of IPv6 fragments begin with a random number, different for each queue.
+    #[must_use]
+    pub fn with_fragments_from(self, fragment: u32) -> State {
+        State { fragment, ..self }
+    }
+
+    /// The next identification of IPv6 fragments; `packets` of them are used up.
+    pub fn next_fragment(&mut self, packets: usize) -> u32 {
+        let next = self.fragment;
+        self.fragment = next.wrapping_add(packets as u32);
+        next
     }
 
     /// The next identification; `segments` of them are used up.
@@ -207,9 +222,9 @@ impl Translator {
             return Verdict::Drop(DropReason::SynUnanswered);
         }
         let config = &self.config;
-        let source4 = destination_v4(packet.bytes());
+        let errors = self.errors(destination_v4(packet.bytes()));
         let stop = Stop::answered(DropReason::SynUnanswered, IcmpErrorKind::PortUnreachable);
-        let verdict = reply::answer(config, packet, stop, source4, now, state, trace);
+        let verdict = reply::answer(errors, packet, stop, now, state, trace);
         let (Some(pool6), Verdict::Reply(_)) = (syn.hairpin, verdict) else { return verdict };
         let mut mapper = Stateful::new(config, nat64.view(now, 0), 1, packet.len());
         mapper.set_pool6(pool6);
@@ -217,6 +232,11 @@ impl Translator {
             Ok(_) => verdict,
             Err(stop) => Verdict::Drop(stop.reason),
         }
+    }
+
+    fn errors(&self, source4: Option<Ipv4Addr>) -> Errors {
+        let Config { icmp_source6: source6, icmp_errors: rate, .. } = self.config;
+        Errors { source4, source6, rate }
     }
 
     /// From whom ICMPv4 errors about a packet are. Of a stateful translator, what was sent to one of its
@@ -254,8 +274,8 @@ impl Translator {
             Ok(verdict) => verdict,
             Err(stop) if config.pass_unmatched && stop.is_foreign() => Verdict::Pass,
             Err(stop) => {
-                let source4 = self.icmp_source4(packet);
-                let verdict = reply::answer(config, packet, stop, source4, now, state, trace);
+                let errors = self.errors(self.icmp_source4(packet));
+                let verdict = reply::answer(errors, packet, stop, now, state, trace);
                 // A hairpinned packet stops as IPv4 (RFC 7757 section 4.2.2); its sender is an IPv6
                 // host, so the answer goes the same way back.
                 if matches!(verdict, Verdict::Reply(_))

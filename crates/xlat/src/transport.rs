@@ -12,13 +12,13 @@ use crate::verdict::DropReason;
 
 /// A transport header in a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Where it starts, in octets from the start of the packet.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Protocol number.
-    pub(crate) protocol: u8,
+    pub protocol: u8,
     /// Which part of the original packet the packet is.
-    pub(crate) part: Part,
+    pub part: Part,
 }
 
 /// What changes around and in a transport header.
@@ -38,7 +38,7 @@ pub(crate) struct Change {
 ///
 /// What passes here can be relied on: a partial checksum's field lies in the packet, in the transport
 /// header or behind it, and a super-packet is whole, of the right protocol, and has its checksum partial.
-pub(crate) fn check_offload(
+pub fn check_offload(
     packet: &Packet<'_>,
     Segment { at, protocol, part }: Segment,
     tcp: GsoKind,
@@ -77,7 +77,7 @@ pub(crate) fn check_offload(
 }
 
 /// Octets of the transport header of each segment of a super-packet; 0 for an ordinary packet.
-pub(crate) fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
+pub fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
     match gso {
         GsoKind::None => 0,
         GsoKind::Udp => transport::UDP_HEADER_LEN,
@@ -100,7 +100,7 @@ pub(crate) fn translate(
     let step = match transport::checksum_at(segment.protocol) {
         Some(field) if segment.part != Part::Later => {
             if segment.protocol == protocol::TCP && config.mss_clamp {
-                clamp_mss(config, packet, segment.at, trace);
+                clamp_mss_to_both(config, packet, segment.at, trace);
             }
             correct(config, packet, segment, field, change, to_v6, trace)?
         }
@@ -205,11 +205,15 @@ pub(crate) fn own_partial(checksum: ChecksumState, at: usize) -> bool {
 ///
 /// Source: RFC 9293 section 3.7.1: the MSS counts neither IP nor TCP header, 40 octets over IPv4 and
 /// 60 over IPv6.
-fn clamp_mss(config: &Config, packet: &mut Packet<'_>, at: usize, trace: &mut impl Trace) {
+fn clamp_mss_to_both(config: &Config, packet: &mut Packet<'_>, at: usize, trace: &mut impl Trace) {
     let limit = config.mtu4.saturating_sub(40).min(config.mtu6.saturating_sub(60));
-    let Ok(limit) = u16::try_from(limit) else {
-        return;
-    };
+    if let Ok(limit) = u16::try_from(limit) {
+        clamp_mss(packet, at, limit, trace);
+    }
+}
+
+/// Lowers the MSS option to `limit` octets, if the TCP segment at octet `at` is a SYN that has more.
+pub fn clamp_mss(packet: &mut Packet<'_>, at: usize, limit: u16, trace: &mut impl Trace) {
     let own_partial = own_partial(packet.offload.checksum, at);
     let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
     if !transport::tcp_is_syn(segment) {

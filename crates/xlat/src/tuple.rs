@@ -180,7 +180,7 @@ impl private::Family for Ipv6Addr {
 impl<'a, A: Address> Incoming<'a, A> {
     /// A packet whose transport header starts at octet `at` of `packet`.
     #[inline]
-    pub(crate) fn new(
+    pub fn new(
         packet: &'a [u8],
         at: usize,
         (src, dst): (A, A),
@@ -252,7 +252,8 @@ impl<'a, A: Address> Incoming<'a, A> {
 
     /// The same packet, known to be inside an ICMP error.
     #[inline]
-    pub(crate) fn inside_error(self) -> Incoming<'a, A> {
+    #[must_use]
+    pub fn inside_error(self) -> Incoming<'a, A> {
         Incoming { is_quoted: true, ..self }
     }
 

@@ -96,8 +96,8 @@ pub(crate) fn translate<M: Mapper>(
     Ok(Verdict::Forward)
 }
 
-/// Lengths, version and header checksum; cuts off what lies behind Total Length.
-fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
+/// Lengths, version and header checksum of an IPv4 packet; cuts off what lies behind Total Length.
+pub fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
     let bytes = packet.bytes();
     let header = Ipv4Header::parse(bytes).map_err(|error| match error {
         Ipv4Error::Truncated => DropReason::Truncated,

@@ -9,7 +9,8 @@ pub enum Verdict {
     Reply(IcmpError),
     /// Not translated, nobody is told but the counter of the reason.
     Drop(DropReason),
-    /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2).
+    /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2). Or taken up, and nobody else has to
+    /// hear of it: a Packet Too Big from inside a softwire (RFC 2473 section 8.3).
     Stored,
     /// Not for the translator, by its addresses. Only at attach points that see traffic which was not
     /// routed to it. The packet is unchanged, but what lay behind its own length is cut off.
@@ -50,6 +51,8 @@ pub enum IcmpErrorKind {
     PortUnreachable,
     /// ICMPv4 3/2, or ICMPv6 1/4, as RFC 6146 section 3.4 demands.
     ProtocolUnreachable,
+    /// ICMPv4 3/13 or ICMPv6 1/5 (source address failed ingress/egress policy; RFC 7596 section 6.2).
+    SourcePolicy,
 }
 
 macro_rules! drop_reasons {
@@ -132,10 +135,15 @@ drop_reasons! {
     FragmentOverlap = 48, "fragment_overlap", "Fragments of one packet overlap or contradict each other (RFC 5722).";
     SynsFull = 49, "syns_full", "No room to store an unsolicited IPv4 SYN.";
     SynUnanswered = 50, "syn_unanswered", "An unsolicited IPv4 SYN that nobody answered in TCP_INCOMING_SYN.";
-    Transport = 51, "transport", "A transport protocol that stateful NAT64 does not carry.";
+    Transport = 51, "transport", "A transport protocol that stateful NAT64, or a shared address, does not carry.";
     Draining = 52, "draining", "The translator is draining: no new sessions.";
     ExternallyInitiated = 53, "externally_initiated", "A TCP connection opened from the IPv4 side, refused by configuration.";
     Busy = 54, "busy", "Another processor kept changing the same entry; the sender tries again.";
+    SoftwireBinding = 55, "softwire_binding", "No softwire has a binding for the IPv4 destination and its port.";
+    SoftwireSource = 56, "softwire_source", "Out of a softwire with a source, or through a tunnel, that no binding allows; or into it with a source that is not the client's.";
+    SoftwireEcn = 57, "softwire_ecn", "Congestion was marked on the tunnel packet, and the packet in it does not know ECN (RFC 6040 section 4.2).";
+    SoftwireUnbound = 58, "softwire_unbound", "The softwire's client has no IPv4 address yet.";
+    SoftwireHairpin = 59, "softwire_hairpin", "From one softwire to another, which the configuration does not allow.";
 }
 
 impl DropReason {

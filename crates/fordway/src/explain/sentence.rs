@@ -72,6 +72,16 @@ pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
         ),
         Step::Hairpin => "the destination is an IPv6 host with a mapping: turn back".to_owned(),
         Step::HairpinPool4 => "the destination is the translator's own: turn back".to_owned(),
+        Step::Binding { v4, port, local, remote } => {
+            let port = port.map_or_else(String::new, |port| format!(" port {port}"));
+            format!("{v4}{port} has a binding: its tunnel is between {local} and {remote}")
+        }
+        Step::Encapsulated { flow_label } => {
+            format!("an IPv6 header is put in front, flow label {flow_label:#07x}")
+        }
+        Step::Decapsulated => "the IPv6 header is taken away".to_owned(),
+        Step::Ecn(codepoint) => format!("the ECN field becomes {codepoint:#04b}"),
+        Step::TunnelMtu(mtu) => format!("the MTU of the tunnel's path becomes {mtu} octets"),
         Step::Error(kind, _) => format!("an ICMP error is due: {}", error(*kind)),
         Step::Suppressed(why) => format!("it is not sent: {}", suppressed(*why)),
     })
@@ -116,6 +126,7 @@ fn error(kind: IcmpErrorKind) -> String {
         }
         IcmpErrorKind::AddressUnreachable => "host or address unreachable".to_owned(),
         IcmpErrorKind::PortUnreachable => "port unreachable".to_owned(),
+        IcmpErrorKind::SourcePolicy => "the source address failed a policy".to_owned(),
         IcmpErrorKind::ProtocolUnreachable => {
             "protocol unreachable (to IPv6: port unreachable)".to_owned()
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fordway_testkit::packet::PacketSpec;
 use fordway_testkit::view::View;
 use fordway_xlat::nat64::{Heap, Nat64, Pool, Range as PoolRange, Settings, Sweeper};
-use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Occupancy, Outcome, Reassembler};
+use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Occupancy, Origin, Outcome, Reassembler};
 use fordway_xlat::{Config, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict};
 
 /// The address of the pool.
@@ -223,7 +223,7 @@ impl Bench {
         // Only fragments need the room of a whole packet.
         let is_fragment = View::of(&input).is_some_and(|view| view.is_fragment());
         let mut whole = vec![0; if is_fragment { BUFFER_LEN } else { 0 }];
-        match self.reassembler.insert(&input, self.now, &mut whole) {
+        match self.reassembler.insert(Origin::Network, &input, self.now, &mut whole) {
             Outcome::Whole => {}
             Outcome::Complete(place) => (buffer, range) = (whole, place),
             Outcome::Incomplete | Outcome::Duplicate => return Wire::Stored,

@@ -8,7 +8,7 @@ use fordway_wire::{get_u8, icmp, protocol, transport};
 
 use crate::verdict::DropReason;
 
-use super::Key;
+use super::{Key, Origin};
 
 /// Offset of a fragment that begins within a TCP header, behind the ports (RFC 3128 section 4).
 const WITHIN_TCP: core::ops::Range<usize> = 1..transport::TCP_HEADER_LEN;
@@ -35,14 +35,14 @@ pub(super) struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     /// `None` if the packet has not to wait. A malformed header is the translator's business, too.
-    pub(super) fn parse(packet: &'a [u8]) -> Option<Piece<'a>> {
+    pub(super) fn parse(origin: Origin, packet: &'a [u8]) -> Option<Piece<'a>> {
         match get_u8(packet, 0) >> 4 {
-            4 => Piece::parse_v4(packet),
-            _ => Piece::parse_v6(packet),
+            4 => Piece::parse_v4(origin, packet),
+            _ => Piece::parse_v6(origin, packet),
         }
     }
 
-    fn parse_v4(packet: &'a [u8]) -> Option<Piece<'a>> {
+    fn parse_v4(origin: Origin, packet: &'a [u8]) -> Option<Piece<'a>> {
         let header = Ipv4Header::parse(packet).ok()?;
         let (front, _) = packet.split_at_checked(header.header_len)?;
         let has_ports = matches!(header.protocol, protocol::TCP | protocol::UDP | protocol::ICMP);
@@ -55,6 +55,10 @@ impl<'a> Piece<'a> {
                 dst: IpAddr::V4(header.dst),
                 protocol: header.protocol,
                 identification: u32::from(header.identification),
+                softwire: match origin {
+                    Origin::Inside(remote) => Some(remote),
+                    Origin::Network | Origin::Softwire => None,
+                },
             },
             protocol: header.protocol,
             front,
@@ -65,13 +69,15 @@ impl<'a> Piece<'a> {
         })
     }
 
-    fn parse_v6(packet: &'a [u8]) -> Option<Piece<'a>> {
+    fn parse_v6(origin: Origin, packet: &'a [u8]) -> Option<Piece<'a>> {
         let header = Ipv6Header::parse(packet).ok()?;
         let packet = packet.get(..ipv6::HEADER_LEN + usize::from(header.payload_len))?;
         let extensions = ipv6::walk(packet, header.next_header).ok()?;
         let fragment = extensions.fragment?;
-        let has_ports =
-            matches!(extensions.protocol, protocol::TCP | protocol::UDP | protocol::ICMPV6);
+        let has_ports = match extensions.protocol {
+            protocol::TCP | protocol::UDP | protocol::ICMPV6 => true,
+            protocol => protocol == protocol::IPV4 && origin == Origin::Softwire,
+        };
         // RFC 6946: an atomic fragment is whole, whatever else has its Identification.
         let is_atomic = fragment.offset == 0 && !fragment.more;
         if is_atomic || !has_ports {
@@ -83,6 +89,7 @@ impl<'a> Piece<'a> {
                 dst: IpAddr::V6(header.dst),
                 protocol: 0,
                 identification: fragment.identification,
+                softwire: None,
             },
             protocol: extensions.protocol,
             front: packet.get(..extensions.header_len - ipv6::FRAGMENT_HEADER_LEN)?,

@@ -26,7 +26,11 @@ impl Bench {
     }
 
     fn insert(&mut self, packet: &[u8]) -> Outcome {
-        self.reassembler.insert(packet, Duration::ZERO, &mut self.buffer)
+        self.insert_from(Origin::Network, packet)
+    }
+
+    fn insert_from(&mut self, origin: Origin, packet: &[u8]) -> Outcome {
+        self.reassembler.insert(origin, packet, Duration::ZERO, &mut self.buffer)
     }
 
     /// Everything in order; the packet that the last one completes.
@@ -335,7 +339,12 @@ fn the_interval_is_at_least_fragment_min() {
         let mut bench = Bench::new(limits);
         let mut insert = |id, offset, ms| {
             let part = Part::new(offset, offset == 0, &data[offset..offset + 24]);
-            bench.reassembler.insert(&ipv4(id, 17, 0, &part), at(ms), &mut bench.buffer)
+            bench.reassembler.insert(
+                Origin::Network,
+                &ipv4(id, 17, 0, &part),
+                at(ms),
+                &mut bench.buffer,
+            )
         };
         assert_eq!(insert(1, 0, 100), Outcome::Incomplete);
         assert_eq!(insert(2, 0, 200), Outcome::Incomplete);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_xlat::nat64::{Event, Heap, Nat64, StaticBib, Sweeper};
-use fordway_xlat::reassembly::{self, Outcome, Reassembler};
+use fordway_xlat::reassembly::{self, Origin, Outcome, Reassembler};
 use fordway_xlat::{HEADROOM, Offload, Packet, State, Translator, Verdict};
 
 use super::run::{Gateway, Stateful};
@@ -88,7 +88,7 @@ impl Gateway for Core {
     ) -> Result<Option<Observation>, SubjectError> {
         let (mut buffer, mut range) = in_buffer(input);
         let mut whole = vec![0; reassembly::BUFFER_LEN];
-        match self.reassembler.insert(input, ORIGIN + at, &mut whole) {
+        match self.reassembler.insert(Origin::Network, input, ORIGIN + at, &mut whole) {
             Outcome::Whole => {}
             Outcome::Incomplete | Outcome::Duplicate => return Ok(None),
             Outcome::Complete(place) => (buffer, range) = (whole, place),

@@ -201,7 +201,7 @@ proptest! {
                 *octet ^= u8::from(drawn.other);
             }
             let packet = build(drawn, &data);
-            let said = match bench.reassembler.insert(&packet, at, &mut bench.buffer) {
+            let said = match bench.reassembler.insert(Origin::Network, &packet, at, &mut bench.buffer) {
                 Outcome::Whole => Said::Whole,
                 Outcome::Incomplete => Said::Incomplete,
                 Outcome::Duplicate => Said::Duplicate,
@@ -243,7 +243,7 @@ proptest! {
                 mend(&mut packet, word);
             }
             now += Duration::from_millis(u64::from(word % 100));
-            let outcome = bench.reassembler.insert(&packet, now, &mut bench.buffer);
+            let outcome = bench.reassembler.insert(Origin::Network, &packet, now, &mut bench.buffer);
             if let Outcome::Complete(range) = outcome {
                 prop_assert!(range.len() > packet.len());
             }

@@ -1,0 +1,113 @@
+//! Out of the tunnel (RFC 2473 section 3.3, RFC 7596 section 6.2, RFC 6040 section 4.2).
+
+use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
+use fordway_wire::ipv6::Ipv6Header;
+use fordway_wire::protocol;
+use fordway_xlat::steps::{Stop, check_offload, clamp_mss};
+use fordway_xlat::trace::{Step, Trace};
+use fordway_xlat::tuple::Part;
+use fordway_xlat::{ChecksumState, DropReason, GsoKind, IcmpErrorKind, Packet, Verdict};
+
+use crate::inner;
+use crate::settings::Role;
+use crate::softwire::Softwire;
+use crate::{OVERHEAD, ecn};
+
+/// Octets of an IPv4 and a TCP header without options.
+const MSS_OVERHEAD: u32 = 40;
+
+impl Softwire {
+    /// Takes the IPv6 header and its extension headers away, `at` octets in all, if the packet behind them may
+    /// come this way.
+    pub(crate) fn decapsulate(
+        &self,
+        packet: &mut Packet<'_>,
+        outer: &Ipv6Header,
+        at: usize,
+        trace: &mut impl Trace,
+    ) -> Result<Verdict, Stop> {
+        let settings = &self.settings;
+        let header = validate(packet, at).map_err(Stop::silent)?;
+        trace.step(Step::HeaderV4 {
+            header: header.header_len,
+            payload: header.payload_len(),
+            protocol: header.protocol,
+        });
+        if packet.offload.gso.kind != GsoKind::None {
+            return Err(Stop::silent(DropReason::BadOffload));
+        }
+        let segment = inner::segment(&header, at);
+        check_offload(packet, segment, GsoKind::TcpV4).map_err(Stop::silent)?;
+        let incoming = inner::incoming(&packet.bytes()[at..], &header);
+        let entry = self.find(&incoming, self.far(), self.no_way_out(), trace)?;
+        if self.ends(entry) != (outer.dst, outer.src) {
+            return Err(self.no_way_out());
+        }
+        inner::check_addresses(&header).map_err(Stop::silent)?;
+        if settings.role == Role::Tep
+            && !settings.hairpin
+            && self.bindings.address(header.dst).is_some()
+        {
+            let kind = IcmpErrorKind::AdministrativelyProhibited;
+            return Err(Stop::answered(DropReason::SoftwireHairpin, kind));
+        }
+        let Some(codepoint) = ecn::decapsulate(header.tos, outer.traffic_class) else {
+            return Err(Stop::silent(DropReason::SoftwireEcn));
+        };
+        if settings.hop_count.v6_to_v4 && header.ttl <= 1 {
+            return Err(Stop::silent(DropReason::HopLimitExceeded));
+        }
+        packet.shrink_front(at);
+        move_checksum(packet, at);
+        trace.step(Step::Decapsulated);
+        if codepoint != header.tos & ecn::MASK {
+            inner::set_tos(packet, header.tos & !ecn::MASK | codepoint);
+            trace.step(Step::Ecn(codepoint));
+        }
+        if settings.hop_count.v6_to_v4 {
+            inner::decrement_ttl(packet);
+            trace.step(Step::HopLimit(header.ttl - 1));
+        }
+        if settings.mss_clamp && header.protocol == protocol::TCP && segment.part != Part::Later {
+            let mss = settings.mtu6.saturating_sub(OVERHEAD as u32 + MSS_OVERHEAD);
+            let mss = u16::try_from(mss).unwrap_or(u16::MAX);
+            clamp_mss(packet, header.header_len, mss, trace);
+        }
+        Ok(Verdict::Forward)
+    }
+
+    /// What becomes of a packet that comes out of another tunnel than its binding's, or has none. RFC 7596 section
+    /// 6.2 lets the end point tell the client so; a client tells nobody.
+    fn no_way_out(&self) -> Stop {
+        match self.settings.role {
+            Role::Tep => Stop::answered(DropReason::SoftwireSource, IcmpErrorKind::SourcePolicy),
+            Role::Client => Stop::silent(DropReason::SoftwireSource),
+        }
+    }
+}
+
+/// Lengths, version and header checksum of the packet inside; cuts off what lies behind it.
+fn validate(packet: &mut Packet<'_>, at: usize) -> Result<Ipv4Header, DropReason> {
+    let inside = packet.bytes().get(at..).unwrap_or_default();
+    let header = Ipv4Header::parse(inside).map_err(|error| match error {
+        Ipv4Error::Truncated => DropReason::Truncated,
+        Ipv4Error::Version => DropReason::BadVersion,
+        Ipv4Error::Length => DropReason::BadHeader,
+    })?;
+    let total_len = usize::from(header.total_len);
+    if inside.len() < total_len {
+        return Err(DropReason::Truncated);
+    }
+    if !ipv4::header_checksum_is_valid(&inside[..header.header_len]) {
+        return Err(DropReason::BadHeaderChecksum);
+    }
+    packet.truncate(at + total_len);
+    Ok(header)
+}
+
+/// Keeps a partial checksum's place when `octets` in front of it have gone.
+fn move_checksum(packet: &mut Packet<'_>, octets: usize) {
+    if let ChecksumState::Partial { start, .. } = &mut packet.offload.checksum {
+        *start = start.saturating_sub(octets as u16);
+    }
+}
