@@ -5,12 +5,14 @@
 
 mod configs;
 mod dns64;
+mod dstm;
 mod router;
 mod stateful;
 mod structured;
 
 pub use configs::{CONFIGS, translator};
 pub use dns64::dns64;
+pub use dstm::dstm;
 pub use router::router;
 pub use stateful::stateful;
 pub use structured::{Body, ErrorPlan, Offloading, Plan, structured};

@@ -54,3 +54,8 @@ fn dns64() {
 fn router() {
     replay("router", fuzz::router);
 }
+
+#[test]
+fn dstm() {
+    replay("dstm", fuzz::dstm);
+}

@@ -1,0 +1,477 @@
+//! The client: from "a packet waits" to a lease, its renewals and its end.
+//!
+//! ```text
+//!            a packet waits              Ack
+//!   Idle ───────────────────► Asking ──────────► Bound ──┐ half of the lifetime: Renew
+//!    ▲                          │ Refuse           │ ▲───┘ seven eighths: Request, of any server
+//!    │◄─────────────────────────┘                  │
+//!    │◄────────── lease over, refused ─────────────┤
+//!    │◄────────── Releasing ◄──────────────────────┘ idle, or the end
+//! ```
+
+mod settings;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
+
+use crate::binding::PortSet;
+use crate::message::{Body, COOKIE, Message, Reason};
+use crate::pool::Slot;
+use crate::random::Random;
+
+pub use settings::ClientSettings;
+
+/// Time after which a first question is asked again, in ms; each later one after twice as long.
+const FIRST: u64 = 250;
+
+/// The longest time between two questions while a packet waits, in ms.
+const LONGEST: u64 = 30_000;
+
+/// How often a server is asked before the next one is.
+const TRIES: u32 = 3;
+
+/// How often a release is sent at most.
+const RELEASES: u32 = 3;
+
+/// How often a server can have a question asked again at once: with a cookie, and with another number.
+const HURRIES: u32 = 2;
+
+/// Shortest and longest time between two renewals that get no answer, in ms.
+const RENEWAL: (u64, u64) = (1000, 60_000);
+
+/// What has been lent to this client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The address.
+    pub v4: Ipv4Addr,
+    /// Its ports; `None`: all.
+    pub ports: Option<PortSet>,
+    /// The other end of the tunnel.
+    pub tep: Ipv6Addr,
+    /// The server.
+    pub server: SocketAddrV6,
+    /// When it ends, in the client's own ms.
+    pub until: u64,
+    /// When it was granted or renewed last.
+    pub since: u64,
+}
+
+impl Grant {
+    /// The address and its ports.
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        Slot { v4: self.v4, ports: self.ports }
+    }
+
+    /// Whether the tunnel is the same.
+    fn is_like(&self, other: &Grant) -> bool {
+        (self.v4, self.ports, self.tep) == (other.v4, other.ports, other.tep)
+    }
+}
+
+/// What the client's owner is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send this to this server.
+    Send(SocketAddrV6, Vec<u8>),
+    /// Set the tunnel up, and let the packets go that wait; or, if there is one, change it.
+    Bound(Grant),
+    /// It goes on for longer.
+    Renewed(Grant),
+    /// Take the tunnel down: the lease is over, or the server says that there is none.
+    Lost,
+    /// There is no address: packets that wait have waited in vain.
+    Refused(Reason),
+    /// The server has the address back, or does not answer; the tunnel is down already.
+    Released,
+}
+
+/// Where a client is, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no address, and nobody needs one.
+    Idle,
+    /// It asks for one.
+    Asking,
+    /// It was refused, and waits before it asks again.
+    Refused,
+    /// It has one.
+    Bound,
+    /// It gives one back.
+    Releasing,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Asking(Exchange),
+    /// No questions until then.
+    Refused(u64),
+    Bound(Grant, Renewal),
+    Releasing(Grant, Exchange),
+}
+
+/// A question that is repeated until somebody answers.
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    transaction: u64,
+    number: u64,
+    /// Index of the server.
+    server: usize,
+    /// How often it has been sent in all.
+    tries: u32,
+    /// When it is sent again.
+    again: u64,
+    /// How often the server has had it asked again at once.
+    hurried: u32,
+}
+
+/// Renewing a lease.
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
+    /// Under way.
+    exchange: Option<Exchange>,
+    /// When it begins, or goes on.
+    at: u64,
+    /// The time to the next try.
+    pause: u64,
+}
+
+/// A client. All times are in ms of any clock that never goes back.
+#[derive(Debug)]
+pub struct Client {
+    settings: ClientSettings,
+    state: State,
+    /// The last server that answered.
+    server: usize,
+    /// What each server has offered last.
+    cookies: Vec<Option<[u8; COOKIE]>>,
+    /// What it had last, and would like again.
+    last: Option<Ipv4Addr>,
+    number: u64,
+    random: Random,
+    /// Answers that were not authentic, or not for a question of ours.
+    foreign: u64,
+}
+
+impl Client {
+    /// A client without a lease. `number`: higher than any that it has sent in earlier lives, such as the
+    /// time in µs since 1970; `seed`: one that nobody else knows.
+    #[must_use]
+    pub fn new(settings: ClientSettings, number: u64, seed: [u8; 32]) -> Client {
+        Client {
+            cookies: vec![None; settings.servers.len()],
+            settings,
+            state: State::Idle,
+            server: 0,
+            last: None,
+            number,
+            random: Random::new(seed),
+            foreign: 0,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Idle => Phase::Idle,
+            State::Asking(_) => Phase::Asking,
+            State::Refused(_) => Phase::Refused,
+            State::Bound(..) => Phase::Bound,
+            State::Releasing(..) => Phase::Releasing,
+        }
+    }
+
+    /// What it has.
+    #[must_use]
+    pub fn grant(&self) -> Option<&Grant> {
+        match &self.state {
+            State::Bound(grant, _) => Some(grant),
+            _ => None,
+        }
+    }
+
+    /// Answers that were not authentic, or not for a question of ours.
+    #[must_use]
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// A packet waits for an address.
+    pub fn wanted(&mut self, now: u64) -> Vec<Effect> {
+        match self.state {
+            State::Refused(until) if until > now => return Vec::new(),
+            State::Idle | State::Refused(_) => {}
+            State::Asking(_) | State::Bound(..) | State::Releasing(..) => return Vec::new(),
+        }
+        if self.settings.servers.is_empty() {
+            return Vec::new();
+        }
+        let exchange = self.new_exchange(self.server, now);
+        self.state = State::Asking(exchange);
+        vec![self.ask(&exchange, None)]
+    }
+
+    /// The address is not needed any more. The tunnel is to be taken down when this returns.
+    pub fn release(&mut self, now: u64) -> Vec<Effect> {
+        match self.state {
+            State::Bound(grant, _) => {
+                let exchange = self.new_exchange(self.server, now);
+                self.state = State::Releasing(grant, exchange);
+                vec![self.send_release(&grant, &exchange)]
+            }
+            State::Asking(_) => {
+                self.state = State::Idle;
+                Vec::new()
+            }
+            State::Idle | State::Refused(_) | State::Releasing(..) => Vec::new(),
+        }
+    }
+
+    /// A message has come `from` there.
+    pub fn receive(&mut self, from: SocketAddrV6, octets: &[u8], now: u64) -> Vec<Effect> {
+        let Some((server, message)) = self.authenticate(from, octets) else {
+            self.foreign += 1;
+            return Vec::new();
+        };
+        self.server = server;
+        match (message.body, &mut self.state) {
+            (Body::Offer { cookie }, _) => {
+                self.cookies[server] = Some(cookie);
+                self.ask_at_once(server, now)
+            }
+            (Body::Ack { lifetime: 0, .. }, State::Releasing(..)) => {
+                self.state = State::Idle;
+                vec![Effect::Released]
+            }
+            (Body::Ack { v4, ports, lifetime, tep }, State::Asking(_) | State::Bound(..))
+                if lifetime > 0 =>
+            {
+                let until = now + u64::from(lifetime) * 1000;
+                self.bound(Grant { v4, ports, tep, server: from, until, since: now }, lifetime, now)
+            }
+            (Body::Refuse { reason: Reason::Stale, expected, .. }, _) => {
+                // Time has gone back here, or somebody else says to be this client.
+                self.number = self.number.max(expected.unwrap_or(0));
+                self.ask_at_once(server, now)
+            }
+            (Body::Refuse { reason, retry, .. }, _) => self.refused(reason, retry, now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// When [`Client::tick`] has something to do.
+    #[must_use]
+    pub fn next(&self) -> Option<u64> {
+        match &self.state {
+            State::Idle => None,
+            State::Asking(exchange) | State::Releasing(_, exchange) => Some(exchange.again),
+            State::Refused(until) => Some(*until),
+            State::Bound(grant, renewal) => Some(renewal.at.min(grant.until)),
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn tick(&mut self, now: u64) -> Vec<Effect> {
+        if self.next().is_none_or(|next| next > now) {
+            return Vec::new();
+        }
+        match self.state {
+            State::Idle => Vec::new(),
+            State::Refused(_) => {
+                self.state = State::Idle;
+                Vec::new()
+            }
+            State::Asking(exchange) => self.ask_again(exchange, now),
+            State::Releasing(_, exchange) if exchange.tries >= RELEASES => {
+                self.state = State::Idle;
+                vec![Effect::Released]
+            }
+            State::Releasing(grant, mut exchange) => {
+                exchange.tries += 1;
+                exchange.hurried = 0;
+                exchange.again = now + self.pause(FIRST << exchange.tries.min(8));
+                self.state = State::Releasing(grant, exchange);
+                vec![self.send_release(&grant, &exchange)]
+            }
+            State::Bound(grant, _) if grant.until <= now => {
+                self.state = State::Idle;
+                vec![Effect::Lost]
+            }
+            State::Bound(grant, renewal) => self.renew(grant, renewal, now),
+        }
+    }
+
+    /// Reads an answer to a question of ours.
+    fn authenticate(&self, from: SocketAddrV6, octets: &[u8]) -> Option<(usize, Message)> {
+        let same = |it: &SocketAddrV6| it.ip() == from.ip() && it.port() == from.port();
+        let server = self.settings.servers.iter().position(same)?;
+        let exchange = match &self.state {
+            State::Asking(exchange) | State::Releasing(_, exchange) => exchange,
+            State::Bound(_, Renewal { exchange: Some(exchange), .. }) => exchange,
+            _ => return None,
+        };
+        let message = Message::parse(octets).ok()?;
+        let ours = message.transaction == exchange.transaction && message.number == exchange.number;
+        (ours && self.settings.key.has_sealed(octets)).then_some((server, message))
+    }
+
+    fn bound(&mut self, grant: Grant, lifetime: u32, now: u64) -> Vec<Effect> {
+        let half = u64::from(lifetime) * 500;
+        let renewal = Renewal { exchange: None, at: now + half, pause: RENEWAL.0 };
+        self.last = Some(grant.v4);
+        let effect = match &self.state {
+            State::Bound(before, _) if before.is_like(&grant) => Effect::Renewed(grant),
+            _ => Effect::Bound(grant),
+        };
+        self.state = State::Bound(grant, renewal);
+        vec![effect]
+    }
+
+    fn refused(&mut self, reason: Reason, retry: u32, now: u64) -> Vec<Effect> {
+        match self.state {
+            State::Asking(exchange) => {
+                // Perhaps another server has one.
+                let next = exchange.server + 1;
+                let others = self.settings.servers.len();
+                if next < others && exchange.tries < TRIES {
+                    let exchange = Exchange { tries: TRIES, ..self.new_exchange(next, now) };
+                    self.state = State::Asking(exchange);
+                    return vec![self.ask(&exchange, None)];
+                }
+                let wait = u64::from(retry.clamp(1, 300)) * 1000;
+                self.state = State::Refused(now + wait);
+                vec![Effect::Refused(reason)]
+            }
+            State::Bound(..) if reason == Reason::NoLease => {
+                self.state = State::Idle;
+                vec![Effect::Lost]
+            }
+            // It is valid until it ends, whatever trouble the server has.
+            State::Bound(..) => Vec::new(),
+            State::Releasing(..) => {
+                self.state = State::Idle;
+                vec![Effect::Released]
+            }
+            State::Idle | State::Refused(_) => Vec::new(),
+        }
+    }
+
+    /// Asks a server again at once that has just offered a cookie or wants another number, but not for ever.
+    fn ask_at_once(&mut self, server: usize, now: u64) -> Vec<Effect> {
+        let before = match &self.state {
+            State::Asking(before) | State::Releasing(_, before) => *before,
+            State::Bound(_, Renewal { exchange: Some(before), .. }) => *before,
+            State::Idle | State::Refused(_) | State::Bound(..) => return Vec::new(),
+        };
+        if before.hurried >= HURRIES {
+            return Vec::new();
+        }
+        let (tries, hurried) = (before.tries, before.hurried + 1);
+        let exchange = Exchange { tries, hurried, ..self.new_exchange(server, now) };
+        let effect = match &mut self.state {
+            State::Bound(grant, renewal) => {
+                renewal.exchange = Some(exchange);
+                let grant = *grant;
+                self.ask(&exchange, Some(&grant))
+            }
+            State::Releasing(grant, under_way) => {
+                *under_way = exchange;
+                let grant = *grant;
+                self.send_release(&grant, &exchange)
+            }
+            state => {
+                *state = State::Asking(exchange);
+                self.ask(&exchange, None)
+            }
+        };
+        vec![effect]
+    }
+
+    fn ask_again(&mut self, mut exchange: Exchange, now: u64) -> Vec<Effect> {
+        let tries = exchange.tries + 1;
+        if tries.is_multiple_of(TRIES) && self.settings.servers.len() > 1 {
+            let next = (exchange.server + 1) % self.settings.servers.len();
+            exchange = self.new_exchange(next, now);
+        }
+        exchange.tries = tries;
+        exchange.hurried = 0;
+        exchange.again = now + self.pause((FIRST << tries.min(10)).min(LONGEST));
+        self.state = State::Asking(exchange);
+        vec![self.ask(&exchange, None)]
+    }
+
+    /// Sends the next renewal: to the server that has granted the lease, and near its end to the others, too.
+    fn renew(&mut self, grant: Grant, renewal: Renewal, now: u64) -> Vec<Effect> {
+        let total = grant.until.saturating_sub(grant.since);
+        let near_the_end = now + total / 8 >= grant.until;
+        let count = self.settings.servers.len();
+        let server = match renewal.exchange {
+            Some(exchange) if near_the_end => (exchange.server + 1) % count,
+            Some(exchange) => exchange.server,
+            None => self.server,
+        };
+        let tries = renewal.exchange.map_or(1, |exchange| exchange.tries + 1);
+        let exchange = Exchange { tries, ..self.new_exchange(server, now) };
+        let pause = self.pause(renewal.pause);
+        let next = Renewal {
+            exchange: Some(exchange),
+            at: now + pause,
+            pause: (renewal.pause * 2).min(RENEWAL.1).min((total / 8).max(RENEWAL.0 / 4)),
+        };
+        self.state = State::Bound(grant, next);
+        vec![self.ask(&exchange, Some(&grant))]
+    }
+
+    fn new_exchange(&mut self, server: usize, now: u64) -> Exchange {
+        self.number += 1;
+        let again = now + self.pause(FIRST);
+        Exchange {
+            transaction: self.random.next(),
+            number: self.number,
+            server,
+            tries: 1,
+            again,
+            hurried: 0,
+        }
+    }
+
+    /// A time that is somewhat different each time, so that clients do not all ask at once.
+    fn pause(&mut self, about: u64) -> u64 {
+        about * 9 / 10 + self.random.next() % (about / 5).max(1)
+    }
+
+    /// A request; or a renewal of the grant, of the server that has granted it.
+    fn ask(&self, exchange: &Exchange, grant: Option<&Grant>) -> Effect {
+        let (id, cookie) = (self.settings.id.clone(), self.cookies[exchange.server]);
+        let to = self.settings.servers[exchange.server];
+        let lifetime = self.settings.lifetime;
+        let body = match grant {
+            Some(&Grant { v4, ports, server, .. }) if server == to => {
+                Body::Renew { id, cookie, v4, ports, lifetime }
+            }
+            grant => Body::Request {
+                id,
+                cookie,
+                v4: grant.map(|grant| grant.v4).or(self.last),
+                sharing: self.settings.sharing,
+                lifetime,
+            },
+        };
+        self.send(exchange, body)
+    }
+
+    fn send_release(&self, grant: &Grant, exchange: &Exchange) -> Effect {
+        let (id, cookie) = (self.settings.id.clone(), self.cookies[exchange.server]);
+        self.send(exchange, Body::Release { id, cookie, v4: grant.v4, ports: grant.ports })
+    }
+
+    fn send(&self, exchange: &Exchange, body: Body) -> Effect {
+        let Exchange { transaction, number, server, .. } = *exchange;
+        let message = Message { transaction, number, body };
+        Effect::Send(self.settings.servers[server], message.seal(&self.settings.key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

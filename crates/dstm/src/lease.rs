@@ -1,0 +1,221 @@
+//! Leases, and the lines that keep them on disk.
+//!
+//! A lease file is a text. Each line is a record with a checksum behind it; a later record about an
+//! address and its ports comes in the place of an earlier one:
+//!
+//! ```text
+//! lent 192.0.2.1 - 1767225600000 2001:db8::1 2001:db8:ff::1 name:laptop 5f3a09c1
+//! ended 192.0.2.1 - 0b77e21d
+//! ```
+//!
+//! Times are in ms since 1970, ports a port set as `offset/length/psid` or `-` for all.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use ring::digest;
+
+use crate::binding::{Binding, PortSet};
+use crate::message::ClientId;
+use crate::pool::Slot;
+
+/// Who has a lease.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Identity {
+    /// A client with a key of its own.
+    Named(ClientId),
+    /// A client of a prefix whose clients share a key: it is its address.
+    At(Ipv6Addr),
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Named(id) => id.fmt(f),
+            Identity::At(address) => address.fmt(f),
+        }
+    }
+}
+
+/// An address, or ports of it, that is lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who has it.
+    pub identity: Identity,
+    /// What it is.
+    pub slot: Slot,
+    /// The client's end of the tunnel.
+    pub remote: Ipv6Addr,
+    /// The tunnel end point.
+    pub local: Ipv6Addr,
+    /// When it ends, in ms since 1970.
+    pub until: u64,
+}
+
+impl Lease {
+    /// The tunnel that goes with it.
+    #[must_use]
+    pub fn binding(&self) -> Binding {
+        let Slot { v4, ports } = self.slot;
+        Binding { v4, ports, remote: self.remote, local: self.local }
+    }
+}
+
+/// One line of a lease file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// It is lent, until then and to this one.
+    Lent(Lease),
+    /// It is not lent any more.
+    Ended(Slot),
+}
+
+/// A line that is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLine {
+    /// The checksum is not the line's.
+    #[error("it is damaged: the checksum is not the line's")]
+    Checksum,
+    /// The checksum is right, but it says nothing that is known.
+    #[error("it is of another version")]
+    Unknown,
+}
+
+impl fmt::Display for Record {
+    /// The line, without its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text();
+        write!(f, "{text} {:08x}", checksum(&text))
+    }
+}
+
+impl Record {
+    fn text(&self) -> String {
+        let ports = |slot: &Slot| slot.ports.map_or("-".to_owned(), |ports| ports.to_string());
+        match self {
+            Record::Lent(Lease { identity, slot, remote, local, until }) => {
+                let identity = match identity {
+                    Identity::Named(id) => format!("name:{id}"),
+                    Identity::At(address) => format!("at:{address}"),
+                };
+                format!("lent {} {} {until} {remote} {local} {identity}", slot.v4, ports(slot))
+            }
+            Record::Ended(slot) => format!("ended {} {}", slot.v4, ports(slot)),
+        }
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLine`].
+    pub fn parse(line: &str) -> Result<Record, BadLine> {
+        let (text, sum) = line.rsplit_once(' ').ok_or(BadLine::Checksum)?;
+        let is_hex = sum.len() == 8 && sum.bytes().all(|octet| octet.is_ascii_hexdigit());
+        if !is_hex || u32::from_str_radix(sum, 16) != Ok(checksum(text)) {
+            return Err(BadLine::Checksum);
+        }
+        read(text).ok_or(BadLine::Unknown)
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        match self {
+            Record::Lent(lease) => lease.slot,
+            Record::Ended(slot) => *slot,
+        }
+    }
+}
+
+fn read(text: &str) -> Option<Record> {
+    let words: Vec<&str> = text.split(' ').collect();
+    match words.as_slice() {
+        ["lent", v4, set, until, remote, local, identity] => Some(Record::Lent(Lease {
+            slot: Slot { v4: v4.parse().ok()?, ports: ports(set)? },
+            until: until.parse().ok()?,
+            remote: remote.parse().ok()?,
+            local: local.parse().ok()?,
+            identity: match identity.split_once(':')? {
+                ("name", name) => Identity::Named(ClientId::new(name).ok()?),
+                ("at", address) => Identity::At(address.parse().ok()?),
+                _ => return None,
+            },
+        })),
+        ["ended", v4, set] => {
+            Some(Record::Ended(Slot { v4: v4.parse().ok()?, ports: ports(set)? }))
+        }
+        _ => None,
+    }
+}
+
+/// The outer `None`: these are no ports.
+fn ports(word: &str) -> Option<Option<PortSet>> {
+    if word == "-" {
+        return Some(None);
+    }
+    let mut numbers = word.split('/');
+    let offset_bits = numbers.next()?.parse().ok()?;
+    let psid_len = numbers.next()?.parse().ok()?;
+    let psid = numbers.next()?.parse().ok()?;
+    let set = PortSet::new(offset_bits, psid_len, psid)?;
+    numbers.next().is_none().then_some(Some(set))
+}
+
+fn checksum(text: &str) -> u32 {
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().take(4).fold(0, |sum, octet| sum << 8 | u32::from(*octet))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record() -> impl Strategy<Value = Record> {
+        let ports = proptest::option::of(
+            (0u8..=15, 1u8..=16, any::<u16>())
+                .prop_filter_map("no port set", |(a, k, psid)| PortSet::new(a, k, psid)),
+        );
+        let slot = (any::<std::net::Ipv4Addr>(), ports).prop_map(|(v4, ports)| Slot { v4, ports });
+        let identity = prop_oneof![
+            "[!-~]{1,64}".prop_map(|name| Identity::Named(ClientId::new(&name).unwrap())),
+            any::<Ipv6Addr>().prop_map(Identity::At),
+        ];
+        (slot, identity, any::<Ipv6Addr>(), any::<Ipv6Addr>(), any::<u64>(), any::<bool>())
+            .prop_map(|(slot, identity, remote, local, until, lent)| match lent {
+                true => Record::Lent(Lease { identity, slot, remote, local, until }),
+                false => Record::Ended(slot),
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(record in record()) {
+            prop_assert_eq!(Record::parse(&record.to_string()), Ok(record));
+        }
+
+        #[test]
+        fn a_line_that_is_cut_or_changed_is_damaged(
+            record in record(),
+            at: prop::sample::Index,
+            other in "[!-~]",
+        ) {
+            let line = record.to_string();
+            let at = at.index(line.len());
+            prop_assert_eq!(Record::parse(&line[..at]), Err(BadLine::Checksum));
+            let changed = format!("{}{other}{}", &line[..at], &line[at + 1..]);
+            let read = Record::parse(&changed);
+            prop_assert!(changed == line || read.is_err() || changed.eq_ignore_ascii_case(&line));
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let text = "lent 192.0.2.1 - soon";
+        let line = format!("{text} {:08x}", checksum(text));
+        assert_eq!(Record::parse(&line), Err(BadLine::Unknown));
+        assert_eq!(Record::parse(""), Err(BadLine::Checksum));
+    }
+}

@@ -1,0 +1,25 @@
+//! Numbers that others don't know, of a seed that they don't know.
+
+use ring::hmac;
+
+/// A sequence that is told by its seed, and by nothing that it has given before.
+#[derive(Clone, Debug)]
+pub(crate) struct Random {
+    key: hmac::Key,
+    count: u64,
+}
+
+impl Random {
+    pub(crate) fn new(seed: [u8; 32]) -> Random {
+        Random { key: hmac::Key::new(hmac::HMAC_SHA256, &seed), count: 0 }
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.count += 1;
+        let tag = hmac::sign(&self.key, &self.count.to_be_bytes());
+        let mut octets = [0; 8];
+        octets.copy_from_slice(&tag.as_ref()[..8]);
+        u64::from_be_bytes(octets)
+    }
+}
