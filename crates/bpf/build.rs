@@ -20,7 +20,7 @@ fn main() {
         "/usr/include/{}-linux-gnu",
         env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it")
     );
-    for object in ["fordway_tc", "fordway_xdp", "fordway_xdp_nat64"] {
+    for object in ["fordway_tc", "fordway_xdp", "fordway_xdp_nat64", "fordway_softwire"] {
         let built = SkeletonBuilder::new()
             .source(format!("c/{object}.bpf.c"))
             .obj(out.join(format!("{object}.o")))

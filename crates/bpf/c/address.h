@@ -7,6 +7,7 @@
 #define FORDWAY_ADDRESS_H
 
 #include "common.h"
+#include "headers.h"
 #include "maps.h"
 #include "pool4.h"
 
@@ -20,24 +21,7 @@ enum via {
 	VIA_DYNAMIC4,	/* to be found, or given, when the packet is known to be sound */
 };
 
-/* Why an IPv4 address (host order) can't be an end of a translated packet; 0: it can. */
-always_inline __u32 illegal_v4(__u32 address)
-{
-	__u8 first = address >> 24;
-	if (address == 0xffffffff)
-		return FW_DROP_BROADCAST;
-	if (first == 127)
-		return FW_DROP_LOOPBACK;
-	if (address >> 16 == 0xa9fe)
-		return FW_DROP_LINK_LOCAL;
-	if (first >= 224 && first <= 239)
-		return FW_DROP_MULTICAST;
-	if (first == 0 || first >= 240)
-		return FW_DROP_MARTIAN;
-	return 0;
-}
-
-/* The same for an IPv6 address. */
+/* Why an IPv6 address can't be an end of a translated packet; 0: it can. */
 always_inline __u32 illegal_v6(struct halves address)
 {
 	__u16 first = address.hi >> 48;

@@ -14,8 +14,9 @@
 
 #define always_inline static __always_inline
 
-/* Objects: FORDWAY_XDP, at XDP; FORDWAY_STATE, with the tables of stateful translation. */
-#ifndef FORDWAY_XDP
+/* Objects: FORDWAY_XDP, at XDP; FORDWAY_SOFTWIRE, of tunnels; FORDWAY_STATE, with the tables of stateful
+ * translation. */
+#if !defined(FORDWAY_XDP) && !defined(FORDWAY_SOFTWIRE)
 #define FORDWAY_STATE
 #endif
 

@@ -8,18 +8,11 @@
 #include "maps.h"
 #include "ours.h"
 #include "outcome.h"
+#include "tc.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-#define PACKET_HOST 0
-
-/* The helpers' ways to say: segments keep their size, and what is known of the checksum stays known. */
-#define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
-
-/* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
-#define BROKEN DROP(FW_DROP_NO_HEADROOM)
 
 /* Makes the packet's front `new_len` instead of `old_len` octets long, and the frame one of the other family. */
 always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int to_v6, const struct plan *plan)
@@ -29,11 +22,9 @@ always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int 
 	int rest = (int)plan->new_len - (int)plan->old_len - step;
 	int changed = 0;
 
-	if (p->len > plan->len) {
-		/* Padding of a short Ethernet frame. */
-		if (bpf_skb_change_tail(skb, config.link_layer_len + plan->len, 0))
-			return PASS_ON(FW_PASS_RESIZE);
-	}
+	verdict v = cut_tail(skb, p, plan->len);
+	if (v != GO_ON)
+		return v;
 	if (rest < 0) {
 		if (bpf_skb_adjust_room(skb, rest, BPF_ADJ_ROOM_NET, ROOM_FLAGS))
 			return PASS_ON(FW_PASS_RESIZE);
@@ -165,39 +156,6 @@ always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, i
 	return GO_ON;
 }
 
-/* For a trace. */
-always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
-{
-	__u32 len = skb->len - config.link_layer_len;
-
-	if (len > FW_TRACE_SNAP)
-		len = FW_TRACE_SNAP;
-	return LOAD_SOME(skb, config.link_layer_len, to, len, FW_TRACE_SNAP) ? 0 : len;
-}
-
-/* Whether the packet would leave longer than its device allows now: the configuration knows the MTU that
- * was, and behind an uplink's egress nobody looks again. */
-always_inline int exceeds_device(struct __sk_buff *skb, const struct plan *plan)
-{
-	__u32 mtu = 0;
-
-	bpf_check_mtu(skb, 0, &mtu, 0, 0);
-	return mtu && plan->wire_len > mtu;
-}
-
-/* Lets the programs look at the first `len` octets of the packet, or all of a shorter one. */
-always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
-{
-	len += config.link_layer_len;
-	if (len > skb->len)
-		len = skb->len;
-	if ((void *)(long)skb->data + len > (void *)(long)skb->data_end && bpf_skb_pull_data(skb, len))
-		return 0;
-	p->data = (void *)(long)skb->data + config.link_layer_len;
-	p->data_end = (void *)(long)skb->data_end;
-	return 1;
-}
-
 /* Whether the transport header follows the fixed IP header. */
 always_inline int is_plain(const struct packet *p, int to_v6)
 {
@@ -220,7 +178,7 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
-	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan))
+	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan->wire_len))
 		return PASS_ON(FW_PASS_TOO_BIG);
 	v = carry_out(skb, &p, to_v6, hook, plan);
 	/* A super-packet takes one for each segment. */
@@ -280,19 +238,6 @@ int fordway_interface(struct __sk_buff *skb)
 	if (v == GO_ON)
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
-}
-
-/* What is the translator's and not taken goes to the user engine, through the interface. */
-always_inline int leave_uplink(verdict v)
-{
-	switch (VERDICT_KIND(v)) {
-	case PASS_ON(0):
-		return bpf_redirect(config.tun_ifindex, 0);
-	case DROP(0):
-		return TC_ACT_SHOT;
-	default:
-		return TC_ACT_UNSPEC;
-	}
 }
 
 /* Egress of the uplink: the host's IPv4 leaves as IPv6. Frames with a VLAN tag belong to another

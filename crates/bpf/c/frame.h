@@ -53,7 +53,7 @@ struct walked {
 		less >= (max) || LOAD_OCTETS(frame, at, to, less + 1);                                                \
 	})
 
-#ifdef FORDWAY_STATE
+#if defined(FORDWAY_STATE) || defined(FORDWAY_SOFTWIRE)
 
 /*
  * Where in the TCP header of `len` octets at octet `at` of the frame the value of the MSS option lies
@@ -92,17 +92,17 @@ __noinline int mss_place(FRAME *frame, __u32 at, __u32 len)
 #ifndef FORDWAY_XDP
 
 /*
- * The sum of the IPv4 options, folded; OPTIONS_ROUTE is added if one of their octets is the type of a
+ * The sum of the `len` octets of IPv4 options at octet `at` of the frame, folded; OPTIONS_ROUTE is added if one of their octets is the type of a
  * source route (the user engine looks whether it is one).
  */
-__noinline int v4_options(struct __sk_buff *skb, __u32 header_len)
+__noinline int v4_options(struct __sk_buff *skb, __u32 at, __u32 len)
 {
 	__u8 octets[OPTIONS_MAX] = {};
 	const __u32 *words = (void *)octets;
 	__u64 sum = 0;
 	int route = 0;
 
-	if (LOAD_SOME(skb, config.link_layer_len + IPV4_LEN, octets, header_len - IPV4_LEN, OPTIONS_MAX))
+	if (LOAD_SOME(skb, at, octets, len, OPTIONS_MAX))
 		return OPTIONS_UNREACHABLE;
 	for (int i = 0; i < OPTIONS_MAX / 4; i++)
 		sum += words[i];

@@ -32,6 +32,23 @@ always_inline void read_v4(const struct ipv4_header *ip, struct fields *fields)
 	fields->protocol = ip->protocol;
 }
 
+/* Why an IPv4 address (host order) can't be an end of a packet here; 0: it can. */
+always_inline __u32 illegal_v4(__u32 address)
+{
+	__u8 first = address >> 24;
+	if (address == 0xffffffff)
+		return FW_DROP_BROADCAST;
+	if (first == 127)
+		return FW_DROP_LOOPBACK;
+	if (address >> 16 == 0xa9fe)
+		return FW_DROP_LINK_LOCAL;
+	if (first >= 224 && first <= 239)
+		return FW_DROP_MULTICAST;
+	if (first == 0 || first >= 240)
+		return FW_DROP_MARTIAN;
+	return 0;
+}
+
 always_inline __u8 traffic_class(__u8 octet)
 {
 	return config.set_traffic_class ? config.traffic_class : octet;

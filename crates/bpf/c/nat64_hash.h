@@ -4,17 +4,8 @@
 #define FORDWAY_NAT64_HASH_H
 
 #include "common.h"
+#include "mix.h"
 #include "nat64_maps.h"
-
-/* Spreads 64 bits over 64 bits. */
-always_inline __u64 mix(__u64 word)
-{
-	word ^= word >> 32;
-	word *= 0xd6e8feb86659fd93ull;
-	word ^= word >> 32;
-	word *= 0xd6e8feb86659fd93ull;
-	return word ^ word >> 32;
-}
 
 /* Of an IPv6 transport address. */
 always_inline __u64 hash_v6(struct halves addr, __u16 port, __u8 protocol)

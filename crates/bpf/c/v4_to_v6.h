@@ -38,7 +38,7 @@ always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, s
 #ifdef FORDWAY_XDP
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 #else
-		int options = v4_options(ctx, header_len);
+		int options = v4_options(ctx, config.link_layer_len + IPV4_LEN, header_len - IPV4_LEN);
 		if (options < 0)
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		*route = options >= OPTIONS_ROUTE;

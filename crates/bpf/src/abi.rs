@@ -34,6 +34,12 @@ pub(crate) mod udp_checksum_zero {
     pub(crate) const PASS: u8 = 2;
 }
 
+/// `enum fw_softwire_role`.
+pub(crate) mod softwire_role {
+    pub(crate) const TEP: u8 = 0;
+    pub(crate) const CLIENT: u8 = 1;
+}
+
 /// `enum fw_nat64_mode`.
 pub(crate) mod nat64_mode {
     pub(crate) const STATEFUL: u32 = 1;
@@ -233,6 +239,52 @@ abi_struct! {
     refresh_from_v4: u8,
     pool4: [FwPool4Range; MAX_POOL4],
     reserved: u32,
+}
+
+abi_struct! {
+    /// What the programs know of softwires.
+    FwSoftwireConfig = "fw_softwire_config", 24;
+    secret: [u64; 2],
+    role: u8,
+    hop_limit: u8,
+    hairpin: u8,
+    reserved: [u8; 5],
+}
+
+abi_struct! {
+    /// Value of map `softwire_addresses`.
+    FwSoftwireAddress = "fw_softwire_address", 4;
+    offset_bits: u8,
+    psid_len: u8,
+    reserved: [u8; 2],
+}
+
+abi_struct! {
+    /// Key of map `softwire_bindings`.
+    FwSoftwireKey = "fw_softwire_key", 8;
+    v4: u32,
+    psid: u32,
+}
+
+abi_struct! {
+    /// Value of map `softwire_bindings`.
+    FwSoftwireTunnel = "fw_softwire_tunnel", 56;
+    here_hi: u64,
+    here_lo: u64,
+    there_hi: u64,
+    there_lo: u64,
+    mtu_until_ns: u64,
+    mtu: u32,
+    v4: u32,
+    psid: u32,
+    reserved: u32,
+}
+
+abi_struct! {
+    /// Value of map `softwire_here`.
+    FwSoftwireHere = "fw_softwire_here", 16;
+    hi: u64,
+    lo: u64,
 }
 
 abi_struct! {

@@ -8,6 +8,7 @@ use fordway_xlat::config::HopCount;
 use fordway_xlat::{Config, Direction, TrafficClass, UdpChecksumZero};
 
 pub(crate) use self::stateful::{convert_stateful, relevant};
+pub(crate) use self::tunnels::{convert_tunnels, softwire_config};
 use crate::Unsupported;
 
 use crate::abi::{Abi, FwConfig, FwEam, FwPool6, MAX_INLINE_EAM, MAX_POOL6, udp_checksum_zero};
@@ -30,9 +31,6 @@ pub(crate) fn convert(config: &Config, extra: Extra) -> Result<FwConfig, Unsuppo
         mtu4: config.mtu4,
         mtu6: config.mtu6,
         lowest_ipv6_mtu: config.lowest_ipv6_mtu,
-        tun_ifindex: extra.tun,
-        link_layer_len: extra.link_layer_len,
-        trace_rate: extra.trace.unwrap_or(0),
         eam_in_maps: u8::from(eam_in_maps(config)),
         decrement_hop_limit: Direction::ALL
             .map(|direction| u8::from(extra.decrement_hop_limit.counts(direction))),
@@ -44,14 +42,8 @@ pub(crate) fn convert(config: &Config, extra: Extra) -> Result<FwConfig, Unsuppo
         ipv4_translatable: u8::from(config.ipv4_translatable),
         hairpin: u8::from(config.hairpin),
         mss_clamp: u8::from(config.mss_clamp),
-        measure: u8::from(extra.measure),
-        trace: u8::from(extra.trace.is_some()),
-        ..FwConfig::zeroed()
+        ..common(extra, config.traffic_class)
     };
-    if let TrafficClass::Set(octet) = config.traffic_class {
-        fw.set_traffic_class = 1;
-        fw.traffic_class = octet;
-    }
     if let Some(source6) = config.icmp_source6 {
         (fw.icmp_source6_hi, fw.icmp_source6_lo) = halves(source6.to_bits());
     }
@@ -60,6 +52,23 @@ pub(crate) fn convert(config: &Config, extra: Extra) -> Result<FwConfig, Unsuppo
         set_eam(&mut fw, config);
     }
     Ok(fw)
+}
+
+/// What programs of all kinds know.
+fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
+    let mut fw = FwConfig {
+        tun_ifindex: extra.tun,
+        link_layer_len: extra.link_layer_len,
+        trace_rate: extra.trace.unwrap_or(0),
+        measure: u8::from(extra.measure),
+        trace: u8::from(extra.trace.is_some()),
+        ..FwConfig::zeroed()
+    };
+    if let TrafficClass::Set(octet) = traffic_class {
+        fw.set_traffic_class = 1;
+        fw.traffic_class = octet;
+    }
+    fw
 }
 
 /// Whether the explicit mappings go into maps, being too many for the configuration.
@@ -133,3 +142,4 @@ fn halves(bits: u128) -> (u64, u64) {
 mod stateful;
 #[cfg(test)]
 mod tests;
+mod tunnels;

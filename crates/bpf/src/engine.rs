@@ -2,19 +2,23 @@
 
 use std::os::fd::AsFd;
 
+use fordway_softwire::Role;
 use fordway_xlat::Config;
 use fordway_xlat::config::HopCount;
 use libbpf_rs::MapHandle;
 
 use crate::abi::{ABI_VERSION, MAX_DEVICES};
 use crate::attach::Wanted;
-use crate::convert::{Extra, convert, convert_stateful, eam_in_maps, relevant};
+use crate::convert::{
+    Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
+};
 use crate::counters::Layout;
 use crate::netlink::Device;
 use crate::object::{ObjectFile, Programs, Request, io_error};
 use crate::pins::{Counted, Pin, Pins};
 use crate::{
-    Error, Hook, Options, Place, Program, Result, Stateful, Totals, Unsupported, counters, sys,
+    Error, Hook, Options, Place, Program, Result, Stateful, Totals, Tunnels, Unsupported, counters,
+    sys,
 };
 
 /// The loaded objects.
@@ -157,16 +161,14 @@ fn load(
     let config = &*relevant(config, options.stateful.as_ref());
     let tun = options.hook.tun();
     let tun_device = Device::by_index(tun)?;
-    let at_tun = vec![(Program::Interface, Place::Egress, tun)];
+    let [at_tun, at_egress, at_ingress] = tc_programs(options)?;
     let (places, link_layer_len) = match &options.hook {
         Hook::Uplink { device, .. } => {
-            let places = vec![
-                (Program::UplinkEgress, Place::Egress, *device),
-                (Program::UplinkIngress, Place::Ingress, *device),
-            ];
+            let places =
+                vec![(at_egress, Place::Egress, *device), (at_ingress, Place::Ingress, *device)];
             (places, Device::by_index(*device)?.link_layer_len()?)
         }
-        _ => (at_tun, tun_device.link_layer_len()?),
+        _ => (vec![(at_tun, Place::Egress, tun)], tun_device.link_layer_len()?),
     };
     let extra = Extra {
         tun,
@@ -176,10 +178,11 @@ fn load(
         trace: options.trace,
     };
     let stateful = options.stateful.as_ref();
-    let mut loader = Loader { config, stateful, pins, fresh };
+    let tunnels = options.tunnels.as_ref();
+    let mut loader = Loader { config, stateful, tunnels, pins, fresh };
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
-    let tc = loader.load(ObjectFile::TC, Counted::Tc, &tc_programs, extra, earlier_trace)?;
+    let tc = loader.load(at_tun.file(), Counted::Tc, &tc_programs, extra, earlier_trace)?;
     let front = load_front(&mut loader, &options.hook, extra, tc.trace.as_ref())?;
     let mut former_counters = Vec::new();
     for (place, counted) in [(Place::Ingress, Counted::Ingress), (Place::Xdp, Counted::Xdp)] {
@@ -189,6 +192,27 @@ fn load(
     }
     let is_stateful = stateful.is_some();
     Ok(Engine { tc, places, front, is_stateful, former_counters, fresh: Vec::new() })
+}
+
+/// The programs at the TUN device, and at egress and ingress of an uplink.
+fn tc_programs(options: &Options) -> Result<[Program; 3]> {
+    let Some(Tunnels { settings, .. }) = &options.tunnels else {
+        return Ok([Program::Interface, Program::UplinkEgress, Program::UplinkIngress]);
+    };
+    let reason = match (&options.hook, settings.role) {
+        (Hook::Interface { .. }, _) | (Hook::Uplink { .. }, Role::Client) => {
+            return Ok([
+                Program::SoftwireInterface,
+                Program::SoftwireUplinkEgress,
+                Program::SoftwireUplinkIngress,
+            ]);
+        }
+        (Hook::Uplink { .. }, Role::Tep) => {
+            "attach = \"uplink\" is for a softwire's client".to_owned()
+        }
+        (hook, _) => format!("softwires can't be attached at {}", hook.label()),
+    };
+    Err(Unsupported::with_hint(reason, "use attach = \"interface\"").into())
 }
 
 /// Where programs stand in front of routing and in its place, those behind it don't count hops.
@@ -297,6 +321,7 @@ fn check_xdp_devices(devices: &[u32]) -> Result<()> {
 struct Loader<'a> {
     config: &'a Config,
     stateful: Option<&'a Stateful>,
+    tunnels: Option<&'a Tunnels>,
     pins: &'a Pins,
     fresh: &'a mut Vec<Pin>,
 }
@@ -317,12 +342,19 @@ impl Loader<'_> {
             .stateful
             .map(|stateful| convert_stateful(stateful).map(|config| (&*stateful.maps, config)));
         let state = state.transpose()?;
+        let (tunnels, config) = match self.tunnels {
+            Some(Tunnels { settings, maps }) => {
+                (Some((&**maps, softwire_config(settings))), convert_tunnels(settings, extra))
+            }
+            None => (None, convert(self.config, extra)?),
+        };
         let loaded = Programs::load(Request {
             file,
             programs,
-            config: &convert(self.config, extra)?,
+            config: &config,
             eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
             state: state.as_ref().map(|(maps, config)| (*maps, config)),
+            tunnels: tunnels.as_ref().map(|(maps, config)| (*maps, config)),
             counters: usable.map(AsFd::as_fd),
             trace: trace.map(AsFd::as_fd),
         })?;

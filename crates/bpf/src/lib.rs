@@ -30,6 +30,7 @@ mod object;
 mod options;
 mod pins;
 mod reason;
+mod softwire_maps;
 mod state_maps;
 #[allow(unsafe_code)]
 mod sys;
@@ -40,9 +41,10 @@ pub use error::{Error, Unsupported};
 pub use events::{Event, Events};
 pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Program, Run, TestOptions};
-pub use options::{Hook, Options, Stateful, pins_dir};
+pub use options::{Hook, Options, Stateful, Tunnels, pins_dir};
 pub use pins::mount_bpffs;
 pub use reason::{Outcome, PassReason};
+pub use softwire_maps::SoftwireMaps;
 pub use state_maps::{Origin, StateMaps, StateMemory};
 pub use totals::Totals;
 

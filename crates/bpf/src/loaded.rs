@@ -4,10 +4,14 @@ use fordway_xlat::Config;
 use libbpf_rs::ProgramInput;
 
 use crate::abi::{Abi, FwCounters};
-use crate::convert::{Extra, convert, convert_stateful, eam_in_maps, relevant};
+use crate::convert::{
+    Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
+};
 use crate::events::drop_reason;
 use crate::object::{ObjectFile, Programs, Request, io_error};
-use crate::{Error, Events, Outcome, PassReason, Result, Stateful, Totals, Unsupported, counters};
+use crate::{
+    Error, Events, Outcome, PassReason, Result, Stateful, Totals, Tunnels, Unsupported, counters,
+};
 
 /// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,17 +28,26 @@ pub enum Program {
     Xdp,
     /// XDP of a stateful translator.
     XdpNat64,
+    /// Of softwires, at the egress of the TUN device.
+    SoftwireInterface,
+    /// Of a softwire's client, at the egress of the uplink: into the tunnel.
+    SoftwireUplinkEgress,
+    /// Of a softwire's client, at the ingress of the uplink: out of the tunnel.
+    SoftwireUplinkIngress,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 6] = [
+    pub const ALL: [Program; 9] = [
         Program::Interface,
         Program::UplinkEgress,
         Program::UplinkIngress,
         Program::Ingress,
         Program::Xdp,
         Program::XdpNat64,
+        Program::SoftwireInterface,
+        Program::SoftwireUplinkEgress,
+        Program::SoftwireUplinkIngress,
     ];
 
     /// The program's name in its object.
@@ -47,6 +60,9 @@ impl Program {
             Program::Ingress => "fordway_ingress",
             Program::Xdp => "fordway_xdp",
             Program::XdpNat64 => "fordway_xdp_nat64",
+            Program::SoftwireInterface => "fordway_softwire_interface",
+            Program::SoftwireUplinkEgress => "fordway_softwire_uplink_egress",
+            Program::SoftwireUplinkIngress => "fordway_softwire_uplink_ingress",
         }
     }
 
@@ -66,7 +82,13 @@ impl Program {
         match self {
             Program::Xdp => ObjectFile::XDP,
             Program::XdpNat64 => ObjectFile::XDP_NAT64,
-            _ => ObjectFile::TC,
+            Program::SoftwireInterface
+            | Program::SoftwireUplinkEgress
+            | Program::SoftwireUplinkIngress => ObjectFile::SOFTWIRE,
+            Program::Interface
+            | Program::UplinkEgress
+            | Program::UplinkIngress
+            | Program::Ingress => ObjectFile::TC,
         }
     }
 }
@@ -84,11 +106,14 @@ pub struct TestOptions {
     pub devices: Vec<u32>,
     /// Of a stateful translator: its settings and tables.
     pub stateful: Option<Stateful>,
+    /// Of softwires: settings and bindings.
+    pub tunnels: Option<Tunnels>,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
 #[derive(Debug)]
 pub struct Loaded {
+    /// Of softwires, or of a translator.
     tc: Option<Programs>,
     /// At most one of its two objects.
     xdp: Option<Programs>,
@@ -136,7 +161,12 @@ impl Loaded {
         };
         let stateful = options.stateful.as_ref();
         let config = &*relevant(config, stateful);
-        let fw = convert(config, extra)?;
+        let fw = match &options.tunnels {
+            Some(tunnels) => convert_tunnels(&tunnels.settings, extra),
+            None => convert(config, extra)?,
+        };
+        let tunnels = options.tunnels.as_ref();
+        let softwire = tunnels.map(|tunnels| softwire_config(&tunnels.settings));
         let nat64 = stateful.map(convert_stateful).transpose()?;
         let load = |file, wanted: &dyn Fn(Program) -> bool| -> Result<Option<Programs>> {
             let programs: Vec<Program> =
@@ -151,13 +181,17 @@ impl Loaded {
                 config: &fw,
                 eam,
                 state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
+                tunnels: tunnels.map(|tunnels| &*tunnels.maps).zip(softwire.as_ref()),
                 counters: None,
                 trace: None,
             };
             Programs::load(request).map(Some)
         };
         let loaded = Loaded {
-            tc: load(ObjectFile::TC, &|program| !program.is_xdp())?,
+            tc: match programs.iter().copied().find(|program| !program.is_xdp()) {
+                Some(wanted) => load(wanted.file(), &|program| !program.is_xdp())?,
+                None => None,
+            },
             xdp: match programs.iter().copied().find(|program| program.is_xdp()) {
                 Some(wanted) => load(wanted.file(), &|program| program == wanted)?,
                 None => None,

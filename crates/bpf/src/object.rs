@@ -11,11 +11,11 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramType, libbpf_sys,
 };
 
-use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config};
+use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config, FwSoftwireConfig};
 use crate::capture::captured;
 use crate::convert::fw_eam;
 use crate::state_maps::MARKS;
-use crate::{Error, Program, Result, StateMaps, host};
+use crate::{Error, Program, Result, SoftwireMaps, StateMaps, host};
 
 /// A compiled object.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,8 @@ static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/
 static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp.o")));
 static XDP_NAT64: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp_nat64.o")));
+static SOFTWIRE: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_softwire.o")));
 
 /// The map of constants, by the end of its name.
 const CONSTANTS: &str = ".rodata";
@@ -52,6 +54,10 @@ impl ObjectFile {
     pub(crate) const XDP_NAT64: ObjectFile = {
         static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
         ObjectFile { name: "xdp_nat64", octets: &XDP_NAT64.0, constants: &CONSTANTS }
+    };
+    pub(crate) const SOFTWIRE: ObjectFile = {
+        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
+        ObjectFile { name: "softwire", octets: &SOFTWIRE.0, constants: &CONSTANTS }
     };
 
     #[cfg(test)]
@@ -88,6 +94,8 @@ pub(crate) struct Request<'a> {
     pub(crate) eam: Option<&'a [Eam]>,
     /// Tables, and what the programs know of them.
     pub(crate) state: Option<(&'a StateMaps, &'a FwNat64Config)>,
+    /// The bindings of softwires, and what the programs know of them.
+    pub(crate) tunnels: Option<(&'a SoftwireMaps, &'a FwSoftwireConfig)>,
     /// The counters to go on with.
     pub(crate) counters: Option<BorrowedFd<'a>>,
     /// The ring buffer to go on with.
@@ -258,6 +266,14 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 write_constant(request.file, octets, "config", request.config)?;
                 if let Some((_, config)) = request.state {
                     write_constant(request.file, octets, "nat64", config)?;
+                }
+                if let Some((_, config)) = request.tunnels {
+                    write_constant(request.file, octets, "softwire", config)?;
+                }
+            }
+            bindings if bindings.starts_with("softwire_") => {
+                if let Some((maps, _)) = request.tunnels {
+                    map.reuse_fd(maps.map(bindings).ok_or_else(not_found)?)?;
                 }
             }
             state if state.starts_with("nat64_") => match request.state {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fordway_xlat::nat64::Settings;
 
-use crate::StateMaps;
+use crate::{SoftwireMaps, StateMaps};
 
 /// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,17 @@ pub struct Options {
     pub force_clsact: bool,
     /// Of a stateful translator: its settings and tables.
     pub stateful: Option<Stateful>,
+    /// Of softwires: settings and bindings.
+    pub tunnels: Option<Tunnels>,
+}
+
+/// What the programs of softwires need, in the place of a translator's configuration.
+#[derive(Clone, Debug)]
+pub struct Tunnels {
+    /// The settings.
+    pub settings: fordway_softwire::Settings,
+    /// The bindings.
+    pub maps: Arc<SoftwireMaps>,
 }
 
 /// What the programs of a stateful translator need beside its configuration.
@@ -101,6 +112,7 @@ impl Options {
             trace: None,
             force_clsact: false,
             stateful: None,
+            tunnels: None,
         }
     }
 }

@@ -57,6 +57,9 @@ pass_reasons! {
     Nat64Hairpin = 22, "nat64_hairpin", "From one host behind the translator to another (RFC 6146 section 3.8).";
     Nat64IcmpError = 23, "nat64_icmp_error", "An ICMP error about a stateful session.";
     Chain = 24, "chain", "A chain of table entries longer than a program walks.";
+    SoftwireSource = 25, "softwire_source", "Out of a softwire by another tunnel than its binding's, and an ICMP error is due.";
+    SoftwireEcn = 26, "softwire_ecn", "A congestion mark in a softwire that its sender would not understand.";
+    SoftwireFragment = 27, "softwire_fragment", "A fragment of a shared address, to be reassembled first.";
 }
 
 impl PassReason {

@@ -110,6 +110,9 @@ enum fw_pass_reason {
 	FW_PASS_NAT64_HAIRPIN = 22,	/* turns back to another host behind it (RFC 6146 section 3.8) */
 	FW_PASS_NAT64_ICMP_ERROR = 23,	/* an ICMP error about a session */
 	FW_PASS_CHAIN = 24,		/* a chain longer than a program walks */
+	FW_PASS_SOFTWIRE_SOURCE = 25,	/* out of another tunnel than its binding's */
+	FW_PASS_SOFTWIRE_ECN = 26,	/* a congestion mark that its sender would not understand */
+	FW_PASS_SOFTWIRE_FRAGMENT = 27,	/* a fragment, to be reassembled first */
 	FW_PASS_COUNT
 };
 

@@ -9,9 +9,10 @@ use super::*;
 use crate::PassReason;
 use crate::object::ObjectFile;
 
-const HEADERS: [&str; 2] = [
+const HEADERS: [&str; 3] = [
     include_str!("../../c/include/fordway_abi.h"),
     include_str!("../../c/include/fordway_nat64.h"),
+    include_str!("../../c/include/fordway_softwire.h"),
 ];
 
 /// What stands behind `text` in the headers.
@@ -34,14 +35,14 @@ fn structures() -> Vec<Structure> {
     }
     structures!(
         FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
-        FwNat64Config
+        FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
     )
 }
 
 #[test]
 fn structures_are_as_in_the_objects() {
     let mut compared = 0;
-    for file in [ObjectFile::TC, ObjectFile::XDP, ObjectFile::XDP_NAT64] {
+    for file in [ObjectFile::TC, ObjectFile::XDP, ObjectFile::XDP_NAT64, ObjectFile::SOFTWIRE] {
         let btf = Btf::from_raw("object", file.octets()).unwrap().expect("BTF");
         for (name, size, fields) in structures() {
             // The object does not tell of a structure that none of its maps and functions has.
@@ -55,7 +56,7 @@ fn structures_are_as_in_the_objects() {
             compared += 1;
         }
     }
-    assert!(compared >= 14, "only {compared} structures are in the objects");
+    assert!(compared >= 22, "only {compared} structures are in the objects");
 }
 
 /// Size, and names and offsets of the fields that anybody looks at.
@@ -109,6 +110,12 @@ fn states_are_the_cores() {
         ("FW_TIMEOUT_TCP_INCOMING_SYN", Timeout::TcpIncomingSyn as u32),
     ];
     assert_eq!(enumeration("fw_timeout")[..5], named(&timeouts));
+    let roles =
+        [("FW_SOFTWIRE_TEP", softwire_role::TEP), ("FW_SOFTWIRE_CLIENT", softwire_role::CLIENT)];
+    assert_eq!(
+        enumeration("fw_softwire_role"),
+        named(&roles.map(|(name, number)| (name, u32::from(number))))
+    );
     let modes = [
         ("FW_NAT64_NONE", 0),
         ("FW_NAT64_STATEFUL", nat64_mode::STATEFUL),

@@ -77,6 +77,7 @@ fn the_stack_suffices() {
             config: &FwConfig::zeroed(),
             eam: None,
             state: None,
+            tunnels: None,
             counters: None,
             trace: None,
         };

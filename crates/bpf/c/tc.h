@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs at tc hooks share: reaching into a frame, and what they tell the kernel in the end. */
+#ifndef FORDWAY_TC_H
+#define FORDWAY_TC_H
+
+#include "common.h"
+#include "frame.h"
+#include "maps.h"
+
+#define PACKET_HOST 0
+
+/* The helpers' ways to say: segments keep their size, and what is known of the checksum stays known. */
+#define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+/* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
+#define BROKEN DROP(FW_DROP_NO_HEADROOM)
+
+/* For a trace. */
+always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
+{
+	__u32 len = skb->len - config.link_layer_len;
+
+	if (len > FW_TRACE_SNAP)
+		len = FW_TRACE_SNAP;
+	return LOAD_SOME(skb, config.link_layer_len, to, len, FW_TRACE_SNAP) ? 0 : len;
+}
+
+/* Whether the packet would leave longer than its device allows now: the configuration knows the MTU that
+ * was, and behind an uplink's egress nobody looks again. */
+always_inline int exceeds_device(struct __sk_buff *skb, __u32 wire_len)
+{
+	__u32 mtu = 0;
+
+	bpf_check_mtu(skb, 0, &mtu, 0, 0);
+	return mtu && wire_len > mtu;
+}
+
+/* Lets the programs look at the first `len` octets of the packet, or all of a shorter one. */
+always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
+{
+	len += config.link_layer_len;
+	if (len > skb->len)
+		len = skb->len;
+	if ((void *)(long)skb->data + len > (void *)(long)skb->data_end && bpf_skb_pull_data(skb, len))
+		return 0;
+	p->data = (void *)(long)skb->data + config.link_layer_len;
+	p->data_end = (void *)(long)skb->data_end;
+	return 1;
+}
+
+/* Cuts off what lies behind the `len` octets of the packet: padding of a short Ethernet frame. The kernel would
+ * forget that it is a super-packet. */
+always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __u32 len)
+{
+	if (p->len <= len)
+		return GO_ON;
+	if (p->gso_size || bpf_skb_change_tail(skb, config.link_layer_len + len, 0))
+		return PASS_ON(FW_PASS_RESIZE);
+	return GO_ON;
+}
+
+/* At an uplink, what is the translator's and not taken goes to the user engine, through the interface. */
+always_inline int leave_uplink(verdict v)
+{
+	switch (VERDICT_KIND(v)) {
+	case PASS_ON(0):
+		return bpf_redirect(config.tun_ifindex, 0);
+	case DROP(0):
+		return TC_ACT_SHOT;
+	default:
+		return TC_ACT_UNSPEC;
+	}
+}
+
+#endif
