@@ -13,10 +13,10 @@ mod settings;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
-use crate::binding::PortSet;
 use crate::message::{Body, COOKIE, Message, Reason};
 use crate::pool::Slot;
 use crate::random::Random;
+use fordway_softwire::PortSet;
 
 pub use settings::ClientSettings;
 
@@ -147,6 +147,8 @@ pub struct Client {
     cookies: Vec<Option<[u8; COOKIE]>>,
     /// What it had last, and would like again.
     last: Option<Ipv4Addr>,
+    /// Its end of the tunnel, if it is not the address that it sends from.
+    tunnel: Option<Ipv6Addr>,
     number: u64,
     random: Random,
     /// Answers that were not authentic, or not for a question of ours.
@@ -164,6 +166,7 @@ impl Client {
             state: State::Idle,
             server: 0,
             last: None,
+            tunnel: None,
             number,
             random: Random::new(seed),
             foreign: 0,
@@ -195,6 +198,11 @@ impl Client {
     #[must_use]
     pub fn foreign(&self) -> u64 {
         self.foreign
+    }
+
+    /// Its end of the tunnel from the next question on; `None`: the address that it sends from.
+    pub fn set_tunnel(&mut self, tunnel: Option<Ipv6Addr>) {
+        self.tunnel = tunnel;
     }
 
     /// A packet waits for an address.
@@ -445,10 +453,10 @@ impl Client {
     fn ask(&self, exchange: &Exchange, grant: Option<&Grant>) -> Effect {
         let (id, cookie) = (self.settings.id.clone(), self.cookies[exchange.server]);
         let to = self.settings.servers[exchange.server];
-        let lifetime = self.settings.lifetime;
+        let (lifetime, tunnel) = (self.settings.lifetime, self.tunnel);
         let body = match grant {
             Some(&Grant { v4, ports, server, .. }) if server == to => {
-                Body::Renew { id, cookie, v4, ports, lifetime }
+                Body::Renew { id, cookie, v4, ports, lifetime, tunnel }
             }
             grant => Body::Request {
                 id,
@@ -456,6 +464,7 @@ impl Client {
                 v4: grant.map(|grant| grant.v4).or(self.last),
                 sharing: self.settings.sharing,
                 lifetime,
+                tunnel,
             },
         };
         self.send(exchange, body)

@@ -15,9 +15,9 @@ use std::net::Ipv6Addr;
 
 use ring::digest;
 
-use crate::binding::{Binding, PortSet};
 use crate::message::ClientId;
 use crate::pool::Slot;
+use fordway_softwire::{Binding, PortSet};
 
 /// Who has a lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +91,10 @@ impl fmt::Display for Record {
 
 impl Record {
     fn text(&self) -> String {
-        let ports = |slot: &Slot| slot.ports.map_or("-".to_owned(), |ports| ports.to_string());
+        let ports = |slot: &Slot| match slot.ports {
+            None => "-".to_owned(),
+            Some(it) => format!("{}/{}/{}", it.offset_bits(), it.psid_len(), it.psid()),
+        };
         match self {
             Record::Lent(Lease { identity, slot, remote, local, until }) => {
                 let identity = match identity {
@@ -158,7 +161,7 @@ fn ports(word: &str) -> Option<Option<PortSet>> {
     let offset_bits = numbers.next()?.parse().ok()?;
     let psid_len = numbers.next()?.parse().ok()?;
     let psid = numbers.next()?.parse().ok()?;
-    let set = PortSet::new(offset_bits, psid_len, psid)?;
+    let set = PortSet::new(offset_bits, psid_len, psid).ok()?;
     numbers.next().is_none().then_some(Some(set))
 }
 
@@ -176,7 +179,7 @@ mod tests {
     fn record() -> impl Strategy<Value = Record> {
         let ports = proptest::option::of(
             (0u8..=15, 1u8..=16, any::<u16>())
-                .prop_filter_map("no port set", |(a, k, psid)| PortSet::new(a, k, psid)),
+                .prop_filter_map("no port set", |(a, k, psid)| PortSet::new(a, k, psid).ok()),
         );
         let slot = (any::<std::net::Ipv4Addr>(), ports).prop_map(|(v4, ports)| Slot { v4, ports });
         let identity = prop_oneof![

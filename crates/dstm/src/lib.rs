@@ -16,7 +16,6 @@
 //! `docs/dstm.md` has the protocol.
 #![forbid(unsafe_code)]
 
-mod binding;
 mod client;
 mod cookie;
 mod lease;
@@ -27,8 +26,8 @@ mod random;
 mod server;
 mod tep;
 
-pub use binding::{Binding, PortSet};
 pub use client::{Client, ClientSettings, Effect, Grant, Phase};
+pub use fordway_softwire::{Binding, PortSet};
 pub use lease::{BadLine, Identity, Lease, Record};
 pub use link::{Link, LinkSettings};
 pub use message::{

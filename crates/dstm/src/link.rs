@@ -176,14 +176,18 @@ impl Link {
         let message = Message::parse(octets).ok().filter(|_| same(&self.settings.tep));
         let message = message.filter(|_| self.settings.key.has_sealed(octets));
         match message.map(|it| (it.transaction, it.body)) {
-            Some((transaction, Body::Welcome { nonce }))
+            Some((transaction, Body::Welcome { nonce, session: last }))
                 if transaction == self.hello.transaction =>
             {
                 self.hello.tries = 0;
                 self.hello.again = now + HELLO;
                 match &self.state {
                     State::Up(session) if session.nonce == nonce => Vec::new(),
-                    _ => self.begin(nonce, &all(), now),
+                    _ => {
+                        // Whatever this host's clock says.
+                        self.session = self.session.max(last);
+                        self.begin(nonce, &all(), now)
+                    }
                 }
             }
             Some((_, Body::Done { session, position })) if session == self.session => {
@@ -198,7 +202,7 @@ impl Link {
 
     /// Begins a session with all bindings.
     fn begin(&mut self, nonce: u64, all: &[Change], now: u64) -> Vec<Vec<u8>> {
-        self.session += 1;
+        self.session = self.session.saturating_add(1);
         let mut waiting: VecDeque<(Vec<Change>, u64, bool)> = all
             .chunks(Body::MOST_CHANGES)
             .map(|part| (part.to_vec(), self.confirmed, false))

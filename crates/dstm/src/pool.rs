@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 use foldhash::fast::FixedState;
 use ipnet::Ipv4Net;
 
-use crate::binding::PortSet;
 use crate::lease::Identity;
+use fordway_softwire::PortSet;
 
 /// What is lent to one client: an address, or ports of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,14 +21,21 @@ pub struct Slot {
     pub ports: Option<PortSet>,
 }
 
+impl Slot {
+    /// The ports, where the address is shared and they are in one piece, as those of a [`Pool`] are.
+    #[must_use]
+    pub fn range(&self) -> Option<RangeInclusive<u16>> {
+        let ports = self.ports.filter(|ports| ports.offset_bits() == 0)?;
+        ports.ranges().next()
+    }
+}
+
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ports.and_then(PortSet::range) {
-            Some(range) => write!(f, "{}:{}-{}", self.v4, range.start(), range.end()),
-            None => match self.ports {
-                Some(ports) => write!(f, "{} ports {ports}", self.v4),
-                None => self.v4.fmt(f),
-            },
+        match (self.range(), self.ports) {
+            (Some(range), _) => write!(f, "{}:{}-{}", self.v4, range.start(), range.end()),
+            (None, Some(ports)) => write!(f, "{} ports {ports}", self.v4),
+            (None, None) => self.v4.fmt(f),
         }
     }
 }
@@ -229,7 +237,7 @@ impl Pool {
                 let v4 = Ipv4Addr::from(u32::from(net.network()) + rest);
                 let Some(len) = self.psid_len else { return Some(Slot { v4, ports: None }) };
                 let psid = u16::try_from(psid + self.first_psid).ok()?;
-                return Some(Slot { v4, ports: Some(PortSet::new(0, len, psid)?) });
+                return Some(Slot { v4, ports: Some(PortSet::new(0, len, psid).ok()?) });
             }
             rest -= size;
         }
@@ -276,7 +284,7 @@ mod tests {
             while let Some(slot) = pool.lend(&who(&format!("c{}", slots.len())), None, 0) {
                 assert!(slots.insert(slot), "{slot} twice");
                 assert!(pool.has(&slot) && slot.ports.is_some() == ports.is_some());
-                let first = slot.ports.and_then(PortSet::range).map(|range| *range.start());
+                let first = slot.range().map(|range| *range.start());
                 assert!(first.is_none_or(|first| first >= FIRST_PORT), "{slot}");
             }
             assert_eq!((slots.len(), pool.free()), (count, 0));
@@ -314,7 +322,7 @@ mod tests {
         assert!(pool.take(&slot) && !pool.take(&slot));
         let foreign = Slot { v4: [203, 0, 113, 1].into(), ports: None };
         assert!(!pool.take(&foreign) && !pool.has(&foreign));
-        assert!(!pool.has(&Slot { ports: PortSet::new(0, 4, 1), ..slot }));
+        assert!(!pool.has(&Slot { ports: PortSet::new(0, 4, 1).ok(), ..slot }));
         assert_eq!(pool.free(), 3);
     }
 

@@ -10,11 +10,11 @@ mod settings;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV6;
 
-use crate::binding::Binding;
 use crate::cookie::Jar;
 use crate::lease::{Identity, Lease, Record};
 use crate::message::{Body, Key, Message, Reason};
 use crate::pool::{Pool, Slot};
+use fordway_softwire::Binding;
 
 pub use settings::{ClientKey, PrefixKey, ServerSettings, WrongSettings};
 

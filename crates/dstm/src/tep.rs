@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::binding::Binding;
 use crate::message::{Body, Change, Key, Message};
 use crate::pool::Slot;
+use fordway_softwire::Binding;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Tep {
         }
         let mut step = TepStep::default();
         let body = match message.body {
-            Body::Hello => Body::Welcome { nonce: self.nonce },
+            Body::Hello => Body::Welcome { nonce: self.nonce, session: self.session },
             Body::Push { nonce, session, position, whole, changes } if nonce == self.nonce => {
                 if !self.push(session, position, whole, &changes, now, &mut step) {
                     self.stats.stale += 1;

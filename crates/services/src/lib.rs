@@ -3,6 +3,7 @@
 
 pub mod discovery;
 pub mod dns64;
+pub mod dstm;
 mod icmp6;
 mod readiness;
 pub mod router;

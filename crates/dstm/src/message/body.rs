@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::options::{self, Options, Writer};
 use super::{COOKIE, Malformed};
-use crate::binding::{Binding, PortSet};
+use fordway_softwire::{Binding, PortSet};
 
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Body {
         sharing: bool,
         /// How long, in seconds; 0: as the server likes.
         lifetime: u32,
+        /// Its end of the tunnel, if it is not the address that the message comes from.
+        tunnel: Option<Ipv6Addr>,
     },
     /// 2, server to client: ask again with this. Nothing has been given yet.
     Offer {
@@ -51,6 +53,8 @@ pub enum Body {
         ports: Option<PortSet>,
         /// As in the request.
         lifetime: u32,
+        /// As in the request.
+        tunnel: Option<Ipv6Addr>,
     },
     /// 5, client to server: no longer needed.
     Release {
@@ -78,6 +82,8 @@ pub enum Body {
     Welcome {
         /// Drawn anew whenever the tunnel end point starts.
         nonce: u64,
+        /// The last session that it has taken; the next one's number is higher.
+        session: u64,
     },
     /// 18, server to tunnel end point: bindings come and go. Position 0 begins a session, whose bindings up
     /// to the first message with `whole` are all that there are.
@@ -126,15 +132,18 @@ pub enum Reason {
     Limit,
     /// The server or the tunnel end point has trouble.
     Trouble,
+    /// The client's end of the tunnel is not in the network that it sends from.
+    Tunnel,
 }
 
-const REASONS: [(u8, Reason); 6] = [
+const REASONS: [(u8, Reason); 7] = [
     (1, Reason::Exhausted),
     (2, Reason::NoLease),
     (3, Reason::Stale),
     (4, Reason::SharedOnly),
     (5, Reason::Limit),
     (6, Reason::Trouble),
+    (7, Reason::Tunnel),
 ];
 
 impl fmt::Display for Reason {
@@ -146,6 +155,7 @@ impl fmt::Display for Reason {
             Reason::SharedOnly => "the server lends port sets only",
             Reason::Limit => "the clients of this key have all that they may have",
             Reason::Trouble => "the server or the tunnel end point has trouble",
+            Reason::Tunnel => "this end of the tunnel is not in the /64 that the request came from",
         })
     }
 }
@@ -207,6 +217,7 @@ impl Body {
         let cookie = || all.read(options::COOKIE, options::array);
         let v4 = || all.require(options::ADDRESS, options::v4);
         let ports = || all.read(options::PORT_SET, options::ports);
+        let tunnel = || all.read(options::TUNNEL, options::v6);
         let lifetime = || all.require(options::LIFETIME, options::u32);
         let (body, codes): (Body, &[u8]) = match kind {
             1 => (
@@ -216,6 +227,7 @@ impl Body {
                     v4: all.read(options::ADDRESS, options::v4)?,
                     sharing: all.read(options::SHARING, empty)?.is_some(),
                     lifetime: lifetime()?,
+                    tunnel: tunnel()?,
                 },
                 &REQUEST,
             ),
@@ -239,12 +251,13 @@ impl Body {
                     v4: v4()?,
                     ports: ports()?,
                     lifetime: lifetime()?,
+                    tunnel: tunnel()?,
                 },
                 &RENEW,
             ),
             5 => (
                 Body::Release { id: id()?, cookie: cookie()?, v4: v4()?, ports: ports()? },
-                &RENEW[..4],
+                &RELEASE,
             ),
             6 => (
                 Body::Refuse {
@@ -256,8 +269,11 @@ impl Body {
             ),
             16 => (Body::Hello, &[]),
             17 => (
-                Body::Welcome { nonce: all.require(options::NONCE, options::u64)? },
-                &[options::NONCE],
+                Body::Welcome {
+                    nonce: all.require(options::NONCE, options::u64)?,
+                    session: all.require(options::SESSION, options::u64)?,
+                },
+                &[options::NONCE, options::SESSION],
             ),
             18 => (push(all)?, &PUSH),
             19 => (
@@ -275,7 +291,7 @@ impl Body {
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
         match self {
-            Body::Request { id, cookie, v4, sharing, lifetime } => {
+            Body::Request { id, cookie, v4, sharing, lifetime, tunnel } => {
                 w.put_some(options::CLIENT_ID, id.as_ref().map(ClientId::as_str));
                 w.put_some(options::COOKIE, cookie.as_ref());
                 w.put_some(options::ADDRESS, v4.map(|it| it.octets()));
@@ -283,6 +299,7 @@ impl Body {
                     w.put(options::SHARING, &[]);
                 }
                 w.put(options::LIFETIME, &lifetime.to_be_bytes());
+                w.put_some(options::TUNNEL, tunnel.map(|it| it.octets()));
             }
             Body::Offer { cookie } => w.put(options::COOKIE, cookie),
             Body::Ack { v4, ports, lifetime, tep } => {
@@ -291,9 +308,10 @@ impl Body {
                 w.put(options::LIFETIME, &lifetime.to_be_bytes());
                 w.put(options::TEP, &tep.octets());
             }
-            Body::Renew { id, cookie, v4, ports, lifetime } => {
+            Body::Renew { id, cookie, v4, ports, lifetime, tunnel } => {
                 lent(w, id.as_ref(), cookie.as_ref(), *v4, *ports);
                 w.put(options::LIFETIME, &lifetime.to_be_bytes());
+                w.put_some(options::TUNNEL, tunnel.map(|it| it.octets()));
             }
             Body::Release { id, cookie, v4, ports } => {
                 lent(w, id.as_ref(), cookie.as_ref(), *v4, *ports);
@@ -305,7 +323,10 @@ impl Body {
                 w.put(options::RETRY, &retry.to_be_bytes());
             }
             Body::Hello => {}
-            Body::Welcome { nonce } => w.put(options::NONCE, &nonce.to_be_bytes()),
+            Body::Welcome { nonce, session } => {
+                w.put(options::NONCE, &nonce.to_be_bytes());
+                w.put(options::SESSION, &session.to_be_bytes());
+            }
             Body::Push { nonce, session, position, whole, changes } => {
                 w.put(options::NONCE, &nonce.to_be_bytes());
                 w.put(options::SESSION, &session.to_be_bytes());
@@ -338,10 +359,23 @@ impl Body {
     }
 }
 
-const REQUEST: [u8; 5] =
-    [options::CLIENT_ID, options::COOKIE, options::ADDRESS, options::SHARING, options::LIFETIME];
-const RENEW: [u8; 5] =
-    [options::CLIENT_ID, options::COOKIE, options::ADDRESS, options::PORT_SET, options::LIFETIME];
+const REQUEST: [u8; 6] = [
+    options::CLIENT_ID,
+    options::COOKIE,
+    options::ADDRESS,
+    options::SHARING,
+    options::LIFETIME,
+    options::TUNNEL,
+];
+const RELEASE: [u8; 4] = [options::CLIENT_ID, options::COOKIE, options::ADDRESS, options::PORT_SET];
+const RENEW: [u8; 6] = [
+    options::CLIENT_ID,
+    options::COOKIE,
+    options::ADDRESS,
+    options::PORT_SET,
+    options::LIFETIME,
+    options::TUNNEL,
+];
 const PUSH: [u8; 6] = [
     options::NONCE,
     options::SESSION,

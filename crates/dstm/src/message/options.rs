@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Malformed;
-use crate::binding::{Binding, PortSet};
+use fordway_softwire::{Binding, PortSet};
 
 pub(super) const AUTHENTICATOR: u8 = 0;
 pub(super) const CLIENT_ID: u8 = 1;
@@ -16,6 +16,7 @@ pub(super) const REASON: u8 = 7;
 pub(super) const EXPECTED: u8 = 8;
 pub(super) const SHARING: u8 = 9;
 pub(super) const RETRY: u8 = 10;
+pub(super) const TUNNEL: u8 = 11;
 pub(super) const NONCE: u8 = 16;
 pub(super) const SESSION: u8 = 17;
 pub(super) const POSITION: u8 = 18;
@@ -39,7 +40,7 @@ impl<'m> Options<'m> {
             let (value, next) =
                 rest.split_at_checked(usize::from(*len)).ok_or(Malformed::Option(*code))?;
             octets = next;
-            let known = matches!(code, CLIENT_ID..=RETRY | NONCE..=WHOLE);
+            let known = matches!(code, CLIENT_ID..=TUNNEL | NONCE..=WHOLE);
             if !known && *code >= SKIPPED {
                 continue;
             }
@@ -111,7 +112,7 @@ pub(super) fn v6(value: &[u8]) -> Option<Ipv6Addr> {
 
 pub(super) fn ports(value: &[u8]) -> Option<PortSet> {
     let [offset_bits, psid_len, high, low] = array::<PORTS>(value)?;
-    PortSet::new(offset_bits, psid_len, u16::from_be_bytes([high, low]))
+    PortSet::new(offset_bits, psid_len, u16::from_be_bytes([high, low])).ok()
 }
 
 /// All ports are written as a port set of zeros.

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::binding::{Binding, PortSet};
+use fordway_softwire::{Binding, PortSet};
 
 fn key() -> Key {
     Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap()
@@ -13,7 +13,7 @@ fn key() -> Key {
 
 fn ports() -> impl Strategy<Value = Option<PortSet>> {
     let set = (0u8..=15, 1u8..=16, any::<u16>())
-        .prop_filter_map("no port set", |(a, k, psid)| PortSet::new(a, k, psid));
+        .prop_filter_map("no port set", |(a, k, psid)| PortSet::new(a, k, psid).ok());
     option::of(set)
 }
 
@@ -41,33 +41,47 @@ fn reasons() -> impl Strategy<Value = Reason> {
         Just(Reason::SharedOnly),
         Just(Reason::Limit),
         Just(Reason::Trouble),
+        Just(Reason::Tunnel),
     ]
 }
 
 fn body() -> impl Strategy<Value = Body> {
     let cookie = || option::of(any::<[u8; COOKIE]>());
     prop_oneof![
-        (id(), cookie(), any::<Option<Ipv4Addr>>(), any::<bool>(), any::<u32>()).prop_map(
-            |(id, cookie, v4, sharing, lifetime)| Body::Request {
+        (
+            id(),
+            cookie(),
+            any::<Option<Ipv4Addr>>(),
+            any::<bool>(),
+            any::<u32>(),
+            any::<Option<Ipv6Addr>>()
+        )
+            .prop_map(|(id, cookie, v4, sharing, lifetime, tunnel)| Body::Request {
                 id,
                 cookie,
                 v4,
                 sharing,
-                lifetime
-            }
-        ),
+                lifetime,
+                tunnel
+            }),
         any::<[u8; COOKIE]>().prop_map(|cookie| Body::Offer { cookie }),
         (any::<Ipv4Addr>(), ports(), any::<u32>(), any::<Ipv6Addr>())
             .prop_map(|(v4, ports, lifetime, tep)| Body::Ack { v4, ports, lifetime, tep }),
-        (id(), cookie(), any::<Ipv4Addr>(), ports(), any::<u32>()).prop_map(
-            |(id, cookie, v4, ports, lifetime)| Body::Renew { id, cookie, v4, ports, lifetime }
-        ),
+        (id(), cookie(), any::<Ipv4Addr>(), ports(), any::<u32>(), any::<Option<Ipv6Addr>>())
+            .prop_map(|(id, cookie, v4, ports, lifetime, tunnel)| Body::Renew {
+                id,
+                cookie,
+                v4,
+                ports,
+                lifetime,
+                tunnel
+            }),
         (id(), cookie(), any::<Ipv4Addr>(), ports())
             .prop_map(|(id, cookie, v4, ports)| Body::Release { id, cookie, v4, ports }),
         (reasons(), any::<Option<u64>>(), any::<u32>())
             .prop_map(|(reason, expected, retry)| Body::Refuse { reason, expected, retry }),
         Just(Body::Hello),
-        any::<u64>().prop_map(|nonce| Body::Welcome { nonce }),
+        (any::<u64>(), any::<u64>()).prop_map(|(nonce, session)| Body::Welcome { nonce, session }),
         (any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>(), vec(change(), 0..=24)).prop_map(
             |(nonce, session, position, whole, changes)| Body::Push {
                 nonce,
@@ -106,7 +120,7 @@ proptest! {
 fn the_longest_push_fits() {
     let binding = Binding {
         v4: [192, 0, 2, 1].into(),
-        ports: PortSet::new(0, 4, 1),
+        ports: PortSet::new(0, 4, 1).ok(),
         remote: Ipv6Addr::LOCALHOST,
         local: Ipv6Addr::LOCALHOST,
     };

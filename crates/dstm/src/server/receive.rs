@@ -1,6 +1,6 @@
 //! A message of a client, from its octets to the answer.
 
-use std::net::{Ipv4Addr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
 use super::{BURST, PER_MESSAGE, RETRY, Reply, Server, Step, Undo};
 use crate::lease::{Identity, Lease, Record};
@@ -13,6 +13,22 @@ struct Asked {
     key: Key,
     from: SocketAddrV6,
     message: Message,
+}
+
+impl Asked {
+    /// The client's end of the tunnel.
+    fn tunnel_end(&self) -> Ipv6Addr {
+        match self.message.body {
+            Body::Request { tunnel: Some(end), .. } | Body::Renew { tunnel: Some(end), .. } => end,
+            _ => *self.from.ip(),
+        }
+    }
+}
+
+/// Whether a tunnel's end is in the /64 of an address at which the client has shown that it receives: the
+/// addresses of a /64 are one link's, so tunnels can't be led to hosts far away.
+fn is_near(end: Ipv6Addr, source: Ipv6Addr) -> bool {
+    end.octets()[..8] == source.octets()[..8] && !end.is_unspecified() && !end.is_multicast()
 }
 
 impl Server {
@@ -28,6 +44,11 @@ impl Server {
             return step;
         }
         let mut step = match asked.message.body {
+            Body::Request { tunnel: Some(end), .. } | Body::Renew { tunnel: Some(end), .. }
+                if !is_near(end, *from.ip()) =>
+            {
+                self.refuse(&asked, Reason::Tunnel)
+            }
             Body::Request { v4, sharing, lifetime, .. } => {
                 self.request(&asked, v4, sharing, lifetime, now)
             }
@@ -176,7 +197,7 @@ impl Server {
         let lease = Lease {
             identity: asked.identity.clone(),
             slot,
-            remote: *asked.from.ip(),
+            remote: asked.tunnel_end(),
             local: self.settings.tep,
             until: now + u64::from(lifetime) * 1000,
         };

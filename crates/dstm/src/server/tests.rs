@@ -61,12 +61,12 @@ impl Host {
 
     fn request(&self) -> Body {
         let (id, cookie) = (self.id.clone(), self.cookie);
-        Body::Request { id, cookie, v4: None, sharing: false, lifetime: 0 }
+        Body::Request { id, cookie, v4: None, sharing: false, lifetime: 0, tunnel: None }
     }
 
     fn renew(&self, slot: Slot) -> Body {
         let (id, cookie, Slot { v4, ports }) = (self.id.clone(), self.cookie, slot);
-        Body::Renew { id, cookie, v4, ports, lifetime: 0 }
+        Body::Renew { id, cookie, v4, ports, lifetime: 0, tunnel: None }
     }
 
     fn release(&self, slot: Slot) -> Body {
@@ -288,11 +288,11 @@ fn shared_addresses_are_for_those_who_can() {
     let (_, body) = host.send(&mut server, host.request(), NOW);
     assert_eq!(reason(body), Reason::SharedOnly);
     let (id, cookie) = (host.id.clone(), host.cookie);
-    let body = Body::Request { id, cookie, v4: None, sharing: true, lifetime: 0 };
+    let body = Body::Request { id, cookie, v4: None, sharing: true, lifetime: 0, tunnel: None };
     let (step, body) = host.send(&mut server, body, NOW);
-    let ports = step.come.unwrap().slot.ports.unwrap();
-    assert!(matches!(body, Some(Body::Ack { ports: Some(told), .. }) if told == ports));
-    assert_eq!(ports.range().unwrap().len(), 16_384);
+    let slot = step.come.unwrap().slot;
+    assert!(matches!(body, Some(Body::Ack { ports, .. }) if ports == slot.ports));
+    assert_eq!(slot.range().unwrap().len(), 16_384);
 }
 
 #[test]
@@ -306,6 +306,28 @@ fn a_client_that_moves_takes_its_lease_along() {
     let moved = step.come.unwrap();
     assert_eq!((moved.slot, moved.remote), (lease.slot, *host.at.ip()));
     assert_eq!(server.leases().count(), 1);
+}
+
+#[test]
+fn the_end_of_the_tunnel_is_in_the_clients_network() {
+    let (mut server, mut host) = (server(), Host::laptop());
+    host.fetch_cookie(&mut server, NOW);
+    let with = |host: &Host, end: &str| match host.request() {
+        Body::Request { id, cookie, v4, sharing, lifetime, .. } => {
+            let tunnel = Some(end.parse().unwrap());
+            Body::Request { id, cookie, v4, sharing, lifetime, tunnel }
+        }
+        other => other,
+    };
+    for far in ["2001:db8:0:1::1", "::", "ff02::1"] {
+        let body = with(&host, far);
+        let (step, body) = host.send(&mut server, body, NOW);
+        assert_eq!((reason(body), step.come), (Reason::Tunnel, None));
+    }
+    let body = with(&host, "2001:db8::4:6");
+    let (step, _) = host.send(&mut server, body, NOW);
+    let lease = step.come.unwrap();
+    assert_eq!(lease.remote, "2001:db8::4:6".parse::<Ipv6Addr>().unwrap());
 }
 
 #[test]

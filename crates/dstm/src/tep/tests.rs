@@ -127,6 +127,17 @@ fn a_server_that_starts_again_replaces_what_there_was() {
 }
 
 #[test]
+fn a_server_whose_clock_has_gone_back_is_heard_all_the_same() {
+    let mut bench = Bench::new(vec![binding(1, "2001:db8::a")]);
+    bench.tick();
+    let settings = LinkSettings { tep: at(), key: key() };
+    bench.link = Link::new(settings, 5, [8; 32]);
+    bench.leases.push(binding(2, "2001:db8::b"));
+    bench.tick();
+    assert!(bench.agree() && bench.engine.len() == 2);
+}
+
+#[test]
 fn messages_that_are_lost_are_sent_again() {
     let mut bench = Bench::new(vec![binding(1, "2001:db8::a")]);
     bench.tick();
@@ -187,7 +198,8 @@ fn whoever_has_another_key_is_not_heard() {
     assert_eq!(tep.receive(&hello[1..], 0), TepStep::default());
     assert_eq!((tep.stats().forged, tep.stats().malformed), (1, 1));
     let forged =
-        Message { transaction: 1, number: 0, body: Body::Welcome { nonce: 1 } }.seal(&other);
+        Message { transaction: 1, number: 0, body: Body::Welcome { nonce: 1, session: 0 } }
+            .seal(&other);
     assert!(link.receive(at(), &forged, 0, Vec::new).is_empty());
     assert_eq!((link.foreign(), link.is_up()), (1, false));
 }

@@ -1,0 +1,232 @@
+//! A tunnel end point that a server on another host tells its bindings.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddrV6, UdpSocket};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use fordway_dstm::{Key, Tep, TepStats, TepStep};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, oneshot};
+use tracing::{debug, warn};
+
+use super::clock::Clock;
+use super::server::{listen_on, serve_datagrams};
+use super::{Bindings, Error, random};
+
+/// What it is told.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// Where it listens.
+    pub listen: SocketAddrV6,
+    /// The key that it shares with the server.
+    pub key: Key,
+    /// The tunnel end point.
+    pub bindings: Arc<dyn Bindings>,
+    /// Bindings that it takes at most.
+    pub most: usize,
+}
+
+/// What it has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `fordway_dstm::TepStats`")]
+pub struct AgentStats {
+    /// Bindings at this moment.
+    pub bindings: u64,
+    pub sessions: u64,
+    pub bound: u64,
+    pub unbound: u64,
+    pub expired: u64,
+    pub full: u64,
+    pub malformed: u64,
+    pub forged: u64,
+    pub stale: u64,
+    /// Bindings that the tunnel end point did not take.
+    pub failed: u64,
+}
+
+/// One with its socket but without its thread.
+#[derive(Debug)]
+pub struct BoundAgent {
+    settings: AgentSettings,
+    socket: UdpSocket,
+    core: Tep,
+}
+
+impl BoundAgent {
+    /// Takes the socket.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn bind(settings: AgentSettings) -> Result<BoundAgent, Error> {
+        let socket = listen_on(settings.listen)?;
+        let nonce = u64::from_ne_bytes(random()?);
+        let core = Tep::new(settings.key.clone(), nonce, settings.most);
+        Ok(BoundAgent { settings, socket, core })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn address(&self) -> io::Result<std::net::SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Starts the thread, which needs no privileges.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    pub fn start(self) -> Result<Agent, Error> {
+        let stats = Arc::new(Mutex::new(AgentStats::default()));
+        let (end, ended) = oneshot::channel();
+        let (ready, started) = sync_channel(1);
+        let shared = Arc::clone(&stats);
+        let thread = thread::Builder::new()
+            .name("fordway-dstm-tep".to_owned())
+            .spawn(move || {
+                let runtime =
+                    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                        Ok(runtime) => runtime,
+                        Err(error) => return drop(ready.send(Err(error))),
+                    };
+                runtime.block_on(async {
+                    match tokio::net::UdpSocket::from_std(self.socket) {
+                        Ok(socket) => {
+                            let _gone = ready.send(Ok(()));
+                            let shell = Shell::new(self.core, self.settings.bindings, shared);
+                            tokio::select! {
+                                () = shell.serve(&socket) => {}
+                                _ = ended => {}
+                            }
+                            shell.clear();
+                        }
+                        Err(error) => drop(ready.send(Err(error))),
+                    }
+                });
+            })
+            .map_err(Error::Thread)?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(Agent { stats, end: Some(end), thread: Some(thread) }),
+            Ok(Err(error)) => Err(Error::Thread(error)),
+            Err(_) => Err(Error::Ended),
+        }
+    }
+}
+
+struct Shell {
+    core: RefCell<Tep>,
+    bindings: Arc<dyn Bindings>,
+    stats: Arc<Mutex<AgentStats>>,
+    clock: Clock,
+    news: Notify,
+}
+
+impl Shell {
+    fn new(core: Tep, bindings: Arc<dyn Bindings>, stats: Arc<Mutex<AgentStats>>) -> Shell {
+        let (core, clock) = (RefCell::new(core), Clock::start());
+        Shell { core, bindings, stats, clock, news: Notify::new() }
+    }
+
+    async fn serve(&self, socket: &tokio::net::UdpSocket) {
+        let receive = serve_datagrams(socket, |from, octets| {
+            let step = self.core.borrow_mut().receive(octets, self.clock.now());
+            self.apply(&step);
+            if let Some(reply) = step.reply
+                && let Err(error) = socket.try_send_to(&reply, from.into())
+            {
+                debug!("dstm: to {from}: {error}");
+            }
+            self.news.notify_one();
+        });
+        let expire = async {
+            loop {
+                let due = self.core.borrow().next_end().unwrap_or(self.clock.now() + 60_000);
+                tokio::select! {
+                    () = tokio::time::sleep_until(self.clock.instant(due).into()) => {
+                        let step = self.core.borrow_mut().expire(self.clock.now());
+                        self.apply(&step);
+                    }
+                    () = self.news.notified() => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = receive => {}
+            () = expire => {}
+        }
+    }
+
+    fn apply(&self, step: &TepStep) {
+        for gone in &step.gone {
+            self.bindings.remove(gone);
+        }
+        let mut failed = 0;
+        for come in &step.come {
+            if let Err(error) = self.bindings.insert(come) {
+                failed += 1;
+                warn!("dstm: {} of {}: {error}", come.v4, come.remote);
+            }
+        }
+        let core = self.core.borrow();
+        let TepStats { malformed, forged, stale, sessions, bound, unbound, expired, full } =
+            core.stats();
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        *stats = AgentStats {
+            bindings: core.bindings().count() as u64,
+            sessions,
+            bound,
+            unbound,
+            expired,
+            full,
+            malformed,
+            forged,
+            stale,
+            failed: stats.failed + failed,
+        };
+    }
+
+    /// Takes all bindings back.
+    fn clear(&self) {
+        for binding in self.core.borrow().bindings() {
+            self.bindings.remove(binding);
+        }
+    }
+}
+
+/// A running one. Dropping it ends it, and takes its bindings back.
+#[derive(Debug)]
+pub struct Agent {
+    stats: Arc<Mutex<AgentStats>>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> AgentStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of a DSTM tunnel end point panicked");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The lease file: a record is on disk before a client hears of it.
+//!
+//! Records are added at the end; a process that is killed in the middle of one leaves a damaged last line,
+//! of which the client has not heard. When most lines are of the past, the file is written anew beside the
+//! old one and takes its place in one step.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fordway_dstm::{BadLine, Lease, Record, Slot};
+use tracing::warn;
+
+/// The first line.
+const HEAD: &str = "fordway dstm leases 1";
+
+/// Octets of a file that is read at most: more than two million leases.
+const MOST: u64 = 512 << 20;
+
+/// Octets of a line at most.
+const LINE: u64 = 512;
+
+/// Lines of the past that there may be beside one for each lease.
+const PAST: usize = 1000;
+
+/// A lease file that is written.
+#[derive(Debug)]
+pub(super) struct LeaseFile {
+    path: PathBuf,
+    file: File,
+    lines: usize,
+    /// The last line may be half written.
+    broken: bool,
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The leases, the last record of each address and ports.
+    pub leases: Vec<Lease>,
+    /// Lines that were no records.
+    pub damaged: usize,
+}
+
+/// Reads a file; there are no leases in one that does not exist.
+///
+/// # Errors
+///
+/// It can't be read. Damage is none: what can be read is.
+pub fn read(path: &Path) -> io::Result<Kept> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+        opened => opened?,
+    };
+    let mut reader = BufReader::new(file.take(MOST));
+    let mut leases: BTreeMap<Slot, Lease> = BTreeMap::new();
+    let mut damaged = 0;
+    let mut line = Vec::new();
+    let mut first = true;
+    while next_line(&mut reader, &mut line)? {
+        let text = std::str::from_utf8(&line).unwrap_or_default();
+        if std::mem::take(&mut first) && text == HEAD {
+            continue;
+        }
+        match Record::parse(text) {
+            Ok(Record::Lent(lease)) => drop(leases.insert(lease.slot, lease)),
+            Ok(Record::Ended(slot)) => drop(leases.remove(&slot)),
+            Err(BadLine::Checksum | BadLine::Unknown) => damaged += 1,
+        }
+    }
+    Ok(Kept { leases: leases.into_values().collect(), damaged })
+}
+
+/// Reads a line, of which no more than [`LINE`] octets are kept, without its end. `false`: there is none.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    if reader.by_ref().take(LINE).read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        reader.skip_until(b'\n')?;
+    }
+    Ok(true)
+}
+
+impl LeaseFile {
+    /// Writes `leases` to a file, in the place of what it had, and goes on from there.
+    pub(super) fn create(path: &Path, leases: &[&Lease]) -> io::Result<LeaseFile> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+        }
+        let file = write(path, leases)?;
+        Ok(LeaseFile { path: path.to_owned(), file, lines: leases.len(), broken: false })
+    }
+
+    /// Adds records. When this returns they are with the kernel, so no end of this process loses them.
+    pub(super) fn add(&mut self, records: &[Record]) -> io::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::new();
+        if self.broken {
+            text.push('\n');
+        }
+        for record in records {
+            text += &format!("{record}\n");
+        }
+        self.broken = true;
+        self.file.write_all(text.as_bytes())?;
+        self.broken = false;
+        self.lines += records.len();
+        Ok(())
+    }
+
+    /// Writes the file anew if most of its lines are of the past.
+    pub(super) fn tidy<'a>(&mut self, leases: impl Iterator<Item = &'a Lease>, count: usize) {
+        if self.lines <= 2 * count + PAST {
+            return;
+        }
+        let leases: Vec<&Lease> = leases.collect();
+        match write(&self.path, &leases) {
+            Ok(file) => {
+                self.file = file;
+                self.lines = leases.len();
+                self.broken = false;
+            }
+            Err(error) => {
+                warn!("dstm-server: can't write {} anew: {error}", self.path.display());
+                // Not again at once.
+                self.lines /= 2;
+            }
+        }
+    }
+}
+
+/// Writes a file in one step, and gives it to be added to.
+fn write(path: &Path, leases: &[&Lease]) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let made = || -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut writer = BufWriter::new(file);
+        writeln!(writer, "{HEAD}")?;
+        for lease in leases {
+            writeln!(writer, "{}", Record::Lent((*lease).clone()))?;
+        }
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        Ok(file)
+    };
+    made().inspect_err(|_| {
+        // A disk that is full has better use for the room.
+        let _gone_or_not = std::fs::remove_file(&new);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fordway_dstm::{ClientId, Identity};
+
+    use super::*;
+
+    fn lease(last: u8, until: u64) -> Lease {
+        Lease {
+            identity: Identity::Named(ClientId::new(&format!("host{last}")).unwrap()),
+            slot: Slot { v4: [192, 0, 2, last].into(), ports: None },
+            remote: "2001:db8::1".parse().unwrap(),
+            local: "2001:db8::2".parse().unwrap(),
+            until,
+        }
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/leases");
+        assert!(read(&path).unwrap().leases.is_empty());
+        let mut file = LeaseFile::create(&path, &[&lease(1, 5), &lease(2, 5)]).unwrap();
+        file.add(&[Record::Lent(lease(3, 6)), Record::Ended(lease(1, 0).slot)]).unwrap();
+        file.add(&[Record::Lent(lease(2, 9))]).unwrap();
+        file.add(&[]).unwrap();
+        let read = read(&path).unwrap();
+        assert_eq!((read.leases, read.damaged), (vec![lease(2, 9), lease(3, 6)], 0));
+        assert!(!path.with_extension("new").exists());
+    }
+
+    #[test]
+    fn damage_takes_nothing_but_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let mut file = LeaseFile::create(&path, &[]).unwrap();
+        let all: Vec<Record> = (1..=9).map(|last| Record::Lent(lease(last, 5))).collect();
+        file.add(&all).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        // Cut anywhere, as by a process that was killed.
+        for end in 0..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            let read = read(&path).unwrap();
+            let lines = whole[..end].iter().filter(|octet| **octet == b'\n').count();
+            let kept = read.leases.len();
+            assert!(kept + 1 >= lines && kept <= lines, "{kept} of {lines}");
+        }
+        // Changed anywhere.
+        for at in (0..whole.len()).step_by(7) {
+            let mut octets = whole.clone();
+            octets[at] = 0xff;
+            std::fs::write(&path, &octets).unwrap();
+            let read = read(&path).unwrap();
+            assert!(read.leases.len() >= 7, "at most two lines are lost");
+        }
+        std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+        assert_eq!(read(&path).unwrap().damaged, 1);
+    }
+
+    #[test]
+    fn a_line_that_was_half_written_does_not_take_the_next_one_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let mut file = LeaseFile::create(&path, &[]).unwrap();
+        file.file.write_all(b"lent 192.0.2.1 - 5").unwrap();
+        file.broken = true;
+        file.add(&[Record::Lent(lease(2, 5))]).unwrap();
+        let read = read(&path).unwrap();
+        assert_eq!((read.leases, read.damaged), (vec![lease(2, 5)], 1));
+    }
+
+    #[test]
+    fn the_past_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let mut file = LeaseFile::create(&path, &[]).unwrap();
+        let kept = lease(1, 5);
+        for until in 0..2000 {
+            file.add(&[Record::Lent(lease(1, until)), Record::Lent(kept.clone())]).unwrap();
+            file.tidy(std::iter::once(&kept), 1);
+        }
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines < 1100, "{lines}");
+        assert_eq!(read(&path).unwrap().leases, [kept]);
+    }
+}

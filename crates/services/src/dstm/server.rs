@@ -1,0 +1,308 @@
+//! The server: sockets, a thread, the lease file.
+
+mod serve;
+
+use std::io;
+use std::net::{SocketAddrV6, UdpSocket};
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use fordway_dstm::{Link, LinkSettings, Record, ServerSettings, ServerStats};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tracing::{info, warn};
+
+use super::clock::Clock;
+use super::file::{self, LeaseFile};
+use super::{Bindings, Error, LeaseView, random};
+use serve::{Command, Place, State};
+
+pub(super) use serve::listen as serve_datagrams;
+
+/// What a server is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens.
+    pub listen: Vec<SocketAddrV6>,
+    /// What it lends, and to whom.
+    pub server: ServerSettings,
+    /// Where leases are kept.
+    pub state: PathBuf,
+    /// The tunnel end point.
+    pub tep: TepPlace,
+}
+
+/// Where the tunnel end point is.
+#[derive(Clone, Debug)]
+pub enum TepPlace {
+    /// In this process.
+    Here(Arc<dyn Bindings>),
+    /// On another host.
+    There(LinkSettings),
+}
+
+/// What a server has done, and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `fordway_dstm::ServerStats`")]
+pub struct Stats {
+    /// Leases at this moment.
+    pub leases: u64,
+    /// How many more there can be.
+    pub free: u64,
+    /// Whether the tunnel end point has been told everything.
+    pub tep_up: bool,
+    pub granted: u64,
+    pub renewed: u64,
+    pub released: u64,
+    pub expired: u64,
+    pub offers: u64,
+    pub exhausted: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub repeated: u64,
+    pub stale: u64,
+    pub malformed: u64,
+    pub unknown: u64,
+    pub forged: u64,
+    pub unexpected: u64,
+    pub limited: u64,
+    /// Answers that could not be sent.
+    pub unsent: u64,
+}
+
+impl Stats {
+    fn of(core: ServerStats) -> Stats {
+        let ServerStats {
+            malformed,
+            unknown,
+            forged,
+            unexpected,
+            stale,
+            repeated,
+            limited,
+            offers,
+            granted,
+            renewed,
+            released,
+            expired,
+            exhausted,
+            refused,
+            failed,
+        } = core;
+        Stats {
+            leases: 0,
+            free: 0,
+            tep_up: true,
+            granted,
+            renewed,
+            released,
+            expired,
+            offers,
+            exhausted,
+            refused,
+            failed,
+            repeated,
+            stale,
+            malformed,
+            unknown,
+            forged,
+            unexpected,
+            limited,
+            unsent: 0,
+        }
+    }
+}
+
+/// A server with its sockets but without its thread.
+#[derive(Debug)]
+pub struct Bound {
+    settings: Settings,
+    sockets: Vec<UdpSocket>,
+    core: fordway_dstm::Server,
+    file: LeaseFile,
+    clock: Clock,
+}
+
+impl Bound {
+    /// Takes the sockets, and the leases of earlier lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]. A lease file that is damaged is none: what can be read is kept, and the log says the rest.
+    pub fn bind(settings: Settings) -> Result<Bound, Error> {
+        let core = fordway_dstm::Server::new(settings.server.clone(), random()?)?;
+        let sockets = settings.listen.iter().map(|address| listen_on(*address));
+        let sockets = sockets.collect::<Result<Vec<UdpSocket>, Error>>()?;
+        let clock = Clock::start();
+        let (core, file) = restore(core, &settings, &clock)?;
+        Ok(Bound { settings, sockets, core, file, clock })
+    }
+
+    /// Where it listens; ports that were chosen by the system are known now.
+    pub fn addresses(&self) -> impl Iterator<Item = io::Result<std::net::SocketAddr>> {
+        self.sockets.iter().map(UdpSocket::local_addr)
+    }
+
+    /// Starts the thread, which needs no privileges. The tunnel end point gets the bindings of all leases.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    pub fn start(self) -> Result<Server, Error> {
+        let shared = Arc::new(Mutex::new(Stats::default()));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (ready, started) = sync_channel(1);
+        let tep = match &self.settings.tep {
+            TepPlace::Here(bindings) => Place::Here(Arc::clone(bindings)),
+            TepPlace::There(link) => open_link(link, &self.clock)?,
+        };
+        let state = State::new(self.core, self.file, self.clock, tep, Arc::clone(&shared));
+        let sockets = self.sockets;
+        let thread = thread::Builder::new()
+            .name("fordway-dstm".to_owned())
+            .spawn(move || serve::run(state, sockets, receiver, &ready))
+            .map_err(Error::Thread)?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(Server { commands, shared, thread: Some(thread) }),
+            Ok(Err(error)) => Err(Error::Thread(error)),
+            Err(_) => Err(Error::Ended),
+        }
+    }
+}
+
+/// A link to a tunnel end point on another host, with its socket.
+fn open_link(settings: &LinkSettings, clock: &Clock) -> Result<Place, Error> {
+    let any = SocketAddrV6::new(std::net::Ipv6Addr::UNSPECIFIED, 0, 0, 0);
+    let socket = listen_on(any)?;
+    Ok(Place::there(Link::new(settings.clone(), clock.number(), random()?), socket))
+}
+
+/// A socket for datagrams of IPv6.
+pub(super) fn listen_on(address: SocketAddrV6) -> Result<UdpSocket, Error> {
+    let open = || -> io::Result<UdpSocket> {
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        socket.set_only_v6(true)?;
+        socket.bind(&address.into())?;
+        Ok(socket.into())
+    };
+    open().map_err(|source| Error::Listen { address, source })
+}
+
+/// Gives the core the leases of the file, and begins the file anew with those that it takes.
+fn restore(
+    mut core: fordway_dstm::Server,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<(fordway_dstm::Server, LeaseFile), Error> {
+    let path = settings.state.display();
+    let failed = |source| Error::File { path: settings.state.clone(), source };
+    let read = file::read(&settings.state).map_err(failed)?;
+    if read.damaged > 0 {
+        warn!(
+            "dstm-server: {path} is damaged: {} lines can't be read and are left out; clients whose leases \
+             these were get new ones when they renew",
+            read.damaged
+        );
+    }
+    let now = clock.now();
+    let unfit = read.leases.iter().filter(|lease| !core.restore(lease, now)).count();
+    if !read.leases.is_empty() {
+        let kept = read.leases.len() - unfit;
+        info!("dstm-server: {kept} leases of an earlier run; {unfit} have ended or do not fit");
+    }
+    let leases: Vec<_> = core.leases().collect();
+    let file = LeaseFile::create(&settings.state, &leases).map_err(failed)?;
+    Ok((core, file))
+}
+
+/// A running server. Dropping it ends it.
+#[derive(Debug)]
+pub struct Server {
+    commands: UnboundedSender<Command>,
+    shared: Arc<Mutex<Stats>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Whether a running server can go on with these settings instead of others.
+    #[must_use]
+    pub fn can_change(from: &Settings, to: &Settings) -> bool {
+        let same_tep = match (&from.tep, &to.tep) {
+            (TepPlace::Here(one), TepPlace::Here(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        from.listen == to.listen && from.state == to.state && same_tep
+    }
+
+    /// Goes on with other clients, another pool, other times. Leases that do not fit any more end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::Ended`].
+    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
+        // Before the thread has it: so that it can be told what is wrong.
+        fordway_dstm::Server::new(settings.server.clone(), [0; 32])?;
+        let (done, waits) = sync_channel(1);
+        let command = Command::Replace(Box::new(settings.server), done);
+        self.commands.send(command).map_err(|_| Error::Ended)?;
+        Ok(waits.recv().map_err(|_| Error::Ended)??)
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All leases, by address.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`].
+    pub fn leases(&self) -> Result<Vec<LeaseView>, Error> {
+        let (done, waits) = sync_channel(1);
+        self.commands.send(Command::Leases(done)).map_err(|_| Error::Ended)?;
+        waits.recv().map_err(|_| Error::Ended)
+    }
+
+    /// Ends a client's lease. Whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`].
+    pub fn revoke(&self, client: &str) -> Result<bool, Error> {
+        let (done, waits) = sync_channel(1);
+        let command = Command::Revoke(client.to_owned(), done);
+        self.commands.send(command).map_err(|_| Error::Ended)?;
+        waits.recv().map_err(|_| Error::Ended)
+    }
+
+    /// Ends it. The leases go on: the file has them for the next start.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // A thread that has ended hears nothing; there is nothing to be done about it.
+        let _ended = self.commands.send(Command::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of dstm-server panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether a record is about the end of a lease.
+fn is_end(record: &Record) -> bool {
+    matches!(record, Record::Ended(_))
+}
