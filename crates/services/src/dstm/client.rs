@@ -273,12 +273,9 @@ impl<H: Host> Runner<H> {
                     debug!("{}: {} goes on", self.options.name, grant.slot());
                     let own = self.socket.as_ref().map(|(_, own)| *own);
                     match &mut self.applied {
+                        Some((before, at)) if own.is_none_or(|own| own == *at) => *before = grant,
                         // This host has moved, and the server knows.
-                        Some((_, before)) if own.is_some_and(|own| own != *before) => {
-                            self.bound(grant)
-                        }
-                        Some((before, _)) => *before = grant,
-                        None => self.bound(grant),
+                        _ => self.bound(grant),
                     }
                 }
                 Effect::Lost => {
