@@ -75,27 +75,18 @@ impl Divert {
     /// Looks for the table.
     pub(crate) fn find(&self) -> Result<Option<Found>> {
         let present = Netfilter::open()?.find(&self.table())?;
-        Ok(present.map(|present| Found { ours: is_ours(&present), present }))
+        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
     }
 
     /// Makes the table, or puts it at once in the place of an earlier one of this
     /// program.
     pub(crate) fn make(&self) -> Result<()> {
         let mut netfilter = Netfilter::open()?;
-        if netfilter.find(&self.table())?.is_some_and(|present| !is_ours(&present)) {
-            return Err(Error::Netfilter {
-                operation: format!("set up nftables table ip {}", self.table()),
-                source: io::Error::from_raw_os_error(libc::EEXIST),
-                detail: None,
-            });
-        }
-        let table = rules::table(self, true);
-        match netfilter.replace(&table, &self.comment(&table)) {
+        match netfilter.replace_own(&rules::table(self, true)) {
             // Perhaps the kernel can't be asked to reassemble: then fragments but the
             // first are lost, which is better than everything.
             Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => {
-                let table = rules::table(self, false);
-                netfilter.replace(&table, &self.comment(&table)).map_err(|_| error)
+                netfilter.replace_own(&rules::table(self, false)).map_err(|_| error)
             }
             result => result,
         }
@@ -105,20 +96,10 @@ impl Divert {
         Netfilter::open()?.delete(&self.table())
     }
 
-    fn comment(&self, table: &Table) -> String {
-        format!("{MAKER} {:016x}", table.digest())
-    }
 }
 
 /// What a kernel says to an expression that it does not have.
 const MISSING: [i32; 3] = [libc::ENOENT, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT];
-
-/// What the table's comment begins with.
-const MAKER: &str = "fordway";
-
-fn is_ours(present: &Present) -> bool {
-    present.comment.as_ref().is_some_and(|comment| comment.starts_with(MAKER))
-}
 
 /// A table that is there.
 #[derive(Debug)]
@@ -131,10 +112,7 @@ pub(crate) struct Found {
 impl Found {
     /// Whether it is as `divert` wants it.
     pub(crate) fn is(&self, divert: &Divert) -> bool {
-        [true, false].into_iter().any(|reassemble| {
-            let table = rules::table(divert, reassemble);
-            self.present.comment == Some(divert.comment(&table))
-                && self.present.rules == table.rules()
-        })
+        let mut tables = [true, false].map(|reassemble| rules::table(divert, reassemble)).into_iter();
+        tables.any(|table| self.present.is(&table))
     }
 }

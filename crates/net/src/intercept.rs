@@ -5,7 +5,6 @@
 //! the relay has sent, and tell path MTUs. Everything else is answered with "destination unreachable,
 //! administratively prohibited". As long as nobody listens, TCP and UDP are answered so, too.
 
-use std::io;
 use std::net::Ipv6Addr;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -62,9 +61,6 @@ const PREROUTING: i32 = -150;
 /// Place of the policy rules: before an operator's own, which would lead packets away from the sockets.
 const PRIORITY: u32 = 246;
 
-/// What the table's comment begins with.
-const MAKER: &str = "fordway";
-
 impl Intercept {
     /// Name of the nftables table, of family `ip6`.
     #[must_use]
@@ -109,21 +105,12 @@ impl Intercept {
     /// Looks for the table.
     pub(crate) fn find(&self) -> Result<Option<Found>> {
         let present = Netfilter::open_v6()?.find(&self.nft_table())?;
-        Ok(present.map(|present| Found { ours: is_ours(&present), present }))
+        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
     }
 
     /// Makes the table, or puts it at once in the place of an earlier one of this program.
     pub(crate) fn make(&self) -> Result<()> {
-        let mut netfilter = Netfilter::open_v6()?;
-        if netfilter.find(&self.nft_table())?.is_some_and(|present| !is_ours(&present)) {
-            return Err(Error::Netfilter {
-                operation: format!("set up nftables table ip6 {}", self.nft_table()),
-                source: io::Error::from_raw_os_error(libc::EEXIST),
-                detail: None,
-            });
-        }
-        let table = self.rules();
-        netfilter.replace(&table, &comment(&table))
+        Netfilter::open_v6()?.replace_own(&self.rules())
     }
 
     pub(crate) fn delete(&self) -> Result<()> {
@@ -167,14 +154,6 @@ fn inside((base, offset): (Base, u32), prefix: &Ipv6Net) -> Vec<Expression> {
     field(base, offset, &octets[..length])
 }
 
-fn comment(table: &Table) -> String {
-    format!("{MAKER} {:016x}", table.digest())
-}
-
-fn is_ours(present: &Present) -> bool {
-    present.comment.as_ref().is_some_and(|comment| comment.starts_with(MAKER))
-}
-
 /// A table that is there.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -186,7 +165,6 @@ pub(crate) struct Found {
 impl Found {
     /// Whether it is as `intercept` wants it.
     pub(crate) fn is(&self, intercept: &Intercept) -> bool {
-        let table = intercept.rules();
-        self.present.comment == Some(comment(&table)) && self.present.rules == table.rules()
+        self.present.is(&intercept.rules())
     }
 }

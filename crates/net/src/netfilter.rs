@@ -3,8 +3,11 @@
 //! A table is put together first and then given to the kernel as one batch, of
 //! which it takes all or nothing.
 
+pub(crate) mod connection;
 pub(crate) mod expression;
+mod object;
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 
@@ -26,12 +29,14 @@ use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use crate::netlink::{NETLINK_HEADER, explanation};
 use crate::{Error, Result};
 use expression::Expression;
+pub(crate) use object::Count;
 
 /// A table of family `ip` or `ip6`, while it is put together.
 pub(crate) struct Table {
     family: NetfilterProtoFamily,
     name: String,
     parts: Vec<(NfTablesMessage, u16)>,
+    counters: Vec<String>,
     rules: usize,
 }
 
@@ -39,7 +44,8 @@ impl Table {
     /// An empty one, of family `ip`.
     pub(crate) fn new(name: &str) -> Self {
         let family = NetfilterProtoFamily::IPv4;
-        Self { family, name: name.to_owned(), parts: Vec::new(), rules: 0 }
+        let (parts, counters) = (Vec::new(), Vec::new());
+        Self { family, name: name.to_owned(), parts, counters, rules: 0 }
     }
 
     /// An empty one, of family `ip6`.
@@ -55,11 +61,19 @@ impl Table {
     /// Adds a chain that the kernel calls, of the type "filter". What it says
     /// nothing about is accepted.
     pub(crate) fn base_chain(&mut self, name: &str, hook: InetHookNumber, priority: i32) {
+        self.add_base_chain(name, "filter", hook, priority);
+    }
+
+    /// Adds a chain of the type "nat", which the kernel calls with the first packet of
+    /// each connection.
+    pub(crate) fn nat_chain(&mut self, name: &str, hook: InetHookNumber, priority: i32) {
+        self.add_base_chain(name, "nat", hook, priority);
+    }
+
+    fn add_base_chain(&mut self, name: &str, kind: &str, hook: InetHookNumber, priority: i32) {
         let hook = vec![Hook::Number(hook.into()), Hook::Priority(priority.cast_unsigned())];
-        self.add_chain(
-            name,
-            vec![ChainAttribute::Hook(hook), ChainAttribute::Type("filter".to_owned())],
-        );
+        let attributes = vec![ChainAttribute::Hook(hook), ChainAttribute::Type(kind.to_owned())];
+        self.add_chain(name, attributes);
     }
 
     fn add_chain(&mut self, name: &str, more: Vec<ChainAttribute>) {
@@ -96,9 +110,19 @@ impl Table {
         self.parts.push((message, NLM_F_CREATE));
     }
 
+    /// Adds a counter. Where the table takes another's place, it goes on counting.
+    pub(crate) fn counter(&mut self, name: &str) {
+        self.counters.push(name.to_owned());
+    }
+
     /// How many rules it has.
     pub(crate) fn rules(&self) -> usize {
         self.rules
+    }
+
+    /// Its comment: who has made it, and what is in it.
+    pub(crate) fn comment(&self) -> String {
+        format!("{MAKER} {:016x}", self.digest())
     }
 
     /// A number that another content hardly has.
@@ -118,6 +142,21 @@ pub(crate) struct Present {
     pub(crate) comment: Option<String>,
     /// How many rules it has.
     pub(crate) rules: usize,
+}
+
+/// What the comment of this program's tables begins with.
+pub(crate) const MAKER: &str = "fordway";
+
+impl Present {
+    /// Whether this program has made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.comment.as_ref().is_some_and(|comment| comment.starts_with(MAKER))
+    }
+
+    /// Whether it is this one, as this program makes it.
+    pub(crate) fn is(&self, table: &Table) -> bool {
+        self.comment == Some(table.comment()) && self.rules == table.rules()
+    }
 }
 
 /// Octets of a batch at most.
@@ -158,6 +197,18 @@ impl Netfilter {
         Ok(Self { family: NetfilterProtoFamily::IPv4, socket })
     }
 
+    /// Puts `table` in the place of an earlier one of this program.
+    pub(crate) fn replace_own(&mut self, table: &Table) -> Result<()> {
+        if self.find(&table.name)?.is_some_and(|present| !present.is_ours()) {
+            return Err(Error::Netfilter {
+                operation: format!("set up nftables table {} {}", self.family_name(), table.name),
+                source: io::Error::from_raw_os_error(libc::EEXIST),
+                detail: None,
+            });
+        }
+        self.replace(table, &table.comment())
+    }
+
     /// Puts `table`, with this comment, in the place of whatever has its name.
     pub(crate) fn replace(&mut self, table: &Table, comment: &str) -> Result<()> {
         let named = |more: Vec<TableAttribute>| {
@@ -174,6 +225,15 @@ impl Netfilter {
                 NLM_F_CREATE,
             ),
         ];
+        let earlier: HashMap<String, Count> = match table.counters.as_slice() {
+            [] => HashMap::new(),
+            _ => self.counters(&table.name)?.into_iter().collect(),
+        };
+        let counters = table.counters.iter().map(|name| {
+            let earlier = earlier.get(name).copied().unwrap_or_default();
+            (object::new_counter(&table.name, name, earlier), NLM_F_CREATE)
+        });
+        parts.extend(counters);
         parts.extend(table.parts.iter().cloned());
         self.batch(parts, &format!("set up nftables table {} {}", self.family_name(), table.name))
     }
@@ -211,6 +271,18 @@ impl Netfilter {
 
     fn family_name(&self) -> &'static str {
         if self.family == NetfilterProtoFamily::IPv6 { "ip6" } else { "ip" }
+    }
+
+    /// The counters of a table, by name; none if there is no such table.
+    pub(crate) fn counters(&mut self, table: &str) -> Result<Vec<(String, Count)>> {
+        let operation = format!("read the counters of nftables table {} {table}", self.family_name());
+        let question = octets(self.family, object::get_counters(table), NLM_F_DUMP, 1);
+        let answers = match self.ask(&question, 1, &operation) {
+            Ok(answers) => answers,
+            Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        Ok(answers.iter().filter_map(|answer| object::read_counter(&answer.octets)).collect())
     }
 
     fn batch(&mut self, parts: Vec<(NfTablesMessage, u16)>, operation: &str) -> Result<()> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ipnet::IpNet;
 
-use crate::{Address, Divert, Intercept, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
+use crate::{Address, Divert, Intercept, Nat44, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
 
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,9 @@ pub enum Change {
     Divert(Divert),
     /// Hand packets to prefixes to sockets of this host; taken back by deleting the nftables table.
     Intercept(Intercept),
+    /// Have the kernel translate IPv4 addresses; taken back by deleting the nftables table. Connections that
+    /// are translated go on until connection tracking forgets them.
+    Nat44(Nat44),
     /// Add a neighbour proxy; taken back by deleting it.
     NeighbourProxy(NeighbourProxy),
 }
@@ -108,6 +111,7 @@ impl Change {
             }
             Self::Divert(divert) => divert.normalise(),
             Self::Intercept(intercept) => intercept.normalise(),
+            Self::Nat44(_) => {}
             Self::NeighbourProxy(proxy) => proxy.protocol = None,
         }
         change
@@ -139,6 +143,7 @@ impl Change {
             Self::Rule(rule) | Self::EarlyRule(rule) => format!("rule {rule}"),
             Self::Divert(divert) => format!("divert {}", divert.table()),
             Self::Intercept(it) => format!("intercept {}", it.nft_table()),
+            Self::Nat44(nat44) => format!("nat44 {}", nat44.table()),
             Self::NeighbourProxy(proxy) => format!("proxy {proxy}"),
         }
     }
@@ -154,7 +159,11 @@ impl Change {
             | Self::NoMulticast { device } => Some(device),
             Self::Address(address) => Some(&address.device),
             Self::Route(route) => route.device.as_deref(),
-            Self::Rule(_) | Self::EarlyRule(_) | Self::Divert(_) | Self::Intercept(_) => None,
+            Self::Rule(_)
+            | Self::EarlyRule(_)
+            | Self::Divert(_)
+            | Self::Intercept(_)
+            | Self::Nat44(_) => None,
             Self::NeighbourProxy(proxy) => Some(&proxy.device),
         }
     }
@@ -180,6 +189,7 @@ impl fmt::Display for Change {
             Self::EarlyRule(rule) => write!(f, "add rule {rule} before the local table's"),
             Self::Divert(divert) => write!(f, "add nftables table ip {}", divert.table()),
             Self::Intercept(it) => write!(f, "add nftables table ip6 {}", it.nft_table()),
+            Self::Nat44(nat44) => write!(f, "add nftables table ip {}", nat44.table()),
             Self::NeighbourProxy(proxy) => write!(f, "add neighbour proxy {proxy}"),
         }
     }

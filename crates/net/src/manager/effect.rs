@@ -53,6 +53,7 @@ pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<U
             absent(found.filter(|found| found.is(divert)).as_ref())
         }
         Change::Intercept(it) => absent(it.find()?.filter(|found| found.is(it)).as_ref()),
+        Change::Nat44(nat44) => absent(nat44.find()?.filter(|found| found.is(nat44)).as_ref()),
         Change::NeighbourProxy(proxy) => absent(find_proxy(netlink, proxy)?.as_ref()),
     })
 }
@@ -73,6 +74,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         Change::EarlyRule(rule) => early::make(netlink, rule),
         Change::Divert(divert) => divert.make(),
         Change::Intercept(intercept) => intercept.make(),
+        Change::Nat44(nat44) => nat44.make(),
         Change::NeighbourProxy(proxy) => netlink.add_neighbour_proxy(proxy),
     }
 }
@@ -166,6 +168,11 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             None => return gone(),
             Some(found) if !found.ours => return replaced(),
             Some(_) => intercept.delete()?,
+        },
+        (Change::Nat44(nat44), _) => match nat44.find()? {
+            None => return gone(),
+            Some(found) if !found.ours => return replaced(),
+            Some(_) => nat44.delete()?,
         },
         (Change::NeighbourProxy(proxy), _) => match find_proxy(netlink, proxy)? {
             None => return gone(),

@@ -182,6 +182,11 @@ pub(crate) fn goto(chain: &str) -> Vec<Expression> {
     verdict(vec![VerdictAttribute::Code(Verdict::Goto), VerdictAttribute::Chain(chain.to_owned())])
 }
 
+/// Goes on in another chain, and comes back.
+pub(crate) fn jump(chain: &str) -> Vec<Expression> {
+    verdict(vec![VerdictAttribute::Code(Verdict::Jump), VerdictAttribute::Chain(chain.to_owned())])
+}
+
 /// Leaves the table.
 pub(crate) fn accept() -> Vec<Expression> {
     verdict(vec![VerdictAttribute::Code(Verdict::Other(libc::NF_ACCEPT as u32))])
@@ -213,7 +218,7 @@ fn load(key: MetaKey, register: Register) -> Expression {
     Expressions::Meta(vec![Meta::DestinationRegister(register), Meta::Key(key)]).into()
 }
 
-fn payload(base: Base, offset: u32, length: u32, register: Register) -> Expression {
+pub(super) fn payload(base: Base, offset: u32, length: u32, register: Register) -> Expression {
     let base = match base {
         Base::Network => 1,
         Base::Transport => 2,
@@ -227,7 +232,7 @@ fn payload(base: Base, offset: u32, length: u32, register: Register) -> Expressi
     Expressions::Payload(attributes).into()
 }
 
-fn compare(operator: Operator, octets: &[u8]) -> Expression {
+pub(super) fn compare(operator: Operator, octets: &[u8]) -> Expression {
     let attributes = vec![
         Cmp::SourceRegister(Register::Reg1),
         Cmp::Op(operator),
@@ -236,7 +241,7 @@ fn compare(operator: Operator, octets: &[u8]) -> Expression {
     Expressions::Cmp(attributes).into()
 }
 
-fn immediate(register: Register, octets: &[u8]) -> Expression {
+pub(super) fn immediate(register: Register, octets: &[u8]) -> Expression {
     let attributes = vec![
         Immediate::DestinationRegister(register),
         Immediate::Data(DataAttribute::Value(octets.to_vec())),
@@ -245,10 +250,10 @@ fn immediate(register: Register, octets: &[u8]) -> Expression {
 }
 
 /// A step that the library has no type for.
-fn other(name: &str, attributes: Vec<DefaultNla>) -> Expression {
+pub(super) fn other(name: &str, attributes: Vec<DefaultNla>) -> Expression {
     Expressions::Other { expression_type: name.to_owned(), attributes }.into()
 }
 
-fn number_of(kind: u16, number: u32) -> DefaultNla {
+pub(super) fn number_of(kind: u16, number: u32) -> DefaultNla {
     DefaultNla::new(kind, number.to_be_bytes().to_vec())
 }

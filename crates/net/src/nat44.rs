@@ -1,0 +1,151 @@
+//! Translation of IPv4 addresses by the kernel (NAT44): an nftables table of our own.
+//!
+//! The table's chains come right behind the usual priorities, so that an operator's own
+//! rules are asked first: whoever has translated a connection already has decided it, and
+//! what a filter has dropped is not counted. No rule of anybody else is touched.
+//!
+//! ```text
+//! prerouting  (dstnat + 5)  forwarded ports, mapped networks: the destination
+//! forward     (filter + 5)  leaving ──► limits ──► MSS ──► counted
+//!                           arriving ─► unsolicited? ─► MSS ─► counted
+//! postrouting (srcnat + 5)  leaving ──► mapped network, or pool, or the device's address
+//!                           hairpin ──► the address that was asked
+//! ```
+
+mod rules;
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::netfilter::{Count, Netfilter, Present};
+use crate::Result;
+
+/// What is translated, and to what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nat44 {
+    /// Its name, of which the table gets its own.
+    pub name: String,
+    /// Networks whose hosts are translated.
+    pub clients: Vec<Ipv4Net>,
+    /// Devices by which their packets come in; none: any.
+    pub devices: Vec<String>,
+    /// Devices by which packets leave translated.
+    pub uplinks: Vec<String>,
+    /// Addresses and ports that hosts get; none: the addresses of the uplink.
+    pub pools: Vec<Nat44Pool>,
+    /// Without pools: the ports; `None`: all.
+    pub ports: Option<(u16, u16)>,
+    /// How addresses and ports are chosen.
+    pub choice: Nat44Choice,
+    /// Networks that are translated address by address, both ways: of clients, and outside.
+    pub netmap: Vec<(Ipv4Net, Ipv4Net)>,
+    /// Ports that are forwarded to hosts.
+    pub forwards: Vec<Nat44Forward>,
+    /// Clients reach forwarded ports at the outer address, too (RFC 4787 section 6).
+    pub hairpin: bool,
+    /// Connections from outside to addresses of clients are dropped unless they were forwarded.
+    pub drop_unsolicited: bool,
+    /// TCP segment sizes are lowered to what the route takes.
+    pub mss_clamp: bool,
+    /// Connections that a client may have at a time.
+    pub most_sessions: Option<u32>,
+    /// Connections that a client may open in a second.
+    pub most_per_second: Option<u32>,
+    /// New connections are logged by the kernel.
+    pub log: bool,
+}
+
+/// Addresses and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nat44Pool {
+    /// The first address.
+    pub first: Ipv4Addr,
+    /// The last address.
+    pub last: Ipv4Addr,
+    /// Ports, and identifiers of ICMP queries, of each; both ends belong to them.
+    pub ports: (u16, u16),
+}
+
+/// How addresses and ports are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nat44Choice {
+    /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
+    pub persistent: bool,
+    /// Ports are drawn. Else they are kept where they are free.
+    pub random: bool,
+}
+
+/// A port that is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nat44Forward {
+    /// The transport protocol's number: TCP or UDP.
+    pub protocol: u8,
+    /// Where it is asked.
+    pub outside: (Ipv4Addr, u16),
+    /// Where it goes.
+    pub inside: (Ipv4Addr, u16),
+}
+
+/// What the table has counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// What: `out`, `in`, `sessions`, `forwarded`, `hairpin`, `mapped`; dropped: `unsolicited`,
+    /// `invalid`, `sessions_limit`, `rate_limit`.
+    pub name: String,
+    /// Packets; of what concerns connections, their number.
+    pub packets: u64,
+    /// Octets of these packets.
+    pub octets: u64,
+}
+
+impl Nat44 {
+    /// Name of the nftables table, of family `ip`.
+    #[must_use]
+    pub fn table(&self) -> String {
+        format!("fordway-nat44-{}", self.name)
+    }
+
+    /// What has been counted; nothing if the table is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Netfilter`], [`crate::Error::Answer`].
+    pub fn counted(&self) -> Result<Vec<Counted>> {
+        let counters = Netfilter::open()?.counters(&self.table())?.into_iter();
+        let counted = counters
+            .map(|(name, Count { packets, octets })| Counted { name, packets, octets });
+        Ok(counted.collect())
+    }
+
+    pub(crate) fn find(&self) -> Result<Option<Found>> {
+        let present = Netfilter::open()?.find(&self.table())?;
+        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
+    }
+
+    /// Makes the table, or puts it at once in the place of an earlier one of this program.
+    pub(crate) fn make(&self) -> Result<()> {
+        Netfilter::open()?.replace_own(&rules::table(self))
+    }
+
+    pub(crate) fn delete(&self) -> Result<()> {
+        Netfilter::open()?.delete(&self.table())
+    }
+
+}
+
+/// A table that is there.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// This program has made it.
+    pub(crate) ours: bool,
+    present: Present,
+}
+
+impl Found {
+    /// Whether it is as `nat44` wants it.
+    pub(crate) fn is(&self, nat44: &Nat44) -> bool {
+        self.present.is(&rules::table(nat44))
+    }
+}
