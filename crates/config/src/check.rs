@@ -14,6 +14,7 @@ use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
 use crate::draft::Drafts;
+use crate::nat44;
 use crate::nat64;
 use crate::translator::Draft;
 use crate::types::Mode;
@@ -36,7 +37,10 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
             nat64::check::dynamic4(dynamic4, &draft.eam, sink);
         }
     }
-    duplicate_names(&drafts.translators, sink);
+    for draft in &drafts.nat44 {
+        nat44::check::nat44(draft, sink);
+    }
+    duplicate_names(drafts, sink);
     overlapping_routes(&drafts.translators, sink);
     services(drafts, sink);
 }
@@ -73,8 +77,12 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
 }
 
-fn duplicate_names(drafts: &[Draft], sink: &mut Sink) {
-    let names: Vec<_> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
+fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {
+    let names = drafts.translators.iter().map(|draft| &draft.name);
+    let names = names.chain(drafts.nat44.iter().map(|draft| &draft.name));
+    let names = names.chain(drafts.dual_stack.iter().map(|draft| &draft.name));
+    let mut names: Vec<_> = names.filter_map(Option::as_ref).collect();
+    names.sort_by_key(|name| name.span().start);
     each_duplicate(
         &names,
         |name| name.get_ref().clone(),

@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
+use crate::nat44;
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, Table};
 use crate::translator::{self, Draft};
@@ -13,6 +14,8 @@ use crate::types::{Config, Control, Log, Metrics};
 /// The parts of the file, with their places where checks across parts need them.
 pub(crate) struct Drafts {
     pub(crate) translators: Vec<Draft>,
+    pub(crate) nat44: Vec<nat44::read::Draft>,
+    pub(crate) dual_stack: Vec<nat44::dual_stack::Draft>,
     pub(crate) dns64: Option<dns64::read::Draft>,
     pub(crate) advertise: Vec<advertise::read::Draft>,
     control: Control,
@@ -32,6 +35,8 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     }
     let mut drafts = Drafts {
         translators: Vec::new(),
+        nat44: Vec::new(),
+        dual_stack: Vec::new(),
         dns64: None,
         advertise: Vec::new(),
         control: Control::default(),
@@ -97,7 +102,14 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
         sink.push(Diagnostic::error(tables.span(), message).help(help));
     }
     for table in tables.into_inner() {
-        drafts.translators.extend(translator::read(table, sink));
+        // What the kernel does by itself is no translator to the rest of the program.
+        match table.0.get("mode").and_then(|mode| mode.get_ref().as_str()) {
+            Some("nat44") => drafts.nat44.push(nat44::read::nat44(table, sink)),
+            Some("dual-stack") => {
+                drafts.dual_stack.push(nat44::dual_stack::dual_stack(table, sink));
+            }
+            _ => drafts.translators.extend(translator::read(table, sink)),
+        }
     }
 }
 
@@ -105,6 +117,9 @@ impl Drafts {
     /// The configuration. `None` when a part is incomplete; then that has been reported.
     pub(crate) fn finish(self) -> Option<Config> {
         let translators: Option<Vec<_>> = self.translators.into_iter().map(Draft::finish).collect();
+        let nat44: Option<Vec<_>> = self.nat44.into_iter().map(|draft| draft.nat44).collect();
+        let dual_stack = self.dual_stack.into_iter().map(|draft| draft.dual_stack);
+        let dual_stack: Option<Vec<_>> = dual_stack.collect();
         let advertise = self.advertise.into_iter().map(advertise::read::Draft::finish);
         let advertise: Option<Vec<_>> = advertise.collect();
         let dns64 = match self.dns64 {
@@ -113,6 +128,8 @@ impl Drafts {
         };
         Some(Config {
             translators: translators?,
+            nat44: nat44?,
+            dual_stack: dual_stack?,
             dns64,
             advertise: advertise?,
             control: self.control,

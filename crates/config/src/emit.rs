@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::advertise::emit::AdvertiseTable;
 use crate::dns64::emit::Dns64Table;
 use crate::engine::{ATTACHES, ENGINES};
+use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
 use crate::sections::{FORMATS, LEVELS};
 use crate::translator::UDP_CHECKSUM_ZERO;
@@ -18,7 +19,13 @@ use crate::types::{Attach, Config, Mode, Source6, Translator};
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = File {
-            translator: self.translators.iter().map(TranslatorTable::of).collect(),
+            translator: self
+                .translators
+                .iter()
+                .map(|it| Entry::Translator(Box::new(TranslatorTable::of(it))))
+                .chain(self.nat44.iter().map(|it| Entry::Nat44(Box::new(Nat44Table::of(it)))))
+                .chain(self.dual_stack.iter().map(|it| Entry::DualStack(DualStackTable::of(it))))
+                .collect(),
             dns64: self.dns64.as_ref().map(Dns64Table::of),
             advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
             control: ControlTable {
@@ -99,10 +106,19 @@ pub(crate) enum WordOrBool {
     Bool(bool),
 }
 
+/// A `[[translator]]`.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Translator(Box<TranslatorTable>),
+    Nat44(Box<Nat44Table>),
+    DualStack(DualStackTable),
+}
+
 #[derive(Serialize)]
 struct File {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    translator: Vec<TranslatorTable>,
+    translator: Vec<Entry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dns64: Option<Dns64Table>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -18,6 +18,7 @@ mod draft;
 mod emit;
 mod engine;
 mod name;
+mod nat44;
 mod nat64;
 mod section;
 mod sections;
@@ -31,6 +32,7 @@ pub use diagnostic::{Report, Severity};
 pub use dns64::{Dns64, Dns64Policy, Reverse, Upstream, UpstreamError, UpstreamProtocol};
 pub use hickory_proto::rr::Name;
 pub use name::{InterfaceName, NameError};
+pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
     Dynamic4, LogEvent, LogTarget, Nat64, NatLog, Pool, Pool4, Pool4Error, Pool4Source, Ports,
 };

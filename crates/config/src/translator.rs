@@ -61,8 +61,8 @@ enum Kind {
 /// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
 pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
     let mut section = Section::new("[[translator]]", table, span);
-    let mode_help = "write mode = \"siit\", mode = \"clat\" or mode = \"nat64\"";
-    let kind = section.require(sink, "mode", mode_help, kind)?.into_inner();
+    let mode_help = "write mode = \"siit\", mode = \"clat\", mode = \"nat64\", mode = \"nat44\" or mode = \"dual-stack\"";
+    let kind = section.require(sink, "mode", mode_help, kind)?.into_inner()?;
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
     let name = section.require(sink, "name", name_help, value::translator_name);
     let (eam, routes4) = read_networks(&mut section, sink, kind);
@@ -92,9 +92,16 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
     Some(Draft { translator, span, name, pool6, eam, v6, routes4, nat64, dynamic4 })
 }
 
-fn kind(value: &Value<'_>) -> Result<Kind, crate::section::Problems> {
+/// The mode; `None` where [`crate::draft`] has the entry read by somebody else.
+fn kind(value: &Value<'_>) -> Result<Option<Kind>, crate::section::Problems> {
     let unavailable = [("nat-pt", "this version of fordway has no mode \"nat-pt\"")];
-    let modes = [("siit", Kind::Siit), ("clat", Kind::Clat), ("nat64", Kind::Nat64)];
+    let modes = [
+        ("siit", Some(Kind::Siit)),
+        ("clat", Some(Kind::Clat)),
+        ("nat64", Some(Kind::Nat64)),
+        ("nat44", None),
+        ("dual-stack", None),
+    ];
     value::choice_with(value, &modes, &unavailable)
 }
 

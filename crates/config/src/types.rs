@@ -12,6 +12,7 @@ use crate::DEFAULT_SOCKET;
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::name::InterfaceName;
+use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64};
 
 /// One configuration file. Something is in it: a translator, a DNS64 server, or router advertisements.
@@ -19,6 +20,10 @@ use crate::nat64::{Dynamic4, Nat64};
 pub struct Config {
     /// The translators, in the order of the file.
     pub translators: Vec<Translator>,
+    /// Entries of mode `nat44`, in the order of the file.
+    pub nat44: Vec<Nat44>,
+    /// Entries of mode `dual-stack`, in the order of the file.
+    pub dual_stack: Vec<DualStack>,
     /// `[dns64]`.
     pub dns64: Option<Dns64>,
     /// `[[advertise]]`, in the order of the file.

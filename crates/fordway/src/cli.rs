@@ -3,6 +3,7 @@
 mod discover;
 mod doctor;
 mod export;
+mod forwarding;
 mod services;
 mod short;
 mod source;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Program};
+pub(crate) use forwarding::{DualStackArgs, Nat44Args};
 pub(crate) use services::Dns64Args;
 pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
 pub(crate) use source::{Source, SourceArgs};
@@ -190,6 +192,26 @@ Examples:
   fordway nat64 --pool6 64:ff9b::/96 --pool4 interface:eth0:61000-65535
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --bib tcp:192.0.2.1:80=[2001:db8::5]:8080")]
     Nat64(Nat64Args),
+    /// Have the kernel translate IPv4 addresses (NAT44, RFC 3022): hosts share the uplink's address
+    ///
+    /// The same as a configuration file with one [[translator]] of mode nat44. An nftables table of its own does
+    /// it, behind the operator's own rules; docs/nat44.md has its priorities.
+    #[command(after_help = "\
+Examples:
+  fordway nat44 --clients 198.51.100.0/24 --uplink eth0
+  fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --pool4 192.0.2.1:1024-65535
+  fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --forward tcp:80=198.51.100.10:8080
+  fordway nat44 --clients 192.0.0.0/29 --device softwire0 --uplink eth0")]
+    Nat44(Nat44Args),
+    /// Forward IPv4 and IPv6 between devices, and nothing else
+    ///
+    /// The same as a configuration file with one [[translator]] of mode dual-stack. Router advertisements are
+    /// [[advertise]] beside it.
+    #[command(after_help = "\
+Examples:
+  fordway dual-stack --device lan0 --device wan0
+  fordway dual-stack --device lan0 --device wan0 --address lan0=198.51.100.1/24 --address lan0=2001:db8:1::1/64")]
+    DualStack(DualStackArgs),
     /// Run a DNS64 server (RFC 6147): names of IPv4-only servers get IPv6 addresses
     ///
     /// The same as a configuration file with [dns64] alone, for a network whose translator is another host.

@@ -171,8 +171,14 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     if manages {
         fordway_net::privilege::require(&[Capability::CAP_NET_ADMIN])?;
     }
+    // IPv4 alone needs no IPv6.
+    let only_v4 = config.translators.is_empty()
+        && config.dual_stack.is_empty()
+        && config.dns64.is_none()
+        && config.advertise.is_empty();
     match Ipv6State::probe() {
         Ipv6State::Enabled => Ok(()),
+        _ if only_v4 => Ok(()),
         Ipv6State::Absent => Err(Failure::failed("the kernel has no IPv6")
             .hint("start it without ipv6.disable=1, or take a kernel with IPv6")),
         Ipv6State::DisabledBySysctl => Err(Failure::failed(

@@ -2,6 +2,7 @@
 
 mod auto;
 mod entries;
+mod forwarding;
 mod nat64;
 mod services;
 mod stats;
@@ -12,6 +13,10 @@ pub(crate) use auto::{AutoStatus, FoundStatus};
 pub(crate) use entries::{
     BibRow, BlockRow, DeterministicRow, Entries, EntryFilter, ReverseReport, SessionRow,
     SubscriberRow, Table, Transport4,
+};
+pub(crate) use forwarding::{
+    COUNTERS, ConntrackStats, DualStackStats, DualStackStatus, Nat44Count, Nat44Stats, Nat44Status,
+    dual_stack_table, nat44_table,
 };
 pub(crate) use nat64::{
     LatencyStats, LogStats, Nat64Stats, Nat64Status, OccupancyStats, PoolStats,

@@ -40,6 +40,9 @@ fn every_key_is_documented() {
                    clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
                    [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n\
                    [[translator]]\nname = 'd'\nmode = 'clat'\npref64 = 'auto'\nalways = true\nmetric = 9\n\
+                   [[translator]]\nname = 'e'\nmode = 'nat44'\nclients = ['198.51.100.0/24']\n\
+                   uplink = 'wan0'\ndevices = ['lan0']\npool4 = ['192.0.2.3']\n\
+                   [[translator]]\nname = 'f'\nmode = 'dual-stack'\ndevices = ['lan0']\n\
                    [dns64]\nlisten = ['::1']\nupstream = ['tls://192.0.2.53']\nca = '/ca'\n\
                    pool6 = ['2001:db8:64::/96']\nreverse = 'local'\nreverse_domain = 'example'\n\
                    validate = true\ntrust_anchor = '/key'\n\
@@ -105,6 +108,17 @@ fn examples_of_nat64_are_valid() {
             )
         };
         let loaded = parse("nat64.md", &whole).unwrap_or_else(|report| panic!("{report}"));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+    }
+}
+
+#[test]
+fn examples_of_nat44_are_valid() {
+    let text = document("nat44.md");
+    let mut blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    assert!(blocks.clone().count() >= 3);
+    for block in blocks.by_ref() {
+        let loaded = parse("nat44.md", block).unwrap_or_else(|report| panic!("{report}"));
         assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
     }
 }

@@ -12,13 +12,12 @@
 
 mod rules;
 
-use std::io;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::netfilter::{Netfilter, Present, Table};
-use crate::{Error, Result};
+use crate::Result;
+use crate::netfilter::{Netfilter, Present};
 
 /// Which packets are a translator's, on addresses that are the host's too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +94,6 @@ impl Divert {
     pub(crate) fn delete(&self) -> Result<()> {
         Netfilter::open()?.delete(&self.table())
     }
-
 }
 
 /// What a kernel says to an expression that it does not have.
@@ -112,7 +110,8 @@ pub(crate) struct Found {
 impl Found {
     /// Whether it is as `divert` wants it.
     pub(crate) fn is(&self, divert: &Divert) -> bool {
-        let mut tables = [true, false].map(|reassemble| rules::table(divert, reassemble)).into_iter();
+        let mut tables =
+            [true, false].map(|reassemble| rules::table(divert, reassemble)).into_iter();
         tables.any(|table| self.present.is(&table))
     }
 }

@@ -16,7 +16,7 @@ use crate::netfilter::expression::{
     Base, Expression, accept, drop, field, goto, protocol, reject, set_mark, transparent_proxy6,
 };
 use crate::netfilter::{Netfilter, Present, Table};
-use crate::{Error, Result, Route, RouteKind, Rule};
+use crate::{Result, Route, RouteKind, Rule};
 
 /// Packets to prefixes that local sockets take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

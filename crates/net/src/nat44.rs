@@ -19,8 +19,8 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::netfilter::{Count, Netfilter, Present};
 use crate::Result;
+use crate::netfilter::{Count, Netfilter, Present};
 
 /// What is translated, and to what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,8 +114,8 @@ impl Nat44 {
     /// [`crate::Error::Netfilter`], [`crate::Error::Answer`].
     pub fn counted(&self) -> Result<Vec<Counted>> {
         let counters = Netfilter::open()?.counters(&self.table())?.into_iter();
-        let counted = counters
-            .map(|(name, Count { packets, octets })| Counted { name, packets, octets });
+        let counted =
+            counters.map(|(name, Count { packets, octets })| Counted { name, packets, octets });
         Ok(counted.collect())
     }
 
@@ -132,7 +132,6 @@ impl Nat44 {
     pub(crate) fn delete(&self) -> Result<()> {
         Netfilter::open()?.delete(&self.table())
     }
-
 }
 
 /// A table that is there.

@@ -275,7 +275,8 @@ impl Netfilter {
 
     /// The counters of a table, by name; none if there is no such table.
     pub(crate) fn counters(&mut self, table: &str) -> Result<Vec<(String, Count)>> {
-        let operation = format!("read the counters of nftables table {} {table}", self.family_name());
+        let operation =
+            format!("read the counters of nftables table {} {table}", self.family_name());
         let question = octets(self.family, object::get_counters(table), NLM_F_DUMP, 1);
         let answers = match self.ask(&question, 1, &operation) {
             Ok(answers) => answers,

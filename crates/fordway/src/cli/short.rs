@@ -283,7 +283,7 @@ impl Entry {
         Entry(Table::new())
     }
 
-    fn new(name: &str, mode: &str) -> Entry {
+    pub(super) fn new(name: &str, mode: &str) -> Entry {
         let mut entry = Entry::empty();
         entry.put("name", name.into());
         entry.put("mode", mode.into());
@@ -312,6 +312,13 @@ impl Entry {
         if !values.is_empty() {
             let values = values.iter().map(|value| Value::from(value.as_str()));
             self.put(key, values.collect::<Vec<_>>().into());
+        }
+    }
+
+    /// Lists of texts; no key where there is none.
+    pub(super) fn lists(&mut self, key: &str, items: Vec<Vec<String>>) {
+        if !items.is_empty() {
+            self.put(key, Value::from(items));
         }
     }
 
@@ -371,7 +378,7 @@ impl Entry {
         Ok(())
     }
 
-    fn load(self) -> Result<Loaded, Failure> {
+    pub(super) fn load(self) -> Result<Loaded, Failure> {
         parsed("translator", Value::from(vec![Value::Table(self.0)]))
     }
 

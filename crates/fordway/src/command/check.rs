@@ -58,11 +58,14 @@ fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
         name: translator.name.to_string(),
         mode: translator.mode_name(),
     };
+    let of_kernel = config.nat44.iter().map(|it| (&it.name, "nat44"));
+    let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| (&it.name, "dual-stack")));
+    let of_kernel = of_kernel.map(|(name, mode)| Entry { name: name.to_string(), mode });
     let dns64 = config.dns64.iter().flat_map(|dns64| &dns64.listen);
     let checked = Checked {
         valid: true,
         messages: lines(&loaded.warnings),
-        translators: config.translators.iter().map(entry).collect(),
+        translators: config.translators.iter().map(entry).chain(of_kernel).collect(),
         dns64: dns64.map(ToString::to_string).collect(),
         advertise: config.advertise.iter().map(|it| it.device.to_string()).collect(),
         host: host::doubts(config),

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 use crate::metrics;
 use crate::output::{self, STRONG};
 use crate::report::{
-    Stats, TranslatorStats, advertise_table, dns64_table, kernel_table, totals_table,
+    Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dual_stack_table,
+    kernel_table, nat44_table, totals_table,
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
@@ -54,6 +55,14 @@ pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
 
 /// The servers beside the translators.
 fn services(text: &mut String, stats: &Stats) {
+    for nat44 in &stats.nat44 {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (nat44)", nat44.name);
+        text.push_str(&nat44_table(nat44));
+    }
+    for dual_stack in &stats.dual_stack {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (dual-stack)", dual_stack.name);
+        text.push_str(&dual_stack_table(dual_stack));
+    }
     if let Some(dns64) = &stats.dns64 {
         let _ = writeln!(text, "{STRONG}dns64{STRONG:#} (DNS64 server)");
         text.push_str(&dns64_table(dns64));
@@ -105,6 +114,22 @@ fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
             writeln!(text, "  dropped   {:>14.0} packets/s", difference.dropped() as f64 / seconds);
         for (reason, count) in difference.drops.iter().filter(|(_, count)| **count > 0) {
             let _ = writeln!(text, "    {reason:<24}{:>14.0}", *count as f64 / seconds);
+        }
+    }
+    for nat44 in &now.nat44 {
+        let earlier = before.nat44.iter().find(|earlier| earlier.name == nat44.name);
+        let of = |stats: Option<&Nat44Stats>, name: &str| {
+            stats.and_then(|stats| stats.counters.get(name)).copied().unwrap_or_default()
+        };
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (nat44)", nat44.name);
+        for name in ["out", "in"] {
+            let (now, before) = (of(Some(nat44), name), of(earlier, name));
+            let _ = writeln!(
+                text,
+                "  {name:<10}{:>14.0} packets/s{:>12.3} Mbit/s",
+                now.packets.saturating_sub(before.packets) as f64 / seconds,
+                now.octets.saturating_sub(before.octets) as f64 * 8.0 / 1e6 / seconds
+            );
         }
     }
     if let Some(dns64) = &now.dns64 {

@@ -77,6 +77,8 @@ impl Handle {
             translators: daemon.running.iter().map(|one| one.status(&mut name)).collect(),
             dns64: daemon.services.dns64_status(&daemon.config),
             advertise: daemon.services.advertise_status(),
+            nat44: daemon.services.nat44_status(),
+            dual_stack: daemon.services.dual_stack_status(),
         }
     }
 
@@ -88,24 +90,31 @@ impl Handle {
             translators: daemon.running.iter().map(Running::stats).collect(),
             dns64: daemon.services.dns64_stats(),
             router: daemon.services.router_stats(),
+            nat44: daemon.services.nat44_stats(),
+            dual_stack: daemon.services.dual_stack_stats(),
         }
     }
 
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
-        let (automatic, one) = {
+        let (automatic, one, of_kernel) = {
             let mut daemon = self.0.daemon.borrow_mut();
             let automatic = daemon.automatic.iter().position(|one| one.name() == name);
             let at = daemon.running.iter().position(|one| one.name() == name);
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
             let one = at.map(|at| daemon.running.remove(at));
-            daemon.config.translators.retain(|translator| translator.name.as_str() != name);
+            let Config { translators, nat44, dual_stack, .. } = &mut daemon.config;
+            translators.retain(|translator| translator.name.as_str() != name);
+            let before = nat44.len() + dual_stack.len();
+            nat44.retain(|entry| entry.name.as_str() != name);
+            dual_stack.retain(|entry| entry.name.as_str() != name);
+            let of_kernel = nat44.len() + dual_stack.len() < before;
             // Nobody may be told a prefix that nobody translates.
             let Daemon { services, config, .. } = &mut *daemon;
             services.take_up(config);
-            (automatic, one)
+            (automatic, one, of_kernel)
         };
-        if automatic.is_none() && one.is_none() {
+        if automatic.is_none() && one.is_none() && !of_kernel {
             return None;
         }
         info!("{name}: taking it down, as asked");

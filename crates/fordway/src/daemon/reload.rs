@@ -4,10 +4,10 @@
 //! translators' set-up. Then those whose configuration changed get theirs, one after the other; if one
 //! refuses, those before it get their old one back. What is no longer wanted goes last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fordway_config::{Config, Translator, load};
+use fordway_config::{Config, InterfaceName, Translator, load};
 use fordway_net::privilege::{self, Capability};
 use fordway_net::{Change, Netlink};
 use tracing::{info, warn};
@@ -31,6 +31,7 @@ impl Daemon {
     pub(super) fn reload(&mut self) -> Result<String, Failure> {
         let config = self.read()?;
         check_sections(&self.config, &config)?;
+        check_names(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
         for new in &config.translators {
             let old = self.config.translators.iter().find(|old| old.name == new.name);
@@ -194,6 +195,9 @@ impl Changes {
             let all = config.advertise.iter();
             all.map(|it| (it.device.clone(), it.clone())).collect::<BTreeMap<_, _>>()
         };
+        for (name, old, new) in kernel_made(old, new) {
+            self.service(&name, old.as_ref(), new.as_ref(), true);
+        }
         let (old, new) = (advertise(old), advertise(new));
         for device in old.keys().chain(new.keys().filter(|device| !old.contains_key(device))) {
             let name = format!("advertisements on {device}");
@@ -224,6 +228,42 @@ impl Changes {
         }
         format!("configuration reloaded; {}", parts.join("; "))
     }
+}
+
+/// What the kernel does by itself, before and after, by name, as the file would have it.
+fn kernel_made(old: &Config, new: &Config) -> Vec<(String, Option<String>, Option<String>)> {
+    let by_name = |config: &Config| -> BTreeMap<String, String> {
+        let nat44 = config.nat44.iter().map(|it| (it.name.to_string(), format!("{it:?}")));
+        let dual_stack = config.dual_stack.iter();
+        nat44.chain(dual_stack.map(|it| (it.name.to_string(), format!("{it:?}")))).collect()
+    };
+    let (mut old, mut new) = (by_name(old), by_name(new));
+    let names: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
+    let both = names.into_iter().map(|name| {
+        let (old, new) = (old.remove(&name), new.remove(&name));
+        (name, old, new)
+    });
+    both.collect()
+}
+
+/// A name is either a translator's with an interface or one of the kernel's, which are taken up and down at other
+/// times.
+fn check_names(old: &Config, new: &Config) -> Result<(), Failure> {
+    let with_interface = |config: &Config| -> BTreeSet<InterfaceName> {
+        config.translators.iter().map(|it| it.name.clone()).collect()
+    };
+    let of_kernel = |config: &Config| -> BTreeSet<InterfaceName> {
+        let nat44 = config.nat44.iter().map(|it| it.name.clone());
+        nat44.chain(config.dual_stack.iter().map(|it| it.name.clone())).collect()
+    };
+    let (one, other) = (with_interface(old), of_kernel(new));
+    let (more, most) = (of_kernel(old), with_interface(new));
+    let Some(name) = one.intersection(&other).chain(more.intersection(&most)).next() else {
+        return Ok(());
+    };
+    let text = format!("{name}: mode can't change at run time");
+    let hint = format!("fordway down {name}, then fordway reload; nothing has been changed now");
+    Err(Failure::failed(text).hint(hint))
 }
 
 /// Sections that only a start looks at.

@@ -1,4 +1,5 @@
-//! What runs beside the translators: the DNS64 server and the router advertisements.
+//! What runs beside the translators: the DNS64 server, the router advertisements, and what the kernel does by
+//! itself.
 //!
 //! Both are told the prefixes that the translators have, from the same configuration and at the same moment, so
 //! none of them speaks of a prefix that nobody translates. Sockets are taken before anything on the host is
@@ -6,6 +7,7 @@
 //! servers together with the translators, or changes nothing at all.
 
 mod failure;
+mod forwarding;
 mod host;
 mod settings;
 mod slot;
@@ -21,6 +23,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use crate::failure::Failure;
+use forwarding::Forwarding;
 use host::Host;
 pub(crate) use settings::{prefixes, router as advertised, upstream};
 use slot::{Before, Ready, Service, Slot};
@@ -30,6 +33,7 @@ pub(super) struct Prepared {
     dns64: Option<Ready<dns64::Server>>,
     router: Option<Ready<router::Server>>,
     host: Option<Host>,
+    forwarding: Forwarding,
     local: Vec<IpNet>,
     run_dir: PathBuf,
 }
@@ -44,18 +48,21 @@ impl Prepared {
         }
         let dns64 = bind::<dns64::Server>(wanted.dns64)?;
         let router = bind::<router::Server>(wanted.router)?;
-        let mut prepared =
-            Prepared { dns64, router, host: None, local, run_dir: run_dir.to_owned() };
+        let forwarding = Forwarding::default();
+        let run_dir = run_dir.to_owned();
+        let mut prepared = Prepared { dns64, router, host: None, forwarding, local, run_dir };
         let mut host = Host::default();
-        host.bring(config, run_dir)?;
+        host.bring(config, &prepared.run_dir)?;
         prepared.host = Some(host);
+        prepared.forwarding.bring(config, &prepared.run_dir)?;
         Ok(prepared)
     }
 
     /// What the daemon needs later: to change the host back, and to take other sockets when it is reloaded.
     pub(super) fn capabilities(&self) -> Vec<Capability> {
         let mut needed = Vec::new();
-        if self.host.as_ref().is_some_and(|host| !host.is_empty()) {
+        let host = self.host.as_ref().is_some_and(|host| !host.is_empty());
+        if host || !self.forwarding.is_empty() {
             needed.push(Capability::CAP_NET_ADMIN);
         }
         if self.dns64.is_some() || self.router.is_some() {
@@ -75,6 +82,7 @@ impl Prepared {
             dns64,
             router,
             host: self.host.take().unwrap_or_default(),
+            forwarding: std::mem::take(&mut self.forwarding),
             local: std::mem::take(&mut self.local),
             run_dir: std::mem::take(&mut self.run_dir),
         };
@@ -88,6 +96,7 @@ impl Drop for Prepared {
         if let Some(host) = &mut self.host {
             host.restore();
         }
+        self.forwarding.restore();
     }
 }
 
@@ -134,6 +143,7 @@ pub(super) struct Services {
     dns64: Slot<dns64::Server>,
     router: Slot<router::Server>,
     host: Host,
+    forwarding: Forwarding,
     /// The networks of this host, as the DNS64 server was told.
     local: Vec<IpNet>,
     run_dir: PathBuf,
@@ -153,6 +163,7 @@ impl Services {
         let local = local(wanted)?;
         let told = Wanted::of(wanted, &local)?;
         self.host.bring(wanted, &self.run_dir)?;
+        self.forwarding.bring(wanted, &self.run_dir).inspect_err(|_| self.host.settle(now))?;
         let changed =
             self.dns64.change(told.dns64).and_then(|dns64| match self.router.change(told.router) {
                 Ok(router) => Ok((dns64, router)),
@@ -161,7 +172,10 @@ impl Services {
                     Err(failure)
                 }
             });
-        let (dns64, router) = changed.inspect_err(|_| self.host.settle(now))?;
+        let (dns64, router) = changed.inspect_err(|_| {
+            self.host.settle(now);
+            self.forwarding.settle(now);
+        })?;
         self.local = local;
         Ok(Change { dns64, router })
     }
@@ -171,11 +185,13 @@ impl Services {
         Slot::settle(before.dns64);
         Slot::settle(before.router);
         self.host.settle(config);
+        self.forwarding.settle(config);
     }
 
     /// Follows the host: devices that have come, networks of the host's own; and translators that have gone.
     pub(super) fn follow(&mut self, config: &Config, netlink: &mut Netlink) {
         self.host.follow(config, netlink);
+        self.forwarding.follow(config, netlink);
         let asked = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
         if asked && let Ok(addresses) = netlink.addresses(None) {
             let local = settings::local(&addresses);
@@ -199,6 +215,7 @@ impl Services {
         self.router.end(false);
         self.dns64.end(false);
         self.host.restore();
+        self.forwarding.restore();
     }
 
     /// Ends the servers for a process that will go on: hosts are not told, and the host stays as it is.
@@ -212,7 +229,7 @@ impl Services {
         let dns64 = self.dns64.settings().map(|_| "dns64".to_owned());
         let devices = self.router.settings().into_iter().flat_map(|it| &it.devices);
         let advertised = devices.map(|device| format!("advertisements on {}", device.device));
-        dns64.into_iter().chain(advertised).collect()
+        self.forwarding.names().into_iter().chain(dns64).chain(advertised).collect()
     }
 
     fn announce(&self) {

@@ -1,6 +1,7 @@
 //! Counters as OpenMetrics text.
 
 mod auto;
+mod forwarding;
 mod nat64;
 mod services;
 
@@ -60,6 +61,7 @@ impl Collector for Counters {
         }
         auto::encode(&self.0, &mut encoder)?;
         nat64::encode(&self.0, &mut encoder)?;
+        forwarding::encode(&self.0, &mut encoder)?;
         services::encode(&self.0, &mut encoder)
     }
 }

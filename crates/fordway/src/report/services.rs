@@ -150,12 +150,12 @@ impl AdvertiseStatus {
 }
 
 /// Writes a value with its label; an empty one is left out.
-fn line(text: &mut String, label: &str, value: &str) {
+pub(super) fn line(text: &mut String, label: &str, value: &str) {
     if !value.is_empty() {
         let _ = writeln!(text, "  {label:<13} {value}");
     }
 }
 
-fn join<T: ToString>(items: &[T]) -> String {
+pub(super) fn join<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

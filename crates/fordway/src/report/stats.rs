@@ -6,7 +6,7 @@ use fordway_services::{dns64, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
-use super::{AutoStatus, Nat64Stats};
+use super::{AutoStatus, DualStackStats, Nat44Stats, Nat64Stats};
 
 /// All counters of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,12 @@ pub(crate) struct Stats {
     /// Of the router advertisements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) router: Option<router::Stats>,
+    /// Of entries of mode nat44.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nat44: Vec<Nat44Stats>,
+    /// Of entries of mode dual-stack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dual_stack: Vec<DualStackStats>,
 }
 
 /// The counters of a translator.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdvertiseStatus, AutoStatus, Dns64Status, Nat64Status};
+use super::{AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status};
 use crate::output::{FAINT, GOOD, STRONG};
 
 /// A daemon.
@@ -32,6 +32,12 @@ pub(crate) struct Status {
     /// Devices with router advertisements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) advertise: Vec<AdvertiseStatus>,
+    /// Entries of mode nat44.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nat44: Vec<Nat44Status>,
+    /// Entries of mode dual-stack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dual_stack: Vec<DualStackStatus>,
 }
 
 /// A translator.
@@ -144,7 +150,9 @@ impl Status {
             text.push('\n');
             text.push_str(&translator.render());
         }
-        let services = self.dns64.iter().map(Dns64Status::render);
+        let of_kernel = self.nat44.iter().map(Nat44Status::render);
+        let of_kernel = of_kernel.chain(self.dual_stack.iter().map(DualStackStatus::render));
+        let services = of_kernel.chain(self.dns64.iter().map(Dns64Status::render));
         for service in services.chain(self.advertise.iter().map(AdvertiseStatus::render)) {
             text.push('\n');
             text.push_str(&service);

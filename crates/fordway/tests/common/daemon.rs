@@ -130,6 +130,11 @@ impl<'a> Daemon<'a> {
         translators.iter().find(|one| one["name"] == name).unwrap().clone()
     }
 
+    /// `fordway stats --json`.
+    pub(crate) fn all_stats(&self) -> Value {
+        self.ask("stats --json")
+    }
+
     fn ask(&self, arguments: &str) -> Value {
         let output = self.run_dir.output(self.netns, arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

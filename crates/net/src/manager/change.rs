@@ -73,8 +73,8 @@ pub enum Change {
     Divert(Divert),
     /// Hand packets to prefixes to sockets of this host; taken back by deleting the nftables table.
     Intercept(Intercept),
-    /// Have the kernel translate IPv4 addresses; taken back by deleting the nftables table. Connections that
-    /// are translated go on until connection tracking forgets them.
+    /// Have the kernel translate IPv4 addresses; taken back by deleting the nftables table, with which
+    /// translated connections end unless another table translates, too.
     Nat44(Nat44),
     /// Add a neighbour proxy; taken back by deleting it.
     NeighbourProxy(NeighbourProxy),

@@ -217,11 +217,7 @@ fn add_hairpin(table: &mut Table, nat44: &Nat44) {
     let forwards: BTreeSet<(u8, Ipv4Addr, u16)> =
         nat44.forwards.iter().map(|it| (it.protocol, it.outside.0, it.outside.1)).collect();
     for (number, address, port) in forwards {
-        from_clients(vec![
-            original_destination(address),
-            protocol(number),
-            original_port(port),
-        ]);
+        from_clients(vec![original_destination(address), protocol(number), original_port(port)]);
     }
     for (other, _) in &nat44.netmap {
         // A host of a mapped network has an outer address of its own.

@@ -5,9 +5,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use netlink_packet_core::DefaultNla;
-use netlink_packet_netfilter::nftables::{
-    Bitwise, DataAttribute, Expressions, Operator, Register,
-};
+use netlink_packet_netfilter::nftables::{Bitwise, DataAttribute, Expressions, Operator, Register};
 
 use super::expression::{
     Base, Expression, compare, immediate, number_of, other, payload, protocol,

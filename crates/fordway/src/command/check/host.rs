@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use fordway_config::Config;
+use fordway_config::{Config, InterfaceName};
 use fordway_net::Netlink;
 
 /// Sentences, in the order of the file.
 pub(super) fn doubts(config: &Config) -> Vec<String> {
     // Nothing to ask the host for.
-    if config.dns64.is_none() && config.advertise.is_empty() {
+    let of_kernel = !config.nat44.is_empty() || !config.dual_stack.is_empty();
+    if config.dns64.is_none() && config.advertise.is_empty() && !of_kernel {
         return Vec::new();
     }
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
@@ -38,7 +39,23 @@ fn sentences(
     let absent = config.advertise.iter().filter(|it| !links.contains(it.device.as_str()));
     let absent = absent
         .map(|it| format!("[[advertise]]: there is no interface {} on this host now", it.device));
-    listen.chain(absent).collect()
+    listen.chain(absent).chain(devices_of_kernel(config, links)).collect()
+}
+
+/// Devices of modes nat44 and dual-stack that are not there. A translator of the same file makes its own.
+fn devices_of_kernel(config: &Config, links: &BTreeSet<String>) -> Vec<String> {
+    let nat44 = config.nat44.iter();
+    let nat44 =
+        nat44.flat_map(|it| it.uplinks.iter().chain(&it.devices).map(move |one| (&it.name, one)));
+    let dual_stack = config.dual_stack.iter();
+    let dual_stack = dual_stack.flat_map(|it| it.devices.iter().map(move |one| (&it.name, one)));
+    let made = |device: &InterfaceName| config.translators.iter().any(|it| it.name == *device);
+    let absent = nat44
+        .chain(dual_stack)
+        .filter(|(_, device)| !links.contains(device.as_str()) && !made(device));
+    absent
+        .map(|(name, device)| format!("{name}: there is no interface {device} on this host now"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -56,5 +73,11 @@ mod tests {
         let said = sentences(&config, &addresses, &links);
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("2001:db8:1::1") && said[1].contains("lan0"), "{said:?}");
+        let text = "[[translator]]\nname = 'n'\nmode = 'nat44'\nclients = ['198.51.100.0/24']\n\
+                    uplink = 'wan0'\ndevices = ['lan1', 'siit0']\n[[translator]]\nname = 'siit0'\n\
+                    mode = 'siit'\npool6 = ['2001:db8:64::/96']\n";
+        let config = fordway_config::parse("test", text).unwrap().config;
+        let expected = "n: there is no interface wan0 on this host now";
+        assert_eq!(sentences(&config, &addresses, &links), [expected]);
     }
 }

@@ -200,7 +200,12 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64
 }
 
 /// A gauge without a label.
-fn now(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
+pub(super) fn now(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Encoded {
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     let metric = ConstGauge::new(value);
     metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)

@@ -1,0 +1,202 @@
+//! What the kernel does by itself: modes `nat44` and `dual-stack`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use super::services::{join, line};
+use super::table::group;
+use crate::output::{FAINT, GOOD, STRONG, WARNING};
+
+/// An entry of mode nat44.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Nat44Status {
+    pub(crate) name: String,
+    /// The nftables table, of family `ip`.
+    pub(crate) table: String,
+    pub(crate) clients: Vec<Ipv4Net>,
+    /// Empty: any.
+    pub(crate) devices: Vec<String>,
+    pub(crate) uplinks: Vec<String>,
+    /// Devices that are not there now.
+    pub(crate) absent: Vec<String>,
+    /// Empty: the uplink's address.
+    pub(crate) pool4: Vec<String>,
+    pub(crate) netmap: Vec<String>,
+    pub(crate) forwards: Vec<String>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) settings: Vec<String>,
+}
+
+/// An entry of mode dual-stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DualStackStatus {
+    pub(crate) name: String,
+    pub(crate) devices: Vec<String>,
+    /// Devices that are not there now.
+    pub(crate) absent: Vec<String>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) settings: Vec<String>,
+}
+
+/// What an entry of mode nat44 has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Nat44Stats {
+    pub(crate) name: String,
+    /// By name; see [`COUNTERS`].
+    pub(crate) counters: BTreeMap<String, Nat44Count>,
+    /// Connection tracking of the whole host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conntrack: Option<ConntrackStats>,
+}
+
+/// A counter of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Nat44Count {
+    pub(crate) packets: u64,
+    pub(crate) octets: u64,
+}
+
+/// Connection tracking of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConntrackStats {
+    /// Connections that are tracked.
+    pub(crate) connections: u64,
+    /// How many can be.
+    pub(crate) most: u64,
+}
+
+/// What the host has forwarded between all of its devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DualStackStats {
+    pub(crate) name: String,
+    /// IPv4 packets.
+    pub(crate) v4: Option<u64>,
+    /// IPv6 packets.
+    pub(crate) v6: Option<u64>,
+}
+
+/// The counters: name, whether it counts what is dropped, and what it means.
+pub(crate) const COUNTERS: [(&str, bool, &str); 10] = [
+    ("out", false, "packets that left translated"),
+    ("in", false, "packets that came back, or were forwarded"),
+    ("sessions", false, "connections of clients"),
+    ("forwarded", false, "connections to forwarded ports"),
+    ("hairpin", false, "of these, those of clients"),
+    ("mapped", false, "connections to mapped networks"),
+    ("unsolicited", true, "connections from outside that nobody waits for"),
+    ("invalid", true, "of no connection, so it would leave untranslated"),
+    ("sessions_limit", true, "connections over a client's quota"),
+    ("rate_limit", true, "connections over a client's rate"),
+];
+
+/// A share of the tracked connections that is close to all that there can be.
+const NEARLY_FULL: f64 = 0.9;
+
+impl Nat44Status {
+    /// As text with styles.
+    pub(crate) fn render(&self) -> String {
+        let mut text = format!(
+            "{GOOD}{}{GOOD:#} {STRONG}nat44{STRONG:#} {FAINT}(by the kernel: nft list table ip {}){FAINT:#}\n",
+            self.name, self.table
+        );
+        let mut line = |label: &str, value: &str| line(&mut text, label, value);
+        line("clients", &join(&self.clients));
+        line("behind", &self.devices.join(", "));
+        line("uplink", &self.uplinks.join(", "));
+        line("not there", &self.absent.join(", "));
+        let pool4 = match self.pool4.as_slice() {
+            [] => "the uplink's address".to_owned(),
+            pool4 => pool4.join(", "),
+        };
+        line("IPv4 pool", &pool4);
+        line("mapped", &self.netmap.join(", "));
+        for forward in &self.forwards {
+            line("forwarded", forward);
+        }
+        line("addresses", &self.addresses.join(", "));
+        line("settings", &self.settings.join(", "));
+        text
+    }
+}
+
+impl DualStackStatus {
+    /// As text with styles.
+    pub(crate) fn render(&self) -> String {
+        let mut text = format!("{GOOD}{}{GOOD:#} {STRONG}dual-stack{STRONG:#}\n", self.name);
+        let mut line = |label: &str, value: &str| line(&mut text, label, value);
+        line("devices", &self.devices.join(", "));
+        line("not there", &self.absent.join(", "));
+        line("addresses", &self.addresses.join(", "));
+        line("settings", &self.settings.join(", "));
+        text
+    }
+}
+
+/// The counters of mode nat44, as text with styles.
+pub(crate) fn nat44_table(stats: &Nat44Stats) -> String {
+    let mut text = String::new();
+    for (name, dropped, what) in COUNTERS {
+        let count = stats.counters.get(name).copied().unwrap_or_default();
+        if dropped && count.packets == 0 {
+            continue;
+        }
+        let style = if dropped { WARNING } else { STRONG };
+        let octets = match name {
+            "out" | "in" => format!(", {} octets", group(count.octets)),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            text,
+            "  {style}{name:<18}{style:#}{:>16}  {FAINT}{what}{octets}{FAINT:#}",
+            group(count.packets)
+        );
+    }
+    if let Some(conntrack) = &stats.conntrack {
+        let full = conntrack.connections as f64 > NEARLY_FULL * conntrack.most as f64;
+        let style = if full { WARNING } else { STRONG };
+        let _ = writeln!(
+            text,
+            "  {style}{:<18}{style:#}{:>16}  {FAINT}connections that the host tracks, of {}{FAINT:#}",
+            "conntrack",
+            group(conntrack.connections),
+            group(conntrack.most)
+        );
+    }
+    text
+}
+
+/// The counters of mode dual-stack, as text with styles.
+pub(crate) fn dual_stack_table(stats: &DualStackStats) -> String {
+    let mut text = String::new();
+    for (label, count) in [("IPv4", stats.v4), ("IPv6", stats.v6)] {
+        let count = count.map_or("unknown".to_owned(), group);
+        let what = "packets that the host has forwarded";
+        let _ =
+            writeln!(text, "  {STRONG}{label:<18}{STRONG:#}{count:>16}  {FAINT}{what}{FAINT:#}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_shown_where_there_were_some() {
+        let count = |packets| Nat44Count { packets, octets: 40 * packets };
+        let counters = [("out", 1200), ("invalid", 0), ("rate_limit", 3)];
+        let counters = counters.map(|(name, packets)| (name.to_owned(), count(packets)));
+        let stats = Nat44Stats {
+            counters: counters.into(),
+            conntrack: Some(ConntrackStats { connections: 7, most: 1000 }),
+            ..Nat44Stats::default()
+        };
+        let text = nat44_table(&stats);
+        assert!(text.contains("1,200") && text.contains("48,000 octets"), "{text}");
+        assert!(text.contains("rate_limit") && !text.contains("invalid"), "{text}");
+        assert!(text.contains("of 1,000"), "{text}");
+    }
+}
