@@ -330,14 +330,13 @@ prop_compose! {
     ) -> Config {
         Config {
             translators: vec![translator],
-            dns64: None,
-            advertise: Vec::new(),
             control: Control {
                 socket: PathBuf::from(socket),
                 timeout: Duration::from_millis(millis),
             },
             metrics: Metrics { listen: vec![SocketAddr::from((v6(1), port))] },
             log: Log { level, format },
+            ..Config::default()
         }
     }
 }
