@@ -16,6 +16,7 @@ use crate::dns64;
 use crate::draft::Drafts;
 use crate::nat44;
 use crate::nat64;
+use crate::softwire;
 use crate::translator::Draft;
 use crate::types::Mode;
 
@@ -29,6 +30,7 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
         addresses(draft, sink);
         unmanaged(draft, sink);
         well_known_prefix(&draft.pool6, sink);
+        softwire::check::loops(&draft.softwire, sink);
         if let Some(nat64) = &draft.nat64 {
             let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
             nat64::check::nat64(nat64, in_pool6, sink);
@@ -327,6 +329,12 @@ fn routed(index: usize, draft: &Draft) -> Vec<Routed> {
             }
             let dynamic4 = draft.dynamic4.iter().flat_map(|dynamic4| &dynamic4.pool);
             all.extend(dynamic4.map(|net| given(*net.get_ref(), net.span())));
+        }
+        Mode::Softwire(_) => {
+            let nets = softwire::check::networks4(&draft.softwire);
+            all.extend(nets.map(|(net, span)| given(net, span)));
+            let nets = softwire::check::networks6(&draft.softwire);
+            all.extend(nets.map(|(net, span)| route(net.into(), span)));
         }
         Mode::Clat(clat) => {
             if let Some(v6) = clat.v6 {

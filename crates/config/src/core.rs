@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use fordway_softwire::{Bindings, Role, Settings, SettingsError, Softwire};
 use fordway_xlat::addr::{Eam, EamError, EamTable};
 use fordway_xlat::{Config as CoreConfig, ConfigError, HopCount, IcmpErrors};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -15,7 +16,7 @@ pub struct Resolved {
     pub mtu6: u32,
     /// Source of ICMPv6 errors, if there is one.
     pub icmp_source6: Option<Ipv6Addr>,
-    /// The CLAT's IPv6 address; not used in other modes.
+    /// The IPv6 address of a CLAT, or of a softwire's client; not used elsewhere.
     pub clat_v6: Option<Ipv6Addr>,
     /// Queues; each has an equal part of the rate of ICMP errors.
     pub queues: usize,
@@ -35,6 +36,9 @@ pub enum CoreError {
     /// The core refuses the rest.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The softwires' core refuses the rest.
+    #[error(transparent)]
+    Softwire(#[from] SettingsError),
 }
 
 impl Translator {
@@ -71,6 +75,37 @@ impl Translator {
             pass_unmatched: false,
         };
         Ok(config)
+    }
+}
+
+impl Translator {
+    /// The core of a softwire in the user engine, with these bindings; `None` in other modes. `flow_secret`: random
+    /// numbers that make flow labels.
+    ///
+    /// # Errors
+    ///
+    /// What the file alone can't tell: [`CoreError`].
+    pub fn softwire_core(
+        &self,
+        resolved: &Resolved,
+        flow_secret: [u64; 2],
+        bindings: Bindings,
+    ) -> Result<Option<Softwire>, CoreError> {
+        let Some(softwire) = self.softwire() else { return Ok(None) };
+        let settings = Settings {
+            role: if softwire.client().is_some() { Role::Client } else { Role::Tep },
+            hop_limit: softwire.hop_limit,
+            traffic_class: self.traffic_class,
+            mtu6: resolved.mtu6,
+            flow_secret,
+            icmp_source4: self.icmp_source4,
+            icmp_errors: share(self.icmp_errors, resolved.queues),
+            hop_count: hops(resolved.attach),
+            mss_clamp: self.mss_clamp,
+            hairpin: self.hairpin,
+            pass_unmatched: false,
+        };
+        Ok(Some(Softwire::new(settings, bindings)?))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::engine::{ATTACHES, ENGINES};
 use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
 use crate::sections::{FORMATS, LEVELS};
+use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
 use crate::types::{Attach, Config, Mode, Source6, Translator};
 
@@ -65,6 +66,8 @@ struct TranslatorTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<String>,
     #[serde(flatten)]
+    softwire: softwire::emit::Keys,
+    #[serde(flatten)]
     nat64: Keys,
     #[serde(skip_serializing_if = "Option::is_none")]
     eam: Option<Vec<[String; 2]>>,
@@ -72,24 +75,31 @@ struct TranslatorTable {
     routes4: Option<Vec<String>>,
     metric: u32,
     icmp_source4: String,
-    icmp_source6: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_source6: Option<String>,
     icmp_errors: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     icmp_errors_burst: Option<u32>,
-    udp_checksum_zero: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp_checksum_zero: Option<&'static str>,
     traffic_class: WordOrNumber,
-    allow_private: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow_private: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ipv4_translatable: Option<bool>,
-    hairpin: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hairpin: Option<bool>,
     mss_clamp: bool,
     mtu: WordOrNumber,
-    lowest_ipv6_mtu: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lowest_ipv6_mtu: Option<u32>,
     queues: WordOrNumber,
     pin_queues: bool,
     manage: bool,
     #[serde(flatten)]
     nat64_tables: Tables,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bindings: Vec<softwire::emit::BindingTable>,
 }
 
 #[derive(Serialize)]
@@ -149,6 +159,8 @@ impl TranslatorTable {
     fn of(t: &Translator) -> TranslatorTable {
         let clat = t.clat();
         let stateless = t.nat64().is_none();
+        let translates = t.softwire().is_none();
+        let client = t.softwire().and_then(Softwire::client);
         let auto = || "auto".to_owned();
         let (icmp_errors, icmp_errors_burst) = match t.icmp_errors {
             IcmpErrors::Off => ("off".to_owned(), None),
@@ -165,36 +177,40 @@ impl TranslatorTable {
             pool6: match &t.mode {
                 Mode::Siit { pool6, .. } => Some(strings(pool6)),
                 Mode::Nat64(nat64) => Some(strings(&nat64.pool6)),
-                Mode::Clat(_) => None,
+                Mode::Clat(_) | Mode::Softwire(_) => None,
             },
             pref64: clat.map(|clat| clat.pref64.fixed().map_or_else(auto, ToString::to_string)),
             always: clat.filter(|_| t.is_automatic()).map(|clat| clat.always),
-            v4: clat.map(|clat| clat.v4.to_string()),
+            v4: clat.map(|clat| clat.v4).or(client.and_then(|it| it.v4)).map(|v4| v4.to_string()),
             v6: clat.map(|clat| clat.v6.map_or_else(auto, |v6| v6.to_string())),
-            uplink: clat.map(|clat| clat.uplink.as_ref().map_or_else(auto, ToString::to_string)),
+            uplink: clat
+                .map(|clat| &clat.uplink)
+                .or(client.map(|client| &client.uplink))
+                .map(|uplink| uplink.as_ref().map_or_else(auto, ToString::to_string)),
+            softwire: softwire::emit::Keys::of(t.softwire()),
             nat64: Keys::of(t.nat64(), t.dynamic4()),
-            eam: stateless.then(|| t.eam.iter().map(eam).collect()),
+            eam: (stateless && translates).then(|| t.eam.iter().map(eam).collect()),
             routes4: stateless.then(|| strings(&t.routes4)),
             metric: t.metric,
             icmp_source4: t.icmp_source4.map_or("off".to_owned(), |source| source.to_string()),
-            icmp_source6: match t.icmp_source6 {
+            icmp_source6: translates.then(|| match t.icmp_source6 {
                 Source6::Auto => auto(),
                 Source6::Off => "off".to_owned(),
                 Source6::Address(address) => address.to_string(),
-            },
+            }),
             icmp_errors,
             icmp_errors_burst,
-            udp_checksum_zero: word(&UDP_CHECKSUM_ZERO, t.udp_checksum_zero),
+            udp_checksum_zero: translates.then(|| word(&UDP_CHECKSUM_ZERO, t.udp_checksum_zero)),
             traffic_class: match t.traffic_class {
                 TrafficClass::Copy => WordOrNumber::Word("copy"),
                 TrafficClass::Set(octet) => WordOrNumber::Number(octet.into()),
             },
-            allow_private: t.allow_private,
-            ipv4_translatable: stateless.then_some(t.ipv4_translatable),
-            hairpin: t.hairpin,
+            allow_private: translates.then_some(t.allow_private),
+            ipv4_translatable: (stateless && translates).then_some(t.ipv4_translatable),
+            hairpin: client.is_none().then_some(t.hairpin),
             mss_clamp: t.mss_clamp,
             mtu: t.mtu.map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
-            lowest_ipv6_mtu: t.lowest_ipv6_mtu,
+            lowest_ipv6_mtu: translates.then_some(t.lowest_ipv6_mtu),
             queues: t
                 .queues
                 .and_then(|queues| u32::try_from(queues).ok())
@@ -202,6 +218,7 @@ impl TranslatorTable {
             pin_queues: t.pin_queues,
             manage: t.manage,
             nat64_tables: Tables::of(t.nat64()),
+            bindings: softwire::emit::bindings(t.softwire()),
         }
     }
 }

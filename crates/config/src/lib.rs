@@ -22,6 +22,7 @@ mod nat44;
 mod nat64;
 mod section;
 mod sections;
+mod softwire;
 mod translator;
 mod types;
 mod value;
@@ -36,6 +37,7 @@ pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifeti
 pub use nat64::{
     Dynamic4, LogEvent, LogTarget, Nat64, NatLog, Pool, Pool4, Pool4Error, Pool4Source, Ports,
 };
+pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use types::{
     Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Pref64,
     Source6, Translator,

@@ -17,6 +17,7 @@ use crate::nat64;
 use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
 use crate::section::{Section, Value};
 use crate::sections::{Table, set};
+use crate::softwire;
 use crate::types::{Attach, Clat, Engine, Mode, Pref64, Source6, Translator};
 use crate::value;
 
@@ -38,6 +39,7 @@ pub(crate) struct Draft {
     pub(crate) routes4: Vec<Spanned<Ipv4Net>>,
     pub(crate) nat64: Option<Nat64Draft>,
     pub(crate) dynamic4: Option<Dynamic4Draft>,
+    pub(crate) softwire: softwire::read::Draft,
 }
 
 impl Draft {
@@ -56,23 +58,33 @@ enum Kind {
     Siit,
     Clat,
     Nat64,
+    Softwire,
 }
 
 /// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
 pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
     let mut section = Section::new("[[translator]]", table, span);
-    let mode_help = "write mode = \"siit\", mode = \"clat\", mode = \"nat64\", mode = \"nat44\" or mode = \"dual-stack\"";
+    let mode_help = "write mode = \"siit\", mode = \"clat\", mode = \"nat64\", mode = \"softwire\", mode = \"nat44\" or mode = \"dual-stack\"";
     let kind = section.require(sink, "mode", mode_help, kind)?.into_inner()?;
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
     let name = section.require(sink, "name", name_help, value::translator_name);
-    let (eam, routes4) = read_networks(&mut section, sink, kind);
+    let (eam, mut routes4) = read_networks(&mut section, sink, kind);
     let mut particular = match kind {
         Kind::Siit => read_siit(&mut section, sink, name.as_ref()),
         Kind::Clat => read_clat(&mut section, sink),
         Kind::Nat64 => read_nat64(&mut section, sink),
+        Kind::Softwire => read_softwire(&mut section, sink),
     };
     if kind != Kind::Nat64 {
         refuse_stateful(&mut section, sink);
+    }
+    if kind == Kind::Softwire {
+        softwire::read::refuse_foreign(&mut section, sink);
+    } else {
+        softwire::read::refuse(&mut section, sink);
+    }
+    if particular.takes_all_ipv4 && !section.has("routes4") {
+        routes4 = vec![Spanned::new(section.span(), Ipv4Net::default())];
     }
     let has_mapping = !eam.is_empty() || particular.dynamic4.is_some();
     let translator = read_common(&mut section, sink, kind, has_mapping);
@@ -88,8 +100,8 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         }),
         _ => None,
     };
-    let Particular { pool6, v6, nat64, dynamic4, .. } = particular;
-    Some(Draft { translator, span, name, pool6, eam, v6, routes4, nat64, dynamic4 })
+    let Particular { pool6, v6, nat64, dynamic4, softwire, .. } = particular;
+    Some(Draft { translator, span, name, pool6, eam, v6, routes4, nat64, dynamic4, softwire })
 }
 
 /// The mode; `None` where [`crate::draft`] has the entry read by somebody else.
@@ -99,6 +111,7 @@ fn kind(value: &Value<'_>) -> Result<Option<Kind>, crate::section::Problems> {
         ("siit", Some(Kind::Siit)),
         ("clat", Some(Kind::Clat)),
         ("nat64", Some(Kind::Nat64)),
+        ("softwire", Some(Kind::Softwire)),
         ("nat44", None),
         ("dual-stack", None),
     ];
@@ -111,7 +124,7 @@ type Networks = (Vec<Spanned<Eam>>, Vec<Spanned<Ipv4Net>>);
 fn read_networks(section: &mut Section<'_, '_>, sink: &mut Sink, kind: Kind) -> Networks {
     let default_routes4 = match kind {
         Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
-        Kind::Siit => Vec::new(),
+        Kind::Siit | Kind::Softwire => Vec::new(),
         Kind::Nat64 => {
             let why = "mode nat64 gives addresses by itself";
             let help = "leave it out; ports are forwarded by bib = [...], and hosts with an address of \
@@ -122,6 +135,12 @@ fn read_networks(section: &mut Section<'_, '_>, sink: &mut Sink, kind: Kind) -> 
             return (Vec::new(), Vec::new());
         }
     };
+    // Elsewhere it is refused, with a reason.
+    if kind == Kind::Softwire {
+        let help = "write a list of IPv4 networks such as [\"192.0.2.0/24\"]";
+        let routes4 = list(section.read(sink, "routes4", |v| value::list(v, help, value::prefix4)));
+        return (Vec::new(), routes4);
+    }
     let eam_help = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
     let eam = list(section.read(sink, "eam", |v| value::list(v, eam_help, value::eam)));
     let routes4_help = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
@@ -139,6 +158,9 @@ struct Particular {
     v6: Option<Range<usize>>,
     nat64: Option<Nat64Draft>,
     dynamic4: Option<Dynamic4Draft>,
+    softwire: softwire::read::Draft,
+    /// Without `routes4`, all of IPv4 goes this way.
+    takes_all_ipv4: bool,
 }
 
 /// Keys that only a CLAT has.
@@ -192,6 +214,13 @@ fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     let (nat64, pool6, draft) = nat64::read::nat64(section, sink);
     let mode = Some(Mode::Nat64(Box::new(nat64)));
     Particular { mode, pool6, nat64: Some(draft), ..Particular::default() }
+}
+
+fn read_softwire(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
+    let (softwire, draft) = softwire::read::softwire(section, sink);
+    let takes_all_ipv4 = softwire.as_ref().is_some_and(|softwire| softwire.client().is_some());
+    let mode = softwire.map(|softwire| Mode::Softwire(Box::new(softwire)));
+    Particular { mode, softwire: draft, takes_all_ipv4, ..Particular::default() }
 }
 
 fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
@@ -264,6 +293,7 @@ fn read_common(
     has_mapping: bool,
 ) -> Translator {
     let clat = kind == Kind::Clat;
+    let translates = kind != Kind::Softwire;
     let mut t = Translator {
         // Placeholders, replaced by the caller where there is something to put in their place.
         name: InterfaceName::placeholder(),
@@ -283,7 +313,7 @@ fn read_common(
         allow_private: false,
         ipv4_translatable: kind == Kind::Siit && !has_mapping,
         hairpin: true,
-        mss_clamp: clat,
+        mss_clamp: clat || kind == Kind::Softwire,
         mtu: None,
         lowest_ipv6_mtu: IPV6_MIN_MTU,
         queues: None,
@@ -293,24 +323,38 @@ fn read_common(
     engine::read(section, sink, clat, &mut t);
     set(&mut t.metric, section.read(sink, "metric", metric));
     set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
-    set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
-    read_icmp_errors(section, sink, &mut t.icmp_errors);
-    set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
-    set(&mut t.traffic_class, section.read(sink, "traffic_class", traffic_class));
-    set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
-    if kind != Kind::Nat64 {
-        set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
+    if translates {
+        read_translation(section, sink, kind, &mut t);
     }
+    read_icmp_errors(section, sink, &mut t.icmp_errors);
+    set(&mut t.traffic_class, section.read(sink, "traffic_class", traffic_class));
     set(&mut t.hairpin, section.read(sink, "hairpin", value::boolean));
     set(&mut t.mss_clamp, section.read(sink, "mss_clamp", value::boolean));
     set(&mut t.mtu, section.read(sink, "mtu", |v| value::auto_or(v, |v| value::octets(v, MTU))));
-    let lowest = section.read(sink, "lowest_ipv6_mtu", |v| value::octets(v, MTU));
-    warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
-    set(&mut t.lowest_ipv6_mtu, lowest);
+    if translates {
+        let lowest = section.read(sink, "lowest_ipv6_mtu", |v| value::octets(v, MTU));
+        warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
+        set(&mut t.lowest_ipv6_mtu, lowest);
+    }
     set(&mut t.queues, section.read(sink, "queues", queues));
     set(&mut t.pin_queues, section.read(sink, "pin_queues", value::boolean));
     set(&mut t.manage, section.read(sink, "manage", value::boolean));
     t
+}
+
+/// What has a meaning only where addresses are translated.
+fn read_translation(
+    section: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    kind: Kind,
+    t: &mut Translator,
+) {
+    set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
+    set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
+    set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
+    if kind != Kind::Nat64 {
+        set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
+    }
 }
 
 type Parsed<T> = Result<T, crate::section::Problems>;

@@ -14,6 +14,7 @@ use crate::dns64::Dns64;
 use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64};
+use crate::softwire::Softwire;
 
 /// One configuration file. Something is in it: a translator, a DNS64 server, or router advertisements.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -54,7 +55,8 @@ pub struct Translator {
     pub measure: bool,
     /// Explicit address mappings (RFC 7757), free of duplicates.
     pub eam: Vec<Eam>,
-    /// IPv4 networks routed into the interface, beside those of `eam` in mode siit.
+    /// IPv4 networks routed into the interface, beside those of `eam` in mode siit and of the bindings in mode
+    /// softwire.
     pub routes4: Vec<Ipv4Net>,
     /// Metric of the routes into the interface.
     pub metric: u32,
@@ -102,6 +104,8 @@ pub enum Mode {
     Clat(Clat),
     /// Stateful NAT64 (RFC 6146).
     Nat64(Box<Nat64>),
+    /// One end of softwires (RFC 2473, RFC 7596).
+    Softwire(Box<Softwire>),
 }
 
 /// What only a CLAT has.
@@ -261,6 +265,7 @@ impl Translator {
             Mode::Siit { .. } => "siit",
             Mode::Clat(_) => "clat",
             Mode::Nat64(_) => "nat64",
+            Mode::Softwire(_) => "softwire",
         }
     }
 
@@ -271,6 +276,7 @@ impl Translator {
             Mode::Siit { pool6, .. } => pool6,
             Mode::Clat(clat) => clat.pref64.fixed().map_or(&[], std::slice::from_ref),
             Mode::Nat64(nat64) => &nat64.pool6,
+            Mode::Softwire(_) => &[],
         }
     }
 
@@ -279,7 +285,7 @@ impl Translator {
     pub fn clat(&self) -> Option<&Clat> {
         match &self.mode {
             Mode::Clat(clat) => Some(clat),
-            Mode::Siit { .. } | Mode::Nat64(_) => None,
+            Mode::Siit { .. } | Mode::Nat64(_) | Mode::Softwire(_) => None,
         }
     }
 
@@ -294,7 +300,26 @@ impl Translator {
     pub fn nat64(&self) -> Option<&Nat64> {
         match &self.mode {
             Mode::Nat64(nat64) => Some(nat64),
-            Mode::Siit { .. } | Mode::Clat(_) => None,
+            Mode::Siit { .. } | Mode::Clat(_) | Mode::Softwire(_) => None,
+        }
+    }
+
+    /// The softwires' part, if this is mode `softwire`.
+    #[must_use]
+    pub fn softwire(&self) -> Option<&Softwire> {
+        match &self.mode {
+            Mode::Softwire(softwire) => Some(softwire),
+            Mode::Siit { .. } | Mode::Clat(_) | Mode::Nat64(_) => None,
+        }
+    }
+
+    /// Whether packets come from and go to other hosts than this one.
+    #[must_use]
+    pub fn serves_others(&self) -> bool {
+        match &self.mode {
+            Mode::Siit { .. } | Mode::Nat64(_) => true,
+            Mode::Clat(_) => !self.eam.is_empty(),
+            Mode::Softwire(softwire) => softwire.client().is_none(),
         }
     }
 
@@ -303,7 +328,7 @@ impl Translator {
     pub fn dynamic4(&self) -> Option<&Dynamic4> {
         match &self.mode {
             Mode::Siit { dynamic4, .. } => dynamic4.as_ref(),
-            Mode::Clat(_) | Mode::Nat64(_) => None,
+            Mode::Clat(_) | Mode::Nat64(_) | Mode::Softwire(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The translator that runs, and how the queues' threads follow a change.
+//! What runs, and how the queues' threads follow a change.
 //!
 //! A thread looks at a number before each burst of packets, and takes the lock only when the number has
 //! changed: a change costs the packets nothing.
@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_xlat::Translator;
+use crate::core::Core;
 
-/// The translator of an engine.
+/// What an engine runs.
 #[derive(Debug)]
 pub(crate) struct Current(Arc<Shared>);
 
@@ -16,7 +16,7 @@ pub(crate) struct Current(Arc<Shared>);
 struct Shared {
     /// Grows with each change.
     generation: AtomicU64,
-    translator: Mutex<Arc<Translator>>,
+    core: Mutex<Core>,
 }
 
 /// A thread's view of it.
@@ -24,36 +24,36 @@ struct Shared {
 pub(crate) struct Follower {
     shared: Arc<Shared>,
     generation: u64,
-    translator: Arc<Translator>,
+    core: Core,
 }
 
 impl Current {
-    pub(crate) fn new(translator: Arc<Translator>) -> Current {
-        let translator = Mutex::new(translator);
-        Current(Arc::new(Shared { generation: AtomicU64::new(0), translator }))
+    pub(crate) fn new(core: Core) -> Current {
+        let core = Mutex::new(core);
+        Current(Arc::new(Shared { generation: AtomicU64::new(0), core }))
     }
 
-    pub(crate) fn get(&self) -> Arc<Translator> {
+    pub(crate) fn get(&self) -> Core {
         self.0.read().1
     }
 
-    pub(crate) fn set(&self, translator: Arc<Translator>) {
-        let mut current = self.0.translator.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = translator;
+    pub(crate) fn set(&self, core: Core) {
+        let mut current = self.0.core.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = core;
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn follower(&self) -> Follower {
-        let (generation, translator) = self.0.read();
-        Follower { shared: Arc::clone(&self.0), generation, translator }
+        let (generation, core) = self.0.read();
+        Follower { shared: Arc::clone(&self.0), generation, core }
     }
 }
 
 impl Shared {
-    /// The translator and its generation, which belong together while the lock is held.
-    fn read(&self) -> (u64, Arc<Translator>) {
-        let current = self.translator.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.generation.load(Ordering::Acquire), Arc::clone(&current))
+    /// What runs and its generation, which belong together while the lock is held.
+    fn read(&self) -> (u64, Core) {
+        let current = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.generation.load(Ordering::Acquire), current.clone())
     }
 }
 
@@ -62,25 +62,29 @@ impl Follower {
     #[inline]
     pub(crate) fn follow(&mut self) {
         if self.shared.generation.load(Ordering::Acquire) != self.generation {
-            (self.generation, self.translator) = self.shared.read();
+            (self.generation, self.core) = self.shared.read();
         }
     }
 
     #[inline]
-    pub(crate) fn get(&self) -> &Translator {
-        &self.translator
+    pub(crate) fn get(&self) -> &Core {
+        &self.core
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fordway_xlat::Config;
+    use fordway_xlat::{Config, Translator};
 
     use super::*;
 
-    fn translator(mtu6: u32) -> Arc<Translator> {
+    fn translator(mtu6: u32) -> Core {
         let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
-        Arc::new(Translator::new(Config { pool6, mtu6, ..Config::default() }).unwrap())
+        Arc::new(Translator::new(Config { pool6, mtu6, ..Config::default() }).unwrap()).into()
+    }
+
+    fn mtu6(core: &Core) -> u32 {
+        core.translator().unwrap().config().mtu6
     }
 
     #[test]
@@ -88,10 +92,10 @@ mod tests {
         let current = Current::new(translator(1400));
         let mut one = current.follower();
         current.set(translator(1500));
-        assert_eq!(one.get().config().mtu6, 1400);
+        assert_eq!(mtu6(one.get()), 1400);
         one.follow();
-        assert_eq!(one.get().config().mtu6, 1500);
-        assert_eq!(current.follower().get().config().mtu6, 1500);
-        assert_eq!(current.get().config().mtu6, 1500);
+        assert_eq!(mtu6(one.get()), 1500);
+        assert_eq!(mtu6(current.follower().get()), 1500);
+        assert_eq!(mtu6(&current.get()), 1500);
     }
 }

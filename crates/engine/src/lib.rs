@@ -6,9 +6,9 @@
 //! ```
 //!
 //! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that
-//! only it writes; all share one immutable [`Translator`], which [`Engine::replace`] exchanges between two
+//! only it writes; all share one immutable [`Core`], which [`Engine::replace`] exchanges between two
 //! bursts of packets. Nothing is allocated per packet and nothing is locked, but for the fragments that a
-//! stateful translator needs whole: they wait in memory that all threads share. A packet is received with
+//! stateful translator or a softwire needs whole: they wait in memory that all threads share. A packet is received with
 //! headroom, translated in place together with its offload state, and sent from where it lies; only the
 //! fragments that it is cut into are sent as two pieces.
 //!
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod core;
 mod counters;
 mod current;
 mod fragments;
@@ -27,6 +28,7 @@ mod quiescence;
 mod stop;
 mod sweep;
 
+pub use crate::core::Core;
 pub use clock::monotonic;
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use sweep::Sweeping;
@@ -37,7 +39,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use fordway_tun::{Device, Queue};
-use fordway_xlat::Translator;
 use fordway_xlat::nat64::Swept;
 
 use crate::current::Current;
@@ -96,6 +97,19 @@ pub struct Options {
     pub pin: Option<usize>,
     /// Where the marks of packets are to be found, if some pool of pool4 asks for them: a TUN does not tell.
     pub marks: Option<Marks>,
+    /// Who hears of the packets that a softwire's client drops because it has no IPv4 address yet.
+    pub unbound: Option<Unbound>,
+}
+
+/// Hears of IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
+/// packet, and whether its transport checksum is still partial. It must not block.
+#[derive(Clone)]
+pub struct Unbound(pub Arc<dyn Fn(&[u8], bool) + Send + Sync>);
+
+impl fmt::Debug for Unbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unbound")
+    }
 }
 
 /// Knows the mark of the last packet of an IPv6 host that a program in the kernel has left.
@@ -112,7 +126,7 @@ impl fmt::Debug for Marks {
 #[derive(Debug)]
 pub struct Engine {
     device: Device,
-    translator: Current,
+    core: Current,
     counters: Vec<Arc<QueueCounters>>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
     processors: Vec<usize>,
@@ -128,16 +142,16 @@ pub struct Engine {
 pub fn start(
     device: Device,
     queues: Vec<Queue>,
-    translator: Arc<Translator>,
+    core: impl Into<Core>,
     options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
-    let Options { seed, pin, marks } = options;
+    let Options { seed, pin, marks, unbound } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
     let mut engine = Engine {
         device,
-        translator: Current::new(translator),
+        core: Current::new(core.into()),
         counters: Vec::new(),
         threads: Vec::new(),
         processors: Vec::new(),
@@ -154,21 +168,24 @@ pub fn start(
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
-        let identification = identification(seed, queue.index());
+        let queue_index = queue.index();
+        let identification = identification(seed, queue_index);
         let placement = pin.and_then(|first| Placement::new(first + queue.index()));
         engine.processors.extend(placement.as_ref().map(Placement::processor));
         let worker = Worker::new(Start {
             interface: interface.clone(),
             queue,
-            translator: engine.translator.follower(),
+            core: engine.core.follower(),
             counters,
             stop: engine.stop.clone(),
             identification,
+            fragment: fragment(seed, queue_index),
             placement,
             bursts,
             probes: Arc::clone(&engine.probes),
             fragments: Arc::clone(&engine.fragments),
             marks: marks.clone(),
+            unbound: unbound.clone(),
         });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
@@ -182,20 +199,27 @@ fn identification(seed: u64, queue: usize) -> u16 {
     ((seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
 }
 
+/// Where a queue's identifications of IPv6 fragments begin: not to be guessed (RFC 7739), and far from those of
+/// the other queues.
+fn fragment(seed: u64, queue: usize) -> u32 {
+    let spread = seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (spread >> 16) as u32
+}
+
 impl Engine {
     /// The interface.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The translator that runs.
-    pub fn translator(&self) -> Arc<Translator> {
-        self.translator.get()
+    /// What runs.
+    pub fn core(&self) -> Core {
+        self.core.get()
     }
 
-    /// Lets another translator run from each queue's next burst of packets on; no packet is lost.
-    pub fn replace(&self, translator: Arc<Translator>) {
-        self.translator.set(translator);
+    /// Lets another core run from each queue's next burst of packets on; no packet is lost.
+    pub fn replace(&self, core: impl Into<Core>) {
+        self.core.set(core.into());
     }
 
     /// Starts the thread that sweeps the tables of a translator that has any
@@ -203,7 +227,7 @@ impl Engine {
     pub fn sweep(&mut self, sweeping: Sweeping) -> Result<(), Error> {
         let interface = self.device.name().to_owned();
         let task = Task {
-            translator: self.translator.follower(),
+            core: self.core.follower(),
             threads: self.bursts.clone(),
             probes: Arc::clone(&self.probes),
             found: self.found.clone(),

@@ -1,27 +1,30 @@
 //! The run loop of one queue: receive, translate, send.
 
 use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
+use fordway_wire::{ipv6, protocol, put_u8, put_u16};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Event, StoredSyn};
-use fordway_xlat::reassembly::{Origin, Outcome};
+use fordway_xlat::reassembly::Outcome;
 use fordway_xlat::{
     ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, Verdict,
 };
 
 use crate::clock::monotonic;
+use crate::core::Wait;
 use crate::counters::{IoError, QueueCounters, Sent};
 use crate::current::Follower;
-use crate::fragments::{Fragments, may_be_fragment};
+use crate::fragments::Fragments;
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
 use crate::quiescence::Bursts;
 use crate::stop::Stop;
 use crate::sweep::Probes;
-use crate::{Error, Marks, offload};
+use crate::{Error, Marks, Unbound, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
 /// A multiple of 64 octets, so that headers share few cache lines.
@@ -33,6 +36,10 @@ const TAIL: usize = 256;
 /// Octets of a buffer.
 const BUFFER: usize = START + MAX_PACKET + 1 + TAIL;
 
+/// Fields of an IPv6 header.
+const PAYLOAD_LEN_AT: usize = 4;
+const NEXT_HEADER_AT: usize = 6;
+
 /// Packets received before the loop looks at the clock and at the stop signal again.
 const BURST: usize = 64;
 
@@ -43,7 +50,7 @@ const TEND: Duration = Duration::from_millis(200);
 pub(crate) struct Worker {
     interface: String,
     queue: Queue,
-    translator: Follower,
+    core: Follower,
     counters: Arc<QueueCounters>,
     stop: Stop,
     state: State,
@@ -52,6 +59,7 @@ pub(crate) struct Worker {
     probes: Arc<Probes>,
     fragments: Arc<Fragments>,
     marks: Option<Marks>,
+    unbound: Option<Unbound>,
     /// Where packets become whole; empty until there is a fragment.
     whole: Vec<u8>,
     tended: Duration,
@@ -61,15 +69,17 @@ pub(crate) struct Worker {
 pub(crate) struct Start {
     pub(crate) interface: String,
     pub(crate) queue: Queue,
-    pub(crate) translator: Follower,
+    pub(crate) core: Follower,
     pub(crate) counters: Arc<QueueCounters>,
     pub(crate) stop: Stop,
     pub(crate) identification: u16,
+    pub(crate) fragment: u32,
     pub(crate) placement: Option<Placement>,
     pub(crate) bursts: Bursts,
     pub(crate) probes: Arc<Probes>,
     pub(crate) fragments: Arc<Fragments>,
     pub(crate) marks: Option<Marks>,
+    pub(crate) unbound: Option<Unbound>,
 }
 
 /// What a burst found.
@@ -85,15 +95,16 @@ impl Worker {
         Worker {
             interface: start.interface,
             queue: start.queue,
-            translator: start.translator,
+            core: start.core,
             counters: start.counters,
             stop: start.stop,
-            state: State::new(start.identification),
+            state: State::new(start.identification).with_fragments_from(start.fragment),
             placement: start.placement,
             bursts: start.bursts,
             probes: start.probes,
             fragments: start.fragments,
             marks: start.marks,
+            unbound: start.unbound,
             whole: Vec::new(),
             tended: Duration::ZERO,
         }
@@ -117,7 +128,7 @@ impl Worker {
                 Burst::Empty => {}
             }
             let before = Instant::now();
-            let timeout = self.translator.get().is_stateful().then_some(TEND);
+            let timeout = self.core.get().keeps_packets().then_some(TEND);
             let ready = self.queue.wait(self.stop.waker(), timeout).map_err(|e| self.error(e))?;
             if ready.woken {
                 return Ok(());
@@ -136,7 +147,7 @@ impl Worker {
     /// Takes up to [`BURST`] packets through, and does what is due by time.
     fn burst(&mut self, buffer: &mut [u8]) -> Result<Burst, Error> {
         let now = monotonic();
-        self.translator.follow();
+        self.core.follow();
         self.bursts.begin();
         let result = self.receive(buffer, now);
         self.bursts.end();
@@ -182,30 +193,43 @@ impl Worker {
         };
         let received = START..START + len;
         // A fragment that says it is to be segmented, or summed up, contradicts itself; the core drops it.
-        let may_wait = self.translator.get().is_stateful()
-            && may_be_fragment(&buffer[received.clone()])
-            && offload.gso.kind == GsoKind::None
+        let may_wait = offload.gso.kind == GsoKind::None
             && !matches!(offload.checksum, ChecksumState::Partial { .. });
         let packet = Packet::new(buffer, received, offload);
-        if may_wait { self.reassemble(packet, now) } else { self.translate(packet, now) }
+        match self.core.get().wait(packet.bytes()) {
+            Some(wait) if may_wait => self.reassemble(packet, wait, now),
+            _ => self.translate(packet, now),
+        }
     }
 
-    /// A fragment waits for the others, so that the translator has the packet whole; what is none goes on.
-    fn reassemble(&mut self, packet: Packet<'_>, now: Duration) -> Result<(), Error> {
+    /// A fragment waits for the others, so that the core has the packet whole; what is none goes on.
+    fn reassemble(&mut self, packet: Packet<'_>, wait: Wait, now: Duration) -> Result<(), Error> {
+        let (front, origin) = match wait {
+            Wait::Packet(origin) => (0, origin),
+            Wait::Inside(at, origin) => (at, origin),
+        };
         let mut whole = std::mem::take(&mut self.whole);
         whole.resize(BUFFER, 0);
-        let result =
-            match self.fragments.insert(Origin::Network, packet.bytes(), now, &mut whole, START) {
-                Outcome::Whole => self.translate(packet, now),
-                Outcome::Complete(range) => {
-                    self.translate(Packet::new(&mut whole, range, Offload::default()), now)
+        let (outer, fragment) = packet.bytes().split_at(front.min(packet.len()));
+        let result = match self.fragments.insert(origin, fragment, now, &mut whole, START) {
+            Outcome::Whole => self.translate(packet, now),
+            Outcome::Complete(range) => {
+                let range = if front == 0 { range } else { put_outer(outer, &mut whole, range) };
+                // Out of fragments of a tunnel packet may come a packet in it that is a fragment.
+                match self.core.get().wait(&whole[range.clone()]) {
+                    Some(wait @ Wait::Inside(..)) if front == 0 => {
+                        let packet = Packet::new(&mut whole, range, Offload::default());
+                        self.reassemble(packet, wait, now)
+                    }
+                    _ => self.translate(Packet::new(&mut whole, range, Offload::default()), now),
                 }
-                Outcome::Incomplete | Outcome::Duplicate => Ok(()),
-                Outcome::Dropped { reason, fragments } => {
-                    (0..fragments).for_each(|_| self.counters.core.drop(reason));
-                    Ok(())
-                }
-            };
+            }
+            Outcome::Incomplete | Outcome::Duplicate => Ok(()),
+            Outcome::Dropped { reason, fragments } => {
+                (0..fragments).for_each(|_| self.counters.core.drop(reason));
+                Ok(())
+            }
+        };
         self.whole = whole;
         result
     }
@@ -222,10 +246,17 @@ impl Worker {
         {
             packet.mark = (marks.0)(host).unwrap_or(0);
         }
-        let translator = self.translator.get();
+        let core = self.core.get();
         // The clock is looked at only where there can be something to time.
-        let began = translator.tables().map(|_| Instant::now());
-        let verdict = translator.translate(&mut packet, now, &mut self.state, &mut ());
+        let began = core.tables().map(|_| Instant::now());
+        let verdict = core.translate(&mut packet, now, &mut self.state, &mut ());
+        if verdict == Verdict::Drop(DropReason::SoftwireUnbound)
+            && arrival.direction == Some(Direction::V4ToV6)
+            && let Some(unbound) = &self.unbound
+        {
+            let partial = matches!(packet.offload.checksum, ChecksumState::Partial { .. });
+            (unbound.0)(packet.bytes(), partial);
+        }
         if self.state.take_made()
             && let Some(began) = began
         {
@@ -251,9 +282,9 @@ impl Worker {
         Ok(())
     }
 
-    /// What is due by time, of a stateful translator.
+    /// What is due by time, where packets wait.
     fn tend(&mut self, buffer: &mut [u8], now: Duration) -> Result<(), Error> {
-        if !self.translator.get().is_stateful() {
+        if !self.core.get().keeps_packets() {
             return Ok(());
         }
         let expired = self.fragments.expire(now);
@@ -278,7 +309,7 @@ impl Worker {
         buffer[range.clone()].copy_from_slice(&syn.packet);
         let mut packet = Packet::new(buffer, range, Offload::default());
         let octets = packet.len();
-        let translator = self.translator.get();
+        let Some(translator) = self.core.get().translator() else { return Ok(()) };
         self.bursts.begin();
         let verdict = translator.unanswered(syn, &mut packet, now, &mut self.state, &mut ());
         self.bursts.end();
@@ -290,7 +321,8 @@ impl Worker {
     /// An idle TCP connection is asked whether it lives (RFC 6146 section 3.5.2.2, ESTABLISHED).
     fn send_probe(&mut self, probe: &Event) -> Result<(), Error> {
         let Event::Probe { host, remote, pool6 } = *probe else { return Ok(()) };
-        if let Some(probe) = self.translator.get().probe(host, remote, pool6) {
+        let translator = self.core.get().translator();
+        if let Some(probe) = translator.and_then(|it| it.probe(host, remote, pool6)) {
             let outcome = self.queue.send(&VnetHeader::default(), &probe);
             // One that is lost is like one that is not answered; the queue's counters tell of it.
             let _ = self.sent(outcome)?;
@@ -342,6 +374,21 @@ impl Worker {
     fn error(&self, source: std::io::Error) -> Error {
         Error::Queue { interface: self.interface.clone(), queue: self.queue.index(), source }
     }
+}
+
+/// Puts the header of a tunnel packet in front of the packet at `inside`, which came out of several; its range.
+fn put_outer(outer: &[u8], buffer: &mut [u8], inside: Range<usize>) -> Range<usize> {
+    let (Some(header), Some(start)) =
+        (outer.get(..ipv6::HEADER_LEN), inside.start.checked_sub(ipv6::HEADER_LEN))
+    else {
+        return inside;
+    };
+    let front = &mut buffer[start..inside.start];
+    front.copy_from_slice(header);
+    put_u16(front, PAYLOAD_LEN_AT, inside.len() as u16);
+    // Without the extension headers: they were those of one fragment.
+    put_u8(front, NEXT_HEADER_AT, protocol::IPV4);
+    start..inside.end
 }
 
 /// The source of an IPv6 packet.

@@ -67,7 +67,7 @@ impl Found {
 
 /// The thread's own.
 pub(crate) struct Task {
-    pub(crate) translator: Follower,
+    pub(crate) core: Follower,
     pub(crate) threads: Vec<Bursts>,
     pub(crate) probes: Arc<Probes>,
     pub(crate) found: Found,
@@ -83,8 +83,8 @@ impl Task {
         sweeper.review();
         let mut last: Option<Arc<Nat64>> = None;
         loop {
-            self.translator.follow();
-            if let Some(nat64) = self.translator.get().tables().cloned() {
+            self.core.follow();
+            if let Some(nat64) = self.core.get().tables().cloned() {
                 if last.as_ref().is_some_and(|last| !Arc::ptr_eq(last, &nat64)) {
                     // What somebody still makes by the settings before is to be reviewed, too.
                     if !self.pass_grace() {

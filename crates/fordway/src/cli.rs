@@ -6,6 +6,7 @@ mod export;
 mod forwarding;
 mod services;
 mod short;
+mod softwire;
 mod source;
 mod tables;
 
@@ -19,6 +20,7 @@ pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
 pub(crate) use services::Dns64Args;
 pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
+pub(crate) use softwire::SoftwireArgs;
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
 
@@ -192,6 +194,17 @@ Examples:
   fordway nat64 --pool6 64:ff9b::/96 --pool4 interface:eth0:61000-65535
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --bib tcp:192.0.2.1:80=[2001:db8::5]:8080")]
     Nat64(Nat64Args),
+    /// Run one end of softwires: IPv4 in IPv6 (RFC 2473, RFC 7596)
+    ///
+    /// The same as a configuration file with one [[translator]] of mode softwire: a tunnel end point with
+    /// --local and --binding, or a client with --v4 and --remote.
+    #[command(after_help = "\
+Examples:
+  fordway softwire --local 2001:db8:2::1 --binding 192.0.2.1=2001:db8:1::1
+  fordway softwire --local 2001:db8:2::1 --binding 192.0.2.3:1/4=2001:db8:1::3 --binding 192.0.2.3:2/4=2001:db8:1::4
+  fordway softwire --v4 192.0.2.1 --remote 2001:db8:2::1
+  fordway softwire --v4 192.0.2.3:1/4 --remote 2001:db8:2::1 --local 2001:db8:1::3")]
+    Softwire(SoftwireArgs),
     /// Have the kernel translate IPv4 addresses (NAT44, RFC 3022): hosts share the uplink's address
     ///
     /// The same as a configuration file with one [[translator]] of mode nat44. An nftables table of its own does

@@ -31,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat64(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Softwire(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat44(args) => run::options(&global, args.load()?, args.print_config()),
         Command::DualStack(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),

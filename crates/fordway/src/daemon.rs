@@ -18,6 +18,7 @@ mod reload;
 mod resolve;
 mod running;
 mod services;
+mod softwire;
 mod stateful;
 mod status;
 mod trace;

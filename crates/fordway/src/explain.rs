@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use fordway_xlat::trace::Step;
-use fordway_xlat::{Config, Direction, HopCount, Verdict};
+use fordway_xlat::{Direction, HopCount, Verdict};
 use serde::Serialize;
 
 use crate::offline::Offline;
@@ -55,7 +55,7 @@ impl Explanation {
     pub(crate) fn of(offline: &mut Offline, bytes: &[u8], now: Duration) -> Explanation {
         let mut trace: Vec<Step> = Vec::new();
         let outcome = offline.translate(bytes, now, &mut trace);
-        let hops = offline.config().decrement_hop_limit;
+        let hops = offline.hop_count();
         let counted = Direction::of(bytes).is_some_and(|direction| hops.counts(direction));
         let mut depth = 0u32;
         let mut steps = Vec::new();
@@ -144,8 +144,8 @@ fn verdict_text(verdict: Verdict, pieces: usize) -> (&'static str, Option<&'stat
 }
 
 /// What the hop limit does at this attach point, for the end of an explanation.
-pub(crate) fn hop_note(config: &Config) -> &'static str {
-    match config.decrement_hop_limit {
+pub(crate) fn hop_note(hops: HopCount) -> &'static str {
+    match hops {
         HopCount::NONE => {
             "The hop limit is left alone here: routing into the interface and out of it are the two \
              hops that the host counts."

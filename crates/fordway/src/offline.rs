@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fordway_config::{Attach, Resolved, Source6};
+use fordway_config::{Attach, Resolved, SoftwireEnd, Source6};
+use fordway_engine::Core;
+use fordway_softwire::{Bindings, Part};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Heap, Nat64, Nat64Error, Settings, Sizes};
 use fordway_xlat::reassembly::{BUFFER_LEN, Limits, Origin, Outcome as Assembled, Reassembler};
 use fordway_xlat::trace::Trace;
 use fordway_xlat::{
-    Counters, Direction, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict,
+    Counters, Direction, DropReason, HEADROOM, HopCount, Offload, Packet, State, Translator,
+    Verdict,
 };
+
+use fordway_wire::{ipv6, protocol, put_u8, put_u16};
 
 use crate::cli::Source;
 use crate::failure::Failure;
@@ -23,7 +28,7 @@ const TAILROOM: usize = 1024;
 
 /// Runs the core on packets that come from files.
 pub(crate) struct Offline {
-    translator: Translator,
+    core: Core,
     state: State,
     counters: Counters,
     buffer: Vec<u8>,
@@ -72,7 +77,17 @@ impl Offline {
                  discover shows: --pref64 PREFIX --v6 ADDR",
             ));
         }
-        let clat_v6 = config.clat().and_then(|clat| clat.v6).or(source.v6);
+        let own = config.softwire().and_then(|softwire| match &softwire.end {
+            SoftwireEnd::Tep { local, .. } => Some(*local),
+            SoftwireEnd::Client(client) => client.local,
+        });
+        let clat_v6 = config.clat().and_then(|clat| clat.v6).or(own).or(source.v6);
+        if config.softwire().is_some() && clat_v6.is_none() {
+            return Err(Failure::usage(
+                "the client's IPv6 address is left to the host, which is not looked at here",
+                "write --v6 ADDR with the address that fordway status shows",
+            ));
+        }
         if config.clat().is_some() && clat_v6.is_none() {
             return Err(Failure::usage(
                 "the CLAT's IPv6 address is left to the host, which is not looked at here",
@@ -90,6 +105,16 @@ impl Offline {
             attach: Attach::Interface,
         };
         let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
+        if let Some(softwire) = config.softwire() {
+            let mut bindings = Bindings::default();
+            bindings.extend(softwire.bindings(clat_v6));
+            let core = config
+                .softwire_core(&resolved, [1, 2], bindings)
+                .map_err(|error| failed(error.to_string()))?;
+            if let Some(core) = core {
+                return Ok(Offline::of(Arc::new(core).into(), true));
+            }
+        }
         let core = config.core(&resolved).map_err(|error| failed(error.to_string()))?;
         let translator = match tables(config).map_err(|error| failed(error.to_string()))? {
             None => Translator::new(core),
@@ -97,14 +122,19 @@ impl Offline {
             Some(nat64) => Translator::nat64(core, nat64),
         };
         let translator = translator.map_err(|error| failed(error.to_string()))?;
-        Ok(Offline {
-            fragments: translator.is_stateful().then(|| Reassembler::new(Limits::default())),
-            translator,
+        let waits = translator.is_stateful();
+        Ok(Offline::of(Arc::new(translator).into(), waits))
+    }
+
+    fn of(core: Core, waits: bool) -> Offline {
+        Offline {
+            fragments: waits.then(|| Reassembler::new(Limits::default())),
+            core,
             // A fixed first identification: the same input gives the same output.
             state: State::new(1),
             counters: Counters::default(),
             buffer: Vec::new(),
-        })
+        }
     }
 
     /// Translates one packet that begins with its IP header. `now` is the time of its arrival.
@@ -127,11 +157,28 @@ impl Offline {
         let Some(fragments) = &mut self.fragments else { return Ok(None) };
         let expired = fragments.expire(now);
         let mut buffer = vec![0; BUFFER_LEN];
-        let assembled = fragments.insert(Origin::Network, bytes, now, &mut buffer);
+        let (at, origin) = match &self.core {
+            Core::Translator(_) => (0, Origin::Network),
+            Core::Softwire(softwire) => match softwire.part(bytes) {
+                Part::Inside { at, remote } => (at, Origin::Inside(remote)),
+                Part::Fragment => (0, Origin::Softwire),
+                Part::Whole => return Ok(None),
+            },
+        };
+        let (outer, fragment) = bytes.split_at(at.min(bytes.len()));
+        let assembled = fragments.insert(origin, fragment, now, &mut buffer);
         (0..expired).for_each(|_| self.counters.drop(DropReason::FragmentTimeout));
         match assembled {
             Assembled::Whole => Ok(None),
-            Assembled::Complete(range) => Ok(Some(buffer[range].to_vec())),
+            Assembled::Complete(range) => {
+                let mut whole = outer.get(..ipv6::HEADER_LEN).unwrap_or_default().to_vec();
+                if !whole.is_empty() {
+                    put_u16(&mut whole, 4, range.len() as u16);
+                    put_u8(&mut whole, 6, protocol::IPV4);
+                }
+                whole.extend_from_slice(&buffer[range]);
+                Ok(Some(whole))
+            }
             Assembled::Incomplete | Assembled::Duplicate => Err(Verdict::Stored),
             Assembled::Dropped { reason, fragments } => {
                 (0..fragments).for_each(|_| self.counters.drop(reason));
@@ -147,7 +194,7 @@ impl Offline {
         let end = self.buffer.len();
         self.buffer.resize(end + TAILROOM, 0);
         let mut packet = Packet::new(&mut self.buffer, HEADROOM..end, Offload::default());
-        let verdict = self.translator.translate(&mut packet, now, &mut self.state, trace);
+        let verdict = self.core.translate(&mut packet, now, &mut self.state, trace);
         let packets = match verdict {
             Verdict::Forward | Verdict::Reply(_) => packet
                 .fragments()
@@ -166,8 +213,11 @@ impl Offline {
         &self.counters
     }
 
-    /// The core's configuration.
-    pub(crate) fn config(&self) -> &fordway_xlat::Config {
-        self.translator.config()
+    /// Where the core counts as a hop.
+    pub(crate) fn hop_count(&self) -> HopCount {
+        match &self.core {
+            Core::Translator(translator) => translator.config().decrement_hop_limit,
+            Core::Softwire(softwire) => softwire.settings().hop_count,
+        }
     }
 }

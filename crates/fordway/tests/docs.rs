@@ -43,6 +43,10 @@ fn every_key_is_documented() {
                    [[translator]]\nname = 'e'\nmode = 'nat44'\nclients = ['198.51.100.0/24']\n\
                    uplink = 'wan0'\ndevices = ['lan0']\npool4 = ['192.0.2.3']\n\
                    [[translator]]\nname = 'f'\nmode = 'dual-stack'\ndevices = ['lan0']\n\
+                   [[translator]]\nname = 'g'\nmode = 'softwire'\nrole = 'tep'\nlocal = '2001:db8:2::1'\n\
+                   bindings = [{ v4 = '192.0.2.9', remote = '2001:db8:1::9' }]\n\
+                   [[translator]]\nname = 'h'\nmode = 'softwire'\nrole = 'client'\nv4 = '192.0.2.8'\n\
+                   remote = '2001:db8:3::1'\npsid = 1\npsid_len = 4\nmetric = 8\n\
                    [dns64]\nlisten = ['::1']\nupstream = ['tls://192.0.2.53']\nca = '/ca'\n\
                    pool6 = ['2001:db8:64::/96']\nreverse = 'local'\nreverse_domain = 'example'\n\
                    validate = true\ntrust_anchor = '/key'\n\

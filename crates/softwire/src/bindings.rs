@@ -119,6 +119,19 @@ impl Bindings {
         Ok(before)
     }
 
+    /// Puts a binding in, unless its address and ports are somebody's already. Whether it is there now.
+    pub fn add(&mut self, binding: Binding) -> bool {
+        let taken = match (self.address(binding.v4), binding.ports) {
+            (None, _) => false,
+            (Some(Address::Shared(shared)), Some(ports)) => {
+                shared.sets.get(&ports.psid()).is_some_and(|entry| entry.binding != binding)
+            }
+            (Some(Address::Whole(entry)), _) => entry.binding != binding,
+            (Some(Address::Shared(_)), None) => true,
+        };
+        !taken && self.insert(binding).is_ok()
+    }
+
     /// Takes a binding out, if it is there just so.
     pub fn remove(&mut self, binding: &Binding) -> bool {
         if !self.contains(binding) {

@@ -46,7 +46,7 @@ impl Subject for Both {
         let tun = device.ifindex();
         let tap = tap()?;
         let translator = Arc::new(Translator::new(case.config.clone())?);
-        let options = Options { seed: 0, pin: None, marks: None };
+        let options = Options { seed: 0, pin: None, marks: None, unbound: None };
         let engine = fordway_engine::start(device, queues, translator, options).map_err(other)?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let pins = fordway_bpf::pins_dir(u64::from(std::process::id()), &name);

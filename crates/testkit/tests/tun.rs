@@ -43,7 +43,7 @@ impl Subject for Tun {
             device,
             queues,
             translator,
-            Options { seed, pin: None, marks: None },
+            Options { seed, pin: None, marks: None, unbound: None },
         )
         .map_err(other)?;
         let seen = case.steps.iter().map(|step| try_step(&tap, step, || Ok(counters(&engine))));

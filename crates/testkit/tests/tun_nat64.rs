@@ -94,7 +94,7 @@ impl Stateful for Tun {
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
         let seed = common::seed_for(sequence.identification);
-        let options = Options { seed, pin: None, marks: None };
+        let options = Options { seed, pin: None, marks: None, unbound: None };
         let engine = fordway_engine::start(device, queues, Arc::new(translator), options);
         Ok(Box::new(Running { engine: engine.map_err(other)?, tap, nat, begun: Instant::now() }))
     }

@@ -59,11 +59,11 @@ impl Running {
     fn start(settings: Settings) -> Running {
         let heap = Heap::new(&settings.sizes, [1, 2]);
         let nat64 = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
-        let current = Current::new(translator(&nat64));
+        let current = Current::new(translator(&nat64).into());
         let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
         let (sender, events) = channel();
         let task = Task {
-            translator: current.follower(),
+            core: current.follower(),
             threads: vec![queue.clone()],
             probes: Arc::default(),
             found: Found::default(),
@@ -106,7 +106,7 @@ fn what_a_burst_still_makes_by_the_settings_before_is_reviewed_too() {
     running.wait_for_creation();
     running.queue.begin();
     let other = Arc::new(running.nat64.reconfigured(settings(2)).unwrap());
-    running.current.set(translator(&other));
+    running.current.set(translator(&other).into());
     // The burst is not over when the sweeper has long seen that there are other settings.
     let _ = running.next_gone(INTERVAL * 3);
     open(&running.nat64, 2);

@@ -99,7 +99,7 @@ struct MappingArgs {
 
 /// Options of all of them.
 #[derive(Debug, Args)]
-struct CommonArgs {
+pub(super) struct CommonArgs {
     /// auto, kernel or user
     #[arg(long, value_name = "ENGINE", hide_possible_values = true, value_parser = ["auto", "kernel", "user"])]
     engine: Option<String>,
@@ -136,7 +136,7 @@ struct CommonArgs {
     set: Vec<String>,
     /// Write the configuration that the options stand for to standard output, and end
     #[arg(long)]
-    print_config: bool,
+    pub(super) print_config: bool,
 }
 
 /// Options that stand for a translator in `explain` and `pcap`.
@@ -253,7 +253,7 @@ impl MappingArgs {
 }
 
 impl CommonArgs {
-    fn add_to(&self, entry: &mut Entry) -> Result<(), Failure> {
+    pub(super) fn add_to(&self, entry: &mut Entry) -> Result<(), Failure> {
         entry.text("engine", self.engine.as_ref());
         entry.text("attach", self.attach.as_ref());
         entry.list("devices", &self.device);

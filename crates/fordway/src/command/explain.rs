@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     if skipped > 0 {
         let _ = writeln!(text, "Left out, since they carry no IP packet: {skipped}");
     }
-    let _ = writeln!(text, "{FAINT}{}{FAINT:#}", hop_note(offline.config()));
+    let _ = writeln!(text, "{FAINT}{}{FAINT:#}", hop_note(offline.hop_count()));
     output::print(&text)
 }
 

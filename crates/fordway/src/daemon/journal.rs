@@ -63,6 +63,20 @@ pub(super) fn device(device: &Device, own: bool, queues: usize) {
 pub(super) fn facts(config: &Translator, facts: &Facts) {
     let name = config.name.as_str();
     info!("{name}: IPv6 path MTU {} ({})", facts.resolved.mtu6, facts.mtu_from);
+    if let Some(softwire) = config.softwire() {
+        let own = facts.resolved.clat_v6.map_or("none".to_owned(), |own| own.to_string());
+        let bindings = softwire.bindings(facts.resolved.clat_v6).len();
+        let role = if softwire.client().is_some() { "client" } else { "tunnel end point" };
+        match &facts.uplink {
+            Some(uplink) if uplink.answers => {
+                info!(
+                    "{name}: {role} at {own}, answered for on {}; bindings: {bindings}",
+                    uplink.name
+                );
+            }
+            _ => info!("{name}: {role} at {own}, which must be routed here; bindings: {bindings}"),
+        }
+    }
     let Some(clat) = config.clat() else { return };
     let v6 = facts.resolved.clat_v6.map_or("none".to_owned(), |v6| v6.to_string());
     let from = if clat.v6.is_some() { "" } else { " (made from the uplink's /64)" };

@@ -30,6 +30,17 @@ impl Intent {
         config: &Translator,
         host: &Result<Host, Unsupported>,
     ) -> Result<Intent, Failure> {
+        if config.softwire().is_some() {
+            const WHY: &str = "this version has no kernel engine for softwires";
+            return match config.engine {
+                EngineChoice::User => Ok(Intent::User("configured".to_owned())),
+                EngineChoice::Auto => Ok(Intent::User(format!("engine = \"auto\": {WHY}"))),
+                EngineChoice::Kernel => {
+                    let text = format!("{}: engine = \"kernel\": {WHY}", config.name);
+                    Err(Failure::failed(text).hint(HINT))
+                }
+            };
+        }
         match (config.engine, host) {
             (EngineChoice::User, _) => Ok(Intent::User("configured".to_owned())),
             (EngineChoice::Auto | EngineChoice::Kernel, Ok(_)) => Ok(Intent::Kernel),

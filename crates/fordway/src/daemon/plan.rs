@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use fordway_config::{Attach, Mode, Nat64, Pool4, Translator};
+use fordway_config::{Attach, Mode, Nat64, Pool4, SoftwireEnd, Translator};
 use fordway_net::{
     Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
 };
@@ -13,6 +13,9 @@ use super::uplink::Way;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
 const GROWTH: u32 = 20;
+
+/// Octets by which a softwire's packets grow: a header of IPv6.
+const TUNNEL_GROWTH: u32 = 40;
 
 /// Octets of IP and TCP headers in a full-sized segment.
 const TCP_V4: u32 = 40;
@@ -40,7 +43,7 @@ pub(crate) fn changes(
     let mut changes = if adopted { Vec::new() } else { silence(device)? };
     changes.extend(interface(device, group, facts)?);
     changes.extend(forwarding(config, facts)?);
-    changes.extend(guard(device, group));
+    changes.extend(guard(config, group));
     changes.extend(routes(config, facts));
     if let (Some(uplink), Some(v6)) = (&facts.uplink, facts.resolved.clat_v6)
         && uplink.answers
@@ -60,7 +63,10 @@ pub(crate) fn changes(
 /// The routes that lead IPv4 to the translator: into its interface, or with `way` past it and out of the
 /// uplink, where programs wait.
 pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -> Vec<Change> {
-    let mtu4 = facts.resolved.mtu6 - GROWTH;
+    let growth = if config.softwire().is_some() { TUNNEL_GROWTH } else { GROWTH };
+    let mtu4 = facts.resolved.mtu6 - growth;
+    // A tunnel end point has packets without DF whole, and cuts its own (RFC 2473 section 7.2).
+    let mut mtu = Some(mtu4);
     let (nets, source) = match &config.mode {
         Mode::Siit { .. } => {
             // Mappings that cover each other need only the shortest one's route.
@@ -71,6 +77,19 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         }
         Mode::Nat64(nat64) => (Ipv4Net::aggregate(&pool4(nat64, facts)), None),
         Mode::Clat(clat) => (config.routes4.clone(), Some(IpAddr::V4(clat.v4))),
+        Mode::Softwire(softwire) => match &softwire.end {
+            SoftwireEnd::Tep { bindings, .. } => {
+                mtu = None;
+                let v4 = bindings.iter().map(|binding| Ipv4Net::from(binding.v4));
+                let v4 = v4.chain(config.routes4.iter().copied());
+                (Ipv4Net::aggregate(&v4.collect()), None)
+            }
+            SoftwireEnd::Client(client) => match client.v4 {
+                Some(v4) => (config.routes4.clone(), Some(IpAddr::V4(v4))),
+                // Whoever gives the address sets the routes.
+                None => (Vec::new(), None),
+            },
+        },
     };
     let route = |net: Ipv4Net| {
         let device = way.map_or(config.name.as_str(), |way| way.device.as_str());
@@ -78,7 +97,7 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         route.gateway = way.and_then(|way| way.gateway).map(IpAddr::V6);
         route.metric = config.metric;
         route.source = source;
-        route.mtu = Some(mtu4);
+        route.mtu = mtu;
         route.advmss = Some(mtu4 - TCP_V4);
         Change::Route(route)
     };
@@ -145,9 +164,8 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
     }
     changes.push(Change::sysctl(SysctlKey::forwarding_v6(), "1"));
     changes.push(Change::sysctl(SysctlKey::conf_v6(config.name.as_str(), "forwarding")?, "1"));
-    // A CLAT for this host alone delivers IPv4 locally; it makes the host no IPv4 router.
-    let serves_others = config.clat().is_none() || !config.eam.is_empty();
-    if serves_others {
+    // A CLAT for this host alone, or a softwire's client, delivers IPv4 locally; it makes the host no IPv4 router.
+    if config.serves_others() {
         changes.push(Change::sysctl(SysctlKey::forwarding_v4(), "1"));
     }
     Ok(changes)
@@ -155,7 +173,8 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
 
 /// What comes out of the interface is not routed back into it: it is looked up as if the interface
 /// had no routes, and refused if nothing else takes it.
-fn guard(device: &str, group: u32) -> Vec<Change> {
+fn guard(config: &Translator, group: u32) -> Vec<Change> {
+    let device = config.name.as_str();
     let rule = |v6: bool, refuse: bool| {
         let (priority, table) =
             if refuse { (GUARD + 1, Rule::REFUSE) } else { (GUARD, table::MAIN) };
@@ -164,7 +183,12 @@ fn guard(device: &str, group: u32) -> Vec<Change> {
         rule.suppress_group = (!refuse).then_some(group);
         Change::Rule(rule)
     };
-    vec![rule(false, false), rule(false, true), rule(true, false), rule(true, true)]
+    let v6 = [rule(true, false), rule(true, true)];
+    // From one client of a tunnel end point to another, IPv4 may (RFC 7596 section 6.2): it comes back as IPv6.
+    if config.softwire().is_some() {
+        return v6.to_vec();
+    }
+    [rule(false, false), rule(false, true)].into_iter().chain(v6).collect()
 }
 
 /// Addresses of the interface and IPv6 routes into it.
@@ -182,6 +206,15 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
         Mode::Siit { .. } | Mode::Nat64(_) => {
             config.pool6().iter().map(|pool6| v6_route(pool6.net())).collect()
         }
+        Mode::Softwire(softwire) => {
+            let own = match &softwire.end {
+                SoftwireEnd::Tep { .. } => softwire.locals(),
+                SoftwireEnd::Client(_) => facts.resolved.clat_v6.into_iter().collect(),
+            };
+            let v4 = softwire.client().and_then(|client| client.v4);
+            let address = v4.map(|v4| Change::Address(Address::new(device, IpNet::V4(v4.into()))));
+            address.into_iter().chain(own.into_iter().map(|v6| v6_route(v6.into()))).collect()
+        }
         Mode::Clat(clat) => {
             let address = Address::new(device, IpNet::V4(clat.v4.into()));
             let v6 = facts.resolved.clat_v6.map(Ipv6Net::from);
@@ -192,7 +225,7 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
     }
 }
 
-/// Answering for the CLAT's address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
+/// Answering for the translator's own address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
 fn answer(uplink: &Uplink, v6: IpAddr) -> fordway_net::Result<Vec<Change>> {
     let delay: SysctlKey = format!("net/ipv6/neigh/{}/proxy_delay", uplink.name).parse()?;
     Ok(vec![

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, Translator};
-use fordway_engine::{Marks, Options};
+use fordway_engine::{Core, Marks, Options};
 use fordway_net::{Applied, Change, Manager, Netlink};
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
@@ -18,6 +18,7 @@ use super::plan;
 use super::pool4;
 use super::resolve::{self, Facts};
 use super::running::Running;
+use super::softwire;
 use super::stateful::{self, Beside, Tables};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ pub(crate) struct Prepared {
     pub(super) facts: Facts,
     pub(super) device: Device,
     pub(super) queues: Vec<Queue>,
-    pub(super) translator: Arc<fordway_xlat::Translator>,
+    pub(super) core: Core,
     /// Of a stateful translator.
     pub(super) tables: Option<Tables>,
     pub(super) manager: Option<Manager>,
@@ -110,8 +111,8 @@ impl Prepared {
         facts.resolved.attach = place.attach;
         journal::facts(config, &facts);
         let tables = Tables::open(config, &facts, &mut intent)?;
-        let translator = core(config, &facts, tables.as_ref().map(|tables| &tables.nat64));
-        let translator = translator.inspect_err(|_| {
+        let core = core(config, &facts, tables.as_ref().map(|tables| &tables.nat64), None);
+        let core = core.inspect_err(|_| {
             Tables::discard(tables.as_ref().and_then(|tables| tables.made.as_ref()));
         })?;
         let mut prepared = Prepared {
@@ -119,7 +120,7 @@ impl Prepared {
             facts,
             device,
             queues,
-            translator: Arc::new(translator),
+            core,
             tables,
             manager,
             changes: Vec::new(),
@@ -147,7 +148,7 @@ impl Prepared {
         }
         let (ifindex, adopted) = (self.device.ifindex(), !self.own);
         let mut changes = plan::changes(&self.config, &self.facts, ifindex, adopted)?;
-        if let Some(nat64) = self.translator.tables() {
+        if let Some(nat64) = self.core.tables() {
             let settings = stateful::with_added(nat64);
             changes.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
         }
@@ -215,7 +216,7 @@ impl Prepared {
         // A TUN does not tell marks; programs that leave a packet remember them.
         let marks = maps.map(|maps| Marks(Arc::new(move |host| maps.mark(host))));
         let by_mark = self.config.nat64().is_some_and(fordway_config::Nat64::has_marks);
-        let options = Options { seed, pin, marks: marks.filter(|_| by_mark) };
+        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound: None };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
@@ -223,9 +224,8 @@ impl Prepared {
         };
         let started = stateful.and_then(|stateful| {
             let failed = |error| Failure::failed(format!("{}: {error}", self.config.name));
-            let mut engine =
-                fordway_engine::start(self.device, self.queues, self.translator, options)
-                    .map_err(failed)?;
+            let mut engine = fordway_engine::start(self.device, self.queues, self.core, options)
+                .map_err(failed)?;
             if let Some(beside) = &stateful {
                 let sweeping = stateful::sweeping(&beside.telling, beside.maps.is_some());
                 engine.sweep(sweeping).map_err(failed)?;
@@ -324,12 +324,17 @@ pub(super) fn refused(attach: Attach, why: &str) -> Option<String> {
     }
 }
 
-/// The core for the user engine.
+/// The core for the user engine. `before`: what runs, and its configuration.
 pub(super) fn core(
     config: &Translator,
     facts: &Facts,
     nat64: Option<&Arc<Nat64>>,
-) -> Result<fordway_xlat::Translator, Failure> {
+    before: Option<(&Core, &Translator)>,
+) -> Result<Core, Failure> {
+    if config.softwire().is_some() {
+        let before = before.and_then(|(core, config)| Some((&**core.softwire()?, config)));
+        return softwire::core(config, facts, before);
+    }
     let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
     let core = config.core(&facts.resolved).map_err(|error| failed(error.to_string()))?;
     let made = match nat64 {
@@ -339,7 +344,7 @@ pub(super) fn core(
         }
         Some(nat64) => fordway_xlat::Translator::nat64(core, Arc::clone(nat64)),
     };
-    made.map_err(|error| failed(error.to_string()))
+    made.map(|made| Arc::new(made).into()).map_err(|error| failed(error.to_string()))
 }
 
 /// Sees to it that all of `changes` are in force.

@@ -5,9 +5,9 @@
 //! refuses, those before it get their old one back. What is no longer wanted goes last.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use fordway_config::{Config, InterfaceName, Translator, load};
+use fordway_engine::Core;
 use fordway_net::privilege::{self, Capability};
 use fordway_net::{Change, Netlink};
 use tracing::{info, warn};
@@ -284,13 +284,20 @@ fn check_sections(old: &Config, new: &Config) -> Result<(), Failure> {
 
 /// Keys that a translator is started with.
 fn check_translator(old: &Translator, new: &Translator) -> Result<(), Failure> {
-    let uplink = |it: &Translator| it.clat().and_then(|clat| clat.uplink.clone());
+    let uplink = |it: &Translator| {
+        let client = it.softwire().and_then(|softwire| softwire.client());
+        let client = client.and_then(|client| client.uplink.clone());
+        it.clat().and_then(|clat| clat.uplink.clone()).or(client)
+    };
+    let is_client =
+        |it: &Translator| it.softwire().is_some_and(|softwire| softwire.client().is_some());
     let dynamic4 = |it: &Translator| it.dynamic4().map(|it| (it.file.clone(), it.settings().sizes));
     let sizes = |it: &Translator| it.nat64().map(|nat64| nat64.sizes);
     let subscriber_len = |it: &Translator| it.nat64().map(|nat64| nat64.subscriber_len);
     let keys = [
         ("mode", old.mode_name() == new.mode_name()),
         ("pref64 (from a prefix to auto, or back)", old.is_automatic() == new.is_automatic()),
+        ("role", is_client(old) == is_client(new)),
         ("engine", old.engine == new.engine),
         ("attach", old.attach == new.attach),
         ("devices", old.devices == new.devices),
@@ -323,7 +330,7 @@ pub(super) struct Before {
     config: Translator,
     facts: Facts,
     way: Option<uplink::Way>,
-    core: Arc<fordway_xlat::Translator>,
+    core: Core,
     changes: Vec<Change>,
     /// Sessions and mappings for which the other configuration has no place.
     unfit: u64,
@@ -363,9 +370,9 @@ impl Running {
         if *new == self.config && facts == self.facts && way == self.place.way {
             return Ok(None);
         }
-        let old = self.engine.translator();
+        let old = self.engine.core();
         let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
-        let core = Arc::new(core(new, &facts, nat64.as_ref())?);
+        let core = core(new, &facts, nat64.as_ref(), Some((&old, &self.config)))?;
         let logs = self.other_logs(new)?;
         let before = Before {
             config: std::mem::replace(&mut self.config, new.clone()),
@@ -391,10 +398,10 @@ impl Running {
         Ok(Some(before))
     }
 
-    fn take_up(&mut self, core: Arc<fordway_xlat::Translator>) -> Result<(), Failure> {
+    fn take_up(&mut self, core: Core) -> Result<(), Failure> {
         let hook = self.hook();
-        if let Some(kernel) = &mut self.kernel {
-            let config = kernel::config(core.config(), self.place.attach);
+        if let (Some(kernel), Some(translator)) = (&mut self.kernel, core.translator()) {
+            let config = kernel::config(translator.config(), self.place.attach);
             let settings = core.tables().map(|nat64| stateful::with_added(nat64));
             kernel.replace(config, hook, self.config.measure, settings)?;
         }

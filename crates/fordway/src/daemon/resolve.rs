@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fordway_config::{Attach, Clat, Nat64, Pref64, Resolved, Source6, Translator};
+use fordway_config::{
+    Attach, Clat, Nat64, Pref64, Resolved, Softwire, SoftwireEnd, Source6, Translator,
+};
 use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
 use fordway_xlat::addr::classify::{illegal_v4, illegal_v6};
 
 use super::clat_address;
+use super::softwire;
 use crate::failure::Failure;
 
 /// Path MTU where nothing tells another, in octets: Ethernet's.
@@ -30,7 +33,7 @@ pub(crate) struct Facts {
     pub(crate) resolved: Resolved,
     /// Where the path MTU comes from, in words.
     pub(crate) mtu_from: String,
-    /// A CLAT's way into the IPv6 network.
+    /// A CLAT's way into the IPv6 network, or a softwire's.
     pub(crate) uplink: Option<Uplink>,
     /// Interfaces that take router advertisements and would stop doing so once the host forwards.
     pub(crate) ra_devices: BTreeSet<String>,
@@ -42,12 +45,12 @@ pub(crate) struct Facts {
     pub(crate) rp_filter_off: bool,
 }
 
-/// A CLAT's device towards the IPv6 network.
+/// A CLAT's device towards the IPv6 network, or a softwire's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Uplink {
     /// Its name.
     pub(crate) name: String,
-    /// The CLAT's IPv6 address lies in a network of this link, so somebody has to answer for it.
+    /// The translator's own IPv6 address lies in a network of this link, so somebody has to answer for it.
     pub(crate) answers: bool,
     /// Reverse path filtering is on there.
     pub(crate) rp_filter: bool,
@@ -85,6 +88,9 @@ pub(crate) fn resolve(
             None => None,
         };
     }
+    if let Some(own) = softwire::own(netlink, config, &addresses)? {
+        (uplink, clat_v6) = (own.uplink, Some(own.v6));
+    }
     let (mtu6, mtu_from) = match config.mtu {
         Some(mtu) => (mtu, "the configuration".to_owned()),
         None => find_mtu(netlink, config, uplink.as_ref())?,
@@ -94,7 +100,8 @@ pub(crate) fn resolve(
         Source6::Address(address) => Some(address),
         Source6::Auto => host_address(netlink, config, &addresses)?.filter(|a| Some(*a) != clat_v6),
     };
-    let host_of = config.clat().map(|_| own);
+    let client = config.softwire().and_then(Softwire::client).is_some();
+    let host_of = (config.clat().is_some() || client).then_some(own);
     let ra_devices = ra_devices(netlink, host_of, uplink.as_ref())?;
     let own_v4 = hosts_v4(config, &addresses);
     let device_v4 = device_v4(config, &addresses);
@@ -207,7 +214,7 @@ fn clat_v6_address(
 }
 
 /// Whether the kernel filters by reverse path on this device: the greater of both settings counts.
-fn filters(device: &str) -> Result<bool, Failure> {
+pub(super) fn filters(device: &str) -> Result<bool, Failure> {
     let off = |name: &str| -> fordway_net::Result<bool> {
         Ok(sysctl::read(&SysctlKey::conf_v4(name, "rp_filter")?)? == "0")
     };
@@ -215,7 +222,7 @@ fn filters(device: &str) -> Result<bool, Failure> {
 }
 
 /// Whether neighbours on the link will ask for `v6` there.
-fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
+pub(super) fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
     // Without link-layer addresses (PPP, mobile modems) nobody asks.
     let asked = !link.hardware_address.is_empty() && !link.loopback;
     let on_link = |address: &&Address| {
@@ -232,9 +239,11 @@ fn find_mtu(
     uplink: Option<&Uplink>,
 ) -> Result<(u32, String), Failure> {
     let own = config.name.as_str();
-    let destination = match config.clat() {
-        Some(clat) => probe(clat),
-        None => config.eam.first().map(|eam| eam.v6().addr()),
+    let destination = match (config.clat(), config.softwire().map(|softwire| &softwire.end)) {
+        (Some(clat), _) => probe(clat),
+        (_, Some(SoftwireEnd::Client(client))) => Some(client.remote),
+        (_, Some(SoftwireEnd::Tep { bindings, .. })) => bindings.first().map(|it| it.remote),
+        _ => config.eam.first().map(|eam| eam.v6().addr()),
     };
     let hop = match destination {
         Some(destination) => netlink.next_hop(destination.into())?,

@@ -121,8 +121,12 @@ impl Running {
         let mut options = Options::new(self.pins(), self.hook());
         options.measure = self.config.measure;
         options.stateful = self.stateful_options();
-        let config = kernel::config(self.engine.translator().config(), self.place.attach);
-        Kernel::start(config, options)
+        let core = self.engine.core();
+        let translator = core.translator().ok_or_else(|| fordway_bpf::Unsupported {
+            reason: "softwires have no kernel engine".to_owned(),
+            hint: None,
+        })?;
+        Kernel::start(kernel::config(translator.config(), self.place.attach), options)
     }
 
     /// What programs of a stateful translator need.
@@ -192,8 +196,10 @@ impl Running {
         let routes_missing = self.place.attach == Attach::Uplink && self.config.manage;
         self.place = At::interface(reason);
         self.facts.resolved.attach = Attach::Interface;
-        let translator = core(&self.config, &self.facts, self.engine.translator().tables())?;
-        self.engine.replace(Arc::new(translator));
+        let before = self.engine.core();
+        let tables = before.tables();
+        let core = core(&self.config, &self.facts, tables, Some((&before, &self.config)))?;
+        self.engine.replace(core);
         if routes_missing { self.route_v4() } else { Ok(()) }
     }
 

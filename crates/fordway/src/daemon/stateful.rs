@@ -272,7 +272,7 @@ pub(super) fn with_added(nat64: &Nat64) -> Settings {
 impl Running {
     /// The settings for its programs; `None`: it is stateless.
     pub(super) fn kernel_settings(&self) -> Option<Settings> {
-        self.engine.translator().tables().map(|nat64| with_added(nat64))
+        self.engine.core().tables().map(|nat64| with_added(nat64))
     }
 
     /// The tables for another configuration, and how much of what is in them has no place there.
@@ -312,7 +312,7 @@ impl Running {
 
     /// After the engines have taken other tables up.
     pub(super) fn after_other_tables(&mut self) {
-        let translator = self.engine.translator();
+        let translator = self.engine.core();
         let Some(nat64) = translator.tables() else { return };
         make_static(self.name(), nat64);
         let clashes = clashes(self.name(), &self.facts, nat64);
@@ -366,8 +366,10 @@ impl Running {
     /// Makes a BIB entry, or takes one away; the programs hear of it.
     pub(super) fn change_bib(&mut self, change: &BibChange) -> Result<String, Failure> {
         let name = self.name().to_owned();
-        let translator = self.engine.translator();
-        let Some(nat64) = translator.tables().filter(|_| self.config.nat64().is_some()) else {
+        let core = self.engine.core();
+        let is_nat64 = self.config.nat64().is_some();
+        let found = core.translator().filter(|_| is_nat64);
+        let Some((translator, nat64)) = found.and_then(|it| Some((it, it.tables()?))) else {
             return Err(Failure::failed(format!("{name} is no stateful translator (mode nat64)")));
         };
         let failed = |error| {

@@ -1,6 +1,7 @@
 //! What is known of a translator that runs.
 
 use fordway_config::Attach;
+use fordway_engine::Core;
 use fordway_net::Change;
 use fordway_tun::OffloadReport;
 use fordway_xlat::DropReason;
@@ -9,15 +10,15 @@ use super::kernel::{Intent, causes};
 use super::resolve::prefix_name;
 use super::running::Running;
 use crate::report::{
-    ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, Totals, TranslatorStats,
-    TranslatorStatus,
+    ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, SoftwireStatus, Totals,
+    TranslatorStats, TranslatorStatus,
 };
 
 impl Running {
     /// What runs.
     pub(crate) fn status(&self, device_name: &mut impl FnMut(u32) -> String) -> TranslatorStatus {
-        let (config, translator) = (&self.config, self.engine.translator());
-        let (core, device) = (translator.config(), self.engine.device());
+        let (config, core) = (&self.config, self.engine.core());
+        let (translator, device) = (core.translator().map(|it| it.config()), self.engine.device());
         let applied = |wanted: fn(&Change) -> bool| -> Vec<String> {
             let wanted = self.changes.iter().filter(|change| wanted(change));
             wanted.map(|change| without_verb(&change.to_string())).collect()
@@ -50,10 +51,10 @@ impl Running {
             offloads: offload_status(device.offloads()),
             mtu: self.facts.resolved.mtu6,
             mtu_from: self.facts.mtu_from.clone(),
-            pool6: core.pool6.iter().map(ToString::to_string).collect(),
-            eam: core.eam.entries().len(),
-            icmp_source4: core.icmp_source4,
-            icmp_source6: core.icmp_source6,
+            pool6: config.pool6().iter().map(ToString::to_string).collect(),
+            eam: translator.map_or(0, |translator| translator.eam.entries().len()),
+            icmp_source4: config.icmp_source4,
+            icmp_source6: translator.and_then(|translator| translator.icmp_source6),
             clat: config.clat().map(|clat| ClatStatus {
                 v4: clat.v4,
                 v6: self.facts.resolved.clat_v6,
@@ -61,12 +62,28 @@ impl Running {
                 uplink: self.facts.uplink.as_ref().map(|uplink| uplink.name.clone()),
             }),
             nat64: self.nat64_status(),
+            softwire: self.softwire_status(&core),
             managed: config.manage,
             addresses: applied(|change| matches!(change, Change::Address(_))),
             routes: applied(|change| matches!(change, Change::Route(_))),
             settings: applied(|change| matches!(change, Change::Sysctl { .. })),
             uptime_seconds: self.started().elapsed().as_secs(),
         }
+    }
+
+    fn softwire_status(&self, core: &Core) -> Option<SoftwireStatus> {
+        let (config, softwire) = (self.config.softwire()?, core.softwire()?);
+        let paths = softwire.bindings().iter();
+        let paths = paths.filter(|entry| entry.path.known(fordway_engine::monotonic()).is_some());
+        let client = config.client();
+        Some(SoftwireStatus {
+            role: if client.is_some() { "client" } else { "tep" }.to_owned(),
+            local: self.facts.resolved.clat_v6,
+            remote: client.map(|client| client.remote),
+            v4: client.and_then(|client| client.v4),
+            bindings: softwire.bindings().len(),
+            lowered_paths: paths.count(),
+        })
     }
 
     /// What has been carried until now.

@@ -140,9 +140,12 @@ impl Running {
             None => None,
         };
         let events = events.ok_or_else(|| Failure::failed("the programs write no events"))?;
+        let core = self.engine.core();
+        let translator =
+            core.translator().ok_or_else(|| Failure::failed("softwires are not traced"))?;
         let told = Told {
             name: self.config.name.to_string(),
-            translator: self.engine.translator(),
+            translator: Arc::clone(translator),
             devices: self.device_names(),
             boot: boot(),
         };

@@ -77,6 +77,8 @@ pub(crate) struct TranslatorStatus {
     pub(crate) clat: Option<ClatStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nat64: Option<Nat64Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) softwire: Option<SoftwireStatus>,
     /// Whether the host's set-up is managed.
     pub(crate) managed: bool,
     pub(crate) addresses: Vec<String>,
@@ -84,6 +86,41 @@ pub(crate) struct TranslatorStatus {
     pub(crate) settings: Vec<String>,
     /// Seconds since its engine started.
     pub(crate) uptime_seconds: u64,
+}
+
+/// One end of softwires.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SoftwireStatus {
+    /// `tep` or `client`.
+    pub(crate) role: String,
+    /// This end's own address.
+    pub(crate) local: Option<Ipv6Addr>,
+    /// A client's tunnel end point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) remote: Option<Ipv6Addr>,
+    /// A client's IPv4 address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) v4: Option<Ipv4Addr>,
+    /// Bindings now.
+    pub(crate) bindings: usize,
+    /// Of these, those whose path a router has said to be narrower.
+    pub(crate) lowered_paths: usize,
+}
+
+impl SoftwireStatus {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let local = self.local.map_or("none".to_owned(), |local| local.to_string());
+        let tunnel = match (self.remote, self.v4) {
+            (Some(remote), Some(v4)) => format!("{v4} by {local} to {remote}"),
+            (Some(remote), None) => format!("{local} to {remote}, no IPv4 address yet"),
+            (None, _) => format!("end point {local}"),
+        };
+        let paths = match self.lowered_paths {
+            0 => String::new(),
+            paths => format!(", {paths} with a narrower path"),
+        };
+        vec![("tunnel", tunnel), ("bindings", format!("{}{paths}", self.bindings))]
+    }
 }
 
 /// A kernel engine.
@@ -203,13 +240,18 @@ impl TranslatorStatus {
             line("CLAT", &format!("{} is {v6}, uplink {uplink}", clat.v4));
         }
         line("prefixes", &self.pool6.join(", "));
-        match &self.nat64 {
-            Some(nat64) => {
+        match (&self.nat64, &self.softwire) {
+            (_, Some(softwire)) => {
+                for (label, value) in softwire.lines() {
+                    line(label, &value);
+                }
+            }
+            (Some(nat64), None) => {
                 for (label, value) in nat64.lines() {
                     line(label, &value);
                 }
             }
-            None => line("mappings", &self.eam.to_string()),
+            (None, None) => line("mappings", &self.eam.to_string()),
         }
         let source4 = self.icmp_source4.map_or("off".to_owned(), |source| source.to_string());
         let source6 = self.icmp_source6.map_or("none".to_owned(), |source| source.to_string());

@@ -16,7 +16,7 @@ impl Handle {
     /// The tables of a translator, or of all that have any.
     pub(crate) fn readers(&self, name: Option<&str>) -> Result<Vec<Reader>, Failure> {
         let reader = |one: &mut Running| {
-            let nat64 = Arc::clone(one.engine.translator().tables()?);
+            let nat64 = Arc::clone(one.engine.core().tables()?);
             Some(Reader { name: one.name().to_owned(), nat64 })
         };
         match name {
@@ -84,7 +84,7 @@ impl Handle {
     /// Lets a translator make no new sessions, or make them again.
     pub(crate) fn drain(&self, name: &str, drains: bool) -> Result<String, Failure> {
         let drained = self.with(name, |one| {
-            let translator = one.engine.translator();
+            let translator = one.engine.core();
             let nat64 = translator.tables().ok_or_else(|| stateless(name))?;
             nat64.drain(drains);
             let text = match drains {

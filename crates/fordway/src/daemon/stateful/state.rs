@@ -15,7 +15,7 @@ use crate::report::{LatencyStats, Nat64Stats, Nat64Status, OccupancyStats, PoolS
 impl Running {
     /// Counters and occupancy; `None`: it is stateless.
     pub(in crate::daemon) fn nat64_stats(&self) -> Option<Nat64Stats> {
-        let translator = self.engine.translator();
+        let translator = self.engine.core();
         let (nat64, swept) = (translator.tables()?, self.engine.swept());
         let telling = &self.stateful.as_ref()?.telling;
         let kernel = self.kernel.as_ref().and_then(|kernel| kernel.totals().ok());
@@ -53,7 +53,7 @@ impl Running {
 
     /// What runs; `None`: it is stateless.
     pub(in crate::daemon) fn nat64_status(&self) -> Option<Nat64Status> {
-        let translator = self.engine.translator();
+        let translator = self.engine.core();
         let nat64 = translator.tables()?;
         let (settings, beside) = (nat64.settings(), self.stateful.as_ref()?);
         Some(Nat64Status {
