@@ -33,8 +33,6 @@ pub struct Intercept {
     pub tcp: Option<u16>,
     /// The same for UDP.
     pub udp: Option<u16>,
-    /// ICMPv6 echo requests are dropped without a word: somebody who sees them before nftables answers them.
-    pub echo: bool,
     /// Packets of this host itself are taken, too.
     pub own: bool,
 }
@@ -43,9 +41,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// ICMPv6 (RFC 4443): the errors, and what is asked by ping.
+/// ICMPv6 errors (RFC 4443).
 const ERRORS: [u8; 4] = [1, 2, 3, 4];
-const ECHO_REQUEST: u8 = 128;
 
 /// Destination unreachable: communication administratively prohibited (RFC 4443 section 3.1). The address may well
 /// be reached, so it is neither "no route" nor "address unreachable"; it is this relay that does not let it pass.
@@ -134,9 +131,6 @@ impl Intercept {
                 let to = transparent_proxy6(Ipv6Addr::LOCALHOST, port);
                 table.rule("relay", [protocol(number), to, set_mark(self.mark), accept()]);
             }
-        }
-        if self.echo {
-            table.rule("relay", [icmp_type(ECHO_REQUEST), drop()]);
         }
         table.rule("relay", [reject(PROHIBITED)]);
         table

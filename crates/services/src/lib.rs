@@ -7,3 +7,4 @@ pub mod dstm;
 mod icmp6;
 mod readiness;
 pub mod router;
+pub mod trt;

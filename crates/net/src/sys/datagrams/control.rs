@@ -48,34 +48,44 @@ pub struct Told {
 pub(super) fn read(mut control: &[u8]) -> (Local, Told) {
     let (mut local, mut told) = (Local::Bound, Told::default());
     while let Some((header, _)) = control.split_at_checked(HEADER) {
-        let word = |at: usize| i32::from_ne_bytes(header[at..at + 4].try_into().unwrap());
-        let len = usize::from_ne_bytes(header[..ALIGN].try_into().unwrap());
+        let (Some(len), Some(level), Some(kind)) =
+            (octets(header, 0), octets(header, ALIGN), octets(header, ALIGN + 4))
+        else {
+            break;
+        };
+        let (len, level, kind) =
+            (usize::from_ne_bytes(len), i32::from_ne_bytes(level), i32::from_ne_bytes(kind));
         let Some(data) = control.get(HEADER..len) else { break };
-        match (word(ALIGN), word(ALIGN + 4)) {
+        match (level, kind) {
             // in_pktinfo: device, the address to answer from, the address in the packet.
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) if data.len() >= 12 => {
-                local = Local::V4(Ipv4Addr::new(data[4], data[5], data[6], data[7]));
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                if let Some(address) = octets::<4>(data, 4) {
+                    local = Local::V4(Ipv4Addr::from(address));
+                }
             }
             // in6_pktinfo: address, device.
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if data.len() >= 20 => {
-                let address = address(data);
-                let device = u32::from_ne_bytes(data[16..20].try_into().unwrap());
-                let needed = address.is_unicast_link_local();
-                local = Local::V6(address, if needed { device } else { 0 });
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                if let (Some(address), Some(device)) = (octets::<16>(data, 0), octets(data, 16)) {
+                    let address = Ipv6Addr::from(address);
+                    let needed = address.is_unicast_link_local();
+                    let device = if needed { u32::from_ne_bytes(device) } else { 0 };
+                    local = Local::V6(address, device);
+                }
             }
             // sockaddr_in6: family, port, flow label, address.
-            (libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR) if data.len() >= 24 => {
-                let port = u16::from_be_bytes([data[2], data[3]]);
-                told.original = Some(SocketAddrV6::new(address(&data[8..]), port, 0, 0));
+            (libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR) => {
+                if let (Some(port), Some(address)) = (octets(data, 2), octets::<16>(data, 8)) {
+                    let port = u16::from_be_bytes(port);
+                    told.original = Some(SocketAddrV6::new(address.into(), port, 0, 0));
+                }
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) | (libc::IPPROTO_IP, libc::IP_TOS)
-                if data.len() >= 4 =>
-            {
-                let class = i32::from_ne_bytes(data[..4].try_into().unwrap());
-                told.class = u8::try_from(class).ok();
+            // An int, or one octet.
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) | (libc::IPPROTO_IP, libc::IP_TOS) => {
+                told.class = match octets(data, 0) {
+                    Some(class) => u8::try_from(i32::from_ne_bytes(class)).ok(),
+                    None => data.first().copied(),
+                };
             }
-            // One octet as it is received, and an int as it is sent.
-            (libc::IPPROTO_IP, libc::IP_TOS) if data.len() == 1 => told.class = Some(data[0]),
             (libc::IPPROTO_IPV6, IPV6_RECVFRAGSIZE) => told.fragmented = true,
             _ => {}
         }
@@ -85,8 +95,9 @@ pub(super) fn read(mut control: &[u8]) -> (Local, Told) {
     (local, told)
 }
 
-fn address(octets: &[u8]) -> Ipv6Addr {
-    Ipv6Addr::from(<[u8; 16]>::try_from(&octets[..16]).unwrap())
+/// The octets from `at` on, if there are so many.
+fn octets<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
+    data.get(at..)?.first_chunk().copied()
 }
 
 /// The control messages that make `local` the source of a datagram and set its class, and their length; 0 for none.

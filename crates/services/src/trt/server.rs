@@ -1,0 +1,205 @@
+//! A relay as a whole.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use fordway_net::Intercept;
+use socket2::Socket;
+
+use super::counters::Stats;
+use super::settings::Settings;
+use super::sockets::{self, Datagrams, Sockets};
+use super::worker::{Shared, Start};
+
+/// Why a relay does not start, or does not take other settings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The sockets.
+    #[error("cannot open {what}")]
+    Socket {
+        /// Which one.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The threads.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    /// What a running relay can't change.
+    #[error("`{0}` cannot be changed while it runs")]
+    Fixed(&'static str),
+}
+
+/// Takes the sockets of a relay, for the network namespace of the calling thread.
+///
+/// # Errors
+///
+/// [`Error::Socket`], most often for want of CAP_NET_ADMIN and CAP_NET_RAW.
+pub fn bind(settings: &Settings) -> Result<Bound, Error> {
+    let fails = |what| move |source| Error::Socket { what, source };
+    let mut threads = Vec::new();
+    let (mut tcp_port, mut udp_port) = (None, None);
+    for _ in 0..settings.threads.get() {
+        let tcp = match settings.tcp {
+            true => {
+                let what = "a transparent TCP socket";
+                let socket = sockets::tcp(settings, tcp_port.unwrap_or(0)).map_err(fails(what))?;
+                tcp_port = Some(socket.local_addr().map_err(fails(what))?.port());
+                Some(socket)
+            }
+            false => None,
+        };
+        let udp = match settings.udp {
+            true => {
+                let what = "a transparent UDP socket";
+                let socket = sockets::udp(udp_port.unwrap_or(0)).map_err(fails(what))?;
+                udp_port = Some(socket.local_addr().map_err(fails(what))?.port());
+                let answers = sockets::answers().map_err(fails("a raw UDP socket"))?;
+                let errors = sockets::errors().map_err(fails("a raw ICMPv6 socket"))?;
+                Some(Datagrams { socket, answers, errors })
+            }
+            false => None,
+        };
+        threads.push(Sockets { tcp, udp });
+    }
+    let listens = match settings.udp {
+        true => Some(sockets::listens_for_errors().map_err(fails("a raw UDP socket"))?),
+        false => None,
+    };
+    Ok(Bound {
+        settings: settings.clone(),
+        threads,
+        ports: Ports { tcp: tcp_port, udp: udp_port },
+        listens,
+    })
+}
+
+/// The ports of the sockets, on ::1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ports {
+    tcp: Option<u16>,
+    udp: Option<u16>,
+}
+
+impl Ports {
+    fn intercept(self, settings: &Settings, mark: u32, table: u32, own: bool) -> Intercept {
+        Intercept {
+            name: settings.name.clone(),
+            mark,
+            table,
+            prefixes: settings.pool6.iter().map(|pool6| pool6.net()).collect(),
+            tcp: self.tcp,
+            udp: self.udp,
+            own,
+        }
+    }
+}
+
+/// A relay with its sockets but without threads.
+#[derive(Debug)]
+pub struct Bound {
+    settings: Settings,
+    threads: Vec<Sockets>,
+    ports: Ports,
+    listens: Option<Socket>,
+}
+
+impl Bound {
+    /// What the host must do so that packets reach the relay: with this mark and this routing table; `own`: packets of
+    /// the host itself, too.
+    #[must_use]
+    pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
+        self.ports.intercept(&self.settings, mark, table, own)
+    }
+
+    /// Starts the threads. Call it after privileges are given up.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    pub fn start(self) -> Result<Server, Error> {
+        let Bound { settings, threads, ports, listens } = self;
+        let name = settings.name.clone();
+        let shared = Arc::new(Shared::new(settings).map_err(Error::Thread)?);
+        let mut server =
+            Server { shared: Arc::clone(&shared), ports, threads: Vec::new(), _listens: listens };
+        for (index, sockets) in threads.into_iter().enumerate() {
+            let start = Start::new(Arc::clone(&shared), index, sockets).map_err(Error::Thread)?;
+            let thread = thread::Builder::new()
+                .name(format!("{name}-{index}"))
+                .spawn(move || start.run())
+                .map_err(Error::Thread)?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+}
+
+/// A running relay. Dropping it stops it, and resets its connections.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    ports: Ports,
+    threads: Vec<JoinHandle<()>>,
+    /// As long as it is open the kernel learns path MTUs.
+    _listens: Option<Socket>,
+}
+
+impl Server {
+    /// As [`Bound::intercept`], with the settings of now.
+    #[must_use]
+    pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
+        self.ports.intercept(&self.shared.settings.load(), mark, table, own)
+    }
+
+    /// Goes on with other settings. Connections and sessions stay, also those that would be refused now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fixed`]; then everything stays as it was.
+    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
+        let now = self.shared.settings.load();
+        for (same, key) in [
+            (now.name == settings.name, "name"),
+            (now.threads == settings.threads, "threads"),
+            (now.tcp == settings.tcp, "tcp"),
+            (now.udp == settings.udp, "udp"),
+        ] {
+            if !same {
+                return Err(Error::Fixed(key));
+            }
+        }
+        self.shared.settings.store(Arc::new(settings));
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Whether all its threads run.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends all threads, and waits for them.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the relay had failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What is known of a client's port and of a server that it talks to.
+
+use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_ip_recvtos, set_ip_tos};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+use super::super::settings::{Class, Settings};
+
+/// A client's port and its IPv4 socket.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) socket: OwnedFd,
+    pub(super) client: SocketAddrV6,
+    /// Whose limit counts its sessions.
+    pub(super) network: u128,
+    pub(super) sessions: usize,
+    /// Its datagrams are cut where they don't fit, since the client can't make them so short.
+    pub(super) cut: bool,
+}
+
+/// A client's port and a server's.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The address that the client uses for the server.
+    pub(super) asked: SocketAddrV6,
+    pub(super) active: Instant,
+    pub(super) opened: Instant,
+    /// Octets from the server.
+    pub(super) down: u64,
+}
+
+/// A socket towards servers.
+pub(super) fn socket(settings: &Settings, source: Option<Ipv4Addr>) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // What IPv6 hosts send is not cut on its way, unless they have cut it themselves.
+    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+    setsockopt(&socket, sockopt::Ipv4RecvErr, &true)
+        .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
+    match settings.class {
+        Class::Copy => set_ip_recvtos(&socket, true)?,
+        Class::Set(class) => set_ip_tos(&socket, class)?,
+    }
+    bind(&socket, &SocketAddrV4::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED), 0))?;
+    Ok(socket)
+}

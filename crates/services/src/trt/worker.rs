@@ -1,0 +1,282 @@
+//! A thread of a relay.
+
+use std::net::SocketAddrV6;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use foldhash::quality::RandomState;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+use super::counters::{Counters, Stats};
+use super::icmp::Errors;
+use super::journal::Journal;
+use super::limits::{Over, Tally};
+use super::policy::Refusal;
+use super::settings::Settings;
+use super::slab::Key;
+use super::sockets::{self, Sockets};
+use super::tcp::{Side, Tcp};
+use super::udp::Udp;
+
+/// What an event is about: sides of connections, clients' IPv4 sockets, and the thread's own sockets.
+pub(super) const TCP_V6: u8 = 0;
+pub(super) const TCP_V4: u8 = 1;
+pub(super) const UDP_V4: u8 = 2;
+const OWN: u8 = 3;
+
+/// Numbers of the thread's own sockets.
+const LISTENER: u64 = 0;
+const DATAGRAMS: u64 = 1;
+const WAKE: u64 = 2;
+
+/// Events that are taken with one system call.
+const EVENTS: usize = 256;
+
+/// How often timers are looked at.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: ArcSwap<Settings>,
+    /// Connections and sessions of clients.
+    pub(super) connections: Tally,
+    pub(super) sessions: Tally,
+    pub(super) counters: Vec<Arc<Counters>>,
+    stopping: AtomicBool,
+    wakes: Vec<OwnedFd>,
+    hasher: RandomState,
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings) -> std::io::Result<Shared> {
+        let threads = settings.threads.get();
+        let wake = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        Ok(Shared {
+            settings: ArcSwap::from_pointee(settings),
+            connections: Tally::default(),
+            sessions: Tally::default(),
+            counters: (0..threads).map(|_| Arc::default()).collect(),
+            stopping: AtomicBool::new(false),
+            wakes: (0..threads).map(wake).collect::<Result<_, _>>()?,
+            hasher: RandomState::default(),
+        })
+    }
+
+    /// A number of a client network, which nobody else can foresee.
+    pub(super) fn hash(&self, network: u128) -> u64 {
+        use std::hash::BuildHasher;
+        self.hasher.hash_one(network)
+    }
+
+    /// Has all threads look at the settings.
+    pub(super) fn wake(&self) {
+        for wake in &self.wakes {
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Has all threads end.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            connections: self.connections.total() as u64,
+            sessions: self.sessions.total() as u64,
+            ..Stats::default()
+        };
+        self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
+        stats
+    }
+}
+
+/// What all that a thread does needs.
+pub(super) struct Core {
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) epoll: OwnedFd,
+    pub(super) now: Instant,
+    journal: Journal,
+}
+
+impl Core {
+    pub(super) fn listener_token(&self) -> EventData {
+        own(LISTENER)
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) {
+        let counters = &self.counters;
+        match refusal {
+            Refusal::Client => counters.refused_client.add(1),
+            Refusal::Address => counters.refused_address.add(1),
+            Refusal::Private => counters.refused_private.add(1),
+            Refusal::Own => counters.refused_own.add(1),
+            Refusal::Listed => counters.refused_listed.add(1),
+        }
+    }
+
+    /// A limit is reached, because of this client.
+    pub(super) fn limited(&mut self, over: Over, what: &str, client: SocketAddrV6) {
+        match over {
+            Over::Total => self.counters.limited_total.add(1),
+            Over::Client => self.counters.limited_client.add(1),
+        }
+        if let Some(more) = self.journal.limit.due(self.now) {
+            let name = &self.settings.name;
+            tracing::warn!(
+                "{name}: too many {what}: {client} refused ({more} more since the last line)"
+            );
+        }
+    }
+
+    /// The host has nothing left of something.
+    pub(super) fn no_resources(&mut self, what: &str) {
+        if let Some(more) = self.journal.resources.due(self.now) {
+            let name = &self.settings.name;
+            tracing::warn!("{name}: {what} ({more} more since the last line)");
+        }
+    }
+
+    pub(super) fn count_icmp(&self, sent: bool) {
+        let counter = if sent { &self.counters.icmp_sent } else { &self.counters.icmp_limited };
+        counter.add(1);
+    }
+}
+
+/// What a thread begins with.
+pub(super) struct Start {
+    core: Core,
+    sockets: Sockets,
+    index: usize,
+}
+
+impl Start {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        sockets: Sockets,
+    ) -> std::io::Result<Start> {
+        let now = Instant::now();
+        let core = Core {
+            settings: shared.settings.load_full(),
+            counters: Arc::clone(&shared.counters[index]),
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            now,
+            journal: Journal::default(),
+            shared,
+        };
+        let flags = EventFlags::IN;
+        if let Some(tcp) = &sockets.tcp {
+            epoll::add(&core.epoll, tcp, own(LISTENER), flags)?;
+        }
+        if let Some(udp) = &sockets.udp {
+            epoll::add(&core.epoll, &udp.socket, own(DATAGRAMS), flags)?;
+        }
+        epoll::add(&core.epoll, &core.shared.wakes[index], own(WAKE), flags)?;
+        Ok(Start { core, sockets, index })
+    }
+
+    /// Runs until the relay is stopped.
+    pub(super) fn run(self) {
+        let Start { core, sockets, index } = self;
+        let tcp = sockets.tcp.map(Tcp::new);
+        let errors = |socket| Errors::new(socket, core.now);
+        let udp = sockets.udp.map(|it| Udp::new(it.socket, it.answers, errors(it.errors)));
+        let swept = core.now;
+        Worker { core, tcp, udp, index, swept }.run();
+    }
+}
+
+/// A thread.
+struct Worker {
+    core: Core,
+    tcp: Option<Tcp>,
+    udp: Option<Udp>,
+    index: usize,
+    swept: Instant,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.core.shared.stopping.load(Ordering::Relaxed) {
+            let timeout = self.timeout();
+            events.clear();
+            match epoll::wait(&self.core.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    tracing::error!(
+                        "{}: cannot wait for sockets: {errno}",
+                        self.core.settings.name
+                    );
+                    return;
+                }
+            }
+            self.core.now = Instant::now();
+            for event in &events {
+                self.event(event.data.u64(), event.flags);
+            }
+            if let Some(tcp) = &mut self.tcp {
+                tcp.tend(&mut self.core);
+            }
+            if self.core.now.saturating_duration_since(self.swept) >= SWEEP {
+                self.swept = self.core.now;
+                if let Some(tcp) = &mut self.tcp {
+                    tcp.sweep(&mut self.core);
+                }
+                if let Some(udp) = &mut self.udp {
+                    udp.sweep(&mut self.core);
+                }
+            }
+        }
+    }
+
+    /// How long there is nothing to do without an event.
+    fn timeout(&self) -> Option<Timespec> {
+        let tcp = self.tcp.as_ref().and_then(Tcp::waits);
+        let udp = self.udp.as_ref().and_then(Udp::waits);
+        let wait = tcp.into_iter().chain(udp).min()?;
+        Timespec::try_from(wait).ok()
+    }
+
+    fn event(&mut self, token: u64, flags: EventFlags) {
+        let (key, kind) = Key::from_bits(token);
+        let core = &mut self.core;
+        match (kind, &mut self.tcp, &mut self.udp) {
+            (TCP_V6, Some(tcp), _) => tcp.event(key, Side::V6, flags, core),
+            (TCP_V4, Some(tcp), _) => tcp.event(key, Side::V4, flags, core),
+            (UDP_V4, _, Some(udp)) => udp.event(key, flags, core),
+            (OWN, tcp, udp) => match (token >> 2, tcp, udp) {
+                (LISTENER, Some(tcp), _) => tcp.accept(core),
+                (DATAGRAMS, _, Some(udp)) => udp.from_clients(core),
+                (WAKE, tcp, _) => {
+                    let mut count = [0; 8];
+                    let _ = rustix::io::read(&core.shared.wakes[self.index], &mut count);
+                    core.settings = core.shared.settings.load_full();
+                    if let Some(tcp) = tcp
+                        && let Err(error) = sockets::follow_settings(tcp.listener(), &core.settings)
+                    {
+                        tracing::warn!("{}: {error}", core.settings.name);
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+/// The token of one of the thread's own sockets.
+fn own(number: u64) -> EventData {
+    EventData::new_u64(number << 2 | u64::from(OWN))
+}
