@@ -83,6 +83,19 @@ __noinline int refresh_found(struct flow *flow)
 }
 #endif
 
+/* Whether an application level gateway watches a port. */
+always_inline int is_left_port(__u16 port)
+{
+	/* Known when the program is loaded: without gateways nothing is left of this. */
+	if (!nat64.left_ports[0])
+		return 0;
+	for (int i = 0; i < FW_LEFT_PORTS; i++) {
+		if (port && nat64.left_ports[i] == port)
+			return 1;
+	}
+	return 0;
+}
+
 /* What a packet from an IPv6 host finds. */
 always_inline verdict look_from_v6(struct flow *flow)
 {
@@ -162,6 +175,8 @@ always_inline verdict look_from_v4(struct flow *flow)
 		/* What a stored SYN left is no sign that the host wants to hear of its sender. */
 		if (session_timeout(READ_ONCE(session->life)) == FW_TIMEOUT_TCP_INCOMING_SYN)
 			return flow->segment == SEGMENT_SYN ? LEAVE : DROP(FW_DROP_FILTERED);
+		if (is_left_port(bib->v6_port))
+			return PASS_ON(FW_PASS_ALG);
 		flow->session = found;
 		flow->host.hi = bib->v6_hi;
 		flow->host.lo = bib->v6_lo;
@@ -177,8 +192,11 @@ always_inline verdict look_from_v4(struct flow *flow)
 	bib = found && flow->bib_state == FW_ENTRY_LIVE ? bib_at(found) : 0;
 	if (!bib)
 		return without_bib(flow);
+	/* Who is expected, the user engine knows. */
+	if (bib->flags & FW_BIB_EXPECTED || is_left_port(bib->v6_port))
+		return PASS_ON(FW_PASS_ALG);
 	if (syn && !nat64.accept_v4_syn)
-		return DROP(FW_DROP_EXTERNALLY_INITIATED);
+		return nat64.left_ports[0] ? PASS_ON(FW_PASS_ALG) : DROP(FW_DROP_EXTERNALLY_INITIATED);
 	if (nat64.address_dependent) {
 		if (is_tcp(flow) && flow->segment == SEGMENT_SYN)
 			return LEAVE;

@@ -66,8 +66,14 @@ always_inline verdict read_ports(const struct packet *p, __u32 at, const struct 
 		flow->segment = segment_of(transport[TCP_FLAGS_AT]);
 	}
 	const __be16 *words = (const void *)transport;
-	ports->src = protocol == PROTOCOL_ICMP ? words[ICMP_IDENTIFIER_AT / 2] : words[0];
-	ports->dst = protocol == PROTOCOL_ICMP ? words[ICMP_IDENTIFIER_AT / 2] : words[1];
+	if (protocol == PROTOCOL_ICMP) {
+		ports->src = ports->dst = words[ICMP_IDENTIFIER_AT / 2];
+		return GO_ON;
+	}
+	ports->src = words[0];
+	ports->dst = words[1];
+	if (is_left_port(bpf_ntohs(ports->src)) || is_left_port(bpf_ntohs(ports->dst)))
+		return PASS_ON(FW_PASS_ALG);
 	return GO_ON;
 }
 

@@ -16,6 +16,9 @@ pub(crate) const MAX_INLINE_EAM: usize = 8;
 pub(crate) const MAX_DEVICES: usize = 64;
 /// The most ranges of pool4.
 pub(crate) const MAX_POOL4: usize = 64;
+
+/// Ports that the programs leave to the user engine.
+pub(crate) const LEFT_PORTS: usize = 8;
 /// Octets of a packet in an event.
 pub(crate) const TRACE_SNAP: usize = 128;
 
@@ -222,7 +225,7 @@ abi_struct! {
 
 abi_struct! {
     /// What the programs know of stateful translation.
-    FwNat64Config = "fw_nat64_config", 88 + 12 * MAX_POOL4;
+    FwNat64Config = "fw_nat64_config", 104 + 12 * MAX_POOL4;
     secret: [u64; 2],
     masks: [u32; 4],
     entries: [u32; 3],
@@ -237,6 +240,7 @@ abi_struct! {
     by_mark: u8,
     accept_v4_syn: u8,
     refresh_from_v4: u8,
+    left_ports: [u16; LEFT_PORTS],
     pool4: [FwPool4Range; MAX_POOL4],
     reserved: u32,
 }

@@ -60,6 +60,7 @@ pass_reasons! {
     SoftwireSource = 25, "softwire_source", "Out of a softwire by another tunnel than its binding's, and an ICMP error is due.";
     SoftwireEcn = 26, "softwire_ecn", "A congestion mark in a softwire that its sender would not understand.";
     SoftwireFragment = 27, "softwire_fragment", "A fragment of a shared address, to be reassembled first.";
+    Alg = 28, "alg", "An application level gateway may watch its connection.";
 }
 
 impl PassReason {

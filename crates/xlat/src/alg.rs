@@ -22,6 +22,7 @@ mod apply;
 mod conversation;
 mod counters;
 mod flow;
+pub mod ftp;
 mod heading;
 mod store;
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod tests;
 pub(crate) use apply::{Watched, apply};
 pub use conversation::{Conversation, Passed};
 pub use counters::{AlgCounters, Event};
+pub use ftp::Ftp;
 pub use heading::Heading;
 pub(crate) use store::Store;
 

@@ -220,7 +220,11 @@ impl Nat64 {
 
     /// The same tables with other settings. What does not fit them goes at the sweep after
     /// [`Sweeper::review`]; until then, or until it is dropped, subscribers keep their blocks.
-    pub fn reconfigured(&self, settings: Settings) -> Result<Nat64, Nat64Error> {
+    pub fn reconfigured(&self, mut settings: Settings) -> Result<Nat64, Nat64Error> {
+        if self.watched() != 0 {
+            // Their numbers differ on both sides, also if no gateway watches them any more.
+            settings.more_left_ports.extend(self.settings.left_ports());
+        }
         let change = self.shared.begin_change();
         // Threads that still work with these settings, and those that work with the new ones, must not give
         // one block to two.

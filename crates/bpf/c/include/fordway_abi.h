@@ -113,6 +113,7 @@ enum fw_pass_reason {
 	FW_PASS_SOFTWIRE_SOURCE = 25,	/* out of another tunnel than its binding's */
 	FW_PASS_SOFTWIRE_ECN = 26,	/* a congestion mark that its sender would not understand */
 	FW_PASS_SOFTWIRE_FRAGMENT = 27,	/* a fragment, to be reassembled first */
+	FW_PASS_ALG = 28,		/* an application level gateway may watch its connection */
 	FW_PASS_COUNT
 };
 

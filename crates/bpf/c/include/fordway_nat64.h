@@ -49,6 +49,7 @@ enum fw_bib_flags {
 	FW_BIB_STATIC = 1,	/* set by the operator: never expires */
 	FW_BIB_SEEN = 2,	/* the sweeper has told the log */
 	FW_BIB_ADDED = 4,	/* made while the daemon ran, not by its configuration */
+	FW_BIB_EXPECTED = 8,	/* made for a gateway: nobody may connect through it but those that are expected */
 };
 
 /* A BIB entry (RFC 6146 section 3.1): (X',x) <--> (T,t). With protocol 0 and ports 0: X' <--> T. */
@@ -190,6 +191,9 @@ enum fw_timeout {
 /* Ranges of pool4, for telling whether an IPv4 transport address is the translator's. */
 #define FW_MAX_POOL4 64
 
+/* Ports that the programs leave. */
+#define FW_LEFT_PORTS 8
+
 struct fw_pool4_range {
 	__u32 first;
 	__u32 last;
@@ -228,9 +232,11 @@ struct fw_nat64_config {
 	__u8 accept_v4_syn;
 	/* Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 4787 REQ-6a). */
 	__u8 refresh_from_v4;
+	/* Ports of TCP and UDP that application level gateways watch: the user engine has their packets. 0 ends the list. */
+	__u16 left_ports[FW_LEFT_PORTS];
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
 	__u32 reserved;
 };
-_Static_assert(sizeof(struct fw_nat64_config) == 88 + 12 * FW_MAX_POOL4, "fw_nat64_config");
+_Static_assert(sizeof(struct fw_nat64_config) == 104 + 12 * FW_MAX_POOL4, "fw_nat64_config");
 
 #endif

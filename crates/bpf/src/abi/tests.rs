@@ -210,6 +210,7 @@ fn numbers_are_as_in_the_header() {
         ("FW_MAX_DEVICES", MAX_DEVICES),
         ("FW_TRACE_SNAP", TRACE_SNAP),
         ("FW_MAX_POOL4", MAX_POOL4),
+        ("FW_LEFT_PORTS", LEFT_PORTS),
         ("FW_NAT64_LAYOUT", layout::LAYOUT as usize),
         ("FW_TICK_SHIFT", layout::TICK_SHIFT as usize),
         ("FW_MAX_BLOCKS", layout::MAX_BLOCKS),

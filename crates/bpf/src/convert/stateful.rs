@@ -7,7 +7,7 @@ use fordway_xlat::Config;
 use fordway_xlat::addr::EamTable;
 use fordway_xlat::nat64::{Filtering, Memory, Settings};
 
-use crate::abi::{Abi, FwNat64Config, FwPool4Range, MAX_POOL4, nat64_mode};
+use crate::abi::{Abi, FwNat64Config, FwPool4Range, LEFT_PORTS, MAX_POOL4, nat64_mode};
 use crate::{Result, Stateful, Unsupported};
 
 /// The configuration as far as it counts: explicit mappings have no meaning for stateful translation.
@@ -48,6 +48,17 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
             "use engine = \"user\", or fewer ranges",
         );
         return Err(refused.into());
+    }
+    let left = settings.left_ports();
+    if left.len() > LEFT_PORTS {
+        let refused = Unsupported::with_hint(
+            format!("the kernel engine leaves {LEFT_PORTS} ports to gateways at most"),
+            "use engine = \"user\", or fewer ports",
+        );
+        return Err(refused.into());
+    }
+    for (slot, port) in fw.left_ports.iter_mut().zip(left) {
+        *slot = port;
     }
     fw.pool4_count = ranges.len() as u32;
     fw.pool4_pools = pools as u32;

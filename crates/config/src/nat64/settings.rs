@@ -25,6 +25,7 @@ impl Nat64 {
             bib: self.bib.clone(),
             dynamic4: None,
             algs: Vec::new(),
+            more_left_ports: Vec::new(),
             sizes: self.sizes,
         }
     }

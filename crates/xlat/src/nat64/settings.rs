@@ -178,6 +178,8 @@ pub struct Settings {
     pub dynamic4: Option<Dynamic4>,
     /// Application level gateways.
     pub algs: Vec<Arc<dyn Alg>>,
+    /// More ports that programs in the kernel leave to the user engine.
+    pub more_left_ports: Vec<u16>,
     /// Of the tables.
     pub sizes: Sizes,
 }
@@ -195,7 +197,20 @@ impl Default for Settings {
             bib: Vec::new(),
             dynamic4: None,
             algs: Vec::new(),
+            more_left_ports: Vec::new(),
             sizes: Sizes::default(),
         }
+    }
+}
+
+impl Settings {
+    /// Ports of TCP and UDP whose packets programs in the kernel leave to the user engine: those of gateways.
+    #[must_use]
+    pub fn left_ports(&self) -> Vec<u16> {
+        let watched = self.algs.iter().flat_map(|alg| alg.ports().iter().copied());
+        let mut ports: Vec<u16> = watched.chain(self.more_left_ports.iter().copied()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 }
