@@ -1,5 +1,6 @@
 //! Stateful NAT64 and dynamic mappings, as configured: mode `nat64`, and `dynamic4` of mode `siit`.
 
+pub(crate) mod alg;
 pub(crate) mod check;
 pub(crate) mod emit;
 pub(crate) mod lifetimes;
@@ -16,6 +17,7 @@ use fordway_xlat::addr::Pool6;
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Quotas, Sizes, StaticBib};
 use ipnet::{Ipv4Net, Ipv6Net};
 
+pub use alg::{Gateway, Gateways};
 pub use log::{LogEvent, LogTarget, NatLog};
 pub use pool4::{Pool4, Pool4Error, Pool4Source, Ports};
 
@@ -43,6 +45,8 @@ pub struct Nat64 {
     pub subscriber_len: u8,
     /// Limits for each subscriber.
     pub quotas: Quotas,
+    /// Application level gateways.
+    pub gateways: Gateways,
     /// Of the tables.
     pub sizes: Sizes,
     /// Where sessions, bindings and blocks are logged.

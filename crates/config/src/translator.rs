@@ -261,7 +261,7 @@ fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
 }
 
 /// Keys that only mode nat64 has.
-const STATEFUL: [&str; 16] = [
+const STATEFUL: [&str; 18] = [
     "pool4",
     "port_blocks",
     "deterministic",
@@ -270,6 +270,8 @@ const STATEFUL: [&str; 16] = [
     "filtering",
     "accept_v4_syn",
     "refresh_from_v4",
+    "alg",
+    "ftp_ports",
     "lifetimes",
     "allow_short_lifetimes",
     "subscriber_len",

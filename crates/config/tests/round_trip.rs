@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Attach, Clat, Config, Control, Dynamic4, Engine, InterfaceName, Log, LogEvent, LogFormat,
-    LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4, Pool4Source, Ports, Pref64,
-    Resolved, Source6, Translator, parse,
+    Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, Log,
+    LogEvent, LogFormat, LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4,
+    Pool4Source, Ports, Pref64, Resolved, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -172,6 +172,14 @@ fn logs() -> impl Strategy<Value = Vec<NatLog>> {
     })
 }
 
+fn gateways() -> impl Strategy<Value = Gateways> {
+    let ports = prop::collection::btree_set(1u16.., 1..=4);
+    prop::option::of(ports).prop_map(|ports| match ports {
+        None => Gateways::default(),
+        Some(ports) => Gateways { on: vec![Gateway::Ftp], ftp_ports: ports.into_iter().collect() },
+    })
+}
+
 prop_compose! {
     fn nat64(pool6: Vec<Pool6>)(
         pools in pools(),
@@ -183,6 +191,7 @@ prop_compose! {
         limits in any::<[u16; 5]>(),
         sizes in prop::array::uniform3(1u32..=Sizes::MAX),
         logs in logs(),
+        gateways in gateways(),
     ) -> Nat64 {
         let limits = limits.map(u32::from);
         Nat64 {
@@ -204,6 +213,7 @@ prop_compose! {
                 sessions: limits[3],
                 new_per_second: limits[4],
             },
+            gateways,
             sizes: Sizes { bibs: sizes[0], sessions: sizes[1], subscribers: sizes[2] },
             logs,
         }

@@ -3,6 +3,7 @@
 use fordway_xlat::nat64::{Allocation, StaticBib};
 use serde::Serialize;
 
+use super::alg::{GATEWAYS, Gateway};
 use super::read::FILTERINGS;
 use super::tables::event_word;
 use super::{Dynamic4, Nat64, NatLog, Pool};
@@ -21,6 +22,10 @@ pub(crate) struct Keys {
     accept_v4_syn: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_from_v4: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alg: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ftp_ports: Option<Vec<u16>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriber_len: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,12 +135,15 @@ impl Keys {
     }
 
     fn of_nat64(nat64: &Nat64) -> Keys {
+        let gateways = &nat64.gateways;
         Keys {
             pool4: for_all(nat64).map(|pool| strings(&pool.pool4)),
             bib: Some(nat64.bib.iter().map(bib).collect()),
             filtering: Some(word(&FILTERINGS, nat64.filtering)),
             accept_v4_syn: Some(nat64.accept_v4_syn),
             refresh_from_v4: Some(nat64.refresh_from_v4),
+            alg: Some(gateways.on.iter().map(|on| word(&GATEWAYS, *on)).collect()),
+            ftp_ports: gateways.on.contains(&Gateway::Ftp).then(|| gateways.ftp_ports.clone()),
             subscriber_len: Some(nat64.subscriber_len),
             max_sessions: Some(nat64.sizes.sessions),
             max_bib: Some(nat64.sizes.bibs),

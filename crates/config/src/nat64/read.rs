@@ -13,7 +13,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::tables::{self, PoolDraft};
-use super::{Dynamic4, Nat64, lifetimes};
+use super::{Dynamic4, Nat64, alg, lifetimes};
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, set};
@@ -77,6 +77,7 @@ pub(crate) fn nat64(
         allow_short_lifetimes: false,
         subscriber_len: default.subscriber_len,
         quotas: Quotas::default(),
+        gateways: alg::read(section, sink),
         sizes: Sizes::default(),
         logs: Vec::new(),
     };

@@ -24,7 +24,7 @@ impl Nat64 {
             quotas: self.quotas,
             bib: self.bib.clone(),
             dynamic4: None,
-            algs: Vec::new(),
+            algs: self.gateways.core(),
             more_left_ports: Vec::new(),
             sizes: self.sizes,
         }

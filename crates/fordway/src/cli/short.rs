@@ -70,6 +70,9 @@ pub(crate) struct Nat64Args {
     #[arg(long, value_name = "WORD", hide_possible_values = true)]
     #[arg(value_parser = ["endpoint-independent", "address-dependent"])]
     filtering: Option<String>,
+    /// Application level gateway: ftp; may be given several times
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = ["ftp"])]
+    alg: Vec<String>,
     /// Give each subscriber ports of its own, in blocks of this size
     #[arg(long, value_name = "PORTS")]
     port_blocks: Option<u32>,
@@ -206,6 +209,7 @@ impl Nat64Args {
         entry.list("pool4", &self.pool4);
         entry.bib(&self.bib)?;
         entry.text("filtering", self.filtering.as_ref());
+        entry.list("alg", &self.alg);
         if let Some(size) = self.port_blocks {
             let table = Table::from_iter([("size".to_owned(), Value::from(size))]);
             entry.put("port_blocks", Value::Table(table));
