@@ -11,7 +11,7 @@ FUZZ_TIME ?= 60
 # What building, tests and the lab's measurements need from Debian.
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := $(BUILD_PACKAGES) bind9 dnsperf ethtool iperf3 iproute2 iputils-ping nftables procps tayga unbound util-linux
-TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium curl dnsmasq-base kea-dhcp6-server ndisc6 radvd traceroute
+TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium curl dnsmasq-base kea-dhcp6-server lftp ndisc6 radvd traceroute vsftpd
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := corpus model properties sequences threats vectors

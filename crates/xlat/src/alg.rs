@@ -33,7 +33,7 @@ pub use conversation::{Conversation, Passed};
 pub use counters::{AlgCounters, Event};
 pub use ftp::Ftp;
 pub use heading::Heading;
-pub(crate) use store::Store;
+pub(crate) use store::{Key, Store};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

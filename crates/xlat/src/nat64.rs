@@ -29,6 +29,7 @@ pub mod memory;
 mod pool;
 mod probe;
 mod settings;
+mod shift;
 mod subscriber;
 mod sweep;
 mod syn;
@@ -405,6 +406,18 @@ impl Nat64 {
     #[must_use]
     pub fn watched(&self) -> usize {
         self.shared.watched.number()
+    }
+
+    /// What gateways have added to the sequence numbers of the IPv4 and of the IPv6 host.
+    pub(crate) fn keep_shift(&self, (local, remote): alg::Key, shift: [u32; 2]) {
+        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        self.view(Duration::ZERO, 0).keep_shift(&key, shift);
+    }
+
+    /// The same of a connection that an earlier process watched.
+    pub(crate) fn kept_shift(&self, (local, remote): alg::Key) -> Option<[u32; 2]> {
+        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        self.view(Duration::ZERO, 0).kept_shift(&key)
     }
 
     pub(crate) fn alg_store(&self) -> &alg::Store {

@@ -70,9 +70,19 @@ struct fw_bib {
 	__u32 since;
 	__u8 protocol;
 	__u8 flags;
-	__u8 reserved[14];
+	__u8 reserved[2];
+	/* Of a connection whose octets a gateway has changed: the session, and what is added to the sequence numbers of
+	 * IPv4 and of IPv6 hosts. Only where that session's `seen` has the bit FW_SESSION_SHIFTED. */
+	__u32 alg_session;
+	__u32 alg_shift[2];
 };
 _Static_assert(sizeof(struct fw_bib) == 64, "fw_bib");
+
+/* `seen` of a session. */
+enum fw_session_seen {
+	FW_SESSION_TOLD = 1,	/* the sweeper has told the log */
+	FW_SESSION_SHIFTED = 2,	/* its BIB entry says what is added to its sequence numbers */
+};
 
 /* A session table entry (RFC 6146 section 3.2). */
 struct fw_session {
@@ -89,7 +99,7 @@ struct fw_session {
 	/* (T,t), as in the BIB entry. */
 	__u32 local;
 	__u16 local_port;
-	/* 1: the sweeper has told the log. */
+	/* FW_SESSION_*: what is known of it outside the packets' way. */
 	__u16 seen;
 	/* By direction (enum fw_direction). */
 	__u64 packets[2];

@@ -70,7 +70,7 @@ macro_rules! entry {
 fn entries_of_the_tables_are_the_cores() {
     let entries = [
         entry!("fw_bib", layout::Bib: v6_hi v6_lo v4 v4_port v6_port next6 next4 life subscriber
-            created since protocol flags),
+            created since protocol flags alg_session alg_shift),
         entry!("fw_session", layout::Session: life bib next remote remote_port pool6 protocol local
             local_port seen packets octets),
         entry!("fw_block", layout::Block: v4 low high),

@@ -258,6 +258,8 @@ mod tests {
                     counts: vec![5, 3, 1],
                     sum_ns: 12_000,
                 },
+                alg_connections: 2,
+                algs: [("ftp".to_owned(), [("mapped".to_owned(), 6)].into())].into(),
                 logs: vec![
                     LogStats { to: "json:/log".to_owned(), written: 6, lost: 1 },
                     LogStats { to: "json:/log".to_owned(), written: 3, lost: 0 },
@@ -298,6 +300,8 @@ mod tests {
             "fordway_nat64_pool_blocks_used{translator=\"nat64\",pool=\"0\"} 1",
             "fordway_nat64_sessions_created_total{translator=\"nat64\",protocol=\"tcp\"} 7",
             "fordway_nat64_sessions_ended_total{translator=\"nat64\",protocol=\"tcp\",cause=\"expired\"} 7",
+            "fordway_nat64_alg_connections{translator=\"nat64\"} 2",
+            "fordway_nat64_alg_events_total{translator=\"nat64\",alg=\"ftp\",event=\"mapped\"} 6",
             "fordway_nat64_draining{translator=\"nat64\"} 1",
             "fordway_nat64_log_lost_total{translator=\"nat64\",to=\"json:/log\"} 1",
             "fordway_nat64_log_records_total{translator=\"nat64\",to=\"json:/log\"} 9",

@@ -34,6 +34,12 @@ pub(crate) struct Nat64Stats {
     pub(crate) ended_by_reload: u64,
     /// How long packets took in the user engine that made a session.
     pub(crate) creation: LatencyStats,
+    /// Connections that application level gateways watch now.
+    #[serde(default)]
+    pub(crate) alg_connections: u64,
+    /// What each of them has done.
+    #[serde(default)]
+    pub(crate) algs: BTreeMap<String, BTreeMap<String, u64>>,
     /// Logs.
     pub(crate) logs: Vec<LogStats>,
 }
@@ -96,6 +102,9 @@ pub(crate) struct Nat64Status {
     pub(crate) static_bib: usize,
     /// Octets of the tables when they are full.
     pub(crate) table_octets: u64,
+    /// Application level gateways, with the ports of the servers that they watch.
+    #[serde(default)]
+    pub(crate) algs: BTreeMap<String, Vec<u16>>,
     /// The tables outlive the daemon.
     pub(crate) survives: bool,
     /// No new sessions are made.
@@ -121,6 +130,10 @@ impl Nat64Status {
         };
         let mebibytes = self.table_octets.div_ceil(1 << 20);
         lines.push(("tables", format!("{mebibytes} MiB when full, {survives}")));
+        for (alg, ports) in &self.algs {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            lines.push(("gateway", format!("{alg}, servers on port {}", ports.join(", "))));
+        }
         if let Some(file) = &self.file {
             lines.push(("kept in", file.clone()));
         }

@@ -77,16 +77,21 @@ pub(crate) fn apply(
     begin(nat, watched, &before);
     let Watched { ends, from, .. } = *watched;
     let (mut heading, mut mss) = (before, 0);
-    let passed = nat.alg_store().with(&(ends.local, ends.remote), |entry, may_keep| {
+    let key = (ends.local, ends.remote);
+    let passed = nat.alg_store().with(&key, |entry, may_keep| {
         let payload = &segment[header_len..];
         let conversation = &mut entry.conversation;
         if watched.alg.is_none() {
             // The operator wants it no more.
             conversation.release();
         }
+        let shift = conversation.shift();
         let mut context = Context::new(ends, now, &entry.counters, mappings);
         let passed = conversation.pass(from, &mut heading, payload, may_keep, out, &mut context);
         mss = usize::from(conversation.mss_towards(from));
+        if conversation.shift() != shift {
+            nat.keep_shift(key, conversation.shift());
+        }
         (passed, entry.label)
     });
     let Some((passed, alg)) = passed else { return };
@@ -120,8 +125,15 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
         let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
         let event = if store.put(key, entry) { Event::Session } else { Event::Refused };
         counters.count(event);
-    } else if known.is_none() {
-        counters.count(Event::Unknown);
+    } else if known.is_none() && !heading.has(flag::SYN) {
+        let Some(shift) = nat.kept_shift(key).filter(|shift| *shift != [0, 0]) else {
+            counters.count(Event::Unknown);
+            return;
+        };
+        let conversation = Conversation::resumed(alg.open(&ends), shift);
+        let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
+        let event = if store.put(key, entry) { Event::Resumed } else { Event::Refused };
+        counters.count(event);
     }
 }
 

@@ -53,6 +53,21 @@ impl Conversation {
         Conversation { dialogue, ways, released: false, written: Vec::new() }
     }
 
+    /// Of one that an earlier process watched: nothing is read any more, and so much is added to the numbers of the
+    /// IPv4 and of the IPv6 host.
+    #[must_use]
+    pub fn resumed(dialogue: Box<dyn Dialogue>, shift: [u32; 2]) -> Conversation {
+        let way = |shift| Way { flow: Some(Flow::resumed(shift)), ..Way::default() };
+        let ways = shift.map(way);
+        Conversation { dialogue, ways, released: true, written: Vec::new() }
+    }
+
+    /// What is added to the numbers of the IPv4 and of the IPv6 host when everything is acknowledged.
+    #[must_use]
+    pub fn shift(&self) -> [u32; 2] {
+        [0, 1].map(|side: usize| self.ways[side].flow.as_ref().map_or(0, Flow::shift))
+    }
+
     /// Whether a SYN is, as far as can be known, this connection's.
     #[must_use]
     pub fn is_begun_by(&self, from: Side, heading: &Heading) -> bool {

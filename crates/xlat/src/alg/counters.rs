@@ -30,7 +30,7 @@ events! {
     Refused, "refused", "A connection is not watched: there are as many as there may be.";
     Released, "released", "A connection was let go: everything passes from there on.";
     Unknown, "unknown", "A segment of a connection whose beginning was not seen; it passes as it is.";
-    Lost, "lost", "A segment of a connection whose numbers are lost, since the daemon was killed; it is reset.";
+    Resumed, "resumed", "A connection that a killed daemon had watched goes on; nothing is translated any more.";
     Changed, "changed", "Octets were put in the place of others.";
     Waiting, "waiting", "A segment came before its turn.";
     Mapped, "mapped", "A mapping was made for a data connection.";

@@ -84,6 +84,16 @@ impl Flow {
         }
     }
 
+    /// One of which nothing is known but what is added to its numbers.
+    pub(super) fn resumed(shift: u32) -> Flow {
+        Flow { made: shift, shift, ..Flow::new(0) }
+    }
+
+    /// What is added to the input's numbers when everything is acknowledged.
+    pub(super) fn shift(&self) -> u32 {
+        self.made.wrapping_sub(self.taken)
+    }
+
     /// The output's number of the next octet that will be made.
     pub(super) fn made(&self) -> u32 {
         self.made

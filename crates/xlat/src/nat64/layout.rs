@@ -67,7 +67,12 @@ pub struct Bib {
     pub protocol: AtomicU8,
     /// [`bib_flags`].
     pub flags: AtomicU8,
-    reserved: [u8; 14],
+    reserved: [u8; 2],
+    /// Of a connection whose octets a gateway has changed: the index of its session.
+    pub alg_session: AtomicU32,
+    /// What is added to the sequence numbers of the IPv4 and of the IPv6 host; only where the session has
+    /// [`session_seen::SHIFTED`].
+    pub alg_shift: [AtomicU32; 2],
 }
 
 /// Flags of a [`Bib`].
@@ -104,12 +109,20 @@ pub struct Session {
     pub local: AtomicU32,
     /// t.
     pub local_port: AtomicU16,
-    /// 1: the sweeper has told of it.
+    /// [`session_seen`].
     pub seen: AtomicU16,
     /// Packets by direction.
     pub packets: [AtomicU64; 2],
     /// Octets by direction, as they came in.
     pub octets: [AtomicU64; 2],
+}
+
+/// What is known of a [`Session`] outside the packets' way.
+pub mod session_seen {
+    /// The sweeper has told of it.
+    pub const TOLD: u16 = 1;
+    /// A gateway has changed its octets: [`Bib::alg_shift`](super::Bib::alg_shift).
+    pub const SHIFTED: u16 = 2;
 }
 
 /// Ports of an IPv4 address, for one subscriber.
@@ -194,6 +207,7 @@ const _: () = {
     assert!(size_of::<Bib>() == 64);
     assert!(offset_of!(Bib, v4) == 16 && offset_of!(Bib, life) == 32);
     assert!(offset_of!(Bib, since) == 44 && offset_of!(Bib, protocol) == 48);
+    assert!(offset_of!(Bib, alg_session) == 52 && offset_of!(Bib, alg_shift) == 56);
     assert!(size_of::<Session>() == 64);
     assert!(offset_of!(Session, remote) == 16 && offset_of!(Session, local) == 24);
     assert!(offset_of!(Session, packets) == 32);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fordway_engine::{LATENCY_US, QueueCounters, monotonic};
+use fordway_xlat::alg::{AlgCounters, Event};
 use fordway_xlat::nat64::{
     Allocation, BibError, Ended, Nat64, Occupancy, Pool, Protocol, Range, Settings, TcpState,
 };
@@ -47,6 +48,11 @@ impl Running {
             sessions_ended: ended(nat64.ended()),
             ended_by_reload: telling.unfit(),
             creation: creation(self.counters()),
+            alg_connections: nat64.watched() as u64,
+            algs: nat64
+                .algs()
+                .map(|(alg, counters)| (alg.label().to_owned(), events(counters)))
+                .collect(),
             logs: telling.log_stats(),
         })
     }
@@ -60,6 +66,10 @@ impl Running {
             pools: written_pools(settings),
             static_bib: nat64.bib(monotonic()).filter(|entry| entry.is_static).count(),
             table_octets: settings.sizes.octets(),
+            algs: nat64
+                .algs()
+                .map(|(alg, _)| (alg.label().to_owned(), alg.ports().to_vec()))
+                .collect(),
             survives: beside.maps.is_some() && self.kernel.is_some(),
             draining: nat64.is_draining(),
             clashes: beside.clashes.clone(),
@@ -83,6 +93,11 @@ fn ended(ended: &Ended) -> BTreeMap<String, BTreeMap<String, u64>> {
         by_protocol(|protocol| counts[protocol.index()].load(Ordering::Relaxed))
     };
     causes.map(|(cause, it)| (cause.to_owned(), counts(it))).into()
+}
+
+/// What a gateway has done.
+fn events(counters: &AlgCounters) -> BTreeMap<String, u64> {
+    Event::ALL.iter().map(|event| (event.label().to_owned(), counters.get(*event))).collect()
 }
 
 fn occupancy(it: Occupancy) -> OccupancyStats {

@@ -18,6 +18,7 @@ pub(super) fn encode(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Enco
     tables(stats, encoder)?;
     pools(stats, encoder)?;
     counters(stats, encoder)?;
+    algs(stats, encoder)?;
     logs(stats, encoder)?;
     let help = "Time that packets took in the user engine that made a session";
     let name = "nat64_session_creation_seconds";
@@ -145,6 +146,25 @@ fn counters(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
     let mut family = counter(encoder, "nat64_ended_by_reload", help)?;
     for (translator, nat64) in all(stats) {
         put(&mut family, &[("translator", translator)], nat64.ended_by_reload)?;
+    }
+    Ok(())
+}
+
+fn algs(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+    let help = "Connections that application level gateways watch";
+    let mut family = gauge(encoder, "nat64_alg_connections", help)?;
+    for (translator, nat64) in all(stats) {
+        set(&mut family, &[("translator", translator)], nat64.alg_connections)?;
+    }
+    let help = "What application level gateways have done";
+    let mut family = counter(encoder, "nat64_alg_events", help)?;
+    for (translator, nat64) in all(stats) {
+        for (alg, events) in &nat64.algs {
+            for (event, count) in events {
+                let labels = [("translator", translator), ("alg", alg), ("event", event)];
+                put(&mut family, &labels, *count)?;
+            }
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::{Event, Pass};
 use crate::nat64::chain::state;
-use crate::nat64::layout::{Bib, Kind, Session};
+use crate::nat64::layout::{Bib, Kind, Session, session_seen};
 use crate::nat64::make::one_session_less;
 use crate::nat64::settings::Protocol;
 use crate::nat64::table::Binding;
@@ -73,8 +73,7 @@ impl Pass<'_, '_> {
     }
 
     fn tell_of(&mut self, session: &Session, bib: &Bib) {
-        if session.seen.load(Relaxed) == 0 {
-            session.seen.store(1, Relaxed);
+        if session.seen.fetch_or(session_seen::TOLD, Relaxed) & session_seen::TOLD == 0 {
             (self.tell)(Event::SessionCreated(Binding::of(bib), session.remote()));
         }
     }
@@ -90,7 +89,7 @@ impl Pass<'_, '_> {
                 // It may have ended between two sweeps.
                 self.tell_of(session, bib);
             }
-            if session.seen.load(Relaxed) != 0 {
+            if session.seen.load(Relaxed) & session_seen::TOLD != 0 {
                 let counts = [0, 1].map(|side| {
                     (session.packets[side].load(Relaxed), session.octets[side].load(Relaxed))
                 });

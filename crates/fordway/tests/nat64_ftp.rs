@@ -1,0 +1,237 @@
+//! FTP through stateful NAT64: real clients in IPv6, a real server in IPv4, the gateway of RFC 6384 between them.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::daemon::{Daemon, RunDir, count, dropped};
+use common::host::{assert_same, snapshot};
+use common::netns::Netns;
+use common::topology::{Border, V4_HOST_AS_V6};
+use common::{can_test, has_program, poll};
+
+/// Options of the gateway for [`Border`].
+const NAT64: &str = "nat64 --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --alg ftp";
+
+/// Octets of the file.
+const LARGE: usize = 6 << 20;
+
+fn can_test_ftp() -> bool {
+    can_test() && ["vsftpd", "curl", "lftp", "openssl"].iter().all(|name| has_program(name))
+}
+
+/// A file that no part of which is like another.
+fn octets() -> Vec<u8> {
+    (0..LARGE as u32 / 4).flat_map(|word| word.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect()
+}
+
+/// vsftpd in a namespace, with a folder of its own.
+struct Server {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Server {
+    fn start(netns: &Netns) -> Server {
+        let number: u32 = getrandom::u32().unwrap();
+        let folder = std::env::temp_dir().join(format!("fordway-ftp-{number:08x}"));
+        let root = folder.join("root");
+        fs::create_dir_all(root.join("up")).unwrap();
+        fs::create_dir(folder.join("empty")).unwrap();
+        // The server's unprivileged user gets there.
+        for (path, mode) in [(&folder, 0o755), (&root, 0o755), (&root.join("up"), 0o777)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::write(root.join("large"), octets()).unwrap();
+        let certificate = folder.join("certificate.pem");
+        let made = Command::new("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ftp.example".split(' '))
+            .arg("-keyout")
+            .arg(&certificate)
+            .arg("-out")
+            .arg(folder.join("public.pem"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let shown = |path: &Path| path.display().to_string();
+        let text = format!(
+            "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+             anon_root={}\nwrite_enable=YES\nanon_upload_enable=YES\nconnect_from_port_20=YES\n\
+             seccomp_sandbox=NO\nisolate_network=NO\nisolate=NO\nsecure_chroot_dir={}\n\
+             ssl_enable=YES\nallow_anon_ssl=YES\nforce_local_logins_ssl=NO\n\
+             force_local_data_ssl=NO\nrequire_ssl_reuse=NO\nrsa_cert_file={}\n\
+             rsa_private_key_file={}\n",
+            shown(&root),
+            shown(&folder.join("empty")),
+            shown(&folder.join("public.pem")),
+            shown(&certificate),
+        );
+        let config = folder.join("vsftpd.conf");
+        fs::write(&config, text).unwrap();
+        let child = netns.command("vsftpd").arg(&config).spawn().unwrap();
+        poll("the FTP server listens", || {
+            netns.run("ss -Hltn sport = :21").contains(":21").then_some(())
+        });
+        Server { child, folder }
+    }
+
+    /// What was stored under a name.
+    fn stored(&self, name: &str) -> Vec<u8> {
+        fs::read(self.folder.join("root/up").join(name)).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn url(path: &str) -> String {
+    format!("ftp://[{V4_HOST_AS_V6}]/{path}")
+}
+
+/// What a client says, and whether it was content.
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    format!("{}\n{}", output.status, String::from_utf8_lossy(&text))
+}
+
+/// Runs curl in a namespace, on a path of the server.
+fn curl(netns: &Netns, arguments: &[&str], path: &str) -> Output {
+    let mut command = netns.command("curl");
+    command.args(["-sS", "-v", "-g", "--max-time", "60"]).args(arguments).arg(url(path));
+    command.output().unwrap()
+}
+
+/// Fetches the file, which must be whole.
+fn fetch(net: &Border, run: &RunDir, arguments: &[&str]) -> String {
+    let file = run.path().join("fetched");
+    let _ = fs::remove_file(&file);
+    let target = file.display().to_string();
+    let output = curl(&net.v6, &[arguments, &["-o", &target]].concat(), "large");
+    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    assert!(fs::read(&file).unwrap() == octets(), "{arguments:?}: the file is another");
+    said(&output)
+}
+
+fn lftp(net: &Border, script: &str) {
+    let mut command = net.v6.command("lftp");
+    let settings = "set net:max-retries 2; set net:timeout 10; set ftp:ssl-allow no";
+    let script = format!("{settings}; {script}");
+    let output = command.env("HOME", "/nonexistent").args(["--norc", "-c", &script]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{script}: {}", said(&output));
+}
+
+fn event(daemon: &Daemon<'_>, name: &str) -> u64 {
+    count(&daemon.stats("nat64"), &format!("nat64/algs/ftp/{name}"))
+}
+
+#[test]
+fn files_pass_actively_and_passively_with_either_engine() {
+    if !can_test_ftp() {
+        return;
+    }
+    for engine in ["user", "kernel", "kernel --attach ingress --device g4 --device g6"] {
+        let (net, run) = (Border::new(), RunDir::new());
+        let before = snapshot(&net.gateway);
+        let server = Server::start(&net.v4);
+        let daemon = Daemon::start(&run, &net.gateway, &format!("{NAT64} --engine {engine}"));
+
+        let heard = fetch(&net, &run, &[]);
+        assert!(heard.contains("> EPSV") && heard.contains("229 "), "{engine}: {heard}");
+        assert!(event(&daemon, "translated") >= 2, "{engine}");
+        assert_eq!(event(&daemon, "mapped"), 0, "{engine}");
+        let heard = fetch(&net, &run, &["--ftp-port", "-"]);
+        assert!(heard.contains("> EPRT"), "{engine}: {heard}");
+        assert_eq!(event(&daemon, "mapped"), 1, "{engine}");
+
+        let file = run.path().join("fetched").display().to_string();
+        for (name, arguments) in [("passive", &[][..]), ("active", &["--ftp-port", "-"][..])] {
+            let arguments = [arguments, &["-T", &file]].concat();
+            let output = curl(&net.v6, &arguments, &format!("up/{name}"));
+            assert!(output.status.success(), "{engine} {name}: {}", said(&output));
+            assert!(server.stored(name) == octets(), "{engine} {name}: the file is another");
+        }
+
+        // Several files over one connection, by another client.
+        let folder = run.path().display();
+        for mode in ["on", "off"] {
+            let to = [1, 2, 3].map(|number| format!("{folder}/{mode}{number}"));
+            let gets = to.each_ref().map(|to| format!("get large -o {to}")).join("; ");
+            let open = format!("open ftp://[{V4_HOST_AS_V6}]");
+            lftp(&net, &format!("set ftp:passive-mode {mode}; {open}; {gets}"));
+            for file in to {
+                assert!(fs::read(&file).unwrap() == octets(), "{engine}: {file}");
+            }
+        }
+
+        let output = curl(&net.v6, &["-Q", "ALGS STATUS64"], "");
+        assert!(said(&output).contains("216 EPSVEPRT"), "{engine}: {}", said(&output));
+        let output = curl(&net.v6, &["-Q", "EPSV ALL"], "");
+        assert!(said(&output).contains("504 "), "{engine}: {}", said(&output));
+        let heard = fetch(&net, &run, &["-Q", "ALGS DISABLE64"]);
+        assert!(heard.contains("216 NONE"), "{engine}: {heard}");
+
+        // From here on it can't be read, and must not be changed.
+        let heard = fetch(&net, &run, &["-k", "--ssl-reqd"]);
+        assert!(heard.contains("234 "), "{engine}: {heard}");
+        assert!(event(&daemon, "released") >= 1, "{engine}");
+
+        let stats = daemon.stats("nat64");
+        assert_eq!(dropped(&stats), 0, "{engine}: {stats}");
+        assert_eq!(event(&daemon, "unknown"), 0, "{engine}: {stats}");
+        if engine.starts_with("kernel") {
+            assert!(count(&stats, "kernel/passed_on/alg") > 0, "{engine}: {stats}");
+        }
+        daemon.stop();
+        assert_same(&snapshot(&net.gateway), &before);
+    }
+}
+
+#[test]
+fn without_the_gateway_active_transfers_fail() {
+    if !can_test_ftp() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let _server = Server::start(&net.v4);
+    let without = NAT64.replace(" --alg ftp", "");
+    let daemon = Daemon::start(&run, &net.gateway, &without);
+    let output = curl(&net.v6, &["--ftp-port", "-"], "large");
+    assert!(!output.status.success(), "{}", said(&output));
+    daemon.stop();
+}
+
+#[test]
+fn a_transfer_outlives_a_killed_daemon() {
+    if !can_test_ftp() || fordway_bpf::probe().is_err() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let _server = Server::start(&net.v4);
+    let arguments = format!("{NAT64} --engine kernel");
+    let daemon = Daemon::start(&run, &net.gateway, &arguments);
+    let file = run.path().join("slow");
+    let mut command = net.v6.command("curl");
+    command.args(["-sS", "-v", "-g", "--max-time", "120", "--limit-rate", "2M", "-o"]);
+    command.arg(&file).arg(url("large")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let client = command.spawn().unwrap();
+    poll("the transfer runs", || {
+        fs::metadata(&file).is_ok_and(|known| known.len() > 0).then_some(())
+    });
+    assert!(event(&daemon, "translated") >= 2);
+    daemon.kill();
+    let daemon = Daemon::start(&run, &net.gateway, &arguments);
+    let output = client.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(&file).unwrap() == octets());
+    assert_eq!(event(&daemon, "resumed"), 1, "the control connection's numbers were kept");
+    daemon.stop();
+}
