@@ -6,6 +6,7 @@
 mod configs;
 mod dns64;
 mod dstm;
+mod ftp;
 mod router;
 mod stateful;
 mod structured;
@@ -13,6 +14,7 @@ mod structured;
 pub use configs::{CONFIGS, translator};
 pub use dns64::dns64;
 pub use dstm::dstm;
+pub use ftp::ftp;
 pub use router::router;
 pub use stateful::stateful;
 pub use structured::{Body, ErrorPlan, Offloading, Plan, structured};

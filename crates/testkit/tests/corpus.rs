@@ -59,3 +59,8 @@ fn router() {
 fn dstm() {
     replay("dstm", fuzz::dstm);
 }
+
+#[test]
+fn ftp() {
+    replay("ftp", fuzz::ftp);
+}

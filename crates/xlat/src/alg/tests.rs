@@ -4,6 +4,7 @@
 extern crate std;
 
 mod ends;
+mod packets;
 mod steps;
 
 use alloc::boxed::Box;

@@ -1,0 +1,326 @@
+//! Packets of FTP through a whole translator.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use core::net::IpAddr;
+
+use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
+use fordway_wire::ipv4::Ipv4Header;
+use fordway_wire::ipv6::Ipv6Header;
+use fordway_wire::{get_u16, get_u32, protocol, put_u16, put_u32};
+
+use super::super::heading::flag;
+use super::*;
+use crate::nat64::{Heap, Memory, Nat64, Pool, Range, Settings, Sizes, Sweeper};
+use crate::packet::{ChecksumState, Gso, GsoKind, Offload, Packet};
+use crate::{Config, HEADROOM, State, Translator, Verdict};
+
+const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x31);
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0xc633, 0x6407);
+const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 31);
+
+fn config() -> Config {
+    let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
+    Config { pool6, mtu4: 1500, mtu6: 1500, ..Config::default() }
+}
+
+fn settings(has_ftp: bool) -> Settings {
+    let range = Range { first: POOL, last: POOL, low: 1024, high: 65_535 };
+    Settings {
+        pools: vec![Pool { ranges: vec![range], ..Pool::default() }],
+        sizes: Sizes { bibs: 64, sessions: 64, subscribers: 16 },
+        algs: has_ftp.then(|| Arc::new(Ftp::default()) as Arc<dyn Alg>).into_iter().collect(),
+        ..Settings::default()
+    }
+}
+
+/// What is said in a segment, and by whom.
+#[derive(Clone, Debug)]
+struct Said {
+    src: (IpAddr, u16),
+    dst: (IpAddr, u16),
+    heading: Heading,
+    payload: Vec<u8>,
+}
+
+fn written(said: &Said) -> Vec<u8> {
+    let mss = said.heading.mss;
+    let header_len = if mss.is_some() { 24 } else { 20 };
+    let mut tcp = vec![0; header_len];
+    put_u16(&mut tcp, 0, said.src.1);
+    put_u16(&mut tcp, 2, said.dst.1);
+    put_u32(&mut tcp, 4, said.heading.seq);
+    put_u32(&mut tcp, 8, said.heading.ack);
+    tcp[12] = (header_len as u8 / 4) << 4;
+    tcp[13] = said.heading.flags;
+    put_u16(&mut tcp, 14, 5000);
+    if let Some(mss) = mss {
+        tcp[20..22].copy_from_slice(&[2, 4]);
+        put_u16(&mut tcp, 22, mss);
+    }
+    tcp.extend_from_slice(&said.payload);
+    let len = tcp.len();
+    let (ip, pseudo) = match (said.src.0, said.dst.0) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let mut ip = vec![0x60, 0, 0, 0, 0, 0, protocol::TCP, 64];
+            put_u16(&mut ip, 4, len as u16);
+            ip.extend([src.octets(), dst.octets()].concat());
+            (ip, pseudo_v6(src, dst, protocol::TCP, len as u32))
+        }
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol::TCP, 0, 0];
+            put_u16(&mut ip, 2, 20 + len as u16);
+            ip.extend([src.octets(), dst.octets()].concat());
+            let sum = Sum::ZERO.add_bytes(&ip).finish();
+            put_u16(&mut ip, 10, sum);
+            (ip, pseudo_v4(src, dst, protocol::TCP, len as u32))
+        }
+        _ => unreachable!(),
+    };
+    let sum = pseudo.add_bytes(&tcp).finish();
+    put_u16(&mut tcp, 16, sum);
+    [ip, tcp].concat()
+}
+
+/// Reads a packet, whose lengths and checksums must be right.
+fn read(packet: &[u8], offload: Offload) -> Said {
+    let (src, dst, at, pseudo): (IpAddr, IpAddr, _, _) = if packet[0] >> 4 == 4 {
+        let ip = Ipv4Header::parse(packet).unwrap();
+        assert_eq!(usize::from(ip.total_len), packet.len());
+        assert_eq!(Sum::ZERO.add_bytes(&packet[..20]).finish(), 0);
+        let len = packet.len() as u32 - 20;
+        (ip.src.into(), ip.dst.into(), 20, pseudo_v4(ip.src, ip.dst, protocol::TCP, len))
+    } else {
+        let ip = Ipv6Header::parse(packet).unwrap();
+        assert_eq!(usize::from(ip.payload_len) + 40, packet.len());
+        let len = packet.len() as u32 - 40;
+        (ip.src.into(), ip.dst.into(), 40, pseudo_v6(ip.src, ip.dst, protocol::TCP, len))
+    };
+    let tcp = &packet[at..];
+    match offload.checksum {
+        ChecksumState::Partial { start, offset } => {
+            assert_eq!((usize::from(start), offset), (at, 16));
+            assert_eq!(get_u16(tcp, 16), pseudo.fold());
+        }
+        _ => assert_eq!(pseudo.add_bytes(tcp).finish(), 0),
+    }
+    let (heading, len) = Heading::parse(tcp).unwrap();
+    let (src, dst) = ((src, get_u16(tcp, 0)), (dst, get_u16(tcp, 2)));
+    Said { src, dst, heading, payload: tcp[len..].to_vec() }
+}
+
+struct Gateway {
+    memory: Arc<dyn Memory>,
+    nat: Arc<Nat64>,
+    translator: Translator,
+    state: State,
+    seconds: u64,
+}
+
+impl Gateway {
+    fn on(memory: Arc<dyn Memory>) -> Gateway {
+        let nat = Arc::new(Nat64::new(settings(true), Arc::clone(&memory)).unwrap());
+        let translator = Translator::nat64(config(), Arc::clone(&nat)).unwrap();
+        Gateway { memory, nat, translator, state: State::new(1), seconds: 1000 }
+    }
+
+    fn new() -> Gateway {
+        Gateway::on(Arc::new(Heap::new(&settings(true).sizes, [3, 4])))
+    }
+
+    /// Lets a packet pass.
+    fn pass_with(&mut self, said: &Said, offload: Offload) -> (Said, Offload) {
+        let packet = written(said);
+        let mut buffer = vec![0; HEADROOM + packet.len() + 2000];
+        let range = HEADROOM..HEADROOM + packet.len();
+        buffer[range.clone()].copy_from_slice(&packet);
+        if let ChecksumState::Partial { start, offset } = offload.checksum {
+            // As a host leaves it to its device.
+            let Ok(ip) = Ipv6Header::parse(&packet) else { panic!("IPv6 only") };
+            let len = packet.len() as u32 - 40;
+            let pseudo = pseudo_v6(ip.src, ip.dst, protocol::TCP, len).fold();
+            put_u16(&mut buffer[range.clone()], usize::from(start + offset), pseudo);
+        }
+        let mut packet = Packet::new(&mut buffer, range, offload);
+        let now = Duration::from_secs(self.seconds);
+        let verdict = self.translator.translate(&mut packet, now, &mut self.state, &mut ());
+        assert_eq!(verdict, Verdict::Forward);
+        (read(packet.bytes(), packet.offload), packet.offload)
+    }
+
+    fn pass(&mut self, said: &Said) -> Said {
+        self.pass_with(said, Offload::default()).0
+    }
+
+    /// The client says something; what the server hears comes back.
+    fn client(&mut self, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Said {
+        let mss = (flags & flag::SYN != 0).then_some(1440);
+        let heading = Heading { seq, ack, flags, mss, ..Heading::default() };
+        let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
+        self.pass(&Said { src, dst, heading, payload: payload.to_vec() })
+    }
+
+    /// The server says something, to where it heard the client from.
+    fn server(&mut self, heard: &Said, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Said {
+        let mss = (flags & flag::SYN != 0).then_some(1460);
+        let heading = Heading { seq, ack, flags, mss, ..Heading::default() };
+        self.pass(&Said { src: heard.dst, dst: heard.src, heading, payload: payload.to_vec() })
+    }
+
+    /// A connection with the numbers 1001 and 5001.
+    fn begin(&mut self) -> Said {
+        let heard = self.client(1000, 0, flag::SYN, b"");
+        assert_eq!((heard.src.0, heard.dst), (POOL.into(), (SERVER.into(), 21)));
+        self.server(&heard, 5000, 1001, flag::SYN | flag::ACK, b"");
+        self.client(1001, 5001, flag::ACK, b"");
+        self.server(&heard, 5001, 1001, flag::ACK, b"220 ready\r\n");
+        heard
+    }
+}
+
+#[test]
+fn text_lengths_numbers_and_checksums_change_together() {
+    let mut gateway = Gateway::new();
+    let heard = gateway.begin();
+    let said = gateway.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
+    assert_eq!((said.heading.seq, &said.payload[..]), (1001, &b"PASV\r\n"[..]));
+    let answer = b"227 Entering Passive Mode (192,0,2,31,237,19)\r\n";
+    let said = gateway.server(&heard, 5012, 1007, flag::ACK, answer);
+    assert_eq!(said.payload, b"229 Entering Extended Passive Mode (|||60691|)\r\n");
+    assert_eq!((said.heading.seq, said.heading.ack), (5012, 1009));
+    let end = 5012 + said.payload.len() as u32;
+    let said = gateway.client(1009, end, flag::ACK, b"QUIT\r\n");
+    assert_eq!((said.heading.seq, said.heading.ack), (1007, 5012 + answer.len() as u32));
+    assert_eq!(gateway.nat.watched(), 1);
+}
+
+#[test]
+fn an_announced_connection_comes_through() {
+    let mut gateway = Gateway::new();
+    gateway.begin();
+    let said = gateway.client(1001, 5012, flag::ACK, b"EPRT |2|2001:db8:2::31|5282|\r\n");
+    let text = core::str::from_utf8(&said.payload).unwrap();
+    let numbers: Vec<u16> = text
+        .trim_start_matches("PORT ")
+        .trim_end()
+        .split(',')
+        .map(|number| number.parse().unwrap())
+        .collect();
+    assert_eq!(numbers[..4], [192, 0, 2, 31]);
+    let port = numbers[4] << 8 | numbers[5];
+    let heading = Heading { seq: 1, flags: flag::SYN, mss: Some(1460), ..Heading::default() };
+    let (src, dst) = ((SERVER.into(), 20), (POOL.into(), port));
+    let said = gateway.pass(&Said { src, dst, heading, payload: Vec::new() });
+    assert_eq!((said.src, said.dst), ((SERVER6.into(), 20), (HOST.into(), 5282)));
+}
+
+#[test]
+fn what_became_too_long_leaves_in_segments() {
+    let mut gateway = Gateway::new();
+    let heard = gateway.begin();
+    gateway.client(1001, 5012, flag::ACK, b"EPSV\r\n");
+    // A full segment, whose first line grows.
+    let mut full = b"227 192,0,2,31,237,19\r\n".to_vec();
+    full.resize(1460, b'x');
+    let heading = Heading { seq: 5012, ack: 1007, flags: flag::ACK, ..Heading::default() };
+    let said = Said { src: heard.dst, dst: heard.src, heading, payload: full };
+    let (heard, offload) = gateway.pass_with(&said, Offload::default());
+    assert!(heard.payload.len() > 1460 && heard.payload.starts_with(b"229 "));
+    assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 1440));
+    assert!(matches!(offload.checksum, ChecksumState::Partial { start: 40, offset: 16 }));
+}
+
+#[test]
+fn a_super_packet_with_a_partial_checksum_stays_one() {
+    let mut gateway = Gateway::new();
+    gateway.begin();
+    let mut payload = b"EPSV\r\nEPSV 2\r\n".to_vec();
+    payload.extend(b"NOOP\r\n".repeat(40));
+    let heading = Heading { seq: 1001, ack: 5012, flags: flag::ACK, ..Heading::default() };
+    let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
+    let gso = Gso { kind: GsoKind::TcpV6, ecn: false, size: 100, header_len: 60 };
+    let offload = Offload { checksum: ChecksumState::Partial { start: 40, offset: 16 }, gso };
+    let (heard, offload) =
+        gateway.pass_with(&Said { src, dst, heading, payload: payload.clone() }, offload);
+    assert_eq!(heard.payload.len(), payload.len() - 2);
+    assert!(heard.payload.starts_with(b"PASV\r\nPASV\r\nNOOP"));
+    assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV4, 100));
+    assert!(matches!(offload.checksum, ChecksumState::Partial { start: 20, offset: 16 }));
+}
+
+#[test]
+fn what_is_damaged_teaches_nothing() {
+    let mut gateway = Gateway::new();
+    gateway.begin();
+    let heading = Heading { seq: 1001, ack: 5012, flags: flag::ACK, ..Heading::default() };
+    let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
+    let said = Said { src, dst, heading, payload: b"EPSV\r\n".to_vec() };
+    let mut packet = written(&said);
+    *packet.last_mut().unwrap() ^= 1;
+    let mut buffer = vec![0; HEADROOM + packet.len() + 100];
+    let range = HEADROOM..HEADROOM + packet.len();
+    buffer[range.clone()].copy_from_slice(&packet);
+    let mut packet = Packet::new(&mut buffer, range, Offload::default());
+    let now = Duration::from_secs(1000);
+    let verdict = gateway.translator.translate(&mut packet, now, &mut gateway.state, &mut ());
+    assert_eq!(verdict, Verdict::Forward);
+    assert!(packet.bytes().ends_with(b"EPSV\r\x0b"), "as it came, with its wrong checksum");
+    let said = gateway.client(1001, 5012, flag::ACK, b"EPSV\r\n");
+    assert_eq!(said.payload, b"PASV\r\n");
+}
+
+#[test]
+fn a_connection_goes_on_after_a_kill() {
+    let mut killed = Gateway::new();
+    let heard = killed.begin();
+    killed.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
+    let mut gateway = Gateway::on(Arc::clone(&killed.memory));
+    drop(killed);
+    let said = gateway.server(&heard, 5012, 1007, flag::ACK, b"227 (1,2,3,4,5,6)\r\n");
+    assert_eq!((said.heading.ack, &said.payload[..]), (1009, &b"227 (1,2,3,4,5,6)\r\n"[..]));
+    let said = gateway.client(1009, 5031, flag::ACK, b"EPSV\r\n");
+    assert_eq!((said.heading.seq, &said.payload[..]), (1007, &b"EPSV\r\n"[..]));
+    let (_, counters) = gateway.nat.algs().next().unwrap();
+    assert_eq!((counters.get(Event::Resumed), counters.get(Event::Session)), (1, 0));
+}
+
+#[test]
+fn a_reload_keeps_what_is_known_and_numbers_follow_without_a_gateway() {
+    let mut gateway = Gateway::new();
+    let heard = gateway.begin();
+    gateway.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
+    let with = Arc::new(gateway.nat.reconfigured(settings(true)).unwrap());
+    gateway.translator = Translator::nat64(config(), Arc::clone(&with)).unwrap();
+    let answer = b"227 (192,0,2,31,237,19)\r\n";
+    let said = gateway.server(&heard, 5012, 1007, flag::ACK, answer);
+    assert!(said.payload.starts_with(b"229 "));
+    let without = Arc::new(with.reconfigured(settings(false)).unwrap());
+    assert_eq!(without.settings().left_ports(), [21], "programs still leave it");
+    gateway.translator = Translator::nat64(config(), without).unwrap();
+    let end = 5012 + said.payload.len() as u32;
+    let said = gateway.client(1009, end, flag::ACK, b"EPSV\r\n");
+    assert_eq!((said.heading.seq, said.heading.ack), (1007, 5012 + answer.len() as u32));
+    assert_eq!(said.payload, b"EPSV\r\n");
+}
+
+#[test]
+fn what_is_known_dies_with_the_session() {
+    let mut gateway = Gateway::new();
+    let heard = gateway.begin();
+    gateway.client(1001, 5012, flag::ACK | flag::FIN, b"");
+    gateway.server(&heard, 5012, 1002, flag::ACK | flag::FIN, b"");
+    let mut sweeper = Sweeper::new();
+    for seconds in [1000, 1300, 1301, 1302] {
+        sweeper.sweep(&gateway.nat, Duration::from_secs(seconds), &mut |_| {});
+        sweeper.release(&gateway.nat);
+    }
+    assert_eq!(gateway.nat.watched(), 0);
+    // The same ports again, with other numbers.
+    gateway.seconds = 1400;
+    let heard = gateway.client(9000, 0, flag::SYN, b"");
+    gateway.server(&heard, 77, 9001, flag::SYN | flag::ACK, b"");
+    let said = gateway.client(9001, 78, flag::ACK, b"EPSV\r\n");
+    assert_eq!((said.heading.seq, &said.payload[..]), (9001, &b"PASV\r\n"[..]));
+    assert_eq!(get_u32(&written(&said), 24), 9001);
+}
