@@ -204,7 +204,7 @@ fn without_the_gateway_active_transfers_fail() {
     let _server = Server::start(&net.v4);
     let without = NAT64.replace(" --alg ftp", "");
     let daemon = Daemon::start(&run, &net.gateway, &without);
-    let output = curl(&net.v6, &["--ftp-port", "-"], "large");
+    let output = curl(&net.v6, &["--ftp-port", "-", "--max-time", "6"], "large");
     assert!(!output.status.success(), "{}", said(&output));
     daemon.stop();
 }

@@ -118,9 +118,14 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
         return;
     };
     let (key, store) = ((ends.local, ends.remote), nat.alg_store());
-    let known = store.with(&key, |entry, _| entry.conversation.is_begun_by(from, heading));
-    let is_first = heading.has(flag::SYN) && !heading.has(flag::ACK) && opening;
-    if is_first && known != Some(true) {
+    let known = store.with(&key, |entry, _| {
+        let conversation = &entry.conversation;
+        (conversation.is_begun_by(from, heading), conversation.is_over())
+    });
+    // Anybody may send a SYN; the sessions' states tell whether it begins something.
+    let may_begin = opening || known.is_some_and(|(_, is_over)| is_over);
+    let is_first = heading.has(flag::SYN) && !heading.has(flag::ACK) && may_begin;
+    if is_first && known.is_none_or(|(is_own, _)| !is_own) {
         let conversation = Conversation::new(alg.open(&ends));
         let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
         let event = if store.put(key, entry) { Event::Session } else { Event::Refused };

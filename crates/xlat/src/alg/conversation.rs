@@ -25,6 +25,9 @@ pub struct Conversation {
     dialogue: Box<dyn Dialogue>,
     ways: [Way; 2],
     released: bool,
+    /// It was reset, or both sides have said their last.
+    over: bool,
+    fins: [bool; 2],
     /// What a dialogue writes.
     written: Vec<u8>,
 }
@@ -50,7 +53,8 @@ impl Conversation {
     #[must_use]
     pub fn new(dialogue: Box<dyn Dialogue>) -> Conversation {
         let ways = [Way::default(), Way::default()];
-        Conversation { dialogue, ways, released: false, written: Vec::new() }
+        let (released, over, fins, written) = (false, false, [false; 2], Vec::new());
+        Conversation { dialogue, ways, released, over, fins, written }
     }
 
     /// Of one that an earlier process watched: nothing is read any more, and so much is added to the numbers of the
@@ -59,7 +63,7 @@ impl Conversation {
     pub fn resumed(dialogue: Box<dyn Dialogue>, shift: [u32; 2]) -> Conversation {
         let way = |shift| Way { flow: Some(Flow::resumed(shift)), ..Way::default() };
         let ways = shift.map(way);
-        Conversation { dialogue, ways, released: true, written: Vec::new() }
+        Conversation { ways, released: true, ..Conversation::new(dialogue) }
     }
 
     /// What is added to the numbers of the IPv4 and of the IPv6 host when everything is acknowledged.
@@ -73,6 +77,12 @@ impl Conversation {
     pub fn is_begun_by(&self, from: Side, heading: &Heading) -> bool {
         let flow = self.ways[place(from)].flow.as_ref();
         flow.is_none_or(|flow| flow.first == heading.seq.wrapping_add(1))
+    }
+
+    /// Whether its ends are free to begin another one of the same ports.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Whether numbers differ on both sides, or may.
@@ -122,6 +132,8 @@ impl Conversation {
         }
         let urgent = heading.seq.wrapping_add(u32::from(heading.urgent));
         let passed = self.data(from, heading, payload, may_keep, out, context);
+        self.fins[place(from)] |= heading.has(flag::FIN);
+        self.over |= heading.has(flag::RST) || self.fins == [true; 2];
         if heading.has(flag::URG) {
             self.point(from, heading, urgent);
         }
