@@ -23,6 +23,8 @@ pub mod upstream;
 mod worker;
 
 pub use acl::Acl;
+pub(crate) use network::{Network, Tally, Ticket};
 pub use server::{Bound, Error, Server, bind};
 pub use settings::{Limits, Rate, Settings};
+pub(crate) use stats::Counter;
 pub use stats::{Dropped, Rcodes, Stats};

@@ -5,6 +5,7 @@ pub mod discovery;
 pub mod dns64;
 pub mod dstm;
 mod icmp6;
+pub mod proxy;
 mod readiness;
 pub mod router;
 pub mod trt;

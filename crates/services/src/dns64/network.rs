@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A client's network: an IPv4 /24 or an IPv6 /56. A single host commands all addresses of its subnet, and often
 /// several subnets; limits by address would be no limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Network(u64);
+pub(crate) struct Network(u64);
 
 impl Network {
     /// The network of an address; a mapped address (`::ffff:0:0/96`) is what it maps.
-    pub(super) fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Network(1 << 56 | u64::from(v4.to_bits() >> 8)),
             IpAddr::V6(v6) => Network((v6.to_bits() >> 72) as u64),
@@ -25,26 +25,26 @@ const SHARDS: usize = 16;
 
 /// How many of something are there, in all and by client network; each holds a [`Ticket`].
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     all: AtomicUsize,
     by_network: [Mutex<HashMap<Network, usize>>; SHARDS],
 }
 
 /// A place in a [`Tally`], given back when dropped.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     tally: Arc<Tally>,
     network: Network,
 }
 
 impl Tally {
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }
 
     /// A place, unless there are `most` already, or `most_of_network` of this network.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         network: Network,
         most: usize,

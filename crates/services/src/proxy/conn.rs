@@ -1,0 +1,255 @@
+//! A connection with the octets that have been read from it.
+
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_rustls::server::TlsStream;
+
+/// Octets that are read at once where a header section or little content is expected.
+pub(super) const LITTLE: usize = 16 << 10;
+/// Octets that are read at once of much content.
+pub(super) const MUCH: usize = 128 << 10;
+
+/// What octets go over.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// What CONNECT is on HTTP/2.
+    Http2(Box<TokioIo<Upgraded>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Stream::Http2(http2) => Pin::new(http2).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Stream::Http2(http2) => Pin::new(http2).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+            Stream::Http2(http2) => Pin::new(http2).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Stream::Http2(http2) => Pin::new(http2).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Stream::Http2(http2) => Pin::new(http2).poll_shutdown(cx),
+        }
+    }
+}
+
+/// A connection. Read, as [`AsyncRead`], it gives the octets in `buf` first.
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) stream: Stream,
+    /// Octets that have come and have not been taken.
+    pub(super) buf: BytesMut,
+    /// The other side sends no more.
+    pub(super) ended: bool,
+}
+
+impl Conn {
+    pub(super) fn new(stream: Stream) -> Conn {
+        Conn { stream, buf: BytesMut::new(), ended: false }
+    }
+
+    /// Reads what is there, `room` octets at most if there are none yet; 0: the other side has ended.
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.ended {
+            return Poll::Ready(Ok(0));
+        }
+        if self.buf.capacity() - self.buf.len() < LITTLE {
+            self.buf.reserve(room);
+        }
+        let read = ready!(pin!(self.stream.read_buf(&mut self.buf)).poll(cx))?;
+        self.ended = read == 0;
+        Poll::Ready(Ok(read))
+    }
+
+    /// Reads what is there.
+    pub(super) async fn fill(&mut self) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_fill(cx, LITTLE)).await
+    }
+
+    /// Gives the memory back while nothing is expected soon.
+    pub(super) fn rest(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = BytesMut::new();
+        }
+    }
+
+    /// Writes two pieces, one after the other, as far as there is room; tells how many octets.
+    pub(super) fn poll_put(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &[u8],
+        second: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        let written = match (first, second) {
+            (one, []) | ([], one) => ready!(stream.poll_write(cx, one))?,
+            _ => {
+                let both = [IoSlice::new(first), IoSlice::new(second)];
+                ready!(stream.poll_write_vectored(cx, &both))?
+            }
+        };
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    /// Has written octets sent; TCP alone holds none back.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            other => Pin::new(other).poll_flush(cx),
+        }
+    }
+
+    /// Whether a connection that waits has neither ended nor said anything.
+    pub(super) fn is_quiet(&self) -> bool {
+        let Stream::Plain(tcp) = &self.stream else { return false };
+        let waits = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.buf.is_empty() && !self.ended && tcp.try_read(&mut [0]).is_err_and(waits)
+    }
+}
+
+impl AsyncRead for Conn {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.buf.is_empty() {
+            let most = this.buf.len().min(out.remaining());
+            out.put_slice(&this.buf[..most]);
+            this.buf.advance(most);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Conn {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+/// One timer for all that a connection waits for. It goes off and looks again, rather than be set anew each time: most
+/// of what is waited for comes.
+pub(super) struct Watch(Pin<Box<Sleep>>);
+
+impl Watch {
+    pub(super) fn new(first: Instant) -> Watch {
+        Watch(Box::pin(sleep_until(first)))
+    }
+
+    /// Whether it is later than `deadline`; the task wakes when it is.
+    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>, deadline: Instant) -> bool {
+        if self.0.deadline() > deadline {
+            self.0.as_mut().reset(deadline);
+        }
+        while self.0.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            self.0.as_mut().reset(deadline);
+        }
+        false
+    }
+
+    /// What comes of `future`; `None`: nothing until `deadline`.
+    pub(super) async fn within<T>(
+        &mut self,
+        deadline: Instant,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(done) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if self.poll_late(cx, deadline) { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+}

@@ -1,0 +1,349 @@
+//! Header fields as an intermediary sees them: those that are about this connection, and those that go on.
+
+use bytes::{BufMut, BytesMut};
+
+use super::reason::Reason;
+
+/// A field line: name and value.
+pub(super) type Line<'a> = (&'a [u8], &'a [u8]);
+
+/// What a field is to an intermediary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Upgrade,
+    Expect,
+    Via,
+    MaxForwards,
+    /// About one connection, whether Connection says so or not (RFC 9110 section 7.6.1), or for a proxy alone
+    /// (section 11.7).
+    Hop,
+    /// Who the client was, as far as somebody in front has said: `X-Forwarded-*`, `Forwarded`, `X-Real-IP`.
+    Forwarded,
+    Date,
+    Referer,
+    UserAgent,
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(name: &[u8]) -> Kind {
+        const KNOWN: [(&[u8], Kind); 26] = [
+            (b"te", Kind::Hop),
+            (b"via", Kind::Via),
+            (b"host", Kind::Host),
+            (b"date", Kind::Date),
+            (b"expect", Kind::Expect),
+            (b"upgrade", Kind::Upgrade),
+            (b"trailer", Kind::Hop),
+            (b"referer", Kind::Referer),
+            (b"forwarded", Kind::Forwarded),
+            (b"x-real-ip", Kind::Forwarded),
+            (b"connection", Kind::Connection),
+            (b"keep-alive", Kind::Hop),
+            (b"user-agent", Kind::UserAgent),
+            (b"max-forwards", Kind::MaxForwards),
+            (b"http2-settings", Kind::Hop),
+            (b"content-length", Kind::ContentLength),
+            (b"x-forwarded-by", Kind::Forwarded),
+            (b"x-forwarded-for", Kind::Forwarded),
+            (b"x-forwarded-host", Kind::Forwarded),
+            (b"x-forwarded-port", Kind::Forwarded),
+            (b"proxy-connection", Kind::Hop),
+            (b"x-forwarded-proto", Kind::Forwarded),
+            (b"transfer-encoding", Kind::TransferEncoding),
+            (b"proxy-authenticate", Kind::Hop),
+            (b"proxy-authorization", Kind::Hop),
+            (b"proxy-authentication-info", Kind::Hop),
+        ];
+        let fits = |(known, _): &&(&[u8], Kind)| known.eq_ignore_ascii_case(name);
+        match name.len() {
+            // "X_Forwarded_For": some servers read it as the other; names with '_' are nobody's here.
+            2..=25 => KNOWN.iter().find(fits).map_or(Kind::Other, |(_, kind)| *kind),
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// How a message's content is delimited by its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Delimited {
+    /// No field says so.
+    #[default]
+    Not,
+    /// Content-Length.
+    Length(u64),
+    /// Transfer-Encoding: chunked, and nothing else.
+    Chunked,
+}
+
+/// What a header section says to an intermediary.
+#[derive(Debug, Default)]
+pub(super) struct Gathered<'a> {
+    pub(super) host: Option<&'a [u8]>,
+    pub(super) delimited: Delimited,
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
+    /// Connection has the option `upgrade`.
+    upgrade_option: bool,
+    upgrade: Vec<&'a [u8]>,
+    pub(super) expects_continue: bool,
+    pub(super) max_forwards: Option<u64>,
+    pub(super) has_date: bool,
+    pub(super) referer: Option<&'a [u8]>,
+    pub(super) user_agent: Option<&'a [u8]>,
+    /// This proxy has forwarded the message before.
+    pub(super) looped: bool,
+    /// Fields that Connection names.
+    named: Vec<&'a [u8]>,
+}
+
+/// What makes a header section unusable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Host,
+    Framing,
+    Coding,
+    Expectation,
+}
+
+impl From<Wrong> for Reason {
+    /// For requests.
+    fn from(wrong: Wrong) -> Reason {
+        match wrong {
+            Wrong::Host => Reason::Host,
+            Wrong::Framing => Reason::Framing,
+            Wrong::Coding => Reason::Coding,
+            Wrong::Expectation => Reason::Expectation,
+        }
+    }
+}
+
+/// Reads what is for this intermediary. `own`: its name in Via.
+pub(super) fn gather<'a>(
+    lines: impl Iterator<Item = Line<'a>>,
+    own: &str,
+    is_request: bool,
+) -> Result<Gathered<'a>, Wrong> {
+    let mut all = Gathered::default();
+    let (mut length, mut codings) = (None, Vec::new());
+    for (name, value) in lines {
+        match Kind::of(name) {
+            // RFC 9112 section 3.2: a request with more than one is refused.
+            Kind::Host if is_request && all.host.is_some() => return Err(Wrong::Host),
+            Kind::Host => all.host = Some(value.trim_ascii()),
+            Kind::ContentLength => {
+                let read = digits(value).ok_or(Wrong::Framing)?;
+                // RFC 9110 section 8.6: the same value again might be taken; in a request it is a sign of something
+                // else.
+                if length.is_some_and(|before| is_request || before != read) {
+                    return Err(Wrong::Framing);
+                }
+                length = Some(read);
+            }
+            Kind::TransferEncoding => codings.extend(tokens(value)),
+            Kind::Connection => {
+                for option in tokens(value) {
+                    match option {
+                        it if it.eq_ignore_ascii_case(b"close") => all.close = true,
+                        it if it.eq_ignore_ascii_case(b"keep-alive") => all.keep_alive = true,
+                        it if it.eq_ignore_ascii_case(b"upgrade") => all.upgrade_option = true,
+                        it => all.named.push(it),
+                    }
+                }
+            }
+            Kind::Upgrade => all.upgrade.extend(tokens(value)),
+            Kind::Expect if is_request => {
+                if !value.trim_ascii().eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Wrong::Expectation);
+                }
+                all.expects_continue = true;
+            }
+            Kind::MaxForwards => all.max_forwards = digits(value),
+            Kind::Via => all.looped |= tokens(value).any(|it| is_by(it, own)),
+            Kind::Date => all.has_date = true,
+            Kind::Referer => all.referer = Some(value),
+            Kind::UserAgent => all.user_agent = Some(value),
+            Kind::Expect | Kind::Hop | Kind::Forwarded | Kind::Other => {}
+        }
+    }
+    all.delimited = delimited(length, &codings)?;
+    Ok(all)
+}
+
+/// RFC 9112 section 6.3. A message with both fields might be read differently by somebody else: it is refused.
+fn delimited(length: Option<u64>, codings: &[&[u8]]) -> Result<Delimited, Wrong> {
+    let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    match (length, codings) {
+        (None, []) => Ok(Delimited::Not),
+        (Some(length), []) => Ok(Delimited::Length(length)),
+        (Some(_), _) => Err(Wrong::Framing),
+        (None, [coding]) if is_chunked(coding) => Ok(Delimited::Chunked),
+        // Chunked must be last, and once.
+        (None, [front @ .., last]) if is_chunked(last) && !front.iter().any(is_chunked) => {
+            Err(Wrong::Coding)
+        }
+        (None, _) => Err(Wrong::Framing),
+    }
+}
+
+impl Gathered<'_> {
+    /// The protocol that both sides may go over to: the first one that is asked for and allowed.
+    pub(super) fn upgrade<'s>(&self, allowed: &'s [String]) -> Option<&'s str> {
+        let asked = self.upgrade.iter().filter(|_| self.upgrade_option);
+        let mut found = asked.filter_map(|protocol| {
+            allowed.iter().find(|it| it.as_bytes().eq_ignore_ascii_case(protocol))
+        });
+        found.next().map(String::as_str)
+    }
+
+    /// Writes the fields that go on: not those that Connection names, and of a [`Kind`] that `keeps` lets pass.
+    pub(super) fn copy<'a>(
+        &self,
+        lines: impl Iterator<Item = Line<'a>>,
+        keeps: impl Fn(Kind) -> bool,
+        out: &mut BytesMut,
+    ) {
+        for (name, value) in lines {
+            if keeps(Kind::of(name)) && !self.named.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+                put(out, name, value);
+            }
+        }
+    }
+}
+
+/// Writes a field line.
+pub(super) fn put(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+}
+
+/// Fields that mean nothing, or harm, behind the content (RFC 9110 section 6.5.1).
+pub(super) fn may_trail(name: &[u8]) -> bool {
+    const NEVER: [&[u8]; 22] = [
+        b"content-encoding",
+        b"content-type",
+        b"content-range",
+        b"authorization",
+        b"www-authenticate",
+        b"cookie",
+        b"set-cookie",
+        b"cache-control",
+        b"pragma",
+        b"range",
+        b"if-match",
+        b"if-none-match",
+        b"if-modified-since",
+        b"if-unmodified-since",
+        b"if-range",
+        b"age",
+        b"expires",
+        b"location",
+        b"retry-after",
+        b"vary",
+        b"warning",
+        b"content-location",
+    ];
+    Kind::of(name) == Kind::Other && !NEVER.iter().any(|it| it.eq_ignore_ascii_case(name))
+}
+
+/// `1*DIGIT` that fits.
+fn digits(value: &[u8]) -> Option<u64> {
+    let value = value.trim_ascii();
+    let good = (1..=19).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    good.then(|| value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+}
+
+/// The elements of a list (RFC 9110 section 5.6.1); empty ones are left out.
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|c| *c == b',').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty())
+}
+
+/// Whether an element of Via was written by `own`.
+fn is_by(element: &[u8], own: &str) -> bool {
+    let mut words = element.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(own.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'a>(lines: &'a [(&'a str, &'a str)]) -> Result<Gathered<'a>, Wrong> {
+        gather(octets(lines), "me", true)
+    }
+
+    fn octets<'a>(lines: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = Line<'a>> {
+        lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+    }
+
+    #[test]
+    fn lengths() {
+        let one = |name, value| read(&[(name, value)]).map(|it| it.delimited);
+        assert_eq!(one("content-length", "42"), Ok(Delimited::Length(42)));
+        assert_eq!(one("Transfer-Encoding", "Chunked"), Ok(Delimited::Chunked));
+        assert_eq!(one("Accept", "*/*"), Ok(Delimited::Not));
+        for value in ["", "+1", "-1", "1 1", "1,1", "0x1", "1.0", "18446744073709551616", "\u{b2}"]
+        {
+            assert_eq!(one("Content-Length", value), Err(Wrong::Framing), "{value}");
+        }
+        for value in
+            ["", ",", "identity", "chunked, gzip", "chunked, chunked", "xchunked", "chunked;q=1"]
+        {
+            let expected = if value.trim_matches(',').is_empty() {
+                Ok(Delimited::Not)
+            } else {
+                Err(Wrong::Framing)
+            };
+            assert_eq!(one("Transfer-Encoding", value), expected, "{value}");
+        }
+        assert_eq!(one("Transfer-Encoding", "gzip, chunked"), Err(Wrong::Coding));
+        let both = [("Content-Length", "4"), ("Transfer-Encoding", "chunked")];
+        assert_eq!(read(&both).map(|_| ()), Err(Wrong::Framing));
+        let twice = [("Content-Length", "4"), ("Content-Length", "4")];
+        assert_eq!(read(&twice).map(|_| ()), Err(Wrong::Framing));
+        let response = gather(octets(&twice), "me", false).unwrap();
+        assert_eq!(response.delimited, Delimited::Length(4));
+        let two = [("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "chunked")];
+        assert_eq!(read(&two).map(|_| ()), Err(Wrong::Framing));
+    }
+
+    #[test]
+    fn what_concerns_a_connection_stays_there() {
+        let lines = [
+            ("Connection", "close, X-Mine,upgrade"),
+            ("Keep-Alive", "timeout=5"),
+            ("TE", "trailers"),
+            ("Proxy-Authorization", "Basic eDp5"),
+            ("x-mine", "1"),
+            ("X-Yours", "2"),
+            ("Upgrade", "h2c, WebSocket"),
+        ];
+        let gathered = read(&lines).unwrap();
+        assert!(gathered.close && !gathered.keep_alive);
+        assert_eq!(gathered.upgrade(&["websocket".to_owned()]), Some("websocket"));
+        assert_eq!(gathered.upgrade(&[]), None);
+        let mut out = BytesMut::new();
+        gathered.copy(octets(&lines), |kind| kind == Kind::Other, &mut out);
+        assert_eq!(out, "X-Yours: 2\r\n");
+        // Without the option, Upgrade means nothing (RFC 9110 section 7.8).
+        let alone = [("Upgrade", "websocket")];
+        assert_eq!(read(&alone).unwrap().upgrade(&["websocket".to_owned()]), None);
+    }
+
+    #[test]
+    fn loops_hosts_and_expectations() {
+        assert!(read(&[("Via", "1.1 other, HTTP/1.1 ME (comment)")]).unwrap().looped);
+        assert!(!read(&[("Via", "1.1 mean, 1.0 other")]).unwrap().looped);
+        assert_eq!(read(&[("Host", "a"), ("host", "a")]).map(|_| ()), Err(Wrong::Host));
+        assert!(read(&[("Expect", "100-Continue")]).unwrap().expects_continue);
+        assert_eq!(read(&[("Expect", "200-ok")]).map(|_| ()), Err(Wrong::Expectation));
+        assert_eq!(read(&[("Max-Forwards", "3")]).unwrap().max_forwards, Some(3));
+    }
+}

@@ -1,0 +1,88 @@
+//! Connections to servers that wait for their next request, of one thread.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use tokio::time::Instant;
+
+use super::conn::Conn;
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) conn: Conn,
+    /// Who it is for: host and port.
+    pub(super) key: String,
+    pub(super) address: SocketAddr,
+    /// The host's own address is the server's.
+    pub(super) is_own: bool,
+    /// It has served before.
+    pub(super) reused: bool,
+    /// The settings under which it was made.
+    pub(super) generation: u64,
+}
+
+/// Those that wait, the last one that came first to go.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    by_key: HashMap<String, Vec<(Server, Instant)>>,
+    count: usize,
+}
+
+impl Pool {
+    /// A connection for this key, made under these settings, that `fits`.
+    pub(super) fn take(
+        &mut self,
+        key: &str,
+        generation: u64,
+        fits: impl Fn(&Server) -> bool,
+    ) -> Option<Server> {
+        let waiting = self.by_key.get_mut(key)?;
+        let mut found = None;
+        while let Some((server, _)) = waiting.pop() {
+            self.count -= 1;
+            if server.generation == generation && server.conn.is_quiet() && fits(&server) {
+                found = Some(server);
+                break;
+            }
+        }
+        found
+    }
+
+    /// Keeps a connection, unless there are `most`.
+    pub(super) fn put(&mut self, mut server: Server, most: usize) -> bool {
+        if self.count >= most {
+            return false;
+        }
+        server.reused = true;
+        server.conn.rest();
+        self.count += 1;
+        match self.by_key.get_mut(&server.key) {
+            Some(waiting) => waiting.push((server, Instant::now())),
+            None => {
+                let key = server.key.clone();
+                self.by_key.insert(key, vec![(server, Instant::now())]);
+            }
+        }
+        true
+    }
+
+    /// Lets go of those that have waited since before `oldest`, that have ended, or that were made under other settings.
+    pub(super) fn sweep(&mut self, oldest: Instant, generation: u64) {
+        for waiting in self.by_key.values_mut() {
+            waiting.retain(|(server, since)| {
+                *since >= oldest && server.generation == generation && server.conn.is_quiet()
+            });
+        }
+        self.by_key.retain(|_, waiting| !waiting.is_empty());
+        self.count = self.by_key.values().map(Vec::len).sum();
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Pool::default();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+}

@@ -1,0 +1,192 @@
+//! Why a request is not served, and what its sender is told.
+
+use std::fmt::Write;
+
+/// Why a request, or an exchange with a server, ends with an answer of the proxy's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    Malformed,
+    Framing,
+    Host,
+    ClientDenied,
+    DestinationDenied,
+    PortDenied,
+    Method,
+    HeaderTimeout,
+    BodyTimeout,
+    BodyTooLarge,
+    TargetTooLong,
+    Expectation,
+    FieldsTooLarge,
+    Coding,
+    Scheme,
+    Version,
+    Loop,
+    NoSuchName,
+    NameFailed,
+    NameTimeout,
+    Refused,
+    Unreachable,
+    ConnectTimeout,
+    BadResponse,
+    ResponseTooLarge,
+    Incomplete,
+    ResponseTimeout,
+    Busy,
+}
+
+/// How many there are.
+pub(super) const REASONS: usize = 28;
+
+/// One reason as others see it.
+pub(super) struct Told {
+    /// The reason, in the order of the enum.
+    pub(super) reason: Reason,
+    /// The label of its counter, and its word in the access log.
+    pub(super) label: &'static str,
+    /// The status code (RFC 9110 section 15).
+    pub(super) status: u16,
+    /// The error type of Proxy-Status (RFC 9209 section 2.3).
+    pub(super) error: &'static str,
+    /// A sentence for people.
+    pub(super) text: &'static str,
+}
+
+macro_rules! told {
+    ($($reason:ident $label:literal $status:literal $error:literal $text:literal;)*) => {
+        &[$(Told { reason: Reason::$reason, label: $label, status: $status, error: $error, text: $text },)*]
+    };
+}
+
+/// What each reason means to others.
+pub(super) static TOLD: &[Told; REASONS] = told! {
+    Malformed "malformed" 400 "http_request_error" "The request is not well-formed HTTP.";
+    Framing "framing" 400 "http_request_error" "The length of the request's content is ambiguous.";
+    Host "host" 400 "http_request_error" "The request does not say which host it is for, or says it wrongly.";
+    ClientDenied "client_denied" 403 "http_request_denied" "Clients of your network may not use this proxy.";
+    DestinationDenied "destination_denied" 403 "destination_ip_prohibited" "This proxy does not connect to that destination.";
+    PortDenied "port_denied" 403 "http_request_denied" "This proxy does not connect to that port.";
+    Method "method" 405 "http_request_denied" "This method is not served here.";
+    HeaderTimeout "header_timeout" 408 "http_request_error" "The request did not come in time.";
+    BodyTimeout "body_timeout" 408 "http_request_error" "The content of the request did not come in time.";
+    BodyTooLarge "body_too_large" 413 "http_request_denied" "The content of the request is too large.";
+    TargetTooLong "target_too_long" 414 "http_request_denied" "The request-target is too long.";
+    Expectation "expectation" 417 "http_request_error" "This expectation can't be met.";
+    FieldsTooLarge "fields_too_large" 431 "http_request_denied" "The header section of the request is too large.";
+    Coding "coding" 501 "http_request_error" "This transfer coding is not known here.";
+    Scheme "scheme" 501 "http_request_error" "Only http is served here; clients use CONNECT for https.";
+    Version "version" 505 "http_request_error" "This version of HTTP is not known here.";
+    Loop "loop" 508 "proxy_loop_detected" "The request has come by this proxy before.";
+    NoSuchName "no_such_name" 502 "dns_error" "The host's name has no address.";
+    NameFailed "name_failed" 502 "dns_error" "The host's name could not be looked up.";
+    NameTimeout "name_timeout" 504 "dns_timeout" "The host's name could not be looked up in time.";
+    Refused "refused" 502 "connection_refused" "The server refuses connections.";
+    Unreachable "unreachable" 502 "destination_unavailable" "The server can't be reached.";
+    ConnectTimeout "connect_timeout" 504 "connection_timeout" "The server did not take the connection in time.";
+    BadResponse "bad_response" 502 "http_protocol_error" "The server's response is not well-formed HTTP.";
+    ResponseTooLarge "response_too_large" 502 "http_response_header_section_size" "The header section of the server's response is too large.";
+    Incomplete "incomplete" 502 "http_response_incomplete" "The server closed the connection before it had answered.";
+    ResponseTimeout "response_timeout" 504 "http_response_timeout" "The server did not answer in time.";
+    Busy "busy" 503 "connection_limit_reached" "The proxy is busy, or no server is available.";
+};
+
+impl Reason {
+    pub(super) fn told(self) -> &'static Told {
+        &TOLD[self as usize]
+    }
+
+    pub(super) fn label(self) -> &'static str {
+        self.told().label
+    }
+
+    pub(super) fn status(self) -> u16 {
+        self.told().status
+    }
+
+    /// Whether the connection to the client can't go on: what follows could be anything.
+    pub(super) fn ends_connection(self) -> bool {
+        use Reason::*;
+        matches!(
+            self,
+            Malformed
+                | Framing
+                | Host
+                | ClientDenied
+                | HeaderTimeout
+                | BodyTimeout
+                | BodyTooLarge
+                | TargetTooLong
+                | FieldsTooLarge
+                | Coding
+                | Version
+        )
+    }
+
+    /// The content of the answer.
+    pub(super) fn page(self) -> String {
+        let told = self.told();
+        format!("{} {}\n\n{}\n", told.status, phrase(told.status), told.text)
+    }
+
+    /// The value of Proxy-Status (RFC 9209 section 2).
+    pub(super) fn proxy_status(self, proxy: &str) -> String {
+        format!("{proxy}; error={}", self.told().error)
+    }
+
+    /// A whole HTTP/1.1 answer.
+    pub(super) fn answer(self, proxy: &str, date: &str, close: bool, head: bool) -> Vec<u8> {
+        let page = self.page();
+        let status = self.status();
+        let mut answer = format!(
+            "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: {}\r\nCache-Control: no-store\r\nProxy-Status: {}\r\n",
+            phrase(status),
+            page.len(),
+            self.proxy_status(proxy)
+        );
+        if self == Reason::Method {
+            let _ = write!(answer, "Allow: {ALLOW}\r\n");
+        }
+        if close {
+            answer += "Connection: close\r\n";
+        }
+        answer += "\r\n";
+        if !head {
+            answer += &page;
+        }
+        answer.into_bytes()
+    }
+}
+
+/// The methods of a 405 answer; others that are not listed pass, too.
+pub(super) const ALLOW: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, CONNECT";
+
+/// The reason phrase of a status that the proxy itself sends.
+pub(super) fn phrase(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_enum() {
+        for (index, told) in TOLD.iter().enumerate() {
+            assert_eq!(told.reason as usize, index);
+            assert!(!phrase(told.status).is_empty(), "{}", told.status);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_whole() {
+        let answer =
+            Reason::HeaderTimeout.answer("fordway", "Thu, 01 Jan 1970 00:00:00 GMT", true, false);
+        let text = String::from_utf8(answer).unwrap();
+        let (head, page) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", page.len())), "{head}");
+        assert!(head.contains("Proxy-Status: fordway; error=http_request_error"), "{head}");
+        assert!(head.ends_with("Connection: close"), "{head}");
+    }
+}

@@ -1,0 +1,12 @@
+//! The proxy with raw octets on both sides.
+
+mod bodies;
+mod clients;
+mod destinations;
+mod http2;
+mod limits;
+mod log;
+mod site;
+mod smuggling;
+mod tunnels;
+mod world;

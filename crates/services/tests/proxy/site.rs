@@ -1,0 +1,88 @@
+//! In front of a site: its servers, and those of them that are gone.
+
+use std::net::{SocketAddr, TcpListener};
+
+use fordway_services::proxy::{Mode, Settings};
+
+use super::world::{RawServer, World, poll, reverse};
+
+fn named(name: &'static str) -> RawServer {
+    RawServer::start(move |_, _| {
+        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}").into_bytes())
+    })
+}
+
+fn nobody() -> SocketAddr {
+    TcpListener::bind("[::1]:0").unwrap().local_addr().unwrap()
+}
+
+fn ask(world: &World) -> String {
+    world.client().send("GET / HTTP/1.1\r\nHost: www.example\r\n\r\n").response()
+}
+
+#[test]
+fn the_first_that_works_serves() {
+    let (second, third, gone) = (named("2"), named("3"), nobody());
+    let world = World::new(&reverse(&[gone, second.address, third.address]));
+    for _ in 0..3 {
+        assert!(ask(&world).ends_with('2'));
+    }
+    let servers = world.server.stats().servers;
+    assert_eq!(servers[0].failures, 1, "it is left alone for a while");
+    assert_eq!(servers.iter().map(|it| it.alive).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(servers.iter().map(|it| it.requests).collect::<Vec<_>>(), [0, 3, 0]);
+}
+
+#[test]
+fn they_take_turns_if_told_so() {
+    let (one, two) = (named("1"), named("2"));
+    let mut settings = reverse(&[one.address, two.address]);
+    if let Mode::Reverse(reverse) = &mut settings.mode {
+        reverse.balance = true;
+    }
+    let world = World::new(&settings);
+    let answers: Vec<char> = (0..4).map(|_| ask(&world).pop().unwrap()).collect();
+    assert_eq!(answers, ['1', '2', '1', '2']);
+}
+
+#[test]
+fn none_is_there() {
+    let world = World::new(&reverse(&[nobody(), nobody()]));
+    let got = ask(&world);
+    assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
+    assert!(world.server.stats().servers.iter().all(|it| !it.alive && it.failures == 1));
+}
+
+#[test]
+fn one_that_comes_back_serves_again() {
+    let address = nobody();
+    let mut settings = reverse(&[address]);
+    if let Mode::Reverse(reverse) = &mut settings.mode {
+        reverse.pause = std::time::Duration::from_millis(1);
+    }
+    let world = World::new(&settings);
+    assert!(ask(&world).starts_with("HTTP/1.1 502 "));
+    let server = RawServer::at(&address.to_string(), |_, _| {
+        Some(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    poll("it serves", || ask(&world).starts_with("HTTP/1.1 200 ").then_some(()));
+    assert!(world.server.stats().servers[0].alive);
+    let head = server.wait(|it| it.ends_with("\r\n\r\n"));
+    assert!(head.contains("\r\nHost: www.example\r\n"), "{head}");
+    assert!(head.contains("\r\nX-Forwarded-For: ::1\r\n"), "{head}");
+    assert!(
+        head.contains("\r\nForwarded: for=\"[::1]\";proto=http;host=\"www.example\"\r\n"),
+        "{head}"
+    );
+}
+
+#[test]
+fn settings_that_change_nothing_of_the_servers_keep_what_is_known() {
+    let two = named("2");
+    let settings = reverse(&[nobody(), two.address]);
+    let world = World::new(&settings);
+    ask(&world);
+    world.server.replace(Settings { via: Some("other".to_owned()), ..settings }).unwrap();
+    assert!(ask(&world).contains("\r\nVia: 1.1 other\r\n"));
+    assert_eq!(world.server.stats().servers[0].failures, 1);
+}
