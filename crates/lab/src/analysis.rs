@@ -35,6 +35,9 @@ pub(crate) struct Results {
     pub(crate) cells: Vec<Cell>,
     /// Outcome of the correctness gate by mechanism.
     pub(crate) gate: BTreeMap<String, Vec<Check>>,
+    /// Which ways each mechanism opens, where the experiment asks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) matrix: BTreeMap<String, Vec<Check>>,
     /// Ceiling of the generator by condition.
     pub(crate) calibration: Vec<Ceiling>,
     /// The sentinel's course over the blocks.
@@ -210,6 +213,7 @@ pub(crate) fn analyse(
         environment,
         cells: Vec::new(),
         gate: BTreeMap::new(),
+        matrix: BTreeMap::new(),
         calibration: Vec::new(),
         drift: Vec::new(),
         discarded: listed(trials.iter().filter(|t| !t.valid), |t| &t.invalid),
@@ -221,6 +225,9 @@ pub(crate) fn analyse(
     for trial in &latest {
         if trial.metric == Metric::Gate {
             results.gate.insert(trial.mechanism.clone(), gate_of(trial));
+            if !trial.ways.is_empty() {
+                results.matrix.insert(trial.mechanism.clone(), trial.ways.clone());
+            }
         } else if trial.mechanism == CALIBRATION {
             results.calibration.extend(trial.value.filter(|_| trial.valid).map(|value| Ceiling {
                 condition: trial.condition.clone(),

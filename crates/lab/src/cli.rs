@@ -226,6 +226,15 @@ pub(crate) enum Probe {
         #[arg(long)]
         refused: bool,
     },
+    /// A file by FTP: prints its check as JSON
+    Ftp {
+        /// The far end's address
+        #[arg(long)]
+        target: IpAddr,
+        /// Let the server connect
+        #[arg(long)]
+        active: bool,
+    },
     /// A name server: prints its checks as JSON
     Names {
         /// Its address

@@ -13,7 +13,7 @@ use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
 use crate::mechanism::{self, Mechanism};
 use crate::plan::{self, Deployment, Plan};
-use crate::probe::{Check, gate};
+use crate::probe::{Check, gate, matrix};
 use crate::progress::Progress;
 use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
@@ -244,7 +244,7 @@ impl Runner {
             let gate =
                 self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| self.gate(&live, &arm));
             match gate {
-                Ok(checks) => {
+                Ok((checks, ways)) => {
                     for check in checks.iter().filter(|c| !c.ok) {
                         bar.note(&format!(
                             "  {}: {} fails: {}",
@@ -252,6 +252,7 @@ impl Runner {
                         ));
                     }
                     trial.checks = checks;
+                    trial.ways = ways;
                 }
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error) => {
@@ -266,19 +267,29 @@ impl Runner {
         Ok(())
     }
 
-    /// All probes that a mechanism must pass.
-    fn gate(&self, live: &Live, arm: &MechanismSpec) -> Result<Vec<Check>> {
-        let mut checks = Vec::new();
+    /// All probes that a mechanism must pass, and which ways it opens.
+    fn gate(&self, live: &Live, arm: &MechanismSpec) -> Result<(Vec<Check>, Vec<Check>)> {
+        let (mut checks, mut ways) = (Vec::new(), Vec::new());
         if arm.kind != Kind::Dns64 {
             let _server = gate::serve(&self.backend, &live.network, &live.probe_log)?;
             // The name server is asked first: the other probes change the network.
             if arm.kind == Kind::Xlat464 && live.resolver.is_some() {
                 checks = gate::names(&self.backend, &live.network, false)?;
             }
+            let own = match self.experiment.matrix {
+                true => {
+                    let log = self.raw.join(format!("{}ways.log", live.name));
+                    Some(matrix::own(&self.backend, &live.network, &log)?)
+                }
+                false => None,
+            };
             checks.extend(gate::full(&self.backend, &live.network)?);
-            return Ok(checks);
+            if let Some(own) = own {
+                ways = matrix::cells(&own, &checks);
+            }
+            return Ok((checks, ways));
         }
-        gate::names(&self.backend, &live.network, false)
+        Ok((gate::names(&self.backend, &live.network, false)?, ways))
     }
 
     /// The generator's ceiling: sender and receiver joined by one veth, nothing in between.

@@ -16,6 +16,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
+    include_str!("../experiments/interop-mechanisms.toml"),
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/small-packets.toml"),
 ];
@@ -49,6 +50,9 @@ pub(crate) struct Experiment {
     /// Set when the run asks the gateway what its programs cost per packet (`fordway bench`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) program_costs: bool,
+    /// Set when the run also finds out which ways each mechanism opens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) matrix: bool,
     /// Mechanisms without which the experiment is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requires: Vec<String>,
@@ -380,7 +384,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 5);
+        assert_eq!(all.len(), 6);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();

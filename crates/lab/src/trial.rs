@@ -126,6 +126,9 @@ pub(crate) struct Trial {
     /// Outcome of the correctness probes, for the gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) checks: Vec<Check>,
+    /// Which ways the mechanism opens, where the experiment asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ways: Vec<Check>,
     /// Whether the value counts.
     pub(crate) valid: bool,
     /// Why not.

@@ -165,6 +165,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         counters: None,
         cpu: None,
         checks: Vec::new(),
+        ways: Vec::new(),
         valid: false,
         invalid: Vec::new(),
         flags: Vec::new(),

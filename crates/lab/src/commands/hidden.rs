@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::probe::{client, names, server, start};
+use crate::probe::{Check, client, ftp, names, server, start};
 use crate::tester::web::session::{Wanted, Way, measure};
 use crate::tester::{datagrams, dns, echo, flows, frames, web};
 
@@ -59,6 +59,9 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
                 udp_sizes,
                 refused,
             }))
+        }
+        Probe::Ftp { target, active } => {
+            super::print_json(&[Check::of("ftp", ftp::fetch(target, active))])
         }
         Probe::Names { server, prefix, few, wait } => match prefix {
             Some(prefix) if !wait => super::print_json(&names::run(server, prefix, few)),

@@ -3,6 +3,7 @@
 
 mod dns64;
 mod engine;
+mod nat44;
 mod nat64;
 
 use std::os::unix::fs::MetadataExt;
@@ -91,6 +92,9 @@ fn missing() -> LabError {
 
 /// The subcommand and its options; a stateful gateway has room for so many sessions.
 fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
+    if spec.kind == Kind::Nat44 {
+        return nat44::options();
+    }
     let attach = spec.attach.as_deref();
     let own: &[&str] = match spec.kind {
         Kind::Siit => {
@@ -144,6 +148,7 @@ impl Mechanism for Fordway {
         };
         let lacks = match kind {
             Kind::Nat64 => (!nat64::known(program)).then_some(("nat64", "stateful NAT64")),
+            Kind::Nat44 => (!nat44::known(program)).then_some(("nat44", "NAT44")),
             Kind::Dns64 => (!dns64::known(program)).then_some(("dns64", "DNS64")),
             _ => None,
         };
@@ -195,6 +200,9 @@ impl Mechanism for Fordway {
     }
 
     fn ran(&self, status: &Value, spec: &MechanismSpec) -> Result<()> {
+        if spec.kind == Kind::Nat44 && nat44::tells(status) {
+            return Ok(());
+        }
         engine::check(status, spec)
             .map_err(|why| LabError::NotReady { mechanism: spec.name.clone(), why })
     }
@@ -205,13 +213,17 @@ impl Mechanism for Fordway {
         // What is not there could not disagree.
         let translates =
             || [true, false].into_iter().all(|to_v6| self.read(&stats, &stats, to_v6).is_some());
-        if dns64::asked(&stats).is_some() || translates() {
+        if dns64::asked(&stats).is_some() || nat44::created(&stats).is_some() || translates() {
             return Ok(Some(stats));
         }
         Err(bad("neither counters of a translator nor of a name server"))
     }
 
     fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
+        // Packets from an IPv4 client, by the words of the trait.
+        if let Some(counted) = nat44::read(before, after, to_v6) {
+            return Some(counted);
+        }
         let way = if to_v6 { "v4_to_v6" } else { "v6_to_v4" };
         let number = |v: &Value, what: &str| {
             v.pointer(&format!("/translators/0/{way}/{what}")).and_then(Value::as_u64)
@@ -231,7 +243,12 @@ impl Mechanism for Fordway {
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {
-        Some(nat64::created(after)?.saturating_sub(nat64::created(before)?))
+        let created = |stats| nat64::created(stats).or_else(|| nat44::created(stats));
+        Some(created(after)?.saturating_sub(created(before)?))
+    }
+
+    fn tracks_connections(&self, kind: Kind) -> bool {
+        kind == Kind::Nat44
     }
 
     fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
@@ -239,6 +256,9 @@ impl Mechanism for Fordway {
     }
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {
+        if ask(deployed, "status").is_some_and(|status| nat44::tells(&status)) {
+            return Some(Memory { growing: memory::slab()?, ..Memory::default() });
+        }
         let pid = deployed.daemon.as_ref()?.pid();
         let maps = memory::program_maps(pid)?;
         let in_process = || nat64::table_octets(&ask(deployed, "status")?);
@@ -285,7 +305,8 @@ mod tests {
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
             let translates = |m: &&MechanismSpec| {
-                m.implementation == "fordway" && !matches!(m.kind, Kind::Dns64 | Kind::Xlat464)
+                m.implementation == "fordway"
+                    && !matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Nat44)
             };
             for arm in experiment.mechanisms.iter().filter(translates) {
                 let argv = options(arm, 1000, "64:ff9b::/96").join(" ");

@@ -16,9 +16,19 @@ const NARROW: u32 = 1400;
 
 /// Starts the far end of the probes.
 pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Running> {
+    listen(backend, &network.server, &network.server_addresses, log)
+}
+
+/// Starts a far end in any place, for its own addresses.
+pub(super) fn listen(
+    backend: &dyn Backend,
+    place: &Place,
+    own: &[IpAddr],
+    log: &Path,
+) -> Result<Running> {
     let mut argv = vec![own_program()?, "probe".into(), "serve".into()];
-    argv.extend(network.server_addresses.iter().map(ToString::to_string));
-    let mut server = backend.run(Some(&network.server), &argv, Output::Log(log))?;
+    argv.extend(own.iter().map(ToString::to_string));
+    let mut server = backend.run(Some(place), &argv, Output::Log(log))?;
     let ready = poll(Duration::from_secs(5), || {
         let said = std::fs::read_to_string(log).unwrap_or_default();
         (said.contains("listening") || !server.alive()).then_some(())
@@ -97,6 +107,20 @@ pub(crate) fn short(backend: &dyn Backend, network: &Network) -> Result<Vec<Chec
     client(backend, app, &["--tcp-bytes", "262144", "--udp-sizes", "512"], target)
 }
 
+/// Whether TCP and UDP get from a place to an address.
+pub(super) fn reach(backend: &dyn Backend, place: &Place, target: IpAddr) -> Result<Vec<Check>> {
+    client(backend, place, &["--tcp-bytes", "262144", "--udp-sizes", "512"], target)
+}
+
+/// Whether a file gets through by FTP.
+pub(super) fn ftp(backend: &dyn Backend, network: &Network, active: bool) -> Result<Check> {
+    let target = network.target.to_string();
+    let mut argv = vec![own_program()?, "probe".into(), "ftp".into(), "--target".into(), target];
+    argv.extend(active.then(|| "--active".to_owned()));
+    let checks = read(backend, &network.app, &argv)?;
+    Ok(checks.into_iter().next().unwrap_or_else(|| Check::of("ftp", Err("not probed".into()))))
+}
+
 fn client(
     backend: &dyn Backend,
     place: &Place,
@@ -118,7 +142,7 @@ fn read(backend: &dyn Backend, place: &Place, argv: &[String]) -> Result<Vec<Che
         .map_err(|e| LabError::Parse { tool: "fordway-lab probe", why: e.to_string() })
 }
 
-fn echo(
+pub(super) fn echo(
     backend: &dyn Backend,
     app: &Place,
     target: IpAddr,

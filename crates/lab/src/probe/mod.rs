@@ -4,7 +4,9 @@
 //! seed, so that every octet is compared end to end.
 
 pub(crate) mod client;
+pub(crate) mod ftp;
 pub(crate) mod gate;
+pub(crate) mod matrix;
 pub(crate) mod names;
 pub(crate) mod server;
 pub(crate) mod start;

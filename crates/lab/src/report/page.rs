@@ -139,6 +139,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "grids": rfc8219::grids(run),
             "gate_checks": columns(run),
             "gate": gate(run),
+            "matrix": super::terminal::matrix(&run.experiment, results),
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
             "study_throughput": published.as_ref().map(|s| tables::beside(run, s)),

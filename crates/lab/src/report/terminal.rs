@@ -3,6 +3,8 @@
 use super::figures::nice;
 use super::words::{first, headline, interval, share, value, verdict};
 use crate::analysis::{Cell, Results};
+use crate::probe::Check;
+use crate::probe::matrix::CELLS;
 use crate::spec::{Experiment, Group, Metric};
 
 const UP: Metric = Metric::TcpThroughputUp;
@@ -22,6 +24,14 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
         if rows.len() > 1 {
             anstream::println!("\n{}", group.title());
             print_rows(&rows);
+        }
+    }
+    if !results.matrix.is_empty() {
+        anstream::println!("\nWhich ways each mechanism opens");
+        let (rows, reasons) = matrix(experiment, results);
+        print_rows(&rows);
+        for reason in reasons {
+            anstream::println!("{reason}");
         }
     }
     if let Ok(run) = experiment.run() {
@@ -55,6 +65,25 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
         });
     }
     anstream::println!("\nReport  {}", report.display());
+}
+
+/// The matrix, and under it why a cell says no. The words of the head are short for a terminal.
+pub(crate) fn matrix(
+    experiment: &Experiment,
+    results: &Results,
+) -> (Vec<Vec<String>>, Vec<String>) {
+    let head =
+        CELLS.iter().map(|cell| cell.replace("to server: ", "> ").replace("from server: ", "< "));
+    let mut rows = vec![std::iter::once("mechanism".to_owned()).chain(head).collect::<Vec<_>>()];
+    let mut reasons = Vec::new();
+    for m in &experiment.mechanisms {
+        let Some(cells) = results.matrix.get(&m.name) else { continue };
+        let word = |cell: &Check| if cell.ok { "yes" } else { "no" }.to_owned();
+        rows.push(std::iter::once(m.name.clone()).chain(cells.iter().map(word)).collect());
+        let no = cells.iter().filter(|cell| !cell.ok);
+        reasons.extend(no.map(|cell| format!("{}: no {}: {}", m.name, cell.name, cell.detail)));
+    }
+    (rows, reasons)
 }
 
 fn throughput(cell: Option<&Cell>) -> String {

@@ -83,6 +83,11 @@ pub(crate) fn slot(mechanism: &str) -> usize {
         "nat64-tayga" => "clat-tayga",
         "nat64-jool" => "clat-jool",
         "nat44" => "native-v4",
+        // Beside native IPv4 and the same engine in other modes.
+        "nat44-nftables" => "native-v4-2hop",
+        "nat44-fordway" => "clat-tundra",
+        "siit-fordway-kernel" => "siit-fordway-xdp",
+        "clat-fordway-kernel" => "clat-fordway",
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",

@@ -1,0 +1,146 @@
+//! Which ways a mechanism opens: from the client to the server and back, addresses that applications write
+//! themselves, FTP, and what the gate has probed already. A "no" is no fault: it belongs to what the mechanism is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::Check;
+use super::gate::{echo, ftp, listen, reach};
+use crate::backend::{Backend, Place};
+use crate::error::Result;
+use crate::process::Output;
+use crate::topology::Network;
+
+/// The cells, in their order.
+pub(crate) const CELLS: [&str; 12] = [
+    "to server: TCP",
+    "to server: UDP",
+    "to server: ICMP",
+    "from server: TCP",
+    "from server: UDP",
+    "from server: ICMP",
+    "IPv4 literal",
+    "FTP active",
+    "FTP passive",
+    "fragments",
+    "path MTU",
+    "ICMP errors",
+];
+
+/// Time for a command that only reads.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Cells that the gate does not probe. Changes nothing, and comes before the gate, which does.
+pub(crate) fn own(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Vec<Check>> {
+    let mut cells = Vec::new();
+    {
+        let _client = listen(backend, &network.app, &[network.app_address], log)?;
+        let back = reach(backend, &network.server, network.seen_address)?;
+        for (name, cell) in [("tcp payload", CELLS[3]), ("udp checksum", CELLS[4])] {
+            cells.push(renamed(&back, name, cell));
+        }
+    }
+    let before = echoes(backend, &network.app)?;
+    let answered = echo(backend, &network.server, network.seen_address, 56)?;
+    let reached = echoes(backend, &network.app)? > before;
+    let answered = answered.and_then(|seen| {
+        if reached { Ok(seen) } else { Err("somebody else answers than the client".into()) }
+    });
+    cells.push(Check::of(CELLS[5], answered));
+    cells.push(literal(backend, network)?);
+    for (active, cell) in [(true, CELLS[7]), (false, CELLS[8])] {
+        let mut check = ftp(backend, network, active)?;
+        cell.clone_into(&mut check.name);
+        cells.push(check);
+    }
+    Ok(cells)
+}
+
+/// Echo requests that a place has got so far, of both families.
+fn echoes(backend: &dyn Backend, place: &Place) -> Result<u64> {
+    let argv = ["cat", "/proc/net/snmp", "/proc/net/snmp6"].map(str::to_owned);
+    let out = backend.run(Some(place), &argv, Output::Keep)?.wait(PATIENCE)?.ok()?;
+    Ok(in_echoes(&out.stdout))
+}
+
+/// The counters `IcmpInEchos` of a table whose names stand over its numbers, and `Icmp6InEchos` of a list.
+fn in_echoes(text: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("Icmp: "));
+    let mut v4 = || {
+        let (names, numbers) = (lines.next()?, lines.next()?);
+        let place = names.split_whitespace().position(|name| name == "InEchos")?;
+        numbers.split_whitespace().nth(place)?.parse::<u64>().ok()
+    };
+    let list = text.lines().filter_map(|line| line.strip_prefix("Icmp6InEchos "));
+    let v6 = list.filter_map(|number| number.trim().parse::<u64>().ok()).sum::<u64>();
+    v4().unwrap_or(0) + v6
+}
+
+/// The server by its IPv4 address, as an application that knows no other would ask for it.
+fn literal(backend: &dyn Backend, network: &Network) -> Result<Check> {
+    let address = match (network.target, network.server_address) {
+        (target, _) if target.is_ipv4() => target,
+        (_, own) if own.is_ipv4() => own,
+        _ => return Ok(Check::of(CELLS[6], Err("the server has no IPv4 address".into()))),
+    };
+    Ok(renamed(&reach(backend, &network.app, address)?, "tcp payload", CELLS[6]))
+}
+
+/// All cells: the own ones, and those that the gate's probes tell.
+pub(crate) fn cells(own: &[Check], gate: &[Check]) -> Vec<Check> {
+    let told = [
+        (CELLS[0], &["tcp payload"][..]),
+        (CELLS[1], &["udp checksum"]),
+        (CELLS[2], &["ping small"]),
+        (CELLS[9], &["udp fragments"]),
+        (CELLS[10], &["path mtu"]),
+        (CELLS[11], &["icmp port unreachable", "icmp time exceeded"]),
+    ];
+    let cell = |name: &&str| {
+        if let Some(check) = own.iter().find(|check| check.name == **name) {
+            return check.clone();
+        }
+        let probes = told.iter().find(|(cell, _)| cell == name).map_or(&[][..], |(_, it)| it);
+        let checks: Vec<Check> = probes.iter().map(|probe| renamed(gate, probe, name)).collect();
+        let failed = checks.iter().find(|check| !check.ok).or(checks.first());
+        failed.cloned().unwrap_or_else(|| Check::of(name, Err("not probed".into())))
+    };
+    CELLS.iter().map(cell).collect()
+}
+
+/// A probe's outcome as that of a cell.
+fn renamed(checks: &[Check], probe: &str, cell: &str) -> Check {
+    match checks.iter().find(|check| check.name == probe) {
+        Some(check) => Check { name: cell.to_owned(), ..check.clone() },
+        None => Check::of(cell, Err(format!("{probe}: not probed"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn echo_requests_of_both_families_are_counted() {
+        let text = "Ip: Forwarding\nIp: 1\nIcmp: InMsgs InErrors InEchos\nIcmp: 9 0 4\n\
+                    Icmp6InMsgs \t7\nIcmp6InEchos                    \t3\n";
+        assert_eq!(in_echoes(text), 7);
+        assert_eq!(in_echoes(""), 0);
+    }
+
+    #[test]
+    fn a_cell_says_no_when_one_of_its_probes_does() {
+        let yes = |name: &str| Check::of(name, Ok("seen".into()));
+        let no = |name: &str| Check::of(name, Err("silence".into()));
+        let gate = [yes("tcp payload"), yes("icmp port unreachable"), no("icmp time exceeded")];
+        let own = [no("FTP active")];
+        let cells = cells(&own, &gate);
+        let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names, CELLS);
+        let of = |name: &str| cells.iter().find(|cell| cell.name == name).unwrap();
+        assert!(of("to server: TCP").ok);
+        assert_eq!(of("ICMP errors").detail, "silence");
+        assert_eq!(of("FTP active").detail, "silence");
+        assert!(!of("path MTU").ok, "what was not probed is not said to work");
+    }
+}
