@@ -184,7 +184,8 @@ always_inline verdict look_from_v4(struct flow *flow)
 		flow->pool6 = session->pool6;
 		return found_session(flow, session);
 	}
-	if (session)
+	/* Who may begin, the user engine knows. */
+	if (session || nat64.v4_restricted)
 		return LEAVE;
 	found = find_bib4(flow);
 	if (found < 0)

@@ -10,7 +10,7 @@ enum pool4 {
 	POOL4_NONE,
 	/* Of the pools, or, of ICMP, any of the translator's addresses: it chooses the identifiers. */
 	POOL4_POOL,
-	/* Bound by the operator, beside the pools, for one protocol or another. */
+	/* Bound by the operator, beside the pools, for one protocol or another; or one host's own (NAT-PT). */
 	POOL4_FIXED,
 };
 
@@ -21,8 +21,10 @@ always_inline enum pool4 pool4_of(__u32 address, __u16 port, __u8 protocol)
 			break;
 		if (address < nat64.pool4[i].first || address > nat64.pool4[i].last)
 			continue;
-		if (protocol == PROTOCOL_ICMP)
+		if (protocol == PROTOCOL_ICMP && i < nat64.pool4_pools)
 			return POOL4_POOL;
+		if (protocol == PROTOCOL_ICMP)
+			return POOL4_FIXED;
 		if (port >= nat64.pool4[i].low && port <= nat64.pool4[i].high)
 			return i < nat64.pool4_pools ? POOL4_POOL : POOL4_FIXED;
 	}

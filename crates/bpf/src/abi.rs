@@ -242,7 +242,8 @@ abi_struct! {
     refresh_from_v4: u8,
     left_ports: [u16; LEFT_PORTS],
     pool4: [FwPool4Range; MAX_POOL4],
-    reserved: u32,
+    v4_restricted: u8,
+    reserved: [u8; 3],
 }
 
 abi_struct! {

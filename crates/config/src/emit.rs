@@ -11,6 +11,7 @@ use crate::dns64::emit::Dns64Table;
 use crate::engine::{ATTACHES, ENGINES};
 use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
+use crate::nat64::nat_pt::Keys as NatPtKeys;
 use crate::sections::{FORMATS, LEVELS};
 use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
@@ -69,6 +70,8 @@ struct TranslatorTable {
     softwire: softwire::emit::Keys,
     #[serde(flatten)]
     nat64: Keys,
+    #[serde(flatten)]
+    nat_pt: NatPtKeys,
     #[serde(skip_serializing_if = "Option::is_none")]
     eam: Option<Vec<[String; 2]>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,6 +192,7 @@ impl TranslatorTable {
                 .map(|uplink| uplink.as_ref().map_or_else(auto, ToString::to_string)),
             softwire: softwire::emit::Keys::of(t.softwire()),
             nat64: Keys::of(t.nat64(), t.dynamic4()),
+            nat_pt: NatPtKeys::of(t.nat_pt()),
             eam: (stateless && translates).then(|| t.eam.iter().map(eam).collect()),
             routes4: stateless.then(|| strings(&t.routes4)),
             metric: t.metric,

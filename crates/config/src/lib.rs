@@ -35,8 +35,8 @@ pub use hickory_proto::rr::Name;
 pub use name::{InterfaceName, NameError};
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
-    Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, Pool, Pool4, Pool4Error,
-    Pool4Source, Ports,
+    Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
+    Pool4Error, Pool4Source, Ports,
 };
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use types::{

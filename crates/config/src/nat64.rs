@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod emit;
 pub(crate) mod lifetimes;
 mod log;
+pub(crate) mod nat_pt;
 mod pool4;
 pub(crate) mod read;
 mod settings;
@@ -19,9 +20,10 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 pub use alg::{Gateway, Gateways};
 pub use log::{LogEvent, LogTarget, NatLog};
+pub use nat_pt::{NatPt, NatPtDns};
 pub use pool4::{Pool4, Pool4Error, Pool4Source, Ports};
 
-/// What only mode `nat64` has (RFC 6146).
+/// What only the stateful modes have: `nat64` (RFC 6146), and `nat-pt` (RFC 2766) on top of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nat64 {
     /// Translation prefixes, routed into the interface.
@@ -51,6 +53,8 @@ pub struct Nat64 {
     pub sizes: Sizes,
     /// Where sessions, bindings and blocks are logged.
     pub logs: Vec<NatLog>,
+    /// Of mode `nat-pt`.
+    pub nat_pt: Option<NatPt>,
 }
 
 /// A pool: the key `pool4`, or a `[[translator.pool]]`.

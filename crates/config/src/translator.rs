@@ -59,12 +59,19 @@ enum Kind {
     Clat,
     Nat64,
     Softwire,
+    NatPt,
+}
+
+impl Kind {
+    fn is_stateful(self) -> bool {
+        matches!(self, Kind::Nat64 | Kind::NatPt)
+    }
 }
 
 /// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
 pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
     let mut section = Section::new("[[translator]]", table, span);
-    let mode_help = "write mode = \"siit\", mode = \"clat\", mode = \"nat64\", mode = \"softwire\", mode = \"nat44\" or mode = \"dual-stack\"";
+    let mode_help = "write mode = \"siit\", \"clat\", \"nat64\", \"softwire\", \"nat-pt\", \"nat44\" or \"dual-stack\"";
     let kind = section.require(sink, "mode", mode_help, kind)?.into_inner()?;
     let name_help = "write a name such as name = \"siit0\"; the interface gets it";
     let name = section.require(sink, "name", name_help, value::translator_name);
@@ -72,11 +79,16 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
     let mut particular = match kind {
         Kind::Siit => read_siit(&mut section, sink, name.as_ref()),
         Kind::Clat => read_clat(&mut section, sink),
-        Kind::Nat64 => read_nat64(&mut section, sink),
+        Kind::Nat64 | Kind::NatPt => read_nat64(&mut section, sink, kind == Kind::NatPt),
         Kind::Softwire => read_softwire(&mut section, sink),
     };
-    if kind != Kind::Nat64 {
+    if !kind.is_stateful() {
         refuse_stateful(&mut section, sink);
+    }
+    if kind != Kind::NatPt {
+        for key in nat64::nat_pt::KEYS {
+            section.refuse(sink, key, "this key belongs to mode nat-pt", "leave it out");
+        }
     }
     if kind == Kind::Softwire {
         softwire::read::refuse_foreign(&mut section, sink);
@@ -106,16 +118,16 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
 
 /// The mode; `None` where [`crate::draft`] has the entry read by somebody else.
 fn kind(value: &Value<'_>) -> Result<Option<Kind>, crate::section::Problems> {
-    let unavailable = [("nat-pt", "this version of fordway has no mode \"nat-pt\"")];
     let modes = [
         ("siit", Some(Kind::Siit)),
         ("clat", Some(Kind::Clat)),
         ("nat64", Some(Kind::Nat64)),
         ("softwire", Some(Kind::Softwire)),
+        ("nat-pt", Some(Kind::NatPt)),
         ("nat44", None),
         ("dual-stack", None),
     ];
-    value::choice_with(value, &modes, &unavailable)
+    value::choice(value, &modes)
 }
 
 type Networks = (Vec<Spanned<Eam>>, Vec<Spanned<Ipv4Net>>);
@@ -125,7 +137,7 @@ fn read_networks(section: &mut Section<'_, '_>, sink: &mut Sink, kind: Kind) -> 
     let default_routes4 = match kind {
         Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
         Kind::Siit | Kind::Softwire => Vec::new(),
-        Kind::Nat64 => {
+        Kind::Nat64 | Kind::NatPt => {
             let why = "mode nat64 gives addresses by itself";
             let help = "leave it out; ports are forwarded by bib = [...], and hosts with an address of \
                         their own belong to a translator of mode siit";
@@ -201,9 +213,12 @@ fn read_siit(
     Particular { mode, pool6, dynamic4: draft, ..Particular::default() }
 }
 
-fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
-    let addresses = "in mode nat64 the IPv4 addresses are pool4 = [\"192.0.2.1\"]";
-    refuse_clat(section, sink, addresses, "nat64");
+fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink, is_nat_pt: bool) -> Particular {
+    let (mode, addresses) = match is_nat_pt {
+        false => ("nat64", "in mode nat64 the IPv4 addresses are pool4 = [\"192.0.2.1\"]"),
+        true => ("nat-pt", "in mode nat-pt the IPv4 addresses are addresses = [\"192.0.2.0/26\"]"),
+    };
+    refuse_clat(section, sink, addresses, mode);
     let help = "leave it out, or take mode = \"siit\"";
     let dynamic4 = "in mode nat64 hosts share addresses: this key belongs to mode siit";
     for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
@@ -211,7 +226,7 @@ fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
     }
     let why = "in mode nat64 IPv6 hosts are not numbered from pool6";
     section.refuse(sink, "ipv4_translatable", why, "leave it out");
-    let (nat64, pool6, draft) = nat64::read::nat64(section, sink);
+    let (nat64, pool6, draft) = nat64::read::nat64(section, sink, is_nat_pt);
     let mode = Some(Mode::Nat64(Box::new(nat64)));
     Particular { mode, pool6, nat64: Some(draft), ..Particular::default() }
 }
@@ -354,7 +369,7 @@ fn read_translation(
     set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
     set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
     set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
-    if kind != Kind::Nat64 {
+    if !kind.is_stateful() {
         set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
     }
 }

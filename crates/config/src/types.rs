@@ -13,7 +13,7 @@ use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
-use crate::nat64::{Dynamic4, Nat64};
+use crate::nat64::{Dynamic4, Nat64, NatPt};
 use crate::softwire::Softwire;
 
 /// One configuration file. Something is in it: a translator, a DNS64 server, or router advertisements.
@@ -264,6 +264,7 @@ impl Translator {
         match self.mode {
             Mode::Siit { .. } => "siit",
             Mode::Clat(_) => "clat",
+            Mode::Nat64(ref nat64) if nat64.nat_pt.is_some() => "nat-pt",
             Mode::Nat64(_) => "nat64",
             Mode::Softwire(_) => "softwire",
         }
@@ -295,7 +296,13 @@ impl Translator {
         self.clat().is_some_and(|clat| clat.pref64 == Pref64::Auto)
     }
 
-    /// The stateful part, if this is mode `nat64`.
+    /// The part of NAT-PT, if this is mode `nat-pt`.
+    #[must_use]
+    pub fn nat_pt(&self) -> Option<&NatPt> {
+        self.nat64()?.nat_pt.as_ref()
+    }
+
+    /// The stateful part, if this is mode `nat64` or `nat-pt`.
     #[must_use]
     pub fn nat64(&self) -> Option<&Nat64> {
         match &self.mode {

@@ -63,15 +63,6 @@ pub(crate) fn integer(value: &Value<'_>, range: RangeInclusive<i64>, unit: &str)
 
 /// One of several words.
 pub(crate) fn choice<T: Copy>(value: &Value<'_>, words: &[(&str, T)]) -> Parsed<T> {
-    choice_with(value, words, &[])
-}
-
-/// One of several words; `unavailable` ones have a sentence that says why they are refused.
-pub(crate) fn choice_with<T: Copy>(
-    value: &Value<'_>,
-    words: &[(&str, T)],
-    unavailable: &[(&str, &str)],
-) -> Parsed<T> {
     let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let help = match quoted.as_slice() {
@@ -81,9 +72,6 @@ pub(crate) fn choice_with<T: Copy>(
     let word = string(value, "a word", &help)?;
     if let Some((_, chosen)) = words.iter().find(|(name, _)| *name == word) {
         return Ok(*chosen);
-    }
-    if let Some((_, why)) = unavailable.iter().find(|(name, _)| *name == word) {
-        return Err(wrong(value, *why, help));
     }
     let message = match closest(word, &names) {
         Some(near) => format!("\"{word}\" is no choice here; did you mean \"{near}\"?"),

@@ -216,6 +216,7 @@ prop_compose! {
             gateways,
             sizes: Sizes { bibs: sizes[0], sessions: sizes[1], subscribers: sizes[2] },
             logs,
+            nat_pt: None,
         }
     }
 }

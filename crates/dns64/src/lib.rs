@@ -1,6 +1,7 @@
-//! DNS64, and the discovery of translation prefixes, without any input or output.
+//! DNS64, the DNS gateway of NAT-PT, and the discovery of translation prefixes, without any input or output.
 #![forbid(unsafe_code)]
 
+pub mod alg;
 pub mod discovery;
 
 mod chain;

@@ -136,9 +136,29 @@ pub(crate) fn address(name: &Name) -> Option<Ipv6Addr> {
 }
 
 /// `1.2.0.192.in-addr.arpa.`
-fn in_addr_arpa(v4: Ipv4Addr) -> Name {
+pub(crate) fn in_addr_arpa(v4: Ipv4Addr) -> Name {
     let [a, b, c, d] = v4.octets().map(|octet| octet.to_string());
     Name::from_labels([d.as_str(), &c, &b, &a, "in-addr", "arpa"]).unwrap_or_default()
+}
+
+/// The address that a name below IN-ADDR.ARPA stands for (RFC 1035 section 3.5): 4 numbers, the last first.
+pub(crate) fn address4(name: &Name) -> Option<Ipv4Addr> {
+    let labels: Vec<&[u8]> = name.iter().collect();
+    let [d, c, b, a, in_addr, arpa] = labels.as_slice() else { return None };
+    if !in_addr.eq_ignore_ascii_case(b"in-addr") || !arpa.eq_ignore_ascii_case(b"arpa") {
+        return None;
+    }
+    // As a dotted quad: no sign, no zero in front.
+    let text = [a, b, c, d].map(|label| std::str::from_utf8(label).unwrap_or_default()).join(".");
+    text.parse().ok()
+}
+
+/// The name below IP6.ARPA that stands for an address.
+pub(crate) fn ip6_arpa(v6: Ipv6Addr) -> Name {
+    let bits = v6.to_bits();
+    let nibbles = (0..32).map(|index| format!("{:x}", bits >> (4 * index) & 15));
+    let labels: Vec<String> = nibbles.chain(["ip6".to_owned(), "arpa".to_owned()]).collect();
+    Name::from_labels(labels.iter().map(String::as_str)).unwrap_or_default()
 }
 
 /// `192-0-2-1` in a domain.

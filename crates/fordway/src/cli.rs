@@ -19,7 +19,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
 pub(crate) use services::Dns64Args;
-pub(crate) use short::{ClatArgs, Nat64Args, SiitArgs};
+pub(crate) use short::{ClatArgs, Nat64Args, NatPtArgs, SiitArgs};
 pub(crate) use softwire::SoftwireArgs;
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
@@ -205,6 +205,17 @@ Examples:
   fordway softwire --v4 192.0.2.1 --remote 2001:db8:2::1
   fordway softwire --v4 192.0.2.3:1/4 --remote 2001:db8:2::1 --local 2001:db8:1::3")]
     Softwire(SoftwireArgs),
+    /// Run one NAT-PT (RFC 2766, historic): IPv4 and IPv6 hosts reach each other by name
+    ///
+    /// The same as a configuration file with one [[translator]] of mode nat-pt. The IETF has taken NAT-PT back
+    /// (RFC 4966): take nat64 with dns64 for what IPv6 hosts begin, and siit with --eam for servers that IPv4 hosts
+    /// are to reach. This is for networks that still have it, and for comparisons.
+    #[command(after_help = "\
+Examples:
+  fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --dns-client 198.51.100.53
+  fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --pool4 192.0.2.1
+  fordway nat-pt --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --binding 192.0.2.10=2001:db8::5 --no-dns-alg")]
+    NatPt(NatPtArgs),
     /// Have the kernel translate IPv4 addresses (NAT44, RFC 3022): hosts share the uplink's address
     ///
     /// The same as a configuration file with one [[translator]] of mode nat44. An nftables table of its own does

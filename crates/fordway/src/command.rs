@@ -32,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Softwire(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::NatPt(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat44(args) => run::options(&global, args.load()?, args.print_config()),
         Command::DualStack(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),

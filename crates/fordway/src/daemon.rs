@@ -40,7 +40,7 @@ pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
 pub(crate) use pool4::{Clash, sentences};
 pub(crate) use services::{advertised, prefixes, upstream};
-pub(crate) use stateful::{Filter, Read, Reader, deterministic};
+pub(crate) use stateful::{Filter, Read, Reader, deterministic, with_gateway};
 pub(crate) use trace::Subscription;
 
 use crate::control;

@@ -19,7 +19,8 @@ pub(crate) use forwarding::{
     dual_stack_table, nat44_table,
 };
 pub(crate) use nat64::{
-    LatencyStats, LogStats, Nat64Stats, Nat64Status, OccupancyStats, PoolStats,
+    LatencyStats, LogStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats,
+    PoolStats,
 };
 pub(crate) use services::{
     AdvertiseStatus, Dns64Status, UpstreamStatus, advertise_table, dns64_table, rcodes,

@@ -16,7 +16,8 @@ use fordway_bpf::{Program, TestOptions};
 use fordway_testkit::model::Random;
 use fordway_testkit::sys;
 use fordway_xlat::nat64::{
-    Allocation, Filtering, Lifetimes, Pool, Protocol, Quotas, Range, Settings, Sizes, StaticBib,
+    Addresses, Allocation, Binding, Filtering, Lifetimes, Pool, Protocol, Quotas, Range, Settings,
+    Sizes, StaticBib,
 };
 use fordway_xlat::{Config, HopCount, IcmpErrors};
 
@@ -138,6 +139,9 @@ fn live(random: &mut Random, pair: &mut Pair) -> Result<(), String> {
         8..=9 => pair.wait(Duration::from_secs(random.pick(&JUMPS))),
         10..=11 => return pair.sweep(),
         12 => pair.drain(random.percent(10)),
+        13..=16 => {
+            return pair.bind_by_name(random.pick(&draw::HOSTS).parse().expect("an address"));
+        }
         _ => {}
     }
     Ok(())
@@ -145,7 +149,8 @@ fn live(random: &mut Random, pair: &mut Pair) -> Result<(), String> {
 
 fn surroundings(config: &Config, settings: &Settings, pair: &Pair) -> Surroundings {
     let ranges = settings.pools.iter().flat_map(|pool| &pool.ranges);
-    let pool4 = ranges.clone().flat_map(|range| [range.first, range.last]).collect();
+    let fixed = settings.addresses.iter().flat_map(|it| &it.fixed).map(|(addr, _)| *addr);
+    let pool4 = ranges.clone().flat_map(|range| [range.first, range.last]).chain(fixed).collect();
     let ports = ranges.clone().next().map_or((1, 1), |range| {
         (range.low.saturating_sub(3).max(1), range.high.min(range.low.saturating_add(40)))
     });
@@ -154,9 +159,19 @@ fn surroundings(config: &Config, settings: &Settings, pair: &Pair) -> Surroundin
         prefixes: config.pool6.iter().map(|pool6| pool6.net().addr()).collect(),
         pool4,
         ports,
-        bindings: nat.bib(pair.now).map(|bib| bib.binding).collect(),
+        bindings: nat.bib(pair.now).flat_map(|bib| with_ports(bib.binding)).collect(),
         sessions: nat.sessions(pair.now).collect(),
     }
+}
+
+/// A binding that packets can meet: of a whole address (NAT-PT), some ports.
+fn with_ports(binding: Binding) -> Vec<Binding> {
+    if binding.protocol.is_some() {
+        return vec![binding];
+    }
+    let at =
+        |port: &u16| Binding { v4: (binding.v4.0, *port), v6: (binding.v6.0, *port), ..binding };
+    draw::HOST_PORTS.iter().map(at).collect()
 }
 
 fn range(first: u8, last: u8, low: u16, high: u16) -> Range {
@@ -221,13 +236,31 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
         lifetimes: Lifetimes { port_rest: Duration::ZERO, ..Lifetimes::default() },
         ..ordinary.clone()
     };
+    // NAT-PT: addresses for hosts beside pool4, and in the place of it.
+    let addresses = Addresses {
+        pool: vec!["203.0.113.64/29".parse().expect("a network")],
+        fixed: vec![(Ipv4Addr::new(203, 0, 113, 99), draw::HOSTS[1].parse().expect("an address"))],
+        hold: Duration::from_secs(5),
+        ..Addresses::default()
+    };
+    let napt_pt = Settings { addresses: Some(addresses.clone()), ..ordinary.clone() };
+    let initiators = vec!["198.51.100.0/25".parse().expect("a network")];
+    let basic = Settings {
+        pools: Vec::new(),
+        addresses: Some(Addresses { outgoing: true, initiators, ..addresses }),
+        quotas: Quotas { ports: [6, 6, 6], sessions: 12, new_per_second: 0 },
+        lifetimes: Lifetimes { dynamic4: Duration::from_secs(100), ..Lifetimes::default() },
+        ..ordinary.clone()
+    };
     vec![
         ("ordinary", config.clone(), ordinary.clone()),
         ("two prefixes", two_prefixes, ordinary),
         ("blocks, address-dependent", config.clone(), crowded),
         ("quotas", config.clone(), limited),
         ("full tables", config.clone(), full),
-        ("marks and forwards", config, forwards),
+        ("marks and forwards", config.clone(), forwards),
+        ("NAPT-PT", config.clone(), napt_pt),
+        ("Basic-NAT-PT", config, basic),
     ]
 }
 

@@ -41,7 +41,8 @@ use core::fmt::Debug;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
-use crate::nat64::Side;
+use crate::config::Config;
+use crate::nat64::{Nat64, Side};
 
 /// Octets of one direction that are held at most; when a [`Dialogue`] wants more, the session is let go.
 pub const HELD_MAX: usize = 8192;
@@ -120,6 +121,11 @@ pub trait Mappings {
 
     /// The IPv6 address of an IPv4 address in one of `pool6`.
     fn v6_of(&self, pool6: u8, addr: Ipv4Addr) -> Option<Ipv6Addr>;
+
+    /// The configuration and the tables behind it, for gateways that bind addresses; `None`: there are none.
+    fn tables(&self) -> Option<(&Config, &Nat64)> {
+        None
+    }
 }
 
 /// What a [`Dialogue`] knows and may do.
@@ -158,6 +164,12 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn v6_of(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         self.mappings.v6_of(self.ends.pool6, addr)
+    }
+
+    /// The configuration and the tables behind it.
+    #[must_use]
+    pub fn tables(&self) -> Option<(&Config, &Nat64)> {
+        self.mappings.tables()
     }
 
     /// Counts something that the gateway did.

@@ -29,6 +29,7 @@ pub mod addr;
 pub mod alg;
 pub mod config;
 pub mod counters;
+pub mod dns;
 mod fragment;
 mod icmp;
 mod mapper;

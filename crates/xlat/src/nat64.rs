@@ -14,6 +14,7 @@
 //! without locks), `view` (how they are found). Any number of threads and of programs in the kernel work
 //! on them at the same time; one [`Sweeper`] lets entries expire.
 
+mod address;
 mod adopt;
 mod allocate;
 mod chain;
@@ -39,13 +40,16 @@ mod tcp;
 mod tests;
 mod view;
 
+pub use address::Bound;
 pub use adopt::Adopted;
 pub(crate) use dynamic_mapper::Dynamic;
 pub use filter::{Outgoing6, Refusal, Tuple};
 pub(crate) use mapper::Stateful;
 pub use memory::{Heap, Memory, Regions, Sizes};
 pub use pool::{Allocation, Pool, PortBlock, Range};
-pub use settings::{Dynamic4, Filtering, Lifetimes, Protocol, Quotas, Settings, StaticBib};
+pub use settings::{
+    Addresses, Dynamic4, Filtering, Lifetimes, Protocol, Quotas, Settings, StaticBib,
+};
 pub use sweep::{Event, Sweeper, Swept};
 pub(crate) use syn::Ends;
 pub use syn::{StoredSyn, Syns};
@@ -82,6 +86,7 @@ pub(crate) struct Ticks {
     pub(crate) port_rest: u32,
     pub(crate) subscriber: u32,
     pub(crate) dynamic4: u32,
+    pub(crate) hold: u32,
 }
 
 fn ticks(lifetime: Duration) -> u32 {
@@ -91,13 +96,15 @@ fn ticks(lifetime: Duration) -> u32 {
 }
 
 impl Ticks {
-    fn of(lifetimes: &Lifetimes) -> Ticks {
+    fn of(settings: &Settings) -> Ticks {
+        let lifetimes = &settings.lifetimes;
         let Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, .. } = *lifetimes;
         Ticks {
             sessions: [udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn].map(ticks),
             port_rest: ticks(lifetimes.port_rest),
             subscriber: ticks(lifetimes.subscriber),
             dynamic4: ticks(lifetimes.dynamic4),
+            hold: settings.addresses.as_ref().map_or(0, |addresses| ticks(addresses.hold)),
         }
     }
 
@@ -279,7 +286,7 @@ impl Nat64 {
         let secret = Secret([meta.secret[0].load(Relaxed), meta.secret[1].load(Relaxed)]);
         let nat = Nat64 {
             secret,
-            ticks: Ticks::of(&settings.lifetimes),
+            ticks: Ticks::of(&settings),
             by_address,
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
             given,
@@ -374,6 +381,12 @@ impl Nat64 {
                 .bib
                 .iter()
                 .any(|bib| bib.protocol == protocol && bib.v4 == (addr, port))
+            || self.is_bindable(addr)
+    }
+
+    /// Whether an IPv4 address is one that IPv6 hosts get for themselves.
+    fn is_bindable(&self, addr: Ipv4Addr) -> bool {
+        self.settings.addresses.as_ref().is_some_and(|addresses| addresses.contains(addr))
     }
 
     /// A packet from an IPv6 host (RFC 6146 section 3.5): updates the tables, and gives (T,t). `shard`: a
@@ -436,6 +449,7 @@ impl Nat64 {
         let pools = &self.settings.pools;
         pools.iter().any(|pool| pool.ranges.iter().any(|range| range.contains(addr)))
             || self.settings.bib.iter().any(|bib| bib.v4.0 == addr)
+            || self.is_bindable(addr)
     }
 
     /// Whether a SYN that was kept is answered: the host has opened the connection, or the SYN came again and
@@ -461,20 +475,30 @@ impl Nat64 {
     fn keeps(&self, bib: &Bib) -> bool {
         let (addr, port) = bib.v4();
         let fixed = bib.flags.load(Relaxed) & bib_flags::STATIC != 0;
+        let bound = self.settings.addresses.as_ref().filter(|it| it.contains(addr));
         match Protocol::of(bib.protocol.load(Relaxed)) {
-            None => self.settings.dynamic4.as_ref().is_some_and(|pool| pool.contains(addr)),
+            None => match bound {
+                Some(addresses) => addresses.fits(addr, bib.v6().0),
+                None => self.settings.dynamic4.as_ref().is_some_and(|pool| pool.contains(addr)),
+            },
             Some(_) if bib.flags.load(Relaxed) & bib_flags::ADDED != 0 => true,
             Some(protocol) if fixed => {
                 let own = StaticBib { protocol, v6: bib.v6(), v4: bib.v4() };
                 self.settings.bib.contains(&own)
             }
-            Some(protocol) => self.owns(protocol, addr, port),
+            Some(protocol) => match bound {
+                Some(addresses) => addresses.fits(addr, bib.v6().0),
+                None => self.owns(protocol, addr, port),
+            },
         }
     }
 
     /// The number of the pool of a subscriber; `None`: there is none any more that takes it and has its blocks.
     fn home(&self, subscriber: &Subscriber) -> Option<usize> {
         let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
+        if subscriber.blocks().next().is_none() {
+            return Some(subscriber::NO_POOL);
+        }
         self.settings.pools.iter().position(|pool| {
             pool.takes(prefix, mark)
                 && subscriber.blocks().all(|block| pool.number(block).is_some())

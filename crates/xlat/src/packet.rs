@@ -231,6 +231,18 @@ impl<'a> Packet<'a> {
         self.buffer.len() - self.start
     }
 
+    /// Puts other octets in the place of what lies behind the first `kept`; the packet is then whole, and its
+    /// checksums are the caller's business. `false`: no room.
+    pub(crate) fn replace_behind(&mut self, kept: usize, octets: &[u8]) -> bool {
+        let from = self.start + kept;
+        let Some(room) = self.buffer.get_mut(from..from + octets.len()) else { return false };
+        room.copy_from_slice(octets);
+        self.end = from + octets.len();
+        self.offload = Offload::default();
+        self.plan = None;
+        true
+    }
+
     /// Lengthens the packet to `len` octets, the new ones zero. `false`: no room behind it.
     #[inline]
     pub(crate) fn pad_to(&mut self, len: usize) -> bool {

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addr::{Mapped, Via};
 use crate::counters::Direction;
+use crate::dns::DnsAction;
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
 /// One step. Those between [`Step::Inner`] and [`Step::InnerEnd`] concern the packet inside an ICMP error.
@@ -170,6 +171,8 @@ pub enum Step {
     Ecn(u8),
     /// The MTU of a tunnel was lowered.
     TunnelMtu(u32),
+    /// The gateway for DNS has looked at the message.
+    Dns(DnsAction),
     /// An ICMP error is due.
     Error(IcmpErrorKind, DropReason),
     /// It is not sent.
@@ -240,6 +243,7 @@ impl Step {
             Step::TunnelMtu(_) => "RFC 2473 section 6.7",
             Step::Hairpin => "RFC 7757 section 4.2.2",
             Step::HairpinPool4 => "RFC 6146 section 3.8",
+            Step::Dns(_) => "RFC 2766 section 4",
             Step::Suppressed(Suppressed::Forbidden) => {
                 "RFC 1122 section 3.2.2 and RFC 4443 section 2.4"
             }

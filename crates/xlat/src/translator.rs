@@ -10,6 +10,7 @@ use fordway_wire::ipv4::Ipv4Header;
 use crate::alg;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
+use crate::dns;
 use crate::mapper::Mapper;
 use crate::nat64::{Dynamic, Ends, Nat64, Stateful, StoredSyn, Syns};
 use crate::packet::Packet;
@@ -167,6 +168,8 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.set_mark(packet.mark);
+                let gateway = nat64.settings().dns.as_deref();
+                let asked = gateway.and_then(|_| dns::Ends::of(packet));
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.made();
                 if let Some(ends) = mapper.stored() {
@@ -177,6 +180,12 @@ impl Translator {
                 {
                     let out = &mut state.octets;
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
+                }
+                if let (Some(dns), Some(asked), Verdict::Forward) = (gateway, asked, verdict)
+                    && !mapper.turned_round()
+                {
+                    let gateway = dns::Gateway { dns, nat64, config, now, shard };
+                    return gateway.take(&asked, packet, state, trace);
                 }
                 verdict
             }

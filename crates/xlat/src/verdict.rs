@@ -144,6 +144,8 @@ drop_reasons! {
     SoftwireEcn = 57, "softwire_ecn", "Congestion was marked on the tunnel packet, and the packet in it does not know ECN (RFC 6040 section 4.2).";
     SoftwireUnbound = 58, "softwire_unbound", "The softwire's client has no IPv4 address yet.";
     SoftwireHairpin = 59, "softwire_hairpin", "From one softwire to another, which the configuration does not allow.";
+    MayNotBegin = 60, "may_not_begin", "An IPv4 host that may not begin sessions, by configuration (NAT-PT).";
+    PortInUse = 61, "port_in_use", "For a bound address (NAT-PT), but the host uses this port towards IPv4 under another address.";
 }
 
 impl DropReason {

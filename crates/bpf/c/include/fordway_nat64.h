@@ -245,7 +245,9 @@ struct fw_nat64_config {
 	/* Ports of TCP and UDP that application level gateways watch: the user engine has their packets. 0 ends the list. */
 	__u16 left_ports[FW_LEFT_PORTS];
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
-	__u32 reserved;
+	/* Not every IPv4 host may begin sessions: the first packets of all of them are left. */
+	__u8 v4_restricted;
+	__u8 reserved[3];
 };
 _Static_assert(sizeof(struct fw_nat64_config) == 104 + 12 * FW_MAX_POOL4, "fw_nat64_config");
 

@@ -36,6 +36,9 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
         by_mark: u8::from(settings.pools.iter().any(|pool| pool.mark.is_some())),
         accept_v4_syn: u8::from(settings.accept_v4_syn),
         refresh_from_v4: u8::from(settings.refresh_from_v4),
+        v4_restricted: u8::from(
+            settings.addresses.as_ref().is_some_and(|it| !it.initiators.is_empty()),
+        ),
         ..FwNat64Config::zeroed()
     };
     let (ranges, pools) = pool4(settings);
@@ -100,6 +103,13 @@ fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
         }
     }
     let number = ranges.len();
+    // What is bound to whom, the user engine decides; the entries it makes are like all others.
+    let bound = settings.addresses.iter().flat_map(|addresses| {
+        let fixed = addresses.fixed.iter().map(|(addr, _)| (addr.to_bits(), addr.to_bits()));
+        let nets = &addresses.pool;
+        nets.iter().map(|net| (net.network().to_bits(), net.broadcast().to_bits())).chain(fixed)
+    });
+    ranges.extend(bound.map(|(first, last)| FwPool4Range { first, last, low: 0, high: u16::MAX }));
     let fixed = settings
         .bib
         .iter()

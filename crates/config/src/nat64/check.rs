@@ -9,6 +9,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::Pool4;
+use super::nat_pt;
 use super::pool4::{Pool4Source, Ports};
 use super::read::{Dynamic4Draft, Nat64Draft};
 use super::tables::PoolDraft;
@@ -46,6 +47,9 @@ pub(crate) fn nat64(
         }
     }
     duplicate_bib(draft, sink);
+    if let Some(nat_pt) = &draft.nat_pt {
+        nat_pt::check(draft, nat_pt, &in_pool6, sink);
+    }
     for bib in &draft.bib {
         if in_pool6(bib.get_ref().v6.0) {
             let message =
@@ -55,6 +59,18 @@ pub(crate) fn nat64(
         }
         forward_in_a_block(bib, &draft.pools, sink);
     }
+}
+
+/// Where pool4 has an address of a network.
+pub(super) fn in_pools(draft: &Nat64Draft, net: Ipv4Net) -> Option<std::ops::Range<usize>> {
+    let mut all = draft.pools.iter().flat_map(|pool| &pool.pool4);
+    let common = |entry: &&Spanned<Pool4>| {
+        entry
+            .get_ref()
+            .addresses()
+            .is_some_and(|(first, last)| first <= net.broadcast() && net.network() <= last)
+    };
+    all.find(common).map(Spanned::span)
 }
 
 fn overlapping_pools(pools: &[PoolDraft], sink: &mut Sink) {

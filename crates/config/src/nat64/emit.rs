@@ -139,7 +139,7 @@ impl Keys {
         Keys {
             pool4: for_all(nat64).map(|pool| strings(&pool.pool4)),
             bib: Some(nat64.bib.iter().map(bib).collect()),
-            filtering: Some(word(&FILTERINGS, nat64.filtering)),
+            filtering: nat64.nat_pt.is_none().then(|| word(&FILTERINGS, nat64.filtering)),
             accept_v4_syn: Some(nat64.accept_v4_syn),
             refresh_from_v4: Some(nat64.refresh_from_v4),
             alg: Some(gateways.on.iter().map(|on| word(&GATEWAYS, *on)).collect()),

@@ -12,6 +12,7 @@ use fordway_xlat::nat64::{
 use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
+use super::nat_pt::{self, NatPtDraft};
 use super::tables::{self, PoolDraft};
 use super::{Dynamic4, Nat64, alg, lifetimes};
 use crate::diagnostic::{Diagnostic, Sink};
@@ -29,6 +30,7 @@ pub(crate) struct Nat64Draft {
     pub(crate) pools: Vec<PoolDraft>,
     pub(crate) bib: Vec<Spanned<StaticBib>>,
     pub(crate) subscriber_len: u8,
+    pub(crate) nat_pt: Option<NatPtDraft>,
 }
 
 impl Nat64Draft {
@@ -39,14 +41,16 @@ impl Nat64Draft {
             nets.map(|net| (net, pool4.span()))
         });
         let bib = self.bib.iter().map(|bib| (Ipv4Net::from(bib.get_ref().v4.0), bib.span()));
-        pools.chain(bib).collect()
+        let bound = self.nat_pt.iter().flat_map(NatPtDraft::networks);
+        pools.chain(bib).chain(bound).collect()
     }
 }
 
-/// Reads an entry of mode `nat64`.
+/// Reads an entry of mode `nat64`, or with `is_nat_pt` of mode `nat-pt`.
 pub(crate) fn nat64(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
+    is_nat_pt: bool,
 ) -> (Nat64, Vec<Spanned<Pool6>>, Nat64Draft) {
     let help = "write a list such as pool6 = [\"64:ff9b::/96\"]";
     let pool6 = section.require(sink, "pool6", help, |v| value::list(v, help, value::pool6));
@@ -54,9 +58,15 @@ pub(crate) fn nat64(
         sink.push(Diagnostic::error(read.span(), "`pool6`: the list is empty").help(help));
     }
     let pool6 = pool6.map(Spanned::into_inner).unwrap_or_default();
+    let (nat_pt, nat_pt_draft) = is_nat_pt.then(|| nat_pt::read(section, sink)).unzip();
     let mut pools = tables::pools(section, sink);
     pools.extend(for_all(section, sink));
-    if pools.is_empty() && !section.has("pool") && !section.has("pool4") {
+    let has_addresses = section.has("addresses") || section.has("address_bindings");
+    if is_nat_pt && pools.is_empty() && !section.has("pool4") && !has_addresses {
+        let message = "neither `addresses` nor `pool4` is there: no address could be given";
+        let help = "write addresses = [\"192.0.2.0/26\"], or pool4 = [\"192.0.2.1\"], or both";
+        sink.push(Diagnostic::error(section.span(), message).help(help));
+    } else if !is_nat_pt && pools.is_empty() && !section.has("pool") && !section.has("pool4") {
         let message =
             "neither `pool4` nor a [[translator.pool]] is there: no address could be given";
         let help = "write pool4 = [\"192.0.2.1\"], or pool4 = [\"interface:eth0\"]";
@@ -80,8 +90,20 @@ pub(crate) fn nat64(
         gateways: alg::read(section, sink),
         sizes: Sizes::default(),
         logs: Vec::new(),
+        nat_pt,
     };
-    set(&mut nat64.filtering, section.read(sink, "filtering", |v| value::choice(v, &FILTERINGS)));
+    if is_nat_pt {
+        let why = "in mode nat-pt IPv4 hosts begin what they have asked for by name";
+        section.refuse(
+            sink,
+            "filtering",
+            why,
+            "leave it out; initiators = [...] says which hosts may",
+        );
+    } else {
+        let filtering = section.read(sink, "filtering", |v| value::choice(v, &FILTERINGS));
+        set(&mut nat64.filtering, filtering);
+    }
     set(&mut nat64.accept_v4_syn, section.read(sink, "accept_v4_syn", value::boolean));
     set(&mut nat64.refresh_from_v4, section.read(sink, "refresh_from_v4", value::boolean));
     let allow_short = section.read(sink, "allow_short_lifetimes", value::boolean);
@@ -98,7 +120,8 @@ pub(crate) fn nat64(
     }
     sizes(section, sink, &mut nat64.sizes);
     nat64.logs = tables::logs(section, sink);
-    let draft = Nat64Draft { pools, bib, subscriber_len: nat64.subscriber_len };
+    let subscriber_len = nat64.subscriber_len;
+    let draft = Nat64Draft { pools, bib, subscriber_len, nat_pt: nat_pt_draft };
     (nat64, pool6, draft)
 }
 

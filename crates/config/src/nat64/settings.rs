@@ -19,13 +19,20 @@ impl Nat64 {
             accept_v4_syn: self.accept_v4_syn,
             refresh_from_v4: self.refresh_from_v4,
             // What rests must not fill the table.
-            lifetimes: Lifetimes { rest_most: self.sizes.bibs / 2, ..self.lifetimes },
+            lifetimes: Lifetimes {
+                rest_most: self.sizes.bibs / 2,
+                dynamic4: self.nat_pt.as_ref().map_or(self.lifetimes.dynamic4, |it| it.idle),
+                ..self.lifetimes
+            },
             subscriber_len: self.subscriber_len,
             quotas: self.quotas,
             bib: self.bib.clone(),
             dynamic4: None,
             algs: self.gateways.core(),
             more_left_ports: Vec::new(),
+            dns: None,
+            // Where there is no pool of ports, hosts send from addresses of their own.
+            addresses: self.nat_pt.as_ref().map(|it| it.core(self.pools.is_empty())),
             sizes: self.sizes,
         }
     }

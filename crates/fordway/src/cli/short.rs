@@ -89,6 +89,57 @@ pub(crate) struct Nat64Args {
     common: CommonArgs,
 }
 
+/// `fordway nat-pt`.
+#[derive(Debug, Args)]
+pub(crate) struct NatPtArgs {
+    /// Translation prefix; may be given several times
+    #[arg(long, value_name = "PREFIX", required = true)]
+    pool6: Vec<String>,
+    /// IPv4 addresses that IPv6 hosts get for themselves while they are in use; may be given several times
+    ///
+    /// A question for a name takes one for a while, so that strangers can use all of them up (RFC 4966 section 3.4):
+    /// say with --dns-client who may ask.
+    #[arg(long, value_name = "NET", required_unless_present_any = ["pool4", "binding"])]
+    addresses: Vec<String>,
+    /// IPv4 addresses and ports for what IPv6 hosts begin (NAPT-PT); may be given several times
+    ///
+    /// Without it they send from --addresses, and a stranger's questions can keep them from it. Written as in
+    /// fordway nat64.
+    #[arg(long, value_name = "ADDR[:LO-HI]")]
+    pool4: Vec<String>,
+    /// Binding that stays: an IPv4 address for an IPv6 host; may be given several times
+    #[arg(long, value_name = "V4=V6")]
+    binding: Vec<String>,
+    /// BIB entry: a port that is forwarded to an IPv6 host; may be given several times
+    #[arg(long, value_name = "PROTOCOL:V4:PORT=[V6]:PORT")]
+    bib: Vec<String>,
+    /// IPv4 network whose hosts may begin sessions [default: all]; may be given several times
+    ///
+    /// With the default, every host that IPv4 can name is open to everybody (RFC 4966 section 6).
+    #[arg(long, value_name = "NET")]
+    initiator: Vec<String>,
+    /// IPv4 network whose questions for names are translated [default: all]; may be given several times
+    #[arg(long, value_name = "NET", conflicts_with = "no_dns_alg")]
+    dns_client: Vec<String>,
+    /// Leave DNS messages alone
+    ///
+    /// The gateway changes what servers have said, so that those who check signatures refuse it (RFC 4966
+    /// section 4.5); and what a server remembers of it is wrong everywhere else (section 4.2).
+    #[arg(long)]
+    no_dns_alg: bool,
+    /// How long an address that was asked for by name waits for its first packet [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    hold: Option<String>,
+    /// How long an address that nobody uses stays bound [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    idle: Option<String>,
+    /// Name of the translator and its interface
+    #[arg(long, value_name = "NAME", default_value = "natpt0")]
+    interface: String,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
 /// Options of stateless translators.
 #[derive(Debug, Args)]
 struct MappingArgs {
@@ -225,6 +276,31 @@ impl Nat64Args {
     }
 }
 
+impl NatPtArgs {
+    /// The configuration that the options stand for.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let mut entry = Entry::new(&self.interface, "nat-pt");
+        entry.list("pool6", &self.pool6);
+        entry.list("addresses", &self.addresses);
+        entry.list("pool4", &self.pool4);
+        entry.pairs("address_bindings", "--binding", &self.binding)?;
+        entry.bib(&self.bib)?;
+        entry.list("initiators", &self.initiator);
+        entry.list("dns_clients", &self.dns_client);
+        if self.no_dns_alg {
+            entry.put("dns_alg", Value::Boolean(false));
+        }
+        entry.text("hold", self.hold.as_ref());
+        entry.text("idle", self.idle.as_ref());
+        self.common.add_to(&mut entry)?;
+        entry.load()
+    }
+
+    pub(crate) fn print_config(&self) -> bool {
+        self.common.print_config
+    }
+}
+
 impl InlineArgs {
     /// The configuration that the options stand for; `None` if there are none.
     pub(crate) fn load(&self, v6: Option<&String>) -> Result<Option<Loaded>, Failure> {
@@ -327,16 +403,25 @@ impl Entry {
     }
 
     fn mappings(&mut self, mappings: &[String]) -> Result<(), Failure> {
+        self.pairs("eam", "--eam", mappings)
+    }
+
+    /// `IPV4=IPV6`, under this key, of this option.
+    fn pairs(&mut self, key: &str, option: &str, mappings: &[String]) -> Result<(), Failure> {
+        let example = match key {
+            "eam" => "198.51.100.0/24=2001:db8:1::/120",
+            _ => "192.0.2.10=2001:db8::5",
+        };
         let pair = |mapping: &String| match mapping.split_once('=') {
             Some((v4, v6)) => Ok(Value::from(vec![v4.trim(), v6.trim()])),
             None => Err(Failure::usage(
-                format!("--eam {mapping}: there is no '='"),
-                "write --eam 198.51.100.0/24=2001:db8:1::/120",
+                format!("{option} {mapping}: there is no '='"),
+                format!("write {option} {example}"),
             )),
         };
         let pairs = mappings.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
         if !pairs.is_empty() {
-            self.put("eam", pairs.into());
+            self.put(key, pairs.into());
         }
         Ok(())
     }

@@ -109,7 +109,8 @@ fn pool4(nat64: &Nat64, facts: &Facts) -> Vec<Ipv4Net> {
     let pools = nat64.pools.iter().flat_map(|pool| &pool.pool4).flat_map(Pool4::networks);
     let bib = nat64.bib.iter().map(|bib| Ipv4Net::from(bib.v4.0));
     let mut nets = Vec::new();
-    for net in pools.chain(bib) {
+    let bound = nat64.nat_pt.iter().flat_map(fordway_config::NatPt::networks);
+    for net in pools.chain(bib).chain(bound) {
         nets.extend(without(net, &facts.own_v4));
     }
     nets

@@ -23,6 +23,11 @@ use super::stateful::{self, Beside, Tables};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
 
+/// What everybody who starts a NAT-PT is told.
+const HISTORIC: &str = "NAT-PT is historic (RFC 4966): the DNS gateway breaks DNSSEC, each question of a stranger may \
+                        take an address, and all of a name's traffic has to come this way; nat64 with dns64, \
+                        or siit with explicit mappings, do without";
+
 /// A translator whose host is set up and whose engines do not run yet.
 pub(crate) struct Prepared {
     pub(super) config: Translator,
@@ -93,6 +98,9 @@ impl Prepared {
     pub(crate) fn set_up(config: &Translator, context: &Context) -> Result<Prepared, Failure> {
         let name = config.name.as_str();
         let mut intent = Intent::of(config, &context.host)?;
+        if config.nat_pt().is_some() {
+            warn!("{name}: {HISTORIC}");
+        }
         let options = OpenOptions {
             queues: resolve::queues(config),
             run_dir: context.run_dir.clone(),

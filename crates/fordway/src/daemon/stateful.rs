@@ -4,6 +4,7 @@
 //! finds its sessions there. With the user engine alone they lie on the heap and go with the process.
 
 mod asked;
+mod dns;
 mod entries;
 mod keep;
 mod state;
@@ -33,6 +34,7 @@ use super::{pool4, privilege};
 use crate::failure::Failure;
 use crate::natlog::Logs;
 
+pub(crate) use dns::with_gateway;
 use entries::written;
 pub(crate) use entries::{Filter, Read, Reader, deterministic};
 use keep::Keeper;
@@ -52,11 +54,16 @@ pub(super) struct Tables {
 }
 
 /// What the core is to do, by configuration and host; `None`: it is stateless.
-pub(super) fn settings(config: &Translator, facts: &Facts) -> Option<Settings> {
+/// `earlier`: those in whose place they come.
+pub(super) fn settings(
+    config: &Translator,
+    facts: &Facts,
+    earlier: Option<&Settings>,
+) -> Option<Settings> {
     let addresses =
         |device: &InterfaceName| facts.device_v4.get(device.as_str()).cloned().unwrap_or_default();
     match (config.nat64(), config.dynamic4()) {
-        (Some(nat64), _) => Some(nat64.settings(addresses)),
+        (Some(nat64), _) => Some(with_gateway(nat64.settings(addresses), config, earlier)),
         (None, Some(dynamic4)) => Some(dynamic4.settings()),
         (None, None) => None,
     }
@@ -71,7 +78,7 @@ impl Tables {
         facts: &Facts,
         intent: &mut Intent,
     ) -> Result<Option<Tables>, Failure> {
-        let Some(settings) = settings(config, facts) else { return Ok(None) };
+        let Some(settings) = settings(config, facts, None) else { return Ok(None) };
         let name = config.name.as_str();
         let secret = random_secret()?;
         let (mut maps, mut made) = (None, None);
@@ -159,6 +166,7 @@ fn misfit(name: &str, error: Nat64Error) -> Failure {
 
 /// Puts the configuration's BIB entries in, in the place of those of an earlier one.
 pub(super) fn make_static(name: &str, nat64: &Nat64) {
+    make_fixed(name, nat64);
     let (now, wanted) = (monotonic(), &nat64.settings().bib);
     let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
     for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
@@ -174,9 +182,30 @@ pub(super) fn make_static(name: &str, nat64: &Nat64) {
     }
 }
 
+/// The same with the addresses that the configuration binds to hosts (NAT-PT).
+fn make_fixed(name: &str, nat64: &Nat64) {
+    let Some(addresses) = &nat64.settings().addresses else { return };
+    let now = monotonic();
+    let own =
+        |entry: &fordway_xlat::nat64::BibEntry| entry.is_static && entry.binding.protocol.is_none();
+    for Binding { v4, v6, .. } in nat64.bib(now).filter(own).map(|entry| entry.binding) {
+        if !addresses.fixed.contains(&(v4.0, v6.0)) {
+            nat64.unbind(v4.0, now);
+        }
+    }
+    for (binding, error) in nat64.make_fixed_addresses(now) {
+        let (v4, v6) = (binding.v4.0, binding.v6.0);
+        warn!("{name}: {v4} is not bound to {v6}: {}", state::bib_error(error));
+    }
+}
+
 /// How many sessions and BIB entries have no place in other settings and will end.
 pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
-    let fits = |binding: &Binding| match (binding.protocol, &settings.dynamic4) {
+    let bound = |binding: &Binding| {
+        let addresses = settings.addresses.as_ref().filter(|it| it.contains(binding.v4.0))?;
+        Some(addresses.fits(binding.v4.0, binding.v6.0))
+    };
+    let own = |binding: &Binding| match (binding.protocol, &settings.dynamic4) {
         (None, Some(pool)) => pool.contains(binding.v4.0),
         (None, None) => false,
         (Some(protocol), _) => {
@@ -185,6 +214,7 @@ pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
                 || settings.bib.contains(&own)
         }
     };
+    let fits = |binding: &Binding| bound(binding).unwrap_or_else(|| own(binding));
     let now = monotonic();
     let sessions = nat64.sessions(now).filter(|session| !fits(&session.binding)).count();
     let dynamic = nat64.bib(now).filter(|bib| bib.binding.protocol.is_none());
@@ -282,7 +312,9 @@ impl Running {
         facts: &Facts,
         old: Option<&Arc<Nat64>>,
     ) -> Result<(Option<Arc<Nat64>>, u64), Failure> {
-        let (Some(old), Some(settings)) = (old, settings(new, facts)) else {
+        let (Some(old), Some(settings)) =
+            (old, old.and_then(|old| settings(new, facts, Some(old.settings()))))
+        else {
             return Ok((None, 0));
         };
         let unfit = unfit(old, &settings);

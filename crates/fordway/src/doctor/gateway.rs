@@ -81,7 +81,8 @@ fn check_translator(
     }
     if let Mode::Nat64(nat64) = &translator.mode {
         let nets = nat64.pools.iter().flat_map(|pool| &pool.pool4).flat_map(Pool4::networks);
-        for net in nets {
+        let bound = nat64.nat_pt.iter().flat_map(fordway_config::NatPt::networks);
+        for net in nets.chain(bound) {
             // The host's own addresses are told by ports, not by routes.
             if !view.v4().any(|(_, address)| net.contains(&address)) {
                 check_route(netlink, net.addr().into(), &net.to_string(), name, findings)?;

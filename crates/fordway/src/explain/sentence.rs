@@ -1,6 +1,7 @@
 //! Steps of the core as sentences.
 
 use fordway_xlat::addr::{Mapped, Via};
+use fordway_xlat::dns::DnsAction;
 use fordway_xlat::trace::{ChecksumStep, Step, Suppressed};
 use fordway_xlat::{Direction, IcmpErrorKind};
 
@@ -82,6 +83,14 @@ pub(crate) fn of(step: &Step, counted: bool) -> Option<String> {
         Step::Decapsulated => "the IPv6 header is taken away".to_owned(),
         Step::Ecn(codepoint) => format!("the ECN field becomes {codepoint:#04b}"),
         Step::TunnelMtu(mtu) => format!("the MTU of the tunnel's path becomes {mtu} octets"),
+        Step::Dns(action) => match action {
+            DnsAction::Pass => "the DNS message stays as it is",
+            DnsAction::Replace => "the DNS message is translated",
+            DnsAction::Return => {
+                "the DNS answer has no address: its server is asked for one of the other family"
+            }
+        }
+        .to_owned(),
         Step::Error(kind, _) => format!("an ICMP error is due: {}", error(*kind)),
         Step::Suppressed(why) => format!("it is not sent: {}", suppressed(*why)),
     })

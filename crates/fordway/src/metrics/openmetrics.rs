@@ -182,7 +182,8 @@ mod tests {
 
     use super::*;
     use crate::report::{
-        DirectionStats, LatencyStats, LogStats, Nat64Stats, OccupancyStats, PoolStats, Totals,
+        DirectionStats, LatencyStats, LogStats, Nat64Stats, NatPtStats, OccupancyStats, PoolStats,
+        Totals,
     };
 
     #[test]
@@ -242,6 +243,11 @@ mod tests {
             queues: vec![Totals::default()],
             kernel: Some(KernelStats::default()),
             nat64: Some(Nat64Stats {
+                nat_pt: Some(NatPtStats {
+                    addresses: OccupancyStats { used: 2, size: 62 },
+                    held: 1,
+                    dns: BTreeMap::from([("ptr".to_owned(), 4)]),
+                }),
                 draining: true,
                 tables: [("bib".to_owned(), OccupancyStats { used: 3, size: 9 })].into(),
                 bib: by_protocol.clone(),
@@ -303,6 +309,10 @@ mod tests {
             "fordway_nat64_alg_connections{translator=\"nat64\"} 2",
             "fordway_nat64_alg_events_total{translator=\"nat64\",alg=\"ftp\",event=\"mapped\"} 6",
             "fordway_nat64_draining{translator=\"nat64\"} 1",
+            "fordway_nat_pt_addresses{translator=\"nat64\"} 62",
+            "fordway_nat_pt_bound{translator=\"nat64\"} 2",
+            "fordway_nat_pt_held{translator=\"nat64\"} 1",
+            "fordway_nat_pt_dns_total{translator=\"nat64\",what=\"ptr\"} 4",
             "fordway_nat64_log_lost_total{translator=\"nat64\",to=\"json:/log\"} 1",
             "fordway_nat64_log_records_total{translator=\"nat64\",to=\"json:/log\"} 9",
             "fordway_nat64_session_creation_seconds_bucket{le=\"0.000001\",translator=\"nat64\"} 5",

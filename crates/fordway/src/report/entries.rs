@@ -113,6 +113,9 @@ pub(crate) struct BibRow {
     pub(crate) is_static: bool,
     /// Nobody has it, and nobody gets it yet.
     pub(crate) resting: bool,
+    /// Asked for by name, and not used yet (NAT-PT).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) held: bool,
     pub(crate) sessions: u32,
     /// Seconds since it was made.
     pub(crate) age_seconds: u64,
@@ -255,6 +258,7 @@ impl BibRow {
         let note = match (self.is_static, self.resting) {
             (true, _) => "static",
             (_, true) => "resting",
+            _ if self.held => "held",
             _ => "",
         };
         let (v6, v4) = match self.protocol.as_str() {

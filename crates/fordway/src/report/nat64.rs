@@ -42,6 +42,33 @@ pub(crate) struct Nat64Stats {
     pub(crate) algs: BTreeMap<String, BTreeMap<String, u64>>,
     /// Logs.
     pub(crate) logs: Vec<LogStats>,
+    /// Of a NAT-PT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nat_pt: Option<NatPtStats>,
+}
+
+/// Addresses that hosts have for themselves, and the gateway for DNS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NatPtStats {
+    /// Addresses that are bound, of all.
+    pub(crate) addresses: OccupancyStats,
+    /// Those of them that were asked for by name, and not used yet.
+    pub(crate) held: u64,
+    /// What the gateway has done, by what; empty: it is off.
+    pub(crate) dns: BTreeMap<String, u64>,
+}
+
+/// What runs of a NAT-PT.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NatPtStatus {
+    /// Addresses that hosts get for themselves.
+    pub(crate) addresses: Vec<String>,
+    /// Bindings of the configuration.
+    pub(crate) fixed: usize,
+    /// Hosts send from addresses of their own.
+    pub(crate) outgoing: bool,
+    /// Which IPv4 hosts may begin; empty: all.
+    pub(crate) initiators: Vec<String>,
 }
 
 /// How full something is.
@@ -111,9 +138,35 @@ pub(crate) struct Nat64Status {
     pub(crate) draining: bool,
     /// What the host's own use of ports is in the way of.
     pub(crate) clashes: Vec<Clash>,
+    /// Of a NAT-PT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nat_pt: Option<NatPtStatus>,
     /// Where dynamic 1:1 mappings are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
+}
+
+impl NatPtStatus {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let use_of = match self.outgoing {
+            true => "for what begins on either side",
+            false => "for what IPv4 hosts begin",
+        };
+        let addresses = match self.addresses.as_slice() {
+            [] => "none but those that are bound for ever".to_owned(),
+            nets => format!("{}, {use_of}", nets.join(" ")),
+        };
+        let initiators = match self.initiators.as_slice() {
+            [] => "every IPv4 host".to_owned(),
+            nets => nets.join(" "),
+        };
+        vec![
+            ("addresses", addresses),
+            ("bindings", self.fixed.to_string()),
+            ("may begin", initiators),
+            ("historic", "NAT-PT has faults that can't be mended (RFC 4966)".to_owned()),
+        ]
+    }
 }
 
 impl Nat64Status {
@@ -121,6 +174,9 @@ impl Nat64Status {
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines: Vec<(&str, String)> =
             self.pools.iter().map(|pool| ("pool4", pool.clone())).collect();
+        if let Some(nat_pt) = &self.nat_pt {
+            lines.extend(nat_pt.lines());
+        }
         if self.static_bib > 0 {
             lines.push(("static BIB", self.static_bib.to_string()));
         }

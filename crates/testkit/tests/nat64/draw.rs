@@ -8,7 +8,7 @@ use fordway_testkit::packet::{
 };
 use fordway_xlat::nat64::{Binding, Protocol, SessionEntry};
 
-const HOSTS: [&str; 6] = [
+pub(crate) const HOSTS: [&str; 6] = [
     "2001:db8:1::1",
     "2001:db8:1::2",
     "2001:db8:1:0:ffff::3",
@@ -16,7 +16,7 @@ const HOSTS: [&str; 6] = [
     "2001:db8:2:1::1",
     "2001:db8:3::1",
 ];
-const HOST_PORTS: [u16; 8] = [7, 53, 1023, 1024, 5004, 5005, 40_000, 65_535];
+pub(crate) const HOST_PORTS: [u16; 8] = [7, 53, 1023, 1024, 5004, 5005, 40_000, 65_535];
 const REMOTES: [Ipv4Addr; 3] =
     [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2), Ipv4Addr::new(198, 18, 0, 1)];
 const REMOTE_PORTS: [u16; 3] = [53, 80, 443];

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "not for 1:1 mappings")]
 pub(crate) mod draw;
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub(crate) struct Core {
 impl Core {
     fn new(config: &Config, settings: &Settings, memory: Arc<dyn Memory>) -> Core {
         let nat = Nat64::new(settings.clone(), memory).expect("tables that fit");
+        assert!(nat.make_fixed_addresses(Duration::ZERO).is_empty());
         let nat = Arc::new(nat);
         let translator = match &settings.dynamic4 {
             Some(_) => Translator::dynamic4(config.clone(), Arc::clone(&nat)),
@@ -156,6 +158,14 @@ impl Pair {
     /// Holds the tables against each other.
     pub(crate) fn compare(&self) -> Result<(), String> {
         same("tables", &self.alone.tables(self.now), &self.beside.tables(self.now))
+    }
+
+    /// Somebody asks for a host by name (NAT-PT); both have to bind it to the same address, or not at all.
+    #[allow(dead_code, reason = "not for 1:1 mappings")]
+    pub(crate) fn bind_by_name(&mut self, host: Ipv6Addr) -> Result<(), String> {
+        let alone = self.alone.nat.bind_by_name(host, self.now, 0);
+        let beside = self.beside.nat.bind_by_name(host, self.now, 0);
+        if alone == beside { Ok(()) } else { Err(format!("alone {alone:?}, beside {beside:?}")) }
     }
 
     pub(crate) fn drain(&mut self, drains: bool) {

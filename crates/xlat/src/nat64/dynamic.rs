@@ -6,6 +6,8 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
+use ipnet::Ipv4Net;
+
 use crate::verdict::DropReason;
 
 use super::chain::state;
@@ -31,7 +33,7 @@ impl View<'_> {
             return Some(Ok(bib.v4().0));
         }
         let takes = pool.clients.is_empty() || pool.clients.iter().any(|net| net.contains(&host));
-        takes.then(|| self.bind_dynamic4(pool, host))
+        takes.then(|| self.bind_dynamic4(&pool.pool, host, 0))
     }
 
     /// The host that has this IPv4 address.
@@ -51,18 +53,25 @@ impl View<'_> {
         self.bib4((addr, 0), 0).map(|(_, bib)| bib.v6().0)
     }
 
-    fn used(&self, bib: &Bib) {
+    pub(super) fn used(&self, bib: &Bib) {
         if bib.since.load(Relaxed) != self.now {
             bib.since.store(self.now, Relaxed);
         }
     }
 
-    fn bind_dynamic4(&self, pool: &Dynamic4, host: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
+    /// A new 1:1 mapping with these flags.
+    pub(super) fn bind_dynamic4(
+        &self,
+        pool: &[Ipv4Net],
+        host: Ipv6Addr,
+        flags: u8,
+    ) -> Result<Ipv4Addr, DropReason> {
         if self.nat.is_draining() {
             return Err(DropReason::Draining);
         }
         let new = self.new_bib((host, 0), 0, 0).ok_or(DropReason::BibFull)?;
-        let number: u64 = pool.pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
+        new.1.flags.store(flags, Relaxed);
+        let number: u64 = pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
         let first = self.nat.secret.v6(host, 0, 0);
         let take = |place: u64| {
             let addr = address(pool, place.checked_rem(number).unwrap_or(0));
@@ -95,9 +104,9 @@ impl View<'_> {
 
 /// The address of a place in the pool. Of prefixes up to /30, the first and the last are left out: as
 /// network and broadcast address they would not work on a link.
-fn address(pool: &Dynamic4, place: u64) -> Option<Ipv4Addr> {
+fn address(pool: &[Ipv4Net], place: u64) -> Option<Ipv4Addr> {
     let mut first = 0;
-    for net in &pool.pool {
+    for net in pool {
         let size = 1_u64 << (32 - net.prefix_len());
         if place < first + size {
             let addr = Ipv4Addr::from_bits(net.network().to_bits() + (place - first) as u32);

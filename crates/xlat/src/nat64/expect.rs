@@ -57,7 +57,12 @@ impl<'a> View<'a> {
             if self.nat.is_draining() {
                 return Err(DropReason::Draining.into());
             }
-            self.bind(tuple, found.map(|(_, resting)| resting))?;
+            let resting = found.map(|(_, resting)| resting);
+            if self.bound6(at) == Some(tuple.near.0) {
+                self.bind_port(tuple, tuple.near, at, resting, DropReason::PortInUse)?;
+            } else {
+                self.bind(tuple, resting)?;
+            }
             *is_new = true;
             return Err(Trouble::Again);
         };

@@ -168,11 +168,19 @@ impl View<'_> {
         let syn = tuple.protocol == Protocol::Tcp && tuple.segment.opens();
         let expectation = self.expectation(tuple);
         let is_expected = expectation.is_some() || self.is_default_data(tuple);
+        if !is_expected {
+            self.may_begin(tuple.remote.0)?;
+        }
         let accepts = self.nat.settings.accept_v4_syn || is_expected;
         if syn && !accepts {
             return Err(DropReason::ExternallyInitiated.into());
         }
         let Some((index, bib)) = self.bib4(tuple.near, protocol) else {
+            if let Some(host) = self.bound6(tuple.near.0) {
+                self.bind_incoming(host, tuple)?;
+                // With the BIB entry the next attempt makes the session.
+                return Err(Trouble::Again);
+            }
             // A SYN with ACK answers somebody else's SYN; it can't be a simultaneous open.
             let waits = syn && tuple.segment == Segment::Syn;
             return if waits { Ok(None) } else { Err(DropReason::NoBib.into()) };

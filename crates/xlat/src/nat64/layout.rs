@@ -85,6 +85,8 @@ pub mod bib_flags {
     pub const ADDED: u8 = 4;
     /// Made for a gateway: nobody from IPv4 may connect through it but those that are expected.
     pub const EXPECTED: u8 = 8;
+    /// Protocol 0: asked for by name, and not yet used.
+    pub const HELD: u8 = 16;
 }
 
 /// A session table entry (RFC 6146 section 3.2), 64 octets.

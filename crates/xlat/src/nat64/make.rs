@@ -15,6 +15,7 @@ use super::filter::{Trouble, Tuple, count};
 use super::hash::halves;
 use super::layout::{Bib, Kind, Session};
 use super::settings::Protocol;
+use super::subscriber::For;
 use super::tcp::{Side, TcpState, Timeout};
 use super::view::{Found, SessionKey, SessionLife, View, life, life_parts, one_less};
 
@@ -48,8 +49,11 @@ impl<'a> View<'a> {
         tuple: &Tuple<Ipv6Addr>,
         resting: Option<&Bib>,
     ) -> Result<(), Trouble> {
+        if let Some(addresses) = self.nat.settings.addresses.as_ref().filter(|it| it.outgoing) {
+            return self.bind_own(addresses, tuple, resting);
+        }
         let protocol = tuple.protocol;
-        let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark)?;
+        let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark, For::Ports)?;
         match self.count_port(subscriber, protocol) {
             Err(DropReason::Busy) => return Err(Trouble::Again),
             counted => counted?,

@@ -7,6 +7,7 @@ use crate::addr::{self, Mapped, Pool6, Unmapped, Via, classify};
 use crate::alg::{Ends as AlgEnds, Mappings, Watched};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing, Ports};
+use crate::nat64::Nat64;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::tuple::{Incoming, Transport};
@@ -236,6 +237,10 @@ impl Mappings for Stateful<'_> {
 
     fn v6_of(&self, pool6: u8, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         self.embed(pool6, addr).ok().map(|mapped| mapped.addr)
+    }
+
+    fn tables(&self) -> Option<(&Config, &Nat64)> {
+        Some((self.config, self.view.nat))
     }
 }
 

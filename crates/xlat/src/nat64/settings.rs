@@ -8,6 +8,7 @@ use core::time::Duration;
 use ipnet::Ipv6Net;
 
 use crate::alg::Alg;
+use crate::dns::DnsAlg;
 
 use super::memory::Sizes;
 use super::pool::Pool;
@@ -153,6 +154,57 @@ impl Dynamic4 {
     }
 }
 
+/// IPv4 addresses each of which belongs to one IPv6 host while it is bound: NAT-PT (RFC 2766).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// The addresses.
+    pub pool: Vec<ipnet::Ipv4Net>,
+    /// Which IPv6 hosts; empty: all.
+    pub clients: Vec<Ipv6Net>,
+    /// Bound by the operator, of the pool or not.
+    pub fixed: Vec<(Ipv4Addr, Ipv6Addr)>,
+    /// Hosts send from an address of their own, too (Basic-NAT-PT). Else what they begin goes by the pools of
+    /// ports (NAPT-PT), and the addresses are for what IPv4 hosts begin.
+    pub outgoing: bool,
+    /// Which IPv4 hosts may begin; empty: all.
+    pub initiators: Vec<ipnet::Ipv4Net>,
+    /// How long a binding that was asked for by name waits for its first session.
+    pub hold: Duration,
+}
+
+impl Addresses {
+    /// Whether the address is one of these.
+    #[must_use]
+    pub fn contains(&self, addr: Ipv4Addr) -> bool {
+        self.pool.iter().any(|net| net.contains(&addr))
+            || self.fixed.iter().any(|(fixed, _)| *fixed == addr)
+    }
+
+    /// Whether the address may be bound to the host.
+    #[must_use]
+    pub fn fits(&self, addr: Ipv4Addr, host: Ipv6Addr) -> bool {
+        let same = |(fixed_addr, fixed_host): &&(Ipv4Addr, Ipv6Addr)| {
+            *fixed_addr == addr || *fixed_host == host
+        };
+        match self.fixed.iter().find(same) {
+            Some(fixed) => *fixed == (addr, host),
+            None => self.contains(addr) && self.takes(host),
+        }
+    }
+
+    /// Whether a host may have an address.
+    #[must_use]
+    pub fn takes(&self, host: Ipv6Addr) -> bool {
+        self.clients.is_empty() || self.clients.iter().any(|net| net.contains(&host))
+    }
+
+    /// Whether an IPv4 host may begin.
+    #[must_use]
+    pub fn may_begin(&self, remote: Ipv4Addr) -> bool {
+        self.initiators.is_empty() || self.initiators.iter().any(|net| net.contains(&remote))
+    }
+}
+
 /// What a stateful translator does beside [`Config`](crate::Config).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -180,6 +232,10 @@ pub struct Settings {
     pub algs: Vec<Arc<dyn Alg>>,
     /// More ports that programs in the kernel leave to the user engine.
     pub more_left_ports: Vec<u16>,
+    /// A gateway for DNS messages in the path of packets (RFC 2766 section 4).
+    pub dns: Option<Arc<dyn DnsAlg>>,
+    /// Addresses of hosts: NAT-PT.
+    pub addresses: Option<Addresses>,
     /// Of the tables.
     pub sizes: Sizes,
 }
@@ -198,6 +254,8 @@ impl Default for Settings {
             dynamic4: None,
             algs: Vec::new(),
             more_left_ports: Vec::new(),
+            dns: None,
+            addresses: None,
             sizes: Sizes::default(),
         }
     }

@@ -17,6 +17,18 @@ use super::view::{Found, View, life, life_parts, one_less};
 /// In the number of blocks: one more is being written.
 pub(crate) const ADDING: u32 = 0x80_0000;
 
+/// The pool of a subscriber that has no ports.
+pub(crate) const NO_POOL: usize = u16::MAX as usize;
+
+/// What a subscriber is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// To have ports of a pool.
+    Ports,
+    /// To be counted alone: its ports are those of an address that is its host's.
+    Counts,
+}
+
 /// The first `len` bits of an address.
 pub(crate) fn prefix(addr: Ipv6Addr, len: u8) -> Ipv6Addr {
     let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
@@ -63,11 +75,12 @@ impl Subscriber {
 }
 
 impl<'a> View<'a> {
-    /// The subscriber that a host belongs to; a new one is given its first block.
-    pub(crate) fn subscriber(
+    /// The subscriber that a host belongs to; a new one that is to have ports is given its first block.
+    pub(super) fn subscriber(
         &self,
         host: Ipv6Addr,
         mark: u32,
+        wanted: For,
     ) -> Result<Found<'a, Subscriber>, DropReason> {
         let settings = &self.nat.settings;
         let mark = if self.nat.by_mark { mark } else { 0 };
@@ -76,18 +89,19 @@ impl<'a> View<'a> {
         if let (Some(found), _) = self.find_subscriber(&chain, prefix, mark) {
             return Ok(found);
         }
-        let pools = &settings.pools;
-        let number = pools.iter().position(|pool| pool.takes(host, mark));
-        let number = number.ok_or(DropReason::PoolExhausted)?;
-        let hash = self.nat.secret.subscriber(prefix, mark);
-        let block = self.nat.grant(number, host, hash, None).ok_or(DropReason::PoolExhausted)?;
+        let given = match wanted {
+            For::Ports => Some(self.first_block(host, prefix, mark)?),
+            For::Counts => None,
+        };
         let list = FreeList::of(&self.regions, Kind::Subscriber);
         let Some(index) = list.take(self.regions.subscribers, self.shard) else {
-            self.nat.take_back(block);
+            if let Some((_, block)) = given {
+                self.nat.take_back(block);
+            }
             return Err(DropReason::SubscribersFull);
         };
         let entry = &self.regions.subscribers[index as usize];
-        self.fill(entry, prefix, mark, number, block);
+        self.fill(entry, prefix, mark, given);
         loop {
             match self.find_subscriber(&chain, prefix, mark) {
                 (Some(found), _) => {
@@ -101,7 +115,27 @@ impl<'a> View<'a> {
         }
     }
 
-    fn fill(&self, entry: &Subscriber, prefix: Ipv6Addr, mark: u32, pool: usize, block: PortBlock) {
+    /// The first block of a subscriber, and the number of its pool.
+    fn first_block(
+        &self,
+        host: Ipv6Addr,
+        prefix: Ipv6Addr,
+        mark: u32,
+    ) -> Result<(usize, PortBlock), DropReason> {
+        let number = self.nat.settings.pools.iter().position(|pool| pool.takes(host, mark));
+        let number = number.ok_or(DropReason::PoolExhausted)?;
+        let hash = self.nat.secret.subscriber(prefix, mark);
+        let block = self.nat.grant(number, host, hash, None).ok_or(DropReason::PoolExhausted)?;
+        Ok((number, block))
+    }
+
+    fn fill(
+        &self,
+        entry: &Subscriber,
+        prefix: Ipv6Addr,
+        mark: u32,
+        given: Option<(usize, PortBlock)>,
+    ) {
         let (hi, lo) = halves(prefix);
         entry.hi.store(hi, Relaxed);
         entry.lo.store(lo, Relaxed);
@@ -114,17 +148,35 @@ impl<'a> View<'a> {
         entry.last_used.store(self.now, Relaxed);
         entry.created.store(self.now, Relaxed);
         entry.seen.store(0, Relaxed);
-        entry.pool.store(pool as u16, Relaxed);
-        entry.blocks[0].v4.store(block.v4.to_bits(), Relaxed);
-        entry.blocks[0].low.store(block.low, Relaxed);
-        entry.blocks[0].high.store(block.high, Relaxed);
-        entry.life.store(life(state::LIVE, 1), Release);
+        let (pool, block) = given.unzip();
+        entry.pool.store(pool.unwrap_or(NO_POOL) as u16, Relaxed);
+        if let Some(block) = block {
+            entry.blocks[0].v4.store(block.v4.to_bits(), Relaxed);
+            entry.blocks[0].low.store(block.low, Relaxed);
+            entry.blocks[0].high.store(block.high, Relaxed);
+        }
+        entry.life.store(life(state::LIVE, u32::from(block.is_some())), Release);
+    }
+
+    /// Gives a subscriber that was only counted until now its first block. `false`: there is none.
+    fn begin_with_ports(&self, subscriber: &Subscriber) -> bool {
+        let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
+        let Ok((number, block)) = self.first_block(prefix, prefix, mark) else { return false };
+        if subscriber.add(block) {
+            subscriber.pool.store(number as u16, Relaxed);
+        } else {
+            self.nat.take_back(block);
+        }
+        // Somebody else's block is as good.
+        true
     }
 
     /// Gives a subscriber whose ports are used up more, at the same address (RFC 4787 REQ-2). `false`: there is
     /// nothing, or it has as much as it may have.
     pub(crate) fn extend(&self, subscriber: &Subscriber) -> bool {
-        let Some(first) = subscriber.blocks().next() else { return false };
+        let Some(first) = subscriber.blocks().next() else {
+            return self.begin_with_ports(subscriber);
+        };
         let Some(number) = self.nat.pool_of(first) else { return false };
         let most = match self.nat.settings.pools[number].allocation {
             Allocation::Shared => return self.extend_shared(subscriber),

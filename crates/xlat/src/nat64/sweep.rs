@@ -58,6 +58,8 @@ pub struct Swept {
     pub sessions: [u64; 3],
     /// TCP sessions by state, in the order of [`TcpState::ALL`].
     pub tcp_states: [u64; 7],
+    /// Addresses that were asked for by name, and not used yet (NAT-PT).
+    pub held: u64,
     /// Ports that rest.
     pub resting: u64,
     /// Subscribers.

@@ -41,6 +41,8 @@ pub struct BibEntry {
     pub is_static: bool,
     /// It was made while the daemon ran ([`Nat64::add_bib`]), not by the settings.
     pub is_added: bool,
+    /// It was asked for by name, and nobody has used it yet (NAT-PT).
+    pub is_held: bool,
     /// It rests: its host is gone, and no other gets the port yet.
     pub is_resting: bool,
     /// Its sessions.
@@ -114,6 +116,7 @@ impl Nat64 {
                 binding: Binding::of(bib),
                 is_static: bib.flags.load(Relaxed) & bib_flags::STATIC != 0,
                 is_added: bib.flags.load(Relaxed) & bib_flags::ADDED != 0,
+                is_held: bib.flags.load(Relaxed) & bib_flags::HELD != 0,
                 is_resting: state == state::RESTING,
                 sessions,
                 age: duration(age(&view, bib.created.load(Relaxed))),
@@ -248,7 +251,7 @@ impl Nat64 {
 
 impl<'a> View<'a> {
     /// Binds both ends of a new entry, or gives it back.
-    fn put(
+    pub(super) fn put(
         &self,
         new: Found<'a, Bib>,
         v4: (Ipv4Addr, u16),

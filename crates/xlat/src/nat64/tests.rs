@@ -14,6 +14,7 @@ use crate::verdict::DropReason;
 
 use super::*;
 
+mod addresses;
 mod changes;
 mod crowd;
 mod expect;

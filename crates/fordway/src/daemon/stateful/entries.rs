@@ -193,6 +193,7 @@ fn bib_row(name: &str, entry: &BibEntry) -> BibRow {
         v4_port,
         is_static: entry.is_static,
         resting: entry.is_resting,
+        held: entry.is_held,
         sessions: entry.sessions,
         age_seconds: entry.age.as_secs(),
         idle_seconds: protocol.is_none().then_some(entry.idle.as_secs()),

@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fordway_engine::{LATENCY_US, QueueCounters, monotonic};
 use fordway_xlat::alg::{AlgCounters, Event};
 use fordway_xlat::nat64::{
-    Allocation, BibError, Ended, Nat64, Occupancy, Pool, Protocol, Range, Settings, TcpState,
+    Addresses, Allocation, BibError, Ended, Nat64, Occupancy, Pool, Protocol, Range, Settings,
+    TcpState,
 };
 
 use super::entries::written;
 use crate::daemon::running::Running;
-use crate::report::{LatencyStats, Nat64Stats, Nat64Status, OccupancyStats, PoolStats};
+use crate::report::{
+    LatencyStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats, PoolStats,
+};
 
 impl Running {
     /// Counters and occupancy; `None`: it is stateless.
@@ -53,6 +56,11 @@ impl Running {
                 .algs()
                 .map(|(alg, counters)| (alg.label().to_owned(), events(counters)))
                 .collect(),
+            nat_pt: nat64.settings().addresses.as_ref().map(|addresses| NatPtStats {
+                addresses: OccupancyStats { used: swept.bibs[3], size: number_of(addresses) },
+                held: swept.held,
+                dns: super::dns::counts(nat64.settings()),
+            }),
             logs: telling.log_stats(),
         })
     }
@@ -73,12 +81,36 @@ impl Running {
             survives: beside.maps.is_some() && self.kernel.is_some(),
             draining: nat64.is_draining(),
             clashes: beside.clashes.clone(),
+            nat_pt: nat64.settings().addresses.as_ref().map(written_addresses),
             file: self
                 .config
                 .dynamic4()
                 .and_then(|dynamic4| dynamic4.file.as_ref())
                 .map(|file| file.display().to_string()),
         })
+    }
+}
+
+/// How many addresses hosts can have for themselves: of networks up to /30, the ends are nobody's.
+fn number_of(addresses: &Addresses) -> u64 {
+    let of_net = |net: &ipnet::Ipv4Net| match net.prefix_len() {
+        31 | 32 => 1 << (32 - net.prefix_len()),
+        len => (1_u64 << (32 - len)) - 2,
+    };
+    let pool: u64 = addresses.pool.iter().map(of_net).sum();
+    let beside = |(addr, _): &&(std::net::Ipv4Addr, std::net::Ipv6Addr)| {
+        !addresses.pool.iter().any(|net| net.contains(addr))
+    };
+    pool + addresses.fixed.iter().filter(beside).count() as u64
+}
+
+fn written_addresses(addresses: &Addresses) -> NatPtStatus {
+    let text = |nets: &[ipnet::Ipv4Net]| nets.iter().map(ToString::to_string).collect();
+    NatPtStatus {
+        addresses: text(&addresses.pool),
+        fixed: addresses.fixed.len(),
+        outgoing: addresses.outgoing,
+        initiators: text(&addresses.initiators),
     }
 }
 

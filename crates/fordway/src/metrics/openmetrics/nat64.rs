@@ -63,6 +63,22 @@ fn tables(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
             }
         }
     }
+    type PickNatPt = fn(&crate::report::NatPtStats) -> u64;
+    let families: [(&str, &str, PickNatPt); 3] = [
+        ("nat_pt_addresses", "Addresses that hosts can have for themselves", |it| {
+            it.addresses.size
+        }),
+        ("nat_pt_bound", "Addresses that are bound to a host", |it| it.addresses.used),
+        ("nat_pt_held", "Addresses that were asked for by name and not used yet", |it| it.held),
+    ];
+    for (name, help, pick) in families {
+        let mut family = gauge(encoder, name, help)?;
+        for (translator, nat64) in all(stats) {
+            if let Some(nat_pt) = &nat64.nat_pt {
+                set(&mut family, &[("translator", translator)], pick(nat_pt))?;
+            }
+        }
+    }
     let mut family = gauge(encoder, "nat64_resting_ports", "Ports that nobody gets yet")?;
     for (translator, nat64) in all(stats) {
         set(&mut family, &[("translator", translator)], nat64.resting)?;
@@ -133,6 +149,13 @@ fn counters(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         }
     }
     let help = "Sessions that have ended, by cause";
+    let what = "What the gateway for DNS of a NAT-PT has done, in messages";
+    let mut family = counter(encoder, "nat_pt_dns", what)?;
+    for (translator, nat64) in all(stats) {
+        for (what, count) in nat64.nat_pt.iter().flat_map(|it| &it.dns) {
+            put(&mut family, &[("translator", translator), ("what", what)], *count)?;
+        }
+    }
     let mut family = counter(encoder, "nat64_sessions_ended", help)?;
     for (translator, nat64) in all(stats) {
         for (cause, counts) in &nat64.sessions_ended {

@@ -15,6 +15,12 @@ const FIRST_SESSION: u32 = 8;
 
 impl Pass<'_, '_> {
     pub(super) fn bibs(&mut self) {
+        if self.view.nat.settings.addresses.is_some() {
+            // Before any of them is looked at: the sweep before may have been long ago.
+            self.used(Kind::Bib).for_each(|index| {
+                self.view.keep_bound(&self.view.regions.bibs[index as usize]);
+            });
+        }
         for index in self.used(Kind::Bib) {
             let bib = &self.view.regions.bibs[index as usize];
             let (state, sessions) = life_parts(bib.life.load(Acquire));
@@ -46,6 +52,7 @@ impl Pass<'_, '_> {
         }
         let since = bib.since.load(Relaxed);
         let is_over = match protocol {
+            None if flags & bib_flags::HELD != 0 => self.expired(since, self.view.nat.ticks.hold),
             None => self.expired(since, self.view.nat.ticks.dynamic4),
             Some(_) => {
                 let created = bib.created.load(Relaxed);
@@ -54,6 +61,7 @@ impl Pass<'_, '_> {
         };
         if !is_over || flags & bib_flags::STATIC != 0 {
             self.swept.bibs[protocol.map_or(3, Protocol::index)] += 1;
+            self.swept.held += u64::from(flags & bib_flags::HELD != 0);
             return;
         }
         let rests = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))

@@ -234,7 +234,7 @@ fn lifetimes_are_whole_ticks_and_never_too_short() {
     assert_eq!(ticks(Duration::MAX), 0x7fff_fffe, "an age has 32 bits");
     assert_eq!(tick(Duration::from_nanos((1 << 32) - 1)), 31);
     let lifetimes = Lifetimes::default();
-    let ticks = Ticks::of(&lifetimes);
+    let ticks = Ticks::of(&Settings::default());
     let class = |timeout: Timeout| ticks.of_class(timeout as u8);
     assert_eq!(class(Timeout::Udp), super::ticks(lifetimes.udp));
     assert_eq!(class(Timeout::TcpIncomingSyn), super::ticks(lifetimes.tcp_incoming_syn));

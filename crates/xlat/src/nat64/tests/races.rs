@@ -3,6 +3,7 @@
 use super::*;
 use crate::nat64::chain::{Chained, Directory};
 use crate::nat64::layout::{Free, KINDS};
+use crate::nat64::subscriber::For;
 use crate::nat64::view::{SessionKey, life_parts};
 
 /// What must be so whenever nobody is at work: whatever is in a chain is somebody, in it once, and in no free
@@ -111,7 +112,7 @@ fn a_subscriber_in_the_making_is_nobody_elses() {
     let first = nat(settings(Pool { allocation, ..pool(1024, 2047) }));
     let mut sweeper = Sweeper::new();
     let view = first.view(at(0), 0);
-    let (index, _) = view.subscriber(host(1), 0).unwrap();
+    let (index, _) = view.subscriber(host(1), 0, For::Ports).unwrap();
     let chain = view.subscriber_chain(host(1), 0).unwrap();
     assert!(chain.unlink(index));
     let nat = first.reconfigured(settings(Pool { allocation, ..pool(4096, 8191) })).unwrap();

@@ -1,0 +1,231 @@
+//! DNS over TCP (RFC 7766): messages with their length in front.
+//!
+//! Nothing can be sent back into a stream that somebody else writes. So behind each question for an address goes at
+//! once the one for the other family, under another number, and of the two answers the client gets one (RFC 2766
+//! section 4.2 has it so for both transports). Answers come in any order; the first waits here for the second.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fordway_xlat::alg::{Advice, Alg, Context, Dialogue, Ends, HELD_MAX};
+use fordway_xlat::dns::{Exchange, PORT};
+use fordway_xlat::nat64::Side;
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::RecordType;
+
+use super::message::{self, Asked, Stage};
+use super::{DnsCounter, DnsGateway, other, other_name};
+
+/// Questions of one connection that wait for their answers.
+const MOST: usize = 64;
+
+/// Octets of a message's length.
+const LENGTH: usize = 2;
+
+/// The gateway for connections. One for all.
+#[derive(Debug)]
+pub struct DnsStreams(Arc<DnsGateway>);
+
+impl DnsStreams {
+    /// That works as the one for datagrams does, and counts with it.
+    #[must_use]
+    pub fn new(gateway: Arc<DnsGateway>) -> DnsStreams {
+        DnsStreams(gateway)
+    }
+}
+
+impl Alg for DnsStreams {
+    fn label(&self) -> &'static str {
+        "dns"
+    }
+
+    fn ports(&self) -> &[u16] {
+        &[PORT]
+    }
+
+    fn open(&self, _ends: &Ends) -> Box<dyn Dialogue> {
+        Box::new(Stream { gateway: Arc::clone(&self.0), skip: [0; 2], questions: HashMap::new() })
+    }
+}
+
+/// What is known of a question.
+#[derive(Debug)]
+struct Question {
+    asked: Asked,
+    /// The number of the question for the other family, if it was asked.
+    second: Option<u16>,
+    /// What is there of the two answers.
+    answers: [Option<Vec<u8>>; 2],
+    /// The client has its answer; the other one is nobody's.
+    is_answered: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    gateway: Arc<DnsGateway>,
+    /// Octets, by direction, of a message that is too long to be held.
+    skip: [usize; 2],
+    questions: HashMap<u16, Question>,
+}
+
+impl Dialogue for Stream {
+    fn octets(
+        &mut self,
+        from: Side,
+        octets: &[u8],
+        ended: bool,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Advice {
+        let skip = &mut self.skip[usize::from(from == Side::V6)];
+        if *skip == 0 {
+            let Some((length, rest)) = octets.split_first_chunk::<LENGTH>() else {
+                return if ended { Advice::LetGo } else { Advice::Hold };
+            };
+            let len = usize::from(u16::from_be_bytes(*length));
+            if LENGTH + len <= HELD_MAX {
+                let Some(message) = rest.get(..len) else {
+                    return if ended { Advice::LetGo } else { Advice::Hold };
+                };
+                let Some((config, nat64)) = context.tables() else { return Advice::LetGo };
+                let Ends { host, local, remote, .. } = context.ends;
+                let now = context.now;
+                let exchange = Exchange { from, host, local, remote, config, nat64, now, shard: 0 };
+                return match self.message(&exchange, message, ended, out) {
+                    Done::Pass => Advice::Pass(LENGTH + len),
+                    Done::Replace => Advice::Replace(LENGTH + len),
+                };
+            }
+            *skip = LENGTH + len;
+        }
+        let passed = octets.len().min(*skip);
+        *skip -= passed;
+        Advice::Pass(passed)
+    }
+}
+
+enum Done {
+    Pass,
+    Replace,
+}
+
+impl Stream {
+    fn message(
+        &mut self,
+        exchange: &Exchange<'_>,
+        octets: &[u8],
+        ended: bool,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        match message::kind(octets) {
+            Some(MessageType::Query) => self.query(exchange, octets, out),
+            Some(MessageType::Response) => self.response(exchange, octets, ended, out),
+            None => {
+                self.gateway.count(DnsCounter::Malformed);
+                None
+            }
+        }
+        .map_or(Done::Pass, |()| Done::Replace)
+    }
+
+    fn query(&mut self, exchange: &Exchange<'_>, octets: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let mut asked = self.gateway.read_query(exchange, octets)?;
+        let id = asked.id;
+        if self.questions.len() >= MOST || self.holds(id) {
+            self.gateway.count(DnsCounter::TooMany);
+            return None;
+        }
+        let mut second = None;
+        if asked.question.query_type == RecordType::PTR {
+            let name = other_name(exchange, &asked)?;
+            asked.stage = Stage::Pointer;
+            put(out, &message::question(&asked, name, RecordType::PTR)?);
+        } else {
+            let number = (1..=u16::MAX).map(|step| id ^ step).find(|it| !self.holds(*it))?;
+            let also = Asked { id: number, ..asked.clone() };
+            let name = asked.question.name.clone();
+            let question = message::question(&also, name, other(asked.client))?;
+            put(out, octets);
+            put(out, &question);
+            second = Some(number);
+        }
+        let question = Question { asked, second, answers: [None, None], is_answered: false };
+        self.questions.insert(id, question);
+        Some(())
+    }
+
+    /// Whether a number names a question that waits.
+    fn holds(&self, id: u16) -> bool {
+        self.questions.iter().any(|(first, it)| *first == id || it.second == Some(id))
+    }
+
+    fn response(
+        &mut self,
+        exchange: &Exchange<'_>,
+        octets: &[u8],
+        ended: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id))?;
+        let (&first, question) =
+            self.questions.iter_mut().find(|(first, it)| **first == id || it.second == Some(id))?;
+        if question.asked.client == exchange.from {
+            return None;
+        }
+        let is_second = question.second == Some(id);
+        if question.is_answered {
+            // The one that nobody waits for.
+            self.questions.remove(&first);
+            return is_second.then_some(());
+        }
+        if question.second.is_none() {
+            let asked = question.asked.clone();
+            self.questions.remove(&first);
+            put(out, &self.gateway.translated(&asked, exchange, octets)?);
+            return Some(());
+        }
+        let place = usize::from(is_second);
+        question.answers[place] = Some(octets.to_vec());
+        let own = question.answers[0].as_deref();
+        let is_enough = own.is_some_and(|own| {
+            let read = Message::from_vec(own);
+            read.is_ok_and(|own| !self.gateway.needs_other(&question.asked, &own))
+        });
+        let other = question.answers[1].as_deref();
+        if is_enough || ended && own.is_some() && other.is_none() {
+            put(out, own.unwrap_or_default());
+            question.is_answered = true;
+            if other.is_some() || ended {
+                self.questions.remove(&first);
+            }
+        } else if let (Some(own), Some(other)) = (own, other) {
+            let asked = Asked { stage: Stage::Other, ..question.asked.clone() };
+            let translated = self.gateway.translated(&asked, exchange, other);
+            put(out, translated.as_deref().unwrap_or(own));
+            self.questions.remove(&first);
+        }
+        // Else it waits for the other, and nothing goes on.
+        Some(())
+    }
+}
+
+impl DnsGateway {
+    /// The client's answer over TCP, of the octets of one about the other family or the other name.
+    fn translated(&self, asked: &Asked, exchange: &Exchange<'_>, octets: &[u8]) -> Option<Vec<u8>> {
+        let Ok(answer) = Message::from_vec(octets) else {
+            self.count(DnsCounter::Malformed);
+            return None;
+        };
+        if !asked.is_answered_by(&answer, exchange) {
+            return None;
+        }
+        self.translate(asked, &answer, exchange)?.written(usize::from(u16::MAX))
+    }
+}
+
+/// Writes a message with its length in front.
+fn put(out: &mut Vec<u8>, message: &[u8]) {
+    let Ok(len) = u16::try_from(message.len()) else { return };
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(message);
+}

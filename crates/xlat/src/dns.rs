@@ -1,0 +1,259 @@
+//! DNS messages in the path of packets (RFC 2766 section 4): the seam to a gateway that understands them.
+//!
+//! Here packets are taken apart and put together again; a [`DnsAlg`], which is somebody else's, reads and writes
+//! the messages. Only UDP comes this way, and of it only what has port 53 at one end.
+
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt::Debug;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::ops::Range;
+use core::time::Duration;
+
+use fordway_wire::checksum::{pseudo_v4, pseudo_v6};
+use fordway_wire::ipv4::{self, Ipv4Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::{get_u16, protocol, put_u16, transport};
+
+use crate::config::Config;
+use crate::nat64::{Nat64, Side};
+use crate::packet::{GsoKind, Packet};
+use crate::trace::{Step, Trace};
+use crate::translator::State;
+use crate::verdict::{DropReason, Verdict};
+
+/// The port of DNS.
+pub const PORT: u16 = 53;
+
+/// Hop limit of a message that is made here.
+const HOP_LIMIT: u8 = 64;
+
+/// Reads the messages that pass, and changes them.
+pub trait DnsAlg: Any + Debug + Send + Sync {
+    /// What becomes of a message; what is to be sent in its place is put into `out`, which is empty.
+    fn message(&self, exchange: &Exchange<'_>, message: &[u8], out: &mut Vec<u8>) -> DnsAction;
+}
+
+/// Between whom a message goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// Where it comes from.
+    pub from: Side,
+    /// (X',x): the IPv6 end.
+    pub host: (Ipv6Addr, u16),
+    /// (T,t): what IPv4 knows it by.
+    pub local: (Ipv4Addr, u16),
+    /// (Z,z): the IPv4 end.
+    pub remote: (Ipv4Addr, u16),
+    /// The translation prefixes.
+    pub config: &'a Config,
+    /// The tables.
+    pub nat64: &'a Nat64,
+    /// The time.
+    pub now: Duration,
+    /// A number of the thread's own.
+    pub shard: usize,
+}
+
+/// What becomes of a DNS message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DnsAction {
+    /// It goes on as it is.
+    Pass,
+    /// It goes on with other octets.
+    Replace,
+    /// It does not go on; a message goes back to where it came from.
+    Return,
+}
+
+/// The ends of a UDP datagram that may be DNS, as it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ends {
+    V4((Ipv4Addr, u16), (Ipv4Addr, u16)),
+    V6((Ipv6Addr, u16), (Ipv6Addr, u16)),
+}
+
+/// Addresses and ports of a whole UDP datagram, and where its payload lies.
+fn udp_v4(packet: &[u8]) -> Option<(Ends, Range<usize>)> {
+    let header = Ipv4Header::parse(packet).ok()?;
+    if header.protocol != protocol::UDP || header.is_fragment() {
+        return None;
+    }
+    let (src, dst, payload) = datagram(packet, header.header_len)?;
+    Some((Ends::V4((header.src, src), (header.dst, dst)), payload))
+}
+
+fn udp_v6(packet: &[u8]) -> Option<(Ends, Range<usize>)> {
+    let header = Ipv6Header::parse(packet).ok()?;
+    let extensions = ipv6::walk(packet, header.next_header).ok()?;
+    let is_fragment = extensions.fragment.is_some_and(|it| it.offset != 0 || it.more);
+    if extensions.protocol != protocol::UDP || is_fragment {
+        return None;
+    }
+    let (src, dst, payload) = datagram(packet, extensions.header_len)?;
+    Some((Ends::V6((header.src, src), (header.dst, dst)), payload))
+}
+
+fn udp(packet: &[u8]) -> Option<(Ends, Range<usize>)> {
+    match packet.first()? >> 4 {
+        4 => udp_v4(packet),
+        _ => udp_v6(packet),
+    }
+}
+
+fn datagram(packet: &[u8], at: usize) -> Option<(u16, u16, Range<usize>)> {
+    let segment = packet.get(at..)?;
+    let len = transport::udp_len(segment);
+    let whole = (transport::UDP_HEADER_LEN..=segment.len()).contains(&len);
+    let payload = at + transport::UDP_HEADER_LEN..at + len;
+    whole.then(|| (get_u16(segment, 0), get_u16(segment, 2), payload))
+}
+
+impl Ends {
+    /// Of a packet as it came. `None`: it is no DNS over UDP, or not in one piece. What the host's own port is,
+    /// which may be 53 behind a port forward, is known later.
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<Ends> {
+        let bytes = packet.bytes();
+        // Most packets are none: one look at the protocol.
+        let protocol = match bytes.first()? >> 4 {
+            4 => bytes.get(9),
+            6 => bytes.get(6),
+            _ => None,
+        }?;
+        let may_be = matches!(*protocol, protocol::UDP | protocol::IPV6_FRAG)
+            && packet.offload.gso.kind == GsoKind::None;
+        may_be.then(|| udp(bytes)).flatten().map(|(ends, _)| ends)
+    }
+}
+
+/// The gateway at work, for one packet.
+pub(crate) struct Gateway<'a> {
+    pub(crate) dns: &'a dyn DnsAlg,
+    pub(crate) nat64: &'a Nat64,
+    pub(crate) config: &'a Config,
+    pub(crate) now: Duration,
+    pub(crate) shard: usize,
+}
+
+impl Gateway<'_> {
+    /// Shows a translated packet's message to the gateway. `before`: its ends as it came.
+    pub(crate) fn take(
+        &self,
+        before: &Ends,
+        packet: &mut Packet<'_>,
+        state: &mut State,
+        trace: &mut impl Trace,
+    ) -> Verdict {
+        let Some((after, payload)) = udp(packet.bytes()) else { return Verdict::Forward };
+        let Some(exchange) = self.exchange(before, &after) else { return Verdict::Forward };
+        let mut out = core::mem::take(&mut state.octets);
+        out.clear();
+        let message = packet.bytes().get(payload.clone()).unwrap_or_default();
+        let action = self.dns.message(&exchange, message, &mut out);
+        trace.step(Step::Dns(action));
+        let done = match action {
+            DnsAction::Pass => true,
+            DnsAction::Replace => {
+                let head = payload.start - transport::UDP_HEADER_LEN;
+                packet.replace_behind(payload.start, &out) && finish(packet, head)
+            }
+            DnsAction::Return => {
+                let identification = state.next_identification(1);
+                send_back(before, packet, &out, identification)
+            }
+        };
+        state.octets = out;
+        if done { Verdict::Forward } else { Verdict::Drop(DropReason::NoHeadroom) }
+    }
+
+    fn exchange(&self, before: &Ends, after: &Ends) -> Option<Exchange<'_>> {
+        let (from, host, local, remote) = match (*before, *after) {
+            (Ends::V4(remote, local), Ends::V6(_, host)) => (Side::V4, host, local, remote),
+            (Ends::V6(host, _), Ends::V4(local, remote)) => (Side::V6, host, local, remote),
+            _ => return None,
+        };
+        let is_dns = [host.1, local.1, remote.1].contains(&PORT);
+        let Gateway { nat64, config, now, shard, .. } = *self;
+        is_dns.then_some(Exchange { from, host, local, remote, config, nat64, now, shard })
+    }
+}
+
+/// Puts lengths and checksums right behind a payload that has changed; the UDP header lies at `at`.
+fn finish(packet: &mut Packet<'_>, at: usize) -> bool {
+    let bytes = packet.bytes_mut();
+    let len = bytes.len();
+    let Ok(total) = u16::try_from(len) else { return false };
+    if len < at + transport::UDP_HEADER_LEN {
+        return false;
+    }
+    put_u16(bytes, at + transport::UDP_LENGTH_AT, total - at as u16);
+    put_u16(bytes, at + transport::UDP_CHECKSUM_AT, 0);
+    let udp_len = (len - at) as u32;
+    let sum = if bytes[0] >> 4 == 4 {
+        let Ok(mut header) = Ipv4Header::parse(bytes) else { return false };
+        header.total_len = total;
+        let (head, options) = bytes.split_at_mut(ipv4::HEADER_LEN);
+        if header.header_len != ipv4::HEADER_LEN {
+            return false;
+        }
+        head.copy_from_slice(&header.to_bytes());
+        pseudo_v4(header.src, header.dst, protocol::UDP, udp_len).add_bytes(options)
+    } else {
+        put_u16(bytes, 4, total - ipv6::HEADER_LEN as u16);
+        let Ok(header) = Ipv6Header::parse(bytes) else { return false };
+        let datagram = bytes.get(at..).unwrap_or_default();
+        pseudo_v6(header.src, header.dst, protocol::UDP, udp_len).add_bytes(datagram)
+    };
+    // RFC 768: 0 says that there is none.
+    let checksum = match sum.finish() {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    put_u16(bytes, at + transport::UDP_CHECKSUM_AT, checksum);
+    true
+}
+
+/// Puts a message in the place of the packet that goes to its sender.
+fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8], identification: u16) -> bool {
+    let udp_len = transport::UDP_HEADER_LEN + message.len();
+    let Ok(payload_len) = u16::try_from(udp_len) else { return false };
+    let mut head = [0; ipv6::HEADER_LEN + transport::UDP_HEADER_LEN];
+    let (at, ports) = match *ends {
+        Ends::V4(to, from) => {
+            let header = Ipv4Header {
+                header_len: ipv4::HEADER_LEN,
+                tos: 0,
+                total_len: payload_len + ipv4::HEADER_LEN as u16,
+                identification,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                ttl: HOP_LIMIT,
+                protocol: protocol::UDP,
+                src: from.0,
+                dst: to.0,
+            };
+            head[..ipv4::HEADER_LEN].copy_from_slice(&header.to_bytes());
+            (ipv4::HEADER_LEN, (from.1, to.1))
+        }
+        Ends::V6(to, from) => {
+            let header = Ipv6Header {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len,
+                next_header: protocol::UDP,
+                hop_limit: HOP_LIMIT,
+                src: from.0,
+                dst: to.0,
+            };
+            head[..ipv6::HEADER_LEN].copy_from_slice(&header.to_bytes());
+            (ipv6::HEADER_LEN, (from.1, to.1))
+        }
+    };
+    put_u16(&mut head, at, ports.0);
+    put_u16(&mut head, at + 2, ports.1);
+    let end = at + transport::UDP_HEADER_LEN;
+    packet.replace_behind(0, &head[..end])
+        && packet.replace_behind(end, message)
+        && finish(packet, at)
+}

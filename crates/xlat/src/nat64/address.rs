@@ -1,0 +1,252 @@
+//! IPv4 addresses that belong to one IPv6 host while they are bound: NAT-PT (RFC 2766).
+//!
+//! A binding lies in the BIB, with protocol 0 and ports 0, like a [dynamic 1:1 mapping](super::dynamic). What
+//! packets do is nevertheless stateful: under a bound address each port gets a BIB entry of its own when it is first
+//! used, with the host's own port number, and sessions as every BIB entry has. So everything that knows BIB
+//! entries and sessions, the programs in the kernel among them, knows these.
+//!
+//! A binding lives while there are BIB entries under its address, and for its lifetime without use after that. One
+//! that somebody has asked for by name, and not used yet, lives for a shorter time (RFC 2766 section 4.1).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+
+use crate::addr::classify;
+use crate::verdict::DropReason;
+
+use super::Nat64;
+use super::chain::state;
+use super::filter::{Trouble, Tuple};
+use super::layout::{Bib, bib_flags};
+use super::settings::{Addresses, Protocol};
+use super::subscriber::For;
+use super::table::{BibError, Binding};
+use super::tcp::Segment;
+use super::view::{View, one_less};
+
+/// A host's IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The address.
+    pub addr: Ipv4Addr,
+    /// The operator has bound it: it stays.
+    pub is_fixed: bool,
+}
+
+impl View<'_> {
+    /// The host that an address is bound to, if it is one that hosts get for themselves.
+    pub(super) fn bound6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.nat.is_bindable(addr).then(|| self.dynamic6_known(addr)).flatten()
+    }
+
+    /// Whether an IPv4 host may begin a session. What comes from the translator's own addresses has turned round.
+    pub(super) fn may_begin(&self, remote: Ipv4Addr) -> Result<(), DropReason> {
+        let addresses = self.nat.settings.addresses.as_ref();
+        let is_own = || self.nat.owns_address(remote);
+        match addresses.is_none_or(|addresses| addresses.may_begin(remote) || is_own()) {
+            true => Ok(()),
+            false => Err(DropReason::MayNotBegin),
+        }
+    }
+
+    /// The BIB entry of a host that sends from an address of its own (Basic-NAT-PT): with the same port. If it has
+    /// no address, it gets one.
+    pub(super) fn bind_own(
+        &self,
+        addresses: &Addresses,
+        tuple: &Tuple<Ipv6Addr>,
+        resting: Option<&Bib>,
+    ) -> Result<(), Trouble> {
+        let (host, port) = tuple.near;
+        let addr = match self.bib6((host, 0), 0) {
+            Some((_, bib)) => bib.v4().0,
+            None if !addresses.takes(host) => return Err(DropReason::PoolExhausted.into()),
+            None => self.bind_dynamic4(&addresses.pool, host, 0)?,
+        };
+        self.bind_port(tuple, (host, port), addr, resting, DropReason::PoolExhausted)
+    }
+
+    /// The BIB entry for what an IPv4 host begins with a bound address.
+    pub(super) fn bind_incoming(
+        &self,
+        host: Ipv6Addr,
+        tuple: &Tuple<Ipv4Addr>,
+    ) -> Result<(), Trouble> {
+        if tuple.protocol == Protocol::Tcp && tuple.segment != Segment::Syn {
+            return Err(DropReason::NoBib.into());
+        }
+        if self.nat.is_draining() {
+            return Err(DropReason::Draining.into());
+        }
+        let (addr, port) = tuple.near;
+        let protocol = tuple.protocol.number();
+        let chain = self.bib6_chain((host, port), protocol).ok_or(DropReason::BibFull)?;
+        let resting = match self.find6(&chain, (host, port), protocol).0 {
+            Some((_, bib)) if bib.state() == state::RESTING => Some(bib),
+            Some((_, bib)) if bib.v4() == tuple.near => return Err(Trouble::Again),
+            // A transport address has one BIB entry (RFC 6146 section 3.1).
+            Some(_) => return Err(DropReason::PortInUse.into()),
+            None => None,
+        };
+        self.bind_port(tuple, (host, port), addr, resting, DropReason::PortInUse)
+    }
+
+    /// Binds a port of a host's address to the same port of the host. The one of `resting` makes way.
+    pub(super) fn bind_port<A>(
+        &self,
+        tuple: &Tuple<A>,
+        host: (Ipv6Addr, u16),
+        addr: Ipv4Addr,
+        resting: Option<&Bib>,
+        taken: DropReason,
+    ) -> Result<(), Trouble> {
+        let protocol = tuple.protocol;
+        let (owner, subscriber) = self.subscriber(host.0, tuple.mark, For::Counts)?;
+        match self.count_port(subscriber, protocol) {
+            Err(DropReason::Busy) => return Err(Trouble::Again),
+            counted => counted?,
+        }
+        let uncount = || one_less(&subscriber.ports[protocol.index()]);
+        let Some(new) = self.new_bib(host, protocol.number(), owner) else {
+            uncount();
+            return Err(DropReason::BibFull.into());
+        };
+        if resting.is_some_and(|resting| !resting.change(state::RESTING, state::DEAD)) {
+            self.unclaim(new);
+            uncount();
+            return Err(Trouble::Again);
+        }
+        // Whoever rests there had the address before.
+        let rests = |holder: &Bib| holder.change(state::RESTING, state::DEAD);
+        if self.claim4(new, (addr, host.1), rests).is_err() {
+            self.unclaim(new);
+            uncount();
+            return Err(taken.into());
+        }
+        if self.announce(new) {
+            self.nat.shared.created.bibs_created[protocol.index()].fetch_add(1, Relaxed);
+        } else if new.1.change(state::LIVE, state::DEAD) {
+            uncount();
+        }
+        self.use_bound(addr);
+        Ok(())
+    }
+
+    /// A binding is used: it no longer waits for its first session.
+    fn use_bound(&self, addr: Ipv4Addr) {
+        if let Some((_, bib)) = self.bib4((addr, 0), 0) {
+            bib.flags.fetch_and(!bib_flags::HELD, Relaxed);
+            self.used(bib);
+        }
+    }
+
+    /// While there are BIB entries under a bound address, it stays bound.
+    pub(super) fn keep_bound(&self, bib: &Bib) {
+        let addr = bib.v4().0;
+        if bib.protocol.load(Relaxed) != 0
+            && bib.state() == state::LIVE
+            && self.nat.is_bindable(addr)
+            && let Some((_, own)) = self.bib4((addr, 0), 0)
+        {
+            self.used(own);
+        }
+    }
+}
+
+impl Nat64 {
+    /// The IPv4 address of a host that somebody has asked for by name (RFC 2766 section 4.1); a new one if it has
+    /// none. The binding is held for its first session for a while from now on.
+    pub fn bind_by_name(
+        &self,
+        host: Ipv6Addr,
+        now: Duration,
+        shard: usize,
+    ) -> Result<Bound, DropReason> {
+        let Some(addresses) = &self.settings.addresses else {
+            return Err(DropReason::PoolExhausted);
+        };
+        let view = self.view(now, shard);
+        if let Some((_, bib)) = view.bib6((host, 0), 0) {
+            view.used(bib);
+            let is_fixed = bib.flags.load(Relaxed) & bib_flags::STATIC != 0;
+            return Ok(Bound { addr: bib.v4().0, is_fixed });
+        }
+        // RFC 4966 section 2.8: no bindings of what can't be a host.
+        if classify::illegal_v6(host).is_some() || !addresses.takes(host) {
+            return Err(DropReason::NoMappingDestination);
+        }
+        let addr = view.bind_dynamic4(&addresses.pool, host, bib_flags::HELD)?;
+        Ok(Bound { addr, is_fixed: false })
+    }
+
+    /// Whether a host has an address of its own.
+    #[must_use]
+    pub fn is_bound(&self, host: Ipv6Addr, now: Duration) -> bool {
+        self.settings.addresses.is_some() && self.view(now, 0).bib6((host, 0), 0).is_some()
+    }
+
+    /// The host that an address is bound to, and whether the operator has bound it. That is no use of it.
+    #[must_use]
+    pub fn bound_host(&self, addr: Ipv4Addr, now: Duration) -> Option<(Ipv6Addr, bool)> {
+        if !self.is_bindable(addr) {
+            return None;
+        }
+        let (_, bib) = self.view(now, 0).bib4((addr, 0), 0)?;
+        Some((bib.v6().0, bib.flags.load(Relaxed) & bib_flags::STATIC != 0))
+    }
+
+    /// Makes the bindings of the settings that are not there yet, in the place of others. Gives those that could
+    /// not be made.
+    pub fn make_fixed_addresses(&self, now: Duration) -> alloc::vec::Vec<(Binding, BibError)> {
+        let _change = self.shared.begin_change();
+        let view = self.view(now, 0);
+        let fixed = self.settings.addresses.iter().flat_map(|addresses| &addresses.fixed);
+        let mut failed = alloc::vec::Vec::new();
+        for &(addr, host) in fixed {
+            let found = [view.bib4((addr, 0), 0), view.bib6((host, 0), 0)];
+            let (same, others): (alloc::vec::Vec<_>, alloc::vec::Vec<_>) = found
+                .into_iter()
+                .flatten()
+                .partition(|(_, bib)| bib.v4().0 == addr && bib.v6().0 == host);
+            if let Some((_, bib)) = same.first() {
+                bib.flags.fetch_or(bib_flags::STATIC, Relaxed);
+                continue;
+            }
+            for (_, other) in others {
+                self.unbind(other.v4().0, now);
+            }
+            let binding = Binding { protocol: None, v6: (host, 0), v4: (addr, 0) };
+            match view.new_bib((host, 0), 0, 0) {
+                None => failed.push((binding, BibError::Full)),
+                Some(new) => {
+                    new.1.flags.store(bib_flags::STATIC, Relaxed);
+                    if let Err(error) = view.put(new, (addr, 0), |_| false) {
+                        failed.push((binding, error));
+                    }
+                }
+            }
+        }
+        failed
+    }
+
+    /// Ends the binding of an address, and every BIB entry under it. `false`: it is not bound.
+    pub fn unbind(&self, addr: Ipv4Addr, now: Duration) -> bool {
+        let _change = self.shared.begin_change();
+        let view = self.view(now, 0);
+        let Some((_, own)) = view.bib4((addr, 0), 0) else { return false };
+        let ended = own.change(state::LIVE, state::DEAD);
+        let under = view.regions.bibs.iter().filter(|bib| {
+            bib.protocol.load(Relaxed) != 0 && bib.state() == state::LIVE && bib.v4().0 == addr
+        });
+        for bib in under {
+            if bib.change(state::LIVE, state::DEAD)
+                && let Some(protocol) = Protocol::of(bib.protocol.load(Relaxed))
+                && let Some(subscriber) = view.subscriber_of(bib)
+            {
+                one_less(&subscriber.ports[protocol.index()]);
+            }
+        }
+        ended
+    }
+}
