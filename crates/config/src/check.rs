@@ -18,6 +18,7 @@ use crate::nat44;
 use crate::nat64;
 use crate::softwire;
 use crate::translator::Draft;
+use crate::trt;
 use crate::types::Mode;
 
 /// Checks every translator, and all of them against each other.
@@ -57,6 +58,9 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     // As written: an entry that is incomplete must not make others look wrong.
     let mut prefixes: Vec<Pool6> =
         gateways.flat_map(|draft| &draft.pool6).map(|pool6| *pool6.get_ref()).collect();
+    let clats = translators().filter_map(|it| it.clat()?.pref64.fixed().copied());
+    trt::check::trt(&drafts.trt, &prefixes, &clats.collect::<Vec<_>>(), sink);
+    prefixes.extend(drafts.trt.iter().flat_map(|it| &it.pool6).map(|pool6| *pool6.get_ref()));
     if let Some(draft) = &drafts.dns64 {
         dns64::check::dns64(draft, &prefixes, sink);
         for listen in &draft.listen {

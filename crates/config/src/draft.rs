@@ -9,6 +9,7 @@ use crate::nat44;
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, Table};
 use crate::translator::{self, Draft};
+use crate::trt;
 use crate::types::{Config, Control, Log, Metrics};
 
 /// The parts of the file, with their places where checks across parts need them.
@@ -18,6 +19,7 @@ pub(crate) struct Drafts {
     pub(crate) dual_stack: Vec<nat44::dual_stack::Draft>,
     pub(crate) dns64: Option<dns64::read::Draft>,
     pub(crate) advertise: Vec<advertise::read::Draft>,
+    pub(crate) trt: Vec<trt::read::Draft>,
     control: Control,
     pub(crate) metrics: Metrics,
     log: Log,
@@ -39,6 +41,7 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         dual_stack: Vec::new(),
         dns64: None,
         advertise: Vec::new(),
+        trt: Vec::new(),
         control: Control::default(),
         metrics: Metrics::default(),
         log: Log::default(),
@@ -55,10 +58,13 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         let tables = tables.into_inner().into_iter();
         drafts.advertise = tables.map(|it| advertise::read::advertise(it, sink)).collect();
     }
-    if !["translator", "dns64", "advertise"].into_iter().any(|key| top.has(key)) {
-        let message = "this file has neither a `translator` nor `dns64` nor `advertise`";
+    if let Some(tables) = top.read(sink, "trt", |v| sections::tables(v, "[[trt]]")) {
+        drafts.trt = tables.into_inner().into_iter().map(|it| trt::read::trt(it, sink)).collect();
+    }
+    if !["translator", "dns64", "advertise", "trt"].into_iter().any(|key| top.has(key)) {
+        let message = "this file has neither a `translator` nor `dns64` nor `advertise` nor `trt`";
         let help = "begin a translator with a line [[translator]], a DNS64 server with [dns64], router \
-                    advertisements with [[advertise]]";
+                    advertisements with [[advertise]], a transport relay with [[trt]]";
         sink.push(Diagnostic::error(top.span(), message).help(help));
     }
     if let Some(control) = top.read(sink, "control", sections::table) {
@@ -122,6 +128,7 @@ impl Drafts {
         let dual_stack: Option<Vec<_>> = dual_stack.collect();
         let advertise = self.advertise.into_iter().map(advertise::read::Draft::finish);
         let advertise: Option<Vec<_>> = advertise.collect();
+        let trt: Option<Vec<_>> = self.trt.into_iter().map(trt::read::Draft::finish).collect();
         let dns64 = match self.dns64 {
             Some(draft) => Some(draft.finish()?),
             None => None,
@@ -132,6 +139,7 @@ impl Drafts {
             dual_stack: dual_stack?,
             dns64,
             advertise: advertise?,
+            trt: trt?,
             control: self.control,
             metrics: self.metrics,
             log: self.log,

@@ -15,6 +15,7 @@ use crate::nat64::nat_pt::Keys as NatPtKeys;
 use crate::sections::{FORMATS, LEVELS};
 use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
+use crate::trt::emit::TrtTable;
 use crate::types::{Attach, Config, Mode, Source6, Translator};
 
 /// Displays as a configuration file that parses to the same configuration.
@@ -30,6 +31,7 @@ impl fmt::Display for Config {
                 .collect(),
             dns64: self.dns64.as_ref().map(Dns64Table::of),
             advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
+            trt: self.trt.iter().map(TrtTable::of).collect(),
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
@@ -129,6 +131,13 @@ enum Entry {
 }
 
 #[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum WordOrList {
+    Word(&'static str),
+    List(Vec<String>),
+}
+
+#[derive(Serialize)]
 struct File {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     translator: Vec<Entry>,
@@ -136,6 +145,8 @@ struct File {
     dns64: Option<Dns64Table>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     advertise: Vec<AdvertiseTable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trt: Vec<TrtTable>,
     control: ControlTable,
     metrics: MetricsTable,
     log: LogTable,
@@ -165,11 +176,7 @@ impl TranslatorTable {
         let translates = t.softwire().is_none();
         let client = t.softwire().and_then(Softwire::client);
         let auto = || "auto".to_owned();
-        let (icmp_errors, icmp_errors_burst) = match t.icmp_errors {
-            IcmpErrors::Off => ("off".to_owned(), None),
-            IcmpErrors::Unlimited => ("unlimited".to_owned(), None),
-            IcmpErrors::Limited { per_second, burst } => (format!("{per_second}/s"), Some(burst)),
-        };
+        let (icmp_errors, icmp_errors_burst) = icmp_errors(t.icmp_errors);
         TranslatorTable {
             name: t.name.to_string(),
             mode: t.mode_name(),
@@ -224,6 +231,15 @@ impl TranslatorTable {
             nat64_tables: Tables::of(t.nat64()),
             bindings: softwire::emit::bindings(t.softwire()),
         }
+    }
+}
+
+/// `icmp_errors` and its burst.
+pub(crate) fn icmp_errors(errors: IcmpErrors) -> (String, Option<u32>) {
+    match errors {
+        IcmpErrors::Off => ("off".to_owned(), None),
+        IcmpErrors::Unlimited => ("unlimited".to_owned(), None),
+        IcmpErrors::Limited { per_second, burst } => (format!("{per_second}/s"), Some(burst)),
     }
 }
 

@@ -24,6 +24,7 @@ mod section;
 mod sections;
 mod softwire;
 mod translator;
+mod trt;
 mod types;
 mod value;
 
@@ -39,6 +40,7 @@ pub use nat64::{
     Pool4Error, Pool4Source, Ports,
 };
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
+pub use trt::{Trt, UrgentData};
 pub use types::{
     Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Pref64,
     Source6, Translator,

@@ -33,7 +33,12 @@ impl InterfaceName {
 
     /// A valid name without a meaning, for an entry whose own is yet to be read.
     pub(crate) fn placeholder() -> InterfaceName {
-        InterfaceName("fw0".to_owned())
+        InterfaceName::fixed("fw0")
+    }
+
+    /// A name that is known to be valid.
+    pub(crate) fn fixed(name: &'static str) -> InterfaceName {
+        InterfaceName(name.to_owned())
     }
 
     /// The name.

@@ -405,7 +405,7 @@ pub(crate) const UDP_CHECKSUM_ZERO: [(&str, UdpChecksumZero); 3] = [
     ("pass", UdpChecksumZero::Pass),
 ];
 
-fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
+pub(crate) fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
     match v.get_ref().as_integer() {
         // The range lies within u8.
         Some(_) => value::integer(v, 0..=255, "").map(|octet| TrafficClass::Set(octet as u8)),
@@ -417,7 +417,11 @@ fn queues(v: &Value<'_>) -> Parsed<Option<usize>> {
     value::auto_or(v, |v| value::integer(v, 1..=256, "").map(|number| number as usize))
 }
 
-fn read_icmp_errors(section: &mut Section<'_, '_>, sink: &mut Sink, errors: &mut IcmpErrors) {
+pub(crate) fn read_icmp_errors(
+    section: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    errors: &mut IcmpErrors,
+) {
     let IcmpErrors::Limited { burst: default_burst, .. } = IcmpErrors::default() else {
         return;
     };

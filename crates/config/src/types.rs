@@ -15,8 +15,9 @@ use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64, NatPt};
 use crate::softwire::Softwire;
+use crate::trt::Trt;
 
-/// One configuration file. Something is in it: a translator, a DNS64 server, or router advertisements.
+/// One configuration file. Something is in it: a translator, a relay, a DNS64 server, or router advertisements.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// The translators, in the order of the file.
@@ -29,6 +30,8 @@ pub struct Config {
     pub dns64: Option<Dns64>,
     /// `[[advertise]]`, in the order of the file.
     pub advertise: Vec<Advertise>,
+    /// `[[trt]]`, in the order of the file.
+    pub trt: Vec<Trt>,
     /// `[control]`.
     pub control: Control,
     /// `[metrics]`.
@@ -248,7 +251,8 @@ impl Config {
     pub fn pool6(&self) -> Vec<Pool6> {
         let gateways = self.translators.iter().filter(|translator| translator.clat().is_none());
         let mut all: Vec<Pool6> = Vec::new();
-        for pool6 in gateways.flat_map(Translator::pool6) {
+        let relays = self.trt.iter().flat_map(|trt| &trt.pool6);
+        for pool6 in gateways.flat_map(Translator::pool6).chain(relays) {
             if !all.contains(pool6) {
                 all.push(*pool6);
             }

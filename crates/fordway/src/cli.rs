@@ -9,6 +9,7 @@ mod short;
 mod softwire;
 mod source;
 mod tables;
+mod trt;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub(crate) use short::{ClatArgs, Nat64Args, NatPtArgs, SiitArgs};
 pub(crate) use softwire::SoftwireArgs;
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
+pub(crate) use trt::TrtArgs;
 
 /// Fordway lets IPv4 and IPv6 talk.
 ///
@@ -245,6 +247,16 @@ Examples:
   fordway dns64 --listen ::1 --upstream tls://2001:db8::53#dns.example --pref64 2001:db8:64::/96
   fordway dns64 --listen [::1]:5353 --upstream 2001:db8::53 --pref64 64:ff9b::/96 --print-config")]
     Dns64(Dns64Args),
+    /// Relay TCP and UDP from IPv6 hosts to IPv4 servers (TRT, RFC 3142), until interrupted
+    ///
+    /// The same as a configuration file with one [[trt]]. Hosts need no change: a DNS64 gives them addresses in the
+    /// prefix, which must be routed to this host. Where NAT64 will do, it is the better choice.
+    #[command(after_help = "\
+Examples:
+  fordway trt --pool6 2001:db8:64::/96
+  fordway trt --pool6 64:ff9b::/96 --allow 2001:db8:1::/48 --source4 192.0.2.1
+  fordway trt --pool6 64:ff9b::/96 --set udp=false --set max_per_client=200 --print-config")]
+    Trt(TrtArgs),
     /// Say which translation prefix the network has, and how it tells
     ///
     /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who

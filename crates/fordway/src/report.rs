@@ -8,6 +8,7 @@ mod services;
 mod stats;
 mod status;
 mod table;
+mod trt;
 
 pub(crate) use auto::{AutoStatus, FoundStatus};
 pub(crate) use entries::{
@@ -31,3 +32,4 @@ pub(crate) use status::{
     TranslatorStatus,
 };
 pub(crate) use table::{kernel_table, totals_table};
+pub(crate) use trt::{TrtStats, TrtStatus, trt_table};

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::read::REVERSES;
 use super::{Dns64, Dns64Policy};
-use crate::emit::{WordOrBool, WordOrNumber, strings, word};
+use crate::emit::{WordOrBool, WordOrList, WordOrNumber, strings, word};
 use crate::value::{memory_text, name_text};
 
 /// Absent options are left out; all other keys are always written.
@@ -60,13 +60,6 @@ struct PolicyTable {
     exclude_a: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt: Option<Vec<String>>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum WordOrList {
-    Word(&'static str),
-    List(Vec<String>),
 }
 
 impl Dns64Table {

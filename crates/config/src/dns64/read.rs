@@ -306,12 +306,12 @@ pub(crate) const REVERSES: [(&str, Reverse); 2] =
     [("cname", Reverse::Cname), ("local", Reverse::Local)];
 
 /// `auto`, or a number of threads.
-fn threads(v: &Value<'_>) -> Parsed<Option<usize>> {
+pub(crate) fn threads(v: &Value<'_>) -> Parsed<Option<usize>> {
     value::auto_or(v, |v| Ok(value::integer(v, 1..=64, "")? as usize))
 }
 
 /// `local`, or networks.
-fn allow(v: &Value<'_>) -> Parsed<Option<Vec<Spanned<IpNet>>>> {
+pub(crate) fn allow(v: &Value<'_>) -> Parsed<Option<Vec<Spanned<IpNet>>>> {
     let help = "write \"local\", or a list of networks such as [\"2001:db8:1::/64\"]";
     match v.get_ref().as_str() {
         Some("local") => Ok(None),

@@ -468,7 +468,12 @@ impl Entry {
     }
 
     pub(super) fn load(self) -> Result<Loaded, Failure> {
-        parsed("translator", Value::from(vec![Value::Table(self.0)]))
+        self.load_entry("translator")
+    }
+
+    /// As the only one of a section of which there may be several.
+    pub(super) fn load_entry(self, section: &str) -> Result<Loaded, Failure> {
+        parsed(section, Value::from(vec![Value::Table(self.0)]))
     }
 
     /// As the section of which there is one.

@@ -21,6 +21,9 @@ struct Checked<'a> {
     /// Devices with router advertisements.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     advertise: Vec<String>,
+    /// Transport relays.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trt: Vec<String>,
     /// What of the file does not fit this host as it is now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     host: Vec<String>,
@@ -68,6 +71,7 @@ fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
         translators: config.translators.iter().map(entry).chain(of_kernel).collect(),
         dns64: dns64.map(ToString::to_string).collect(),
         advertise: config.advertise.iter().map(|it| it.device.to_string()).collect(),
+        trt: config.trt.iter().map(|it| it.name.to_string()).collect(),
         host: host::doubts(config),
     };
     if args.json {
@@ -94,7 +98,8 @@ impl Checked<'_> {
         let dns64 = (!self.dns64.is_empty()).then(|| format!("dns64 ({})", self.dns64.join(" ")));
         let advertise = self.advertise.iter();
         let advertise = advertise.map(|device| format!("{device} (router advertisements)"));
-        translators.chain(dns64).chain(advertise).collect()
+        let trt = self.trt.iter().map(|name| format!("{name} (transport relay)"));
+        translators.chain(dns64).chain(advertise).chain(trt).collect()
     }
 }
 

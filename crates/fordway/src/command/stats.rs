@@ -15,7 +15,7 @@ use crate::metrics;
 use crate::output::{self, STRONG};
 use crate::report::{
     Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dual_stack_table,
-    kernel_table, nat44_table, totals_table,
+    kernel_table, nat44_table, totals_table, trt_table,
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
@@ -70,6 +70,10 @@ fn services(text: &mut String, stats: &Stats) {
     for device in stats.router.iter().flat_map(|router| &router.devices) {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (router advertisements)", device.device);
         text.push_str(&advertise_table(device));
+    }
+    for relay in &stats.trt {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
+        text.push_str(&trt_table(&relay.counters));
     }
 }
 
@@ -144,6 +148,38 @@ fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
             rate(queries(dns64), queries(&earlier)),
             rate(dns64.cached, earlier.cached),
             rate(dns64.synthesised, earlier.synthesised)
+        );
+    }
+    for relay in &now.trt {
+        let earlier = before.trt.iter().find(|it| it.name == relay.name);
+        let earlier = earlier.map(|it| it.counters.clone()).unwrap_or_default();
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let now = &relay.counters;
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
+        for (label, tcp, udp) in [
+            (
+                "up",
+                rate(now.tcp_octets_up, earlier.tcp_octets_up),
+                rate(now.udp_octets_up, earlier.udp_octets_up),
+            ),
+            (
+                "down",
+                rate(now.tcp_octets_down, earlier.tcp_octets_down),
+                rate(now.udp_octets_down, earlier.udp_octets_down),
+            ),
+        ] {
+            let _ = writeln!(
+                text,
+                "  {label:<10}{:>12.3} Mbit/s of TCP{:>12.3} Mbit/s of UDP",
+                tcp * 8.0 / 1e6,
+                udp * 8.0 / 1e6
+            );
+        }
+        let _ = writeln!(
+            text,
+            "  opened    {:>14.0} connections/s{:>14.0} UDP sessions/s",
+            rate(now.tcp_accepted, earlier.tcp_accepted),
+            rate(now.udp_opened, earlier.udp_opened)
         );
     }
     text

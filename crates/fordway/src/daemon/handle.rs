@@ -79,6 +79,7 @@ impl Handle {
             advertise: daemon.services.advertise_status(),
             nat44: daemon.services.nat44_status(),
             dual_stack: daemon.services.dual_stack_status(),
+            trt: daemon.services.trt_status(&daemon.config),
         }
     }
 
@@ -92,6 +93,7 @@ impl Handle {
             router: daemon.services.router_stats(),
             nat44: daemon.services.nat44_stats(),
             dual_stack: daemon.services.dual_stack_stats(),
+            trt: daemon.services.trt_stats(),
         }
     }
 

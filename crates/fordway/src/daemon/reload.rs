@@ -191,6 +191,14 @@ impl Changes {
     fn services(&mut self, old: &Config, new: &Config) {
         let prefixes = services::prefixes(old) == services::prefixes(new);
         self.service("dns64", old.dns64.as_ref(), new.dns64.as_ref(), prefixes);
+        let relays = |config: &Config| {
+            let all = config.trt.iter();
+            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (before, after) = (relays(old), relays(new));
+        for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
+            self.service(name, before.get(name), after.get(name), true);
+        }
         let advertise = |config: &Config| {
             let all = config.advertise.iter();
             all.map(|it| (it.device.clone(), it.clone())).collect::<BTreeMap<_, _>>()

@@ -1,7 +1,7 @@
-//! What runs beside the translators: the DNS64 server, the router advertisements, and what the kernel does by
-//! itself.
+//! What runs beside the translators: the DNS64 server, the router advertisements, transport relays, and what the
+//! kernel does by itself.
 //!
-//! Both are told the prefixes that the translators have, from the same configuration and at the same moment, so
+//! All are told the prefixes that the translators have, from the same configuration and at the same moment, so
 //! none of them speaks of a prefix that nobody translates. Sockets are taken before anything on the host is
 //! changed and before privileges go; threads start when the translators run. A reload changes, starts and stops
 //! servers together with the translators, or changes nothing at all.
@@ -9,51 +9,69 @@
 mod failure;
 mod forwarding;
 mod host;
+mod relays;
 mod settings;
 mod slot;
+mod slots;
 mod status;
 
+use std::collections::{BTreeMap, HashSet};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use fordway_config::Config;
 use fordway_net::privilege::Capability;
 use fordway_net::{IpNet, Netlink};
-use fordway_services::{dns64, router};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use fordway_services::{dns64, router, trt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use crate::failure::Failure;
 use forwarding::Forwarding;
 use host::Host;
+use relays::Hosts;
 pub(crate) use settings::{prefixes, router as advertised, upstream};
 use slot::{Before, Ready, Service, Slot};
+use slots::{Befores, Slots};
 
 /// Servers that have their sockets, on a host that is set up for them. Dropped, it takes the set-up back.
 pub(super) struct Prepared {
     dns64: Option<Ready<dns64::Server>>,
     router: Option<Ready<router::Server>>,
-    host: Option<Host>,
+    relays: BTreeMap<String, Ready<trt::Server>>,
+    host: Option<(Host, Hosts)>,
     forwarding: Forwarding,
-    local: Vec<IpNet>,
+    seen: Seen,
     run_dir: PathBuf,
 }
 
 impl Prepared {
     /// Takes the sockets and sets the host up. If it fails, the host is as it was.
     pub(super) fn set_up(config: &Config, run_dir: &Path) -> Result<Prepared, Failure> {
-        let local = local(config)?;
-        let wanted = Wanted::of(config, &local)?;
-        if wanted.dns64.is_some() {
-            raise_descriptors();
+        let seen = Seen::now(config)?;
+        let wanted = Wanted::of(config, &seen)?;
+        if wanted.dns64.is_some() || !wanted.relays.is_empty() {
+            raise_descriptors(relays::descriptors(config));
         }
         let dns64 = bind::<dns64::Server>(wanted.dns64)?;
         let router = bind::<router::Server>(wanted.router)?;
-        let forwarding = Forwarding::default();
+        let relays = slots::bind::<trt::Server>(wanted.relays)?;
+        let intercepts = relays.iter().filter_map(|(name, (bound, _))| {
+            relays::intercept(config, name, |mark, table, own| bound.intercept(mark, table, own))
+        });
+        let intercepts: Vec<_> = intercepts.collect();
         let run_dir = run_dir.to_owned();
-        let mut prepared = Prepared { dns64, router, host: None, forwarding, local, run_dir };
+        let forwarding = Forwarding::default();
+        let host = None;
+        let mut prepared = Prepared { dns64, router, relays, host, forwarding, seen, run_dir };
         let mut host = Host::default();
         host.bring(config, &prepared.run_dir)?;
-        prepared.host = Some(host);
+        let mut hosts = Hosts::default();
+        if let Err(failure) = hosts.bring(&intercepts, &prepared.run_dir) {
+            host.restore();
+            return Err(failure);
+        }
+        prepared.host = Some((host, hosts));
         prepared.forwarding.bring(config, &prepared.run_dir)?;
         Ok(prepared)
     }
@@ -61,14 +79,15 @@ impl Prepared {
     /// What the daemon needs later: to change the host back, and to take other sockets when it is reloaded.
     pub(super) fn capabilities(&self) -> Vec<Capability> {
         let mut needed = Vec::new();
-        let host = self.host.as_ref().is_some_and(|host| !host.is_empty());
-        if host || !self.forwarding.is_empty() {
+        let hosts = self.host.as_ref();
+        let hosts = hosts.is_some_and(|(host, relays)| !host.is_empty() || !relays.is_empty());
+        if hosts || !self.forwarding.is_empty() {
             needed.push(Capability::CAP_NET_ADMIN);
         }
         if self.dns64.is_some() || self.router.is_some() {
             needed.push(Capability::CAP_NET_BIND_SERVICE);
         }
-        if self.router.is_some() {
+        if self.router.is_some() || !self.relays.is_empty() {
             needed.push(Capability::CAP_NET_RAW);
         }
         needed
@@ -77,13 +96,20 @@ impl Prepared {
     /// Starts the servers, on threads without privileges.
     pub(super) fn start(mut self) -> Result<Services, Failure> {
         let mut dns64 = Slot::start(self.dns64.take())?;
-        let router = Slot::start(self.router.take()).inspect_err(|_| dns64.end(false))?;
+        let mut router = Slot::start(self.router.take()).inspect_err(|_| dns64.end(false))?;
+        let relays = Slots::start(std::mem::take(&mut self.relays)).inspect_err(|_| {
+            router.end(false);
+            dns64.end(false);
+        })?;
+        let (host, relay_hosts) = self.host.take().unwrap_or_default();
         let services = Services {
             dns64,
             router,
-            host: self.host.take().unwrap_or_default(),
+            relays,
+            host,
+            relay_hosts,
             forwarding: std::mem::take(&mut self.forwarding),
-            local: std::mem::take(&mut self.local),
+            seen: std::mem::take(&mut self.seen),
             run_dir: std::mem::take(&mut self.run_dir),
         };
         services.announce();
@@ -93,7 +119,8 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        if let Some(host) = &mut self.host {
+        if let Some((host, relays)) = &mut self.host {
+            relays.restore();
             host.restore();
         }
         self.forwarding.restore();
@@ -107,12 +134,20 @@ fn bind<S: Service>(wanted: Option<S::Settings>) -> Result<Option<Ready<S>>, Fai
     }
 }
 
-/// Lets this process have as many descriptors as it may: each question under way has a socket of its own.
-fn raise_descriptors() {
+/// Lets this process have as many descriptors as it may, and so many at least: each question under way has a socket of
+/// its own, and each connection of a relay has some.
+fn raise_descriptors(needed: u64) {
     let mut limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        // Beyond what it may: a process with privileges may do that, and is left with less otherwise.
+        let more = Rlimit { current: Some(needed), maximum: Some(needed) };
+        if setrlimit(Resource::Nofile, more).is_ok() {
+            return;
+        }
+    }
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!("dns64: cannot raise the limit of descriptors: {error}");
+        warn!("services: cannot raise the limit of descriptors: {error}");
     }
 }
 
@@ -120,21 +155,41 @@ fn raise_descriptors() {
 struct Wanted {
     dns64: Option<dns64::Settings>,
     router: Option<router::Settings>,
+    relays: slots::Wanted<trt::Server>,
 }
 
 impl Wanted {
-    fn of(config: &Config, local: &[IpNet]) -> Result<Wanted, Failure> {
-        Ok(Wanted { dns64: settings::dns64(config, local)?, router: settings::router(config) })
+    fn of(config: &Config, seen: &Seen) -> Result<Wanted, Failure> {
+        Ok(Wanted {
+            dns64: settings::dns64(config, &seen.local)?,
+            router: settings::router(config),
+            relays: relays::settings(config, &seen.local, &seen.own4),
+        })
     }
 }
 
-/// The networks of this host, where somebody asks for them.
-fn local(config: &Config) -> Result<Vec<IpNet>, Failure> {
-    let asked = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
-    if !asked {
-        return Ok(Vec::new());
+/// What of the host servers are told, where they ask for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// The networks of this host.
+    local: Vec<IpNet>,
+    /// Its IPv4 addresses.
+    own4: HashSet<Ipv4Addr>,
+}
+
+impl Seen {
+    fn now(config: &Config) -> Result<Seen, Failure> {
+        Seen::look(config, &mut Netlink::open()?)
     }
-    Ok(settings::local(&Netlink::open()?.addresses(None)?))
+
+    fn look(config: &Config, netlink: &mut Netlink) -> Result<Seen, Failure> {
+        let dns64 = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
+        let local = match dns64 || config.trt.iter().any(|trt| trt.allow.is_none()) {
+            true => settings::local(&netlink.addresses(None)?),
+            false => Vec::new(),
+        };
+        Ok(Seen { local, own4: relays::own4(config, netlink)? })
+    }
 }
 
 /// The servers that run.
@@ -142,10 +197,12 @@ fn local(config: &Config) -> Result<Vec<IpNet>, Failure> {
 pub(super) struct Services {
     dns64: Slot<dns64::Server>,
     router: Slot<router::Server>,
+    relays: Slots<trt::Server>,
     host: Host,
+    relay_hosts: Hosts,
     forwarding: Forwarding,
-    /// The networks of this host, as the DNS64 server was told.
-    local: Vec<IpNet>,
+    /// What servers were told of this host.
+    seen: Seen,
     run_dir: PathBuf,
 }
 
@@ -154,36 +211,78 @@ pub(super) struct Services {
 pub(super) struct Change {
     dns64: Before<dns64::Server>,
     router: Before<router::Server>,
+    relays: Befores<trt::Server>,
 }
 
 impl Services {
     /// Goes on with another configuration than the one in force; on an error everything is as it was. What ends
     /// goes on until [`Services::settle`].
     pub(super) fn change(&mut self, now: &Config, wanted: &Config) -> Result<Change, Failure> {
-        let local = local(wanted)?;
-        let told = Wanted::of(wanted, &local)?;
+        let seen = Seen::now(wanted)?;
+        let told = Wanted::of(wanted, &seen)?;
         self.host.bring(wanted, &self.run_dir)?;
         self.forwarding.bring(wanted, &self.run_dir).inspect_err(|_| self.host.settle(now))?;
-        let changed =
-            self.dns64.change(told.dns64).and_then(|dns64| match self.router.change(told.router) {
-                Ok(router) => Ok((dns64, router)),
-                Err(failure) => {
-                    said(self.dns64.change_back(dns64));
-                    Err(failure)
-                }
-            });
-        let (dns64, router) = changed.inspect_err(|_| {
+        let changed = self.change_servers(told, now, wanted);
+        let change = changed.inspect_err(|_| {
             self.host.settle(now);
             self.forwarding.settle(now);
         })?;
-        self.local = local;
-        Ok(Change { dns64, router })
+        self.seen = seen;
+        Ok(change)
+    }
+
+    /// All servers, or none.
+    fn change_servers(
+        &mut self,
+        told: Wanted,
+        now: &Config,
+        wanted: &Config,
+    ) -> Result<Change, Failure> {
+        let dns64 = self.dns64.change(told.dns64)?;
+        let router = match self.router.change(told.router) {
+            Ok(router) => router,
+            Err(failure) => {
+                said(self.dns64.change_back(dns64));
+                return Err(failure);
+            }
+        };
+        let relays = self.relays.change(told.relays);
+        let relays = relays.and_then(|relays| match self.intercept(wanted) {
+            Ok(()) => Ok(relays),
+            Err(failure) => {
+                said(self.relays.change_back(relays));
+                said(self.intercept(now));
+                Err(failure)
+            }
+        });
+        match relays {
+            Ok(relays) => Ok(Change { dns64, router, relays }),
+            Err(failure) => {
+                self.relay_hosts.settle(now);
+                said(self.router.change_back(router));
+                said(self.dns64.change_back(dns64));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Has packets come to the relays that run.
+    fn intercept(&mut self, config: &Config) -> Result<(), Failure> {
+        let intercepts = self.relays.iter().filter_map(|(server, settings)| {
+            relays::intercept(config, &settings.name, |mark, table, own| {
+                server.intercept(mark, table, own)
+            })
+        });
+        let intercepts: Vec<_> = intercepts.collect();
+        self.relay_hosts.bring(&intercepts, &self.run_dir)
     }
 
     /// Ends what the configuration in force does not have any more.
     pub(super) fn settle(&mut self, before: Change, config: &Config) {
         Slot::settle(before.dns64);
         Slot::settle(before.router);
+        self.relay_hosts.settle(config);
+        self.relays.settle(before.relays);
         self.host.settle(config);
         self.forwarding.settle(config);
     }
@@ -192,13 +291,13 @@ impl Services {
     pub(super) fn follow(&mut self, config: &Config, netlink: &mut Netlink) {
         self.host.follow(config, netlink);
         self.forwarding.follow(config, netlink);
-        let asked = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
-        if asked && let Ok(addresses) = netlink.addresses(None) {
-            let local = settings::local(&addresses);
-            if local != self.local {
-                info!("dns64: networks of this host: {}", join(&local));
-                self.take_up(config);
+        if let Ok(seen) = Seen::look(config, netlink)
+            && seen != self.seen
+        {
+            if seen.local != self.seen.local {
+                info!("services: networks of this host: {}", join(&seen.local));
             }
+            self.take_up(config);
         }
     }
 
@@ -214,6 +313,8 @@ impl Services {
     pub(super) fn stop(mut self) {
         self.router.end(false);
         self.dns64.end(false);
+        self.relay_hosts.restore();
+        self.relays.end(false);
         self.host.restore();
         self.forwarding.restore();
     }
@@ -222,6 +323,7 @@ impl Services {
     pub(super) fn leave(mut self) {
         self.router.end(true);
         self.dns64.end(true);
+        self.relays.end(true);
     }
 
     /// The names of what runs, for people.
@@ -229,7 +331,9 @@ impl Services {
         let dns64 = self.dns64.settings().map(|_| "dns64".to_owned());
         let devices = self.router.settings().into_iter().flat_map(|it| &it.devices);
         let advertised = devices.map(|device| format!("advertisements on {}", device.device));
-        self.forwarding.names().into_iter().chain(dns64).chain(advertised).collect()
+        let relays = self.relays.iter().map(|(_, settings)| settings.name.clone());
+        let own = self.forwarding.names().into_iter().chain(dns64);
+        own.chain(advertised).chain(relays).collect()
     }
 
     fn announce(&self) {
@@ -241,6 +345,14 @@ impl Services {
                 join(
                     &settings.policies.iter().next().map(|it| it.pool6.clone()).unwrap_or_default()
                 )
+            );
+        }
+        for (_, settings) in self.relays.iter() {
+            info!(
+                "{}: transport relay with {} threads; prefixes {}",
+                settings.name,
+                settings.threads,
+                join(&settings.pool6)
             );
         }
     }

@@ -4,6 +4,7 @@ mod auto;
 mod forwarding;
 mod nat64;
 mod services;
+mod trt;
 
 use fordway_bpf::PassReason;
 use fordway_xlat::DropReason;
@@ -62,7 +63,8 @@ impl Collector for Counters {
         auto::encode(&self.0, &mut encoder)?;
         nat64::encode(&self.0, &mut encoder)?;
         forwarding::encode(&self.0, &mut encoder)?;
-        services::encode(&self.0, &mut encoder)
+        services::encode(&self.0, &mut encoder)?;
+        trt::encode(&self.0, &mut encoder)
     }
 }
 

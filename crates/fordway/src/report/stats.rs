@@ -6,7 +6,7 @@ use fordway_services::{dns64, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
-use super::{AutoStatus, DualStackStats, Nat44Stats, Nat64Stats};
+use super::{AutoStatus, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
 
 /// All counters of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub(crate) struct Stats {
     /// Of entries of mode dual-stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) dual_stack: Vec<DualStackStats>,
+    /// Of the transport relays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trt: Vec<TrtStats>,
 }
 
 /// The counters of a translator.

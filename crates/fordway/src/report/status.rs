@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status};
+use super::{
+    AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status, TrtStatus,
+};
 use crate::output::{FAINT, GOOD, STRONG};
 
 /// A daemon.
@@ -38,6 +40,9 @@ pub(crate) struct Status {
     /// Entries of mode dual-stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) dual_stack: Vec<DualStackStatus>,
+    /// Transport relays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trt: Vec<TrtStatus>,
 }
 
 /// A translator.
@@ -190,7 +195,8 @@ impl Status {
         let of_kernel = self.nat44.iter().map(Nat44Status::render);
         let of_kernel = of_kernel.chain(self.dual_stack.iter().map(DualStackStatus::render));
         let services = of_kernel.chain(self.dns64.iter().map(Dns64Status::render));
-        for service in services.chain(self.advertise.iter().map(AdvertiseStatus::render)) {
+        let services = services.chain(self.advertise.iter().map(AdvertiseStatus::render));
+        for service in services.chain(self.trt.iter().map(TrtStatus::render)) {
             text.push('\n');
             text.push_str(&service);
         }

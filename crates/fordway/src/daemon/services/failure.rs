@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use fordway_services::{dns64, router};
+use fordway_services::{dns64, router, trt};
 
 use crate::failure::Failure;
 
@@ -25,6 +25,18 @@ impl From<router::Error> for Failure {
             "run as root, or give it CAP_NET_RAW (and CAP_NET_BIND_SERVICE for dhcpv6)".to_owned()
         });
         with(format!("[[advertise]]: {}", whole(&error)), hint)
+    }
+}
+
+impl From<trt::Error> for Failure {
+    fn from(error: trt::Error) -> Failure {
+        let denied = denied(&error);
+        let hint = denied.then(|| {
+            "run as root, or give it CAP_NET_ADMIN and CAP_NET_RAW; a daemon that has started without [[trt]] has \
+             given them up: restart it"
+                .to_owned()
+        });
+        with(whole(&error), hint)
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
     }))
 }
 
-fn threads(configured: Option<usize>) -> NonZeroUsize {
+pub(super) fn threads(configured: Option<usize>) -> NonZeroUsize {
     let available = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     configured.and_then(NonZeroUsize::new).unwrap_or_else(|| available().min(MAX_THREADS))
 }

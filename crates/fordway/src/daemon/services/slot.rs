@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use fordway_services::{dns64, router};
+use fordway_services::{dns64, router, trt};
 
 use super::super::privilege;
 use crate::failure::Failure;
@@ -82,6 +82,36 @@ impl Service for router::Server {
 
     fn leave(self) {
         router::Server::leave(self);
+    }
+}
+
+impl Service for trt::Server {
+    type Settings = trt::Settings;
+    type Bound = trt::Bound;
+
+    fn bind(settings: &trt::Settings) -> Result<trt::Bound, Failure> {
+        trt::bind(settings)
+            .map_err(|error| Failure::from(error).prefix(&format!("[[trt]] {}: ", settings.name)))
+    }
+
+    fn start(bound: trt::Bound) -> Result<trt::Server, Failure> {
+        Ok(bound.start()?)
+    }
+
+    fn can_change(from: &trt::Settings, to: &trt::Settings) -> bool {
+        (from.threads, from.tcp, from.udp) == (to.threads, to.tcp, to.udp)
+    }
+
+    fn replace(&self, settings: &trt::Settings) -> Result<(), Failure> {
+        Ok(trt::Server::replace(self, settings.clone())?)
+    }
+
+    fn stop(self) {
+        trt::Server::stop(self);
+    }
+
+    fn leave(self) {
+        trt::Server::stop(self);
     }
 }
 

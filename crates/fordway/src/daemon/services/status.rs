@@ -4,7 +4,7 @@ use fordway_config::Config;
 use fordway_services::{dns64, router};
 
 use super::Services;
-use crate::report::{AdvertiseStatus, Dns64Status, UpstreamStatus};
+use crate::report::{AdvertiseStatus, Dns64Status, TrtStats, TrtStatus, UpstreamStatus};
 
 impl Services {
     /// The DNS64 server, if one runs.
@@ -25,7 +25,7 @@ impl Services {
             threads: settings.threads.get(),
             pool6: pool6.unwrap_or_default().iter().map(ToString::to_string).collect(),
             policies,
-            allow: allow.unwrap_or_else(|| self.local.clone()),
+            allow: allow.unwrap_or_else(|| self.seen.local.clone()),
             validate: settings.upstream.validate.is_some(),
             upstream: upstream.collect(),
         })
@@ -35,6 +35,40 @@ impl Services {
     pub(in super::super) fn advertise_status(&self) -> Vec<AdvertiseStatus> {
         let devices = self.router_stats().map(|stats| stats.devices).unwrap_or_default();
         devices.iter().map(AdvertiseStatus::from).collect()
+    }
+
+    /// The transport relays.
+    pub(in super::super) fn trt_status(&self, config: &Config) -> Vec<TrtStatus> {
+        let relays = self.relays.iter().map(|(server, settings)| {
+            let entry = config.trt.iter().find(|trt| trt.name.as_str() == settings.name);
+            let allow = entry.and_then(|trt| trt.allow.clone());
+            let stats = server.stats();
+            TrtStatus {
+                name: settings.name.clone(),
+                pool6: settings.pool6.iter().map(ToString::to_string).collect(),
+                threads: settings.threads.get(),
+                whole: server.is_whole(),
+                tcp: settings.tcp,
+                udp: settings.udp,
+                allow: allow.unwrap_or_else(|| self.seen.local.clone()),
+                source4: settings.source4.clone(),
+                connections: stats.connections,
+                max_connections: settings.limits.connections as u64,
+                sessions: stats.sessions,
+                max_sessions: settings.limits.sessions as u64,
+            }
+        });
+        relays.collect()
+    }
+
+    /// What the transport relays have counted.
+    pub(in super::super) fn trt_stats(&self) -> Vec<TrtStats> {
+        let relays = self.relays.iter();
+        let stats = relays.map(|(server, settings)| TrtStats {
+            name: settings.name.clone(),
+            counters: server.stats(),
+        });
+        stats.collect()
     }
 
     /// What the DNS64 server has counted.

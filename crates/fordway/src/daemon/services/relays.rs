@@ -1,0 +1,175 @@
+//! Transport relays: what they need of the host, and what they are told.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use fordway_config::{Config, Trt, UrgentData};
+use fordway_net::privilege::{self, Capability};
+use fordway_net::{Intercept, IpNet, Manager, Netlink};
+use fordway_services::dns64::Acl;
+use fordway_services::trt::{self, Class, IcmpRate, Limits, Settings, Urgent};
+use fordway_xlat::{IcmpErrors, TrafficClass};
+
+use super::super::{journal, prepared};
+use super::settings::threads;
+use super::slots::Wanted;
+use crate::failure::Failure;
+
+/// In front of a relay's name: the owner of its changes in the ledger. Too long to be a translator's.
+const OWNER: &str = "transport-relay.";
+
+/// What relays are told. `local`: the networks of this host; `own4`: its IPv4 addresses.
+pub(super) fn settings(
+    config: &Config,
+    local: &[IpNet],
+    own4: &HashSet<Ipv4Addr>,
+) -> Wanted<trt::Server> {
+    let entry = |trt: &Trt| (trt.name.to_string(), one(trt, local, own4));
+    config.trt.iter().map(entry).collect()
+}
+
+fn one(trt: &Trt, local: &[IpNet], own4: &HashSet<Ipv4Addr>) -> Settings {
+    let allow = trt.allow.as_deref().unwrap_or(local);
+    Settings {
+        name: trt.name.to_string(),
+        pool6: trt.pool6.clone(),
+        threads: threads(trt.threads),
+        tcp: trt.tcp,
+        udp: trt.udp,
+        allow: Acl::new(allow.iter().copied()),
+        refuse4: Acl::new(trt.refuse4.iter().copied().map(IpNet::V4)),
+        allow_private: trt.allow_private,
+        allow_own: trt.allow_own,
+        own4: own4.clone(),
+        source4: trt.source4.clone(),
+        class: match trt.traffic_class {
+            TrafficClass::Copy => Class::Copy,
+            TrafficClass::Set(octet) => Class::Set(octet),
+        },
+        urgent: match trt.urgent {
+            UrgentData::Carry => Urgent::Carry,
+            UrgentData::Inline => Urgent::Inline,
+            UrgentData::Discard => Urgent::Discard,
+        },
+        keepalive: trt.keepalive,
+        icmp: match trt.icmp_errors {
+            IcmpErrors::Off => None,
+            IcmpErrors::Unlimited => Some(IcmpRate { per_second: u32::MAX, burst: u32::MAX }),
+            IcmpErrors::Limited { per_second, burst } => Some(IcmpRate { per_second, burst }),
+        },
+        limits: Limits {
+            connections: trt.max_connections as usize,
+            sessions: trt.max_sessions as usize,
+            per_client: trt.max_per_client as usize,
+            client_len: trt.client_len,
+            connect: trt.connect_timeout,
+            idle: trt.tcp_idle,
+            half_closed: trt.half_closed_idle,
+            udp_idle: trt.udp_idle,
+        },
+    }
+}
+
+/// The IPv4 addresses of this host, where a relay asks for them.
+pub(super) fn own4(config: &Config, netlink: &mut Netlink) -> Result<HashSet<Ipv4Addr>, Failure> {
+    if config.trt.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let addresses = netlink.addresses(None)?;
+    let own4 = addresses.iter().filter_map(|it| match it.address.addr() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    });
+    Ok(own4.collect())
+}
+
+/// Descriptors that relays may need: two for each connection, and as many for its pipes.
+pub(super) fn descriptors(config: &Config) -> u64 {
+    let one = |trt: &Trt| 4 * u64::from(trt.max_connections) + u64::from(trt.max_sessions);
+    config.trt.iter().map(one).sum()
+}
+
+/// The changes to the host for each relay. What is dropped without [`Hosts::restore`] stays, for the next start to take
+/// over.
+#[derive(Default)]
+pub(super) struct Hosts(BTreeMap<String, Manager>);
+
+impl Hosts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Has packets come to relays; `intercepts`: of all of them. If it fails, relays that were not there before are as
+    /// if they had never been.
+    pub(super) fn bring(
+        &mut self,
+        intercepts: &[Intercept],
+        run_dir: &Path,
+    ) -> Result<(), Failure> {
+        if intercepts.is_empty() {
+            return Ok(());
+        }
+        privilege::require(&[Capability::CAP_NET_ADMIN])?;
+        let mut fresh = Vec::new();
+        for intercept in intercepts {
+            if let Err(failure) = self.bring_one(intercept, run_dir, &mut fresh) {
+                fresh.iter().for_each(|name| self.give_back(name));
+                return Err(failure.prefix(&format!("[[trt]] {}: ", intercept.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn bring_one(
+        &mut self,
+        intercept: &Intercept,
+        run_dir: &Path,
+        fresh: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let name = &intercept.name;
+        if !self.0.contains_key(name) {
+            let manager = Manager::open(run_dir, &format!("{OWNER}{name}"))?;
+            self.0.insert(name.clone(), manager);
+            fresh.push(name.clone());
+        }
+        let Some(manager) = self.0.get_mut(name) else { return Ok(()) };
+        manager.review()?;
+        prepared::apply(name, manager, &intercept.changes())?;
+        // Prefixes that it has no more, and what an earlier life has left.
+        let report = manager.settle()?;
+        if !report.is_empty() {
+            journal::log_report(name, "not needed any more: ", &report);
+        }
+        Ok(())
+    }
+
+    /// Takes back what was made for relays that the configuration has no more.
+    pub(super) fn settle(&mut self, config: &Config) {
+        let gone = |name: &&String| !config.trt.iter().any(|trt| trt.name.as_str() == *name);
+        let gone: Vec<String> = self.0.keys().filter(gone).cloned().collect();
+        gone.iter().for_each(|name| self.give_back(name));
+    }
+
+    /// Takes everything back.
+    pub(super) fn restore(&mut self) {
+        let names: Vec<String> = self.0.keys().cloned().collect();
+        names.iter().for_each(|name| self.give_back(name));
+    }
+
+    fn give_back(&mut self, name: &str) {
+        if let Some(mut manager) = self.0.remove(name) {
+            journal::take_back(&format!("{OWNER}{name}"), &mut manager);
+        }
+    }
+}
+
+/// What the host must do for a relay, with the mark and the table of its entry.
+pub(super) fn intercept(
+    config: &Config,
+    name: &str,
+    make: impl FnOnce(u32, u32, bool) -> Intercept,
+) -> Option<Intercept> {
+    let trt = config.trt.iter().find(|trt| trt.name.as_str() == name)?;
+    Some(make(trt.mark, trt.table, trt.own_traffic))
+}
