@@ -118,16 +118,61 @@ fn traffic_passes_both_ways_and_nothing_stays() {
 }
 
 #[test]
-fn a_narrow_link_in_the_tunnel_is_found() {
+fn the_kernel_engine_carries_softwires_and_outlives_its_daemon() {
     if !can_test() {
         return;
     }
     let net = Net::new();
+    let (tep_dir, b4_dir) = (RunDir::new(), RunDir::new());
+    let before = (host(&net.tep), host(&net.client));
+    let (tep_line, b4_line) =
+        (TEP.replace("engine user", "engine kernel"), B4.replace("engine user", "engine kernel"));
+    let tep = Daemon::start(&tep_dir, &net.tep, &tep_line);
+    let b4 = Daemon::start(&b4_dir, &net.client, &b4_line);
+    const LEN: usize = 2 << 20;
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
+    // What does not fit is cut by the user engine.
+    for len in [100, 9_000] {
+        traffic::udp_echo(&net.client, &net.server, (SERVER, SERVER), len);
+        traffic::udp_echo(&net.server, &net.client, (CLIENT, CLIENT), len);
+    }
+    for end in [&tep, &b4] {
+        let stats = end.stats("softwire0");
+        assert!(count(&stats, "kernel/v4_to_v6/packets") > 20, "{stats}");
+        assert!(count(&stats, "kernel/v6_to_v4/packets") > 20, "{stats}");
+        assert_eq!(dropped(&stats), 0, "{stats}");
+        assert_eq!(end.status()["translators"][0]["engine"], "kernel");
+    }
+    tep.kill();
+    b4.kill();
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    let tep = Daemon::start(&tep_dir, &net.tep, &tep_line);
+    let b4 = Daemon::start(&b4_dir, &net.client, &b4_line);
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    b4.stop();
+    tep.stop();
+    assert_eq!((host(&net.tep), host(&net.client)), before);
+}
+
+#[test]
+fn a_narrow_link_in_the_tunnel_is_found() {
+    for engine in ["user", "kernel"] {
+        narrow_link(engine);
+    }
+}
+
+fn narrow_link(engine: &str) {
+    if !can_test() {
+        return;
+    }
+    let net = Net::new();
+    let with = |line: &str| line.replace("engine user", &format!("engine {engine}"));
     net.client.ip("link set c0 mtu 1400");
     net.router.ip("link set r1 mtu 1400");
     let (tep_dir, b4_dir) = (RunDir::new(), RunDir::new());
-    let tep = Daemon::start(&tep_dir, &net.tep, &format!("{TEP} --set mss_clamp=false"));
-    let _b4 = Daemon::start(&b4_dir, &net.client, &format!("{B4} --set mss_clamp=false"));
+    let tep = Daemon::start(&tep_dir, &net.tep, &format!("{} --set mss_clamp=false", with(TEP)));
+    let _b4 = Daemon::start(&b4_dir, &net.client, &format!("{} --set mss_clamp=false", with(B4)));
     // The answer is longer than the link: the router tells the end point, and that the server.
     let ping = net.server.try_run("ping -n -M do -s 1420 -c 4 -i 0.3 -W 1 192.0.2.1");
     let ping = String::from_utf8_lossy(&ping.stdout);

@@ -183,6 +183,7 @@ impl Handle {
     pub(super) fn follow_host(&self, netlink: &mut Netlink) {
         for one in &mut self.0.daemon.borrow_mut().running {
             one.follow_uplink(netlink);
+            one.tell_paths();
             one.follow_pool4(netlink);
         }
         let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();

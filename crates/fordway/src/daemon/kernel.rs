@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fordway_bpf::{
-    Accelerator, Error, Events, Hook, Host, Options, PassReason, Place, Totals, Unsupported,
+    Accelerator, Error, Events, Hook, Host, Options, PassReason, Place, SoftwireMaps, Totals,
+    Tunnels, Unsupported,
 };
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_engine::Core;
+use fordway_softwire::{PATH_MTU_LIFETIME, Softwire};
 use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
 
@@ -30,17 +34,6 @@ impl Intent {
         config: &Translator,
         host: &Result<Host, Unsupported>,
     ) -> Result<Intent, Failure> {
-        if config.softwire().is_some() {
-            const WHY: &str = "this version has no kernel engine for softwires";
-            return match config.engine {
-                EngineChoice::User => Ok(Intent::User("configured".to_owned())),
-                EngineChoice::Auto => Ok(Intent::User(format!("engine = \"auto\": {WHY}"))),
-                EngineChoice::Kernel => {
-                    let text = format!("{}: engine = \"kernel\": {WHY}", config.name);
-                    Err(Failure::failed(text).hint(HINT))
-                }
-            };
-        }
         match (config.engine, host) {
             (EngineChoice::User, _) => Ok(Intent::User("configured".to_owned())),
             (EngineChoice::Auto | EngineChoice::Kernel, Ok(_)) => Ok(Intent::Kernel),
@@ -99,6 +92,37 @@ pub(crate) fn config(core: &Config, attach: Attach) -> Config {
     }
 }
 
+/// The configuration of the programs of a core; those of softwires have [`tunnels`] instead.
+pub(crate) fn config_of(core: &Core, attach: Attach) -> Config {
+    core.translator().map_or_else(Config::default, |translator| config(translator.config(), attach))
+}
+
+/// What the programs of a softwire know: its settings, and its bindings in maps of their own. Programs of an earlier run
+/// keep theirs until they are switched over.
+pub(crate) fn tunnels(softwire: &Softwire) -> Result<Tunnels, Error> {
+    let bindings = softwire.bindings();
+    // Room for those that come while it runs; what is not used costs next to nothing.
+    let capacity = bindings.len().saturating_mul(2).clamp(LEAST_BINDINGS, u32::MAX as usize);
+    let settings = *softwire.settings();
+    let maps = SoftwireMaps::make(settings.role, capacity as u32)?;
+    maps.replace(bindings.iter().map(|entry| entry.binding))?;
+    tell_paths(&maps, softwire)?;
+    Ok(Tunnels { settings, maps: Arc::new(maps) })
+}
+
+/// Lets programs know what routers have told of paths.
+fn tell_paths(maps: &SoftwireMaps, softwire: &Softwire) -> Result<(), Error> {
+    let now = fordway_engine::monotonic();
+    softwire.bindings().iter().try_for_each(|entry| match entry.path.known(now) {
+        // Longer than the core believes it, so that at the end the core decides.
+        Some(mtu) => maps.set_path_mtu(&entry.binding, mtu, PATH_MTU_LIFETIME),
+        None => Ok(()),
+    })
+}
+
+/// The least capacity of the maps of bindings.
+const LEAST_BINDINGS: usize = 16_384;
+
 /// A kernel engine that runs. Dropping it leaves it running.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -120,14 +144,20 @@ impl Kernel {
         hook: Hook,
         measure: bool,
         settings: Option<Settings>,
+        tunnels: Option<Tunnels>,
     ) -> Result<(), Error> {
-        let mut options = Options { hook, measure, ..self.options.clone() };
+        let mut options = Options { hook, measure, tunnels, ..self.options.clone() };
         if let (Some(stateful), Some(settings)) = (&mut options.stateful, settings) {
             stateful.settings = settings;
         }
         self.accelerator.replace(&config, &options)?;
         (self.config, self.options) = (config, options);
         Ok(())
+    }
+
+    /// Lets the programs of a softwire know what its core has learnt of paths since.
+    pub(crate) fn tell_paths(&self, softwire: &Softwire) -> Result<(), Error> {
+        self.options.tunnels.as_ref().map_or(Ok(()), |tunnels| tell_paths(&tunnels.maps, softwire))
     }
 
     /// Switches tracing on, with so many events per second and processor, or off.

@@ -408,10 +408,11 @@ impl Running {
 
     fn take_up(&mut self, core: Core) -> Result<(), Failure> {
         let hook = self.hook();
-        if let (Some(kernel), Some(translator)) = (&mut self.kernel, core.translator()) {
-            let config = kernel::config(translator.config(), self.place.attach);
+        if let Some(kernel) = &mut self.kernel {
+            let config = kernel::config_of(&core, self.place.attach);
+            let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
             let settings = core.tables().map(|nat64| stateful::with_added(nat64));
-            kernel.replace(config, hook, self.config.measure, settings)?;
+            kernel.replace(config, hook, self.config.measure, settings, tunnels)?;
         }
         self.engine.replace(core);
         self.after_other_tables();

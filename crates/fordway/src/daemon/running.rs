@@ -122,11 +122,18 @@ impl Running {
         options.measure = self.config.measure;
         options.stateful = self.stateful_options();
         let core = self.engine.core();
-        let translator = core.translator().ok_or_else(|| fordway_bpf::Unsupported {
-            reason: "softwires have no kernel engine".to_owned(),
-            hint: None,
-        })?;
-        Kernel::start(kernel::config(translator.config(), self.place.attach), options)
+        options.tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
+        Kernel::start(kernel::config_of(&core, self.place.attach), options)
+    }
+
+    /// Lets the programs of a softwire know what its core has learnt of paths.
+    pub(crate) fn tell_paths(&self) {
+        let core = self.engine.core();
+        if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
+            && let Err(error) = kernel.tell_paths(softwire)
+        {
+            debug!("{}: {error}", self.name());
+        }
     }
 
     /// What programs of a stateful translator need.

@@ -434,7 +434,7 @@ impl Running {
         let hook = self.hook();
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(translator.config(), self.place.attach);
-            if let Err(error) = kernel.replace(config, hook, self.config.measure, settings) {
+            if let Err(error) = kernel.replace(config, hook, self.config.measure, settings, None) {
                 // An entry of which only one engine knows is none.
                 if let BibChange::Add(entry) = change {
                     let _ = nat64.remove_bib(entry.protocol, entry.v4, monotonic());
