@@ -16,6 +16,7 @@ use crate::dns64;
 use crate::draft::Drafts;
 use crate::nat44;
 use crate::nat64;
+use crate::proxy;
 use crate::softwire;
 use crate::translator::Draft;
 use crate::trt;
@@ -81,6 +82,10 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         uplinks: translators().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
     };
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
+    let dns64 = drafts.dns64.iter().flat_map(|it| &it.listen).map(|it| (*it.get_ref(), "[dns64]"));
+    let metrics = drafts.metrics.listen.iter().map(|it| (*it, "[metrics]"));
+    let taken: Vec<_> = dns64.chain(metrics).collect();
+    proxy::check::proxies(&drafts.proxies, &taken, sink);
 }
 
 fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {

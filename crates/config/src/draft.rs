@@ -6,6 +6,7 @@ use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
 use crate::nat44;
+use crate::proxy;
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, Table};
 use crate::translator::{self, Draft};
@@ -20,6 +21,7 @@ pub(crate) struct Drafts {
     pub(crate) dns64: Option<dns64::read::Draft>,
     pub(crate) advertise: Vec<advertise::read::Draft>,
     pub(crate) trt: Vec<trt::read::Draft>,
+    pub(crate) proxies: Vec<proxy::read::Draft>,
     control: Control,
     pub(crate) metrics: Metrics,
     log: Log,
@@ -42,6 +44,7 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         dns64: None,
         advertise: Vec::new(),
         trt: Vec::new(),
+        proxies: Vec::new(),
         control: Control::default(),
         metrics: Metrics::default(),
         log: Log::default(),
@@ -61,10 +64,16 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     if let Some(tables) = top.read(sink, "trt", |v| sections::tables(v, "[[trt]]")) {
         drafts.trt = tables.into_inner().into_iter().map(|it| trt::read::trt(it, sink)).collect();
     }
-    if !["translator", "dns64", "advertise", "trt"].into_iter().any(|key| top.has(key)) {
-        let message = "this file has neither a `translator` nor `dns64` nor `advertise` nor `trt`";
+    if let Some(tables) = top.read(sink, "proxy", |v| sections::tables(v, "[[proxy]]")) {
+        let tables = tables.into_inner().into_iter();
+        drafts.proxies = tables.map(|it| proxy::read::proxy(it, sink)).collect();
+    }
+    let sections = ["translator", "dns64", "advertise", "trt", "proxy"];
+    if !sections.into_iter().any(|key| top.has(key)) {
+        let message =
+            "this file has neither a `translator` nor `dns64`, `advertise`, `trt` or `proxy`";
         let help = "begin a translator with a line [[translator]], a DNS64 server with [dns64], router \
-                    advertisements with [[advertise]], a transport relay with [[trt]]";
+                    advertisements with [[advertise]], a transport relay with [[trt]], a proxy with [[proxy]]";
         sink.push(Diagnostic::error(top.span(), message).help(help));
     }
     if let Some(control) = top.read(sink, "control", sections::table) {
@@ -129,6 +138,8 @@ impl Drafts {
         let advertise = self.advertise.into_iter().map(advertise::read::Draft::finish);
         let advertise: Option<Vec<_>> = advertise.collect();
         let trt: Option<Vec<_>> = self.trt.into_iter().map(trt::read::Draft::finish).collect();
+        let proxies: Option<Vec<_>> =
+            self.proxies.into_iter().map(proxy::read::Draft::finish).collect();
         let dns64 = match self.dns64 {
             Some(draft) => Some(draft.finish()?),
             None => None,
@@ -140,6 +151,7 @@ impl Drafts {
             dns64,
             advertise: advertise?,
             trt: trt?,
+            proxies: proxies?,
             control: self.control,
             metrics: self.metrics,
             log: self.log,

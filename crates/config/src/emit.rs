@@ -12,6 +12,7 @@ use crate::engine::{ATTACHES, ENGINES};
 use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
 use crate::nat64::nat_pt::Keys as NatPtKeys;
+use crate::proxy::emit::ProxyTable;
 use crate::sections::{FORMATS, LEVELS};
 use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
@@ -32,6 +33,7 @@ impl fmt::Display for Config {
             dns64: self.dns64.as_ref().map(Dns64Table::of),
             advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
             trt: self.trt.iter().map(TrtTable::of).collect(),
+            proxy: self.proxies.iter().map(ProxyTable::of).collect(),
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
@@ -147,6 +149,7 @@ struct File {
     advertise: Vec<AdvertiseTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trt: Vec<TrtTable>,
+    proxy: Vec<ProxyTable>,
     control: ControlTable,
     metrics: MetricsTable,
     log: LogTable,

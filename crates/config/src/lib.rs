@@ -20,6 +20,7 @@ mod engine;
 mod name;
 mod nat44;
 mod nat64;
+mod proxy;
 mod section;
 mod sections;
 mod softwire;
@@ -38,6 +39,10 @@ pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifeti
 pub use nat64::{
     Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
     Pool4Error, Pool4Source, Ports,
+};
+pub use proxy::{
+    Proxy, ProxyDestination, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat, ProxyMode,
+    ProxyPorts, ProxyRule, ProxyServer, ProxyServerError,
 };
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use trt::{Trt, UrgentData};

@@ -14,10 +14,12 @@ use crate::dns64::Dns64;
 use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64, NatPt};
+use crate::proxy::Proxy;
 use crate::softwire::Softwire;
 use crate::trt::Trt;
 
-/// One configuration file. Something is in it: a translator, a relay, a DNS64 server, or router advertisements.
+/// One configuration file. Something is in it: a translator, a relay, a DNS64 server, router
+/// advertisements, or a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// The translators, in the order of the file.
@@ -32,6 +34,8 @@ pub struct Config {
     pub advertise: Vec<Advertise>,
     /// `[[trt]]`, in the order of the file.
     pub trt: Vec<Trt>,
+    /// `[[proxy]]`, in the order of the file.
+    pub proxies: Vec<Proxy>,
     /// `[control]`.
     pub control: Control,
     /// `[metrics]`.

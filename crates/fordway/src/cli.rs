@@ -4,6 +4,7 @@ mod discover;
 mod doctor;
 mod export;
 mod forwarding;
+mod proxy;
 mod services;
 mod short;
 mod softwire;
@@ -19,6 +20,7 @@ pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
+pub(crate) use proxy::ProxyArgs;
 pub(crate) use services::Dns64Args;
 pub(crate) use short::{ClatArgs, Nat64Args, NatPtArgs, SiitArgs};
 pub(crate) use softwire::SoftwireArgs;
@@ -91,7 +93,7 @@ fn level(text: &str) -> Result<fordway_config::LogLevel, String> {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run what a configuration file says: translators, DNS64, router advertisements
+    /// Run what a configuration file says: translators, DNS64, router advertisements, proxies
     ///
     /// Sets the host up, works until SIGTERM or SIGINT, and takes exactly what it set up down
     /// again. Logs go to standard error.
@@ -257,6 +259,17 @@ Examples:
   fordway trt --pool6 64:ff9b::/96 --allow 2001:db8:1::/48 --source4 192.0.2.1
   fordway trt --pool6 64:ff9b::/96 --set udp=false --set max_per_client=200 --print-config")]
     Trt(TrtArgs),
+    /// Run an HTTP proxy: for IPv6-only clients, or in front of an IPv4-only site
+    ///
+    /// The same as a configuration file with one [[proxy]]. Without --upstream it serves clients that know it (absolute
+    /// URLs and CONNECT, HTTP/1.1 and HTTP/2); with it, it stands in front of a site.
+    #[command(after_help = "\
+Examples:
+  fordway proxy --listen 2001:db8:1::1 --allow 2001:db8:1::/64
+  fordway proxy --listen ::1 --pref64 64:ff9b::/96 --log stdout
+  fordway proxy --listen 2001:db8:1::80 --upstream 192.0.2.10 192.0.2.11:8080
+  fordway proxy --listen [::1]:8080 --set 'connect_ports=[443, 8443]' --print-config")]
+    Proxy(ProxyArgs),
     /// Say which translation prefix the network has, and how it tells
     ///
     /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who

@@ -37,6 +37,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::DualStack(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Trt(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Proxy(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Discover(args) => discover::run(&args),

@@ -4,6 +4,7 @@ mod auto;
 mod entries;
 mod forwarding;
 mod nat64;
+mod proxy;
 mod services;
 mod stats;
 mod status;
@@ -23,6 +24,7 @@ pub(crate) use nat64::{
     LatencyStats, LogStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats,
     PoolStats,
 };
+pub(crate) use proxy::{ProxyStatus, proxy_table};
 pub(crate) use services::{
     AdvertiseStatus, Dns64Status, UpstreamStatus, advertise_table, dns64_table, rcodes,
 };

@@ -52,7 +52,10 @@ fn every_key_is_documented() {
                    validate = true\ntrust_anchor = '/key'\n\
                    [[dns64.policy]]\nclient = ['::/1']\nexclude = []\n\
                    [[advertise]]\ndevice = 'lan0'\nprefix = []\nrdnss = []\npref64 = []\n\
-                   [[advertise.route]]\nprefix = '2001:db8:64::/48'\n";
+                   [[advertise.route]]\nprefix = '2001:db8:64::/48'\n\
+                   [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
+                   [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
+                   [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n";
     let written = parse("example", example).unwrap().config.to_string();
     // A key has its value behind it, or is the last word of a table's header.
     let key = |line: &str| match line.split_once(" = ") {

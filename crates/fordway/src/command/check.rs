@@ -24,6 +24,9 @@ struct Checked<'a> {
     /// Transport relays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trt: Vec<String>,
+    /// Proxies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    proxies: Vec<String>,
     /// What of the file does not fit this host as it is now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     host: Vec<String>,
@@ -72,6 +75,7 @@ fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
         dns64: dns64.map(ToString::to_string).collect(),
         advertise: config.advertise.iter().map(|it| it.device.to_string()).collect(),
         trt: config.trt.iter().map(|it| it.name.to_string()).collect(),
+        proxies: config.proxies.iter().map(|it| it.name.to_string()).collect(),
         host: host::doubts(config),
     };
     if args.json {
@@ -99,7 +103,8 @@ impl Checked<'_> {
         let advertise = self.advertise.iter();
         let advertise = advertise.map(|device| format!("{device} (router advertisements)"));
         let trt = self.trt.iter().map(|name| format!("{name} (transport relay)"));
-        translators.chain(dns64).chain(advertise).chain(trt).collect()
+        let proxies = self.proxies.iter().map(|name| format!("{name} (HTTP proxy)"));
+        translators.chain(dns64).chain(advertise).chain(trt).chain(proxies).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::metrics;
 use crate::output::{self, STRONG};
 use crate::report::{
     Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dual_stack_table,
-    kernel_table, nat44_table, totals_table, trt_table,
+    kernel_table, nat44_table, proxy_table, totals_table, trt_table,
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
@@ -74,6 +74,10 @@ fn services(text: &mut String, stats: &Stats) {
     for relay in &stats.trt {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
         text.push_str(&trt_table(&relay.counters));
+    }
+    for proxy in &stats.proxies {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (HTTP proxy)", proxy.name);
+        text.push_str(&proxy_table(proxy));
     }
 }
 

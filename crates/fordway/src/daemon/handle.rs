@@ -80,6 +80,7 @@ impl Handle {
             nat44: daemon.services.nat44_status(),
             dual_stack: daemon.services.dual_stack_status(),
             trt: daemon.services.trt_status(&daemon.config),
+            proxies: daemon.services.proxy_status(),
         }
     }
 
@@ -94,6 +95,7 @@ impl Handle {
             nat44: daemon.services.nat44_stats(),
             dual_stack: daemon.services.dual_stack_stats(),
             trt: daemon.services.trt_stats(),
+            proxies: daemon.services.proxy_stats(),
         }
     }
 

@@ -206,10 +206,23 @@ impl Changes {
         for (name, old, new) in kernel_made(old, new) {
             self.service(&name, old.as_ref(), new.as_ref(), true);
         }
+        let whole = (old, new);
         let (old, new) = (advertise(old), advertise(new));
         for device in old.keys().chain(new.keys().filter(|device| !old.contains_key(device))) {
             let name = format!("advertisements on {device}");
             self.service(&name, old.get(device), new.get(device), prefixes);
+        }
+        self.proxies(whole.0, whole.1);
+    }
+
+    fn proxies(&mut self, old: &Config, new: &Config) {
+        let by_name = |config: &Config| {
+            let all = config.proxies.iter();
+            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (old, new) = (by_name(old), by_name(new));
+        for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
+            self.service(&format!("proxy {name}"), old.get(name), new.get(name), true);
         }
     }
 

@@ -1,5 +1,5 @@
-//! What runs beside the translators: the DNS64 server, the router advertisements, transport relays, and what the
-//! kernel does by itself.
+//! What runs beside the translators: the DNS64 server, the router advertisements, transport relays, proxies, and
+//! what the kernel does by itself.
 //!
 //! All are told the prefixes that the translators have, from the same configuration and at the same moment, so
 //! none of them speaks of a prefix that nobody translates. Sockets are taken before anything on the host is
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use fordway_config::Config;
 use fordway_net::privilege::Capability;
 use fordway_net::{IpNet, Netlink};
-use fordway_services::{dns64, router, trt};
+use fordway_services::{dns64, proxy, router, trt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
@@ -39,6 +39,7 @@ pub(super) struct Prepared {
     dns64: Option<Ready<dns64::Server>>,
     router: Option<Ready<router::Server>>,
     relays: BTreeMap<String, Ready<trt::Server>>,
+    proxies: BTreeMap<String, Ready<proxy::Server>>,
     host: Option<(Host, Hosts)>,
     forwarding: Forwarding,
     seen: Seen,
@@ -50,12 +51,13 @@ impl Prepared {
     pub(super) fn set_up(config: &Config, run_dir: &Path) -> Result<Prepared, Failure> {
         let seen = Seen::now(config)?;
         let wanted = Wanted::of(config, &seen)?;
-        if wanted.dns64.is_some() || !wanted.relays.is_empty() {
+        if wanted.dns64.is_some() || !wanted.relays.is_empty() || !wanted.proxies.is_empty() {
             raise_descriptors(relays::descriptors(config));
         }
         let dns64 = bind::<dns64::Server>(wanted.dns64)?;
         let router = bind::<router::Server>(wanted.router)?;
         let relays = slots::bind::<trt::Server>(wanted.relays)?;
+        let proxies = slots::bind::<proxy::Server>(wanted.proxies)?;
         let intercepts = relays.iter().filter_map(|(name, (bound, _))| {
             relays::intercept(config, name, |mark, table, own| bound.intercept(mark, table, own))
         });
@@ -63,7 +65,8 @@ impl Prepared {
         let run_dir = run_dir.to_owned();
         let forwarding = Forwarding::default();
         let host = None;
-        let mut prepared = Prepared { dns64, router, relays, host, forwarding, seen, run_dir };
+        let mut prepared =
+            Prepared { dns64, router, relays, proxies, host, forwarding, seen, run_dir };
         let mut host = Host::default();
         host.bring(config, &prepared.run_dir)?;
         let mut hosts = Hosts::default();
@@ -84,7 +87,7 @@ impl Prepared {
         if hosts || !self.forwarding.is_empty() {
             needed.push(Capability::CAP_NET_ADMIN);
         }
-        if self.dns64.is_some() || self.router.is_some() {
+        if self.dns64.is_some() || self.router.is_some() || !self.proxies.is_empty() {
             needed.push(Capability::CAP_NET_BIND_SERVICE);
         }
         if self.router.is_some() || !self.relays.is_empty() {
@@ -97,7 +100,12 @@ impl Prepared {
     pub(super) fn start(mut self) -> Result<Services, Failure> {
         let mut dns64 = Slot::start(self.dns64.take())?;
         let mut router = Slot::start(self.router.take()).inspect_err(|_| dns64.end(false))?;
-        let relays = Slots::start(std::mem::take(&mut self.relays)).inspect_err(|_| {
+        let mut relays = Slots::start(std::mem::take(&mut self.relays)).inspect_err(|_| {
+            router.end(false);
+            dns64.end(false);
+        })?;
+        let proxies = Slots::start(std::mem::take(&mut self.proxies)).inspect_err(|_| {
+            relays.end(false);
             router.end(false);
             dns64.end(false);
         })?;
@@ -106,6 +114,7 @@ impl Prepared {
             dns64,
             router,
             relays,
+            proxies,
             host,
             relay_hosts,
             forwarding: std::mem::take(&mut self.forwarding),
@@ -135,7 +144,7 @@ fn bind<S: Service>(wanted: Option<S::Settings>) -> Result<Option<Ready<S>>, Fai
 }
 
 /// Lets this process have as many descriptors as it may, and so many at least: each question under way has a socket of
-/// its own, and each connection of a relay has some.
+/// its own, and each connection of a relay or a proxy has some.
 fn raise_descriptors(needed: u64) {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
@@ -156,6 +165,7 @@ struct Wanted {
     dns64: Option<dns64::Settings>,
     router: Option<router::Settings>,
     relays: slots::Wanted<trt::Server>,
+    proxies: slots::Wanted<proxy::Server>,
 }
 
 impl Wanted {
@@ -164,6 +174,7 @@ impl Wanted {
             dns64: settings::dns64(config, &seen.local)?,
             router: settings::router(config),
             relays: relays::settings(config, &seen.local, &seen.own4),
+            proxies: settings::proxies(config, &seen.local),
         })
     }
 }
@@ -184,7 +195,8 @@ impl Seen {
 
     fn look(config: &Config, netlink: &mut Netlink) -> Result<Seen, Failure> {
         let dns64 = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
-        let local = match dns64 || config.trt.iter().any(|trt| trt.allow.is_none()) {
+        let proxy = config.proxies.iter().any(|proxy| proxy.allow.is_none());
+        let local = match dns64 || proxy || config.trt.iter().any(|trt| trt.allow.is_none()) {
             true => settings::local(&netlink.addresses(None)?),
             false => Vec::new(),
         };
@@ -198,6 +210,7 @@ pub(super) struct Services {
     dns64: Slot<dns64::Server>,
     router: Slot<router::Server>,
     relays: Slots<trt::Server>,
+    proxies: Slots<proxy::Server>,
     host: Host,
     relay_hosts: Hosts,
     forwarding: Forwarding,
@@ -212,6 +225,7 @@ pub(super) struct Change {
     dns64: Before<dns64::Server>,
     router: Before<router::Server>,
     relays: Befores<trt::Server>,
+    proxies: Befores<proxy::Server>,
 }
 
 impl Services {
@@ -246,6 +260,14 @@ impl Services {
                 return Err(failure);
             }
         };
+        let proxies = match self.proxies.change(told.proxies) {
+            Ok(proxies) => proxies,
+            Err(failure) => {
+                said(self.router.change_back(router));
+                said(self.dns64.change_back(dns64));
+                return Err(failure);
+            }
+        };
         let relays = self.relays.change(told.relays);
         let relays = relays.and_then(|relays| match self.intercept(wanted) {
             Ok(()) => Ok(relays),
@@ -256,9 +278,10 @@ impl Services {
             }
         });
         match relays {
-            Ok(relays) => Ok(Change { dns64, router, relays }),
+            Ok(relays) => Ok(Change { dns64, router, relays, proxies }),
             Err(failure) => {
                 self.relay_hosts.settle(now);
+                said(self.proxies.change_back(proxies));
                 said(self.router.change_back(router));
                 said(self.dns64.change_back(dns64));
                 Err(failure)
@@ -281,6 +304,7 @@ impl Services {
     pub(super) fn settle(&mut self, before: Change, config: &Config) {
         Slot::settle(before.dns64);
         Slot::settle(before.router);
+        self.proxies.settle(before.proxies);
         self.relay_hosts.settle(config);
         self.relays.settle(before.relays);
         self.host.settle(config);
@@ -311,6 +335,7 @@ impl Services {
 
     /// Ends the servers: hosts are told, and the host is as it was.
     pub(super) fn stop(mut self) {
+        self.proxies.end(false);
         self.router.end(false);
         self.dns64.end(false);
         self.relay_hosts.restore();
@@ -321,6 +346,7 @@ impl Services {
 
     /// Ends the servers for a process that will go on: hosts are not told, and the host stays as it is.
     pub(super) fn leave(mut self) {
+        self.proxies.end(true);
         self.router.end(true);
         self.dns64.end(true);
         self.relays.end(true);
@@ -333,7 +359,8 @@ impl Services {
         let advertised = devices.map(|device| format!("advertisements on {}", device.device));
         let relays = self.relays.iter().map(|(_, settings)| settings.name.clone());
         let own = self.forwarding.names().into_iter().chain(dns64);
-        own.chain(advertised).chain(relays).collect()
+        let proxies = self.proxies.iter().map(|(_, settings)| format!("proxy {}", settings.name));
+        own.chain(advertised).chain(relays).chain(proxies).collect()
     }
 
     fn announce(&self) {
@@ -354,6 +381,10 @@ impl Services {
                 settings.threads,
                 join(&settings.pool6)
             );
+        }
+        for (_, settings) in self.proxies.iter() {
+            let (name, threads) = (&settings.name, settings.threads);
+            info!("proxy {name}: listening on {} with {threads} threads", join(&settings.listen));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod auto;
 mod forwarding;
 mod nat64;
+mod proxy;
 mod services;
 mod trt;
 
@@ -64,7 +65,8 @@ impl Collector for Counters {
         nat64::encode(&self.0, &mut encoder)?;
         forwarding::encode(&self.0, &mut encoder)?;
         services::encode(&self.0, &mut encoder)?;
-        trt::encode(&self.0, &mut encoder)
+        trt::encode(&self.0, &mut encoder)?;
+        proxy::encode(&self.0.proxies, &mut encoder)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What runs beside the translators: the DNS64 server and the router advertisements.
 
-mod table;
+pub(super) mod table;
 
 use std::fmt::Write;
 use std::net::{Ipv6Addr, SocketAddr};

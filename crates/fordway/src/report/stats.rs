@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fordway_services::{dns64, router};
+use fordway_services::{dns64, proxy, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub(crate) struct Stats {
     /// Of the transport relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trt: Vec<TrtStats>,
+    /// Of the proxies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) proxies: Vec<proxy::Stats>,
 }
 
 /// The counters of a translator.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status, TrtStatus,
+    AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status,
+    ProxyStatus, TrtStatus,
 };
 use crate::output::{FAINT, GOOD, STRONG};
 
@@ -43,6 +44,9 @@ pub(crate) struct Status {
     /// Transport relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trt: Vec<TrtStatus>,
+    /// HTTP proxies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) proxies: Vec<ProxyStatus>,
 }
 
 /// A translator.
@@ -196,7 +200,8 @@ impl Status {
         let of_kernel = of_kernel.chain(self.dual_stack.iter().map(DualStackStatus::render));
         let services = of_kernel.chain(self.dns64.iter().map(Dns64Status::render));
         let services = services.chain(self.advertise.iter().map(AdvertiseStatus::render));
-        for service in services.chain(self.trt.iter().map(TrtStatus::render)) {
+        let services = services.chain(self.trt.iter().map(TrtStatus::render));
+        for service in services.chain(self.proxies.iter().map(ProxyStatus::render)) {
             text.push('\n');
             text.push_str(&service);
         }

@@ -3,6 +3,7 @@
 mod bodies;
 mod clients;
 mod destinations;
+mod eyeballs;
 mod http2;
 mod limits;
 mod log;

@@ -11,7 +11,8 @@ use fordway_net::Netlink;
 pub(super) fn doubts(config: &Config) -> Vec<String> {
     // Nothing to ask the host for.
     let of_kernel = !config.nat44.is_empty() || !config.dual_stack.is_empty();
-    if config.dns64.is_none() && config.advertise.is_empty() && !of_kernel {
+    let serves = config.dns64.is_some() || !config.proxies.is_empty();
+    if !serves && config.advertise.is_empty() && !of_kernel {
         return Vec::new();
     }
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
@@ -28,12 +29,15 @@ fn sentences(
     addresses: &BTreeSet<IpAddr>,
     links: &BTreeSet<String>,
 ) -> Vec<String> {
-    let listen = config.dns64.iter().flat_map(|dns64| &dns64.listen).map(std::net::SocketAddr::ip);
-    let elsewhere =
-        |it: &IpAddr| !it.is_unspecified() && !it.is_loopback() && !addresses.contains(it);
-    let listen = listen.filter(elsewhere).map(|address| {
+    let dns64 = config.dns64.iter().flat_map(|dns64| &dns64.listen).map(|it| ("[dns64]", it.ip()));
+    let proxies = config.proxies.iter().flat_map(|proxy| &proxy.listen);
+    let listen = dns64.chain(proxies.map(|it| ("[[proxy]]", it.ip())));
+    let elsewhere = |(_, it): &(&str, IpAddr)| {
+        !it.is_unspecified() && !it.is_loopback() && !addresses.contains(it)
+    };
+    let listen = listen.filter(elsewhere).map(|(section, address)| {
         format!(
-            "[dns64] listen: {address} is not an address of this host now; nobody can ask there until it is"
+            "{section} listen: {address} is not an address of this host now; nobody can ask there until it is"
         )
     });
     let absent = config.advertise.iter().filter(|it| !links.contains(it.device.as_str()));

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use fordway_services::{dns64, router, trt};
+use fordway_services::{dns64, proxy, router, trt};
 
 use crate::failure::Failure;
 
@@ -11,7 +11,9 @@ impl From<dns64::Error> for Failure {
     fn from(error: dns64::Error) -> Failure {
         let text = whole(&error);
         let hint = match &error {
-            dns64::Error::Listen { address, source, .. } => listen(*address, source.kind()),
+            dns64::Error::Listen { address, source, .. } => {
+                listen(*address, source.kind(), "[dns64]", "ss -lnup")
+            }
             _ => None,
         };
         with(format!("[dns64]: {text}"), hint)
@@ -37,6 +39,21 @@ impl From<trt::Error> for Failure {
                 .to_owned()
         });
         with(whole(&error), hint)
+    }
+}
+
+impl From<proxy::Error> for Failure {
+    fn from(error: proxy::Error) -> Failure {
+        let hint = match &error {
+            proxy::Error::Listen { address, source } => {
+                listen(*address, source.kind(), "[[proxy]]", "ss -lntp")
+            }
+            proxy::Error::Log { .. } => {
+                Some("the folder must be there, and this user may write in it".to_owned())
+            }
+            _ => None,
+        };
+        with(format!("[[proxy]]: {}", whole(&error)), hint)
     }
 }
 
@@ -75,20 +92,20 @@ fn denied(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-fn listen(address: SocketAddr, kind: ErrorKind) -> Option<String> {
+fn listen(address: SocketAddr, kind: ErrorKind, section: &str, ss: &str) -> Option<String> {
     let port = address.port();
     match kind {
         ErrorKind::AddrInUse => {
             let who =
                 if port == 53 { ", such as systemd-resolved, dnsmasq or unbound" } else { "" };
             Some(format!(
-                "another program listens there{who} (ss -lnup 'sport = :{port}' shows which): end it, or \
-                 choose another address or port in [dns64] listen"
+                "another program listens there{who} ({ss} 'sport = :{port}' shows which): end it, or \
+                 choose another address or port in {section} listen"
             ))
         }
         ErrorKind::PermissionDenied if port < 1024 => Some(format!(
             "port {port} needs CAP_NET_BIND_SERVICE: run as root, or choose a port above 1023; a daemon \
-             that has started without [dns64] has given it up: restart it"
+             that has started without {section} has given it up: restart it"
         )),
         _ => None,
     }

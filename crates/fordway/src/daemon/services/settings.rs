@@ -1,5 +1,7 @@
 //! From the configuration to what the servers are told.
 
+mod proxy;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -14,6 +16,7 @@ use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::failure::Failure;
+pub(crate) use proxy::proxies;
 
 /// Threads at most where the file does not say how many: as many as a file may have.
 const MAX_THREADS: NonZeroUsize = NonZeroUsize::new(64).unwrap();

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use fordway_services::{dns64, router, trt};
+use fordway_services::{dns64, proxy, router, trt};
 
 use super::super::privilege;
 use crate::failure::Failure;
@@ -25,6 +25,10 @@ pub(super) trait Service: Sized + Send {
     fn stop(self);
     /// Ends for another process to go on soon.
     fn leave(self);
+    /// Ends since another server of this process has taken over.
+    fn retire(self) {
+        self.stop();
+    }
 }
 
 impl Service for dns64::Server {
@@ -115,6 +119,39 @@ impl Service for trt::Server {
     }
 }
 
+impl Service for proxy::Server {
+    type Settings = proxy::Settings;
+    type Bound = proxy::Bound;
+
+    fn bind(settings: &proxy::Settings) -> Result<proxy::Bound, Failure> {
+        Ok(proxy::bind(settings)?)
+    }
+
+    fn start(bound: proxy::Bound) -> Result<proxy::Server, Failure> {
+        Ok(bound.start()?)
+    }
+
+    fn can_change(from: &proxy::Settings, to: &proxy::Settings) -> bool {
+        from.listen == to.listen && from.threads == to.threads
+    }
+
+    fn replace(&self, settings: &proxy::Settings) -> Result<(), Failure> {
+        Ok(proxy::Server::replace(self, settings.clone())?)
+    }
+
+    fn stop(self) {
+        proxy::Server::stop(self);
+    }
+
+    fn leave(self) {
+        proxy::Server::stop(self);
+    }
+
+    fn retire(self) {
+        proxy::Server::retire(self);
+    }
+}
+
 /// One with its sockets, and what it is told.
 pub(super) type Ready<S> = (<S as Service>::Bound, <S as Service>::Settings);
 
@@ -187,7 +224,7 @@ impl<S: Service> Slot<S> {
     /// Ends what there was and is not any more.
     pub(super) fn settle(before: Before<S>) {
         if let Before::Other(Some((server, _))) = before {
-            server.stop();
+            server.retire();
         }
     }
 

@@ -1,10 +1,12 @@
 //! What is known of the servers that run.
 
 use fordway_config::Config;
-use fordway_services::{dns64, router};
+use fordway_services::{dns64, proxy, router};
 
 use super::Services;
-use crate::report::{AdvertiseStatus, Dns64Status, TrtStats, TrtStatus, UpstreamStatus};
+use crate::report::{
+    AdvertiseStatus, Dns64Status, ProxyStatus, TrtStats, TrtStatus, UpstreamStatus,
+};
 
 impl Services {
     /// The DNS64 server, if one runs.
@@ -69,6 +71,17 @@ impl Services {
             counters: server.stats(),
         });
         stats.collect()
+    }
+
+    /// The proxies.
+    pub(in super::super) fn proxy_status(&self) -> Vec<ProxyStatus> {
+        let all = self.proxies.iter();
+        all.map(|(server, settings)| ProxyStatus::of(settings, &server.stats())).collect()
+    }
+
+    /// What the proxies have counted.
+    pub(in super::super) fn proxy_stats(&self) -> Vec<proxy::Stats> {
+        self.proxies.iter().map(|(server, _)| server.stats()).collect()
     }
 
     /// What the DNS64 server has counted.

@@ -116,11 +116,11 @@ pub(crate) fn advertise_table(stats: &router::DeviceStats) -> String {
     text
 }
 
-fn row(text: &mut String, label: &str, count: u64, what: &str) {
+pub(crate) fn row(text: &mut String, label: &str, count: u64, what: &str) {
     let _ = writeln!(text, "  {label:<18}{:>16}  {FAINT}{what}{FAINT:#}", group(count));
 }
 
-fn warn(text: &mut String, label: &str, count: u64, what: &str) {
+pub(crate) fn warn(text: &mut String, label: &str, count: u64, what: &str) {
     let count = group(count);
     let _ = writeln!(text, "  {WARNING}{label:<18}{WARNING:#}{count:>16}  {FAINT}{what}{FAINT:#}");
 }

@@ -1,0 +1,124 @@
+//! From `[[proxy]]` to what proxies are told.
+
+use std::collections::BTreeMap;
+
+use fordway_config::{
+    Config, Proxy, ProxyDestination, ProxyForwarded, ProxyLog, ProxyLogFormat, ProxyMode,
+    ProxyPorts, ProxyRule, ProxyServer,
+};
+use fordway_net::IpNet;
+use fordway_services::dns64::{Acl, upstream};
+use fordway_services::proxy::{
+    Authority, Destination, Eyeballs, Forward, Forwarded, Host, Limits, Log, LogFormat, LogTarget,
+    Mode, Ports, Reverse, Rule, Rules, Settings, Tls,
+};
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// Octets of answers that a proxy's own resolver keeps.
+const CACHE: usize = 4 << 20;
+
+/// What the proxies are told, by name. `local`: the networks of this host.
+pub(crate) fn proxies(config: &Config, local: &[IpNet]) -> BTreeMap<String, Settings> {
+    config.proxies.iter().map(|proxy| (proxy.name.to_string(), one(proxy, local))).collect()
+}
+
+fn one(proxy: &Proxy, local: &[IpNet]) -> Settings {
+    let everybody: [IpNet; 2] = [Ipv4Net::default().into(), Ipv6Net::default().into()];
+    let (mode, default) = match &proxy.mode {
+        ProxyMode::Forward { connect_ports, ports: others, rules, default } => {
+            let forward = Forward {
+                connect_ports: ports(connect_ports),
+                ports: ports(others),
+                rules: Rules { rules: rules.iter().map(rule).collect(), default: *default },
+            };
+            (Mode::Forward(forward), local)
+        }
+        ProxyMode::Reverse { upstream, balance, host, pause } => {
+            let reverse = Reverse {
+                upstream: upstream.iter().map(server).collect(),
+                balance: *balance,
+                host: host.clone(),
+                pause: *pause,
+            };
+            (Mode::Reverse(reverse), &everybody[..])
+        }
+    };
+    let limits = &proxy.limits;
+    Settings {
+        name: proxy.name.to_string(),
+        listen: proxy.listen.clone(),
+        threads: super::threads(proxy.threads),
+        mode,
+        allow: Acl::new(proxy.allow.as_deref().unwrap_or(default).iter().copied()),
+        resolver: (!proxy.resolver.is_empty()).then(|| upstream::Settings {
+            ca: proxy.ca.clone(),
+            cache_octets: CACHE,
+            ..upstream::Settings::new(proxy.resolver.iter().map(super::server).collect())
+        }),
+        pref64: proxy.pref64.clone(),
+        eyeballs: Eyeballs { attempt: proxy.attempt_delay, resolution: proxy.resolution_delay },
+        tls: proxy.tls.clone().map(|(certificate, key)| Tls { certificate, key }),
+        http2: proxy.http2,
+        via: proxy.via.clone(),
+        forwarded: match proxy.forwarded {
+            ProxyForwarded::Off => Forwarded::Off,
+            ProxyForwarded::Replace => Forwarded::Replace,
+            ProxyForwarded::Append => Forwarded::Append,
+        },
+        upgrade: proxy.upgrade.clone(),
+        limits: Limits {
+            header: limits.header as usize,
+            target: limits.target as usize,
+            fields: limits.fields as usize,
+            body: limits.body,
+            header_time: limits.header_time,
+            connect_time: limits.connect_time,
+            response_time: limits.response_time,
+            idle_time: limits.idle_time,
+            keep_alive: limits.keep_alive,
+            requests: limits.requests.into(),
+            connections: limits.connections as usize,
+            connections_per_client: limits.connections_per_client as usize,
+            streams: limits.streams,
+            pool: limits.pool as usize,
+            pool_time: limits.pool_time,
+            drain: limits.drain,
+        },
+        log: proxy.log.as_ref().map(|log| Log {
+            target: match log {
+                ProxyLog::Stdout => LogTarget::Stdout,
+                ProxyLog::File(file) => LogTarget::File(file.clone()),
+            },
+            format: match proxy.log_format {
+                ProxyLogFormat::Common => LogFormat::Common,
+                ProxyLogFormat::Combined => LogFormat::Combined,
+                ProxyLogFormat::Json => LogFormat::Json,
+            },
+        }),
+    }
+}
+
+fn ports(ports: &[ProxyPorts]) -> Ports {
+    Ports(ports.iter().map(|it| it.0.clone()).collect())
+}
+
+fn rule(rule: &ProxyRule) -> Rule {
+    let to = rule.to.iter().map(|to| match to {
+        ProxyDestination::Name(name) => Destination::Name(name.clone()),
+        ProxyDestination::Below(name) => Destination::Below(name.clone()),
+        ProxyDestination::Net(net) => Destination::Net(*net),
+    });
+    Rule {
+        clients: rule.clients.as_ref().map(|clients| Acl::new(clients.iter().copied())),
+        to: to.collect(),
+        ports: rule.ports.as_deref().map(ports),
+        allow: rule.allow,
+    }
+}
+
+fn server(server: &ProxyServer) -> Authority {
+    match server {
+        ProxyServer::Address(address) => Authority::from(*address),
+        ProxyServer::Name(name, port) => Authority { host: Host::Name(name.clone()), port: *port },
+    }
+}
