@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::read::{ACTIONS, BALANCES, FORMATS, FORWARDED};
 use super::{Proxy, ProxyLog, ProxyMode, ProxyRule};
-use crate::dns64::emit::WordOrList;
-use crate::emit::{WordOrNumber, strings, word};
+use crate::emit::{WordOrList, WordOrNumber, strings, word};
 use crate::value::memory_text;
 
 /// Absent options are left out; all other keys are always written.

@@ -476,11 +476,6 @@ impl Entry {
         parsed(section, Value::from(vec![Value::Table(self.0)]))
     }
 
-    /// As the one section of a kind of which there may be several.
-    pub(super) fn load_entry(self, section: &str) -> Result<Loaded, Failure> {
-        parsed(section, Value::Array(vec![Value::Table(self.0)]))
-    }
-
     /// As the section of which there is one.
     pub(super) fn load_section(self, section: &str) -> Result<Loaded, Failure> {
         parsed(section, Value::Table(self.0))
