@@ -149,6 +149,7 @@ struct File {
     advertise: Vec<AdvertiseTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trt: Vec<TrtTable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     proxy: Vec<ProxyTable>,
     control: ControlTable,
     metrics: MetricsTable,

@@ -35,7 +35,7 @@ fn every_key_is_documented() {
                    [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n\
                    attach = 'xdp'\ndevices = ['eth0']\n\
                    [[translator]]\nname = 'c'\nmode = 'nat64'\npool6 = ['2001:db8:65::/96']\n\
-                   pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\n\
+                   pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\nalg = ['ftp']\n\
                    [[translator.pool]]\npool4 = ['192.0.2.2']\nmark = 1\n\
                    clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
                    [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n\

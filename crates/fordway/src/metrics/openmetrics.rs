@@ -182,12 +182,12 @@ mod tests {
     use std::collections::{BTreeMap, HashSet};
 
     use fordway_services::dns64::{self, upstream};
-    use fordway_services::router;
+    use fordway_services::{proxy, router};
 
     use super::*;
     use crate::report::{
         DirectionStats, LatencyStats, LogStats, Nat64Stats, NatPtStats, OccupancyStats, PoolStats,
-        Totals,
+        Totals, TrtStats,
     };
 
     #[test]
@@ -292,6 +292,15 @@ mod tests {
                 ..Default::default()
             }),
             router: Some(router::Stats { devices: vec![device] }),
+            trt: vec![TrtStats { name: "trt".to_owned(), ..Default::default() }],
+            proxies: vec![proxy::Stats {
+                name: "proxy".to_owned(),
+                servers: vec![proxy::ServerStats {
+                    server: "192.0.2.10:80".to_owned(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
             ..Stats::default()
         }
     }
@@ -364,7 +373,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13 + 4 + 19 + 19 + 10);
+        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 15);
         for family in families {
             let is_counter = text.contains(&format!("# TYPE {family} counter"));
             let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };
