@@ -38,8 +38,7 @@ pub(crate) fn record(line: &str) -> Record {
         "DNAME" => unknown(RecordType::DNAME, name(data).to_bytes().unwrap()),
         "RRSIG" => {
             let covered = u16::from(RecordType::from_str(data).unwrap()).to_be_bytes();
-            // Sixteen octets of numbers, the signer (the root), the signature (RFC 4034 section 3.1).
-            unknown(RecordType::RRSIG, [&covered[..], &[13; 16], &[0], &[13; 13]].concat())
+            unknown(RecordType::RRSIG, [&covered[..], &[13; 30]].concat())
         }
         "NSEC" => {
             unknown(RecordType::NSEC, [&name(data).to_bytes().unwrap()[..], &[0, 1, 64]].concat())

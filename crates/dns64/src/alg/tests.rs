@@ -353,7 +353,8 @@ fn who_validates_by_himself_sees_what_is_there() {
         ("AAAA www.example.net.", NO_A),
         (
             "A www.example.net.",
-            "NOERROR\nwww.example.net. 60 A 198.51.100.80\nwww.example.net. 60 RRSIG A",
+            "NOERROR\nwww.example.net. 60 A 198.51.100.80\n\
+             www.example.net. 60 TYPE46 00010f030000003c0000000000000000000100aabbccdd",
         ),
     ];
     let expected = "NOERROR\nwww.example.net. 60 AAAA 2001:db8:64::c633:6450";

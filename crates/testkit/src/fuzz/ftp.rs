@@ -1,5 +1,6 @@
 //! The gateway of FTP under anything that client and server may say, and any network between them.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub fn ftp(data: &[u8]) {
     let answer = Heading { seq: isses[1], ack: 1001, flags: SYN | ACK, ..Heading::default() };
     pass(other, answer, &[]);
     let mut next = isses.map(|iss| iss.wrapping_add(1));
+    // An end says the same wherever it says something again.
+    let mut said: [BTreeMap<u32, u8>; 2] = Default::default();
     while let [kind, offset, len, behind @ ..] = rest {
         let speaker = usize::from(kind & 1);
         let payload = &behind[..usize::from(*len).min(behind.len())];
@@ -69,6 +72,10 @@ pub fn ftp(data: &[u8]) {
             3 => next[speaker].wrapping_add(u32::from(*offset)),
             _ => next[speaker],
         };
+        let place = |at: usize| seq.wrapping_add(at as u32);
+        let octets = payload.iter().enumerate();
+        let payload: Vec<u8> =
+            octets.map(|(at, new)| *said[speaker].entry(place(at)).or_insert(*new)).collect();
         let flags = ACK | kind >> 3 & 0x05 | kind & 0x20;
         let ack = next[1 - speaker].wrapping_sub(u32::from(kind >> 6) * u32::from(*offset));
         let heading = Heading {
@@ -80,7 +87,7 @@ pub fn ftp(data: &[u8]) {
             ..Heading::default()
         };
         let from = if speaker == 0 { opener } else { other };
-        let (first, one) = pass(from, heading, payload);
+        let (first, one) = pass(from, heading, &payload);
         let end = seq.wrapping_add(payload.len() as u32);
         if next[speaker].wrapping_sub(end) > u32::MAX / 2 && kind >> 1 & 3 != 3 {
             next[speaker] = end;
@@ -88,7 +95,7 @@ pub fn ftp(data: &[u8]) {
         // At once again: what became of it must be there a second time, unless it is acknowledged. What had come
         // early, and went with it the first time, is not.
         if !one.is_empty() && flags & 0x05 == 0 && kind >> 1 & 3 < 2 {
-            let (second, again) = pass(from, heading, payload);
+            let (second, again) = pass(from, heading, &payload);
             let skipped = second.seq.wrapping_sub(first.seq) as i32;
             if skipped <= 0 {
                 let from = skipped.unsigned_abs() as usize;
