@@ -190,7 +190,7 @@ impl DnsGateway {
             question: question.clone(),
             recursion_desired: query.metadata.recursion_desired,
             checking_disabled: query.metadata.checking_disabled,
-            payload: edns.map(|edns| edns.max_payload()),
+            payload: edns.map(hickory_proto::op::Edns::max_payload),
             dnssec_ok: validates,
             stage: Stage::Native,
         })

@@ -104,7 +104,10 @@ pub struct Options {
 /// Hears of IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
 /// packet, and whether its transport checksum is still partial. It must not block.
 #[derive(Clone)]
-pub struct Unbound(pub Arc<dyn Fn(&[u8], bool) + Send + Sync>);
+pub struct Unbound(pub Arc<Hear>);
+
+/// What an [`Unbound`] does.
+pub type Hear = dyn Fn(&[u8], bool) + Send + Sync;
 
 impl fmt::Debug for Unbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,6 @@
 //!
 //! Needs root; says so, and does nothing, without. `FORDWAY_FIGURES=1` measures too (iperf3).
 
-#[allow(dead_code, reason = "frames are looked at elsewhere")]
 mod wire;
 
 use std::io::{Read, Write};
@@ -156,7 +155,7 @@ impl Host {
         self.run(move || {
             lines.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| {
                 run(&format!("ip {line}"));
-            })
+            });
         });
     }
 }

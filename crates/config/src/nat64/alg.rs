@@ -51,7 +51,7 @@ pub(crate) fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> Gateways {
     let mut gateways = Gateways::default();
     let help = "write a list such as alg = [\"ftp\"]";
     let on = section.read(sink, "alg", |v| value::list(v, help, |v| value::choice(v, &GATEWAYS)));
-    for item in on.map(|on| on.into_inner()).unwrap_or_default() {
+    for item in on.map(toml::Spanned::into_inner).unwrap_or_default() {
         if gateways.on.contains(item.get_ref()) {
             let message = "`alg`: the same gateway twice";
             sink.push(Diagnostic::error(item.span(), message).help("leave one of them out"));
@@ -81,6 +81,6 @@ pub(crate) fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> Gateways {
             sink.push(twice.help("leave one of them out"));
         }
     }
-    gateways.ftp_ports = ports.into_inner().into_iter().map(|port| port.into_inner()).collect();
+    gateways.ftp_ports = ports.into_inner().into_iter().map(toml::Spanned::into_inner).collect();
     gateways
 }

@@ -28,6 +28,9 @@ enum Place {
     Done,
 }
 
+/// A name and its value.
+pub(super) type Field = (Vec<u8>, Vec<u8>);
+
 /// What can't be the coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotChunked;
@@ -75,7 +78,7 @@ impl Chunked {
                         // The octets wait in `from`, whose owner bounds them.
                         return if from.len() > MOST_TRAILER { Err(NotChunked) } else { Ok(None) };
                     };
-                    self.trailer_line(from.split_to(end + 1))?;
+                    self.trailer_line(&from.split_to(end + 1))?;
                 }
                 _ => {
                     let Some(&octet) = from.first() else { return Ok(None) };
@@ -116,7 +119,7 @@ impl Chunked {
         Ok(())
     }
 
-    fn trailer_line(&mut self, line: BytesMut) -> Result<(), NotChunked> {
+    fn trailer_line(&mut self, line: &[u8]) -> Result<(), NotChunked> {
         if !line.ends_with(b"\r\n") {
             return Err(NotChunked);
         }
@@ -125,13 +128,13 @@ impl Chunked {
         } else if self.trailer.len() + line.len() > MOST_TRAILER {
             return Err(NotChunked);
         } else {
-            self.trailer.extend_from_slice(&line);
+            self.trailer.extend_from_slice(line);
         }
         Ok(())
     }
 
     /// The field lines of the trailer section that may go on, each with CRLF.
-    pub(super) fn trailer(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, NotChunked> {
+    pub(super) fn trailer(&self) -> Result<Vec<Field>, NotChunked> {
         if self.trailer.is_empty() {
             return Ok(Vec::new());
         }

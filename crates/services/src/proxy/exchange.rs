@@ -85,7 +85,7 @@ impl Exchange<'_> {
                 match self.head(&mut server, &mut up, &mut seen).await {
                     Head::There(len) => match self.interim(&mut server, &request, len).await {
                         Some(Ok(())) if interim < MOST_INTERIM => {
-                            (interim, seen) = (interim + 1, 0)
+                            (interim, seen) = (interim + 1, 0);
                         }
                         Some(Ok(())) => break Head::Refused(Reason::BadResponse),
                         Some(Err(())) => break Head::Gone,

@@ -75,7 +75,7 @@ pub(super) fn request(
     }
     let target = Target::parse(Method::of(method.as_bytes()), path)?;
     let line = FirstLine { method, target, minor: Some(minor), content: false };
-    make(scene, &line, lines)
+    make(scene, &line, &lines)
 }
 
 #[cfg(test)]

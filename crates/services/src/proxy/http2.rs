@@ -169,7 +169,7 @@ fn read(request: &http::Request<Incoming>, scene: Scene<'_>) -> Result<Request, 
     let all: Vec<Line<'_>> = others.chain(joined).collect();
     let content = !http_body::Body::is_end_stream(request.body());
     let line = FirstLine { method: method.as_str(), target, minor: None, content };
-    make(scene, &line, all.iter().copied())
+    make(scene, &line, &all.iter().copied())
 }
 
 impl Exchange {

@@ -121,7 +121,7 @@ pub(super) struct FirstLine<'a> {
 pub(super) fn make<'a, L>(
     scene: Scene<'_>,
     line: &FirstLine<'_>,
-    lines: L,
+    lines: &L,
 ) -> Result<Request, Reason>
 where
     L: Iterator<Item = Line<'a>> + Clone,

@@ -86,7 +86,7 @@ impl Worker {
     pub(super) fn drain(&self) {
         self.draining.set(true);
         self.drain.notify_waiters();
-        self.let_go(|pool| pool.clear());
+        self.let_go(super::pool::Pool::clear);
     }
 
     pub(super) fn is_draining(&self) -> bool {

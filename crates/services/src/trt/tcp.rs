@@ -309,4 +309,5 @@ fn class(settings: &Settings, v6: &OwnedFd) -> u8 {
 /// Closes a connection so that the other end hears a reset.
 fn abort(socket: OwnedFd) {
     let _ = option::set_socket_linger(socket.as_fd(), Some(Duration::ZERO));
+    drop(socket);
 }

@@ -72,7 +72,7 @@ impl Udp {
     }
 
     /// Takes datagrams of clients.
-    pub(super) fn from_clients(&mut self, core: &mut Core) {
+    pub(super) fn hear_clients(&mut self, core: &mut Core) {
         for _ in 0..TURN {
             match self.received.recv(&self.socket) {
                 Ok(count) => {
@@ -224,12 +224,12 @@ impl Udp {
             self.hear_errors(key, core);
         }
         if flags.contains(EventFlags::IN) {
-            self.from_servers(key, core);
+            self.hear_servers(key, core);
         }
     }
 
     /// Passes on what servers answer.
-    fn from_servers(&mut self, key: Key, core: &mut Core) {
+    fn hear_servers(&mut self, key: Key, core: &mut Core) {
         for _ in 0..TURN {
             let Some(mapping) = self.mappings.get_mut(key) else { return };
             let Ok(count) = self.received.recv(&mapping.socket) else { return };

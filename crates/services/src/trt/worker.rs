@@ -258,7 +258,7 @@ impl Worker {
             (UDP_V4, _, Some(udp)) => udp.event(key, flags, core),
             (OWN, tcp, udp) => match (token >> 2, tcp, udp) {
                 (LISTENER, Some(tcp), _) => tcp.accept(core),
-                (DATAGRAMS, _, Some(udp)) => udp.from_clients(core),
+                (DATAGRAMS, _, Some(udp)) => udp.hear_clients(core),
                 (WAKE, tcp, _) => {
                     let mut count = [0; 8];
                     let _ = rustix::io::read(&core.shared.wakes[self.index], &mut count);

@@ -34,8 +34,11 @@ type Reply = dyn Fn(usize, &str) -> Option<Vec<u8>> + Send + Sync;
 /// A server of raw octets on loopback.
 pub(crate) struct RawServer {
     pub(crate) address: SocketAddr,
-    connections: Arc<Mutex<Vec<Arc<Mutex<Vec<u8>>>>>>,
+    connections: Heard,
 }
+
+/// What was heard on each connection.
+type Heard = Arc<Mutex<Vec<Arc<Mutex<Vec<u8>>>>>>;
 
 impl RawServer {
     /// Answers each header section, as soon as it is there.
@@ -51,7 +54,7 @@ impl RawServer {
     ) -> RawServer {
         let listener = TcpListener::bind(listen).unwrap();
         let address = listener.local_addr().unwrap();
-        let connections: Arc<Mutex<Vec<Arc<Mutex<Vec<u8>>>>>> = Arc::default();
+        let connections = Heard::default();
         let (list, reply) = (Arc::clone(&connections), Arc::new(reply));
         thread::spawn(move || {
             for stream in listener.incoming() {

@@ -8,11 +8,14 @@ use super::{Encoded, counter, put};
 
 type Pick = fn(&Stats) -> u64;
 
+/// A metric, its help, its label, and what is counted under each value of that.
+type Labelled<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, Pick)]);
+
 pub(super) fn encode(all: &[Stats], encoder: &mut DescriptorEncoder<'_>) -> Encoded {
     if all.is_empty() {
         return Ok(());
     }
-    let labelled: [(&str, &str, &str, &[(&str, Pick)]); 5] = [
+    let labelled: [Labelled<'_>; 5] = [
         (
             "proxy_requests",
             "Requests, by the version of HTTP",

@@ -113,7 +113,8 @@ pub(super) fn encode(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Enco
     for relay in relays {
         put(&mut family, &[("relay", relay.name.as_str())], relay.counters.tcp_urgent)?;
     }
-    let open: [(&str, &str, fn(&TrtStats) -> u64); 2] = [
+    type Open = (&'static str, &'static str, fn(&TrtStats) -> u64);
+    let open: [Open; 2] = [
         ("trt_open_connections", "TCP connections that are open", |it| it.counters.connections),
         ("trt_open_sessions", "UDP sessions that are open", |it| it.counters.sessions),
     ];

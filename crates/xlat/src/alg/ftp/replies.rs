@@ -35,9 +35,9 @@ impl Control {
             return self.pass_line(SERVER, octets, end);
         };
         // A server that has answered less than it should is understood again where its meaning is plain.
-        let is_awaited = |pending: &Pending| match (pending, &code) {
-            (Pending::Epsv, b"227") => true,
-            (Pending::Pasv | Pending::EpsvFromV4, b"229") => true,
+        let is_awaited = |pending: &Pending| match pending {
+            Pending::Epsv => &code == b"227",
+            Pending::Pasv | Pending::EpsvFromV4 => &code == b"229",
             _ => false,
         };
         if let Some(place) = self.pending.iter().position(is_awaited) {
