@@ -12,7 +12,7 @@ use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{RData, Record, RecordType};
 use socket2::{Domain, Socket, Type};
 
-use super::world::{OK, RawServer, World, forward};
+use super::world::{OK, PATIENCE, RawServer, World, forward};
 
 /// A DNS server; `None`: it does not answer.
 fn resolver(
@@ -47,7 +47,7 @@ fn resolver(
         }
     });
     let settings = upstream::Settings {
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_secs(3),
         attempts: 1,
         ..upstream::Settings::new(vec![upstream::Server::udp(address)])
     };
@@ -70,23 +70,29 @@ fn get(world: &World, port: u16) -> String {
     world.client().send(octets).response()
 }
 
-/// The same port in both families: a server of IPv4, and of IPv6 one that takes no connection.
-fn dead_ipv6() -> (RawServer, Socket, Vec<TcpStream>) {
+/// The same port in both families: a server of IPv4, and a socket of IPv6 that does not listen.
+fn on_one_port() -> (RawServer, Socket) {
     loop {
         let v4 = RawServer::at("127.0.0.1:0", |_, _| Some(OK.as_bytes().to_vec()));
         let at: SocketAddr = (Ipv6Addr::LOCALHOST, v4.address.port()).into();
         let v6 = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
-        if v6.bind(&at.into()).is_err() {
-            continue;
+        if v6.bind(&at.into()).is_ok() {
+            return (v4, v6);
         }
-        v6.listen(0).unwrap();
-        // Its queue is full: what comes then is dropped without a word.
-        let mut waiting = Vec::new();
-        while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(200)) {
-            waiting.push(stream);
-        }
-        return (v4, v6, waiting);
     }
+}
+
+/// The same port in both families: a server of IPv4, and of IPv6 one that takes no connection.
+fn dead_ipv6() -> (RawServer, Socket, Vec<TcpStream>) {
+    let (v4, v6) = on_one_port();
+    v6.listen(0).unwrap();
+    let at: SocketAddr = (Ipv6Addr::LOCALHOST, v4.address.port()).into();
+    // Its queue is full: what comes then is dropped without a word.
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(200)) {
+        waiting.push(stream);
+    }
+    (v4, v6, waiting)
 }
 
 #[test]
@@ -94,7 +100,9 @@ fn ipv6_goes_first_where_both_work() {
     let v6 = RawServer::saying(OK);
     let port = v6.address.port();
     let (resolver, asked) = resolver(both);
-    let world = world(resolver);
+    // However busy the machine is.
+    let eyeballs = Eyeballs { attempt: PATIENCE, resolution: PATIENCE };
+    let world = World::new(&Settings { resolver: Some(resolver), eyeballs, ..forward() });
     assert!(get(&world, port).starts_with("HTTP/1.1 200 "));
     let stats = world.server.stats();
     assert_eq!((stats.servers_v6, stats.servers_v4, stats.fell_back), (1, 0, 0));
@@ -115,7 +123,7 @@ fn a_dead_ipv6_path_leaves_ipv4() {
 
 #[test]
 fn a_refusal_does_not_wait_for_the_delay() {
-    let v4 = RawServer::at("127.0.0.1:0", |_, _| Some(OK.as_bytes().to_vec()));
+    let (v4, _v6) = on_one_port();
     let (resolver, _) = resolver(both);
     // Nobody would wait so long.
     let eyeballs = Eyeballs { attempt: Duration::from_secs(3600), resolution: Duration::ZERO };

@@ -1,9 +1,10 @@
 //! What clients and servers can make the proxy hold, and for how long.
 
-use std::net::TcpListener;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use fordway_services::proxy::{Limits, Settings};
+use socket2::{Domain, Socket, Type};
 
 use super::world::{OK, RawServer, World, forward, poll};
 
@@ -105,7 +106,10 @@ fn servers_that_stop_in_the_middle() {
 #[test]
 fn servers_that_refuse_or_never_take_a_connection() {
     let world = World::forward();
-    let free = TcpListener::bind("[::1]:0").unwrap().local_addr().unwrap();
+    // Taken, so that nobody else listens there.
+    let bound = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
+    bound.bind(&SocketAddr::from((Ipv6Addr::LOCALHOST, 0)).into()).unwrap();
+    let free = bound.local_addr().unwrap().as_socket().unwrap();
     let got =
         world.client().send(format!("GET http://{free}/ HTTP/1.1\r\nHost: a\r\n\r\n")).response();
     assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
