@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::{env, fs, io};
 
+use fordway_softwire::Role;
 use fordway_testkit::fuzz::{CONFIGS, control_for};
 use fordway_testkit::vector::{Case, CaseStep, load, vectors_dir, walk};
 use fordway_testkit::view::View;
@@ -17,11 +18,16 @@ fn main() -> io::Result<()> {
         eprintln!("give the folder of the corpora, such as fuzz/corpus");
         std::process::exit(2);
     };
-    for target in ["core_v4", "core_v6", "icmp_error", "structured"] {
+    for target in ["core_v4", "core_v6", "icmp_error", "softwire", "structured"] {
         fs::create_dir_all(folder.join(target))?;
     }
     for (name, path) in walk(&vectors_dir())? {
         let case = load(&name, &path).map_err(io::Error::other)?;
+        if case.softwire.is_some() {
+            let file = name.replace('/', "-");
+            fs::write(folder.join("softwire").join(file), softwire(&case))?;
+            continue;
+        }
         for (index, step) in case.steps.iter().enumerate() {
             if step.input.len() <= LONGEST {
                 let file = format!("{}-{index}", name.replace('/', "-"));
@@ -51,6 +57,22 @@ fn write(folder: &std::path::Path, file: &str, case: &Case, step: &CaseStep) -> 
         fs::write(folder.join("icmp_error").join(file), data)?;
     }
     Ok(())
+}
+
+/// The packets of a case, at the fuzz setup that is most like its own: whole addresses or a shared one, end point or
+/// client.
+fn softwire(case: &Case) -> Vec<u8> {
+    let is_client = case.softwire.as_ref().is_some_and(|it| it.settings().role == Role::Client);
+    let mut data = vec![if is_client { 2 } else { 0 }];
+    for step in &case.steps {
+        let kind = if step.input.first().is_some_and(|first| first >> 4 == 4) { 0 } else { 3 };
+        let len = u16::try_from(step.input.len()).unwrap_or(u16::MAX);
+        data.push(kind);
+        data.extend(control_for(0, &step.offload));
+        data.extend(len.to_be_bytes());
+        data.extend(&step.input[..usize::from(len)]);
+    }
+    data
 }
 
 /// The fuzz configuration with the same prefixes, else the first.

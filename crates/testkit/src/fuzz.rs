@@ -5,17 +5,21 @@
 
 mod configs;
 mod dns64;
+mod dns_gateway;
 mod dstm;
 mod ftp;
 mod router;
+mod softwire;
 mod stateful;
 mod structured;
 
 pub use configs::{CONFIGS, translator};
+pub use dns_gateway::dns_gateway;
 pub use dns64::dns64;
 pub use dstm::dstm;
 pub use ftp::ftp;
 pub use router::router;
+pub use softwire::softwire;
 pub use stateful::stateful;
 pub use structured::{Body, ErrorPlan, Offloading, Plan, structured};
 

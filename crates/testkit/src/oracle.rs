@@ -75,7 +75,7 @@ fn require(condition: bool, text: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(text.to_owned()) }
 }
 
-fn check_reply(input: &[u8], outcome: &Outcome) -> Result<(), String> {
+pub(crate) fn check_reply(input: &[u8], outcome: &Outcome) -> Result<(), String> {
     let [reply] = &outcome.packets[..] else {
         return Err("not one reply".into());
     };

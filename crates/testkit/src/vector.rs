@@ -33,6 +33,7 @@ mod format;
 mod report;
 mod run;
 pub mod sequence;
+mod softwire;
 
 pub use case::{Case, CaseError, CaseStep, Expected};
 pub use config::{ConfigSpec, ConfigSpecError};
@@ -41,6 +42,9 @@ pub use report::{Mismatch, dissect};
 pub use run::{
     Applies, Core, Observation, Sent, Subject, SubjectError, check, counter_map, load, vectors_dir,
     walk, walk_sequences,
+};
+pub use softwire::{
+    Assembled, BindingSpec, FLOW_SECRET, RoleSpec, SoftwireSpec, SoftwireSpecError, assemble,
 };
 
 #[cfg(test)]

@@ -64,3 +64,13 @@ fn dstm() {
 fn ftp() {
     replay("ftp", fuzz::ftp);
 }
+
+#[test]
+fn softwire() {
+    replay("softwire", fuzz::softwire);
+}
+
+#[test]
+fn dns_gateway() {
+    replay("dns_gateway", fuzz::dns_gateway);
+}

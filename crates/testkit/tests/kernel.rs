@@ -8,13 +8,15 @@ mod alike;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alike::{Made, agree};
-use fordway_bpf::{Loaded, Outcome, Program, TestOptions};
-use fordway_testkit::vector::{Case, CaseStep, load, vectors_dir, walk};
+use fordway_bpf::{Loaded, Outcome, Program, SoftwireMaps, TestOptions, Tunnels};
+use fordway_softwire::Softwire;
+use fordway_testkit::vector::{Case, CaseStep, dissect, load, vectors_dir, walk};
 use fordway_testkit::{oracle, sys};
-use fordway_xlat::{ChecksumState, State, Translator};
+use fordway_xlat::{ChecksumState, State, Translator, Verdict};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Of the packets of vectors, which are unusual by nature, at most this share is left to the user
@@ -70,14 +72,26 @@ fn skip(case: &Case) -> Option<&'static str> {
         Some("a frame says by its type which program takes it")
     } else if any(|step| step.input.len() < if step.input[0] >> 4 == 4 { 20 } else { 40 }) {
         Some("a test run makes no frame without a whole IP header")
-    } else if case.config.pass_unmatched {
+    } else if case.vector.skip.contains_key("kernel") {
+        Some("see the vector")
+    } else if passes_unmatched(case) {
         Some("the program of an interface is given what was routed to it")
     } else {
         None
     }
 }
 
+fn passes_unmatched(case: &Case) -> bool {
+    match &case.softwire {
+        Some(softwire) => softwire.settings().pass_unmatched,
+        None => case.config.pass_unmatched,
+    }
+}
+
 fn run(case: &Case) -> Result<(), String> {
+    if let Some(softwire) = &case.softwire {
+        return run_softwire(case, softwire);
+    }
     let translator = Translator::new(case.config.clone()).map_err(|error| error.to_string())?;
     // Many vectors share a configuration, and the kernel takes its time to verify a program.
     let key = format!("{:?}", case.config);
@@ -90,6 +104,50 @@ fn run(case: &Case) -> Result<(), String> {
     let result = try_steps(case, &translator, &mut loaded);
     LOADED.with_borrow_mut(|known| known.insert(key, loaded));
     result
+}
+
+/// Softwires: every packet by programs with the bindings of the vector, held against what the vector demands.
+fn run_softwire(case: &Case, softwire: &Softwire) -> Result<(), String> {
+    let settings = *softwire.settings();
+    let text = |error: fordway_bpf::Error| error.to_string();
+    let maps = SoftwireMaps::make(settings.role, 64).map_err(text)?;
+    for entry in softwire.bindings().iter() {
+        maps.insert(&entry.binding).map_err(text)?;
+    }
+    let options = TestOptions {
+        tunnels: Some(Tunnels { settings, maps: Arc::new(maps) }),
+        ..TestOptions::default()
+    };
+    let mut loaded =
+        Loaded::load(&case.config, &[Program::SoftwireInterface], &options).map_err(text)?;
+    for (index, step) in case.steps.iter().enumerate() {
+        let run = loaded
+            .run(Program::SoftwireInterface, &frame(&step.input), 0, 1)
+            .map_err(|error| error.to_string())?;
+        let (outcome, expected) =
+            (run.outcome.ok_or("not counted, or counted twice")?, &step.expected);
+        SEEN.fetch_add(1, Ordering::Relaxed);
+        let made = &run.frame[14..];
+        let is_right = match outcome {
+            Outcome::PassedOn(_) => {
+                PASSED_ON.fetch_add(1, Ordering::Relaxed);
+                made == step.input
+            }
+            Outcome::Translated => matches!(&expected.packets[..], [one] if one == made),
+            Outcome::Dropped(reason) => expected.verdict == Verdict::Drop(reason),
+            Outcome::Unmatched => false,
+        };
+        if !is_right {
+            let name = &case.name;
+            let expected = expected.packets.first().map(Vec::as_slice).unwrap_or_default();
+            return Err(format!(
+                "{name} step {index}: {outcome:?}\nexpected {:#?}\ngot {:#?}",
+                dissect(expected),
+                dissect(made)
+            ));
+        }
+    }
+    Ok(())
 }
 
 thread_local! {

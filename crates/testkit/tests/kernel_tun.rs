@@ -7,8 +7,9 @@ mod common;
 
 use std::sync::Arc;
 
-use fordway_bpf::{Accelerator, Hook, Options as KernelOptions, Totals};
-use fordway_engine::{Engine, Options};
+use fordway_bpf::{Accelerator, Hook, Options as KernelOptions, SoftwireMaps, Totals, Tunnels};
+use fordway_engine::{Core, Engine, Options};
+use fordway_softwire::Softwire;
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::vector::{
     Applies, Case, CaseStep, CounterMap, Observation, Subject, SubjectError, counter_map,
@@ -16,11 +17,16 @@ use fordway_testkit::vector::{
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::{Direction, DropReason, Translator, Verdict};
 
-use common::{INTERFACE, applies_to_programs, namespace, tap, try_step};
+use common::{
+    INTERFACE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap, try_step,
+};
 
 fn main() {
     common::run(|| Both, |case| case.name.clone()).exit();
 }
+
+/// Next Header of ICMPv6.
+const ICMPV6: u8 = 58;
 
 struct Both;
 
@@ -30,8 +36,11 @@ impl Subject for Both {
     }
 
     fn applies(&self, case: &Case) -> Applies {
+        if let Some(reason) = case.vector.skip.get("kernel_tun") {
+            return Applies::No(reason.clone());
+        }
         match applies_to_programs(self.name(), case) {
-            Applies::Yes if case.config.pass_unmatched => {
+            Applies::Yes if passes_unmatched(case) => {
                 Applies::No("what is routed to an interface is the translator's".into())
             }
             applies => applies,
@@ -45,25 +54,44 @@ impl Subject for Both {
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tun = device.ifindex();
         let tap = tap()?;
-        let translator = Arc::new(Translator::new(case.config.clone())?);
+        let core: Core = match &case.softwire {
+            Some(softwire) => Arc::new(softwire.clone()).into(),
+            None => Arc::new(Translator::new(case.config.clone())?).into(),
+        };
         let options = Options { seed: 0, pin: None, marks: None, unbound: None };
-        let engine = fordway_engine::start(device, queues, translator, options).map_err(other)?;
+        let engine = fordway_engine::start(device, queues, core, options).map_err(other)?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let pins = fordway_bpf::pins_dir(u64::from(std::process::id()), &name);
-        let options = KernelOptions::new(pins, Hook::Interface { tun });
+        let tunnels = case.softwire.as_ref().map(tunnels).transpose()?;
+        let hook = Hook::Interface { tun };
+        let options = KernelOptions { tunnels, ..KernelOptions::new(pins, hook) };
         let kernel = Accelerator::start(&case.config, &options).map_err(other)?;
         let seen: Result<Vec<_>, _> = case
             .steps
             .iter()
             .map(|step| {
-                let seen = try_step(&tap, step, || counters(&engine, &kernel))?;
-                Ok(with_identification(step, seen))
+                let mut seen = try_step(&tap, step, || counters(&engine, &kernel))?;
+                same_fragment_ids(step, &mut seen);
+                // Out of a tunnel the identification is the packet's own, unless an error was made.
+                let is_own = case.softwire.is_some()
+                    && step.expected.verdict == Verdict::Forward
+                    && step.input.get(6) != Some(&ICMPV6);
+                Ok(if is_own { seen } else { with_identification(step, seen) })
             })
             .collect();
         kernel.detach().map_err(other)?;
         engine.stop().map_err(other)?;
         seen
     }
+}
+
+fn tunnels(softwire: &Softwire) -> Result<Tunnels, SubjectError> {
+    let settings = *softwire.settings();
+    let maps = SoftwireMaps::make(settings.role, 64).map_err(other)?;
+    for entry in softwire.bindings().iter() {
+        maps.insert(&entry.binding).map_err(other)?;
+    }
+    Ok(Tunnels { settings, maps: Arc::new(maps) })
 }
 
 fn other(error: impl std::fmt::Display) -> SubjectError {

@@ -16,19 +16,26 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use fordway_softwire::{Role, Softwire};
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
 use fordway_testkit::vector::{
-    Applies, Case, CaseStep, CounterMap, Observation, Sent, Subject, SubjectError,
+    Applies, BindingSpec, Case, CaseStep, CounterMap, Observation, Sent, SoftwireSpec, Subject,
+    SubjectError,
 };
 use fordway_testkit::view::View;
-use fordway_xlat::{Config, DropReason, IcmpErrors, TrafficClass, UdpChecksumZero, Verdict};
+use fordway_xlat::{
+    Config, DropReason, HopCount, IcmpErrors, TrafficClass, UdpChecksumZero, Verdict,
+};
 
-use common::{INTERFACE, PATIENCE, applies_to_programs, namespace, tap, try_step};
+use common::{
+    INTERFACE, PATIENCE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap,
+    try_step,
+};
 
 fn main() {
-    common::run(|| Live, |case| file(&case.config)).exit();
+    common::run(|| Live, configuration).exit();
 }
 
 /// The gateway's own program.
@@ -49,18 +56,27 @@ impl Subject for Live {
         };
         match applies_to_programs(self.name(), case) {
             Applies::No(reason) => Applies::No(reason),
-            _ if case.steps.iter().any(expired) => no("routing counts the hops at an interface"),
+            _ if case
+                .softwire
+                .as_ref()
+                .is_some_and(|it| it.settings().hop_count != HopCount::NONE) =>
+            {
+                no("routing counts the hops at an interface")
+            }
+            _ if case.softwire.is_none() && case.steps.iter().any(expired) => {
+                no("routing counts the hops at an interface")
+            }
             _ if config.mtu4 != Config::default().mtu4 => {
                 no("routes know the MTU of the IPv4 side")
             }
-            _ if config.pass_unmatched => no("what is routed to an interface is never passed on"),
+            _ if passes_unmatched(case) => no("what is routed to an interface is never passed on"),
             _ => Applies::Yes,
         }
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {
         DAEMON.with_borrow_mut(|slot| {
-            let wanted = file(&case.config);
+            let wanted = configuration(case);
             if slot.as_ref().is_none_or(|daemon| daemon.config != wanted) {
                 // The old one gives the interface up first.
                 drop(slot.take());
@@ -70,7 +86,11 @@ impl Subject for Live {
             let mut seen = Vec::new();
             for step in &case.steps {
                 let mut observation = try_step(&daemon.tap, step, || daemon.counters())?;
-                level(case, step, &mut observation);
+                same_fragment_ids(step, &mut observation);
+                match case.softwire {
+                    Some(_) => level_softwire(step, &mut observation),
+                    None => level(case, step, &mut observation),
+                }
                 seen.push(observation);
             }
             Ok(seen)
@@ -103,6 +123,32 @@ fn level(case: &Case, step: &CaseStep, observation: &mut Observation) {
         }
     }
 }
+
+/// The same for softwires: flow labels have a secret, and errors of IPv4 identifications.
+fn level_softwire(step: &CaseStep, observation: &mut Observation) {
+    let replied = matches!(step.expected.verdict, Verdict::Reply(_));
+    let relayed = step.expected.verdict == Verdict::Forward && step.input.get(6) == Some(&ICMPV6);
+    for (Sent { bytes, .. }, expected) in
+        observation.sent.iter_mut().zip(step.expected.packets.iter())
+    {
+        if bytes.len() >= 40 && bytes[0] >> 4 == 6 && expected.len() >= 40 && !replied {
+            let label = [bytes[1] & 15, bytes[2], bytes[3]];
+            if label != [0; 3] {
+                bytes[1] = bytes[1] & 0xf0 | expected[1] & 15;
+                bytes[2..4].copy_from_slice(&expected[2..4]);
+            }
+        }
+        let v4 = bytes.len() >= 20 && bytes[0] == 0x45 && expected.len() >= 20;
+        if v4 && (replied || relayed) && checksum(&bytes[..20]) == 0 {
+            bytes[4..6].copy_from_slice(&expected[4..6]);
+            bytes[10..12].fill(0);
+            let value = checksum(&bytes[..20]);
+            bytes[10..12].copy_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+const ICMPV6: u8 = 58;
 
 thread_local! {
     static DAEMON: RefCell<Option<Daemon>> = const { RefCell::new(None) };
@@ -189,6 +235,66 @@ fn stats(run_dir: &Path) -> Result<CounterMap, SubjectError> {
         take(format!("drop.{}", reason.label()), &totals["drops"][reason.label()])?;
     }
     Ok(map)
+}
+
+/// The gateway's configuration file of a case.
+fn configuration(case: &Case) -> String {
+    match (&case.softwire, &case.vector.softwire) {
+        (Some(softwire), Some(spec)) => softwire_file(softwire, spec),
+        _ => file(&case.config),
+    }
+}
+
+/// That which makes this end of softwires.
+fn softwire_file(softwire: &Softwire, spec: &SoftwireSpec) -> String {
+    let settings = softwire.settings();
+    let mut text = format!(
+        "[[translator]]\nname = \"{INTERFACE}\"\nmode = \"softwire\"\nmanage = false\nqueues = 1\n\
+         mtu = {}\nhop_limit = {}\nmss_clamp = {}\n",
+        settings.mtu6.min(65_535),
+        settings.hop_limit,
+        settings.mss_clamp
+    );
+    let source4 = settings.icmp_source4.map_or_else(|| "off".to_owned(), |addr| addr.to_string());
+    let errors = match settings.icmp_errors {
+        IcmpErrors::Off => "off",
+        _ => "unlimited",
+    };
+    let _ = writeln!(text, "icmp_source4 = \"{source4}\"\nicmp_errors = \"{errors}\"");
+    if let TrafficClass::Set(octet) = settings.traffic_class {
+        let _ = writeln!(text, "traffic_class = {octet}");
+    }
+    let ports = |binding: &BindingSpec| match binding.psid {
+        Some(psid) => {
+            let (len, offset) = (binding.psid_len, binding.psid_offset);
+            vec![("psid", psid), ("psid_len", len.into()), ("psid_offset", offset.into())]
+        }
+        None => Vec::new(),
+    };
+    if settings.role == Role::Client {
+        let Some(binding) = spec.bindings.first() else { return text };
+        let remote = binding.local.unwrap_or(spec.local);
+        let (v4, local) = (binding.v4, binding.remote);
+        let _ = writeln!(text, "role = \"client\"\nv4 = \"{v4}\"\nremote = \"{remote}\"");
+        let _ = writeln!(text, "local = \"{local}\"");
+        for (key, value) in ports(binding) {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        return text;
+    }
+    let (local, hairpin) = (spec.local, settings.hairpin);
+    let _ = writeln!(text, "role = \"tep\"\nlocal = \"{local}\"\nhairpin = {hairpin}");
+    for binding in &spec.bindings {
+        let (v4, remote) = (binding.v4, binding.remote);
+        let _ = writeln!(text, "[[translator.bindings]]\nv4 = \"{v4}\"\nremote = \"{remote}\"");
+        if let Some(local) = binding.local {
+            let _ = writeln!(text, "local = \"{local}\"");
+        }
+        for (key, value) in ports(binding) {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+    }
+    text
 }
 
 /// The gateway's configuration file that makes this configuration of the core.

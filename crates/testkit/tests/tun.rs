@@ -8,14 +8,16 @@ mod common;
 
 use std::sync::Arc;
 
-use fordway_engine::{Engine, Options};
+use fordway_engine::{Core, Engine, Options};
 use fordway_testkit::vector::{
     Applies, Case, CounterMap, Observation, Subject, SubjectError, counter_map,
 };
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::Translator;
 
-use common::{INTERFACE, applies_to_interface, namespace, seed_for, tap, try_step};
+use common::{
+    INTERFACE, applies_to_interface, namespace, same_fragment_ids, seed_for, tap, try_step,
+};
 
 fn main() {
     common::run(|| Tun, |case| case.name.clone()).exit();
@@ -37,16 +39,23 @@ impl Subject for Tun {
         let options = OpenOptions { run_dir: namespace()?, adopt: false, ..OpenOptions::default() };
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
-        let translator = Arc::new(Translator::new(case.config.clone())?);
+        let core: Core = match &case.softwire {
+            Some(softwire) => Arc::new(softwire.clone()).into(),
+            None => Arc::new(Translator::new(case.config.clone())?).into(),
+        };
         let seed = seed_for(case.vector.identification);
         let engine = fordway_engine::start(
             device,
             queues,
-            translator,
+            core,
             Options { seed, pin: None, marks: None, unbound: None },
         )
         .map_err(other)?;
-        let seen = case.steps.iter().map(|step| try_step(&tap, step, || Ok(counters(&engine))));
+        let seen = case.steps.iter().map(|step| {
+            let mut seen = try_step(&tap, step, || Ok(counters(&engine)))?;
+            same_fragment_ids(step, &mut seen);
+            Ok(seen)
+        });
         let seen = seen.collect();
         engine.stop().map_err(other)?;
         seen

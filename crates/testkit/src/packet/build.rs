@@ -127,8 +127,23 @@ impl PacketSpec {
     }
 
     fn build_v6(&self, v6: &V6, fill: Fill, context: Context<'_>) -> Result<Built, BuildError> {
-        let quoted = self.quoted(1280 - 40 - 8, context)?;
-        let segment = transport::build(self, Endpoints::V6(v6.src, v6.dst), v6.next, fill, quoted)?;
+        let tunnelled = self.tunnelled(fill, context)?;
+        let segment = match &tunnelled {
+            Some(inner) => Segment {
+                bytes: inner.bytes.clone(),
+                protocol: Some(if inner.bytes.first().is_some_and(|it| it >> 4 == 6) {
+                    41
+                } else {
+                    4
+                }),
+                checksum: inner.checksum,
+                header: inner.headers,
+            },
+            None => {
+                let quoted = self.quoted(1280 - 40 - 8, context)?;
+                transport::build(self, Endpoints::V6(v6.src, v6.dst), v6.next, fill, quoted)?
+            }
+        };
         let (body, from, more) = self.cut_slice(&segment)?;
         let protocol = v6.next.or(segment.protocol).unwrap_or(253);
 
@@ -152,10 +167,29 @@ impl PacketSpec {
         bytes.extend(body);
         Ok(Built {
             bytes,
-            transport: 40 + chain.len(),
+            transport: 40 + chain.len() + tunnelled.map_or(0, |inner| inner.transport),
             checksum: segment.checksum,
             headers: 40 + chain.len() + segment.header,
         })
+    }
+
+    /// The packet in a tunnel: what is given as `inner` or `quote` where there is no transport header.
+    fn tunnelled(&self, fill: Fill, context: Context<'_>) -> Result<Option<Built>, BuildError> {
+        let has_transport = self.tcp.is_some()
+            || self.udp.is_some()
+            || self.udplite.is_some()
+            || self.dccp.is_some()
+            || self.icmp.is_some();
+        let built = match (&self.inner, self.quote) {
+            _ if has_transport => return Ok(None),
+            (Some(inner), _) => inner.build_with(fill, context)?,
+            (None, Some(quote)) => {
+                let bytes = quote.of(context)?.to_vec();
+                Built { bytes, transport: 0, checksum: None, headers: 0 }
+            }
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(built))
     }
 
     /// What an ICMP error carries behind its header: the quoted packet of at most `room` octets (when it
@@ -164,11 +198,7 @@ impl PacketSpec {
         let mut bytes = match (&self.inner, self.quote) {
             (Some(inner), _) => inner.build_with(Fill::Complete, context)?.bytes,
             (None, Some(quote)) => {
-                let source = match quote {
-                    Quote::Input => context.input,
-                    Quote::Segment => context.segment,
-                };
-                let source = source.ok_or(BuildError::NoQuote)?;
+                let source = quote.of(context)?;
                 source[..source.len().min(room)].to_vec()
             }
             (None, None) => Vec::new(),
@@ -194,6 +224,16 @@ impl PacketSpec {
         let len = segment.bytes.len();
         let body = segment.bytes.get(from..to).ok_or(BuildError::Slice(slice, len))?;
         Ok((body, from, Some(to < len)))
+    }
+}
+
+impl Quote {
+    fn of<'a>(self, context: Context<'a>) -> Result<&'a [u8], BuildError> {
+        let source = match self {
+            Quote::Input => context.input,
+            Quote::Segment => context.segment,
+        };
+        source.ok_or(BuildError::NoQuote)
     }
 }
 

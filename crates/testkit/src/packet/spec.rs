@@ -27,9 +27,10 @@ pub struct PacketSpec {
     pub dccp: Option<Dccp>,
     /// ICMP header, of the version that fits the IP header.
     pub icmp: Option<Icmp>,
-    /// What an ICMP error quotes: a packet.
+    /// What an ICMP error quotes: a packet. Behind an IPv6 header without a transport header: the packet
+    /// in the tunnel.
     pub inner: Option<Box<PacketSpec>>,
-    /// What an ICMP error quotes: the vector's input packet, as received.
+    /// What an ICMP error quotes: the vector's input packet, as received. Likewise in a tunnel, but whole.
     pub quote: Option<Quote>,
     /// Zero octets behind the quoted packet until it has so many octets (RFC 4884 section 3).
     pub inner_pad: usize,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fordway_softwire::Softwire;
 use fordway_xlat::counters::Direction;
 use fordway_xlat::{Config, DropReason, IcmpError, IcmpErrorKind, Offload, Verdict};
 
@@ -9,6 +10,7 @@ use super::config::ConfigSpecError;
 use super::format::{
     CounterMap, ErrorSpec, ExpectSpec, OffloadSpec, StepSpec, Vector, VerdictSpec,
 };
+use super::softwire::{SoftwireSpec, SoftwireSpecError};
 use crate::packet::{BuildError, Context, Fill, PacketSpec};
 use crate::segment::{complete, segment_count, segments};
 
@@ -19,8 +21,10 @@ pub struct Case {
     pub name: String,
     /// The file's content.
     pub vector: Vector,
-    /// The configuration.
+    /// The configuration of a translator.
     pub config: Config,
+    /// One end of softwires; then there is no translator.
+    pub softwire: Option<Softwire>,
     /// The packets in turn.
     pub steps: Vec<CaseStep>,
 }
@@ -60,6 +64,9 @@ pub enum CaseError {
     /// The `config` table.
     #[error("config: {0}")]
     Config(#[from] ConfigSpecError),
+    /// The `softwire` table.
+    #[error("softwire: {0}")]
+    Softwire(#[from] SoftwireSpecError),
     /// A packet.
     #[error("{0}: {1}")]
     Packet(&'static str, BuildError),
@@ -82,6 +89,7 @@ impl Case {
     pub fn parse(name: &str, text: &str) -> Result<Case, CaseError> {
         let vector: Vector = toml::from_str(text)?;
         let config = vector.config.config()?;
+        let softwire = vector.softwire.as_ref().map(SoftwireSpec::softwire).transpose()?;
         let single = match (&vector.input, &vector.expect) {
             (Some(input), Some(expect)) => Some(StepSpec {
                 at: 0,
@@ -97,7 +105,7 @@ impl Case {
         }
         let steps =
             single.iter().chain(&vector.step).map(CaseStep::build).collect::<Result<_, _>>()?;
-        Ok(Case { name: name.to_owned(), config, steps, vector })
+        Ok(Case { name: name.to_owned(), config, softwire, steps, vector })
     }
 }
 
@@ -178,6 +186,7 @@ fn verdict(spec: &ExpectSpec) -> Result<Verdict, CaseError> {
         Some(ErrorSpec::AddressUnreachable) => Some(IcmpErrorKind::AddressUnreachable),
         Some(ErrorSpec::PortUnreachable) => Some(IcmpErrorKind::PortUnreachable),
         Some(ErrorSpec::ProtocolUnreachable) => Some(IcmpErrorKind::ProtocolUnreachable),
+        Some(ErrorSpec::SourcePolicy) => Some(IcmpErrorKind::SourcePolicy),
     };
     match (spec.verdict, kind, reason) {
         (VerdictSpec::Reply, Some(kind), Some(reason)) => {
@@ -190,6 +199,7 @@ fn verdict(spec: &ExpectSpec) -> Result<Verdict, CaseError> {
         (_, None, Some(_)) => Err(CaseError::Surplus("reason")),
         (VerdictSpec::Forward, None, None) => Ok(Verdict::Forward),
         (VerdictSpec::Pass, None, None) => Ok(Verdict::Pass),
+        (VerdictSpec::Stored, None, None) => Ok(Verdict::Stored),
     }
 }
 
@@ -201,9 +211,11 @@ fn usual_counters(verdict: Verdict, input: &[u8], offload: &Offload, packets: us
     match verdict {
         Verdict::Forward => {
             set(format!("{direction}.packets"), 1);
-            set(format!("{direction}.segments"), segment_count(input, offload));
+            let segments = segment_count(input, offload);
+            set(format!("{direction}.segments"), segments);
             set(format!("{direction}.octets"), input.len());
-            if packets > 1 {
+            // Of a super-packet the segments alone are none.
+            if packets > segments {
                 set(format!("{direction}.fragments"), packets);
             }
         }

@@ -126,16 +126,17 @@ impl ConfigSpec {
             ipv4_translatable: self.ipv4_translatable.unwrap_or(default.ipv4_translatable),
             hairpin: self.hairpin.unwrap_or(default.hairpin),
             mss_clamp: self.mss_clamp.unwrap_or(default.mss_clamp),
-            icmp_errors: match self.icmp_errors {
-                None => default.icmp_errors,
-                Some(Errors::Off) => IcmpErrors::Off,
-                Some(Errors::Unlimited) => IcmpErrors::Unlimited,
-                Some(Errors::Limited { per_second, burst }) => {
-                    IcmpErrors::Limited { per_second, burst }
-                }
-            },
+            icmp_errors: self.icmp_errors.map_or(default.icmp_errors, icmp_errors),
             pass_unmatched: self.pass_unmatched.unwrap_or(default.pass_unmatched),
         })
+    }
+}
+
+pub(super) fn icmp_errors(errors: Errors) -> IcmpErrors {
+    match errors {
+        Errors::Off => IcmpErrors::Off,
+        Errors::Unlimited => IcmpErrors::Unlimited,
+        Errors::Limited { per_second, burst } => IcmpErrors::Limited { per_second, burst },
     }
 }
 

@@ -6,6 +6,7 @@ use fordway_xlat::{ChecksumState, Gso, GsoKind};
 use serde::Deserialize;
 
 use super::config::ConfigSpec;
+use super::softwire::SoftwireSpec;
 use crate::packet::PacketSpec;
 
 /// Counters by name: `v4_to_v6.packets`, `.segments`, `.octets`, `.fragments` (and `v6_to_v4`),
@@ -27,6 +28,8 @@ pub struct Vector {
     /// The translator's configuration.
     #[serde(default)]
     pub config: ConfigSpec,
+    /// One end of softwires, instead of a translator.
+    pub softwire: Option<SoftwireSpec>,
     /// The first identification that the translator's generator gives.
     #[serde(default = "first_identification")]
     pub identification: u16,
@@ -98,6 +101,8 @@ pub enum VerdictSpec {
     Drop,
     /// Not the translator's.
     Pass,
+    /// Kept, or what it said taken up: nothing comes of it now.
+    Stored,
 }
 
 /// An ICMP error's kind.
@@ -120,6 +125,8 @@ pub enum ErrorSpec {
     PortUnreachable,
     /// Protocol unreachable; port unreachable over IPv6.
     ProtocolUnreachable,
+    /// Source address failed ingress or egress policy (ICMPv6).
+    SourcePolicy,
 }
 
 /// Offload state.

@@ -238,6 +238,10 @@ fn upper(protocol: u8, first: bool, body: &[u8], indent: &str, lines: &mut Vec<S
                 format!("{indent}    checksum {:#06x}", word(6)),
             ]);
         }
+        4 if first && !body.is_empty() && indent.len() < 8 => {
+            packet(body, &format!("{indent}    "), lines);
+            return;
+        }
         1 | 58 if first && body.len() >= 8 => {
             lines.extend([
                 format!("{indent}  icmp type {} code {}", body[0], body[1]),

@@ -4,14 +4,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use fordway_softwire::Softwire;
 use fordway_xlat::counters::{Arrival, Direction};
+use fordway_xlat::reassembly::{Limits, Reassembler};
 use fordway_xlat::{
-    ConfigError, Counters, DropReason, HEADROOM, Offload, Packet, State, Translator, Verdict,
+    ChecksumState, ConfigError, Counters, DropReason, GsoKind, HEADROOM, Offload, Packet, State,
+    Translator, Verdict,
 };
 
-use super::case::{Case, CaseError};
+use super::case::{Case, CaseError, CaseStep};
 use super::format::CounterMap;
 use super::report::Mismatch;
+use super::softwire::{Assembled, assemble};
 use crate::segment::segment_count;
 
 /// Something that translates packets and can be held against vectors.
@@ -90,23 +94,42 @@ impl Subject for Core {
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {
-        let translator = Translator::new(case.config.clone())?;
+        let machine = match &case.softwire {
+            Some(softwire) => Machine::Softwire(softwire),
+            None => Machine::Translator(Box::new(Translator::new(case.config.clone())?)),
+        };
         let mut state = State::new(case.vector.identification);
+        let mut waiting = Reassembler::new(Limits::default());
         let mut seen = Vec::new();
         for step in &case.steps {
             let counters = Counters::default();
-            let mut buffer = vec![0xa5; HEADROOM + step.input.len() + HEADROOM];
-            let range = HEADROOM..HEADROOM + step.input.len();
-            buffer[range.clone()].copy_from_slice(&step.input);
-            let arrival = Arrival {
-                direction: Direction::of(&step.input),
-                octets: step.input.len(),
-                segments: segment_count(&step.input, &step.offload),
-            };
-            let mut packet = Packet::new(&mut buffer, range, step.offload);
             // The limiter's bucket is full some time after the origin.
             let now = Duration::from_secs(10) + step.at;
-            let verdict = translator.translate(&mut packet, now, &mut state, &mut ());
+            let input = match machine.assemble(&mut waiting, step, now) {
+                Assembled::Whole(input) => input,
+                Assembled::Waits => {
+                    seen.push(observation(Verdict::Stored, Vec::new(), &counters));
+                    continue;
+                }
+                Assembled::Dropped(reason, fragments) => {
+                    (0..fragments).for_each(|_| counters.drop(reason));
+                    seen.push(observation(Verdict::Drop(reason), Vec::new(), &counters));
+                    continue;
+                }
+            };
+            let mut buffer = vec![0xa5; HEADROOM + input.len() + HEADROOM];
+            let range = HEADROOM..HEADROOM + input.len();
+            buffer[range.clone()].copy_from_slice(&input);
+            let arrival = Arrival {
+                direction: Direction::of(&input),
+                octets: input.len(),
+                segments: segment_count(&input, &step.offload),
+            };
+            let mut packet = Packet::new(&mut buffer, range, step.offload);
+            let verdict = match &machine {
+                Machine::Translator(it) => it.translate(&mut packet, now, &mut state, &mut ()),
+                Machine::Softwire(it) => it.translate(&mut packet, now, &mut state, &mut ()),
+            };
             let sent = match verdict {
                 Verdict::Forward => collect(&packet),
                 Verdict::Reply(_) | Verdict::Pass => {
@@ -116,14 +139,34 @@ impl Subject for Core {
             };
             counters.record(arrival, verdict, sent.len());
             counters.suppress(state.take_suppressed());
-            seen.push(Observation {
-                verdict: Some(verdict),
-                sent,
-                counters: Some(counter_map(&counters)),
-            });
+            seen.push(observation(verdict, sent, &counters));
         }
         Ok(seen)
     }
+}
+
+/// What a case is tried on.
+enum Machine<'a> {
+    Translator(Box<Translator>),
+    Softwire(&'a Softwire),
+}
+
+impl Machine<'_> {
+    /// The packet of a step, if nothing of it is missing.
+    fn assemble(&self, waiting: &mut Reassembler, step: &CaseStep, now: Duration) -> Assembled {
+        let contradicts = step.offload.gso.kind != GsoKind::None
+            || matches!(step.offload.checksum, ChecksumState::Partial { .. });
+        match self {
+            Machine::Softwire(softwire) if !contradicts => {
+                assemble(softwire, waiting, &step.input, now)
+            }
+            _ => Assembled::Whole(step.input.clone()),
+        }
+    }
+}
+
+fn observation(verdict: Verdict, sent: Vec<Sent>, counters: &Counters) -> Observation {
+    Observation { verdict: Some(verdict), sent, counters: Some(counter_map(counters)) }
 }
 
 pub(super) fn collect(packet: &Packet<'_>) -> Vec<Sent> {

@@ -1,6 +1,8 @@
 //! What the tests of living subjects share: a namespace per test thread, a step through an interface.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -121,6 +123,15 @@ pub(crate) fn applies_to_programs(subject: &str, case: &Case) -> Applies {
     }
 }
 
+/// Whether packets that are nobody's are to go on.
+#[allow(dead_code, reason = "not every test has to know")]
+pub(crate) fn passes_unmatched(case: &Case) -> bool {
+    match &case.softwire {
+        Some(softwire) => softwire.settings().pass_unmatched,
+        None => case.config.pass_unmatched,
+    }
+}
+
 /// Sends a packet out through the interface, waits until `counters` say that it has been dealt with, and
 /// takes what came in.
 pub(crate) fn try_step(
@@ -161,6 +172,28 @@ pub(crate) fn try_step(
         sent.push(Sent { bytes: step.input.clone(), offload: None });
     }
     Ok(Observation { verdict: None, sent, counters: Some(moved) })
+}
+
+/// Identifications of IPv6 fragments begin with a random number: the expected ones are put in their place, if
+/// pieces of one packet have one of their own, and of several different ones.
+#[allow(dead_code, reason = "not every test has vectors of softwires")]
+pub(crate) fn same_fragment_ids(step: &CaseStep, seen: &mut Observation) {
+    let mut names = HashMap::new();
+    for (sent, expected) in seen.sent.iter_mut().zip(&step.expected.packets) {
+        let (Some(got), Some(wanted)) = (fragment_id(&sent.bytes), fragment_id(expected)) else {
+            continue;
+        };
+        let id = |packet: &[u8]| packet[got.clone()].to_vec();
+        if *names.entry(id(&sent.bytes)).or_insert_with(|| id(expected)) == id(expected) {
+            sent.bytes[got].copy_from_slice(&expected[wanted]);
+        }
+    }
+}
+
+/// Where the identification of a fragment lies, if a Fragment Header follows the IPv6 header.
+#[allow(dead_code, reason = "not every test has vectors of softwires")]
+fn fragment_id(packet: &[u8]) -> Option<Range<usize>> {
+    (packet.len() >= 48 && packet[0] >> 4 == 6 && packet[6] == 44).then_some(44..48)
 }
 
 /// Brings the interface up, and a packet socket on it. The host's stack has no part in it: no router
