@@ -10,8 +10,9 @@ FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
-LAB_PACKAGES   := $(BUILD_PACKAGES) bind9 dnsperf ethtool iperf3 iproute2 iputils-ping nftables procps tayga unbound util-linux
-TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium curl dnsmasq-base kea-dhcp6-server lftp ndisc6 radvd traceroute vsftpd
+LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
+                  tcpdump unbound util-linux vsftpd wrk
+TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 radvd traceroute
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := corpus model properties sequences threats vectors
@@ -39,9 +40,10 @@ demo: lab-packages release
 test: packages rust
 	scripts/test
 
-# The ratios that the design promises, measured side by side in one run.
+# The ratios that the design promises, measured side by side: of the translators in one run, of the other mechanisms in a second.
 bench: lab-packages release
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
+	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
 
 lint:
 	$(CARGO) fmt --all --check

@@ -37,6 +37,50 @@ pub(crate) fn must(backend: &dyn Backend, place: &Place, argv: &[&str]) -> Resul
     backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(10))?.ok()
 }
 
+/// A server with a folder of its own, which goes when it does.
+#[derive(Debug)]
+pub(crate) struct Served {
+    process: Running,
+    folder: PathBuf,
+}
+
+impl Served {
+    /// Starts it in a place, and waits until somebody listens to this TCP port there.
+    pub(crate) fn start(
+        backend: &dyn Backend,
+        place: &Place,
+        argv: &[String],
+        port: u16,
+        folder: PathBuf,
+        log: &Path,
+    ) -> Result<Self> {
+        let process = backend.run(Some(place), argv, Output::Log(log))?;
+        let mut server = Self { process, folder };
+        let listeners = ["ss", "-Hltn", "sport", "=", &format!(":{port}")].map(str::to_owned);
+        let up = process::poll(Duration::from_secs(5), || {
+            let out = backend.run(Some(place), &listeners, Output::Keep);
+            let out = out.and_then(|run| run.wait(Duration::from_secs(2)));
+            let up = out.is_ok_and(|out| !out.stdout.trim().is_empty());
+            (up || !server.process.alive()).then_some(up)
+        })?;
+        if up == Some(true) {
+            return Ok(server);
+        }
+        Err(LabError::Command {
+            argv: argv.join(" "),
+            status: "not listening".into(),
+            stderr: std::fs::read_to_string(log).unwrap_or_default(),
+        })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.process.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// The default back end: Linux network namespaces of this machine.
 #[derive(Debug)]
 pub(crate) struct Netns {

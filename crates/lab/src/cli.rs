@@ -225,15 +225,44 @@ pub(crate) enum Probe {
         /// Ask a closed port
         #[arg(long)]
         refused: bool,
+        /// Proxy that TCP goes through
+        #[arg(long)]
+        proxy: Option<SocketAddr>,
+        /// Payload by HTTP
+        #[arg(long)]
+        site: bool,
     },
-    /// A file by FTP: prints its check as JSON
-    Ftp {
+    /// Connects once: the exit status says whether it worked
+    Knock {
+        /// Where
+        door: SocketAddr,
+    },
+    /// Connections one after the other, with little in each: prints how many were whole
+    Begin {
         /// The far end's address
         #[arg(long)]
         target: IpAddr,
-        /// Let the server connect
+        /// How many
         #[arg(long)]
-        active: bool,
+        count: u32,
+        /// Proxy that they go through
+        #[arg(long)]
+        proxy: Option<SocketAddr>,
+        /// Payload by HTTP
+        #[arg(long)]
+        site: bool,
+    },
+    /// The far end by its name: prints its check as JSON
+    Name {
+        /// Who is asked for the name
+        #[arg(long)]
+        resolver: IpAddr,
+        /// Proxy that looks it up instead
+        #[arg(long)]
+        proxy: Option<SocketAddr>,
+        /// Payload by HTTP
+        #[arg(long)]
+        site: bool,
     },
     /// A name server: prints its checks as JSON
     Names {

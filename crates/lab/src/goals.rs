@@ -11,7 +11,21 @@ use crate::spec::{Experiment, Load, Metric, RunSpec};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::median;
 
-const TABLE: &str = include_str!("../experiments/goals-table.toml");
+/// The tables of goals, by the names that experiments know them by.
+const TABLES: [(&str, &str); 2] = [
+    ("goals", include_str!("../experiments/goals-table.toml")),
+    ("mechanisms-goals", include_str!("../experiments/mechanisms-goals-table.toml")),
+];
+
+impl Table {
+    /// The table of this name.
+    fn find(name: &str) -> Result<Self> {
+        let text = TABLES.iter().find(|(own, _)| *own == name).map(|(_, text)| *text);
+        let text =
+            text.ok_or_else(|| LabError::Usage(format!("no table of goals is called `{name}`")))?;
+        toml::from_str(text).map_err(|e| LabError::Usage(format!("table of goals {name}: {e}")))
+    }
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,11 +111,8 @@ impl Judged {
 
 /// Judges the goals under the run's first condition; empty for experiments without goals.
 pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Judged>> {
-    if experiment.goals.is_none() {
-        return Ok(Vec::new());
-    }
-    let table: Table =
-        toml::from_str(TABLE).map_err(|e| LabError::Usage(format!("goals table: {e}")))?;
+    let Some(name) = &experiment.goals else { return Ok(Vec::new()) };
+    let table = Table::find(name)?;
     let run = experiment.run()?;
     Ok(table.goal.iter().map(|goal| judge_one(goal, results, run)).collect())
 }
@@ -253,16 +264,22 @@ mod tests {
 
     #[test]
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
-        let table: Table = toml::from_str(TABLE).unwrap();
-        let experiment = Experiment::find("goals").unwrap();
-        assert_eq!(table.goal.len(), 27);
-        for goal in table.goal {
-            assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
-            let others = [goal.base.as_ref(), goal.zero.as_ref()];
-            for name in others.into_iter().flatten().chain([&goal.mechanism]) {
-                experiment.mechanism(name).unwrap();
+        for (name, rows) in [("goals", 27), ("mechanisms-goals", 16)] {
+            let table = Table::find(name).unwrap();
+            let experiment = Experiment::find(name).unwrap();
+            assert_eq!(experiment.goals.as_deref(), Some(name));
+            assert_eq!(table.goal.len(), rows);
+            for goal in table.goal {
+                assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
+                let others = [goal.base.as_ref(), goal.zero.as_ref()];
+                for name in others.into_iter().flatten().chain([&goal.mechanism]) {
+                    let arm = experiment.mechanism(name).unwrap();
+                    let own = arm.metrics.is_empty() || arm.metrics.contains(&goal.metric);
+                    assert!(own, "{}: {name} does not measure it", goal.id);
+                }
+                assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
             }
-            assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
         }
+        assert!(Table::find("no such").is_err());
     }
 }

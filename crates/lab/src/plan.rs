@@ -31,6 +31,12 @@ const DNS_S: f64 = 0.45;
 const SESSION_S: f64 = 0.0006;
 /// See [`SESSION_S`].
 const PAGE_S: f64 = 0.006;
+/// Seconds in which the server of objects, and what fetches them, come and go.
+const FETCH_S: f64 = 0.3;
+/// Seconds in which captures of first packets come and go, and of one connection.
+const BEGIN_S: f64 = 0.5;
+/// See [`BEGIN_S`].
+const BEGUN_S: f64 = 0.002;
 /// Seconds in which the tester of flows comes and goes.
 const TESTER_S: f64 = 0.6;
 /// Seconds of reading the machine's environment and drawing the report.
@@ -163,6 +169,8 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
         Load::Questions(_) | Load::Dnsperf(_) => profile.dns_s + DNS_S,
         Load::Sessions(_) => f64::from(profile.sessions) * SESSION_S + AROUND_S,
         Load::Pages(_) => f64::from(profile.pages) * PAGE_S + AROUND_S,
+        Load::Fetch(_) => profile.http_s.ceil() + FETCH_S,
+        Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
     });
     DEPLOY_S + each.sum::<f64>()

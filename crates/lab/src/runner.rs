@@ -278,8 +278,14 @@ impl Runner {
             }
             let own = match self.experiment.matrix {
                 true => {
-                    let log = self.raw.join(format!("{}ways.log", live.name));
-                    Some(matrix::own(&self.backend, &live.network, &log)?)
+                    let resolver = live.name_server()?;
+                    Some(matrix::own(
+                        &self.backend,
+                        &live.network,
+                        resolver,
+                        &self.raw,
+                        &live.name,
+                    )?)
                 }
                 false => None,
             };
@@ -287,6 +293,7 @@ impl Runner {
             if let Some(own) = own {
                 ways = matrix::cells(&own, &checks);
             }
+            checks.retain(|check| gate::demanded(arm.kind, &check.name));
             return Ok((checks, ways));
         }
         Ok((gate::names(&self.backend, &live.network, false)?, ways))

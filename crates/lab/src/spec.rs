@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LabError, Result};
 
 mod group;
+mod kind;
 mod metric;
 
-pub(crate) use group::{By, Group, Load, Mixed, Transport, Way};
+pub(crate) use group::{By, Fetch, Group, Load, Mixed, Transport, Way};
+pub(crate) use kind::{Carries, Kind};
 pub(crate) use metric::Metric;
 
 const BUILT_IN: &[&str] = &[
@@ -17,6 +19,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
     include_str!("../experiments/interop-mechanisms.toml"),
+    include_str!("../experiments/mechanisms-goals.toml"),
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/small-packets.toml"),
 ];
@@ -116,6 +119,12 @@ pub(crate) struct Profile {
     /// Pages of one measurement.
     #[serde(default = "pages")]
     pub(crate) pages: u32,
+    /// Seconds of objects by HTTP.
+    #[serde(default = "one_second")]
+    pub(crate) http_s: f64,
+    /// Connections whose first packets are timed.
+    #[serde(default = "begun")]
+    pub(crate) begun: u32,
     /// Fewest blocks.
     pub(crate) blocks_min: u32,
     /// Most blocks.
@@ -149,6 +158,10 @@ fn pages() -> u32 {
     30
 }
 
+fn begun() -> u32 {
+    100
+}
+
 fn new_flows() -> u32 {
     262_144
 }
@@ -165,28 +178,6 @@ pub(crate) enum Family {
     V4,
     /// IPv6.
     V6,
-}
-
-/// What a mechanism is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
-    /// Plain forwarding.
-    Native,
-    /// A client-side translator.
-    Clat,
-    /// A stateless translator in the box between an IPv4 client and an IPv6 server.
-    Siit,
-    /// A stateful translator in the box between IPv6 clients and an IPv4 server.
-    Nat64,
-    /// The same box between IPv4 clients and an IPv4 server, which hides the clients behind itself.
-    Nat44,
-    /// An IPv6-only network whole: a client-side translator, the stateful one in the box in the middle, and
-    /// DNS64 there, between an IPv4 application and an IPv4 server.
-    #[serde(rename = "464xlat")]
-    Xlat464,
-    /// A DNS64 server in the box in the middle.
-    Dns64,
 }
 
 /// One arm of an experiment.
@@ -217,6 +208,9 @@ pub(crate) struct MechanismSpec {
     /// Attach point, for engines that have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attach: Option<String>,
+    /// Application gateways, for implementations that have some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) alg: Vec<String>,
     /// Threads of a DNS64 server; 0 is one per processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u32>,
@@ -226,6 +220,27 @@ pub(crate) struct MechanismSpec {
     /// What is measured on it; empty: all of the experiment's metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) metrics: Vec<Metric>,
+}
+
+impl MechanismSpec {
+    /// What of it can't be, in words; `all` is what the experiment measures.
+    fn contradiction(&self, all: &[Metric]) -> Option<String> {
+        if self.kind.stands_between() && self.hops != 1 {
+            let what = self.kind.label();
+            return Some(format!("{what} stands in the one box between the ends: write hops = 1"));
+        }
+        if !self.alg.is_empty() && !matches!(self.kind, Kind::Nat64 | Kind::NatPt) {
+            return Some("only NAT64 and NAT-PT have application gateways: leave alg out".into());
+        }
+        let own = if self.metrics.is_empty() { all } else { &self.metrics };
+        let bears = |load| self.kind.carries().bears(load);
+        let foreign = own.iter().find(|metric| metric.load().is_some_and(|load| !bears(load)))?;
+        Some(format!(
+            "{} is nothing that {} carries: name in metrics what it does",
+            foreign.name(),
+            self.kind.label()
+        ))
+    }
 }
 
 /// The choices of one run, written beside the experiment.
@@ -321,6 +336,9 @@ impl Experiment {
             for other in m.base.iter().chain(&m.same_as) {
                 spec.mechanism(other)?;
             }
+            if let Some(why) = m.contradiction(&spec.metrics) {
+                return Err(LabError::Usage(format!("mechanism {}: {why}", m.name)));
+            }
             if let Some(foreign) = m.metrics.iter().find(|own| !spec.metrics.contains(own)) {
                 return Err(LabError::Usage(format!(
                     "mechanism {} measures {}, which is not among the experiment's metrics",
@@ -384,14 +402,16 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 6);
+        assert_eq!(all.len(), 7);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
             }
             assert!(experiment.mechanisms.iter().any(|m| m.same_as.is_some()), "no A/A pair");
-            let stateful =
-                |m: &&MechanismSpec| matches!(m.kind, Kind::Nat64 | Kind::Nat44 | Kind::Xlat464);
+            let stateful = |m: &&MechanismSpec| {
+                matches!(m.kind, Kind::Nat64 | Kind::Nat44 | Kind::Xlat464)
+                    || m.kind.carries() != Carries::Packets
+            };
             for arm in experiment.mechanisms.iter().filter(stateful) {
                 // Nothing can be sent to a client that has not sent first.
                 let from_outside = |m: &Metric| {
@@ -409,6 +429,28 @@ mod tests {
         assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
         let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
         assert!(matches!(Experiment::parse(&bad), Err(LabError::Usage(_))));
+    }
+
+    #[test]
+    fn an_arm_that_cannot_be_is_refused_with_what_to_write() {
+        let with = |arm: &str, change: (&str, &str)| {
+            let mut spec = Experiment::find("interop-mechanisms").unwrap();
+            let text = toml::to_string(spec.mechanism(arm).unwrap()).unwrap();
+            let changed: MechanismSpec = toml::from_str(&text.replace(change.0, change.1)).unwrap();
+            spec.mechanisms.retain(|m| m.name != arm);
+            spec.mechanisms.push(changed);
+            Experiment::parse(&toml::to_string(&spec).unwrap()).map(drop)
+        };
+        let error = |arm, change| with(arm, change).unwrap_err().to_string();
+        assert!(with("trt-fordway", ("", "")).is_ok());
+        let said = error("trt-fordway", ("hops = 1", "hops = 2"));
+        assert!(said.contains("trt-fordway: TRT stands in the one box"), "{said}");
+        let said = error("trt-fordway", ("\"initiation\"]", "\"rtt\"]"));
+        assert!(said.contains("rtt is nothing that TRT carries"), "{said}");
+        let said = error("proxy-fordway", ("\"initiation\"]", "\"tcp_throughput_up\"]"));
+        assert!(said.contains("tcp_throughput_up is nothing that Proxy carries"), "{said}");
+        let said = error("clat-fordway-kernel", ("hops = 1", "hops = 1\nalg = [\"ftp\"]"));
+        assert!(said.contains("leave alg out"), "{said}");
     }
 
     #[test]

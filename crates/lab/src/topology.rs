@@ -16,18 +16,19 @@
 
 mod boxes;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
-use crate::spec::{Family, Kind, MechanismSpec, Way};
+use crate::spec::{Carries, Family, Kind, MechanismSpec, Way};
 use crate::state;
 use boxes::{Flow, addresses, server_addresses};
 
 pub(crate) use boxes::{
-    BETWEEN_V4, CLAT_V4, CLAT_V6, FLOWS_V4, FLOWS_V6, HOST_V6, NAT64_POOL6, POOL4, PREF64,
-    ROUTER_V4, ROUTER_V6, SIIT_MAPPING, SIIT_POOL6,
+    BETWEEN_V4, BOUND_V4, CLAT_V4, CLAT_V6, CLIENT_V6, FLOWS_V4, FLOWS_V6, HOST_V6, NAT64_POOL6,
+    POOL4, POOL4_FIRST, PREF64, PROXY_PORT, ROUTER_V4, ROUTER_V6, SERVER_V4, SIIT_MAPPING,
+    SIIT_POOL6, SITE_PORT, TUNNEL_END_V6,
 };
 
 /// What is asked of the builder.
@@ -58,9 +59,10 @@ impl Shape {
         let native = mechanism.kind == Kind::Native;
         Self {
             hops: mechanism.hops,
-            native_v4: (native && mechanism.family == Family::V4) || mechanism.kind == Kind::Nat44,
+            native_v4: (native && mechanism.family == Family::V4)
+                || matches!(mechanism.kind, Kind::Nat44 | Kind::DualStack),
             edge_v4: mechanism.kind == Kind::Siit,
-            far_v4: matches!(mechanism.kind, Kind::Nat64 | Kind::Xlat464 | Kind::Dns64),
+            far_v4: mechanism.kind.joins_v6_to_v4(),
             hidden: mechanism.kind == Kind::Nat44,
             clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
             by_xdp: mechanism.attach.as_deref() == Some("xdp"),
@@ -106,6 +108,8 @@ pub(crate) struct Network {
     pub(crate) seen_address: IpAddr,
     /// Prefix in which a client-side translator shows IPv4 hosts.
     pub(crate) pref64: &'static str,
+    /// What the mechanism on it is for; native, where there is none.
+    pub(crate) kind: Kind,
 }
 
 impl Network {
@@ -123,9 +127,33 @@ impl Network {
     /// Where a mechanism's process runs.
     pub(crate) fn translator(&self, mechanism: &MechanismSpec) -> &Place {
         match (mechanism.kind, &self.host) {
-            (Kind::Siit | Kind::Nat64 | Kind::Nat44 | Kind::Dns64, Some(host)) => host,
+            (kind, Some(host)) if kind.in_the_middle() => host,
             _ => &self.client,
         }
+    }
+
+    /// The proxy that clients have to be told of.
+    pub(crate) fn proxy(&self) -> Result<Option<SocketAddr>> {
+        let own = || Ok(SocketAddr::new(address(HOST_V6)?, PROXY_PORT));
+        (self.kind == Kind::Proxy).then(own).transpose()
+    }
+
+    /// Where a connection is taken as soon as the mechanism is ready; `None`: it carries pings, which tell.
+    pub(crate) fn door(&self) -> Result<Option<SocketAddr>> {
+        Ok(match self.kind.carries() {
+            Carries::Packets => None,
+            Carries::Transport => Some(SocketAddr::new(self.target, SITE_PORT)),
+            Carries::Http => match self.proxy()? {
+                Some(proxy) => Some(proxy),
+                None => Some(SocketAddr::new(self.target, SITE_PORT)),
+            },
+        })
+    }
+
+    /// The address that the server's name has where its own name server is asked.
+    pub(crate) fn published(&self) -> IpAddr {
+        let own = self.target.is_ipv4() || self.kind == Kind::ReverseProxy;
+        if own { self.target } else { self.server_address }
     }
 
     /// Whether two translators stand on the path, one after the other.
@@ -176,6 +204,7 @@ impl Network {
                 Some(Kind::Xlat464) => NAT64_POOL6,
                 _ => PREF64,
             },
+            kind: mechanism.map_or(Kind::Native, |m| m.kind),
             server_addresses: server_addresses(shape)
                 .into_iter()
                 .map(address)
@@ -254,8 +283,8 @@ impl Network {
     }
 
     /// Where a name server in the box in the middle is asked.
-    pub(crate) fn resolver(&self) -> Result<std::net::SocketAddr> {
-        Ok(std::net::SocketAddr::new(address(HOST_V6)?, crate::tester::dns::PORT))
+    pub(crate) fn resolver(&self) -> Result<SocketAddr> {
+        Ok(SocketAddr::new(address(HOST_V6)?, crate::tester::dns::PORT))
     }
 
     /// Narrows the link between the middle box and the server, at both ends: a veth drops without

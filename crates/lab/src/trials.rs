@@ -1,6 +1,8 @@
 //! The measurements of one deployment, and the rules by which a trial counts.
 
+mod fetch;
 mod flow;
+mod initiation;
 mod packets;
 mod questions;
 mod round_trip;
@@ -121,6 +123,8 @@ pub(crate) fn run(
         Load::Dnsperf(mixed) => questions::by_dnsperf(at, mixed, trial, values),
         Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
         Load::Pages(by) => waiting::measure(at, by, true, trial, values),
+        Load::Fetch(what) => fetch::measure(at, what, trial, values),
+        Load::Initiation => initiation::measure(at, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
     }

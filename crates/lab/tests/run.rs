@@ -293,8 +293,15 @@ fn read_commands_print_json() {
     let list: serde_json::Value = serde_json::from_slice(&lab(&["list", "--json"]).stdout).unwrap();
     let names: Vec<&serde_json::Value> =
         list.as_array().unwrap().iter().map(|e| &e["name"]).collect();
-    let expected =
-        ["clat-vs-dual-stack", "dns64", "goals", "interop-mechanisms", "nat64", "small-packets"];
+    let expected = [
+        "clat-vs-dual-stack",
+        "dns64",
+        "goals",
+        "interop-mechanisms",
+        "mechanisms-goals",
+        "nat64",
+        "small-packets",
+    ];
     assert_eq!(names, expected);
     let plan = lab(&["plan", "clat-vs-dual-stack", "--seed", "1", "--blocks", "2", "--json"]);
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();

@@ -30,6 +30,13 @@ const MECHANISMS: &[(&str, Kind)] = &[
     ("native", Kind::Native),
     ("fordway", Kind::Clat),
     ("fordway", Kind::Nat64),
+    ("fordway", Kind::NatPt),
+    ("fordway", Kind::Softwire),
+    ("fordway", Kind::Trt),
+    ("fordway", Kind::Proxy),
+    ("nginx", Kind::ReverseProxy),
+    ("apache", Kind::Proxy),
+    ("squid", Kind::Proxy),
     ("nftables", Kind::Nat44),
     ("tayga", Kind::Clat),
     ("tayga", Kind::Nat64),
@@ -134,6 +141,9 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
     for (implementation, kind, package) in [
         ("tayga", Kind::Clat, "tayga"),
         ("nftables", Kind::Nat44, "nftables"),
+        ("nginx", Kind::ReverseProxy, "nginx-light"),
+        ("apache", Kind::Proxy, "apache2-bin"),
+        ("squid", Kind::Proxy, "squid"),
         ("unbound", Kind::Dns64, "unbound"),
         ("bind", Kind::Dns64, "bind9"),
     ] {
@@ -192,10 +202,8 @@ fn print(findings: &Findings) {
     for found in &findings.mechanisms {
         let text = found.version.as_ref().or(found.hint.as_ref()).cloned().unwrap_or_default();
         let name = match found.kind {
-            Kind::Nat64 => format!("{}, NAT64", found.implementation),
-            Kind::Nat44 => format!("{}, NAT44", found.implementation),
-            Kind::Dns64 => format!("{}, DNS64", found.implementation),
-            _ => found.implementation.to_owned(),
+            Kind::Native | Kind::Clat => found.implementation.to_owned(),
+            kind => format!("{}, {}", found.implementation, kind.label()),
         };
         line(found.version.is_some(), &name, &text);
     }

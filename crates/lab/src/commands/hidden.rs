@@ -7,9 +7,12 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::probe::{Check, client, ftp, names, server, start};
+use crate::probe::{client, dial, names, server, start};
 use crate::tester::web::session::{Wanted, Way, measure};
 use crate::tester::{datagrams, dns, echo, flows, frames, web};
+
+/// How long a door is knocked at.
+const KNOCK: Duration = Duration::from_millis(200);
 
 /// Prints completions for a shell.
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<u8> {
@@ -52,16 +55,25 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
             server::serve(&own).map_err(LabError::file("probe server"))?;
             Ok(EXIT_DONE)
         }
-        Probe::Client { target, tcp_bytes, udp_sizes, refused } => {
+        Probe::Client { target, tcp_bytes, udp_sizes, refused, proxy, site } => {
             super::print_json(&client::run(&client::Wanted {
                 target,
                 tcp_bytes,
                 udp_sizes,
                 refused,
+                way: dial::Way::of(proxy, site),
             }))
         }
-        Probe::Ftp { target, active } => {
-            super::print_json(&[Check::of("ftp", ftp::fetch(target, active))])
+        Probe::Knock { door } => {
+            let taken = std::net::TcpStream::connect_timeout(&door, KNOCK).is_ok();
+            Ok(if taken { EXIT_DONE } else { EXIT_FAILED })
+        }
+        Probe::Begin { target, count, proxy, site } => {
+            super::print_json(&client::begin(dial::Way::of(proxy, site), target, count))
+        }
+        Probe::Name { resolver, proxy, site } => {
+            let resolver = std::net::SocketAddr::new(resolver, dns::PORT);
+            super::print_json(&[client::by_name(resolver, dial::Way::of(proxy, site), 1)])
         }
         Probe::Names { server, prefix, few, wait } => match prefix {
             Some(prefix) if !wait => super::print_json(&names::run(server, prefix, few)),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::host::{clocksource, cpu};
 use crate::mechanism::{self, Availability, package_version};
 use crate::process::{find_program, run_str};
-use crate::spec::{Experiment, Kind, Load, Metric};
+use crate::spec::{Experiment, Kind, Load};
 use crate::trial::hash;
 
 /// What a machine was like when a run began.
@@ -92,6 +92,24 @@ const SYSCTLS: &[&str] = &[
     "net.netfilter.nf_conntrack_buckets",
 ];
 
+/// A program, its package, and whether an experiment uses it.
+type Tool = (&'static str, &'static str, fn(&Experiment) -> bool);
+
+/// Programs that measure and are not the lab's own.
+const TOOLS: &[Tool] = &[
+    ("dnsperf", "dnsperf", |e| loads(e, |load| matches!(load, Load::Dnsperf(_)))),
+    ("wrk", "wrk", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("nginx", "nginx-light", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("curl", "curl", |e| e.matrix || loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("vsftpd", "vsftpd", |e| e.matrix),
+    ("tcpdump", "tcpdump", |e| loads(e, |load| load == Load::Initiation)),
+];
+
+/// Whether one of an experiment's metrics needs a load of this kind.
+fn loads(experiment: &Experiment, of: fn(Load) -> bool) -> bool {
+    experiment.metrics.iter().filter_map(|metric| metric.load()).any(of)
+}
+
 /// Reads the environment; of an experiment with the choices of a run, only what that run uses.
 pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<Environment> {
     let mut versions = BTreeMap::new();
@@ -117,11 +135,14 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
             }
         }
     }
-    let dnsperf = |m: &Metric| matches!(m.load(), Some(Load::Dnsperf(_)));
-    if let Some(path) = find_program("dnsperf").filter(|_| experiment.metrics.iter().any(dnsperf)) {
-        add(&path);
-        let version = package_version("dnsperf").unwrap_or_else(|| "(not from a package)".into());
-        versions.insert("dnsperf".into(), version);
+    for (program, package, of) in TOOLS {
+        let used = of(experiment);
+        if let Some(path) = find_program(program).filter(|_| used) {
+            add(&path);
+            let version = package_version(package);
+            let version = version.unwrap_or_else(|| "(not from a package)".into());
+            versions.insert((*program).into(), version);
+        }
     }
     for tool in ["iperf3", "ping", "ip"] {
         if let Some(path) = find_program(tool) {

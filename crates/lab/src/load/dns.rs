@@ -39,8 +39,9 @@ impl Authority {
     /// Starts it at the server of a network, on these processors (`taskset`).
     pub(crate) fn start(backend: &dyn Backend, network: &Network, on: &[String]) -> Result<Self> {
         let own = SocketAddr::new(network.server_address, PORT).to_string();
-        let server = network.server_address.to_string();
-        let flag = if network.server_address.is_ipv4() { "--v4" } else { "--v6" };
+        let server = network.published();
+        let flag = if server.is_ipv4() { "--v4" } else { "--v6" };
+        let server = server.to_string();
         let program = own_program()?;
         let argv = [&program, "tester", "dns-serve", &own, flag, &server].map(str::to_owned);
         let argv = [on, &argv[..]].concat();

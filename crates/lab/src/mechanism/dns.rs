@@ -68,7 +68,7 @@ impl Role {
 pub(crate) fn as_resolver(arm: &MechanismSpec) -> Option<MechanismSpec> {
     let implementation = arm.resolver.clone()?;
     // Beside a translator it synthesises; on a path without one it only forwards.
-    let kind = if arm.kind == Kind::Xlat464 { Kind::Dns64 } else { Kind::Native };
+    let kind = if arm.kind.needs_dns64() { Kind::Dns64 } else { Kind::Native };
     Some(MechanismSpec {
         implementation,
         kind,

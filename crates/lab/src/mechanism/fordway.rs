@@ -5,6 +5,7 @@ mod dns64;
 mod engine;
 mod nat44;
 mod nat64;
+mod relays;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,12 @@ use serde_json::Value;
 
 use super::dns::Role;
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start, run_dir};
+use crate::backend::Place;
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
-use crate::topology::{CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6};
+use crate::topology::{BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6};
 
 /// The gateway's program.
 pub(super) struct Fordway {
@@ -55,17 +57,56 @@ impl Fordway {
 }
 
 impl Fordway {
+    /// The other end of a client's tunnel, in this place.
+    pub(super) fn tunnel_end(&self, context: Context<'_>, place: &Place) -> Result<Deployed> {
+        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
+        let binding = format!("{BOUND_V4}={CLAT_V6}");
+        let run_dir = run_dir(context).display().to_string();
+        let mut argv =
+            vec![program.as_str(), "softwire", "--local", TUNNEL_END_V6, "--binding", &binding];
+        argv.extend(["--engine", context.spec.engine.as_deref().unwrap_or("auto")]);
+        argv.extend(context.spec.attach.iter().flat_map(|attach| ["--attach", attach.as_str()]));
+        argv.extend(["--run-dir", &run_dir]);
+        let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+        let config = argv[1..].join(" ");
+        self.started(context, place, argv, config)
+    }
+
+    /// Starts it.
+    fn started(
+        &self,
+        context: Context<'_>,
+        place: &Place,
+        argv: Vec<String>,
+        config: String,
+    ) -> Result<Deployed> {
+        let log = context.logs.join(format!("{}-fordway.log", context.name));
+        let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
+        Ok(Deployed {
+            config,
+            argv,
+            daemon: Some(daemon),
+            run_dir: Some(run_dir(context)),
+            program: self.program.clone(),
+            ..Deployed::default()
+        })
+    }
+
     /// Command line and configuration of a name server.
     fn name_server(&self, context: Context<'_>) -> Result<(Vec<String>, String)> {
-        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
         let role = Role::of(context)?;
         let config = dns64::config(&role);
-        let name = format!("{}-dns64.toml", context.name);
+        let argv = self.by_file(context, "dns64", &config)?;
+        Ok((role.before.into_iter().chain(argv).collect(), config))
+    }
+
+    /// The command line that runs a configuration file.
+    fn by_file(&self, context: Context<'_>, what: &str, config: &str) -> Result<Vec<String>> {
+        let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
+        let name = format!("{}-{what}.toml", context.name);
         let file = context.backend.deploy(&name, config.as_bytes())?.display().to_string();
         let folder = run_dir(context).display().to_string();
-        let own: [&str; 6] = [&program, "run", "-c", &file, "--run-dir", &folder];
-        let argv = role.before.iter().map(String::as_str).chain(own);
-        Ok((argv.map(str::to_owned).collect(), config))
+        Ok([&program, "run", "-c", &file, "--run-dir", &folder].map(str::to_owned).into())
     }
 }
 
@@ -90,17 +131,47 @@ fn missing() -> LabError {
     LabError::Missing("the gateway's program was not found".into())
 }
 
+/// The subcommand that a kind needs, and what it is, where not every gateway has it.
+fn command(kind: Kind) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
+        Kind::Nat64 => ("nat64", "stateful NAT64"),
+        Kind::NatPt => ("nat-pt", "NAT-PT"),
+        Kind::Nat44 => ("nat44", "NAT44"),
+        Kind::DualStack => ("dual-stack", "dual stack"),
+        Kind::Softwire => ("softwire", "softwires"),
+        Kind::Trt => ("trt", "transport relays"),
+        Kind::Proxy | Kind::ReverseProxy => ("proxy", "an HTTP proxy"),
+        Kind::Dns64 => ("dns64", "DNS64"),
+        _ => return None,
+    })
+}
+
+/// Whether the gateway's program has a subcommand.
+fn knows(program: &Path, command: &str) -> bool {
+    let program = program.display().to_string();
+    run_str(&[&program, command, "--help"]).is_ok_and(|out| out.status.success())
+}
+
 /// The subcommand and its options; a stateful gateway has room for so many sessions.
 fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
-    if spec.kind == Kind::Nat44 {
-        return nat44::options();
+    match spec.kind {
+        Kind::Nat44 => return nat44::options(),
+        Kind::DualStack => {
+            return ["dual-stack", "--device", "to-client", "--device", "to-iperf"]
+                .map(str::to_owned)
+                .into();
+        }
+        _ => {}
     }
     let attach = spec.attach.as_deref();
     let own: &[&str] = match spec.kind {
         Kind::Siit => {
             &["siit", "--pool6", SIIT_POOL6, "--eam", SIIT_MAPPING, "--interface", "siit0"]
         }
-        Kind::Nat64 => &[],
+        Kind::Softwire => {
+            &["softwire", "--v4", BOUND_V4, "--remote", TUNNEL_END_V6, "--local", CLAT_V6]
+        }
+        Kind::Nat64 | Kind::NatPt => &[],
         _ => &["clat", "--pref64", pref64, "--allow-private", "--interface", "clat0"],
     };
     let mut argv = own.to_vec();
@@ -113,14 +184,29 @@ fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
     }
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
-        (Some("ingress" | "xdp"), Kind::Siit | Kind::Nat64) => {
+        (Some("ingress" | "xdp"), Kind::Siit | Kind::Nat64 | Kind::NatPt) => {
             argv.extend(["--device", "to-client", "--device", "to-iperf"]);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
         _ => {}
     }
-    let stateful = if spec.kind == Kind::Nat64 { nat64::options(sessions) } else { Vec::new() };
+    let stateful = match spec.kind {
+        Kind::Nat64 => nat64::options(sessions, &spec.alg),
+        Kind::NatPt => nat64::historic(sessions, &spec.alg),
+        _ => Vec::new(),
+    };
     stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
+}
+
+/// The list of a status in which a kind without an engine stands.
+fn listed(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Nat44 => Some("nat44"),
+        Kind::DualStack => Some("dual_stack"),
+        Kind::Trt => Some("trt"),
+        Kind::Proxy | Kind::ReverseProxy => Some("proxies"),
+        _ => None,
+    }
 }
 
 /// The control socket of a gateway.
@@ -146,12 +232,7 @@ impl Mechanism for Fordway {
                 };
             }
         };
-        let lacks = match kind {
-            Kind::Nat64 => (!nat64::known(program)).then_some(("nat64", "stateful NAT64")),
-            Kind::Nat44 => (!nat44::known(program)).then_some(("nat44", "NAT44")),
-            Kind::Dns64 => (!dns64::known(program)).then_some(("dns64", "DNS64")),
-            _ => None,
-        };
+        let lacks = command(kind).filter(|(command, _)| !knows(program, command));
         if let Some((command, what)) = lacks {
             return Availability::Missing {
                 hint: format!(
@@ -169,21 +250,25 @@ impl Mechanism for Fordway {
             let (argv, config) = self.name_server(context)?;
             let place = context.network.host.as_ref();
             (argv, config, place.ok_or_else(|| super::no_middle(context.spec))?)
+        } else if let Some(config) = relays::config(context.spec.kind) {
+            let argv = self.by_file(context, "relay", &config)?;
+            (argv, config, context.network.translator(context.spec))
         } else {
+            if context.spec.kind == Kind::DualStack {
+                // Otherwise the network would forward without it.
+                let off =
+                    ["sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0"];
+                crate::backend::must(
+                    context.backend,
+                    context.network.translator(context.spec),
+                    &off,
+                )?;
+            }
             let argv = self.argv(context).ok_or_else(missing)?;
             let config = argv[1..].join(" ");
             (argv, config, context.network.translator(context.spec))
         };
-        let log = context.logs.join(format!("{}-fordway.log", context.name));
-        let daemon = context.backend.run(Some(place), &argv, Output::Log(&log))?;
-        Ok(Deployed {
-            config,
-            argv,
-            daemon: Some(daemon),
-            run_dir: Some(run_dir(context)),
-            program: self.program.clone(),
-            ..Deployed::default()
-        })
+        self.started(context, place, argv, config)
     }
 
     fn start(&self, context: Context<'_>) -> Option<Start> {
@@ -200,8 +285,12 @@ impl Mechanism for Fordway {
     }
 
     fn ran(&self, status: &Value, spec: &MechanismSpec) -> Result<()> {
-        if spec.kind == Kind::Nat44 && nat44::tells(status) {
-            return Ok(());
+        if let Some(list) = listed(spec.kind) {
+            let there = status.pointer(&format!("/{list}/0")).is_some();
+            return there.then_some(()).ok_or_else(|| LabError::NotReady {
+                mechanism: spec.name.clone(),
+                why: format!("its status has nothing of {}", spec.kind.label()),
+            });
         }
         engine::check(status, spec)
             .map_err(|why| LabError::NotReady { mechanism: spec.name.clone(), why })
@@ -213,7 +302,13 @@ impl Mechanism for Fordway {
         // What is not there could not disagree.
         let translates =
             || [true, false].into_iter().all(|to_v6| self.read(&stats, &stats, to_v6).is_some());
-        if dns64::asked(&stats).is_some() || nat44::created(&stats).is_some() || translates() {
+        let listed =
+            || ["dual_stack", "trt", "proxies"].iter().any(|list| stats[list][0].is_object());
+        if dns64::asked(&stats).is_some()
+            || nat44::created(&stats).is_some()
+            || listed()
+            || translates()
+        {
             return Ok(Some(stats));
         }
         Err(bad("neither counters of a translator nor of a name server"))
@@ -253,6 +348,10 @@ impl Mechanism for Fordway {
 
     fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
         Some(dns64::asked(after)?.saturating_sub(dns64::asked(before)?))
+    }
+
+    fn requests(&self, before: &Value, after: &Value) -> Option<u64> {
+        Some(relays::requests(after)?.saturating_sub(relays::requests(before)?))
     }
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {
@@ -305,8 +404,8 @@ mod tests {
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
             let translates = |m: &&MechanismSpec| {
-                m.implementation == "fordway"
-                    && !matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Nat44)
+                let whole = matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Softwire);
+                m.implementation == "fordway" && !whole && listed(m.kind).is_none()
             };
             for arm in experiment.mechanisms.iter().filter(translates) {
                 let argv = options(arm, 1000, "64:ff9b::/96").join(" ");

@@ -6,6 +6,8 @@ mod fordway;
 mod jool;
 mod native;
 mod nftables;
+mod proxies;
+mod softwire;
 mod tayga;
 mod tundra;
 mod unbound;
@@ -188,6 +190,11 @@ pub(crate) trait Mechanism {
         None
     }
 
+    /// Requests, or tunnels, that a proxy was asked for between two readings of its counters.
+    fn requests(&self, _before: &Value, _after: &Value) -> Option<u64> {
+        None
+    }
+
     /// Whether it needs the kernel's connection tracking, whose limits hold for the whole machine.
     fn tracks_connections(&self, _kind: Kind) -> bool {
         false
@@ -210,10 +217,24 @@ pub(crate) struct Counted {
     pub(crate) drops: Vec<(String, u64)>,
 }
 
+impl Counted {
+    /// The account of two that a flow passes one after the other.
+    fn and(self, other: Self) -> Self {
+        Self {
+            octets: self.octets.min(other.octets),
+            packets: self.packets.min(other.packets),
+            drops: self.drops.into_iter().chain(other.drops).collect(),
+        }
+    }
+}
+
 /// The implementation of this arm. `fordway` is the gateway's program, when it was found.
 pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
+    }
+    if arm.kind == Kind::Softwire {
+        return Ok(Box::new(softwire::Softwire::new(fordway)));
     }
     of(&arm.implementation, fordway)
 }
@@ -229,6 +250,9 @@ pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn
         "tundra" => Box::new(tundra::Tundra),
         "unbound" => Box::new(unbound::Unbound),
         "jool" => Box::new(jool::Jool),
+        "nginx" => Box::new(proxies::Proxy::Nginx),
+        "apache" => Box::new(proxies::Proxy::Apache),
+        "squid" => Box::new(proxies::Proxy::Squid),
         other => {
             return Err(LabError::Usage(format!("no implementation is called `{other}`")));
         }

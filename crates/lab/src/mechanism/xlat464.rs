@@ -72,11 +72,7 @@ impl Mechanism for Xlat464 {
         // What the one turns into IPv6, the other turns into IPv4.
         let clat = self.clat.read(&before["clat"], &after["clat"], to_v6)?;
         let plat = self.plat.read(&before["plat"], &after["plat"], !to_v6)?;
-        Some(Counted {
-            octets: clat.octets.min(plat.octets),
-            packets: clat.packets.min(plat.packets),
-            drops: clat.drops.into_iter().chain(plat.drops).collect(),
-        })
+        Some(clat.and(plat))
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {

@@ -1,16 +1,24 @@
 //! The near end of the probes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::{CLOSED_PORT, Check, TCP_PORT, UDP_PORT, payload};
+use super::dial::{SILENCE, Way, words};
+use super::{CLOSED_PORT, Check, UDP_PORT, http, payload};
+use crate::tester::dns::message::{Name, Sort};
+use crate::tester::web::resolve::resolve;
+use crate::topology::SITE_PORT;
 
-const PATIENCE: Duration = Duration::from_secs(4);
 /// The IPv4 header and the UDP header leave this much of 65,535 octets.
 const MAX_UDP: usize = 65_507;
+
+/// Octets that are exchanged with a server found by its name.
+const BY_NAME: usize = 65_536;
+/// Names of this probe: no load's.
+const SERIES: u16 = 0x0f0d;
 
 /// What to probe.
 #[derive(Debug, Clone)]
@@ -23,13 +31,15 @@ pub(crate) struct Wanted {
     pub(crate) udp_sizes: Vec<usize>,
     /// Whether to ask a closed port.
     pub(crate) refused: bool,
+    /// How TCP gets there.
+    pub(crate) way: Way,
 }
 
 /// Runs the probes.
 pub(crate) fn run(wanted: &Wanted) -> Vec<Check> {
     let mut checks = Vec::new();
     if wanted.tcp_bytes > 0 {
-        checks.push(Check::of("tcp payload", tcp(wanted.target, wanted.tcp_bytes)));
+        checks.push(Check::of("tcp payload", tcp(wanted.way, wanted.target, wanted.tcp_bytes)));
     }
     let (whole, fragments): (Vec<usize>, Vec<usize>) =
         wanted.udp_sizes.iter().partition(|size| **size <= 1400);
@@ -44,20 +54,59 @@ pub(crate) fn run(wanted: &Wanted) -> Vec<Check> {
     checks
 }
 
-fn words(error: &std::io::Error) -> String {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer".into(),
-        _ => error.to_string(),
-    }
+/// Opens so many connections, one after the other, and exchanges an octet on each; says how many were whole, and
+/// why the first that was not wasn't.
+pub(crate) fn begin(way: Way, target: IpAddr, count: u32) -> Check {
+    let target = target.to_string();
+    let failed: Vec<String> =
+        (0..count).filter_map(|_| exchange(way, &target, &target, 1).err()).collect();
+    Check::of(
+        "begin",
+        match failed.first() {
+            None => Ok(format!("{count} connections")),
+            Some(why) => Err(format!("{} of {count} connections failed: {why}", failed.len())),
+        },
+    )
 }
 
-fn tcp(target: IpAddr, length: usize) -> Result<String, String> {
+/// A server that is found by its name, of this number.
+pub(crate) fn by_name(resolver: SocketAddr, way: Way, number: u32) -> Check {
+    let name = Name { sort: Sort::Server, series: SERIES, number };
+    let found = || match way {
+        // Whoever is asked for the connection looks the name up.
+        Way::Through(_) => {
+            exchange(way, &name.text(), &name.text(), BY_NAME).map(|_| "proxy".into())
+        }
+        Way::Direct | Way::Site => {
+            let address = resolve(resolver, name)?;
+            exchange(way, &address.to_string(), &name.text(), BY_NAME).map(|_| address.to_string())
+        }
+    };
+    let told = |by: String| match way {
+        Way::Through(_) => format!("{}: found by the proxy, payload intact", name.text()),
+        _ => format!("{} is {by}; payload intact", name.text()),
+    };
+    Check::of("name", found().map(told))
+}
+
+fn tcp(way: Way, target: IpAddr, length: usize) -> Result<String, String> {
     let started = Instant::now();
-    let transfer = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&(target, TCP_PORT).into(), PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let seed = 0x0f0d_3a11;
+    let target = target.to_string();
+    exchange(way, &target, &target, length)?;
+    let ms = started.elapsed().as_millis();
+    Ok(format!("{} KiB each way intact in {ms} ms", length >> 10))
+}
+
+/// Sends so many octets and compares what comes back; a site hears the name in its requests.
+fn exchange(way: Way, host: &str, name: &str, length: usize) -> Result<(), String> {
+    let seed = 0x0f0d_3a11;
+    if way == Way::Site {
+        let address: IpAddr = host.parse().map_err(|_| format!("{host}: no address"))?;
+        let name = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
+        return http::exchange((address, SITE_PORT).into(), &name, seed, length);
+    }
+    let mut stream = way.connect(host)?;
+    let mut transfer = || -> std::io::Result<bool> {
         let sent = payload(seed, length);
         stream.write_all(&(length as u64).to_be_bytes())?;
         stream.write_all(&seed.to_be_bytes())?;
@@ -69,10 +118,7 @@ fn tcp(target: IpAddr, length: usize) -> Result<String, String> {
         Ok(hash == *Sha256::digest(&sent) && back == payload(seed + 1, length))
     };
     match transfer() {
-        Ok(true) => {
-            let ms = started.elapsed().as_millis();
-            Ok(format!("{} KiB each way intact in {ms} ms", length >> 10))
-        }
+        Ok(true) => Ok(()),
         Ok(false) => Err("payload changed on the way".into()),
         Err(error) => Err(words(&error)),
     }
@@ -83,7 +129,7 @@ fn udp(target: IpAddr, sizes: &[usize]) -> Result<String, String> {
     let mut buffer = vec![0; 65_536];
     for &size in sizes {
         let sent = payload(size as u64, size.min(MAX_UDP));
-        let mut last = "no answer".to_owned();
+        let mut last = SILENCE.to_owned();
         // A datagram may be lost by right; three of the same in a row are not lost by chance.
         let answered = (0..3).any(|_| {
             let outcome = socket.send(&sent).and_then(|_| socket.recv(&mut buffer));

@@ -9,6 +9,7 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
 use crate::process::{Finished, Output, Running, poll};
+use crate::spec::{Carries, Kind};
 use crate::topology::{NAT64_POOL6, Network};
 
 /// MTU of the narrowed link in the path MTU probe.
@@ -75,6 +76,17 @@ pub(crate) fn names(backend: &dyn Backend, network: &Network, few: bool) -> Resu
     read(backend, &network.app, &argv)
 }
 
+/// Whether a mechanism must pass this probe; what it does not carry is no fault of its.
+pub(crate) fn demanded(kind: Kind, probe: &str) -> bool {
+    let http = ["tcp payload", "tcp checksum", "path mtu"];
+    let transport = ["udp checksum", "udp fragments", "icmp port unreachable"];
+    match kind.carries() {
+        Carries::Packets => true,
+        Carries::Transport => http.contains(&probe) || transport.contains(&probe),
+        Carries::Http => http.contains(&probe),
+    }
+}
+
 /// All probes. The network is changed on the way and must not be measured afterwards.
 pub(crate) fn full(backend: &dyn Backend, network: &Network) -> Result<Vec<Check>> {
     let (app, target) = (&network.app, network.target);
@@ -86,11 +98,11 @@ pub(crate) fn full(backend: &dyn Backend, network: &Network) -> Result<Vec<Check
     for (name, size) in [("ping small", 56), ("ping large", large)] {
         checks.push(Check::of(name, echo(backend, app, target, size)?));
     }
-    checks.extend(client(backend, app, &["--tcp-bytes", "4194304"], target)?);
+    checks.extend(client(backend, network, &["--tcp-bytes", "4194304"])?);
     network.complete_checksums(backend)?;
     let sizes = "1,2,3,512,1200,1400,1473,4000,16000,60000";
     let rest = ["--tcp-bytes", "1048576", "--udp-sizes", sizes, "--refused"];
-    for mut check in client(backend, app, &rest, target)? {
+    for mut check in client(backend, network, &rest)? {
         if check.name == "tcp payload" {
             "tcp checksum".clone_into(&mut check.name);
         }
@@ -103,25 +115,62 @@ pub(crate) fn full(backend: &dyn Backend, network: &Network) -> Result<Vec<Check
 
 /// The few probes that every measured deployment must pass; they leave no trace in the network.
 pub(crate) fn short(backend: &dyn Backend, network: &Network) -> Result<Vec<Check>> {
-    let (app, target) = (&network.app, network.target);
-    client(backend, app, &["--tcp-bytes", "262144", "--udp-sizes", "512"], target)
+    let mut checks = reach(backend, network, network.target)?;
+    checks.retain(|check| demanded(network.kind, &check.name));
+    Ok(checks)
 }
 
-/// Whether TCP and UDP get from a place to an address.
-pub(super) fn reach(backend: &dyn Backend, place: &Place, target: IpAddr) -> Result<Vec<Check>> {
-    client(backend, place, &["--tcp-bytes", "262144", "--udp-sizes", "512"], target)
+/// Whether TCP and UDP get from the application to an address, TCP as the mechanism wants it.
+pub(super) fn reach(backend: &dyn Backend, network: &Network, to: IpAddr) -> Result<Vec<Check>> {
+    let way = way(network)?;
+    let options: Vec<&str> = LITTLE.iter().copied().chain(way.iter().map(String::as_str)).collect();
+    probe_client(backend, &network.app, &options, to)
 }
 
-/// Whether a file gets through by FTP.
-pub(super) fn ftp(backend: &dyn Backend, network: &Network, active: bool) -> Result<Check> {
-    let target = network.target.to_string();
-    let mut argv = vec![own_program()?, "probe".into(), "ftp".into(), "--target".into(), target];
-    argv.extend(active.then(|| "--active".to_owned()));
+/// Whether TCP and UDP get from a place to an address, without more ado.
+pub(super) fn reach_plainly(
+    backend: &dyn Backend,
+    place: &Place,
+    to: IpAddr,
+) -> Result<Vec<Check>> {
+    probe_client(backend, place, LITTLE, to)
+}
+
+/// Octets enough to see whether something passes.
+const LITTLE: &[&str] = &["--tcp-bytes", "262144", "--udp-sizes", "512"];
+
+/// Whether the application finds the server by its name, of this number, which `resolver` is asked for.
+pub(super) fn name(backend: &dyn Backend, network: &Network, resolver: IpAddr) -> Result<Check> {
+    let own = [&own_program()?, "probe", "name", "--resolver", &resolver.to_string()];
+    let argv: Vec<String> = own.map(str::to_owned).into_iter().chain(way(network)?).collect();
     let checks = read(backend, &network.app, &argv)?;
-    Ok(checks.into_iter().next().unwrap_or_else(|| Check::of("ftp", Err("not probed".into()))))
+    Ok(checks.into_iter().next().unwrap_or_else(|| Check::of("name", Err("not probed".into()))))
 }
 
-fn client(
+/// The command line that opens so many connections to the server, one after the other, with little in each.
+pub(crate) fn begin(network: &Network, count: u32) -> Result<Vec<String>> {
+    let (target, count) = (network.target.to_string(), count.to_string());
+    let own = [&own_program()?, "probe", "begin", "--target", &target, "--count", &count];
+    Ok(own.map(str::to_owned).into_iter().chain(way(network)?).collect())
+}
+
+/// Options that say how TCP gets through the mechanism.
+fn way(network: &Network) -> Result<Vec<String>> {
+    Ok(match (network.proxy()?, network.kind) {
+        (Some(proxy), _) => vec!["--proxy".into(), proxy.to_string()],
+        (None, Kind::ReverseProxy) => vec!["--site".into()],
+        _ => Vec::new(),
+    })
+}
+
+/// Probes from the application to the server.
+fn client(backend: &dyn Backend, network: &Network, options: &[&str]) -> Result<Vec<Check>> {
+    let way = way(network)?;
+    let all: Vec<&str> = options.iter().copied().chain(way.iter().map(String::as_str)).collect();
+    probe_client(backend, &network.app, &all, network.target)
+}
+
+fn probe_client(
     backend: &dyn Backend,
     place: &Place,
     options: &[&str],
@@ -160,7 +209,10 @@ pub(super) fn echo(
 fn what_ping_said(out: &Finished) -> String {
     let text = format!("{}\n{}", out.stdout, out.stderr);
     text.lines()
-        .find(|l| l.contains("From ") || l.contains("packet loss") || l.contains("error"))
+        .find(|l| {
+            let told = ["From ", "packet loss", "error", "ping: connect:"];
+            told.iter().any(|words| l.contains(words))
+        })
         .unwrap_or("no answer")
         .trim()
         .to_owned()
@@ -188,7 +240,8 @@ fn time_exceeded(
             l.contains("Time to live exceeded") || l.contains("Time exceeded: Hop limit")
         });
         let Some(line) = line else {
-            return Ok(Err(format!("hop count {ttl}: no error came back")));
+            let said = what_ping_said(&out);
+            return Ok(Err(format!("hop count {ttl}: no error of that kind came back: {said}")));
         };
         let from = line.split_whitespace().nth(1).unwrap_or("?");
         hops.push(from.trim_end_matches(':').to_owned());
@@ -202,6 +255,17 @@ fn path_mtu(
     network: &Network,
 ) -> Result<std::result::Result<String, String>> {
     network.narrow(backend, NARROW)?;
+    if network.kind.carries() != Carries::Packets {
+        // Each side of a relay has a path of its own; nobody is told of the other.
+        let tcp = client(backend, network, &["--tcp-bytes", "1048576"])?;
+        return Ok(match tcp.first() {
+            Some(check) if check.ok => {
+                Ok(format!("TCP passes a path of {NARROW}, which is the relay's own to find"))
+            }
+            Some(check) => Err(format!("TCP fails: {}", check.detail)),
+            None => Err("TCP was not probed".into()),
+        });
+    }
     let probe = Single { size: 1420, ttl: None, whole: true, count: "3" };
     let out = single(backend, &network.app, network.target, probe)?;
     let text = format!("{}\n{}", out.stdout, out.stderr);
@@ -215,7 +279,7 @@ fn path_mtu(
     if mtu > NARROW + if shorter { 20 } else { 0 } {
         return Ok(Err(format!("told an MTU of {mtu} on a path of {NARROW}")));
     }
-    let tcp = client(backend, &network.app, &["--tcp-bytes", "1048576"], network.target)?;
+    let tcp = client(backend, network, &["--tcp-bytes", "1048576"])?;
     Ok(match tcp.first() {
         Some(check) if check.ok => Ok(format!("told {mtu} on a path of {NARROW}; TCP passes")),
         Some(check) => Err(format!("told {mtu}, but TCP fails: {}", check.detail)),
@@ -234,7 +298,7 @@ fn reported_mtu(text: &str) -> Option<u32> {
         .min()
 }
 
-/// Asks until an echo request is answered, the time is up, or `gone` says that it is in vain.
+/// Asks until an echo request is answered, or where none is carried, a connection taken, the time is up, or `gone` says that it is in vain.
 pub(crate) fn wait_ready(
     backend: &dyn Backend,
     network: &Network,
@@ -243,10 +307,14 @@ pub(crate) fn wait_ready(
 ) -> Result<bool> {
     let deadline = std::time::Instant::now() + limit;
     loop {
-        let argv: Vec<String> =
-            ["ping", "-n", "-q", "-c", "1", "-W", "0.2", &network.target.to_string()]
+        let argv: Vec<String> = match network.door()? {
+            Some(door) => {
+                [&own_program()?, "probe", "knock", &door.to_string()].map(str::to_owned).into()
+            }
+            None => ["ping", "-n", "-q", "-c", "1", "-W", "0.2", &network.target.to_string()]
                 .map(str::to_owned)
-                .into();
+                .into(),
+        };
         let out =
             backend.run(Some(&network.app), &argv, Output::Keep)?.wait(Duration::from_secs(5))?;
         if out.status.success() {

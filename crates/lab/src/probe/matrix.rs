@@ -1,18 +1,20 @@
 //! Which ways a mechanism opens: from the client to the server and back, addresses that applications write
 //! themselves, FTP, and what the gate has probed already. A "no" is no fault: it belongs to what the mechanism is.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Check;
-use super::gate::{echo, ftp, listen, reach};
+use super::gate::{self, echo, listen, reach, reach_plainly};
+use super::{Check, ftp};
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::process::Output;
+use crate::spec::Kind;
 use crate::topology::Network;
 
 /// The cells, in their order.
-pub(crate) const CELLS: [&str; 12] = [
+pub(crate) const CELLS: [&str; 13] = [
     "to server: TCP",
     "to server: UDP",
     "to server: ICMP",
@@ -20,6 +22,7 @@ pub(crate) const CELLS: [&str; 12] = [
     "from server: UDP",
     "from server: ICMP",
     "IPv4 literal",
+    "name",
     "FTP active",
     "FTP passive",
     "fragments",
@@ -30,30 +33,58 @@ pub(crate) const CELLS: [&str; 12] = [
 /// Time for a command that only reads.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Cells that the gate does not probe. Changes nothing, and comes before the gate, which does.
-pub(crate) fn own(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Vec<Check>> {
+/// Cells that the gate does not probe. Changes nothing, and comes before the gate, which does. The name server
+/// `resolver` knows the server's name; its logs go into the folder `raw`, under this deployment's `name`.
+pub(crate) fn own(
+    backend: &dyn Backend,
+    network: &Network,
+    resolver: IpAddr,
+    raw: &Path,
+    name: &str,
+) -> Result<Vec<Check>> {
     let mut cells = Vec::new();
     {
-        let _client = listen(backend, &network.app, &[network.app_address], log)?;
-        let back = reach(backend, &network.server, network.seen_address)?;
+        let log = raw.join(format!("{name}ways.log"));
+        let _client = listen(backend, &network.app, &[network.app_address], &log)?;
+        let back = reach_plainly(backend, &network.server, network.seen_address)?;
         for (name, cell) in [("tcp payload", CELLS[3]), ("udp checksum", CELLS[4])] {
             cells.push(renamed(&back, name, cell));
         }
     }
-    let before = echoes(backend, &network.app)?;
-    let answered = echo(backend, &network.server, network.seen_address, 56)?;
-    let reached = echoes(backend, &network.app)? > before;
-    let answered = answered.and_then(|seen| {
-        if reached { Ok(seen) } else { Err("somebody else answers than the client".into()) }
-    });
-    cells.push(Check::of(CELLS[5], answered));
+    let (app, server) = (&network.app, &network.server);
+    cells.push(Check::of(CELLS[2], pinged(backend, app, network.target, server)?));
+    cells.push(Check::of(CELLS[5], pinged(backend, server, network.seen_address, app)?));
     cells.push(literal(backend, network)?);
-    for (active, cell) in [(true, CELLS[7]), (false, CELLS[8])] {
-        let mut check = ftp(backend, network, active)?;
-        cell.clone_into(&mut check.name);
-        cells.push(check);
-    }
+    cells.push(gate::name(backend, network, resolver)?);
+    cells.extend(files(backend, network, raw, name)?);
     Ok(cells)
+}
+
+/// Whether echo requests to an address get to a place, and answers back.
+fn pinged(
+    backend: &dyn Backend,
+    from: &Place,
+    to: IpAddr,
+    place: &Place,
+) -> Result<std::result::Result<String, String>> {
+    let before = echoes(backend, place)?;
+    let answered = echo(backend, from, to, 56)?;
+    let reached = echoes(backend, place)? > before;
+    Ok(answered.and_then(|seen| {
+        if reached { Ok(seen) } else { Err("answered by the box in the middle itself".into()) }
+    }))
+}
+
+/// A file by FTP in both modes.
+fn files(backend: &dyn Backend, network: &Network, raw: &Path, name: &str) -> Result<Vec<Check>> {
+    let modes = [(true, CELLS[8]), (false, CELLS[9])];
+    if let Some(why) = ftp::missing() {
+        let why = || Err(format!("not probed: {why}"));
+        return Ok(modes.map(|(_, cell)| Check::of(cell, why())).into());
+    }
+    let _server = ftp::serve(backend, network, &raw.join(format!("{name}vsftpd.log")))?;
+    let file = raw.join(format!("{name}ftp-file"));
+    modes.into_iter().map(|(active, _)| ftp::fetch(backend, network, active, &file)).collect()
 }
 
 /// Echo requests that a place has got so far, of both families.
@@ -83,7 +114,12 @@ fn literal(backend: &dyn Backend, network: &Network) -> Result<Check> {
         (_, own) if own.is_ipv4() => own,
         _ => return Ok(Check::of(CELLS[6], Err("the server has no IPv4 address".into()))),
     };
-    Ok(renamed(&reach(backend, &network.app, address)?, "tcp payload", CELLS[6]))
+    let checks = if network.kind == Kind::Proxy {
+        reach(backend, network, address)?
+    } else {
+        reach_plainly(backend, &network.app, address)?
+    };
+    Ok(renamed(&checks, "tcp payload", CELLS[6]))
 }
 
 /// All cells: the own ones, and those that the gate's probes tell.
@@ -91,10 +127,9 @@ pub(crate) fn cells(own: &[Check], gate: &[Check]) -> Vec<Check> {
     let told = [
         (CELLS[0], &["tcp payload"][..]),
         (CELLS[1], &["udp checksum"]),
-        (CELLS[2], &["ping small"]),
-        (CELLS[9], &["udp fragments"]),
-        (CELLS[10], &["path mtu"]),
-        (CELLS[11], &["icmp port unreachable", "icmp time exceeded"]),
+        (CELLS[10], &["udp fragments"]),
+        (CELLS[11], &["path mtu"]),
+        (CELLS[12], &["icmp port unreachable", "icmp time exceeded"]),
     ];
     let cell = |name: &&str| {
         if let Some(check) = own.iter().find(|check| check.name == **name) {

@@ -4,8 +4,10 @@
 //! seed, so that every octet is compared end to end.
 
 pub(crate) mod client;
-pub(crate) mod ftp;
+pub(crate) mod dial;
+mod ftp;
 pub(crate) mod gate;
+mod http;
 pub(crate) mod matrix;
 pub(crate) mod names;
 pub(crate) mod server;

@@ -23,9 +23,9 @@ pub(crate) fn serve(own: &[IpAddr]) -> std::io::Result<()> {
         crate::tester::widen(&udp);
         std::thread::spawn(move || echo(&udp));
     }
-    // Only who may have the port serves files, too: the lab's own runs are root's.
-    if let Ok(listener) = TcpListener::bind(("::", super::ftp::PORT)) {
-        std::thread::spawn(move || super::ftp::serve(&listener));
+    // Only who may have the port is a site, too: the lab's own runs are root's.
+    if let Ok(listener) = super::http::listener() {
+        std::thread::spawn(move || super::http::serve(&listener));
     }
     println!("listening");
     for stream in tcp.incoming() {

@@ -5,7 +5,7 @@ use super::published::{Study, Throughput};
 use super::words::{first, interval, p, share, value, verdict};
 use crate::artefacts::Run;
 use crate::load::echo::{percentile, together};
-use crate::spec::{Family, Kind, Metric};
+use crate::spec::{Family, Metric};
 
 /// Percentiles of the pooled datagrams.
 const PERCENTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
@@ -45,16 +45,7 @@ pub(super) fn round_trips(run: &Run, number: usize) -> Vec<Vec<String>> {
             "This run".into(),
             if m.family == Family::V4 { "v4" } else { "v6" }.into(),
             m.label.clone(),
-            match m.kind {
-                Kind::Native => "Baseline",
-                Kind::Clat => "CLAT",
-                Kind::Siit => "SIIT",
-                Kind::Nat64 => "NAT64",
-                Kind::Nat44 => "NAT44",
-                Kind::Xlat464 => "464XLAT",
-                Kind::Dns64 => "DNS64",
-            }
-            .into(),
+            m.kind.label().into(),
             ms(r.min),
             ms(r.mean),
             ms(r.max),

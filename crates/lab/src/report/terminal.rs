@@ -17,9 +17,8 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
     if experiment.metrics.contains(&UP) {
         print_rows(&cells_table(experiment, results));
     }
-    for group in
-        [Group::Dns, Group::Waiting, Group::Tail, Group::Packets, Group::Sessions, Group::Processor]
-    {
+    let shown = |group: &Group| !matches!(group, Group::Flow | Group::Start);
+    for group in Group::ALL.into_iter().filter(shown) {
         let rows = group_table(experiment, results, group);
         if rows.len() > 1 {
             anstream::println!("\n{}", group.title());

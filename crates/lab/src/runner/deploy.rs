@@ -1,6 +1,7 @@
 //! A fresh deployment: network, mechanism, and its name server where anything is found by name.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,15 @@ impl Live {
         let deployed = Deployed::default();
         Self { deployed, resolver: None, authority: None, network, probe_log, name, engine: None }
     }
+
+    /// Whom the application asks for names: the server in the box in the middle; where there is none, who
+    /// answers for the zone, through the mechanism.
+    pub(super) fn name_server(&self) -> Result<IpAddr> {
+        match self.resolver {
+            Some(_) => Ok(self.network.resolver()?.ip()),
+            None => Ok(self.network.target),
+        }
+    }
 }
 
 impl Runner {
@@ -52,12 +62,15 @@ impl Runner {
         let network = Network::build(&self.backend, &name, shape, Some(arm))?;
         let mut live = Live::new(network, self.raw.join(format!("{name}probe.log")), name);
         self.start(&mut live, arm, sessions)?;
-        let Live { network, deployed, resolver, authority, .. } = &mut live;
+        let Live { network, deployed, resolver, .. } = &mut live;
+        let asked = resolver.is_some() || arm.kind == Kind::Dns64;
         let mut gone = || deployed.gone() || resolver.as_mut().is_some_and(Deployed::gone);
         let mut why = None;
         if !gate::wait_ready(&self.backend, network, READY, &mut gone)? {
-            why = Some(format!("no ping passes within {} s", READY.as_secs()));
-        } else if authority.is_some()
+            let what =
+                if network.door()?.is_some() { "connection is taken" } else { "ping passes" };
+            why = Some(format!("no {what} within {} s", READY.as_secs()));
+        } else if asked
             && !dns::wait_ready(&self.backend, &network.app, network.resolver()?.ip(), READY)?
         {
             why = Some("its name server gives no answer".to_owned());
@@ -78,16 +91,19 @@ impl Runner {
     /// its name server.
     fn start(&self, live: &mut Live, arm: &MechanismSpec, sessions: u32) -> Result<()> {
         let name = live.name.trim_end_matches('-');
+        // Its name server is a deployment of its own, maybe by the same program.
+        let alone = MechanismSpec { resolver: None, ..arm.clone() };
         let context = Context {
             backend: &self.backend,
             network: &live.network,
-            spec: arm,
+            spec: &alone,
             name,
             logs: &self.raw,
             sessions,
         };
-        let resolver = mechanism::as_resolver(arm).filter(|_| self.names());
-        if resolver.is_some() || arm.kind == Kind::Dns64 {
+        let named = self.names() || self.experiment.matrix;
+        let resolver = mechanism::as_resolver(arm).filter(|_| named);
+        if resolver.is_some() || arm.kind == Kind::Dns64 || self.experiment.matrix {
             let on = mechanism::Placement::of(arm.threads).tester;
             live.authority = Some(Authority::start(&self.backend, &live.network, &on)?);
         }

@@ -85,6 +85,12 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             .is_none()
             .then(|| "nft is not installed: apt-get install nftables".into())
     });
+    check(&|m| matches!(m.load(), Some(Load::Fetch(_))), &crate::load::fetch::missing);
+    check(&|m| m.load() == Some(Load::Initiation), &|| {
+        find_program("tcpdump")
+            .is_none()
+            .then(|| "tcpdump is not installed: apt-get install tcpdump".into())
+    });
     check(&|m| matches!(m.load(), Some(Load::Dnsperf(_))), &|| {
         find_program("dnsperf")
             .is_none()

@@ -48,6 +48,28 @@ pub(crate) enum By {
     Literal,
 }
 
+/// What is fetched by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Fetch {
+    /// Small objects, as many as there can be.
+    Small,
+    /// Large objects.
+    Large,
+    /// One long object, where there is a proxy, through a tunnel (CONNECT).
+    Tunnel,
+}
+
+impl Fetch {
+    /// `small`, `large` or `tunnel`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
 /// One piece of work that yields one or several quantities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Load {
@@ -73,6 +95,10 @@ pub(crate) enum Load {
     Sessions(By),
     /// Pages with their objects, one after the other.
     Pages(By),
+    /// Objects by HTTP.
+    Fetch(Fetch),
+    /// New connections, whose first packets are timed at the box in the middle.
+    Initiation,
     /// Many sessions at once, on a deployment of their own.
     Hold,
     /// The start of the translator's process.
@@ -94,6 +120,10 @@ pub(crate) enum Group {
     Processor,
     /// What a user waits for: the start of a session, a page.
     Waiting,
+    /// Objects by HTTP.
+    Web,
+    /// First packets of connections.
+    Initiation,
     /// Answers of a DNS64 server.
     Dns,
     /// Start of the translator.
@@ -102,9 +132,11 @@ pub(crate) enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Dns,
         Self::Flow,
+        Self::Web,
+        Self::Initiation,
         Self::Waiting,
         Self::Tail,
         Self::Packets,
@@ -122,6 +154,8 @@ impl Group {
             Self::Sessions => "Sessions",
             Self::Processor => "Processor",
             Self::Waiting => "Start of a session, and pages",
+            Self::Web => "HTTP",
+            Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
             Self::Start => "Start",
         }
@@ -164,6 +198,17 @@ impl Group {
                  counts when it is the one right address. Rate without loss: RFC 8219 section 9. \
                  Answers: closed loop of a hundred questions per thread. Known: answers that the server \
                  has in its cache."
+            }
+            Self::Web => {
+                "Objects from nginx at the server, by wrk, on connections that are kept: 32 for objects of 1 KiB, 8 for \
+                 objects of 1 MiB; tunnel: one object by curl, where there is a proxy through CONNECT. Client, proxy \
+                 and server share the processors."
+            }
+            Self::Initiation => {
+                "New TCP connections one after the other. From the arrival of each one's first packet at the box in the \
+                 middle to the departure of the first packet on its other side, by tcpdump's timestamps at both \
+                 devices; the median of one deployment each. A relay's first packet leaves after its handshake with \
+                 the client, a proxy's after the client's request."
             }
             Self::Start => "From the start of the process to the first translated packet.",
         }

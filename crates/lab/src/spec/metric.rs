@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::group::{By, Group, Load, Mixed, Transport, Way};
+use super::group::{By, Fetch, Group, Load, Mixed, Transport, Way};
 
 /// A measured quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,6 +77,14 @@ pub(crate) enum Metric {
     PageName,
     /// The same without a name.
     PageLiteral,
+    /// Small objects by HTTP, thousand requests per second.
+    HttpSmall,
+    /// Large objects by HTTP, Gbit/s of content.
+    HttpLarge,
+    /// One long object, where there is a proxy through a tunnel, Gbit/s of content.
+    HttpTunnel,
+    /// First packet of a connection into the box in the middle, to the first out of it, µs.
+    Initiation,
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime,
     /// The correctness gate; not a number.
@@ -87,7 +95,7 @@ use Way::{Down, Up};
 
 impl Metric {
     /// Every metric.
-    pub(crate) const ALL: [Self; 36] = [
+    pub(crate) const ALL: [Self; 40] = [
         Self::TcpThroughputUp,
         Self::TcpThroughputDown,
         Self::Rtt,
@@ -122,6 +130,10 @@ impl Metric {
         Self::SessionLiteral,
         Self::PageName,
         Self::PageLiteral,
+        Self::HttpSmall,
+        Self::HttpLarge,
+        Self::HttpTunnel,
+        Self::Initiation,
         Self::StartTime,
         Self::Gate,
     ];
@@ -163,6 +175,10 @@ impl Metric {
             Self::SessionLiteral => "session_literal",
             Self::PageName => "page_name",
             Self::PageLiteral => "page_literal",
+            Self::HttpSmall => "http_small",
+            Self::HttpLarge => "http_large",
+            Self::HttpTunnel => "http_tunnel",
+            Self::Initiation => "initiation",
             Self::StartTime => "start_time",
             Self::Gate => "gate",
         }
@@ -205,6 +221,10 @@ impl Metric {
             Self::SessionLiteral => "Session start, address",
             Self::PageName => "Page, new name",
             Self::PageLiteral => "Page, address",
+            Self::HttpSmall => "HTTP, small objects",
+            Self::HttpLarge => "HTTP, large objects",
+            Self::HttpTunnel => "HTTP, one long object (tunnel)",
+            Self::Initiation => "Initiation, TCP",
             Self::StartTime => "Start to first packet",
             Self::Gate => "Correctness gate",
         }
@@ -241,6 +261,10 @@ impl Metric {
             Self::SessionLiteral => "address",
             Self::PageName => "page, name",
             Self::PageLiteral => "page, address",
+            Self::HttpSmall => "small",
+            Self::HttpLarge => "large",
+            Self::HttpTunnel => "tunnel",
+            Self::Initiation => "initiation",
             Self::StartTime => "start",
             Self::Gate => "gate",
         }
@@ -268,7 +292,9 @@ impl Metric {
             | Self::DnsperfFresh
             | Self::DnsperfKnown => "kqueries/s",
             Self::CpuPerAnswerFresh | Self::CpuPerAnswerKnown => "µs/answer",
-            Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 => "µs",
+            Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 | Self::Initiation => "µs",
+            Self::HttpSmall => "krequests/s",
+            Self::HttpLarge | Self::HttpTunnel => "Gbit/s",
             Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
                 "kpackets/s"
             }
@@ -308,6 +334,10 @@ impl Metric {
             Self::SessionLiteral => Load::Sessions(By::Literal),
             Self::PageName => Load::Pages(By::FreshName),
             Self::PageLiteral => Load::Pages(By::Literal),
+            Self::HttpSmall => Load::Fetch(Fetch::Small),
+            Self::HttpLarge => Load::Fetch(Fetch::Large),
+            Self::HttpTunnel => Load::Fetch(Fetch::Tunnel),
+            Self::Initiation => Load::Initiation,
             Self::StartTime => Load::Start,
             Self::Gate => return None,
         })
@@ -345,6 +375,8 @@ impl Metric {
             | Self::SessionLiteral
             | Self::PageName
             | Self::PageLiteral => Group::Waiting,
+            Self::HttpSmall | Self::HttpLarge | Self::HttpTunnel => Group::Web,
+            Self::Initiation => Group::Initiation,
             Self::StartTime => Group::Start,
             Self::Gate => return None,
         })
@@ -362,7 +394,7 @@ impl Metric {
     pub(crate) fn higher_is_better(self) -> bool {
         self.is_throughput()
             || match self.group() {
-                Some(Group::Packets | Group::Dns) => true,
+                Some(Group::Packets | Group::Dns | Group::Web) => true,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 _ => false,
             }

@@ -24,7 +24,8 @@ const SERVER_V6: &str = "2001:db8:5::5";
 const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
 /// The server as an application behind a CLAT addresses it.
 pub(crate) const SERVER_CLAT_V4: &str = "192.0.0.171";
-const SERVER_V4: &str = "198.51.100.2";
+/// The server's IPv4 address, where it has one.
+pub(crate) const SERVER_V4: &str = "198.51.100.2";
 /// What a stateless gateway maps explicitly: the server.
 pub(crate) const SIIT_MAPPING: &str = "198.51.100.2=2001:db8:5::5";
 /// Prefix in which a stateless gateway shows IPv4 clients to the server.
@@ -45,7 +46,15 @@ const HOST_V4: &str = "198.51.100.1";
 /// Addresses that a stateful translator shows its clients under.
 pub(crate) const POOL4: &str = "203.0.113.64/26";
 /// The first of them.
-const POOL4_FIRST: &str = "203.0.113.64";
+pub(crate) const POOL4_FIRST: &str = "203.0.113.64";
+/// The next one: bound to the client, where a mechanism binds one.
+pub(crate) const BOUND_V4: &str = "203.0.113.65";
+/// The end of tunnels in the box in the middle, on no device.
+pub(crate) const TUNNEL_END_V6: &str = "2001:db8:46::1";
+/// TCP port of a proxy for clients.
+pub(crate) const PROXY_PORT: u16 = 3128;
+/// TCP port of a site.
+pub(crate) const SITE_PORT: u16 = 80;
 /// Sources of the flow tester on an IPv6 link, all behind the client: 2001:db8:f00:N::1.
 pub(crate) const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1);
 /// Sources of the flow tester on an IPv4 link: 198.18.N.N.
@@ -79,11 +88,16 @@ impl Flow {
             Kind::Siit => {
                 Self { target: SERVER_V4, server: SERVER_V6, app: CLIENT_V4, seen: SIIT_CLIENT_V6 }
             }
-            Kind::Nat64 => Self {
+            kind @ (Kind::Nat64 | Kind::NatPt | Kind::Trt) => Self {
                 target: SERVER_V4_EMBEDDED,
                 server: SERVER_V4,
                 app: CLIENT_V6,
-                seen: POOL4_FIRST,
+                seen: match kind {
+                    Kind::NatPt => BOUND_V4,
+                    // A relay connects in its own name.
+                    Kind::Trt => HOST_V4,
+                    _ => POOL4_FIRST,
+                },
             },
             Kind::Xlat464 => {
                 Self { target: SERVER_V4, server: SERVER_V4, app: CLAT_V4, seen: POOL4_FIRST }
@@ -92,10 +106,19 @@ impl Flow {
             Kind::Dns64 => {
                 Self { target: HOST_V6, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
             }
+            Kind::Proxy => {
+                Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
+            }
+            Kind::ReverseProxy => {
+                Self { target: HOST_V6, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
+            }
+            Kind::Softwire => {
+                Self { target: SERVER_V4, server: SERVER_V4, app: BOUND_V4, seen: BOUND_V4 }
+            }
             Kind::Nat44 => {
                 Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V4, seen: HOST_V4 }
             }
-            Kind::Native => {
+            Kind::Native | Kind::DualStack => {
                 let app = match (shape.native_v4, own_box) {
                     (true, true) => APP_V4,
                     (true, false) => CLIENT_V4,

@@ -55,6 +55,16 @@ pub(crate) fn has(implementation: &str, kind: &str) -> bool {
     found
 }
 
+/// Whether these programs are installed.
+pub(crate) fn programs(names: &[&str]) -> bool {
+    let lacks = |name: &&&str| Command::new(name).arg("--version").output().is_err();
+    let missing: Vec<&&str> = names.iter().filter(lacks).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED: needs {missing:?}");
+    }
+    missing.is_empty()
+}
+
 /// Namespaces that exist now, whoever made them.
 pub(crate) fn namespaces() -> Vec<String> {
     std::fs::read_dir("/run/netns")

@@ -1,18 +1,9 @@
 //! What is particular to the gateway as a DNS64 server: its configuration, and its own count of questions.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::mechanism::dns::{CACHE_MIB, Role};
-use crate::process::run_str;
 use crate::topology::NAT64_POOL6;
-
-/// Whether the gateway's program has a DNS64 server.
-pub(super) fn known(program: &Path) -> bool {
-    let program = program.display().to_string();
-    run_str(&[&program, "dns64", "--help"]).is_ok_and(|out| out.status.success())
-}
 
 /// The whole configuration file. All questions come from one client: its rate is not limited.
 pub(super) fn config(role: &Role) -> String {

@@ -1,20 +1,11 @@
 //! What is particular to NAT44 by the kernel, set up by the gateway: no engine, counters of the kernel.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::mechanism::Counted;
-use crate::process::run_str;
 
 /// What the clients' box, and the testers behind it, send from: see `topology::boxes`.
 const CLIENTS: [&str; 2] = ["192.0.2.0/24", "198.18.0.0/15"];
-
-/// Whether the gateway's program sets NAT44 up.
-pub(super) fn known(program: &Path) -> bool {
-    let program = program.display().to_string();
-    run_str(&[&program, "nat44", "--help"]).is_ok_and(|out| out.status.success())
-}
 
 /// The subcommand and its options.
 pub(super) fn options() -> Vec<String> {

@@ -1,31 +1,40 @@
 //! What is particular to the stateful gateway: its options, which give the tables a size, and what it says
 //! about them.
 
-use std::path::Path;
-
 use serde_json::Value;
 
-use crate::process::run_str;
-use crate::topology::NAT64_POOL6;
+use crate::topology::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
 
 /// Addresses and ports that sessions may have: see `topology::POOL4`.
 const PORTS: &str = "203.0.113.64/26:1024-65535";
+/// What hosts get that are asked for by name: the upper half of the pool.
+const ADDRESSES: &str = "203.0.113.96/27";
 /// The gateway's own default; smaller tables would save nothing worth having.
 const LEAST_ROOM: u32 = 262_144;
 
-/// Whether the gateway's program has stateful NAT64.
-pub(super) fn known(program: &Path) -> bool {
-    let program = program.display().to_string();
-    run_str(&[&program, "nat64", "--help"]).is_ok_and(|out| out.status.success())
+/// The subcommand and its own options, with room for so many sessions.
+pub(super) fn options(sessions: u32, algs: &[String]) -> Vec<String> {
+    let argv = ["nat64", "--pool6", NAT64_POOL6, "--pool4", PORTS, "--interface", "nat64"];
+    stateful(&argv, sessions, algs)
 }
 
-/// The subcommand and its own options, with room for so many sessions.
-pub(super) fn options(sessions: u32) -> Vec<String> {
-    let argv = ["nat64", "--pool6", NAT64_POOL6, "--pool4", PORTS, "--interface", "nat64"];
-    let mut argv: Vec<String> = argv.map(str::to_owned).into();
+/// The same of NAT-PT: IPv6 hosts begin as with NAT64, the client has an address for what IPv4 hosts begin, and
+/// further hosts that are asked for by name get one of the rest.
+pub(super) fn historic(sessions: u32, algs: &[String]) -> Vec<String> {
+    let bound = format!("{BOUND_V4}={CLIENT_V6}");
+    let argv = ["nat-pt", "--pool6", NAT64_POOL6, "--pool4", POOL4_FIRST, "--binding", &bound];
+    let rest = ["--addresses", ADDRESSES, "--interface", "natpt0"];
+    stateful(&[&argv[..], &rest].concat(), sessions, algs)
+}
+
+fn stateful(argv: &[&str], sessions: u32, algs: &[String]) -> Vec<String> {
+    let mut argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
     // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
     let room = sessions.max(LEAST_ROOM).next_power_of_two();
-    argv.extend(["--max-sessions".to_owned(), room.to_string()]);
+    argv.extend(["--set".to_owned(), format!("max_sessions={room}")]);
+    if !algs.is_empty() {
+        argv.extend(["--set".to_owned(), format!("alg={algs:?}")]);
+    }
     argv
 }
 
@@ -52,8 +61,10 @@ mod tests {
 
     #[test]
     fn the_tables_have_room_for_the_sessions() {
-        let room = |sessions| options(sessions).last().cloned().unwrap();
-        assert_eq!([room(1_000_000), room(10)], ["1048576", "262144"]);
+        let room = |sessions| options(sessions, &[]).last().cloned().unwrap();
+        assert_eq!([room(1_000_000), room(10)], ["max_sessions=1048576", "max_sessions=262144"]);
+        let gateways = options(10, &["ftp".to_owned()]);
+        assert_eq!(gateways.last().unwrap(), "alg=[\"ftp\"]");
         assert!(PORTS.starts_with(POOL4));
     }
 

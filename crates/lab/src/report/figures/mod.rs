@@ -35,7 +35,7 @@ const BAND: RGBColor = RGBColor(0xD3, 0xE4, 0xD7);
 const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 
 /// One colour per mechanism, the same in every figure.
-const PALETTE: [RGBColor; 16] = [
+const PALETTE: [RGBColor; 29] = [
     RGBColor(0x2F, 0x6F, 0xBE),
     RGBColor(0x86, 0xAF, 0xE0),
     RGBColor(0x1D, 0x41, 0x7A),
@@ -52,10 +52,23 @@ const PALETTE: [RGBColor; 16] = [
     RGBColor(0x0C, 0xA6, 0x78),
     RGBColor(0x49, 0x50, 0x57),
     RGBColor(0xE6, 0x49, 0x80),
+    RGBColor(0x4C, 0x6E, 0xF5),
+    RGBColor(0x10, 0x98, 0xAD),
+    RGBColor(0xB0, 0x89, 0x00),
+    RGBColor(0xD6, 0x33, 0x6C),
+    RGBColor(0x2B, 0x8A, 0x3E),
+    RGBColor(0x74, 0xB8, 0x16),
+    RGBColor(0x08, 0x7F, 0x5B),
+    RGBColor(0xF7, 0x67, 0x07),
+    RGBColor(0xA6, 0x1E, 0x4D),
+    RGBColor(0x86, 0x2E, 0x9C),
+    RGBColor(0xFD, 0x7E, 0x14),
+    RGBColor(0x36, 0x4F, 0xC7),
+    RGBColor(0x9C, 0x36, 0xB5),
 ];
 
 /// Names that always have the palette's colour of the same place.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 28] = [
     "native-v6",
     "native-v6-again",
     "native-v6-2hop",
@@ -72,6 +85,18 @@ const ORDER: [&str; 16] = [
     "464xlat-fordway-user",
     "464xlat-fordway-unbound",
     "464xlat-tayga",
+    "dual-stack-fordway",
+    "nat64-fordway-ftp",
+    "nat-pt-fordway",
+    "trt-fordway",
+    "softwire-fordway-interface",
+    "softwire-fordway",
+    "proxy-fordway",
+    "proxy-apache",
+    "proxy-squid",
+    "site-fordway",
+    "site-nginx",
+    "site-apache",
 ];
 
 /// The place of a mechanism in the palette.

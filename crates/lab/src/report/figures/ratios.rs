@@ -27,7 +27,14 @@ struct Row {
 fn shown(metric: Metric) -> bool {
     matches!(
         metric.group(),
-        Some(Group::Flow | Group::Packets | Group::Sessions | Group::Waiting | Group::Dns)
+        Some(
+            Group::Flow
+                | Group::Packets
+                | Group::Sessions
+                | Group::Waiting
+                | Group::Dns
+                | Group::Web
+        )
     )
 }
 

@@ -10,7 +10,7 @@ use crate::tester::dns::message::{A, AAAA, Name, id, question, reply};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The address that an application connects to first: IPv6, where there is one (RFC 6724 section 2.1).
-pub(super) fn resolve(server: SocketAddr, name: Name) -> Result<IpAddr, String> {
+pub(crate) fn resolve(server: SocketAddr, name: Name) -> Result<IpAddr, String> {
     let words = |error: std::io::Error| format!("the name server: {error}");
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).map_err(words)?;

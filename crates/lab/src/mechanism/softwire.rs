@@ -1,0 +1,96 @@
+//! IPv4 through an IPv6 network: a tunnel end point in the box in the middle, which has the client's binding
+//! beforehand, and the client's end of the tunnel (RFC 2473, RFC 7596).
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fordway::Fordway;
+use super::{Availability, Context, Counted, Deployed, Mechanism};
+use crate::error::Result;
+use crate::spec::{Kind, MechanismSpec};
+
+/// One implementation at both ends.
+pub(super) struct Softwire(Fordway);
+
+impl Softwire {
+    /// The gateway at both ends.
+    pub(super) fn new(fordway: Option<&Path>) -> Self {
+        Self(Fordway { program: fordway.map(Path::to_path_buf) })
+    }
+}
+
+/// The arm as that of the end in the middle, which may only stand at its interface.
+fn end_point(arm: &MechanismSpec) -> MechanismSpec {
+    let attach = arm.attach.as_ref().map(|_| "interface".to_owned());
+    MechanismSpec { attach, ..arm.clone() }
+}
+
+impl Mechanism for Softwire {
+    fn availability(&self, kind: Kind) -> Availability {
+        self.0.availability(kind)
+    }
+
+    fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
+        let name = format!("{}-tep", context.name);
+        let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
+        let spec = end_point(context.spec);
+        let tep = self.0.tunnel_end(Context { name: &name, spec: &spec, ..context }, host)?;
+        let name = format!("{}-client", context.name);
+        let client = self.0.deploy(Context { name: &name, ..context })?;
+        let config = format!("{}\n{}", client.config, tep.config);
+        let argv = [&client.argv[..], &[";".to_owned()], &tep.argv[..]].concat();
+        Ok(Deployed { config, argv, parts: vec![client, tep], ..Deployed::default() })
+    }
+
+    fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
+        let client = self.0.runs(&deployed.parts[0], spec)?;
+        let tep = self.0.runs(&deployed.parts[1], &end_point(spec))?;
+        Ok(client.zip(tep).map(|(client, tep)| format!("client: {client}; end point: {tep}")))
+    }
+
+    fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
+        let client = self.0.counters(&deployed.parts[0])?;
+        let tep = self.0.counters(&deployed.parts[1])?;
+        Ok((client.is_some() || tep.is_some()).then(|| json!({ "client": client, "tep": tep })))
+    }
+
+    /// What passed both ends, so the lesser count of the two; and what either dropped.
+    fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
+        // What the one wraps up in IPv6, the other takes out again.
+        let client = self.0.read(&before["client"], &after["client"], to_v6)?;
+        let tep = self.0.read(&before["tep"], &after["tep"], !to_v6)?;
+        Some(client.and(tep))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Experiment;
+
+    #[test]
+    fn the_end_point_stands_at_its_interface_wherever_the_client_does() {
+        let experiment = Experiment::find("interop-mechanisms").unwrap();
+        let arm = experiment.mechanism("softwire-fordway-interface").unwrap();
+        let at_uplink = MechanismSpec { attach: Some("uplink".into()), ..arm.clone() };
+        assert_eq!(end_point(&at_uplink).attach.as_deref(), Some("interface"));
+        let user = MechanismSpec { engine: Some("user".into()), attach: None, ..arm.clone() };
+        assert_eq!(end_point(&user).attach, None);
+    }
+
+    #[test]
+    fn both_ends_count() {
+        let stats = |up: u64, down: u64| {
+            json!({"translators": [{"drops": {"queue_full": 0},
+                "v4_to_v6": {"octets": up * 100, "packets": up},
+                "v6_to_v4": {"octets": down * 100, "packets": down}}]})
+        };
+        let both = Softwire::new(None);
+        let before = json!({"client": stats(0, 0), "tep": stats(0, 0)});
+        let after = json!({"client": stats(10, 7), "tep": stats(8, 9)});
+        assert_eq!(both.read(&before, &after, true).unwrap().packets, 9);
+        assert_eq!(both.read(&before, &after, false).unwrap().packets, 7);
+        assert_eq!(both.read(&before, &json!({}), true), None);
+    }
+}
