@@ -5,6 +5,7 @@ pub mod discovery;
 pub mod dns64;
 pub mod dstm;
 mod icmp6;
+mod pipe;
 pub mod proxy;
 mod readiness;
 pub mod router;

@@ -25,6 +25,7 @@ mod names;
 mod order;
 mod pool;
 mod reason;
+mod rehearsal;
 mod relay;
 mod request;
 mod response;
@@ -41,6 +42,7 @@ mod worker;
 
 pub use authority::{Authority, Host};
 pub use head::MOST_FIELDS;
+pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
 pub use rules::{Destination, Ports, Rule, Rules};
 pub use server::{Bound, Error, Server, bind};
 pub use settings::{

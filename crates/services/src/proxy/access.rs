@@ -7,7 +7,7 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -164,11 +164,17 @@ fn escaped(text: &str) -> String {
 }
 
 /// A log that is open.
+///
+/// Its thread is started by the first line. Whoever opens a log may have privileges, and a process with threads can't
+/// give them up; those who have lines have none, and what they start has none either.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     log: Log,
     desk: Arc<Desk>,
-    writer: Option<JoinHandle<()>>,
+    /// Until the thread has it.
+    sink: Mutex<Option<Sink>>,
+    /// `None` in it: there was no room for a thread.
+    writer: OnceLock<Option<JoinHandle<()>>>,
 }
 
 /// What those who have lines and the one who writes them share.
@@ -187,15 +193,19 @@ struct Tray {
 }
 
 impl AccessLog {
-    /// Opens a log, and starts its thread.
+    /// Opens a log.
     pub(super) fn open(log: &Log) -> io::Result<Arc<AccessLog>> {
-        let mut sink = Sink::open(&log.target)?;
-        let desk = Arc::new(Desk::default());
-        let (theirs, target) = (Arc::clone(&desk), log.target.clone());
-        let writer = thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || write_all(&theirs, &mut sink, &target))?;
-        Ok(Arc::new(AccessLog { log: log.clone(), desk, writer: Some(writer) }))
+        let sink = Mutex::new(Some(Sink::open(&log.target)?));
+        let (desk, writer) = (Arc::default(), OnceLock::new());
+        Ok(Arc::new(AccessLog { log: log.clone(), desk, sink, writer }))
+    }
+
+    fn start(&self) -> Option<JoinHandle<()>> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (desk, target) = (Arc::clone(&self.desk), self.log.target.clone());
+        let thread = thread::Builder::new().name("access-log".to_owned());
+        let started = thread.spawn(move || write_all(&desk, &mut sink, &target));
+        started.inspect_err(|error| tracing::error!("no thread for the access log: {error}")).ok()
     }
 
     pub(super) fn settings(&self) -> &Log {
@@ -208,9 +218,10 @@ impl AccessLog {
 
     /// Writes a line soon.
     pub(super) fn write(&self, about: &About, outcome: &Outcome) {
+        let has_writer = self.writer.get_or_init(|| self.start()).is_some();
         let line = about.line(outcome, self.log.format);
         let mut tray = self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        if tray.lines.len() + line.len() > MOST_WAITING {
+        if !has_writer || tray.lines.len() + line.len() > MOST_WAITING {
             self.desk.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -225,6 +236,9 @@ impl AccessLog {
 
     /// Opens the file again: whoever rotates logs has moved it away.
     pub(super) fn reopen(&self) {
+        if let Some(sink) = &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            return sink.reopen(&self.log.target);
+        }
         self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).reopen = true;
         self.desk.bell.notify_one();
     }
@@ -235,7 +249,7 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).end = true;
         self.desk.bell.notify_one();
-        if let Some(writer) = self.writer.take() {
+        if let Some(writer) = self.writer.take().flatten() {
             let _ = writer.join();
         }
     }
@@ -260,10 +274,7 @@ fn write_all(desk: &Desk, sink: &mut Sink, target: &LogTarget) {
             tracing::debug!("access log: {error}");
         }
         if reopen {
-            match Sink::open(target) {
-                Ok(new) => *sink = new,
-                Err(error) => tracing::warn!("the access log can't be opened again: {error}"),
-            }
+            sink.reopen(target);
         }
         if end {
             return;
@@ -271,6 +282,8 @@ fn write_all(desk: &Desk, sink: &mut Sink, target: &LogTarget) {
     }
 }
 
+/// What lines are written to.
+#[derive(Debug)]
 enum Sink {
     Stdout,
     File(File),
@@ -285,6 +298,14 @@ impl Sink {
                 options.append(true).create(true).mode(0o640);
                 Ok(Sink::File(options.open(path)?))
             }
+        }
+    }
+
+    /// Opens it again; the old one goes on if that fails.
+    fn reopen(&mut self, target: &LogTarget) {
+        match Sink::open(target) {
+            Ok(new) => *self = new,
+            Err(error) => tracing::warn!("the access log can't be opened again: {error}"),
         }
     }
 

@@ -1,6 +1,8 @@
 //! A connection with the octets that have been read from it.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -16,6 +18,13 @@ use tokio_rustls::server::TlsStream;
 pub(super) const LITTLE: usize = 16 << 10;
 /// Octets that are read at once of much content.
 pub(super) const MUCH: usize = 128 << 10;
+
+/// Buffers that a thread keeps for the next connection that something comes on.
+const MOST_SPARE: usize = 32;
+
+thread_local! {
+    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What octets go over.
 #[derive(Debug)]
@@ -110,6 +119,11 @@ impl Conn {
         if self.ended {
             return Poll::Ready(Ok(0));
         }
+        if self.buf.capacity() == 0
+            && let Some(spare) = SPARE.with_borrow_mut(Vec::pop)
+        {
+            self.buf = spare;
+        }
         if self.buf.capacity() - self.buf.len() < LITTLE {
             self.buf.reserve(room);
         }
@@ -126,7 +140,12 @@ impl Conn {
     /// Gives the memory back while nothing is expected soon.
     pub(super) fn rest(&mut self) {
         if self.buf.is_empty() {
-            self.buf = BytesMut::new();
+            let buf = mem::take(&mut self.buf);
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < MOST_SPARE && (1..=LITTLE).contains(&buf.capacity()) {
+                    spare.push(buf);
+                }
+            });
         }
     }
 

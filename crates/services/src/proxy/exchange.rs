@@ -276,7 +276,8 @@ impl Exchange<'_> {
     async fn tunnel(&mut self, server: &mut Conn, outcome: &mut Outcome) {
         let _open = self.worker.tunnel();
         let idle = self.active.settings.limits.idle_time;
-        let (up, down) = tunnel::run(self.client, server, self.watch, idle).await;
+        let (up, down) =
+            tunnel::run(self.client, server, self.watch, idle, &self.worker.pipes).await;
         let counters = self.worker.counters();
         counters.octets_in.add(up);
         counters.octets_out.add(down);

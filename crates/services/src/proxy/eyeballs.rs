@@ -24,7 +24,7 @@ pub(super) struct Plan<'a> {
     pub(super) eyeballs: Eyeballs,
     /// IPv4 addresses are reached through the first of these.
     pub(super) pref64: &'a [Pool6],
-    /// Whether an address may be connected to; the second argument says that it is this host's own.
+    /// Whether an address may be connected to; the second argument says that it is this host's own, or has one in it.
     pub(super) allows: &'a dyn Fn(IpAddr, bool) -> bool,
 }
 
@@ -32,6 +32,9 @@ pub(super) struct Plan<'a> {
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) stream: TcpStream,
+    pub(super) to: SocketAddr,
+    /// See [`Candidate::is_own`].
+    pub(super) is_own: bool,
     /// An address of the other family stood in front and did not answer in time, or not at all.
     pub(super) fell_back: bool,
 }
@@ -83,7 +86,7 @@ pub(super) async fn connect(to: &Authority, plan: &Plan<'_>) -> Result<Connected
         if next.is_some_and(|next| next <= Instant::now())
             && let Some(candidate) = race.next()
         {
-            attempts.push(attempt(candidate.to));
+            attempts.push(attempt(candidate));
             next = Some(Instant::now() + plan.eyeballs.attempt);
         }
         if has_aaaa && has_a && attempts.is_empty() && race.waiting.is_empty() {
@@ -92,10 +95,11 @@ pub(super) async fn connect(to: &Authority, plan: &Plan<'_>) -> Result<Connected
         let may_wait = next.filter(|_| !race.waiting.is_empty());
         tokio::select! {
             biased;
-            Some((to, outcome)) = attempts.next(), if !attempts.is_empty() => match outcome {
+            Some((Candidate { to, is_own, .. }, outcome)) = attempts.next(),
+                if !attempts.is_empty() => match outcome {
                 Ok(stream) => {
                     let fell_back = race.first.is_some_and(|first| first != to.is_ipv6());
-                    return Ok(Connected { stream, fell_back });
+                    return Ok(Connected { stream, to, is_own, fell_back });
                 }
                 Err(error) => {
                     race.failed(&error);
@@ -140,9 +144,9 @@ impl Race<'_> {
                 (IpAddr::V4(v4), Some(pref64)) => IpAddr::V6(pref64.embed(v4)),
                 (address, _) => address,
             };
-            let candidate = Candidate::of(SocketAddr::new(address, self.port));
+            let candidate = Candidate::of(SocketAddr::new(address, self.port), self.plan.pref64);
             let known = self.waiting.iter().any(|it| it.to == candidate.to);
-            if !(self.plan.allows)(address, candidate.is_own()) {
+            if !(self.plan.allows)(address, candidate.is_own) {
                 self.denied = true;
             } else if !known {
                 self.waiting.push(candidate);
@@ -182,7 +186,8 @@ impl Race<'_> {
     }
 }
 
-async fn attempt(to: SocketAddr) -> (SocketAddr, io::Result<TcpStream>) {
+async fn attempt(candidate: Candidate) -> (Candidate, io::Result<TcpStream>) {
+    let to = candidate.to;
     let socket = if to.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() };
     let outcome = match socket {
         Ok(socket) => socket.connect(to).await,
@@ -190,5 +195,5 @@ async fn attempt(to: SocketAddr) -> (SocketAddr, io::Result<TcpStream>) {
     };
     // What is written is whole: nothing is gained by waiting for more.
     let outcome = outcome.inspect(|stream| drop(stream.set_nodelay(true)));
-    (to, outcome)
+    (candidate, outcome)
 }

@@ -7,6 +7,7 @@ use httparse::{Error, Status};
 use super::access::About;
 use super::reason::Reason;
 use super::request::{FirstLine, Method, Request, Scene, Target, make};
+use super::settings::Limits;
 
 /// The most field lines that settings may allow.
 pub const MOST_FIELDS: usize = 256;
@@ -33,8 +34,25 @@ pub(super) fn end(octets: &[u8], seen: &mut usize) -> Result<Option<usize>, Reas
     Ok(None)
 }
 
+/// As [`end`], within the limits.
+pub(super) fn whole(
+    octets: &[u8],
+    seen: &mut usize,
+    limits: &Limits,
+) -> Result<Option<usize>, Reason> {
+    match end(octets, seen)? {
+        Some(len) if len > limits.header => Err(Reason::FieldsTooLarge),
+        None if octets.len() > limits.header => Err(too_large(octets)),
+        // Nobody's first line is so long but for its target.
+        None if octets.get(..limits.target + 32).is_some_and(|it| !it.contains(&b'\n')) => {
+            Err(Reason::TargetTooLong)
+        }
+        found => Ok(found),
+    }
+}
+
 /// What is wrong with a header section that does not end within the limit.
-pub(super) fn too_large(octets: &[u8]) -> Reason {
+fn too_large(octets: &[u8]) -> Reason {
     match memchr::memchr(b'\n', octets) {
         Some(_) => Reason::FieldsTooLarge,
         None => Reason::TargetTooLong,

@@ -3,30 +3,42 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use fordway_xlat::addr::Pool6;
+
+use super::address::forms;
+
 /// An address of a server, and the one that this host would have towards it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) to: SocketAddr,
     /// `None`: there is no way.
     pub(super) source: Option<IpAddr>,
+    /// The address, or the IPv4 address in it, is this host's own: whoever connects to it may end up here.
+    pub(super) is_own: bool,
 }
 
 impl Candidate {
     /// Asks the kernel's routing; nothing is sent.
-    pub(super) fn of(to: SocketAddr) -> Candidate {
-        let unspecified: SocketAddr = match to {
-            SocketAddr::V4(_) => ([0; 4], 0).into(),
-            SocketAddr::V6(_) => ([0u16; 8], 0).into(),
-        };
-        let source = UdpSocket::bind(unspecified)
-            .and_then(|socket| socket.connect(to).and_then(|()| socket.local_addr()));
-        Candidate { to, source: source.ok().map(|it| it.ip()) }
+    pub(super) fn of(to: SocketAddr, pref64: &[Pool6]) -> Candidate {
+        let source = source(to);
+        let is_own =
+            forms(to.ip(), pref64).into_iter().flatten().any(|form| match form == to.ip() {
+                true => source == Some(form),
+                false => self::source((form, to.port()).into()) == Some(form),
+            });
+        Candidate { to, source, is_own }
     }
+}
 
-    /// Whether the address is this host's own.
-    pub(super) fn is_own(&self) -> bool {
-        self.source == Some(self.to.ip())
-    }
+/// The address that this host would have towards another; towards one of its own, that one.
+fn source(to: SocketAddr) -> Option<IpAddr> {
+    let unspecified: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(unspecified).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Sorts addresses as RFC 6724 has it, and lets families take turns (RFC 8305 section 4; the First Address Family Count
@@ -117,6 +129,7 @@ mod tests {
         let candidates = pairs.iter().map(|(to, source)| Candidate {
             to: SocketAddr::new(to.parse().unwrap(), 80),
             source: source.parse().ok(),
+            is_own: false,
         });
         sort(candidates.collect()).iter().map(|it| it.to.ip().to_string()).collect()
     }
@@ -164,7 +177,11 @@ mod tests {
 
     #[test]
     fn an_address_of_this_host_is_known() {
-        assert!(Candidate::of("[::1]:80".parse().unwrap()).is_own());
-        assert!(Candidate::of("127.0.0.1:80".parse().unwrap()).is_own());
+        let pref64 = ["2001:db8:64::/96".parse().unwrap()];
+        let is_own = |to: &str| Candidate::of(to.parse().unwrap(), &pref64).is_own;
+        assert!(is_own("[::1]:80") && is_own("127.0.0.1:80"));
+        // Whoever translates them comes back to this host.
+        assert!(is_own("[64:ff9b::127.0.0.1]:80") && is_own("[2001:db8:64::127.0.0.1]:80"));
+        assert!(!is_own("[2001:db8:65::127.0.0.1]:80"));
     }
 }

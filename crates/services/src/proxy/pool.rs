@@ -14,7 +14,7 @@ pub(super) struct Server {
     /// Who it is for: host and port.
     pub(super) key: String,
     pub(super) address: SocketAddr,
-    /// The host's own address is the server's.
+    /// The server's address leads to this host itself.
     pub(super) is_own: bool,
     /// It has served before.
     pub(super) reused: bool,

@@ -111,14 +111,7 @@ impl Relay {
     ) -> Poll<Result<(), Broken>> {
         loop {
             self.encode(&mut from.buf)?;
-            // What can be written as it lies there.
-            let ready_made = match &self.source {
-                Source::Length(left) => {
-                    usize::try_from(*left).unwrap_or(usize::MAX).min(from.buf.len())
-                }
-                Source::Close if !self.chunks => from.buf.len(),
-                _ => 0,
-            };
+            let ready_made = self.ready_made(&from.buf);
             if !self.out.is_empty() || ready_made > 0 {
                 self.waits_for_source = false;
                 let put = ready!(to.poll_put(cx, &self.out, &from.buf[..ready_made]));
@@ -149,6 +142,33 @@ impl Relay {
                 Ok(_) => self.moved = true,
                 Err(_) => return Poll::Ready(Err(Broken::From)),
             }
+        }
+    }
+
+    /// Goes on with the octets that there are, into memory; tells whether that is all.
+    pub(super) fn rehearse(
+        &mut self,
+        from: &mut BytesMut,
+        to: &mut Vec<u8>,
+    ) -> Result<bool, Broken> {
+        loop {
+            self.encode(from)?;
+            let ready_made = self.ready_made(from);
+            if self.out.is_empty() && ready_made == 0 {
+                return Ok(self.all);
+            }
+            to.extend_from_slice(&self.out.split());
+            to.extend_from_slice(&from[..ready_made]);
+            self.take(from, ready_made)?;
+        }
+    }
+
+    /// Octets that can be written as they lie there.
+    fn ready_made(&self, from: &BytesMut) -> usize {
+        match &self.source {
+            Source::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(from.len()),
+            Source::Close if !self.chunks => from.len(),
+            _ => 0,
         }
     }
 

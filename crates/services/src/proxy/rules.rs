@@ -92,7 +92,7 @@ impl Rules {
     ///
     /// An address of one host, one link or one site (or one with such an IPv4 address in it) needs a rule that allows
     /// the address by a prefix: a rule that allows its name is not enough, for whoever owns a name decides where it
-    /// points. `is_own`: the address is this host's own, which is treated alike.
+    /// points. `is_own`: the address, or the IPv4 address in it, is this host's own, which is treated alike.
     pub(super) fn allows(
         &self,
         client: IpAddr,
@@ -103,7 +103,7 @@ impl Rules {
     ) -> bool {
         let forms = forms(address, pref64);
         let forms = || forms.iter().flatten();
-        let is_special = |form: &IpAddr| is_special(*form) || (is_own && *form == address);
+        let is_special = |form: &IpAddr| is_own || is_special(*form);
         let name = match &to.host {
             Host::Name(name) => Some(name),
             Host::Address(_) => None,
@@ -224,6 +224,10 @@ mod tests {
             let address = address.parse().unwrap();
             assert_eq!(rules.allows(client, &to, address, true, &[]), allowed, "{address}");
         }
+        // One that a translator brings back.
+        let behind = "64:ff9b::192.0.2.1".parse().unwrap();
+        let to = Authority::parse("own.example", Some(80)).unwrap();
+        assert!(!Rules::default().allows(client, &to, behind, true, &[]));
     }
 
     #[test]

@@ -79,21 +79,49 @@ fn show(target: &LogTarget) -> String {
 ///
 /// An address that can't be had, or a file that is of no use.
 pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    let active = Active::new(settings.clone(), None)?;
-    let mut addresses = Vec::new();
-    let mut threads: Vec<Vec<TcpListener>> =
-        (0..settings.threads.get()).map(|_| Vec::new()).collect();
+    open(settings, Active::new(settings.clone(), None)?, |_| Ok(Vec::new()))
+}
+
+/// `inherit` gives the listeners that are there for an address.
+fn open(
+    settings: &Settings,
+    active: Active,
+    inherit: impl Fn(SocketAddr) -> io::Result<Vec<TcpListener>>,
+) -> Result<Bound, Error> {
+    let threads = settings.threads.get();
+    let mut listeners = Vec::new();
     for listen in &settings.listen {
         let fails = |source| Error::Listen { address: *listen, source };
-        let mut address = *listen;
-        for thread in &mut threads {
-            let listener = listener(address).map_err(fails)?;
-            address = listener.local_addr().map_err(fails)?;
-            thread.push(listener);
+        let mut all = inherit(*listen).map_err(fails)?;
+        let mut address = match all.first() {
+            Some(first) => first.local_addr().map_err(fails)?,
+            None => *listen,
+        };
+        while all.len() < threads {
+            let one = listener(address).map_err(fails)?;
+            address = one.local_addr().map_err(fails)?;
+            all.push(one);
         }
-        addresses.push(address);
+        listeners.push(Listeners { listen: *listen, address, all });
     }
-    Ok(Bound { active, addresses, threads })
+    Ok(Bound { active, listeners, threads })
+}
+
+/// The listeners of one address: one for each thread at least.
+#[derive(Debug)]
+struct Listeners {
+    /// As the settings have it.
+    listen: SocketAddr,
+    /// With the port that the system has chosen, where the settings say port 0.
+    address: SocketAddr,
+    all: Vec<TcpListener>,
+}
+
+impl Listeners {
+    /// The same sockets once more. Those who have connected and were not taken yet are lost with the last of them.
+    fn again(&self) -> io::Result<Vec<TcpListener>> {
+        self.all.iter().map(TcpListener::try_clone).collect()
+    }
 }
 
 /// A listener of one thread. SO_REUSEPORT spreads connections over the threads, and lets another proxy of this daemon
@@ -120,14 +148,14 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
 #[derive(Debug)]
 pub struct Bound {
     active: Active,
-    addresses: Vec<SocketAddr>,
-    threads: Vec<Vec<TcpListener>>,
+    listeners: Vec<Listeners>,
+    threads: usize,
 }
 
 impl Bound {
     /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|it| it.address).collect()
     }
 
     /// Starts the threads. Call it after privileges are given up.
@@ -136,10 +164,17 @@ impl Bound {
     ///
     /// The system has no room for a thread.
     pub fn start(self) -> Result<Server, Error> {
-        let Bound { active, addresses, threads } = self;
-        let shared = Arc::new(Shared::new(active, threads.len()));
-        let mut server = Server { shared, addresses, threads: Vec::new() };
-        for (index, listeners) in threads.into_iter().enumerate() {
+        let Bound { active, listeners, threads } = self;
+        let shared = Arc::new(Shared::new(active, threads));
+        let mut server = Server { shared, listeners, threads: Vec::new() };
+        let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
+        for listeners in &server.listeners {
+            let again = listeners.again().map_err(Error::Thread)?;
+            // There may be more than threads, of a server before this one.
+            let places = (0..threads).cycle();
+            places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
+        }
+        for (index, listeners) in of_thread.into_iter().enumerate() {
             let runtime =
                 Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
             let listeners = enter(&runtime, listeners).map_err(Error::Thread)?;
@@ -158,14 +193,29 @@ impl Bound {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    addresses: Vec<SocketAddr>,
+    /// For a server that takes over.
+    listeners: Vec<Listeners>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Server {
     /// Where it listens.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|it| it.address).collect()
+    }
+
+    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this one:
+    /// nobody who connects meanwhile is turned away. Start it, then [`Server::retire`] this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`]; then everything stays as it was.
+    pub fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
+        let active = Active::new(settings.clone(), Some(&self.shared.active.load()))?;
+        open(settings, active, |listen| {
+            let own = self.listeners.iter().find(|it| it.listen == listen);
+            own.map_or_else(|| Ok(Vec::new()), Listeners::again)
+        })
     }
 
     /// Goes on with other settings: requests that begin from now on are served by them. The access log is opened again,
@@ -199,6 +249,7 @@ impl Server {
 
     /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
     pub fn retire(mut self) {
+        self.listeners.clear();
         self.shared.stop();
         self.threads.clear();
     }
@@ -206,6 +257,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Nobody is to wait for somebody who takes no connections.
+        self.listeners.clear();
         self.shared.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

@@ -201,18 +201,8 @@ impl Session {
                     return Read::Http2;
                 }
             } else {
-                match head::end(buf, &mut seen) {
-                    Ok(Some(len)) if len <= limits.header => break len,
-                    Ok(Some(_)) => return Read::Refused(Reason::FieldsTooLarge),
-                    Ok(None) if buf.len() > limits.header => {
-                        return Read::Refused(head::too_large(buf));
-                    }
-                    Ok(None)
-                        if buf.len() > limits.target + 32
-                            && !buf[..limits.target + 32].contains(&b'\n') =>
-                    {
-                        return Read::Refused(Reason::TargetTooLong);
-                    }
+                match head::whole(buf, &mut seen, limits) {
+                    Ok(Some(len)) => break len,
                     Ok(None) => {}
                     Err(reason) => return Read::Refused(reason),
                 }

@@ -17,12 +17,15 @@ use super::reason::Reason;
 use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
+use crate::pipe::Pipes;
 
 /// What a thread has.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     index: usize,
     pool: RefCell<Pool>,
+    /// For tunnels.
+    pub(super) pipes: RefCell<Pipes>,
     /// Connections of clients.
     open: Cell<usize>,
     ended: Notify,
@@ -60,6 +63,7 @@ impl Worker {
             shared,
             index,
             pool: RefCell::default(),
+            pipes: RefCell::default(),
             open: Cell::new(0),
             ended: Notify::new(),
             draining: Cell::new(false),
@@ -270,9 +274,8 @@ impl Worker {
         };
         let connecting = eyeballs::connect(to, &plan);
         let connected = timeout(settings.limits.connect_time, connecting).await;
-        let Connected { stream, fell_back } = connected.unwrap_or(Err(Reason::ConnectTimeout))?;
-        let address = stream.peer_addr().map_err(|_| Reason::Unreachable)?;
-        let is_own = stream.local_addr().is_ok_and(|own| own.ip() == address.ip());
+        let Connected { stream, to: address, is_own, fell_back } =
+            connected.unwrap_or(Err(Reason::ConnectTimeout))?;
         self.counters().server(address.ip());
         if fell_back {
             self.counters().fell_back.add(1);

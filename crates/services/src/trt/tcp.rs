@@ -2,7 +2,6 @@
 
 mod connection;
 mod flow;
-mod pipe;
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,9 +18,9 @@ use super::settings::{Class, Settings};
 use super::slab::{Key, Slab};
 use super::sockets::keepalive;
 use super::worker::{Core, TCP_V4, TCP_V6};
+use crate::pipe::Pipes;
 pub(super) use connection::Side;
 use connection::{Connection, End, Next};
-use pipe::Pipes;
 
 /// Connections that are taken before other work has its turn.
 const ACCEPTS: usize = 64;

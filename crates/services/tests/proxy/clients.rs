@@ -4,7 +4,7 @@ use std::net::Shutdown;
 
 use fordway_services::proxy::{Forward, Mode, Rules, Settings};
 
-use super::world::{OK, RawServer, World, all_ports, forward, loopback, poll, reverse};
+use super::world::{OK, RawClient, RawServer, World, all_ports, forward, loopback, poll, reverse};
 
 #[test]
 fn connections_of_both_sides_serve_again() {
@@ -212,6 +212,34 @@ fn strangers_are_refused() {
     assert!(got.starts_with("HTTP/1.1 403 ") && got.contains("Connection: close"), "{got}");
     assert_eq!(world.refused("client_denied"), 1);
     assert!(server.received().is_empty());
+}
+
+#[test]
+fn another_server_takes_the_sockets_over() {
+    let origin = RawServer::saying(OK);
+    let first = World::forward();
+    let ask = |client: &mut RawClient| {
+        client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", origin.url()));
+        client.response()
+    };
+    let mut before = first.client();
+    assert!(ask(&mut before).ends_with("ok"));
+    let address = first.address;
+    let settings = Settings { threads: 3.try_into().unwrap(), ..forward() };
+    let second = first.server.succeed(&settings).unwrap().start().unwrap();
+    // Whoever of both takes it.
+    let mut meanwhile = RawClient::to(address);
+    assert!(ask(&mut meanwhile).ends_with("ok"));
+    first.server.retire();
+    assert_eq!(second.local_addrs(), [address]);
+    let third = second.succeed(&forward()).unwrap().start().unwrap();
+    second.retire();
+    // Fewer threads than sockets: each of these is served by somebody.
+    for _ in 0..20 {
+        assert!(ask(&mut RawClient::to(address)).ends_with("ok"));
+    }
+    drop(third);
+    assert!(std::net::TcpStream::connect(address).is_err());
 }
 
 #[test]

@@ -58,6 +58,45 @@ fn octets_pass_both_ways_and_ends_apart() {
 }
 
 #[test]
+fn urgent_data_among_much_holds_nothing_up() {
+    let world = World::forward();
+    let mut client = world.client();
+    client.send(format!("CONNECT {} HTTP/1.1\r\nHost: a\r\n\r\n", echo()));
+    client.until(|it| it.ends_with("\r\n\r\n"));
+    let mut writer = client.0.try_clone().unwrap();
+    let writing = thread::spawn(move || {
+        for _ in 0..20 {
+            writer.write_all(&[b'a'; 200_000]).unwrap();
+            rustix::net::send(&writer, b"!", rustix::net::SendFlags::OOB).unwrap();
+        }
+        writer.write_all(b"end").unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let got = client.all();
+    writing.join().unwrap();
+    // The kernel keeps one mark at a time; of two that come together the first octet is ordinary data.
+    let sent = got.strip_suffix("endbye").expect("all comes");
+    assert_eq!(sent.replace('!', "").len(), 20 * 200_000);
+}
+
+#[test]
+fn much_and_little_take_turns() {
+    let world = World::forward();
+    let mut client = world.client();
+    client.send(format!("CONNECT {} HTTP/1.1\r\nHost: a\r\n\r\n", echo()));
+    client.until(|it| it.ends_with("\r\n\r\n"));
+    let pattern: Vec<u8> = (0..1_500_000).map(|at| b'a' + (at % 23) as u8).collect();
+    for len in [1, 700_000, 3, 20_000, 1_500_000, 1, 1, 16_384, 16_385, 262_144, 5] {
+        let mut writer = client.0.try_clone().unwrap();
+        let octets = pattern[..len].to_vec();
+        let writing = thread::spawn(move || writer.write_all(&octets).unwrap());
+        let got = client.until(|it| it.len() == len);
+        writing.join().unwrap();
+        assert!(got.as_bytes() == &pattern[..len], "{len} octets are damaged");
+    }
+}
+
+#[test]
 fn silence_ends_a_tunnel() {
     let limits = Limits { idle_time: Duration::from_millis(50), ..forward().limits };
     let world = World::new(&Settings { limits, ..forward() });

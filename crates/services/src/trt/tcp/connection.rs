@@ -13,7 +13,7 @@ use super::super::settings::Limits;
 use super::super::worker::Core;
 use super::abort;
 use super::flow::{Broken, Flow, Pumped};
-use super::pipe::Pipes;
+use crate::pipe::Pipes;
 
 /// How long a reset waits for what was sent before it to arrive.
 const DRAIN: Duration = Duration::from_secs(5);

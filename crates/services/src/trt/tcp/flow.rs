@@ -5,17 +5,9 @@ use std::os::fd::OwnedFd;
 use fordway_net::at_urgent_mark;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use rustix::pipe::{SpliceFlags, splice};
 
 use super::super::settings::Urgent;
-use super::pipe::{Pipe, Pipes};
-
-/// Octets that are read at once: what a direction whose reader is slow makes the relay hold, beside the sockets'
-/// buffers.
-const CHUNK: usize = 256 << 10;
-
-/// Octets that are passed on before another connection has its turn.
-const TURN: u64 = 2 << 20;
+use crate::pipe::{Pipe, Pipes, TURN};
 
 /// From one socket to the other.
 #[derive(Debug, Default)]
@@ -130,8 +122,7 @@ impl Flow {
         }
         self.starved = self.pipe.is_none();
         let Some(pipe) = &self.pipe else { return Ok(false) };
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        match splice(from, None, &pipe.into, None, CHUNK, flags) {
+        match pipe.take(from) {
             // The kernel stops in front of urgent data, even at the end.
             Ok(0) if self.take_urgent(from)? => {}
             Ok(0) if self.cut => return Err(Broken::Sender),
@@ -166,10 +157,7 @@ impl Flow {
     /// Writes what was read.
     fn write(&mut self, to: &OwnedFd, urgent: Urgent) -> Result<(), Broken> {
         let written = match (&self.pipe, self.octet) {
-            (Some(pipe), _) if self.held > 0 => {
-                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-                splice(&pipe.out, None, to, None, self.held, flags)
-            }
+            (Some(pipe), _) if self.held > 0 => pipe.give(to, self.held),
             (_, Some(octet)) => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 match urgent {
