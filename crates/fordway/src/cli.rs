@@ -5,6 +5,7 @@ mod doctor;
 mod export;
 mod forwarding;
 mod proxy;
+mod service;
 mod services;
 mod short;
 mod softwire;

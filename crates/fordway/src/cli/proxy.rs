@@ -3,6 +3,7 @@
 use clap::{Args, ValueHint};
 use fordway_config::Loaded;
 
+use super::service::ServiceArgs;
 use super::short::Entry;
 use crate::failure::Failure;
 
@@ -36,15 +37,8 @@ pub(crate) struct ProxyArgs {
     /// Access log: stdout, or an absolute path
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     log: Option<String>,
-    /// Threads [default: one for each processor]
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<String>,
-    /// Any key of [[proxy]] with its value as in the file; may be given several times
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Write the configuration that the options stand for to standard output, and end
-    #[arg(long)]
-    print_config: bool,
+    #[command(flatten)]
+    service: ServiceArgs,
 }
 
 impl ProxyArgs {
@@ -64,12 +58,11 @@ impl ProxyArgs {
         entry.text("certificate", self.certificate.as_ref());
         entry.text("key", self.key.as_ref());
         entry.text("log", self.log.as_ref());
-        entry.number_or_text("threads", self.threads.as_ref());
-        entry.set(&self.set)?;
+        self.service.add_to(&mut entry)?;
         entry.load_entry("proxy")
     }
 
     pub(crate) fn print_config(&self) -> bool {
-        self.print_config
+        self.service.print_config
     }
 }

@@ -3,6 +3,7 @@
 use clap::{Args, ValueHint};
 use fordway_config::Loaded;
 
+use super::service::ServiceArgs;
 use super::short::Entry;
 use crate::failure::Failure;
 
@@ -36,15 +37,8 @@ pub(crate) struct Dns64Args {
     /// CA certificates for servers over tls:// and https:// [default: the system's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     ca: Option<String>,
-    /// Threads [default: one for each processor]
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<String>,
-    /// Any key of [dns64] with its value as in the file; may be given several times
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Write the configuration that the options stand for to standard output, and end
-    #[arg(long)]
-    print_config: bool,
+    #[command(flatten)]
+    service: ServiceArgs,
 }
 
 impl Dns64Args {
@@ -61,12 +55,11 @@ impl Dns64Args {
             entry.put("validate", true.into());
         }
         entry.text("ca", self.ca.as_ref());
-        entry.number_or_text("threads", self.threads.as_ref());
-        entry.set(&self.set)?;
+        self.service.add_to(&mut entry)?;
         entry.load_section("dns64")
     }
 
     pub(crate) fn print_config(&self) -> bool {
-        self.print_config
+        self.service.print_config
     }
 }

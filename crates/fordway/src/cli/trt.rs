@@ -3,6 +3,7 @@
 use clap::Args;
 use fordway_config::Loaded;
 
+use super::service::ServiceArgs;
 use super::short::Entry;
 use crate::failure::Failure;
 
@@ -27,18 +28,11 @@ pub(crate) struct TrtArgs {
     /// What becomes of urgent data: carry, inline or discard
     #[arg(long, value_name = "WORD", hide_possible_values = true, value_parser = ["carry", "inline", "discard"])]
     urgent: Option<String>,
-    /// Threads [default: one for each processor]
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<String>,
     /// Name of the relay
     #[arg(long, value_name = "NAME", default_value = "trt0")]
     name: String,
-    /// Any key of a [[trt]] with its value as in the file; may be given several times
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Write the configuration that the options stand for to standard output, and end
-    #[arg(long)]
-    print_config: bool,
+    #[command(flatten)]
+    service: ServiceArgs,
 }
 
 impl TrtArgs {
@@ -54,12 +48,11 @@ impl TrtArgs {
             entry.put("allow_private", true.into());
         }
         entry.text("urgent", self.urgent.as_ref());
-        entry.number_or_text("threads", self.threads.as_ref());
-        entry.set(&self.set)?;
+        self.service.add_to(&mut entry)?;
         entry.load_entry("trt")
     }
 
     pub(crate) fn print_config(&self) -> bool {
-        self.print_config
+        self.service.print_config
     }
 }

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use forwarding::Forwarding;
 use host::Host;
 use relays::Hosts;
-pub(crate) use settings::{prefixes, router as advertised, upstream};
+pub(crate) use settings::{prefixes, proxies, router as advertised, upstream};
 use slot::{Before, Ready, Service, Slot};
 use slots::{Befores, Slots};
 
@@ -173,7 +173,7 @@ impl Wanted {
         Ok(Wanted {
             dns64: settings::dns64(config, &seen.local)?,
             router: settings::router(config),
-            relays: relays::settings(config, &seen.local, &seen.own4),
+            relays: settings::relays(config, &seen.local, &seen.own4),
             proxies: settings::proxies(config, &seen.local),
         })
     }

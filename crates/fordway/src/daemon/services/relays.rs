@@ -1,75 +1,18 @@
-//! Transport relays: what they need of the host, and what they are told.
+//! Transport relays: what they need of the host.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use fordway_config::{Config, Trt, UrgentData};
+use fordway_config::{Config, Trt};
 use fordway_net::privilege::{self, Capability};
-use fordway_net::{Intercept, IpNet, Manager, Netlink};
-use fordway_services::dns64::Acl;
-use fordway_services::trt::{self, Class, IcmpRate, Limits, Settings, Urgent};
-use fordway_xlat::{IcmpErrors, TrafficClass};
+use fordway_net::{Intercept, Manager, Netlink};
 
 use super::super::{journal, prepared};
-use super::settings::threads;
-use super::slots::Wanted;
 use crate::failure::Failure;
 
 /// In front of a relay's name: the owner of its changes in the ledger. Too long to be a translator's.
 const OWNER: &str = "transport-relay.";
-
-/// What relays are told. `local`: the networks of this host; `own4`: its IPv4 addresses.
-pub(super) fn settings(
-    config: &Config,
-    local: &[IpNet],
-    own4: &HashSet<Ipv4Addr>,
-) -> Wanted<trt::Server> {
-    let entry = |trt: &Trt| (trt.name.to_string(), one(trt, local, own4));
-    config.trt.iter().map(entry).collect()
-}
-
-fn one(trt: &Trt, local: &[IpNet], own4: &HashSet<Ipv4Addr>) -> Settings {
-    let allow = trt.allow.as_deref().unwrap_or(local);
-    Settings {
-        name: trt.name.to_string(),
-        pool6: trt.pool6.clone(),
-        threads: threads(trt.threads),
-        tcp: trt.tcp,
-        udp: trt.udp,
-        allow: Acl::new(allow.iter().copied()),
-        refuse4: Acl::new(trt.refuse4.iter().copied().map(IpNet::V4)),
-        allow_private: trt.allow_private,
-        allow_own: trt.allow_own,
-        own4: own4.clone(),
-        source4: trt.source4.clone(),
-        class: match trt.traffic_class {
-            TrafficClass::Copy => Class::Copy,
-            TrafficClass::Set(octet) => Class::Set(octet),
-        },
-        urgent: match trt.urgent {
-            UrgentData::Carry => Urgent::Carry,
-            UrgentData::Inline => Urgent::Inline,
-            UrgentData::Discard => Urgent::Discard,
-        },
-        keepalive: trt.keepalive,
-        icmp: match trt.icmp_errors {
-            IcmpErrors::Off => None,
-            IcmpErrors::Unlimited => Some(IcmpRate { per_second: u32::MAX, burst: u32::MAX }),
-            IcmpErrors::Limited { per_second, burst } => Some(IcmpRate { per_second, burst }),
-        },
-        limits: Limits {
-            connections: trt.max_connections as usize,
-            sessions: trt.max_sessions as usize,
-            per_client: trt.max_per_client as usize,
-            client_len: trt.client_len,
-            connect: trt.connect_timeout,
-            idle: trt.tcp_idle,
-            half_closed: trt.half_closed_idle,
-            udp_idle: trt.udp_idle,
-        },
-    }
-}
 
 /// The IPv4 addresses of this host, where a relay asks for them.
 pub(super) fn own4(config: &Config, netlink: &mut Netlink) -> Result<HashSet<Ipv4Addr>, Failure> {

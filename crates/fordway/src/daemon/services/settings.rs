@@ -1,6 +1,7 @@
 //! From the configuration to what the servers are told.
 
 mod proxy;
+mod trt;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,6 +18,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::failure::Failure;
 pub(crate) use proxy::proxies;
+pub(crate) use trt::relays;
 
 /// Threads at most where the file does not say how many: as many as a file may have.
 const MAX_THREADS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -49,7 +51,7 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
     }))
 }
 
-pub(super) fn threads(configured: Option<usize>) -> NonZeroUsize {
+fn threads(configured: Option<usize>) -> NonZeroUsize {
     let available = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     configured.and_then(NonZeroUsize::new).unwrap_or_else(|| available().min(MAX_THREADS))
 }

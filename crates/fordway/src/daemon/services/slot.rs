@@ -15,6 +15,10 @@ pub(super) trait Service: Sized + Send {
     type Bound: Send;
     /// Takes the sockets, which may need privileges.
     fn bind(settings: &Self::Settings) -> Result<Self::Bound, Failure>;
+    /// The same for a server that is to follow on this one.
+    fn succeed(&self, settings: &Self::Settings) -> Result<Self::Bound, Failure> {
+        Self::bind(settings)
+    }
     /// Starts threads, which get the capabilities of this one.
     fn start(bound: Self::Bound) -> Result<Self, Failure>;
     /// Whether one that runs can do with other settings.
@@ -127,6 +131,10 @@ impl Service for proxy::Server {
         Ok(proxy::bind(settings)?)
     }
 
+    fn succeed(&self, settings: &proxy::Settings) -> Result<proxy::Bound, Failure> {
+        Ok(proxy::Server::succeed(self, settings)?)
+    }
+
     fn start(bound: proxy::Bound) -> Result<proxy::Server, Failure> {
         Ok(bound.start()?)
     }
@@ -194,7 +202,13 @@ impl<S: Service> Slot<S> {
             return Ok(Before::Changed(mem::replace(settings, wanted.clone())));
         }
         let bound = match wanted {
-            Some(wanted) => Some((S::bind(&wanted)?, wanted)),
+            Some(wanted) => {
+                let bound = match self.server() {
+                    Some(server) => server.succeed(&wanted)?,
+                    None => S::bind(&wanted)?,
+                };
+                Some((bound, wanted))
+            }
             None => None,
         };
         let other = Slot::start(bound)?;
