@@ -7,12 +7,15 @@ mod conflict;
 mod dns;
 mod finding;
 mod firewall;
+mod forwarding;
 mod gateway;
 mod host;
 mod network;
 mod path;
 mod prefix;
 mod probe;
+mod servers;
+mod softwire;
 mod view;
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -50,7 +53,8 @@ pub(crate) struct Question {
 /// Looks at everything.
 pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
-    host::check(&mut findings);
+    let translates = question.config.as_ref().is_none_or(|config| !config.translators.is_empty());
+    host::check(translates, &mut findings);
     let mut netlink = Netlink::open()?;
     let view = View::look(&mut netlink)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -58,14 +62,22 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         .build()
         .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
     let local = tokio::task::LocalSet::new();
+    let rules = firewall::Rules::look();
     let mut wanted = Vec::new();
     let prefixes = match &question.config {
         Some(config) => {
             let status = control::ask_status(&question.socket);
             gateway::check_daemon(status.as_ref(), &mut findings);
             gateway::check(config, &view, &mut netlink, &mut findings)?;
+            forwarding::check(config, &view, &rules, &mut findings);
+            servers::check_relays(config, &view, &mut netlink, &rules, &mut findings)?;
             wanted.extend(gateway::wanted(config, &view));
-            local.block_on(&runtime, gateway::check_dns(config, &mut findings))
+            wanted.extend(forwarding::wanted(config));
+            wanted.extend(servers::wanted(config));
+            local.block_on(&runtime, async {
+                servers::check_proxies(config, &view, &mut findings).await;
+                gateway::check_dns(config, &mut findings).await
+            })
         }
         None => {
             let device = question.device.as_deref();
@@ -77,7 +89,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     if let (Some(clat), Some(uplink)) = (conflict::clat(&view), view.uplink()) {
         wanted.extend(gateway::wanted_clat(clat, uplink));
     }
-    firewall::check(&wanted, &mut findings);
+    firewall::check(&rules, &wanted, &mut findings);
     check_way(question, &view, &mut netlink, &prefixes, &mut findings)?;
     Ok(findings)
 }
@@ -91,7 +103,10 @@ fn check_way(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let Some(prefix) = prefixes.first() else {
-        findings.skipped("nat64", "without a prefix there is nothing to send to");
+        // A gateway that has none translates nothing, or between hosts that only it knows.
+        if question.config.is_none() {
+            findings.skipped("nat64", "without a prefix there is nothing to send to");
+        }
         return Ok(());
     };
     let target = match &question.target {

@@ -169,3 +169,147 @@ fn a_host_without_a_network() {
     assert!(!works);
     assert!(only(&findings, "route6", "bad").contains("no IPv6 default route"));
 }
+
+impl Network {
+    /// Another file than that of a translator.
+    fn configure(&mut self, text: &str) {
+        self.file = self.dir.file("other.toml", text).display().to_string();
+    }
+
+    fn nft(&self, line: &str) {
+        self.gateway.run(&format!("nft {line}"));
+    }
+}
+
+#[test]
+fn a_transport_relay() {
+    if !can_test() {
+        return;
+    }
+    let mut network = Network::new();
+    network.configure("[[trt]]\nname = 'relay'\npool6 = ['2001:db8:64::/96']\n");
+    let daemon = network.start();
+    let (works, findings) = network.examine();
+    assert!(works, "{findings:#?}");
+    assert!(only(&findings, "daemon", "good").contains("relay (transport relay)"));
+    let seen = those(&findings, "relay", "good");
+    assert_eq!(seen.len(), 2, "table and delivery: {findings:#?}");
+    assert!(those(&findings, "forwarding", "bad").is_empty(), "a relay needs none");
+
+    let rule = network.gateway.ip("-6 rule show pref 246");
+    let rule = rule.lines().next().unwrap().split_once(':').unwrap().1.trim().to_owned();
+    network.gateway.ip(&format!("-6 rule del pref 246 {rule}"));
+    network.nft("delete table ip6 fordway-trt-relay");
+    network.nft("add table inet filter");
+    network
+        .nft("add chain inet filter input { type filter hook input priority 0 ; policy drop ; }");
+    let (works, findings) = network.examine();
+    assert!(!works);
+    let bad = those(&findings, "relay", "bad");
+    let seen: Vec<&str> = bad.iter().filter_map(|it| it["seen"].as_str()).collect();
+    assert!(seen.iter().any(|it| it.contains("no table ip6 fordway-trt-relay")), "{seen:?}");
+    assert!(seen.iter().any(|it| it.contains("a policy rule that looks mark")), "{seen:?}");
+    assert!(only(&findings, "firewall", "bad").contains("TCP from clients to 2001:db8:64::/96"));
+    daemon.stop();
+}
+
+#[test]
+fn proxies_and_those_they_ask() {
+    if !can_test() {
+        return;
+    }
+    let mut network = Network::new();
+    let site = network.server.inside(|| std::net::TcpListener::bind("198.51.100.1:80").unwrap());
+    network.configure(
+        "[[proxy]]\nname = 'clients'\nlisten = ['2001:db8:1::1']\n\
+         [[proxy]]\nname = 'site'\nmode = 'reverse'\nlisten = ['2001:db8:1::1']\n\
+         upstream = ['198.51.100.1', '198.51.100.1:81']\n",
+    );
+    let (works, findings) = network.examine();
+    assert!(!works);
+    assert_eq!(those(&findings, "proxy", "bad").len(), 2, "nobody listens: {findings:#?}");
+    let daemon = network.start();
+    let (works, findings) = network.examine();
+    assert!(works, "{findings:#?}");
+    let good = those(&findings, "proxy", "good");
+    let seen: Vec<&str> = good.iter().filter_map(|it| it["seen"].as_str()).collect();
+    assert_eq!(
+        seen,
+        [
+            "clients listens on [2001:db8:1::1]:3128",
+            "site listens on [2001:db8:1::1]:80",
+            "site reaches 198.51.100.1:80"
+        ]
+    );
+    let warnings = those(&findings, "proxy", "warning");
+    let seen: Vec<&str> = warnings.iter().filter_map(|it| it["seen"].as_str()).collect();
+    assert!(seen.iter().any(|it| it.contains("198.51.100.1:81 (Connection refused")), "{seen:?}");
+    assert!(seen.iter().any(|it| it.contains("there is no IPv6 default route")), "{seen:?}");
+
+    drop(site);
+    network.nft("add table inet filter");
+    network.nft("add chain inet filter input { type filter hook input priority 0 ; }");
+    network.nft("add rule inet filter input iifname g6 tcp dport 3128 drop");
+    let (works, findings) = network.examine();
+    assert!(!works);
+    assert!(only(&findings, "proxy", "bad").contains("site does not reach 198.51.100.1:80"));
+    let firewall: Vec<&Value> = findings.iter().filter(|it| it["check"] == "firewall").collect();
+    assert!(firewall.iter().all(|it| it["state"] != "good"), "{firewall:#?}");
+    daemon.stop();
+}
+
+#[test]
+fn what_the_kernel_does_by_itself() {
+    if !can_test() {
+        return;
+    }
+    let mut network = Network::new();
+    network.configure(
+        "[[translator]]\nname = 'home'\nmode = 'nat44'\nclients = ['203.0.113.0/24']\n\
+         uplink = 'g4'\ndevices = ['g6']\n",
+    );
+    let daemon = network.start();
+    let (works, findings) = network.examine();
+    assert!(works, "{findings:#?}");
+    assert!(only(&findings, "conntrack", "good").contains("connections"));
+    let good = those(&findings, "nat44", "good");
+    assert_eq!(good.len(), 4, "table, two devices, default route: {findings:#?}");
+    assert!(those(&findings, "firewall", "warning").is_empty(), "translated once: {findings:#?}");
+
+    network.nft("delete table ip fordway-nat44-home");
+    let (works, findings) = network.examine();
+    assert!(!works);
+    assert!(only(&findings, "nat44", "bad").contains("no table ip fordway-nat44-home"));
+    // The daemon follows the addresses of the device, and makes the table again.
+    network.gateway.ip("addr flush dev g4");
+    let (works, findings) = network.examine();
+    assert!(!works);
+    let bad = those(&findings, "nat44", "bad");
+    let seen: Vec<&str> = bad.iter().filter_map(|it| it["seen"].as_str()).collect();
+    assert!(seen.iter().any(|it| it.contains("no IPv4 address that hosts could get")), "{seen:?}");
+    drop(daemon);
+}
+
+#[test]
+fn both_ends_of_a_softwire() {
+    if !can_test() {
+        return;
+    }
+    let mut network = Network::new();
+    network.configure(
+        "[[translator]]\nname = 'tep'\nmode = 'softwire'\nrole = 'tep'\nengine = 'user'\n\
+         local = '2001:db8:f::1'\n\
+         bindings = [{ v4 = '192.0.2.9', remote = '2001:db8:1::2' }]\n",
+    );
+    let daemon = network.start();
+    let (works, findings) = network.examine();
+    assert!(works, "{findings:#?}");
+    assert_eq!(those(&findings, "route", "good").len(), 2, "own end and client: {findings:#?}");
+    assert!(only(&findings, "softwire", "good").contains("2001:db8:1::2, is behind g6"));
+
+    network.gateway.ip("addr del 2001:db8:1::1/64 dev g6");
+    let (works, findings) = network.examine();
+    assert!(!works);
+    assert!(only(&findings, "softwire", "bad").contains("there is no route to a client"));
+    daemon.stop();
+}

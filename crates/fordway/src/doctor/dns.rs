@@ -95,7 +95,7 @@ fn is_synthesised(addresses: &[Ipv6Addr], pool6: &[Pool6]) -> bool {
 }
 
 /// The address by which a server that listens everywhere is reached.
-fn nearest(address: IpAddr) -> IpAddr {
+pub(super) fn nearest(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -20,14 +20,29 @@ pub(super) struct Wanted {
     pub(super) keep_source: bool,
 }
 
+/// The rules of this host, or why they can't be looked at.
+pub(super) struct Rules(Result<Ruleset, String>);
+
+impl Rules {
+    /// Has nft list them.
+    pub(super) fn look() -> Rules {
+        Rules(list())
+    }
+
+    /// Whether there is a table of this family and name; `None`: nobody knows.
+    pub(super) fn has_table(&self, family: &str, name: &str) -> Option<bool> {
+        Some(self.0.as_ref().ok()?.has_table(family, name))
+    }
+}
+
 /// Asks the ruleset about each.
-pub(super) fn check(wanted: &[Wanted], findings: &mut Findings) {
+pub(super) fn check(rules: &Rules, wanted: &[Wanted], findings: &mut Findings) {
     if wanted.is_empty() {
         return;
     }
-    let ruleset = match list() {
+    let ruleset = match &rules.0 {
         Ok(ruleset) => ruleset,
-        Err(why) => return findings.skipped("firewall", why),
+        Err(why) => return findings.skipped("firewall", why.as_str()),
     };
     let (mut clear, mut unclear) = (0, Vec::new());
     for one in wanted {

@@ -33,17 +33,19 @@ pub(super) fn check(
 
 fn check_forwarding(config: &Config, findings: &mut Findings) {
     let off = |key: SysctlKey| sysctl::read(&key).is_ok_and(|value| value == "0");
-    let routes_v4 = config.translators.iter().any(|it| it.clat().is_none());
+    let dual_stack = !config.dual_stack.is_empty();
+    let v4 = config.translators.iter().any(fordway_config::Translator::serves_others)
+        || dual_stack
+        || !config.nat44.is_empty();
+    let v6 = !config.translators.is_empty() || dual_stack;
     let mut missing = Vec::new();
-    if off(SysctlKey::forwarding_v6()) {
+    if v6 && off(SysctlKey::forwarding_v6()) {
         missing.push("net.ipv6.conf.all.forwarding=1");
     }
-    if routes_v4 && off(SysctlKey::forwarding_v4()) {
+    if v4 && off(SysctlKey::forwarding_v4()) {
         missing.push("net.ipv4.ip_forward=1");
     }
-    if missing.is_empty() {
-        findings.good("forwarding", "on");
-    } else {
+    if !missing.is_empty() {
         findings.bad(
             "forwarding",
             "this host does not forward between its devices",
@@ -52,6 +54,8 @@ fn check_forwarding(config: &Config, findings: &mut Findings) {
                 missing.join(" ")
             ),
         );
+    } else if v4 || v6 {
+        findings.good("forwarding", "on");
     }
 }
 
@@ -79,6 +83,9 @@ fn check_translator(
     for pool6 in translator.pool6() {
         check_route(netlink, pool6.embed(SOMEBODY).into(), &pool6.to_string(), name, findings)?;
     }
+    if let Mode::Softwire(softwire) = &translator.mode {
+        super::softwire::check(name, translator, softwire, netlink, findings)?;
+    }
     if let Mode::Nat64(nat64) = &translator.mode {
         let nets = nat64.pools.iter().flat_map(|pool| &pool.pool4).flat_map(Pool4::networks);
         let bound = nat64.nat_pt.iter().flat_map(fordway_config::NatPt::networks);
@@ -100,7 +107,7 @@ fn check_translator(
     Ok(())
 }
 
-fn check_route(
+pub(super) fn check_route(
     netlink: &mut Netlink,
     to: IpAddr,
     net: &str,
@@ -137,9 +144,22 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
             );
         }
     };
-    let names: Vec<String> =
-        status.translators.iter().map(|it| format!("{} ({} engine)", it.name, it.engine)).collect();
-    findings.good("daemon", format!("process {} translates: {}", status.pid, names.join(", ")));
+    let translators =
+        status.translators.iter().map(|it| format!("{} ({} engine)", it.name, it.engine));
+    let by_kernel = status.nat44.iter().map(|it| format!("{} (nat44)", it.name));
+    let forwards = status.dual_stack.iter().map(|it| format!("{} (dual-stack)", it.name));
+    let relays = status.trt.iter().map(|it| format!("{} (transport relay)", it.name));
+    let proxies = status.proxies.iter().map(|it| format!("{} (HTTP proxy)", it.name));
+    let all = translators.chain(by_kernel).chain(forwards).chain(relays).chain(proxies);
+    let all = all.collect::<Vec<_>>().join(", ");
+    findings.good("daemon", format!("process {} runs: {all}", status.pid));
+    for relay in status.trt.iter().filter(|it| !it.whole) {
+        findings.bad(
+            "relay",
+            format!("{}: a thread has failed", relay.name),
+            "its log says why; systemctl restart fordway",
+        );
+    }
     let clashes = status.translators.iter().filter_map(|it| it.nat64.as_ref());
     for sentence in clashes.flat_map(|nat64| sentences(&nat64.clashes)) {
         findings.warning("ports", sentence, "fordway status shows it with what to do");
@@ -185,7 +205,7 @@ pub(super) fn wanted_clat(clat: &str, uplink: &str) -> Vec<Wanted> {
     ]
 }
 
-fn forward(
+pub(super) fn forward(
     v6: bool,
     (iif, oif): (Option<String>, Option<String>),
     state: &'static str,
@@ -202,12 +222,14 @@ fn forward(
     }
 }
 
-/// The file's DNS64 server, and those that it asks. Gives the prefixes that hosts are told.
+/// The file's DNS64 server, and those that it asks. Gives the prefixes that hosts are told, as far as packets are
+/// translated there: a relay answers no pings.
 pub(super) async fn check_dns(config: &Config, findings: &mut Findings) -> Vec<Pool6> {
-    let prefixes = prefixes(config);
+    let mut prefixes = prefixes(config);
     if let Some(dns64) = &config.dns64 {
         dns::check_own(&dns64.listen, &prefixes, findings).await;
         dns::check_upstream(&upstream(dns64), findings).await;
     }
+    prefixes.retain(|prefix| !config.trt.iter().any(|trt| trt.pool6.contains(prefix)));
     prefixes
 }

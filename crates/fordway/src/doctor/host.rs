@@ -5,8 +5,8 @@ use fordway_net::{Host, Ipv6State};
 
 use super::finding::Findings;
 
-/// IPv6, TUN, privileges and the kernel engine.
-pub(super) fn check(findings: &mut Findings) {
+/// IPv6 and privileges; for a translator (`translates`), TUN and the kernel engine.
+pub(super) fn check(translates: bool, findings: &mut Findings) {
     let host = Host::probe();
     match host.ipv6 {
         Ipv6State::Enabled => findings.good("kernel", "IPv6 is enabled"),
@@ -34,6 +34,9 @@ pub(super) fn check(findings: &mut Findings) {
             format!("without {}", missing.join(" and ")),
             "run as root: some checks are left out, and no translator can be set up",
         );
+    }
+    if !translates {
+        return;
     }
     match host.tun {
         Ok(()) => findings.good("tun", "/dev/net/tun can be opened"),

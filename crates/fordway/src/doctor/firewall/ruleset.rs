@@ -66,6 +66,11 @@ impl Ruleset {
         self.objects.iter().filter_map(move |object| object.get(kind))
     }
 
+    pub(super) fn has_table(&self, family: &str, name: &str) -> bool {
+        let is = |table: &Value| text(table, "family") == family && text(table, "name") == name;
+        self.of_kind("table").any(is)
+    }
+
     /// What all base chains of a kind at a hook do with the packet, one after the other.
     pub(super) fn fate(&self, kind: &str, hook: &str, flow: &Flow) -> Fate {
         let mut chains: Vec<&Value> = self
