@@ -1,0 +1,13 @@
+//! An HTTP proxy with real clients and servers: for clients, in front of a site, set up, changed, killed and ended.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod browser;
+mod forward;
+mod life;
+mod load;
+mod pref64;
+mod refused;
+mod site;
+mod world;
