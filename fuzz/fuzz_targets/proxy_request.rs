@@ -1,0 +1,7 @@
+#![no_main]
+
+#[path = "../../crates/services/tests/corpus/proxy.rs"]
+#[allow(dead_code)]
+mod proxy;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| proxy::request(data));
