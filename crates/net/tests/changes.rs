@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use common::{in_namespace, ip};
 use fordway_net::{ChangeWatch, DefaultRoute, Netlink, Topic};
@@ -56,7 +57,12 @@ fn each_topic_tells_of_its_own() {
         ] {
             let mut watch = open(topic);
             ip(change);
-            assert!(watch.take().unwrap().is_some(), "{topic:?}");
+            // The kernel tells of an IPv6 address when it has made its route, some time later.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while watch.take().unwrap().is_none() {
+                assert!(Instant::now() < deadline, "{topic:?}");
+                std::thread::yield_now();
+            }
         }
     });
 }

@@ -6,6 +6,7 @@ use super::netns::Netns;
 /// multicast routes, path MTUs it learned, and on a TUN interface that had a carrier once, its state,
 /// its own link-local address and the mode that it was made by.
 pub(crate) fn snapshot(netns: &Netns) -> Vec<String> {
+    netns.settle();
     let mut text = String::new();
     for line in [
         "ip rule",

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use fordway_net::NetNs;
 
@@ -54,8 +55,38 @@ impl Netns {
         text
     }
 
+    /// Runs `ip`; an address that it adds is ready when this returns.
     pub(crate) fn ip(&self, line: &str) -> String {
-        self.run(&format!("ip {line}"))
+        let said = self.run(&format!("ip {line}"));
+        if line.contains("addr") && line.contains(" add ") {
+            self.settle();
+        }
+        said
+    }
+
+    /// Waits until the kernel has done what it does with IPv6 addresses some time after it was told: they are no longer
+    /// tentative, and their local routes are there. Addresses that stay tentative are waited for in vain.
+    pub(crate) fn settle(&self) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.is_settled() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let links = self.run("ip -o link show up");
+        let routes = self.run("ip -6 route show table all type local");
+        self.run("ip -6 -o addr show up").lines().all(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let (device, address) = (words[1], words[3].split('/').next().unwrap());
+            let link = links.lines().find(|link| {
+                link.split([':', '@', ' ']).any(|it| it == device) && link.contains(",LOWER_UP")
+            });
+            // Without a carrier nothing happens.
+            link.is_none()
+                || !line.contains("tentative")
+                    && routes.contains(&format!("local {address} dev {device} "))
+        })
     }
 
     pub(crate) fn sysctl(&self, key: &str, value: &str) {

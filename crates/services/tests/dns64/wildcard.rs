@@ -89,6 +89,8 @@ fn an_address_that_comes_later() {
         let _server = serve(&settings);
         ip("address add 2001:db8::99/128 dev lo nodad");
         ip("address add 203.0.113.99/32 dev lo");
+        // The kernel takes some time over an address of IPv6.
+        poll("the address is there", || UdpSocket::bind("[2001:db8::99]:0").ok());
         for listen in &settings.listen {
             let from = match listen {
                 SocketAddr::V4(_) => "192.0.2.1".parse().unwrap(),
