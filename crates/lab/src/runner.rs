@@ -117,7 +117,9 @@ impl Runner {
             let arm = self.arm(name)?;
             if self.mechanism(&arm)?.tracks_connections(arm.kind) {
                 let wanted = plan::metrics_of(&self.experiment, &self.run.unmeasured, &arm);
-                let each = networks(&wanted).into_iter().map(|together| self.sessions(&together));
+                let each = networks(arm.kind, &wanted)
+                    .into_iter()
+                    .map(|together| self.sessions(&together));
                 most = most.max(each.max().unwrap_or(0));
             }
         }
@@ -344,7 +346,7 @@ impl Runner {
         let clock = std::time::Instant::now();
         let tracked = self.mechanism(&arm)?.tracks_connections(arm.kind);
         let mut finished = Vec::new();
-        for together in networks(&wanted) {
+        for together in networks(arm.kind, &wanted) {
             let entries = conntrack::entries().filter(|_| tracked);
             let outcome = self
                 .deploy(guard, &arm, self.sessions(&together))
@@ -364,9 +366,12 @@ impl Runner {
                 }
             }
         }
-        if wanted.contains(&Metric::StartTime) {
-            let mut trial = self.blank(d, Some(&arm), Metric::StartTime);
-            let outcome = self.start_time(guard, &arm, &mut trial);
+        for metric in wanted.into_iter().filter(|metric| stands_alone(arm.kind, *metric)) {
+            let mut trial = self.blank(d, Some(&arm), metric);
+            let outcome = match metric {
+                Metric::StartTime => self.start_time(guard, &arm, &mut trial),
+                _ => self.lease_time(guard, &arm, &mut trial),
+            };
             absorb(outcome, &mut trial)?;
             finished.push(trial);
         }
@@ -389,12 +394,18 @@ impl Runner {
 
 /// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of
 /// its own.
-fn networks(metrics: &[Metric]) -> Vec<Vec<Metric>> {
+fn networks(kind: Kind, metrics: &[Metric]) -> Vec<Vec<Metric>> {
     let on_one = |hold: bool| -> Vec<Metric> {
-        let of = |m: &Metric| *m != Metric::StartTime && (m.load() == Some(Load::Hold)) == hold;
+        let of = |m: &Metric| !stands_alone(kind, *m) && (m.load() == Some(Load::Hold)) == hold;
         metrics.iter().copied().filter(of).collect()
     };
     [on_one(false), on_one(true)].into_iter().filter(|m| !m.is_empty()).collect()
+}
+
+/// Whether a metric has a network of its own, which nothing has gone through yet: the start, and a first packet that
+/// has to wait for a lease.
+fn stands_alone(kind: Kind, metric: Metric) -> bool {
+    metric == Metric::StartTime || (metric == Metric::Initiation && kind == Kind::Dstm)
 }
 
 /// The loads that yield these metrics, each once, in the order in which they are run.

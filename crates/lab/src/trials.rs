@@ -130,6 +130,7 @@ pub(crate) fn run(
     }
 }
 
+pub(crate) use initiation::with_a_lease;
 pub(crate) use start::start_time;
 
 /// A trial with nothing measured yet.

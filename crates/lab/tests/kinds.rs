@@ -15,7 +15,7 @@ const BACK: [&str; 3] = ["from server: TCP", "from server: UDP", "from server: I
 /// Cells in which a mechanism says no because of what it is; all others have to say yes.
 fn closed(arm: &str) -> Vec<&'static str> {
     let own: &[&str] = match arm.split('-').next().unwrap() {
-        "dual" | "softwire" => return Vec::new(),
+        "dual" | "softwire" | "dstm" => return Vec::new(),
         // A bound address is reached by whoever knows it.
         "nat" => return vec!["IPv4 literal"],
         "trt" => &["to server: ICMP", "IPv4 literal", "FTP active", "ICMP errors"],
@@ -48,6 +48,7 @@ fn each_mechanism_opens_the_ways_that_it_is_for() {
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().join("run").display().to_string();
     let arms = "native-v6,dual-stack-fordway,nat-pt-fordway,trt-fordway,softwire-fordway-interface,softwire-fordway,\
+                dstm-fordway-interface,\
                 proxy-fordway,proxy-apache,proxy-squid,site-fordway,site-nginx,site-apache";
     let before = namespaces();
     let own = ["run", "interop-mechanisms", "--only", arms, "--blocks", "1", "--duration", "1"];

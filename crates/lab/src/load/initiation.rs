@@ -1,4 +1,4 @@
-//! Initiation: new connections, one after the other, and `tcpdump` at both sides of the box in the middle, whose
+//! Initiation: new connections, one after the other, or one that has to wait for a lease; `tcpdump` at both sides of the box in the middle, whose
 //! timestamps say how long the first packet of each took to get through.
 
 use std::path::{Path, PathBuf};
@@ -35,6 +35,15 @@ impl Begun {
         };
         self.came.iter().zip(next).filter_map(one).collect()
     }
+}
+
+/// What comes first into the box in the middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A connection's first packet.
+    Packet,
+    /// The client's request for an address to its DSTM server: the connection's packet waits for it.
+    Request,
 }
 
 /// One `tcpdump`.
@@ -76,9 +85,9 @@ impl Capture {
         Ok(Self { process, file })
     }
 
-    /// Times of the first packets of connections so far.
-    fn read(&self) -> Vec<u64> {
-        pcap::first_packets(&std::fs::read(&self.file).unwrap_or_default())
+    /// Times of the first packets so far.
+    fn read(&self, first: First) -> Vec<u64> {
+        pcap::first_packets(&std::fs::read(&self.file).unwrap_or_default(), first)
     }
 }
 
@@ -92,6 +101,7 @@ enum Side {
 pub(crate) fn measure(
     backend: &dyn Backend,
     network: &Network,
+    first: First,
     count: u32,
     raw: &Path,
     name: &str,
@@ -105,10 +115,16 @@ pub(crate) fn measure(
     let argv = gate::begin(network, count)?;
     let limit = Duration::from_secs(20 + u64::from(count) / 10);
     let finished = backend.run(Some(&network.app), &argv, Output::Keep)?.wait(limit)?.ok()?;
-    let whole = || came.read().len() >= count as usize && left.read().len() >= count as usize;
+    let read = || {
+        let mut begun = Begun { came: came.read(first), left: left.read(First::Packet) };
+        // An address is asked for in several messages.
+        begun.came.truncate(count as usize);
+        begun
+    };
+    let whole = |begun: &Begun| begun.came.len().min(begun.left.len()) >= count as usize;
     // What is missing is the finding; it need not be waited for longer than this.
-    poll(PATIENCE, || whole().then_some(()))?;
-    let begun = Begun { came: came.read(), left: left.read() };
+    poll(PATIENCE, || whole(&read()).then_some(()))?;
+    let begun = read();
     for mut capture in [came, left] {
         capture.process.stop();
     }
@@ -117,14 +133,18 @@ pub(crate) fn measure(
 
 /// Files of `tcpdump`, as far as first packets of connections are concerned.
 mod pcap {
+    use super::First;
+
+    /// UDP port of DSTM servers (docs/dstm.md).
+    const DSTM: [u8; 2] = 13_653_u16.to_be_bytes();
     /// Octets of the file's header, and of a packet's.
     const FILE: usize = 24;
     const PACKET: usize = 16;
     /// The file's first word where times are in ns; written by this machine, so in its own byte order.
     const MAGIC: u32 = 0xa1b2_3c4d;
 
-    /// Times in ns of all TCP packets that ask for a connection, in IPv4, IPv6, or IPv4 in IPv6.
-    pub(super) fn first_packets(file: &[u8]) -> Vec<u64> {
+    /// Times in ns of all packets that begin something, in IPv4, IPv6, or IPv4 in IPv6.
+    pub(super) fn first_packets(file: &[u8], first: First) -> Vec<u64> {
         let word = |octets: &[u8], at: usize| {
             let word = octets.get(at..at + 4)?.try_into().ok()?;
             Some(u32::from_ne_bytes(word))
@@ -137,7 +157,7 @@ mod pcap {
         while let (Some(s), Some(ns), Some(length)) = (word(rest, 0), word(rest, 4), word(rest, 8))
         {
             let Some(frame) = rest.get(PACKET..PACKET + length as usize) else { break };
-            if asks(frame).unwrap_or(false) {
+            if asks(frame, first).unwrap_or(false) {
                 times.push(u64::from(s) * 1_000_000_000 + u64::from(ns));
             }
             rest = &rest[PACKET + length as usize..];
@@ -145,21 +165,22 @@ mod pcap {
         times
     }
 
-    /// Whether an Ethernet frame holds a SYN without ACK.
-    fn asks(frame: &[u8]) -> Option<bool> {
-        packet(frame.get(14..)?)
+    /// Whether an Ethernet frame holds a SYN without ACK, or something for a DSTM server.
+    fn asks(frame: &[u8], first: First) -> Option<bool> {
+        packet(frame.get(14..)?, first)
     }
 
-    fn packet(octets: &[u8]) -> Option<bool> {
+    fn packet(octets: &[u8], first: First) -> Option<bool> {
         let (protocol, content) = match octets.first()? >> 4 {
             4 => (*octets.get(9)?, octets.get(usize::from(octets[0] & 15) * 4..)?),
             6 => (*octets.get(6)?, octets.get(40..)?),
             _ => return None,
         };
-        match protocol {
-            4 => packet(content),
+        match (protocol, first) {
+            (4, _) => packet(content, first),
             // SYN is 2, ACK 16 (RFC 9293 section 3.1).
-            6 => Some(content.get(13)? & 0x12 == 2),
+            (6, First::Packet) => Some(content.get(13)? & 0x12 == 2),
+            (17, First::Request) => Some(content.get(2..4)? == DSTM),
             _ => None,
         }
     }
@@ -200,6 +221,7 @@ mod pcap {
                 v6(4, &v4(&ack)),
                 vec![],
                 vec![0x60],
+                v6(17, &[&[0xff, 0xff], &DSTM[..], &[0; 4]].concat()),
             ];
             let mut file = MAGIC.to_ne_bytes().to_vec();
             file.resize(FILE, 0);
@@ -211,11 +233,12 @@ mod pcap {
                 file.extend([0; 14]);
                 file.extend(packet);
             }
-            let times = first_packets(&file);
-            assert_eq!(times, [1_000_000_000, 1_000_000_001, 1_000_000_002]);
+            let times = |first| first_packets(&file, first);
+            assert_eq!(times(First::Packet), [1_000_000_000, 1_000_000_001, 1_000_000_002]);
+            assert_eq!(times(First::Request), [1_000_000_008]);
             // A file that is being written may end anywhere.
             for end in 0..file.len() {
-                assert!(first_packets(&file[..end]).len() <= 3);
+                assert!(first_packets(&file[..end], First::Packet).len() <= 3);
             }
         }
     }

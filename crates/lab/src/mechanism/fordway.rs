@@ -57,18 +57,17 @@ impl Fordway {
 }
 
 impl Fordway {
-    /// The other end of a client's tunnel, in this place.
-    pub(super) fn tunnel_end(&self, context: Context<'_>, place: &Place) -> Result<Deployed> {
+    /// Runs a subcommand with its options in a place.
+    pub(super) fn run(
+        &self,
+        context: Context<'_>,
+        place: &Place,
+        options: Vec<String>,
+    ) -> Result<Deployed> {
         let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
-        let binding = format!("{BOUND_V4}={CLAT_V6}");
-        let run_dir = run_dir(context).display().to_string();
-        let mut argv =
-            vec![program.as_str(), "softwire", "--local", TUNNEL_END_V6, "--binding", &binding];
-        argv.extend(["--engine", context.spec.engine.as_deref().unwrap_or("auto")]);
-        argv.extend(context.spec.attach.iter().flat_map(|attach| ["--attach", attach.as_str()]));
-        argv.extend(["--run-dir", &run_dir]);
-        let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
-        let config = argv[1..].join(" ");
+        let run_dir = ["--run-dir".to_owned(), run_dir(context).display().to_string()];
+        let config = options.join(" ");
+        let argv = std::iter::once(program).chain(options).chain(run_dir).collect();
         self.started(context, place, argv, config)
     }
 
@@ -139,6 +138,7 @@ fn command(kind: Kind) -> Option<(&'static str, &'static str)> {
         Kind::Nat44 => ("nat44", "NAT44"),
         Kind::DualStack => ("dual-stack", "dual stack"),
         Kind::Softwire => ("softwire", "softwires"),
+        Kind::Dstm => ("dstm-client", "DSTM"),
         Kind::Trt => ("trt", "transport relays"),
         Kind::Proxy | Kind::ReverseProxy => ("proxy", "an HTTP proxy"),
         Kind::Dns64 => ("dns64", "DNS64"),
@@ -404,7 +404,8 @@ mod tests {
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
             let translates = |m: &&MechanismSpec| {
-                let whole = matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Softwire);
+                let whole =
+                    matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Softwire | Kind::Dstm);
                 m.implementation == "fordway" && !whole && listed(m.kind).is_none()
             };
             for arm in experiment.mechanisms.iter().filter(translates) {

@@ -233,7 +233,7 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
     }
-    if arm.kind == Kind::Softwire {
+    if matches!(arm.kind, Kind::Softwire | Kind::Dstm) {
         return Ok(Box::new(softwire::Softwire::new(fordway)));
     }
     of(&arm.implementation, fordway)

@@ -1,5 +1,8 @@
-//! IPv4 through an IPv6 network: a tunnel end point in the box in the middle, which has the client's binding
-//! beforehand, and the client's end of the tunnel (RFC 2473, RFC 7596).
+//! IPv4 through an IPv6 network: a tunnel end point in the box in the middle, and the client's end of the tunnel
+//! (RFC 2473). The end point has the client's binding beforehand (RFC 7596), or the client asks for an address with
+//! its first packet (DSTM).
+
+mod dstm;
 
 use std::path::Path;
 
@@ -9,6 +12,7 @@ use super::fordway::Fordway;
 use super::{Availability, Context, Counted, Deployed, Mechanism};
 use crate::error::Result;
 use crate::spec::{Kind, MechanismSpec};
+use crate::topology::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 
 /// One implementation at both ends.
 pub(super) struct Softwire(Fordway);
@@ -26,18 +30,37 @@ fn end_point(arm: &MechanismSpec) -> MechanismSpec {
     MechanismSpec { attach, ..arm.clone() }
 }
 
+/// Options of the end point, which knows the client's binding.
+fn bound(arm: &MechanismSpec) -> Vec<String> {
+    let binding = format!("{BOUND_V4}={CLAT_V6}");
+    let mut options = vec!["softwire", "--local", TUNNEL_END_V6, "--binding", &binding];
+    options.extend(["--engine", engine(arm)]);
+    options.extend(arm.attach.iter().flat_map(|attach| ["--attach", attach.as_str()]));
+    options.into_iter().map(str::to_owned).collect()
+}
+
+fn engine(arm: &MechanismSpec) -> &str {
+    arm.engine.as_deref().unwrap_or("auto")
+}
+
 impl Mechanism for Softwire {
     fn availability(&self, kind: Kind) -> Availability {
         self.0.availability(kind)
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let name = format!("{}-tep", context.name);
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
-        let spec = end_point(context.spec);
-        let tep = self.0.tunnel_end(Context { name: &name, spec: &spec, ..context }, host)?;
-        let name = format!("{}-client", context.name);
-        let client = self.0.deploy(Context { name: &name, ..context })?;
+        let (spec, client) = (end_point(context.spec), &context.network.client);
+        let names = ["tep", "client"].map(|part| format!("{}-{part}", context.name));
+        let at_host = Context { name: &names[0], spec: &spec, ..context };
+        let at_client = Context { name: &names[1], ..context };
+        let (tep, client) = if context.spec.kind == Kind::Dstm {
+            let key = dstm::key(at_host)?;
+            let tep = self.0.run(at_host, host, dstm::server(at_host, &key))?;
+            (tep, self.0.run(at_client, client, dstm::client(context.spec, &key))?)
+        } else {
+            (self.0.run(at_host, host, bound(&spec))?, self.0.deploy(at_client)?)
+        };
         let config = format!("{}\n{}", client.config, tep.config);
         let argv = [&client.argv[..], &[";".to_owned()], &tep.argv[..]].concat();
         Ok(Deployed { config, argv, parts: vec![client, tep], ..Deployed::default() })

@@ -57,10 +57,7 @@ impl Runner {
         arm: &MechanismSpec,
         sessions: u32,
     ) -> Result<Live> {
-        let name = self.next_name(guard);
-        let shape = Shape::of(arm, self.run.offloads);
-        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
-        let mut live = Live::new(network, self.raw.join(format!("{name}probe.log")), name);
+        let mut live = self.bare(guard, arm)?;
         self.start(&mut live, arm, sessions)?;
         let Live { network, deployed, resolver, .. } = &mut live;
         let asked = resolver.is_some() || arm.kind == Kind::Dns64;
@@ -87,9 +84,17 @@ impl Runner {
         Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{why}{said}") })
     }
 
+    /// The network of an arm with nothing on it yet.
+    pub(super) fn bare(&mut self, guard: &Guard, arm: &MechanismSpec) -> Result<Live> {
+        let name = self.next_name(guard);
+        let shape = Shape::of(arm, self.run.offloads);
+        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
+        Ok(Live::new(network, self.raw.join(format!("{name}probe.log")), name))
+    }
+
     /// Starts everything of an arm: who answers for the tester's zone, where anybody asks; the mechanism; and
     /// its name server.
-    fn start(&self, live: &mut Live, arm: &MechanismSpec, sessions: u32) -> Result<()> {
+    pub(super) fn start(&self, live: &mut Live, arm: &MechanismSpec, sessions: u32) -> Result<()> {
         let name = live.name.trim_end_matches('-');
         // Its name server is a deployment of its own, maybe by the same program.
         let alone = MechanismSpec { resolver: None, ..arm.clone() };

@@ -6,8 +6,8 @@ use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism};
 use crate::plan::Deployment;
 use crate::probe::gate;
+use crate::process;
 use crate::spec::{Kind, Load, MechanismSpec, Metric};
-use crate::topology::{Network, Shape};
 use crate::trial::{Trial, hash};
 use crate::trials::{self, Measured, Values};
 
@@ -119,12 +119,10 @@ impl Runner {
         arm: &MechanismSpec,
         t: &mut Trial,
     ) -> Result<()> {
-        let name = self.next_name(guard);
-        let shape = Shape::of(arm, self.run.offloads);
-        let network = Network::build(&self.backend, &name, shape, Some(arm))?;
+        let Live { network, name, probe_log, .. } = &self.bare(guard, arm)?;
         let context = Context {
             backend: &self.backend,
-            network: &network,
+            network,
             spec: arm,
             name: name.trim_end_matches('-'),
             logs: &self.raw,
@@ -138,8 +136,7 @@ impl Runner {
         // Neighbours are resolved beforehand: a link's first packet is not the translator's cost.
         let warm = ["ping", "-n", "-q", "-c", "2", "-i", "0.01", "2001:db8:5::5"];
         crate::backend::must(&self.backend, place, &warm)?;
-        let log = self.raw.join(format!("{name}probe.log"));
-        let _server = gate::serve(&self.backend, &network, &log)?;
+        let _server = gate::serve(&self.backend, network, probe_log)?;
         let started = trials::start_time(&self.backend, place, network.target, &start, t)?;
         if start.ask.is_some() {
             let status = started.status.ok_or_else(|| LabError::NotReady {
@@ -149,6 +146,33 @@ impl Runner {
             mechanism.ran(&status, arm)?;
         }
         Ok(())
+    }
+}
+
+impl Runner {
+    /// The first packet of a client that has no address yet, on a network of its own.
+    pub(super) fn lease_time(
+        &mut self,
+        guard: &Guard,
+        arm: &MechanismSpec,
+        t: &mut Trial,
+    ) -> Result<()> {
+        let mut live = self.bare(guard, arm)?;
+        self.start(&mut live, arm, super::FEW_SESSIONS)?;
+        let mechanism = self.mechanism(arm)?;
+        // Its parts say when they are ready: a ping would be the first packet.
+        t.engine =
+            process::poll(super::deploy::READY, || mechanism.runs(&live.deployed, arm).ok())?
+                .ok_or_else(|| LabError::NotReady {
+                    mechanism: arm.name.clone(),
+                    why: "its parts do not come up".into(),
+                })?;
+        // Neighbours are resolved beforehand: a link's first packet is not the mechanism's cost.
+        let place = live.network.host.as_ref().unwrap_or(&live.network.client);
+        let server = live.network.server_address.to_string();
+        let warm = ["ping", "-n", "-q", "-c", "2", "-i", "0.01", &server];
+        crate::backend::must(&self.backend, place, &warm)?;
+        trials::with_a_lease(&self.measured(&live, Some(mechanism.as_ref()), Some(arm)), t)
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     /// A tunnel of IPv4 over IPv6 between the client and the box in the middle, which knows the client's
     /// address beforehand (RFC 2473, RFC 7596).
     Softwire,
+    /// The same tunnel, with an address on lease from a server in the box in the middle (DSTM).
+    Dstm,
     /// The same box between IPv4 clients and an IPv4 server, which hides the clients behind itself.
     Nat44,
     /// An IPv6-only network whole: a client-side translator, the stateful one in the box in the middle, and
@@ -76,6 +78,7 @@ impl Kind {
             Self::Proxy => "Proxy",
             Self::ReverseProxy => "Reverse proxy",
             Self::Softwire => "Softwire",
+            Self::Dstm => "DSTM",
             Self::Nat44 => "NAT44",
             Self::Xlat464 => "464XLAT",
             Self::Dns64 => "DNS64",
@@ -93,7 +96,7 @@ impl Kind {
 
     /// Whether its process runs in the box in the middle, and there alone.
     pub(crate) fn in_the_middle(self) -> bool {
-        !matches!(self, Self::Native | Self::Clat | Self::Softwire | Self::Xlat464)
+        !matches!(self, Self::Native | Self::Clat | Self::Softwire | Self::Dstm | Self::Xlat464)
     }
 
     /// Whether there has to be exactly one box between the ends.

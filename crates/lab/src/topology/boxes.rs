@@ -112,7 +112,7 @@ impl Flow {
             Kind::ReverseProxy => {
                 Self { target: HOST_V6, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
             }
-            Kind::Softwire => {
+            Kind::Softwire | Kind::Dstm => {
                 Self { target: SERVER_V4, server: SERVER_V4, app: BOUND_V4, seen: BOUND_V4 }
             }
             Kind::Nat44 => {

@@ -2,7 +2,7 @@
 
 use super::{Measured, Values, now};
 use crate::error::{LabError, Result};
-use crate::load::initiation as load;
+use crate::load::initiation::{self as load, First};
 use crate::probe::{Check, gate};
 use crate::spec::Metric;
 use crate::stats::describe::median;
@@ -13,12 +13,33 @@ const MAX_MISSING: f64 = 0.1;
 
 /// Opens connections and times their first packets.
 pub(super) fn measure(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -> Result<()> {
-    let count = at.profile.begun;
+    timed(at, First::Packet, at.profile.begun, trial, values)
+}
+
+/// Opens one connection where nobody has an address yet, and times what that takes.
+pub(crate) fn with_a_lease(at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
+    let mut values = Values::new();
+    timed(at, First::Request, 1, trial, &mut values)?;
+    match values.remove(&Metric::Initiation) {
+        Some(Ok(value)) => trial.value = Some(value),
+        Some(Err(why)) => trial.invalid.push(why),
+        None => {}
+    }
+    Ok(())
+}
+
+fn timed(
+    at: &Measured<'_>,
+    first: First,
+    count: u32,
+    trial: &mut Trial,
+    values: &mut Values,
+) -> Result<()> {
     let log = at.raw.join(format!("{}-begin-server.log", at.name));
     let _server = gate::serve(at.backend, at.network, &log)?;
     trial.started = now();
     let before = super::Before::read(at)?;
-    let (finished, begun) = load::measure(at.backend, at.network, count, at.raw, at.name)?;
+    let (finished, begun) = load::measure(at.backend, at.network, first, count, at.raw, at.name)?;
     before.finish(at, trial)?;
     at.keep("begin.json", &finished.stdout)?;
     trial.exit_status = Some(finished.code());

@@ -68,7 +68,7 @@ const PALETTE: [RGBColor; 29] = [
 ];
 
 /// Names that always have the palette's colour of the same place.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "native-v6",
     "native-v6-again",
     "native-v6-2hop",
@@ -91,6 +91,7 @@ const ORDER: [&str; 28] = [
     "trt-fordway",
     "softwire-fordway-interface",
     "softwire-fordway",
+    "dstm-fordway",
     "proxy-fordway",
     "proxy-apache",
     "proxy-squid",
@@ -113,6 +114,7 @@ pub(crate) fn slot(mechanism: &str) -> usize {
         "nat44-fordway" => "clat-tundra",
         "siit-fordway-kernel" => "siit-fordway-xdp",
         "clat-fordway-kernel" => "clat-fordway",
+        "dstm-fordway-interface" => "dstm-fordway",
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",
