@@ -11,6 +11,8 @@
 //! postrouting (srcnat + 5)  leaving ──► mapped network, or pool, or the device's address
 //!                           hairpin ──► the address that was asked
 //! ```
+//!
+//! One that waits has a single chain instead, `output (raw + 5)`, whose packets conntrack does not see.
 
 mod rules;
 
@@ -55,6 +57,10 @@ pub struct Nat44 {
     pub most_per_second: Option<u32>,
     /// New connections are logged by the kernel.
     pub log: bool,
+    /// Nothing is translated yet: what this host itself sends from addresses of `clients` by the uplinks leaves as it
+    /// is, and is not remembered, so that it can be translated when it is sent again.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// Addresses and ports.

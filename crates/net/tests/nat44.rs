@@ -27,6 +27,7 @@ fn nat44() -> Nat44 {
         most_sessions: None,
         most_per_second: None,
         log: false,
+        waits: false,
     }
 }
 
@@ -90,6 +91,27 @@ fn a_masquerade_stands_behind_the_usual_priorities() {
         ]);
         let report = manager.restore().unwrap();
         assert_eq!(report.undone, [change], "{report}");
+        assert_eq!(nft("list ruleset"), "");
+    });
+}
+
+#[test]
+fn while_it_waits_nothing_is_remembered_and_then_all_is_translated() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        let mut manager = Manager::open(run.path(), "home").unwrap();
+        let waits = Nat44 { waits: true, ..nat44() };
+        assert_eq!(manager.apply(&Change::Nat44(waits)).unwrap(), Applied::Made);
+        assert_rules(&[
+            "type filter hook output priority raw + 5; policy accept;",
+            "oifname \"wan0\" ip saddr 198.51.100.0/24 notrack",
+        ]);
+        assert!(!nft(TABLE).contains("masquerade"));
+        let ranged = Nat44 { ports: Some((4096, 8191)), ..nat44() };
+        assert_eq!(manager.apply(&Change::Nat44(ranged)).unwrap(), Applied::Made);
+        assert_rules(&["masquerade to :4096-8191 persistent"]);
+        assert!(!nft(TABLE).contains("notrack"));
+        let _ = manager.restore().unwrap();
         assert_eq!(nft("list ruleset"), "");
     });
 }

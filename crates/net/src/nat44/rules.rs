@@ -12,7 +12,7 @@ use super::Nat44;
 use crate::netfilter::Table;
 use crate::netfilter::connection::{
     Choice, INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated,
-    has_more_connections, log, map_network, masquerade, network, original_destination,
+    has_more_connections, log, map_network, masquerade, network, notrack, original_destination,
     original_port, share_of_sources, state, syn, translate_destination, translate_source,
     translate_source_to_original_destination,
 };
@@ -29,6 +29,8 @@ const PORT: u32 = 2;
 
 /// Right behind `dstnat` (-100), `filter` (0) and `srcnat` (100), where operators have their own rules.
 const PREROUTING: i32 = -95;
+/// Right behind `raw` (-300), and in front of conntrack (-200).
+const RAW: i32 = -295;
 const FORWARD: i32 = 5;
 const POSTROUTING: i32 = 105;
 
@@ -61,12 +63,28 @@ const RATES: &str = "rates";
 pub(super) fn table(nat44: &Nat44) -> Table {
     let mut table = Table::new(&nat44.table());
     COUNTERS.iter().for_each(|name| table.counter(name));
+    if nat44.waits {
+        add_waiting(&mut table, nat44);
+        return table;
+    }
     add_sets(&mut table, nat44);
     table.nat_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
     add_arriving_destinations(&mut table, nat44);
     add_forward(&mut table, nat44);
     add_postrouting(&mut table, nat44);
     table
+}
+
+/// What this host sends before there is an address for it: a connection that is remembered untranslated would stay
+/// so.
+fn add_waiting(table: &mut Table, nat44: &Nat44) {
+    table.base_chain("output", InetHookNumber::LocalOut, RAW);
+    for uplink in &nat44.uplinks {
+        for net in &nat44.clients {
+            let steps = [device(MetaKey::Oifname, uplink), network(SOURCE, *net), notrack()];
+            table.rule("output", steps);
+        }
+    }
 }
 
 /// What is kept for each client.

@@ -26,6 +26,7 @@ const PROTOCOL_DESTINATION: u32 = 12;
 const IPV4_DESTINATION: u32 = 20;
 
 /// `NF_NAT_RANGE_*`.
+const PROTO_SPECIFIED: u32 = 1 << 1;
 const RANDOM_FULLY: u32 = 1 << 4;
 const PERSISTENT: u32 = 1 << 3;
 const NETMAP: u32 = 1 << 6;
@@ -162,7 +163,9 @@ pub(crate) fn translate_source_to_original_destination() -> Vec<Expression> {
 /// Translates sources to the address of the device that the packet leaves by.
 pub(crate) fn masquerade(ports: Option<(u16, u16)>, choice: Choice) -> Vec<Expression> {
     let mut steps = Vec::new();
-    let mut attributes = vec![number_of(1, choice.flags())];
+    // The registers alone do not tell the kernel that ports are meant, as they do where addresses are given.
+    let ranged = if ports.is_some() { PROTO_SPECIFIED } else { 0 };
+    let mut attributes = vec![number_of(1, choice.flags() | ranged)];
     if let Some((low, high)) = ports {
         steps.push(immediate(Register::Reg1, &low.to_be_bytes()));
         steps.push(immediate(Register::Reg2, &high.to_be_bytes()));
@@ -171,6 +174,11 @@ pub(crate) fn masquerade(ports: Option<(u16, u16)>, choice: Choice) -> Vec<Expre
     }
     steps.push(other("masq", attributes));
     steps
+}
+
+/// Conntrack does not see the packet.
+pub(crate) fn notrack() -> Vec<Expression> {
+    vec![other("notrack", Vec::new())]
 }
 
 /// Matches one source in `of`, always the same ones.

@@ -93,6 +93,7 @@ pub(super) fn table(entry: &Nat44, outer: &[Ipv4Addr]) -> Table {
         most_sessions: limit(entry.quotas.sessions),
         most_per_second: limit(entry.quotas.new_per_second),
         log: entry.log,
+        waits: false,
     }
 }
 
