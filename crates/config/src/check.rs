@@ -14,6 +14,7 @@ use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
 use crate::draft::Drafts;
+use crate::dstm;
 use crate::nat44;
 use crate::nat64;
 use crate::proxy;
@@ -86,6 +87,23 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     let metrics = drafts.metrics.listen.iter().map(|it| (*it, "[metrics]"));
     let taken: Vec<_> = dns64.chain(metrics).collect();
     proxy::check::proxies(&drafts.proxies, &taken, sink);
+    let with_tunnels = drafts.translators.iter();
+    let with_tunnels = with_tunnels.filter_map(|it| Some((it.name.as_ref()?, is_tep(it))));
+    let of_kernel = drafts.nat44.iter().map(|draft| &draft.name);
+    let of_kernel = of_kernel.chain(drafts.dual_stack.iter().map(|draft| &draft.name));
+    let of_kernel = of_kernel.flatten().map(|name| (name, false));
+    let around = dstm::check::Surroundings {
+        translators: with_tunnels.chain(of_kernel).collect(),
+        bindings: drafts.translators.iter().flat_map(|draft| &draft.softwire.bindings).collect(),
+    };
+    let (server, tep) = (drafts.dstm_server.as_ref(), drafts.dstm_tep.as_ref());
+    dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
+}
+
+/// Whether it is a tunnel end point.
+fn is_tep(draft: &Draft) -> bool {
+    let mode = draft.translator().map(|translator| &translator.mode);
+    matches!(mode, Some(Mode::Softwire(softwire)) if softwire.client().is_none())
 }
 
 fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {

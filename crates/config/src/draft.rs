@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 use crate::advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
+use crate::dstm;
 use crate::nat44;
 use crate::proxy;
 use crate::section::{Problem, Problems, Section, Value};
@@ -22,6 +23,9 @@ pub(crate) struct Drafts {
     pub(crate) advertise: Vec<advertise::read::Draft>,
     pub(crate) trt: Vec<trt::read::Draft>,
     pub(crate) proxies: Vec<proxy::read::Draft>,
+    pub(crate) dstm_server: Option<dstm::read::ServerDraft>,
+    pub(crate) dstm_tep: Option<dstm::read::TepDraft>,
+    pub(crate) dstm_clients: Vec<dstm::read::ClientDraft>,
     control: Control,
     pub(crate) metrics: Metrics,
     log: Log,
@@ -45,6 +49,9 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         advertise: Vec::new(),
         trt: Vec::new(),
         proxies: Vec::new(),
+        dstm_server: None,
+        dstm_tep: None,
+        dstm_clients: Vec::new(),
         control: Control::default(),
         metrics: Metrics::default(),
         log: Log::default(),
@@ -68,12 +75,25 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         let tables = tables.into_inner().into_iter();
         drafts.proxies = tables.map(|it| proxy::read::proxy(it, sink)).collect();
     }
-    let sections = ["translator", "dns64", "advertise", "trt", "proxy"];
+    if let Some(table) = top.read(sink, "dstm_server", only_one) {
+        drafts.dstm_server = Some(dstm::read::server(table.into_inner(), sink));
+    }
+    if let Some(table) = top.read(sink, "dstm_tep", only_one) {
+        drafts.dstm_tep = Some(dstm::read::tep(table.into_inner(), sink));
+    }
+    if let Some(tables) = top.read(sink, "dstm_client", |v| sections::tables(v, "[[dstm_client]]"))
+    {
+        let tables = tables.into_inner().into_iter();
+        drafts.dstm_clients = tables.map(|it| dstm::read::client(it, sink)).collect();
+    }
+    let sections =
+        ["translator", "dns64", "advertise", "trt", "proxy", "dstm_server", "dstm_client"];
     if !sections.into_iter().any(|key| top.has(key)) {
-        let message =
-            "this file has neither a `translator` nor `dns64`, `advertise`, `trt` or `proxy`";
+        let message = "this file has neither a `translator` nor `dns64`, `advertise`, `trt`, `proxy`, `dstm_server` \
+                       or `dstm_client`";
         let help = "begin a translator with a line [[translator]], a DNS64 server with [dns64], router \
-                    advertisements with [[advertise]], a transport relay with [[trt]], a proxy with [[proxy]]";
+                    advertisements with [[advertise]], a transport relay with [[trt]], a proxy with [[proxy]], DSTM with \
+                    [dstm_server] or [[dstm_client]]";
         sink.push(Diagnostic::error(top.span(), message).help(help));
     }
     if let Some(control) = top.read(sink, "control", sections::table) {
@@ -144,6 +164,16 @@ impl Drafts {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
+        let dstm_clients = self.dstm_clients.into_iter().map(dstm::read::ClientDraft::finish);
+        let dstm_clients: Option<Vec<_>> = dstm_clients.collect();
+        let dstm_server = match self.dstm_server {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        let dstm_tep = match self.dstm_tep {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
         Some(Config {
             translators: translators?,
             nat44: nat44?,
@@ -152,6 +182,9 @@ impl Drafts {
             advertise: advertise?,
             trt: trt?,
             proxies: proxies?,
+            dstm_server,
+            dstm_tep,
+            dstm_clients: dstm_clients?,
             control: self.control,
             metrics: self.metrics,
             log: self.log,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::advertise::emit::AdvertiseTable;
 use crate::dns64::emit::Dns64Table;
+use crate::dstm::emit::{ClientTable, ServerTable, TepTable};
 use crate::engine::{ATTACHES, ENGINES};
 use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
@@ -34,6 +35,9 @@ impl fmt::Display for Config {
             advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
             trt: self.trt.iter().map(TrtTable::of).collect(),
             proxy: self.proxies.iter().map(ProxyTable::of).collect(),
+            dstm_server: self.dstm_server.as_ref().map(ServerTable::of),
+            dstm_tep: self.dstm_tep.as_ref().map(TepTable::of),
+            dstm_client: self.dstm_clients.iter().map(ClientTable::of).collect(),
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
@@ -151,6 +155,12 @@ struct File {
     trt: Vec<TrtTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     proxy: Vec<ProxyTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dstm_server: Option<ServerTable>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dstm_tep: Option<TepTable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dstm_client: Vec<ClientTable>,
     control: ControlTable,
     metrics: MetricsTable,
     log: LogTable,

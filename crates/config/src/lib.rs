@@ -15,6 +15,7 @@ mod core;
 mod diagnostic;
 mod dns64;
 mod draft;
+mod dstm;
 mod emit;
 mod engine;
 mod name;
@@ -33,6 +34,9 @@ pub use crate::core::{CoreError, Resolved};
 pub use advertise::{Advertise, AdvertisedRoute, Preference};
 pub use diagnostic::{Report, Severity};
 pub use dns64::{Dns64, Dns64Policy, Reverse, Upstream, UpstreamError, UpstreamProtocol};
+pub use dstm::{
+    DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
+};
 pub use hickory_proto::rr::Name;
 pub use name::{InterfaceName, NameError};
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};

@@ -10,6 +10,9 @@ use fordway_softwire::{Binding, PortSet};
 
 use crate::name::InterfaceName;
 
+/// Hop Limit of tunnel packets where the file says nothing (RFC 2473 section 6.3: the node's own default).
+pub(crate) const HOP_LIMIT: u8 = 64;
+
 /// What only a softwire has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Softwire {
@@ -46,6 +49,9 @@ pub struct SoftwireClient {
     pub remote: Ipv6Addr,
     /// The device towards the IPv6 network; `None`: found by the route to `remote`.
     pub uplink: Option<InterfaceName>,
+    /// The address is lent (DSTM): what this host's packets have as their source as long as there is none, and
+    /// where it is shared.
+    pub early: Option<Ipv4Addr>,
 }
 
 impl Softwire {

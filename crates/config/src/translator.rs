@@ -303,6 +303,37 @@ fn refuse_stateful(section: &mut Section<'_, '_>, sink: &mut Sink) {
     }
 }
 
+impl Translator {
+    /// What a table without keys stands for. Name and mode are to be put in.
+    pub(crate) fn usual() -> Translator {
+        Translator {
+            name: InterfaceName::placeholder(),
+            mode: Mode::Siit { pool6: Vec::new(), dynamic4: None },
+            eam: Vec::new(),
+            routes4: Vec::new(),
+            engine: Engine::default(),
+            attach: Attach::default(),
+            devices: Vec::new(),
+            measure: false,
+            metric: DEFAULT_METRIC,
+            icmp_source4: Some(ICMP_SOURCE4),
+            icmp_source6: Source6::default(),
+            icmp_errors: IcmpErrors::default(),
+            udp_checksum_zero: UdpChecksumZero::default(),
+            traffic_class: TrafficClass::default(),
+            allow_private: false,
+            ipv4_translatable: false,
+            hairpin: true,
+            mss_clamp: false,
+            mtu: None,
+            lowest_ipv6_mtu: IPV6_MIN_MTU,
+            queues: None,
+            pin_queues: true,
+            manage: true,
+        }
+    }
+}
+
 fn read_common(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
@@ -312,30 +343,9 @@ fn read_common(
     let clat = kind == Kind::Clat;
     let translates = kind != Kind::Softwire;
     let mut t = Translator {
-        // Placeholders, replaced by the caller where there is something to put in their place.
-        name: InterfaceName::placeholder(),
-        mode: Mode::Siit { pool6: Vec::new(), dynamic4: None },
-        eam: Vec::new(),
-        routes4: Vec::new(),
-        engine: Engine::default(),
-        attach: Attach::default(),
-        devices: Vec::new(),
-        measure: false,
-        metric: DEFAULT_METRIC,
-        icmp_source4: Some(ICMP_SOURCE4),
-        icmp_source6: Source6::default(),
-        icmp_errors: IcmpErrors::default(),
-        udp_checksum_zero: UdpChecksumZero::default(),
-        traffic_class: TrafficClass::default(),
-        allow_private: false,
         ipv4_translatable: kind == Kind::Siit && !has_mapping,
-        hairpin: true,
         mss_clamp: clat || kind == Kind::Softwire,
-        mtu: None,
-        lowest_ipv6_mtu: IPV6_MIN_MTU,
-        queues: None,
-        pin_queues: true,
-        manage: true,
+        ..Translator::usual()
     };
     engine::read(section, sink, clat, &mut t);
     set(&mut t.metric, section.read(sink, "metric", metric));

@@ -11,6 +11,7 @@ use ipnet::Ipv4Net;
 use crate::DEFAULT_SOCKET;
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
+use crate::dstm::{DstmClient, DstmServer, DstmTep};
 use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64, NatPt};
@@ -19,7 +20,7 @@ use crate::softwire::Softwire;
 use crate::trt::Trt;
 
 /// One configuration file. Something is in it: a translator, a relay, a DNS64 server, router
-/// advertisements, or a proxy.
+/// advertisements, a proxy, or a part of DSTM.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// The translators, in the order of the file.
@@ -36,6 +37,12 @@ pub struct Config {
     pub trt: Vec<Trt>,
     /// `[[proxy]]`, in the order of the file.
     pub proxies: Vec<Proxy>,
+    /// `[dstm_server]`.
+    pub dstm_server: Option<DstmServer>,
+    /// `[dstm_tep]`.
+    pub dstm_tep: Option<DstmTep>,
+    /// `[[dstm_client]]`, in the order of the file.
+    pub dstm_clients: Vec<DstmClient>,
     /// `[control]`.
     pub control: Control,
     /// `[metrics]`.

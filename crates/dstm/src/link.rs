@@ -20,7 +20,7 @@ const HELLO: u64 = 5000;
 const TRIES: u32 = 5;
 
 /// What a link is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// Where the tunnel end point listens.
     pub tep: SocketAddrV6,

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::core::Core;
 
-/// What an engine runs.
-#[derive(Debug)]
-pub(crate) struct Current(Arc<Shared>);
+/// What an engine runs. Clones are the same, and may be used by any thread.
+#[derive(Clone, Debug)]
+pub struct Current(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -28,16 +28,21 @@ pub(crate) struct Follower {
 }
 
 impl Current {
-    pub(crate) fn new(core: Core) -> Current {
+    /// One that runs `core`.
+    #[must_use]
+    pub fn new(core: Core) -> Current {
         let core = Mutex::new(core);
         Current(Arc::new(Shared { generation: AtomicU64::new(0), core }))
     }
 
-    pub(crate) fn get(&self) -> Core {
+    /// What runs.
+    #[must_use]
+    pub fn get(&self) -> Core {
         self.0.read().1
     }
 
-    pub(crate) fn set(&self, core: Core) {
+    /// Lets another core run from each queue's next burst of packets on.
+    pub fn set(&self, core: Core) {
         let mut current = self.0.core.lock().unwrap_or_else(PoisonError::into_inner);
         *current = core;
         self.0.generation.fetch_add(1, Ordering::Release);

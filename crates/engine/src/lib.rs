@@ -31,6 +31,7 @@ mod sweep;
 pub use crate::core::Core;
 pub use clock::monotonic;
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
+pub use current::Current;
 pub use sweep::Sweeping;
 
 use std::fmt;
@@ -41,7 +42,6 @@ use std::thread::{self, JoinHandle};
 use fordway_tun::{Device, Queue};
 use fordway_xlat::nat64::Swept;
 
-use crate::current::Current;
 use crate::fragments::Fragments;
 use crate::placement::Placement;
 use crate::queue::{Start, Worker};
@@ -218,6 +218,11 @@ impl Engine {
     /// What runs.
     pub fn core(&self) -> Core {
         self.core.get()
+    }
+
+    /// What runs, for whoever changes it on another thread.
+    pub fn current(&self) -> Current {
+        self.core.clone()
     }
 
     /// Lets another core run from each queue's next burst of packets on; no packet is lost.

@@ -2,6 +2,7 @@
 
 mod discover;
 mod doctor;
+mod dstm;
 mod export;
 mod forwarding;
 mod proxy;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use dstm::{DstmClientArgs, DstmServerArgs, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
 pub(crate) use proxy::ProxyArgs;
@@ -271,6 +273,24 @@ Examples:
   fordway proxy --listen 2001:db8:1::80 --upstream 192.0.2.10 192.0.2.11:8080
   fordway proxy --listen [::1]:8080 --set 'connect_ports=[443, 8443]' --print-config")]
     Proxy(ProxyArgs),
+    /// Run a DSTM server and its tunnel end point: hosts of an IPv6-only network borrow IPv4 addresses
+    ///
+    /// The same as a configuration file with [dstm_server] and one [[translator]] of mode softwire and role tep.
+    /// Addresses go through tunnels (RFC 2473), unchanged; a CLAT needs no server and no keys, and will often do.
+    #[command(after_help = "\
+Examples:
+  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.0/28 --client laptop=/etc/fordway/laptop.key
+  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.1/32 --ports-per-client 4096 --prefix 2001:db8:1::/64=/etc/fordway/lan.key")]
+    DstmServer(DstmServerArgs),
+    /// Run a DSTM client: borrow an IPv4 address when a packet needs one
+    ///
+    /// The same as a configuration file with one [[dstm_client]]. The first packet waits for the address; when nothing
+    /// has used it for a while it is given back.
+    #[command(after_help = "\
+Examples:
+  fordway dstm-client --server 2001:db8:2::2 --id laptop --key-file /etc/fordway/laptop.key
+  fordway dstm-client --server 2001:db8:2::2 --key-file /etc/fordway/lan.key --idle 1m --routes4 198.51.100.0/24")]
+    DstmClient(DstmClientArgs),
     /// Say which translation prefix the network has, and how it tells
     ///
     /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who
@@ -367,6 +387,15 @@ Examples:
   fordway subscribers --reverse 192.0.2.1:4096
   fordway subscribers --reverse 192.0.2.1:4096 -c /etc/fordway/fordway.toml")]
     Subscribers(SubscribersArgs),
+    /// Show who has borrowed which IPv4 address from the DSTM server, or end a lease
+    ///
+    /// A client whose lease has ended hears of it when it renews; until then its packets are refused.
+    #[command(after_help = "\
+Examples:
+  fordway leases
+  fordway leases --json | jq -r '.[].client'
+  fordway leases --release laptop")]
+    Leases(LeasesArgs),
     /// Let a stateful translator make no new sessions, and wait until none is left
     ///
     /// Sessions that exist go on. Exit code 1 if some are left when the time is over; the translator then

@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod export;
 mod generate;
+mod leases;
 mod pcap;
 mod run;
 mod stats;
@@ -38,6 +39,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Trt(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Proxy(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::DstmServer(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::DstmClient(args) => run::options(&global, args.load()?, args.print_config()),
+        Command::Leases(args) => leases::run(&global, &args),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Discover(args) => discover::run(&args),

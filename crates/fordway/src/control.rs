@@ -14,13 +14,14 @@ mod server;
 mod socket;
 
 pub(crate) use client::{
-    Answer, ask, ask_reverse, ask_stats, ask_status, is_absent, leave, list, trace,
+    Answer, ask, ask_leases, ask_reverse, ask_stats, ask_status, is_absent, leave, list, trace,
 };
 pub(crate) use server::serve;
 pub(crate) use socket::{Guard, listen};
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
+use fordway_services::dstm::LeaseView;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Entries, EntryFilter, ReverseReport, Stats, Status, Table};
@@ -100,6 +101,13 @@ pub(crate) enum Request {
         /// Whether none are made.
         drains: bool,
     },
+    /// Show the leases of the DSTM server.
+    Leases {},
+    /// End a lease of the DSTM server.
+    Revoke {
+        /// The client: its name, or its address.
+        client: String,
+    },
     /// Tell of packets.
     Trace {
         /// The translator.
@@ -110,14 +118,34 @@ pub(crate) enum Request {
     },
 }
 
+/// Leases that one reply tells at most.
+const MAX_LEASES: usize = 100_000;
+
+/// What is lent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leases {
+    /// Leases, by address.
+    pub(crate) leases: Vec<LeaseView>,
+    /// How many there are beyond those.
+    pub(crate) more: u64,
+}
+
+impl Leases {
+    fn of(mut leases: Vec<LeaseView>) -> Leases {
+        let more = leases.len().saturating_sub(MAX_LEASES) as u64;
+        leases.truncate(MAX_LEASES);
+        Leases { leases, more }
+    }
+}
+
 /// What the daemon answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
     /// To `status`.
-    Status(Status),
+    Status(Box<Status>),
     /// To `stats`.
-    Stats(Stats),
+    Stats(Box<Stats>),
     /// It has been done, or begun: a sentence.
     Done(String),
     /// There is no translator of this name.
@@ -142,6 +170,8 @@ enum Reply {
     },
     /// To `reverse`.
     Reverse(ReverseReport),
+    /// To `leases`.
+    Leases(Leases),
     /// After `trace`: a packet.
     Trace(Box<TraceLine>),
     /// The request was not understood: a sentence.

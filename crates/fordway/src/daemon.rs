@@ -6,6 +6,7 @@
 //! the kernel engines in front of them. At the end, the other way round.
 
 mod auto;
+mod borrow;
 mod clat_address;
 mod handle;
 mod journal;
@@ -22,6 +23,7 @@ mod softwire;
 mod stateful;
 mod status;
 mod trace;
+mod tunnels;
 mod uplink;
 
 use std::path::PathBuf;
@@ -86,6 +88,8 @@ pub(crate) struct Context {
     host: Result<BpfHost, Unsupported>,
     /// Queues that have been started.
     queues: usize,
+    /// What DSTM lends.
+    tunnels: tunnels::Tunnels,
 }
 
 /// How the daemon ends.
@@ -111,7 +115,8 @@ pub(crate) fn run(job: Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_logged(job: Job) -> Result<(), Failure> {
+fn run_logged(mut job: Job) -> Result<(), Failure> {
+    borrow::expand(&mut job.config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -123,8 +128,10 @@ fn run_logged(job: Job) -> Result<(), Failure> {
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
-        let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0 };
-        let services = services::Prepared::set_up(&job.config, &job.run_dir)?;
+        let tunnels = tunnels::Tunnels::default();
+        let services = services::Prepared::set_up(&job.config, &job.run_dir, &tunnels)?;
+        let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
+        let borrowers = borrow::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
         let automatic = auto::open(&automatic, &context)?;
         let prepared = set_up(&fixed, &context)?;
@@ -133,6 +140,7 @@ fn run_logged(job: Job) -> Result<(), Failure> {
             || automatic.iter().any(|one| one.may_need_kernel(&context));
         let mut others = services.capabilities();
         others.extend(auto::capabilities(&automatic));
+        others.extend(borrow::capabilities(&borrowers));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -147,6 +155,7 @@ fn run_logged(job: Job) -> Result<(), Failure> {
             }
         };
         let daemon = Handle::new(job, context, running, automatic, services);
+        daemon.borrow(borrowers);
         // Taken away when all has been taken down.
         let _socket = serve(sockets, &daemon, timeout);
         announce(&daemon, started);
@@ -154,6 +163,7 @@ fn run_logged(job: Job) -> Result<(), Failure> {
         let end = wait(&daemon, &mut signals).await;
         notify(&[NotifyState::Stopping]);
         daemon.end_automatic(matches!(end, End::TakeDown));
+        daemon.end_borrowing(matches!(end, End::TakeDown)).await;
         // Hosts are told before what they use is gone.
         match end {
             End::TakeDown => daemon.take_services().stop(),
@@ -174,6 +184,7 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     }
     // IPv4 alone needs no IPv6.
     let only_v4 = config.translators.is_empty()
+        && config.dstm_server.is_none()
         && config.dual_stack.is_empty()
         && config.dns64.is_none()
         && config.advertise.is_empty();

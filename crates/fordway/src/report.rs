@@ -1,6 +1,7 @@
 //! What the daemon tells about itself: types that go over the control socket as JSON.
 
 mod auto;
+mod dstm;
 mod entries;
 mod forwarding;
 mod nat64;
@@ -12,6 +13,10 @@ mod table;
 mod trt;
 
 pub(crate) use auto::{AutoStatus, FoundStatus};
+pub(crate) use dstm::{
+    DstmClientStats, DstmServerStatus, DstmTepStatus, dstm_client_table, dstm_server_table,
+    dstm_tep_table, leases_table,
+};
 pub(crate) use entries::{
     BibRow, BlockRow, DeterministicRow, Entries, EntryFilter, ReverseReport, SessionRow,
     SubscriberRow, Table, Transport4,

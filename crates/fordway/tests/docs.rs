@@ -55,7 +55,13 @@ fn every_key_is_documented() {
                    [[advertise.route]]\nprefix = '2001:db8:64::/48'\n\
                    [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
-                   [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n";
+                   [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n\
+                   [dstm_server]\nlisten = ['::1']\npool = ['192.0.2.64/28']\ntep_address = '2001:db8:2::1'\n\
+                   tep_control = '2001:db8:2::2'\ntep_key_file = '/k'\n\
+                   [[dstm_server.client]]\nid = 'a'\nkey_file = '/k'\nv4 = '192.0.2.65'\n\
+                   [[dstm_server.prefix]]\nprefix = '2001:db8:1::/64'\nkey_file = '/k'\n\
+                   [dstm_tep]\nlisten = '::1'\ntep = 'g'\nkey_file = '/k'\n\
+                   [[dstm_client]]\nname = 'i'\nserver = ['2001:db8::1']\nid = 'a'\nkey_file = '/k'\n";
     let written = parse("example", example).unwrap().config.to_string();
     // A key has its value behind it, or is the last word of a table's header.
     let key = |line: &str| match line.split_once(" = ") {
@@ -120,13 +126,15 @@ fn examples_of_nat64_are_valid() {
 }
 
 #[test]
-fn examples_of_nat44_are_valid() {
-    let text = document("nat44.md");
-    let mut blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    assert!(blocks.clone().count() >= 3);
-    for block in blocks.by_ref() {
-        let loaded = parse("nat44.md", block).unwrap_or_else(|report| panic!("{report}"));
-        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+fn examples_of_nat44_and_dstm_are_valid() {
+    for (name, least) in [("nat44.md", 3), ("dstm.md", 2)] {
+        let text = document(name);
+        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        assert!(blocks.clone().count() >= least);
+        for block in blocks {
+            let loaded = parse(name, block).unwrap_or_else(|report| panic!("{report}"));
+            assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+        }
     }
 }
 

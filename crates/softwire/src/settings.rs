@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 /// The settings of one softwire interface.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Which end this is.
     pub role: Role,

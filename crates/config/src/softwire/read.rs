@@ -6,14 +6,11 @@ use std::ops::Range;
 use fordway_softwire::{Binding, BindingError, Bindings, PortSet};
 use toml::Spanned;
 
-use super::{Softwire, SoftwireClient, SoftwireEnd};
+use super::{HOP_LIMIT, Softwire, SoftwireClient, SoftwireEnd};
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::section::{Section, Value};
 use crate::sections::{Table, set, tables};
 use crate::value;
-
-/// Hop Limit of tunnel packets where the file says nothing (RFC 2473 section 6.3: the node's own default).
-const HOP_LIMIT: u8 = 64;
 
 /// Bindings that a file may have: what fits its greatest size, generously.
 const MAX_BINDINGS: usize = 200_000;
@@ -237,6 +234,7 @@ fn read_client(section: &mut Section<'_, '_>, sink: &mut Sink) -> (Option<Softwi
             local: local.and_then(Spanned::into_inner),
             remote: remote.into_inner(),
             uplink: uplink.and_then(Spanned::into_inner),
+            early: None,
         }),
         _ => None,
     };

@@ -467,6 +467,11 @@ impl Entry {
         Ok(())
     }
 
+    /// The table.
+    pub(super) fn value(self) -> Value {
+        Value::Table(self.0)
+    }
+
     pub(super) fn load(self) -> Result<Loaded, Failure> {
         self.load_entry("translator")
     }
@@ -484,8 +489,12 @@ impl Entry {
 
 /// A file with one section alone.
 fn parsed(section: &str, value: Value) -> Result<Loaded, Failure> {
-    let top = Table::from_iter([(section.to_owned(), value)]);
-    let text = toml::to_string(&top)
+    parsed_table(&Table::from_iter([(section.to_owned(), value)]))
+}
+
+/// A file with these sections.
+pub(super) fn parsed_table(top: &Table) -> Result<Loaded, Failure> {
+    let text = toml::to_string(top)
         .map_err(|error| Failure::failed(format!("cannot write the options: {error}")))?;
     parse(ORIGIN, &text).map_err(Failure::Config)
 }

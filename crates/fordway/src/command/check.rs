@@ -27,6 +27,8 @@ struct Checked<'a> {
     /// Proxies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     proxies: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dstm: Vec<String>,
     /// What of the file does not fit this host as it is now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     host: Vec<String>,
@@ -76,6 +78,7 @@ fn valid(args: &CheckArgs, loaded: &Loaded) -> Result<(), Failure> {
         advertise: config.advertise.iter().map(|it| it.device.to_string()).collect(),
         trt: config.trt.iter().map(|it| it.name.to_string()).collect(),
         proxies: config.proxies.iter().map(|it| it.name.to_string()).collect(),
+        dstm: dstm(config),
         host: host::doubts(config),
     };
     if args.json {
@@ -104,8 +107,17 @@ impl Checked<'_> {
         let advertise = advertise.map(|device| format!("{device} (router advertisements)"));
         let trt = self.trt.iter().map(|name| format!("{name} (transport relay)"));
         let proxies = self.proxies.iter().map(|name| format!("{name} (HTTP proxy)"));
-        translators.chain(dns64).chain(advertise).chain(trt).chain(proxies).collect()
+        let dstm = self.dstm.iter().cloned();
+        translators.chain(dns64).chain(advertise).chain(trt).chain(proxies).chain(dstm).collect()
     }
+}
+
+/// The parts of DSTM that there are.
+fn dstm(config: &fordway_config::Config) -> Vec<String> {
+    let server = config.dstm_server.iter().map(|_| "dstm-server".to_owned());
+    let tep = config.dstm_tep.iter().map(|_| "dstm-tep".to_owned());
+    let clients = config.dstm_clients.iter().map(|it| format!("{} (DSTM client)", it.name));
+    server.chain(tep).chain(clients).collect()
 }
 
 fn lines(report: &Report) -> Vec<Line<'_>> {

@@ -14,8 +14,9 @@ use crate::failure::Failure;
 use crate::metrics;
 use crate::output::{self, STRONG};
 use crate::report::{
-    Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dual_stack_table,
-    kernel_table, nat44_table, proxy_table, totals_table, trt_table,
+    Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dstm_client_table,
+    dstm_server_table, dstm_tep_table, dual_stack_table, kernel_table, nat44_table, proxy_table,
+    totals_table, trt_table,
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
@@ -78,6 +79,18 @@ fn services(text: &mut String, stats: &Stats) {
     for proxy in &stats.proxies {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (HTTP proxy)", proxy.name);
         text.push_str(&proxy_table(proxy));
+    }
+    if let Some(server) = &stats.dstm_server {
+        let _ = writeln!(text, "{STRONG}dstm-server{STRONG:#} (DSTM server)");
+        text.push_str(&dstm_server_table(server));
+    }
+    if let Some(tep) = &stats.dstm_tep {
+        let _ = writeln!(text, "{STRONG}dstm-tep{STRONG:#} (DSTM tunnel end point)");
+        text.push_str(&dstm_tep_table(tep));
+    }
+    for client in &stats.dstm_clients {
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (DSTM client)", client.name);
+        text.push_str(&dstm_client_table(&client.stats));
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Reply, Request};
+use super::{Leases, Reply, Request};
 use crate::failure::Failure;
 use crate::report::{Entries, ReverseReport, Stats, Status};
 use crate::trace::TraceLine;
@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 /// What the daemon behind `socket` runs.
 pub(crate) fn ask_status(socket: &Path) -> Result<Status, Failure> {
     match exchange(socket, &Request::Status {}, TIMEOUT)? {
-        Reply::Status(status) => Ok(status),
+        Reply::Status(status) => Ok(*status),
         other => Err(unexpected(socket, other)),
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn ask_status(socket: &Path) -> Result<Status, Failure> {
 /// What the daemon behind `socket` has carried.
 pub(crate) fn ask_stats(socket: &Path) -> Result<Stats, Failure> {
     match exchange(socket, &Request::Stats {}, TIMEOUT)? {
-        Reply::Stats(stats) => Ok(stats),
+        Reply::Stats(stats) => Ok(*stats),
         other => Err(unexpected(socket, other)),
     }
 }
@@ -47,6 +47,14 @@ pub(crate) fn ask_stats(socket: &Path) -> Result<Stats, Failure> {
 pub(crate) fn ask_reverse(socket: &Path, request: &Request) -> Result<ReverseReport, Failure> {
     match exchange(socket, request, LONG_TIMEOUT)? {
         Reply::Reverse(report) => Ok(report),
+        other => Err(unexpected(socket, other)),
+    }
+}
+
+/// What the daemon's DSTM server has lent.
+pub(crate) fn ask_leases(socket: &Path) -> Result<Leases, Failure> {
+    match exchange(socket, &Request::Leases {}, LONG_TIMEOUT)? {
+        Reply::Leases(leases) => Ok(leases),
         other => Err(unexpected(socket, other)),
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
-use super::{MAX_REQUEST, Reply, Request};
+use super::{Leases, MAX_REQUEST, Reply, Request};
 use crate::daemon::{Filter as EntryWish, Handle, Read, Reader, Subscription};
 use crate::failure::Failure;
 use crate::report::{Entries, ReverseReport};
@@ -232,8 +232,8 @@ fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
         }
     };
     let reply = match request {
-        Request::Status {} => Reply::Status(daemon.status()),
-        Request::Stats {} => Reply::Stats(daemon.stats()),
+        Request::Status {} => Reply::Status(Box::new(daemon.status())),
+        Request::Stats {} => Reply::Stats(Box::new(daemon.stats())),
         Request::Reload {} => {
             let reloaded = daemon.reload();
             match &reloaded {
@@ -269,6 +269,11 @@ fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
             Ok(readers) => return (None, Then::Reverse(readers, v4)),
             Err(failure) => failed(&failure),
         },
+        Request::Leases {} => match daemon.leases() {
+            Ok(leases) => Reply::Leases(Leases::of(leases)),
+            Err(failure) => failed(&failure),
+        },
+        Request::Revoke { client } => done(daemon.revoke(&client)),
         Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
         Request::Trace { name, filter } => match start_trace(daemon, &name, &filter) {
             Ok(subscription) => {

@@ -9,10 +9,12 @@ use std::time::Instant;
 
 use fordway_config::Config;
 use fordway_net::{Heard, Netlink};
+use fordway_services::dstm::LeaseView;
 use tokio::sync::Notify;
 use tracing::info;
 
 use super::auto::{Auto, Seen};
+use super::borrow::{self, Borrower};
 use super::running::Running;
 use super::services::Services;
 use super::{Context, Job};
@@ -41,6 +43,10 @@ pub(super) struct Daemon {
     /// What sets translators up, and takes them down, as the network has it.
     pub(super) automatic: Vec<Auto>,
     pub(super) services: Services,
+    /// Those who borrow addresses.
+    pub(super) borrowers: Vec<Borrower>,
+    /// Those who are to begin.
+    pub(super) fresh_borrowers: Vec<borrow::Opened>,
 }
 
 impl Handle {
@@ -53,7 +59,16 @@ impl Handle {
     ) -> Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
-            daemon: RefCell::new(Daemon { job, config, context, running, automatic, services }),
+            daemon: RefCell::new(Daemon {
+                job,
+                config,
+                context,
+                running,
+                automatic,
+                services,
+                borrowers: Vec::new(),
+                fresh_borrowers: Vec::new(),
+            }),
             ready: Instant::now(),
             leave: Notify::new(),
             numbers: Cell::new(0),
@@ -81,6 +96,9 @@ impl Handle {
             dual_stack: daemon.services.dual_stack_status(),
             trt: daemon.services.trt_status(&daemon.config),
             proxies: daemon.services.proxy_status(),
+            dstm_server: daemon.services.dstm_server_status(),
+            dstm_tep: daemon.services.dstm_tep_status(),
+            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
         }
     }
 
@@ -96,6 +114,9 @@ impl Handle {
             dual_stack: daemon.services.dual_stack_stats(),
             trt: daemon.services.trt_stats(),
             proxies: daemon.services.proxy_stats(),
+            dstm_server: daemon.services.dstm_server_stats(),
+            dstm_tep: daemon.services.dstm_tep_stats(),
+            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
         }
     }
 
@@ -107,7 +128,9 @@ impl Handle {
             let at = daemon.running.iter().position(|one| one.name() == name);
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
             let one = at.map(|at| daemon.running.remove(at));
-            let Config { translators, nat44, dual_stack, .. } = &mut daemon.config;
+            daemon.end_borrowers(|it| it == name);
+            let Config { translators, nat44, dual_stack, dstm_clients, .. } = &mut daemon.config;
+            dstm_clients.retain(|client| client.name.as_str() != name);
             translators.retain(|translator| translator.name.as_str() != name);
             let before = nat44.len() + dual_stack.len();
             nat44.retain(|entry| entry.name.as_str() != name);
@@ -130,6 +153,8 @@ impl Handle {
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         let reloaded = self.0.daemon.borrow_mut().reload();
         self.attend();
+        let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().fresh_borrowers);
+        self.borrow(fresh);
         reloaded
     }
 
@@ -190,6 +215,26 @@ impl Handle {
         }
         let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
         services.follow(config, netlink);
+    }
+
+    /// Keeps somebody who borrows addresses.
+    pub(super) fn add_borrower(&self, borrower: Borrower) {
+        self.0.daemon.borrow_mut().borrowers.push(borrower);
+    }
+
+    /// Those who borrow addresses, to be ended.
+    pub(super) fn take_borrowers(&self) -> Vec<Borrower> {
+        std::mem::take(&mut self.0.daemon.borrow_mut().borrowers)
+    }
+
+    /// The DSTM server's leases, by address.
+    pub(crate) fn leases(&self) -> Result<Vec<LeaseView>, Failure> {
+        self.0.daemon.borrow().services.leases()
+    }
+
+    /// Ends a client's lease.
+    pub(crate) fn revoke(&self, client: &str) -> Result<String, Failure> {
+        self.0.daemon.borrow().services.revoke(client)
     }
 
     /// All translators, to be ended.

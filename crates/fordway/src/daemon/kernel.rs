@@ -121,7 +121,7 @@ fn tell_paths(maps: &SoftwireMaps, softwire: &Softwire) -> Result<(), Error> {
 }
 
 /// The least capacity of the maps of bindings.
-const LEAST_BINDINGS: usize = 16_384;
+const LEAST_BINDINGS: usize = 65_536;
 
 /// A kernel engine that runs. Dropping it leaves it running.
 #[derive(Debug)]
@@ -153,6 +153,27 @@ impl Kernel {
         self.accelerator.replace(&config, &options)?;
         (self.config, self.options) = (config, options);
         Ok(())
+    }
+
+    /// The bindings of a softwire, as its programs see them.
+    pub(crate) fn maps(&self) -> Option<Arc<SoftwireMaps>> {
+        Some(Arc::clone(&self.options.tunnels.as_ref()?.maps))
+    }
+
+    /// Whether its programs can do with other bindings alone. They are given by [`Kernel::rebind`].
+    pub(crate) fn can_rebind(&self, softwire: &Softwire, hook: &Hook, measure: bool) -> bool {
+        let options = &self.options;
+        let same = |tunnels: &Tunnels| tunnels.settings == *softwire.settings();
+        options.tunnels.as_ref().is_some_and(same)
+            && options.hook == *hook
+            && options.measure == measure
+    }
+
+    /// Gives programs the bindings of a softwire, whose core has them already.
+    pub(crate) fn rebind(&self, softwire: &Softwire) -> Result<(), Error> {
+        let Some(tunnels) = &self.options.tunnels else { return Ok(()) };
+        tunnels.maps.replace(softwire.bindings().iter().map(|entry| entry.binding))?;
+        tell_paths(&tunnels.maps, softwire)
     }
 
     /// Lets the programs of a softwire know what its core has learnt of paths since.

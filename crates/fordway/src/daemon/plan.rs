@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use fordway_config::{Attach, Mode, Nat64, Pool4, SoftwireEnd, Translator};
+use fordway_config::{Attach, Mode, Nat64, Pool4, SoftwireClient, SoftwireEnd, Translator};
 use fordway_net::{
-    Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
+    Address, Change, IpNet, Ipv4Net, Ipv6Net, Nat44, Nat44Choice, NeighbourProxy, Route, Rule,
+    SysctlKey, table,
 };
 
 use super::resolve::{Facts, Uplink};
@@ -84,9 +85,8 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
                 let v4 = v4.chain(config.routes4.iter().copied());
                 (Ipv4Net::aggregate(&v4.collect()), None)
             }
-            SoftwireEnd::Client(client) => match client.v4 {
+            SoftwireEnd::Client(client) => match source(client) {
                 Some(v4) => (config.routes4.clone(), Some(IpAddr::V4(v4))),
-                // Whoever gives the address sets the routes.
                 None => (Vec::new(), None),
             },
         },
@@ -102,6 +102,41 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         Change::Route(route)
     };
     nets.into_iter().map(route).collect()
+}
+
+/// What this host's packets have as their source: its own address; one of its own only where it has no whole one.
+fn source(client: &SoftwireClient) -> Option<Ipv4Addr> {
+    client.v4.filter(|_| client.ports.is_none() || client.early.is_none()).or(client.early)
+}
+
+/// A lent address, and the one in whose place it is (DSTM). Connections that began before there was an address, and all
+/// where it is shared, are translated to it by the kernel, which keeps to the ports.
+fn lent(device: &str, client: &SoftwireClient) -> Vec<Change> {
+    let Some(early) = client.early else { return Vec::new() };
+    let mut address = Address::new(device, IpNet::V4(early.into()));
+    // The kernel must not choose it when it looks for one to translate to.
+    address.host_scope = true;
+    let range = client.ports.and_then(|ports| ports.ranges().next());
+    let nat44 = Nat44 {
+        name: device.to_owned(),
+        clients: vec![early.into()],
+        devices: Vec::new(),
+        uplinks: vec![device.to_owned()],
+        // The interface's address: the kernel forgets connections when it goes.
+        pools: Vec::new(),
+        ports: range.map(|range| (*range.start(), *range.end())),
+        choice: Nat44Choice { persistent: false, random: false },
+        netmap: Vec::new(),
+        forwards: Vec::new(),
+        hairpin: false,
+        drop_unsolicited: false,
+        mss_clamp: false,
+        most_sessions: None,
+        most_per_second: None,
+        log: false,
+        waits: client.v4.is_none(),
+    };
+    vec![Change::Address(address), Change::Nat44(nat44)]
 }
 
 /// The networks of pool4 and of the BIB. An address of the host itself has its route already.
@@ -214,7 +249,9 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
             };
             let v4 = softwire.client().and_then(|client| client.v4);
             let address = v4.map(|v4| Change::Address(Address::new(device, IpNet::V4(v4.into()))));
-            address.into_iter().chain(own.into_iter().map(|v6| v6_route(v6.into()))).collect()
+            let lent = softwire.client().into_iter().flat_map(|client| lent(device, client));
+            let routes = own.into_iter().map(|v6| v6_route(v6.into()));
+            address.into_iter().chain(lent).chain(routes).collect()
         }
         Mode::Clat(clat) => {
             let address = Address::new(device, IpNet::V4(clat.v4.into()));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, Translator};
-use fordway_engine::{Core, Marks, Options};
+use fordway_engine::{Core, Marks, Options, Unbound};
 use fordway_net::{Applied, Change, Manager, Netlink};
+use fordway_services::dstm::Waiting;
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
 use tracing::{debug, info, warn};
@@ -20,6 +21,7 @@ use super::resolve::{self, Facts};
 use super::running::Running;
 use super::softwire;
 use super::stateful::{self, Beside, Tables};
+use super::tunnels::Tunnel;
 use super::uplink::{self, Way};
 use crate::failure::Failure;
 
@@ -46,6 +48,10 @@ pub(crate) struct Prepared {
     pub(super) own: bool,
     /// An earlier run's kernel engine goes on: whatever fails here must not stop it.
     pub(super) survivor: bool,
+    /// Of a tunnel end point: what is lent.
+    pub(super) tunnel: Option<Arc<Tunnel>>,
+    /// Of a softwire's client whose address is lent: packets that wait for it.
+    pub(super) waiting: Option<Arc<Waiting>>,
 }
 
 /// Where packets are to be taken.
@@ -136,6 +142,8 @@ impl Prepared {
             place,
             own,
             survivor,
+            tunnel: is_tep(config).then(|| context.tunnels.of(name)),
+            waiting: is_lent(config).then(Arc::default),
         };
         if config.manage {
             if let Err(failure) = prepared.change_host() {
@@ -224,7 +232,11 @@ impl Prepared {
         // A TUN does not tell marks; programs that leave a packet remember them.
         let marks = maps.map(|maps| Marks(Arc::new(move |host| maps.mark(host))));
         let by_mark = self.config.nat64().is_some_and(fordway_config::Nat64::has_marks);
-        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound: None };
+        let unbound = self
+            .waiting
+            .clone()
+            .map(|waiting| Unbound(Arc::new(move |packet, partial| waiting.push(packet, partial))));
+        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
@@ -256,6 +268,8 @@ impl Prepared {
                 changes: self.changes,
                 started: Instant::now(),
                 tracing: None,
+                tunnel: self.tunnel,
+                waiting: self.waiting,
             }),
             Err(failure) => {
                 let (name, survivor) = (self.config.name.to_string(), self.survivor);
@@ -264,6 +278,17 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Whether it is the tunnel end point of softwires.
+fn is_tep(config: &Translator) -> bool {
+    config.softwire().is_some_and(|softwire| softwire.client().is_none())
+}
+
+/// Whether it is a softwire's client whose address is lent.
+fn is_lent(config: &Translator) -> bool {
+    let client = config.softwire().and_then(|softwire| softwire.client());
+    client.is_some_and(|client| client.early.is_some())
 }
 
 /// The owner's part of the ledger, where there is anything for it to hold, and whether the interface is
@@ -332,16 +357,15 @@ pub(super) fn refused(attach: Attach, why: &str) -> Option<String> {
     }
 }
 
-/// The core for the user engine. `before`: what runs, and its configuration.
+/// The core for the user engine. `before`: what runs.
 pub(super) fn core(
     config: &Translator,
     facts: &Facts,
     nat64: Option<&Arc<Nat64>>,
-    before: Option<(&Core, &Translator)>,
+    before: Option<&Core>,
 ) -> Result<Core, Failure> {
     if config.softwire().is_some() {
-        let before = before.and_then(|(core, config)| Some((&**core.softwire()?, config)));
-        return softwire::core(config, facts, before);
+        return softwire::core(config, facts, before.and_then(Core::softwire).map(|it| &**it));
     }
     let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
     let core = config.core(&facts.resolved).map_err(|error| failed(error.to_string()))?;

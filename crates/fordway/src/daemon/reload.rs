@@ -10,12 +10,13 @@ use fordway_config::{Config, InterfaceName, Translator, load};
 use fordway_engine::Core;
 use fordway_net::privilege::{self, Capability};
 use fordway_net::{Change, Netlink};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::auto::{self, Auto};
+use super::borrow;
 use super::handle::Daemon;
 use super::journal;
-use super::kernel;
+use super::kernel::{self, Kernel};
 use super::plan;
 use super::pool4;
 use super::prepared::{apply, core, last_of_each};
@@ -32,8 +33,16 @@ impl Daemon {
         let config = self.read()?;
         check_sections(&self.config, &config)?;
         check_names(&self.config, &config)?;
+        check_lending(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
+        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
+        let mut kept = 0;
         for new in &config.translators {
+            // Its address comes and goes as it is lent.
+            if borrows(&new.name) && self.running.iter().any(|one| one.config.name == new.name) {
+                kept += 1;
+                continue;
+            }
             let old = self.config.translators.iter().find(|old| old.name == new.name);
             old.map_or(Ok(()), |old| check_translator(old, new))?;
             let at = self.running.iter().position(|one| one.config.name == new.name);
@@ -46,6 +55,7 @@ impl Daemon {
             }
         }
         let automatic = self.open_automatic(&config)?;
+        let borrowers = self.open_borrowers(&config)?;
         if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
             privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
                 Failure::failed(error.to_string()).hint(
@@ -54,7 +64,8 @@ impl Daemon {
             })?;
         }
         let fresh = start_all(&fresh, &mut self.context)?;
-        let mut names = Changes { added: fresh.iter().map(name).collect(), ..Changes::default() };
+        let added = fresh.iter().map(name).collect();
+        let mut names = Changes { added, same: kept, ..Changes::default() };
         let mut before: Vec<(usize, Before)> = Vec::new();
         for (at, new) in changed {
             match self.running[at].change(&new) {
@@ -91,12 +102,23 @@ impl Daemon {
             }
         };
         names.services(&self.config, &config);
+        names.service(
+            "dstm-server",
+            self.config.dstm_server.as_ref(),
+            config.dstm_server.as_ref(),
+            true,
+        );
+        names.service("dstm-tep", self.config.dstm_tep.as_ref(), config.dstm_tep.as_ref(), true);
         self.services.settle(services, &config);
         for (at, old) in before {
             names.ended += old.unfit;
             self.running[at].settle();
         }
         self.configure_automatic(&config, automatic, &mut names);
+        self.end_borrowers(|it| {
+            !config.dstm_clients.iter().any(|client| client.name.as_str() == it)
+        });
+        self.fresh_borrowers = borrowers;
         self.reorder(&config, fresh, &mut names);
         self.config = config;
         Ok(names.sentence())
@@ -115,6 +137,7 @@ impl Daemon {
         }
         let mut config = loaded.config;
         self.job.adjust.apply(&mut config);
+        borrow::expand(&mut config);
         Ok(config)
     }
 
@@ -131,6 +154,27 @@ impl Daemon {
         let fresh = config.translators.iter().filter(|new| new.is_automatic() && !known(new));
         let fresh: Vec<Translator> = fresh.cloned().collect();
         auto::open(&fresh, &self.context)
+    }
+
+    /// Those who borrow addresses and did not so far.
+    fn open_borrowers(&self, config: &Config) -> Result<Vec<borrow::Opened>, Failure> {
+        let known = |name: &str| self.borrowers.iter().any(|borrower| borrower.name() == name);
+        let fresh = config.dstm_clients.iter().filter(|client| !known(client.name.as_str()));
+        let fresh = borrow::open(fresh)?;
+        let needed = borrow::capabilities(&fresh);
+        privilege::require(&needed).map_err(|error| {
+            Failure::failed(error.to_string()).hint(
+                "a daemon that was started without [[dstm_client]] has given it up: restart it",
+            )
+        })?;
+        Ok(fresh)
+    }
+
+    /// Has those who borrow addresses give them back and end.
+    pub(super) fn end_borrowers(&mut self, ends: impl Fn(&str) -> bool) {
+        for borrower in self.borrowers.extract_if(.., |it| ends(it.name())) {
+            borrower.end();
+        }
     }
 
     /// Gives automatic CLATs their new configuration, and ends those that have none.
@@ -287,6 +331,40 @@ fn check_names(old: &Config, new: &Config) -> Result<(), Failure> {
     Err(Failure::failed(text).hint(hint))
 }
 
+/// Parts of DSTM that a start decides.
+fn check_lending(old: &Config, new: &Config) -> Result<(), Failure> {
+    let mut differ = Vec::new();
+    if let (Some(old), Some(new)) = (&old.dstm_server, &new.dstm_server) {
+        let keys = [
+            ("listen", old.listen == new.listen),
+            ("state", old.state == new.state),
+            ("the tunnel end point", old.tep == new.tep),
+        ];
+        let keys = keys.into_iter().filter(|(_, same)| !same);
+        differ.extend(keys.map(|(key, _)| format!("[dstm_server]: {key}")));
+    }
+    if let (Some(old), Some(new)) = (&old.dstm_tep, &new.dstm_tep)
+        && old != new
+    {
+        differ.push("[dstm_tep]".to_owned());
+    }
+    if let Some(first) = differ.first() {
+        let text = format!("{first} can't change at run time");
+        return Err(Failure::failed(text).hint("restart the daemon; nothing has been changed now"));
+    }
+    for old in &old.dstm_clients {
+        let new = new.dstm_clients.iter().find(|new| new.name == old.name);
+        if new.is_some_and(|new| new != old) {
+            let name = &old.name;
+            let text = format!("{name}: a [[dstm_client]] can't change at run time");
+            let hint =
+                format!("fordway down {name}, then fordway reload; nothing has been changed now");
+            return Err(Failure::failed(text).hint(hint));
+        }
+    }
+    Ok(())
+}
+
 /// Sections that only a start looks at.
 fn check_sections(old: &Config, new: &Config) -> Result<(), Failure> {
     let sections = [
@@ -393,7 +471,7 @@ impl Running {
         }
         let old = self.engine.core();
         let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
-        let core = core(new, &facts, nat64.as_ref(), Some((&old, &self.config)))?;
+        let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
         let logs = self.other_logs(new)?;
         let before = Before {
             config: std::mem::replace(&mut self.config, new.clone()),
@@ -420,14 +498,7 @@ impl Running {
     }
 
     fn take_up(&mut self, core: Core) -> Result<(), Failure> {
-        let hook = self.hook();
-        if let Some(kernel) = &mut self.kernel {
-            let config = kernel::config_of(&core, self.place.attach);
-            let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
-            let settings = core.tables().map(|nat64| stateful::with_added(nat64));
-            kernel.replace(config, hook, self.config.measure, settings, tunnels)?;
-        }
-        self.engine.replace(core);
+        self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
         let wanted = self.wanted()?;
@@ -437,6 +508,38 @@ impl Running {
             apply(self.config.name.as_str(), manager, &wanted)?;
         }
         self.changes = wanted;
+        Ok(())
+    }
+
+    /// Gives the engines another core. Nobody else changes bindings in the meantime.
+    fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
+        let tunnel = self.tunnel.clone();
+        let mut held = tunnel.as_ref().map(|tunnel| tunnel.hold());
+        let core = match &held {
+            Some(held) => held.with_lent(core, &self.written_bindings(), &self.engine.core()),
+            None => core,
+        };
+        let hook = self.hook();
+        if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
+            && kernel.can_rebind(softwire, &hook, self.config.measure)
+        {
+            self.engine.replace(core.clone());
+            match kernel.rebind(softwire) {
+                Ok(()) => return Ok(()),
+                // Larger maps are needed, most likely.
+                Err(error) => debug!("{}: {error}", self.config.name),
+            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            let config = kernel::config_of(&core, self.place.attach);
+            let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
+            let settings = core.tables().map(|nat64| stateful::with_added(nat64));
+            kernel.replace(config, hook, self.config.measure, settings, tunnels)?;
+        }
+        self.engine.replace(core);
+        if let Some(held) = &mut held {
+            held.attach(self.engine.current(), self.kernel.as_ref().and_then(Kernel::maps));
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::{Change, Manager, Netlink};
+use fordway_services::dstm::Waiting;
 use tracing::{debug, info, warn};
 
 use super::journal;
@@ -16,6 +17,7 @@ use super::prepared::{At, apply, core, keep, refused};
 use super::resolve::Facts;
 use super::stateful::Beside;
 use super::trace::Tracing;
+use super::tunnels::Tunnel;
 use super::uplink;
 use crate::failure::Failure;
 
@@ -38,6 +40,10 @@ pub(crate) struct Running {
     pub(super) started: Instant,
     /// While somebody traces.
     pub(super) tracing: Option<Tracing>,
+    /// Of a tunnel end point: what is lent.
+    pub(super) tunnel: Option<Arc<Tunnel>>,
+    /// Of a softwire's client whose address is lent: packets that wait for it.
+    pub(super) waiting: Option<Arc<Waiting>>,
 }
 
 impl Running {
@@ -67,6 +73,7 @@ impl Running {
             Intent::Kernel => self.start_kernel()?,
             Intent::User(why) => self.user_only(&why)?,
         }
+        self.begin_lending();
         if let Some(manager) = &mut self.manager {
             match manager.settle() {
                 Ok(report) if report.is_empty() => {}
@@ -82,6 +89,34 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// From now on bindings may be lent, and those that are lent already are there.
+    fn begin_lending(&self) {
+        let Some(tunnel) = &self.tunnel else { return };
+        let mut held = tunnel.hold();
+        let core = self.engine.core();
+        let core = held.with_lent(core.clone(), &self.written_bindings(), &core);
+        let maps = self.kernel.as_ref().and_then(Kernel::maps);
+        self.engine.replace(core.clone());
+        if let (Some(maps), Some(softwire)) = (&maps, core.softwire())
+            && let Err(error) = maps.replace(softwire.bindings().iter().map(|it| it.binding))
+        {
+            warn!("{}: the kernel engine has not all bindings: {error}", self.name());
+        }
+        held.attach(self.engine.current(), maps);
+    }
+
+    /// The bindings that the configuration has.
+    pub(super) fn written_bindings(&self) -> Vec<fordway_softwire::Binding> {
+        let softwire = self.config.softwire();
+        softwire.map(|it| it.bindings(self.facts.resolved.clat_v6)).unwrap_or_default()
+    }
+
+    fn end_lending(&self) {
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.hold().detach();
+        }
     }
 
     /// Tries the attach point that is wanted, then the interface, as far as the configuration leaves it
@@ -126,8 +161,11 @@ impl Running {
         Kernel::start(kernel::config_of(&core, self.place.attach), options)
     }
 
-    /// Lets the programs of a softwire know what its core has learnt of paths.
+    /// Lets the programs of a softwire know what its core has learnt of paths, and which bindings are lent.
     pub(crate) fn tell_paths(&self) {
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.catch_up();
+        }
         let core = self.engine.core();
         if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
             && let Err(error) = kernel.tell_paths(softwire)
@@ -205,7 +243,7 @@ impl Running {
         self.facts.resolved.attach = Attach::Interface;
         let before = self.engine.core();
         let tables = before.tables();
-        let core = core(&self.config, &self.facts, tables, Some((&before, &self.config)))?;
+        let core = core(&self.config, &self.facts, tables, Some(&before))?;
         self.engine.replace(core);
         if routes_missing { self.route_v4() } else { Ok(()) }
     }
@@ -226,7 +264,7 @@ impl Running {
         if !self.config.manage {
             return;
         }
-        let mut followed = self.answer_again(netlink);
+        let mut followed = self.answer_again(netlink).and(self.translate_again());
         if self.place.attach == Attach::Uplink {
             followed = followed.and(self.try_follow_uplink(netlink));
         }
@@ -253,6 +291,18 @@ impl Running {
             // While the device is away there is nothing to put back.
             let gone = !netlink.neighbour_proxies()?.iter().any(|it| it.same_object(proxy));
             if gone && netlink.find_link(&proxy.device)?.is_some() {
+                manager.apply(change)?;
+                info!("{}: {change}, again", self.config.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// A firewall that is loaded anew often flushes all rules that there are.
+    fn translate_again(&mut self) -> Result<(), Failure> {
+        let Some(manager) = &mut self.manager else { return Ok(()) };
+        for change in self.changes.iter().filter(|it| matches!(it, Change::Nat44(_))) {
+            if !manager.is_in_force(change)? {
                 manager.apply(change)?;
                 info!("{}: {change}, again", self.config.name);
             }
@@ -293,6 +343,7 @@ impl Running {
         let failed = self.engine.failed();
         let name = self.config.name.to_string();
         self.tracing = None;
+        self.end_lending();
         self.end_keeping();
         if let Some(kernel) = self.kernel.take() {
             if let (Attach::Uplink, Some(manager)) = (self.place.attach, &mut self.manager) {
@@ -320,6 +371,7 @@ impl Running {
         let ended = if self.survivor {
             info!("{}: what an earlier run left is left as it is", self.name());
             self.tracing = None;
+            self.end_lending();
             self.end_keeping();
             self.engine.leave().map_err(|error| Failure::failed(error.to_string()))
         } else {
@@ -335,6 +387,7 @@ impl Running {
     pub(crate) fn leave(mut self) -> Result<(), Failure> {
         let name = self.config.name.to_string();
         self.tracing = None;
+        self.end_lending();
         self.end_keeping();
         if self.kernel.is_none() {
             info!("{name}: there is no kernel engine that could go on, so it is taken down");

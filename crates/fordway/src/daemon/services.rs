@@ -1,4 +1,4 @@
-//! What runs beside the translators: the DNS64 server, the router advertisements, transport relays, proxies, and
+//! What runs beside the translators: the DNS64 server, the router advertisements, transport relays, proxies, DSTM, and
 //! what the kernel does by itself.
 //!
 //! All are told the prefixes that the translators have, from the same configuration and at the same moment, so
@@ -6,6 +6,7 @@
 //! changed and before privileges go; threads start when the translators run. A reload changes, starts and stops
 //! servers together with the translators, or changes nothing at all.
 
+mod dstm;
 mod failure;
 mod forwarding;
 mod host;
@@ -22,11 +23,13 @@ use std::path::{Path, PathBuf};
 use fordway_config::Config;
 use fordway_net::privilege::Capability;
 use fordway_net::{IpNet, Netlink};
-use fordway_services::{dns64, proxy, router, trt};
+use fordway_services::{dns64, dstm as lending, proxy, router, trt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
+use super::tunnels::Tunnels;
 use crate::failure::Failure;
+pub(super) use dstm::key as dstm_key;
 use forwarding::Forwarding;
 use host::Host;
 use relays::Hosts;
@@ -40,17 +43,24 @@ pub(super) struct Prepared {
     router: Option<Ready<router::Server>>,
     relays: BTreeMap<String, Ready<trt::Server>>,
     proxies: BTreeMap<String, Ready<proxy::Server>>,
+    dstm_server: Option<Ready<lending::Server>>,
+    dstm_tep: Option<Ready<lending::Agent>>,
     host: Option<(Host, Hosts)>,
     forwarding: Forwarding,
     seen: Seen,
     run_dir: PathBuf,
+    tunnels: Tunnels,
 }
 
 impl Prepared {
     /// Takes the sockets and sets the host up. If it fails, the host is as it was.
-    pub(super) fn set_up(config: &Config, run_dir: &Path) -> Result<Prepared, Failure> {
+    pub(super) fn set_up(
+        config: &Config,
+        run_dir: &Path,
+        tunnels: &Tunnels,
+    ) -> Result<Prepared, Failure> {
         let seen = Seen::now(config)?;
-        let wanted = Wanted::of(config, &seen)?;
+        let wanted = Wanted::of(config, &seen, tunnels)?;
         if wanted.dns64.is_some() || !wanted.relays.is_empty() || !wanted.proxies.is_empty() {
             raise_descriptors(relays::descriptors(config));
         }
@@ -58,6 +68,8 @@ impl Prepared {
         let router = bind::<router::Server>(wanted.router)?;
         let relays = slots::bind::<trt::Server>(wanted.relays)?;
         let proxies = slots::bind::<proxy::Server>(wanted.proxies)?;
+        let dstm_server = bind::<lending::Server>(wanted.dstm_server)?;
+        let dstm_tep = bind::<lending::Agent>(wanted.dstm_tep)?;
         let intercepts = relays.iter().filter_map(|(name, (bound, _))| {
             relays::intercept(config, name, |mark, table, own| bound.intercept(mark, table, own))
         });
@@ -65,8 +77,20 @@ impl Prepared {
         let run_dir = run_dir.to_owned();
         let forwarding = Forwarding::default();
         let host = None;
-        let mut prepared =
-            Prepared { dns64, router, relays, proxies, host, forwarding, seen, run_dir };
+        let tunnels = tunnels.clone();
+        let mut prepared = Prepared {
+            dns64,
+            router,
+            relays,
+            proxies,
+            dstm_server,
+            dstm_tep,
+            host,
+            forwarding,
+            seen,
+            run_dir,
+            tunnels,
+        };
         let mut host = Host::default();
         host.bring(config, &prepared.run_dir)?;
         let mut hosts = Hosts::default();
@@ -104,7 +128,15 @@ impl Prepared {
             router.end(false);
             dns64.end(false);
         })?;
-        let proxies = Slots::start(std::mem::take(&mut self.proxies)).inspect_err(|_| {
+        let mut proxies = Slots::start(std::mem::take(&mut self.proxies)).inspect_err(|_| {
+            relays.end(false);
+            router.end(false);
+            dns64.end(false);
+        })?;
+        let lent = Slot::start(self.dstm_server.take())
+            .and_then(|server| Ok((server, Slot::start(self.dstm_tep.take())?)));
+        let (dstm_server, dstm_tep) = lent.inspect_err(|_| {
+            proxies.end(false);
             relays.end(false);
             router.end(false);
             dns64.end(false);
@@ -115,11 +147,14 @@ impl Prepared {
             router,
             relays,
             proxies,
+            dstm_server,
+            dstm_tep,
             host,
             relay_hosts,
             forwarding: std::mem::take(&mut self.forwarding),
             seen: std::mem::take(&mut self.seen),
             run_dir: std::mem::take(&mut self.run_dir),
+            tunnels: self.tunnels.clone(),
         };
         services.announce();
         Ok(services)
@@ -166,15 +201,19 @@ struct Wanted {
     router: Option<router::Settings>,
     relays: slots::Wanted<trt::Server>,
     proxies: slots::Wanted<proxy::Server>,
+    dstm_server: Option<lending::Settings>,
+    dstm_tep: Option<lending::AgentSettings>,
 }
 
 impl Wanted {
-    fn of(config: &Config, seen: &Seen) -> Result<Wanted, Failure> {
+    fn of(config: &Config, seen: &Seen, tunnels: &Tunnels) -> Result<Wanted, Failure> {
         Ok(Wanted {
             dns64: settings::dns64(config, &seen.local)?,
             router: settings::router(config),
             relays: settings::relays(config, &seen.local, &seen.own4),
             proxies: settings::proxies(config, &seen.local),
+            dstm_server: dstm::server(config, tunnels)?,
+            dstm_tep: dstm::tep(config, tunnels)?,
         })
     }
 }
@@ -211,12 +250,15 @@ pub(super) struct Services {
     router: Slot<router::Server>,
     relays: Slots<trt::Server>,
     proxies: Slots<proxy::Server>,
+    dstm_server: Slot<lending::Server>,
+    dstm_tep: Slot<lending::Agent>,
     host: Host,
     relay_hosts: Hosts,
     forwarding: Forwarding,
     /// What servers were told of this host.
     seen: Seen,
     run_dir: PathBuf,
+    tunnels: Tunnels,
 }
 
 /// What there was before a change, to be ended.
@@ -226,6 +268,8 @@ pub(super) struct Change {
     router: Before<router::Server>,
     relays: Befores<trt::Server>,
     proxies: Befores<proxy::Server>,
+    dstm_server: Before<lending::Server>,
+    dstm_tep: Before<lending::Agent>,
 }
 
 impl Services {
@@ -233,7 +277,7 @@ impl Services {
     /// goes on until [`Services::settle`].
     pub(super) fn change(&mut self, now: &Config, wanted: &Config) -> Result<Change, Failure> {
         let seen = Seen::now(wanted)?;
-        let told = Wanted::of(wanted, &seen)?;
+        let told = Wanted::of(wanted, &seen, &self.tunnels)?;
         self.host.bring(wanted, &self.run_dir)?;
         self.forwarding.bring(wanted, &self.run_dir).inspect_err(|_| self.host.settle(now))?;
         let changed = self.change_servers(told, now, wanted);
@@ -268,6 +312,15 @@ impl Services {
                 return Err(failure);
             }
         };
+        let lenders = match self.change_lenders(told.dstm_server, told.dstm_tep) {
+            Ok(lenders) => lenders,
+            Err(failure) => {
+                said(self.proxies.change_back(proxies));
+                said(self.router.change_back(router));
+                said(self.dns64.change_back(dns64));
+                return Err(failure);
+            }
+        };
         let relays = self.relays.change(told.relays);
         let relays = relays.and_then(|relays| match self.intercept(wanted) {
             Ok(()) => Ok(relays),
@@ -278,12 +331,33 @@ impl Services {
             }
         });
         match relays {
-            Ok(relays) => Ok(Change { dns64, router, relays, proxies }),
+            Ok(relays) => {
+                let (dstm_server, dstm_tep) = lenders;
+                Ok(Change { dns64, router, relays, proxies, dstm_server, dstm_tep })
+            }
             Err(failure) => {
                 self.relay_hosts.settle(now);
+                said(self.dstm_tep.change_back(lenders.1));
+                said(self.dstm_server.change_back(lenders.0));
                 said(self.proxies.change_back(proxies));
                 said(self.router.change_back(router));
                 said(self.dns64.change_back(dns64));
+                Err(failure)
+            }
+        }
+    }
+
+    /// DSTM's server and tunnel end point, or neither.
+    fn change_lenders(
+        &mut self,
+        server: Option<lending::Settings>,
+        tep: Option<lending::AgentSettings>,
+    ) -> Result<(Before<lending::Server>, Before<lending::Agent>), Failure> {
+        let server = self.dstm_server.change(server)?;
+        match self.dstm_tep.change(tep) {
+            Ok(tep) => Ok((server, tep)),
+            Err(failure) => {
+                said(self.dstm_server.change_back(server));
                 Err(failure)
             }
         }
@@ -304,6 +378,8 @@ impl Services {
     pub(super) fn settle(&mut self, before: Change, config: &Config) {
         Slot::settle(before.dns64);
         Slot::settle(before.router);
+        Slot::settle(before.dstm_server);
+        Slot::settle(before.dstm_tep);
         self.proxies.settle(before.proxies);
         self.relay_hosts.settle(config);
         self.relays.settle(before.relays);
@@ -336,6 +412,8 @@ impl Services {
     /// Ends the servers: hosts are told, and the host is as it was.
     pub(super) fn stop(mut self) {
         self.proxies.end(false);
+        self.dstm_tep.end(false);
+        self.dstm_server.end(false);
         self.router.end(false);
         self.dns64.end(false);
         self.relay_hosts.restore();
@@ -347,6 +425,8 @@ impl Services {
     /// Ends the servers for a process that will go on: hosts are not told, and the host stays as it is.
     pub(super) fn leave(mut self) {
         self.proxies.end(true);
+        self.dstm_tep.end(true);
+        self.dstm_server.end(true);
         self.router.end(true);
         self.dns64.end(true);
         self.relays.end(true);
@@ -360,7 +440,10 @@ impl Services {
         let relays = self.relays.iter().map(|(_, settings)| settings.name.clone());
         let own = self.forwarding.names().into_iter().chain(dns64);
         let proxies = self.proxies.iter().map(|(_, settings)| format!("proxy {}", settings.name));
-        own.chain(advertised).chain(relays).chain(proxies).collect()
+        let lending = self.dstm_server.settings().map(|_| "dstm-server".to_owned());
+        let told = self.dstm_tep.settings().map(|_| "dstm-tep".to_owned());
+        let own = own.chain(advertised).chain(relays).chain(proxies);
+        own.chain(lending).chain(told).collect()
     }
 
     fn announce(&self) {
@@ -385,6 +468,13 @@ impl Services {
         for (_, settings) in self.proxies.iter() {
             let (name, threads) = (&settings.name, settings.threads);
             info!("proxy {name}: listening on {} with {threads} threads", join(&settings.listen));
+        }
+        if let Some(settings) = self.dstm_server.settings() {
+            let (listen, pool) = (join(&settings.listen), join(&settings.server.pool));
+            info!("dstm-server: listening on {listen}; lends {pool}");
+        }
+        if let Some(settings) = self.dstm_tep.settings() {
+            info!("dstm-tep: listening on {}", settings.listen);
         }
     }
 }

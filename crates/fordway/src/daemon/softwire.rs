@@ -133,31 +133,20 @@ fn refuse_hosts_own(
 }
 
 /// The core for the user engine. `before`: what runs, with the configuration that it has; the new one keeps its
-/// flow labels, what it knows of paths, and bindings that did not come from a file.
+/// flow labels and what it knows of paths.
 pub(super) fn core(
     config: &Translator,
     facts: &Facts,
-    before: Option<(&Softwire, &Translator)>,
+    before: Option<&Softwire>,
 ) -> Result<Core, Failure> {
     let failed = |error: String| Failure::failed(format!("{}: {error}", config.name));
     let own = facts.resolved.clat_v6;
-    let written = |config: &Translator| {
-        config.softwire().map(|softwire| softwire.bindings(own)).unwrap_or_default()
-    };
     let mut bindings = Bindings::default();
-    for binding in written(config) {
+    for binding in config.softwire().into_iter().flat_map(|softwire| softwire.bindings(own)) {
         bindings.insert(binding).map_err(|error| failed(error.to_string()))?;
     }
     let mut secret = None;
-    if let Some((softwire, old)) = before {
-        let mut others = softwire.bindings().clone();
-        for binding in written(old) {
-            others.remove(&binding);
-        }
-        // Where the file says something else of an address now, the file is right.
-        for entry in others.iter() {
-            let _ = bindings.add(entry.binding);
-        }
+    if let Some(softwire) = before {
         bindings.keep_paths(softwire.bindings());
         secret = Some(softwire.settings().flow_secret);
     }

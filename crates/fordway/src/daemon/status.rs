@@ -86,6 +86,12 @@ impl Running {
         })
     }
 
+    /// Packets that have been carried, both ways.
+    pub(crate) fn carried(&self) -> u64 {
+        let totals = self.stats().totals;
+        totals.v4_to_v6.packets + totals.v6_to_v4.packets
+    }
+
     /// What has been carried until now.
     pub(crate) fn stats(&self) -> TranslatorStats {
         let queues: Vec<Totals> = self.counters().iter().map(|counters| queue(counters)).collect();

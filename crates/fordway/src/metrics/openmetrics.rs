@@ -1,6 +1,7 @@
 //! Counters as OpenMetrics text.
 
 mod auto;
+mod dstm;
 mod forwarding;
 mod nat64;
 mod proxy;
@@ -66,7 +67,8 @@ impl Collector for Counters {
         forwarding::encode(&self.0, &mut encoder)?;
         services::encode(&self.0, &mut encoder)?;
         trt::encode(&self.0, &mut encoder)?;
-        proxy::encode(&self.0.proxies, &mut encoder)
+        proxy::encode(&self.0.proxies, &mut encoder)?;
+        dstm::encode(&self.0, &mut encoder)
     }
 }
 
@@ -182,12 +184,12 @@ mod tests {
     use std::collections::{BTreeMap, HashSet};
 
     use fordway_services::dns64::{self, upstream};
-    use fordway_services::{proxy, router};
+    use fordway_services::{dstm, proxy, router};
 
     use super::*;
     use crate::report::{
-        DirectionStats, LatencyStats, LogStats, Nat64Stats, NatPtStats, OccupancyStats, PoolStats,
-        Totals, TrtStats,
+        DirectionStats, DstmClientStats, LatencyStats, LogStats, Nat64Stats, NatPtStats,
+        OccupancyStats, PoolStats, Totals, TrtStats,
     };
 
     #[test]
@@ -293,6 +295,12 @@ mod tests {
             }),
             router: Some(router::Stats { devices: vec![device] }),
             trt: vec![TrtStats { name: "trt".to_owned(), ..Default::default() }],
+            dstm_server: Some(dstm::Stats::default()),
+            dstm_tep: Some(dstm::AgentStats::default()),
+            dstm_clients: vec![DstmClientStats {
+                name: "dstm0".to_owned(),
+                ..DstmClientStats::default()
+            }],
             proxies: vec![proxy::Stats {
                 name: "proxy".to_owned(),
                 servers: vec![proxy::ServerStats {
@@ -373,7 +381,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 15);
+        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 15 + 9);
         for family in families {
             let is_counter = text.contains(&format!("# TYPE {family} counter"));
             let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };

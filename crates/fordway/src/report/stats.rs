@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fordway_services::{dns64, proxy, router};
+use fordway_services::{dns64, dstm, proxy, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 
-use super::{AutoStatus, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
+use super::{AutoStatus, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
 
 /// All counters of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,15 @@ pub(crate) struct Stats {
     /// Of the proxies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) proxies: Vec<proxy::Stats>,
+    /// Of the DSTM server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dstm_server: Option<dstm::Stats>,
+    /// Of the tunnel end point that a server on another host tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dstm_tep: Option<dstm::AgentStats>,
+    /// Of DSTM clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dstm_clients: Vec<DstmClientStats>,
 }
 
 /// The counters of a translator.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AdvertiseStatus, AutoStatus, Dns64Status, DualStackStatus, Nat44Status, Nat64Status,
-    ProxyStatus, TrtStatus,
+    AdvertiseStatus, AutoStatus, Dns64Status, DstmClientStats, DstmServerStatus, DstmTepStatus,
+    DualStackStatus, Nat44Status, Nat64Status, ProxyStatus, TrtStatus,
 };
 use crate::output::{FAINT, GOOD, STRONG};
 
@@ -47,6 +47,15 @@ pub(crate) struct Status {
     /// HTTP proxies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) proxies: Vec<ProxyStatus>,
+    /// The DSTM server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dstm_server: Option<DstmServerStatus>,
+    /// The tunnel end point that a server on another host tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dstm_tep: Option<DstmTepStatus>,
+    /// DSTM clients; their softwires are among the translators too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dstm_clients: Vec<DstmClientStats>,
 }
 
 /// A translator.
@@ -201,7 +210,10 @@ impl Status {
         let services = of_kernel.chain(self.dns64.iter().map(Dns64Status::render));
         let services = services.chain(self.advertise.iter().map(AdvertiseStatus::render));
         let services = services.chain(self.trt.iter().map(TrtStatus::render));
-        for service in services.chain(self.proxies.iter().map(ProxyStatus::render)) {
+        let services = services.chain(self.proxies.iter().map(ProxyStatus::render));
+        let services = services.chain(self.dstm_server.iter().map(DstmServerStatus::render));
+        let services = services.chain(self.dstm_tep.iter().map(DstmTepStatus::render));
+        for service in services.chain(self.dstm_clients.iter().map(DstmClientStats::render)) {
             text.push('\n');
             text.push_str(&service);
         }

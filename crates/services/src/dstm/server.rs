@@ -232,6 +232,7 @@ impl Server {
     pub fn can_change(from: &Settings, to: &Settings) -> bool {
         let same_tep = match (&from.tep, &to.tep) {
             (TepPlace::Here(one), TepPlace::Here(other)) => Arc::ptr_eq(one, other),
+            (TepPlace::There(one), TepPlace::There(other)) => one == other,
             _ => false,
         };
         from.listen == to.listen && from.state == to.state && same_tep

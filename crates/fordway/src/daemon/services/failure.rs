@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use fordway_services::{dns64, proxy, router, trt};
+use fordway_services::{dns64, dstm, proxy, router, trt};
 
 use crate::failure::Failure;
 
@@ -54,6 +54,19 @@ impl From<proxy::Error> for Failure {
             _ => None,
         };
         with(format!("[[proxy]]: {}", whole(&error)), hint)
+    }
+}
+
+impl From<dstm::Error> for Failure {
+    fn from(error: dstm::Error) -> Failure {
+        let hint = match &error {
+            dstm::Error::Listen { address, source } => {
+                listen((*address).into(), source.kind(), "[dstm_server]", "ss -lnup")
+            }
+            dstm::Error::File { .. } => Some("write another path in state".to_owned()),
+            _ => None,
+        };
+        with(format!("DSTM: {}", whole(&error)), hint)
     }
 }
 

@@ -1,0 +1,229 @@
+//! DSTM's clients: they ask for an IPv4 address when a packet waits for one, and set the softwire up for it.
+//!
+//! Such a softwire runs from the start, without a binding: what is routed into it waits (`fordway_services::dstm`). A
+//! lease gives it another configuration, as a reload would: address, routes and translation go through the ledger, so
+//! the host is as it was when the lease ends, and after a crash when the next daemon starts.
+
+use std::io;
+use std::net::Ipv6Addr;
+
+use fordway_config::{Config, DstmClient, DstmTepPlace, Mode, SoftwireEnd, Translator};
+use fordway_net::privilege::Capability;
+use fordway_services::dstm::protocol::{ClientId, ClientSettings, Grant};
+use fordway_services::dstm::{ClientHandle, ClientOptions, Host, Injector, Runner};
+use ipnet::Ipv4Net;
+use tokio::task::JoinHandle;
+use tracing::{error, warn};
+
+use super::handle::Handle;
+use super::services::dstm_key;
+use crate::failure::Failure;
+use crate::report::DstmClientStats;
+
+/// Makes the translators that DSTM needs of what the file says.
+pub(super) fn expand(config: &mut Config) {
+    let own = config.dstm_clients.iter().map(DstmClient::translator);
+    let own: Vec<Translator> = own.collect();
+    config.translators.extend(own);
+    let Some(server) = &config.dstm_server else { return };
+    let DstmTepPlace::Here(name) = &server.tep else { return };
+    let reserved = server.clients.iter().filter_map(|client| client.v4).map(Ipv4Net::from);
+    let lent: Vec<Ipv4Net> = server.pool.iter().copied().chain(reserved).collect();
+    for tep in config.translators.iter_mut().filter(|it| it.name == *name) {
+        // What is lent to nobody is routed there, too, so that senders are told.
+        let missing = lent.iter().filter(|net| !tep.routes4.iter().any(|it| it.contains(*net)));
+        let missing: Vec<Ipv4Net> = missing.copied().collect();
+        tep.routes4.extend(missing);
+    }
+}
+
+/// What they need while they run: to send packets again that have waited.
+pub(super) fn capabilities(borrowers: &[Opened]) -> Vec<Capability> {
+    let needed = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+    if borrowers.is_empty() { Vec::new() } else { needed.to_vec() }
+}
+
+/// One that is ready to begin.
+pub(super) struct Opened {
+    options: ClientOptions,
+    /// Its softwire without an address.
+    softwire: Translator,
+}
+
+/// Reads their keys.
+pub(super) fn open<'a>(
+    clients: impl IntoIterator<Item = &'a DstmClient>,
+) -> Result<Vec<Opened>, Failure> {
+    let open = |client: &DstmClient| -> Result<Opened, Failure> {
+        let id = client.id.as_deref().map(ClientId::new).transpose();
+        let id = id.map_err(|error| Failure::failed(error.to_string()))?;
+        let lifetime = client.lifetime.map_or(0, |time| time.as_secs());
+        Ok(Opened {
+            options: ClientOptions {
+                name: client.name.to_string(),
+                client: ClientSettings {
+                    servers: client.servers.clone(),
+                    id,
+                    key: dstm_key(&client.key_file)?,
+                    sharing: client.sharing,
+                    lifetime: u32::try_from(lifetime).unwrap_or(u32::MAX),
+                },
+                own: client.v6,
+                idle: client.idle,
+            },
+            softwire: client.translator(),
+        })
+    };
+    let named = |client: &DstmClient| {
+        open(client).map_err(|it| it.prefix(&format!("[[dstm_client]] {}: ", client.name)))
+    };
+    clients.into_iter().map(named).collect()
+}
+
+/// One that runs.
+pub(super) struct Borrower {
+    name: String,
+    handle: ClientHandle,
+    task: JoinHandle<()>,
+}
+
+impl Borrower {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is, and what it has done.
+    pub(super) fn told(&self) -> DstmClientStats {
+        DstmClientStats { name: self.name.clone(), stats: self.handle.stats() }
+    }
+
+    /// Has it give its address back, and end soon.
+    pub(super) fn end(&self) {
+        self.handle.end();
+    }
+}
+
+impl Handle {
+    /// Begins to borrow.
+    pub(super) fn borrow(&self, borrowers: Vec<Opened>) {
+        for Opened { options, softwire } in borrowers {
+            let name = options.name.clone();
+            let Some(waiting) = self.with(&name, |one| one.waiting.clone()).flatten() else {
+                continue;
+            };
+            let (daemon, injector) = (self.clone(), None);
+            let host = Interface { daemon, name: name.clone(), softwire, injector };
+            match Runner::new(options, host, waiting) {
+                Ok(runner) => {
+                    let handle = runner.handle();
+                    let task = tokio::task::spawn_local(async move { drop(runner.run().await) });
+                    self.add_borrower(Borrower { name, handle, task });
+                }
+                Err(failed) => error!("{name}: nothing is borrowed: {failed}"),
+            }
+        }
+    }
+
+    /// Ends all. `give_back`: the server is told; else another daemon is to go on.
+    pub(super) async fn end_borrowing(&self, give_back: bool) {
+        let borrowers = self.take_borrowers();
+        for borrower in &borrowers {
+            match give_back {
+                true => borrower.end(),
+                false => borrower.task.abort(),
+            }
+        }
+        for borrower in borrowers {
+            // Whether it ended by itself or not: it has ended.
+            let _ended = borrower.task.await;
+        }
+    }
+}
+
+/// The softwire of one, and the host around it.
+struct Interface {
+    daemon: Handle,
+    name: String,
+    softwire: Translator,
+    injector: Option<Injector>,
+}
+
+impl Interface {
+    fn become_like(&self, softwire: &Translator) -> Result<(), String> {
+        let became = self.daemon.with(&self.name, |one| one.become_like(softwire));
+        match became {
+            Some(became) => became.map_err(|failure| failure.line()),
+            None => Err("its interface has been taken down".to_owned()),
+        }
+    }
+
+    /// The softwire with this host's end at `own`, and with a lease or without.
+    fn with(&self, own: Ipv6Addr, grant: Option<&Grant>) -> Translator {
+        let mut softwire = self.softwire.clone();
+        if let Mode::Softwire(mode) = &mut softwire.mode
+            && let SoftwireEnd::Client(client) = &mut mode.end
+        {
+            client.local = Some(own);
+            if let Some(grant) = grant {
+                (client.v4, client.ports, client.remote) = (Some(grant.v4), grant.ports, grant.tep);
+            }
+        }
+        softwire
+    }
+
+    fn client_local(&self) -> Option<Ipv6Addr> {
+        self.softwire.softwire()?.client()?.local
+    }
+
+    fn own(&self) -> Option<Ipv6Addr> {
+        self.daemon.with(&self.name, |one| one.facts.resolved.clat_v6).flatten()
+    }
+}
+
+/// Whether both are of one /64, as servers demand.
+fn same_network(one: Ipv6Addr, other: Ipv6Addr) -> bool {
+    one.octets()[..8] == other.octets()[..8]
+}
+
+impl Host for Interface {
+    fn tunnel_end(&mut self, source: Ipv6Addr) -> Ipv6Addr {
+        let configured = self.client_local();
+        let own = configured.or(self.own().filter(|own| same_network(*own, source)));
+        if let Some(own) = own {
+            return own;
+        }
+        // This host has moved since.
+        if let Err(why) = self.become_like(&self.softwire) {
+            warn!("{}: {why}", self.name);
+        }
+        self.own().unwrap_or(source)
+    }
+
+    fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String> {
+        self.become_like(&self.with(own, Some(grant)))?;
+        let injector = Injector::open(&self.name);
+        self.injector = injector
+            .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name))
+            .ok();
+        Ok(())
+    }
+
+    fn unbound(&mut self) {
+        self.injector = None;
+        let Some(own) = self.own() else { return };
+        if let Err(why) = self.become_like(&self.with(own, None)) {
+            error!("{}: the address is still there: {why}", self.name);
+        }
+    }
+
+    fn send(&mut self, packet: &[u8]) -> io::Result<()> {
+        match &self.injector {
+            Some(injector) => injector.send(packet),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn carried(&mut self) -> u64 {
+        self.daemon.with(&self.name, |one| one.carried()).unwrap_or_default()
+    }
+}
