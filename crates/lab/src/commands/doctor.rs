@@ -32,6 +32,7 @@ const MECHANISMS: &[(&str, Kind)] = &[
     ("fordway", Kind::Nat64),
     ("fordway", Kind::NatPt),
     ("fordway", Kind::Softwire),
+    ("fordway", Kind::Dstm),
     ("fordway", Kind::Trt),
     ("fordway", Kind::Proxy),
     ("nginx", Kind::ReverseProxy),
@@ -152,7 +153,9 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
             wanted.push(package);
         }
     }
-    wanted.extend(find_program("dnsperf").is_none().then_some("dnsperf"));
+    for package in ["curl", "dnsperf", "tcpdump", "vsftpd", "wrk"] {
+        wanted.extend(find_program(package).is_none().then_some(package));
+    }
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
     let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
     for experiment in Experiment::built_in()? {
@@ -191,7 +194,7 @@ fn print(findings: &Findings) {
     let yellow = anstyle::AnsiColor::Yellow.on_default();
     let line = |ok: bool, name: &str, text: &str| {
         let (style, mark) = if ok { (green, "ok  ") } else { (yellow, "miss") };
-        anstream::println!("  {style}{mark}{style:#}  {name:<15} {text}");
+        anstream::println!("  {style}{mark}{style:#}  {name:<20} {text}");
     };
     anstream::println!("Tools");
     for tool in &findings.tools {
