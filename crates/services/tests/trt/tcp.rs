@@ -11,7 +11,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 
 use super::world::{
-    World, behind, can_test, has_program, pattern, poll, read_all, send_all, settings, to,
+    PATIENCE, World, behind, can_test, has_program, pattern, poll, read_all, send_all, settings, to,
 };
 
 #[test]
@@ -71,8 +71,7 @@ fn a_server_that_refuses_resets_the_client() {
         return;
     }
     let world = World::new(settings());
-    let mut client = world.connect(81);
-    assert_eq!(read_all(&mut client), (Vec::new(), Some(ErrorKind::ConnectionReset)));
+    assert!(world.is_reset(to(81), PATIENCE));
     let stats = world.counted("the refusal", |stats| stats.failed_refused == 1);
     assert_eq!((stats.connections, stats.tcp_established), (0, 0));
 }
@@ -224,10 +223,8 @@ fn other_settings_leave_connections_as_they_are() {
     let nobody = Settings { allow: fordway_services::dns64::Acl::default(), ..settings() };
     world.running().replace(nobody).unwrap();
     poll("a refusal", || {
-        let mut other = world.connect(80);
         // One that was taken before the change goes on, and hears nothing.
-        other.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
-        (read_all(&mut other).1 == Some(ErrorKind::ConnectionReset)).then_some(())
+        world.is_reset(to(80), Duration::from_millis(500)).then_some(())
     });
     assert!(world.stats().refused_client >= 1);
     client.write_all(b"still").unwrap();

@@ -1,6 +1,6 @@
 //! Three hosts: client, relay and server, each in a network namespace of its own.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, Shutdown, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -109,6 +109,20 @@ impl World {
         stream
     }
 
+    /// Whether a connection is reset: in front of the client's eyes, or so soon that it never sees it open. One of which
+    /// nothing is heard for so long is not.
+    pub(crate) fn is_reset(&self, to: SocketAddrV6, patience: Duration) -> bool {
+        let opened = self.client.run(move || TcpStream::connect(to));
+        let kind = match opened {
+            Ok(mut stream) => {
+                stream.set_read_timeout(Some(patience)).unwrap();
+                read_all(&mut stream).1
+            }
+            Err(error) => Some(error.kind()),
+        };
+        kind == Some(ErrorKind::ConnectionReset)
+    }
+
     /// A client's connection and the server's end of it.
     pub(crate) fn pair(&self, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = self.connect(listener.local_addr().unwrap().port());
@@ -160,7 +174,7 @@ pub(crate) fn send_all(mut stream: TcpStream, octets: Vec<u8>) -> std::thread::J
 }
 
 /// Reads up to the end, or up to an error.
-pub(crate) fn read_all(stream: &mut TcpStream) -> (Vec<u8>, Option<std::io::ErrorKind>) {
+pub(crate) fn read_all(stream: &mut TcpStream) -> (Vec<u8>, Option<ErrorKind>) {
     let mut all = Vec::new();
     let mut room = [0; 65_536];
     loop {
