@@ -15,23 +15,20 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* One packet, from beginning to end. */
-always_inline verdict handle(struct __sk_buff *skb, int into, int hook)
+/* One packet, from beginning to end; to_v6: into a tunnel. */
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
 	struct journey journey = { .octets = p.len };
-	__u32 zero = 0, segments = 1;
 	verdict v = PASS_ON(FW_PASS_NOT_LINEAR);
+	__u32 segments = 1;
 
-	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters || skb->len < config.link_layer_len)
+	if (!begin_journey(skb, &journey))
 		return UNMATCHED;
-	if (config.measure)
-		journey.started = bpf_ktime_get_ns();
 	begin_trace(skb, &journey, skb->gso_size);
-	if (reach(skb, &p, (into ? 0 : IPV6_LEN) + IPV4_LEN))
-		v = into ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
-	count(&journey, v, into ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
+	if (reach(skb, &p, (to_v6 ? 0 : IPV6_LEN) + IPV4_LEN))
+		v = to_v6 ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
+	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
 	end_trace(skb, &journey, v);
 	return v;
 }
@@ -40,33 +37,19 @@ always_inline verdict handle(struct __sk_buff *skb, int into, int hook)
 SEC("tc")
 int fordway_softwire_interface(struct __sk_buff *skb)
 {
-	verdict v;
-
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		v = handle(skb, 1, HOOK_INTERFACE);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		v = handle(skb, 0, HOOK_INTERFACE);
-	else
-		return TC_ACT_UNSPEC;
-	if (v == GO_ON)
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
-	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return arrive_from(skb, HOOK_INTERFACE, skb->ifindex);
 }
 
 /* Egress of a client's uplink: what has its IPv4 address leaves in its tunnel. */
 SEC("tc")
 int fordway_softwire_uplink_egress(struct __sk_buff *skb)
 {
-	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
-		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
+	return at_uplink_egress(skb);
 }
 
 /* Ingress of a client's uplink: what its tunnel end point has sent comes out of the tunnel. */
 SEC("tc")
 int fordway_softwire_uplink_ingress(struct __sk_buff *skb)
 {
-	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
-		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
+	return at_uplink_ingress(skb);
 }

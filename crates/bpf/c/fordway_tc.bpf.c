@@ -202,11 +202,8 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	__u32 zero = 0;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
 
-	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters || !plan || skb->len < config.link_layer_len)
+	if (!plan || !begin_journey(skb, &journey))
 		return UNMATCHED;
-	if (config.measure)
-		journey.started = bpf_ktime_get_ns();
 	if (hook == HOOK_INGRESS && !is_routed_to_us(skb, to_v6)) {
 		journey.counters->unmatched++;
 		return UNMATCHED;
@@ -227,36 +224,21 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 SEC("tc")
 int fordway_interface(struct __sk_buff *skb)
 {
-	verdict v;
-
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		v = handle(skb, 1, HOOK_INTERFACE);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		v = handle(skb, 0, HOOK_INTERFACE);
-	else
-		return TC_ACT_UNSPEC;
-	if (v == GO_ON)
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
-	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return arrive_from(skb, HOOK_INTERFACE, skb->ifindex);
 }
 
-/* Egress of the uplink: the host's IPv4 leaves as IPv6. Frames with a VLAN tag belong to another
- * interface, whose own hooks they have passed. */
+/* Egress of the uplink: the host's IPv4 leaves as IPv6. */
 SEC("tc")
 int fordway_uplink_egress(struct __sk_buff *skb)
 {
-	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
-		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
+	return at_uplink_egress(skb);
 }
 
 /* Ingress of the uplink: what is for the CLAT's address arrives as IPv4. */
 SEC("tc")
 int fordway_uplink_ingress(struct __sk_buff *skb)
 {
-	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
-		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
+	return at_uplink_ingress(skb);
 }
 
 /* Ingress of a gateway's devices: what would be routed into the interface is translated before that, and
@@ -264,17 +246,7 @@ int fordway_uplink_ingress(struct __sk_buff *skb)
 SEC("tc")
 int fordway_ingress(struct __sk_buff *skb)
 {
-	verdict v;
-
 	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		v = handle(skb, 1, HOOK_INGRESS);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		v = handle(skb, 0, HOOK_INGRESS);
-	else
-		return TC_ACT_UNSPEC;
-	if (v == GO_ON)
-		return bpf_redirect(config.tun_ifindex, BPF_F_INGRESS);
-	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return arrive_from(skb, HOOK_INGRESS, config.tun_ifindex);
 }

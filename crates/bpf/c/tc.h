@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the programs at tc hooks share: reaching into a frame, and what they tell the kernel in the end. */
+/*
+ * What the programs at tc hooks share: reaching into a frame, which frames they take, and what they tell the kernel in
+ * the end. What becomes of a packet is in `handle`, which each object has its own of.
+ */
 #ifndef FORDWAY_TC_H
 #define FORDWAY_TC_H
 
 #include "common.h"
 #include "frame.h"
 #include "maps.h"
+#include "outcome.h"
 
 #define PACKET_HOST 0
 
@@ -59,6 +63,38 @@ always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __
 	return GO_ON;
 }
 
+/* Takes one packet from beginning to end; to_v6: it is of IPv4. */
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook);
+
+/* A packet's way begins. 0: it is no frame, or can't be counted. */
+always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
+{
+	__u32 zero = 0;
+
+	journey->counters = bpf_map_lookup_elem(&counters, &zero);
+	if (!journey->counters || skb->len < config.link_layer_len)
+		return 0;
+	if (config.measure)
+		journey->started = bpf_ktime_get_ns();
+	return 1;
+}
+
+/* Packets of either family arrive from the interface `ifindex`. */
+always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
+{
+	verdict v;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		v = handle(skb, 1, hook);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		v = handle(skb, 0, hook);
+	else
+		return TC_ACT_UNSPEC;
+	if (v == GO_ON)
+		return bpf_redirect(ifindex, BPF_F_INGRESS);
+	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
 /* At an uplink, what is the translator's and not taken goes to the user engine, through the interface. */
 always_inline int leave_uplink(verdict v)
 {
@@ -70,6 +106,22 @@ always_inline int leave_uplink(verdict v)
 	default:
 		return TC_ACT_UNSPEC;
 	}
+}
+
+/* Egress of an uplink. Frames with a VLAN tag belong to another interface, whose own hooks they have passed. */
+always_inline int at_uplink_egress(struct __sk_buff *skb)
+{
+	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
+}
+
+/* Ingress of an uplink: frames for this host. */
+always_inline int at_uplink_ingress(struct __sk_buff *skb)
+{
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
 }
 
 #endif
