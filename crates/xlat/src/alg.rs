@@ -77,6 +77,11 @@ pub trait Dialogue: Debug + Send {
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Advice;
+
+    /// Octets of memory that it keeps of what was said, beside those that it is shown.
+    fn kept(&self) -> usize {
+        0
+    }
 }
 
 /// What becomes of octets.
@@ -136,6 +141,8 @@ pub struct Context<'a> {
     pub now: Duration,
     /// The gateway's counters.
     pub counters: &'a AlgCounters,
+    /// There is memory to keep what was said.
+    pub may_keep: bool,
     mappings: &'a mut dyn Mappings,
 }
 
@@ -147,7 +154,7 @@ impl<'a> Context<'a> {
         counters: &'a AlgCounters,
         mappings: &'a mut dyn Mappings,
     ) -> Context<'a> {
-        Context { ends, now, counters, mappings }
+        Context { ends, now, counters, may_keep: true, mappings }
     }
 
     /// A BIB entry for a host's transport address, at the IPv4 address that the session itself has, through

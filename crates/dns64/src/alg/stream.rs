@@ -19,6 +19,10 @@ use super::{DnsCounter, DnsGateway, other, other_name};
 /// Questions of one connection that wait for their answers.
 const MOST: usize = 64;
 
+/// Octets of answers of one connection that wait for others; and what a question takes.
+const KEPT: usize = 32 * 1024;
+const QUESTION: usize = size_of::<Question>();
+
 /// Octets of a message's length.
 const LENGTH: usize = 2;
 
@@ -91,7 +95,8 @@ impl Dialogue for Stream {
                 let Ends { host, local, remote, .. } = context.ends;
                 let now = context.now;
                 let exchange = Exchange { from, host, local, remote, config, nat64, now, shard: 0 };
-                return match self.message(&exchange, message, ended, out) {
+                let may_keep = context.may_keep;
+                return match self.message(&exchange, message, (ended, may_keep), out) {
                     Done::Pass => Advice::Pass(LENGTH + len),
                     Done::Replace => Advice::Replace(LENGTH + len),
                 };
@@ -101,6 +106,10 @@ impl Dialogue for Stream {
         let passed = octets.len().min(*skip);
         *skip -= passed;
         Advice::Pass(passed)
+    }
+
+    fn kept(&self) -> usize {
+        self.waiting() + self.questions.len() * QUESTION
     }
 }
 
@@ -114,12 +123,12 @@ impl Stream {
         &mut self,
         exchange: &Exchange<'_>,
         octets: &[u8],
-        ended: bool,
+        (ended, may_keep): (bool, bool),
         out: &mut Vec<u8>,
     ) -> Done {
         match message::kind(octets) {
-            Some(MessageType::Query) => self.query(exchange, octets, out),
-            Some(MessageType::Response) => self.response(exchange, octets, ended, out),
+            Some(MessageType::Query) => self.query(exchange, octets, may_keep, out),
+            Some(MessageType::Response) => self.response(exchange, octets, (ended, may_keep), out),
             None => {
                 self.gateway.count(DnsCounter::Malformed);
                 None
@@ -128,10 +137,16 @@ impl Stream {
         .map_or(Done::Pass, |()| Done::Replace)
     }
 
-    fn query(&mut self, exchange: &Exchange<'_>, octets: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    fn query(
+        &mut self,
+        exchange: &Exchange<'_>,
+        octets: &[u8],
+        may_keep: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         let mut asked = self.gateway.read_query(exchange, octets)?;
         let id = asked.id;
-        if self.questions.len() >= MOST || self.holds(id) {
+        if self.questions.len() >= MOST || !may_keep || self.holds(id) {
             self.gateway.count(DnsCounter::TooMany);
             return None;
         }
@@ -159,13 +174,20 @@ impl Stream {
         self.questions.iter().any(|(first, it)| *first == id || it.second == Some(id))
     }
 
+    /// Octets of answers that wait.
+    fn waiting(&self) -> usize {
+        let answers = self.questions.values().flat_map(|it| &it.answers).flatten();
+        answers.map(Vec::len).sum()
+    }
+
     fn response(
         &mut self,
         exchange: &Exchange<'_>,
         octets: &[u8],
-        ended: bool,
+        (ended, may_keep): (bool, bool),
         out: &mut Vec<u8>,
     ) -> Option<()> {
+        let may_wait = may_keep && self.waiting() + octets.len() <= KEPT;
         let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id))?;
         let (&first, question) =
             self.questions.iter_mut().find(|(first, it)| **first == id || it.second == Some(id))?;
@@ -185,22 +207,33 @@ impl Stream {
             return Some(());
         }
         let place = usize::from(is_second);
-        question.answers[place] = Some(octets.to_vec());
+        // Without memory to wait with, the client gets its own answer, whatever it says, and the other has said
+        // nothing.
+        let is_alone = !may_wait && question.answers.iter().all(Option::is_none);
+        if is_alone {
+            self.gateway.count(DnsCounter::TooMany);
+        }
+        let lost = is_alone && is_second;
+        question.answers[place] = Some(if lost { Vec::new() } else { octets.to_vec() });
         let own = question.answers[0].as_deref();
         let is_enough = own.is_some_and(|own| {
             let read = Message::from_vec(own);
             read.is_ok_and(|own| !self.gateway.needs_other(&question.asked, &own))
         });
         let other = question.answers[1].as_deref();
-        if is_enough || ended && own.is_some() && other.is_none() {
+        if is_enough || (ended || is_alone) && own.is_some() && other.is_none() {
             put(out, own.unwrap_or_default());
-            question.is_answered = true;
             if other.is_some() || ended {
                 self.questions.remove(&first);
+            } else {
+                question.is_answered = true;
+                question.answers = [None, None];
             }
         } else if let (Some(own), Some(other)) = (own, other) {
             let asked = Asked { stage: Stage::Other, ..question.asked.clone() };
-            let translated = self.gateway.translated(&asked, exchange, other);
+            let is_there = !other.is_empty();
+            let translated = is_there.then(|| self.gateway.translated(&asked, exchange, other));
+            let translated = translated.flatten();
             put(out, translated.as_deref().unwrap_or(own));
             self.questions.remove(&first);
         }

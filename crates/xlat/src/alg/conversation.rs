@@ -94,7 +94,8 @@ impl Conversation {
     /// Octets of memory that are held for the sake of its ends.
     #[must_use]
     pub fn octets(&self) -> usize {
-        self.ways.iter().filter_map(|way| way.flow.as_ref()).map(Flow::octets).sum()
+        let flows = self.ways.iter().filter_map(|way| way.flow.as_ref());
+        flows.map(Flow::octets).sum::<usize>() + self.dialogue.kept()
     }
 
     /// The longest segment that whoever gets what `from` sends takes, without options.
@@ -124,6 +125,7 @@ impl Conversation {
         context: &mut Context<'_>,
     ) -> Passed {
         out.clear();
+        context.may_keep = may_keep;
         if heading.has(flag::SYN) {
             self.begin(from, heading);
         }

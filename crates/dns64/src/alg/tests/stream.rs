@@ -33,6 +33,7 @@ struct Connection<'a> {
     dialogue: Box<dyn Dialogue>,
     /// What is not dealt with: from IPv4, from IPv6.
     waits: [Vec<u8>; 2],
+    may_keep: bool,
 }
 
 impl<'a> Connection<'a> {
@@ -40,7 +41,8 @@ impl<'a> Connection<'a> {
         let gateway = Arc::new(bench.gateway.with(bench.gateway.policy().clone()));
         let streams = DnsStreams::new(gateway);
         assert_eq!((streams.label(), streams.ports()), ("dns", &[53][..]));
-        Connection { bench, dialogue: streams.open(&Self::ends()), waits: [Vec::new(), Vec::new()] }
+        let (dialogue, waits) = (streams.open(&Self::ends()), [Vec::new(), Vec::new()]);
+        Connection { bench, dialogue, waits, may_keep: true }
     }
 
     fn ends() -> Ends {
@@ -54,6 +56,7 @@ impl<'a> Connection<'a> {
         waits.extend_from_slice(octets);
         let (mut tables, counters) = (Tables(self.bench), AlgCounters::default());
         let mut context = Context::new(Self::ends(), self.bench.now, &counters, &mut tables);
+        context.may_keep = self.may_keep;
         let mut arrived = Vec::new();
         while !waits.is_empty() {
             let mut out = Vec::new();
@@ -216,4 +219,47 @@ fn names_of_addresses_are_asked_for_once() {
     let said = answer(&seen, "NOERROR\n80.100.51.198.in-addr.arpa. 300 PTR old.example.net.");
     let got = messages(&connection.send(Side::V4, &said, false));
     assert_eq!(show(&got[0]), format!("NOERROR\n{name} 300 PTR old.example.net."));
+}
+
+/// A client and a server that belong together let a connection keep no more than its part, and nobody's answer is lost.
+#[test]
+fn what_waits_on_a_connection_is_bounded() {
+    let bench = Bench::new();
+    let mut connection = Connection::new(&bench);
+    let mut asked = Vec::new();
+    for id in 0..60 {
+        let mut question = query("AAAA www.example.net.");
+        question.metadata.id = 2 * id;
+        let sent = connection.send(Side::V6, &framed(&question.to_vec().unwrap()), false);
+        let [own, _other] = messages(&sent).try_into().unwrap();
+        asked.push(own);
+    }
+    // Long, and without an answer for the client: each would wait for the other one.
+    let long = format!("NOERROR\n{}", "www.example.net. 60 TXT x\n".repeat(120));
+    let mut heard = 0;
+    for (number, question) in asked.iter().enumerate() {
+        let arrived = connection.send(Side::V4, &answer(question, long.trim_end()), false);
+        heard += messages(&arrived).len();
+        assert!(connection.dialogue.kept() < 64 * 1024, "{number}: {}", connection.dialogue.kept());
+    }
+    assert!(heard > 30 && heard < 60, "{heard} of 60 were told at once");
+    // When memory is short everywhere, a question is not kept at all.
+    let mut connection = Connection::new(&bench);
+    connection.may_keep = false;
+    let question = framed(&query("AAAA www.example.net.").to_vec().unwrap());
+    assert_eq!(connection.send(Side::V6, &question, false), question);
+    assert_eq!(connection.dialogue.kept(), 0);
+}
+
+#[test]
+fn an_answer_that_could_not_wait_is_as_if_it_said_nothing() {
+    let bench = Bench::new();
+    let mut connection = Connection::new(&bench);
+    let question = framed(&query("AAAA www.example.net.").to_vec().unwrap());
+    let [own, other] = messages(&connection.send(Side::V6, &question, false)).try_into().unwrap();
+    connection.may_keep = false;
+    assert_eq!(messages(&connection.send(Side::V4, &answer(&other, A), false)), []);
+    let said = answer(&own, NO_A);
+    assert_eq!(connection.send(Side::V4, &said, false), said);
+    assert_eq!(connection.dialogue.kept(), 0);
 }
