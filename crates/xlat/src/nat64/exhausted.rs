@@ -1,0 +1,33 @@
+//! Searches for a port that were in vain: nothing is searched again for every packet of hosts whose ports are used up.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::{Nat64, PortBlock, Protocol};
+
+impl Nat64 {
+    /// What names a search for a port in some blocks: all whose blocks these are share what came of it.
+    pub(super) fn search_key(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
+        let first = blocks.first()?;
+        // Protocol numbers of RFC 6146 have 5 bits, and there are at most 8 blocks.
+        let kind = protocol.number() | ((blocks.len() - 1) as u8) << 5;
+        Some(self.secret.v4(first.v4, first.low, kind))
+    }
+
+    /// Its slot, and what that holds beside the tick.
+    fn exhausted_slot(&self, search: u64) -> (&AtomicU64, u64) {
+        (&self.exhausted[search as usize % 64], search & 0xffff_ffff_0000_0000)
+    }
+
+    /// Whether all ports were searched in vain a moment ago: then it is not done again for every packet.
+    pub(super) fn known_exhausted(&self, search: u64, now: u32) -> bool {
+        let (slot, who) = self.exhausted_slot(search);
+        slot.load(Relaxed) == who | u64::from(now)
+    }
+
+    /// They were searched in vain now.
+    pub(super) fn note_exhausted(&self, search: u64, now: u32) {
+        let (slot, who) = self.exhausted_slot(search);
+        slot.store(who | u64::from(now), Relaxed);
+    }
+}
