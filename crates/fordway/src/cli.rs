@@ -5,7 +5,9 @@ mod doctor;
 mod dstm;
 mod export;
 mod forwarding;
+mod offline;
 mod proxy;
+mod run;
 mod service;
 mod services;
 mod short;
@@ -23,7 +25,9 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use dstm::{DstmClientArgs, DstmServerArgs, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
+pub(crate) use offline::{ExplainArgs, PcapArgs};
 pub(crate) use proxy::ProxyArgs;
+pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, RunArgs, TraceArgs};
 pub(crate) use services::Dns64Args;
 pub(crate) use short::{ClatArgs, Nat64Args, NatPtArgs, SiitArgs};
 pub(crate) use softwire::SoftwireArgs;
@@ -426,105 +430,6 @@ Examples:
 }
 
 /// The configuration file, with or without -c in front of it.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct FileArgs {
-    /// The configuration file; - is standard input
-    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    file: Option<PathBuf>,
-    /// The same
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
-impl FileArgs {
-    /// The file; one of the two is there.
-    pub(crate) fn path(&self) -> &std::path::Path {
-        let path = self.config.as_ref().or(self.file.as_ref());
-        path.map_or(std::path::Path::new("-"), PathBuf::as_path)
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
-    /// Let the kernel engines take the time of each packet; fordway status shows the mean
-    #[arg(long)]
-    pub(crate) measure: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DownArgs {
-    /// The translator
-    pub(crate) name: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceArgs {
-    /// The translator
-    pub(crate) name: String,
-    /// Which packets; all if nothing is given
-    pub(crate) filter: Vec<String>,
-    /// Write one JSON object per packet
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// End after so many packets
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) count: Option<u64>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// Write the results as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
-    /// Write the configuration to standard output with every key
-    #[arg(long)]
-    pub(crate) print_config: bool,
-    /// Write the result as JSON
-    #[arg(long, conflicts_with = "print_config")]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("packets").required(true).args(["pcap", "hex"]))]
-pub(crate) struct ExplainArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    /// A capture file; - is standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pcap: Option<PathBuf>,
-    /// The octets of one IP packet in hexadecimal; white space and colons are passed over
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) hex: Option<String>,
-    /// Only this packet of the capture, counted from 1
-    #[arg(long, value_name = "NUMBER", requires = "pcap")]
-    pub(crate) packet: Option<u64>,
-    /// Write the result as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PcapArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    /// The capture to read; - is standard input
-    pub(crate) input: PathBuf,
-    /// The capture to write; .pcapng by its name, else .pcap
-    pub(crate) output: PathBuf,
-    /// Write the counters as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Write the status as JSON

@@ -121,6 +121,9 @@ pub(crate) struct NatPtArgs {
     /// IPv4 network whose questions for names are translated [default: all]; may be given several times
     #[arg(long, value_name = "NET", conflicts_with = "no_dns_alg")]
     dns_client: Vec<String>,
+    /// Application level gateway: ftp; may be given several times
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = ["ftp"])]
+    alg: Vec<String>,
     /// Leave DNS messages alone
     ///
     /// The gateway changes what servers have said, so that those who check signatures refuse it (RFC 4966
@@ -287,6 +290,7 @@ impl NatPtArgs {
         entry.bib(&self.bib)?;
         entry.list("initiators", &self.initiator);
         entry.list("dns_clients", &self.dns_client);
+        entry.list("alg", &self.alg);
         if self.no_dns_alg {
             entry.put("dns_alg", Value::Boolean(false));
         }

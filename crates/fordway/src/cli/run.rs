@@ -1,0 +1,72 @@
+//! `fordway run` and what is done with a running gateway: down, check, trace, bench.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FileArgs {
+    /// The configuration file; - is standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl FileArgs {
+    /// The file; one of the two is there.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        let path = self.config.as_ref().or(self.file.as_ref());
+        path.map_or(std::path::Path::new("-"), PathBuf::as_path)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+    /// Let the kernel engines take the time of each packet; fordway status shows the mean
+    #[arg(long)]
+    pub(crate) measure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// The translator
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The translator
+    pub(crate) name: String,
+    /// Which packets; all if nothing is given
+    pub(crate) filter: Vec<String>,
+    /// Write one JSON object per packet
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after so many packets
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Write the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+    /// Write the configuration to standard output with every key
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Write the result as JSON
+    #[arg(long, conflicts_with = "print_config")]
+    pub(crate) json: bool,
+}
