@@ -36,6 +36,10 @@ struct Server {
 
 impl Server {
     fn start(netns: &Netns) -> Server {
+        Server::listening(netns, "listen=YES")
+    }
+
+    fn listening(netns: &Netns, listen: &str) -> Server {
         let number: u32 = getrandom::u32().unwrap();
         let folder = std::env::temp_dir().join(format!("fordway-ftp-{number:08x}"));
         let root = folder.join("root");
@@ -58,7 +62,7 @@ impl Server {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let shown = |path: &Path| path.display().to_string();
         let text = format!(
-            "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+            "{listen}\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
              anon_root={}\nwrite_enable=YES\nanon_upload_enable=YES\nconnect_from_port_20=YES\n\
              seccomp_sandbox=NO\nisolate_network=NO\nisolate=NO\nsecure_chroot_dir={}\n\
              ssl_enable=YES\nallow_anon_ssl=YES\nforce_local_logins_ssl=NO\n\
@@ -138,7 +142,12 @@ fn files_pass_actively_and_passively_with_either_engine() {
     if !can_test_ftp() {
         return;
     }
-    for engine in ["user", "kernel", "kernel --attach ingress --device g4 --device g6"] {
+    for engine in [
+        "user",
+        "kernel",
+        "kernel --attach ingress --device g4 --device g6",
+        "kernel --attach xdp --device g4 --device g6",
+    ] {
         let (net, run) = (Border::new(), RunDir::new());
         let before = snapshot(&net.gateway);
         let server = Server::start(&net.v4);
@@ -188,10 +197,71 @@ fn files_pass_actively_and_passively_with_either_engine() {
         assert_eq!(dropped(&stats), 0, "{engine}: {stats}");
         assert_eq!(event(&daemon, "unknown"), 0, "{engine}: {stats}");
         if engine.starts_with("kernel") {
+            // What is said is left to the user engine, and the files are not.
             assert!(count(&stats, "kernel/passed_on/alg") > 0, "{engine}: {stats}");
+            for direction in ["v4_to_v6", "v6_to_v4"] {
+                let carried = count(&stats, &format!("kernel/{direction}/octets"));
+                assert!(carried > LARGE as u64, "{engine} {direction}: {stats}");
+            }
         }
         daemon.stop();
         assert_same(&snapshot(&net.gateway), &before);
+    }
+}
+
+/// An IPv4 client, and a server in IPv6 that it knows by a port that is forwarded, or by a binding of NAT-PT.
+#[test]
+fn an_ipv4_client_reaches_a_server_in_ipv6() {
+    if !can_test_ftp() {
+        return;
+    }
+    let forwarded = format!("{NAT64} --bib tcp:192.0.2.1:21=[2001:db8:6::2]:21");
+    let nat_pt = "nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/28 --alg ftp \
+                  --binding 192.0.2.53=2001:db8:6::2";
+    for (arguments, name, server) in
+        [(&forwarded[..], "nat64", "192.0.2.1"), (nat_pt, "natpt0", "192.0.2.53")]
+    {
+        for engine in ["user", "kernel"] {
+            let (net, run) = (Border::new(), RunDir::new());
+            let before = snapshot(&net.gateway);
+            let ftp = Server::listening(&net.v6, "listen=NO\nlisten_ipv6=YES");
+            let daemon =
+                Daemon::start(&run, &net.gateway, &format!("{arguments} --engine {engine}"));
+            let event =
+                |event: &str| count(&daemon.stats(name), &format!("nat64/algs/ftp/{event}"));
+            let file = run.path().join("fetched");
+            let target = file.display().to_string();
+            let call = |arguments: &[&str], path: &str| {
+                let mut command = net.v4.command("curl");
+                command.args(["-sS", "-v", "--max-time", "60"]).args(arguments);
+                command.arg(format!("ftp://{server}/{path}")).output().unwrap()
+            };
+            // EPSV, PASV, EPRT, PORT: as the server hears them, all are of its own family.
+            for arguments in [
+                &[][..],
+                &["--disable-epsv"],
+                &["--ftp-port", "-"],
+                &["--ftp-port", "-", "--disable-eprt"],
+            ] {
+                let _ = fs::remove_file(&file);
+                let output = call(&[arguments, &["-o", &target]].concat(), "large");
+                let heard = said(&output);
+                assert!(output.status.success(), "{name} {engine} {arguments:?}: {heard}");
+                assert!(fs::read(&file).unwrap() == octets(), "{name} {engine} {arguments:?}");
+                let output = call(&[arguments, &["-T", &target]].concat(), "up/sent");
+                assert!(output.status.success(), "{name} {engine}: {}", said(&output));
+                assert!(ftp.stored("sent") == octets(), "{name} {engine} {arguments:?}");
+                fs::remove_file(ftp.folder.join("root/up/sent")).unwrap();
+            }
+            assert!(event("translated") >= 8, "{name} {engine}: {}", daemon.stats(name));
+            // From here on it can't be read: what needs no gateway goes on.
+            let output = call(&["-k", "--ssl-reqd", "--disable-epsv", "-o", &target], "large");
+            assert!(said(&output).contains("234 "), "{name} {engine}: {}", said(&output));
+            assert_eq!(event("released"), 1, "{name} {engine}");
+            assert_eq!(event("unknown"), 0, "{name} {engine}");
+            daemon.stop();
+            assert_same(&snapshot(&net.gateway), &before);
+        }
     }
 }
 

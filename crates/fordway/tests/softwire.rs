@@ -315,3 +315,104 @@ fn bindings_change_while_packets_flow() {
         net.tep.ip("route show").contains("192.0.2.2").then_some(())
     });
 }
+
+/// A network of IPv4 behind a client, whose NAT44 shares the client's one address; and at the end point one that shares
+/// the public address among the clients (as DS-Lite does at its AFTR).
+///
+/// ```text
+/// lan 203.0.113.2/24 ── 203.0.113.1 l0 client 198.18.0.1 ══ softwire ══ tep 198.51.100.1 ── server
+/// other 198.18.0.2 ══ softwire ══╝
+/// ```
+#[test]
+fn an_island_behind_a_softwire_shares_the_end_points_address() {
+    if !can_test() || !common::has_program("nft") {
+        return;
+    }
+    for engine in ["user", "kernel"] {
+        let net = Net::new();
+        let lan = Netns::new("lan");
+        net.client.link("l0", &lan, "h0");
+        net.client.ip("addr add 203.0.113.1/24 dev l0");
+        lan.ip("addr add 203.0.113.2/24 dev h0");
+        lan.ip("route add default via 203.0.113.1");
+        let before = [&net.client, &net.other, &net.tep].map(host);
+        let dirs = [RunDir::new(), RunDir::new(), RunDir::new()];
+        let start = |dir: usize, netns, text: &str| {
+            let file = dirs[dir].file("fordway.toml", &text.replace("ENGINE", engine));
+            let netns: &Netns = netns;
+            Daemon::start(&dirs[dir], netns, &format!("run -c {}", file.display()))
+        };
+        let tep = start(
+            0,
+            &net.tep,
+            r#"
+            [[translator]]
+            name = "softwire0"
+            mode = "softwire"
+            engine = "ENGINE"
+            role = "tep"
+            local = "2001:db8:f::1"
+            bindings = [
+                { v4 = "198.18.0.1", remote = "2001:db8:1::46" },
+                { v4 = "198.18.0.2", remote = "2001:db8:3::46" },
+            ]
+
+            [[translator]]
+            name = "nat"
+            mode = "nat44"
+            clients = ["198.18.0.0/24"]
+            uplink = "t4"
+            "#,
+        );
+        let client = start(
+            1,
+            &net.client,
+            r#"
+            [[translator]]
+            name = "softwire0"
+            mode = "softwire"
+            engine = "ENGINE"
+            role = "client"
+            v4 = "198.18.0.1"
+            remote = "2001:db8:f::1"
+            local = "2001:db8:1::46"
+
+            [[translator]]
+            name = "lan"
+            mode = "nat44"
+            clients = ["203.0.113.0/24"]
+            uplink = "softwire0"
+            "#,
+        );
+        let line = "softwire --v4 198.18.0.2 --remote 2001:db8:f::1 --local 2001:db8:3::46";
+        let other = Daemon::start(&dirs[2], &net.other, &format!("{line} --engine {engine}"));
+        let public = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+        for from in [&lan, &net.client, &net.other] {
+            let ping = net.ping(from, "198.51.100.2");
+            assert!(
+                ping.contains("3 received"),
+                "{engine}: {ping}\n{}\n{}",
+                client.log(),
+                tep.log()
+            );
+            let seen = traffic::tcp_both_ways(from, &net.server, SERVER, 1 << 20);
+            assert_eq!(seen.ip(), public, "{engine}");
+            for len in [100, 9_000] {
+                traffic::udp_echo(from, &net.server, (SERVER, SERVER), len);
+            }
+        }
+        // A large echo, whose answer comes back through both, and a path that is too narrow for it.
+        lan.run("ping -n -c 2 -i 0.2 -W 5 -s 3000 198.51.100.2");
+        let said = lan.try_run("ping -n -c 1 -W 5 -M do -s 1472 198.51.100.2");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("mtu = 1460") || said.contains("mtu=1460"), "{engine}: {said}");
+        assert_eq!(dropped(&other.stats("softwire0")), 0);
+        assert!(count(&client.all_stats()["nat44"][0], "conntrack/connections") > 0);
+        let stats = tep.all_stats();
+        assert!(count(&stats["nat44"][0], "conntrack/connections") > 0, "{stats}");
+        for daemon in [other, client, tep] {
+            daemon.stop();
+        }
+        assert_eq!([&net.client, &net.other, &net.tep].map(host), before, "{engine}");
+    }
+}
