@@ -167,6 +167,12 @@ fn one_segment(packet: &mut Packet<'_>) {
             return;
         };
         let at = usize::from(start);
+        let is_v4 = get_u8(packet.bytes(), 0) >> 4 == 4;
+        let least = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        if at < least {
+            // It contradicts itself; some reasons stop a packet before anybody has looked at its offload state.
+            return;
+        }
         let segment = packet.bytes().get(at..).unwrap_or_default();
         let header = segment_header_len(kind, segment);
         let old_len = segment.len();
