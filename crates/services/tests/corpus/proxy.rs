@@ -71,10 +71,12 @@ pub(crate) fn request(data: &[u8]) {
         }
     }
     // What has passed once passes again, but for this proxy's own name in it: it is what it was taken for.
-    for octets in sent {
-        let origin = String::from_utf8_lossy(&octets).replace(OWN, "another");
-        let reverse = self::settings(1 | 4);
-        let again = rehearse(&reverse, CLIENT, origin.as_bytes());
+    for mut octets in sent {
+        let own = OWN.as_bytes();
+        while let Some(at) = octets.windows(own.len()).position(|it| it == own) {
+            octets[at..at + own.len()].fill(b'x');
+        }
+        let again = rehearse(&self::settings(1 | 4), CLIENT, &octets);
         assert!(
             !matches!(again.as_slice(), [Rehearsed::Refused("framing" | "coding"), ..])
                 && again.len() <= 1,
