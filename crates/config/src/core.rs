@@ -100,7 +100,9 @@ impl Translator {
             flow_secret,
             icmp_source4: self.icmp_source4,
             icmp_errors: share(self.icmp_errors, resolved.queues),
-            hop_count: hops(resolved.attach),
+            // Whoever forwards a packet into a tunnel counts the hop (RFC 2473 section 3.1), and so whoever forwards
+            // what came out: at every attach point that is the host's routing.
+            hop_count: HopCount::NONE,
             mss_clamp: self.mss_clamp,
             hairpin: self.hairpin,
             pass_unmatched: false,

@@ -22,17 +22,30 @@ pub(crate) const ATTACHES: [(&str, Attach); 5] = [
 /// Devices that one translator can be attached to.
 const MAX_DEVICES: usize = 64;
 
+/// What has an end of its own towards the IPv6 network, and what stands between networks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A CLAT.
+    Clat,
+    /// A softwire's client.
+    Client,
+    /// A tunnel end point.
+    Tep,
+    /// All else.
+    Gateway,
+}
+
 /// Reads `engine`, `attach`, `devices` and `measure`, and holds them against each other.
 pub(crate) fn read(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
-    clat: bool,
+    place: Place,
     translator: &mut Translator,
 ) {
     set(&mut translator.engine, section.read(sink, "engine", |v| value::choice(v, &ENGINES)));
     let attach = section.read(sink, "attach", |v| value::choice(v, &ATTACHES));
     if let Some(attach) = &attach {
-        check_attach(attach, translator.engine, clat, sink);
+        check_attach(attach, translator.engine, place, sink);
     }
     set(&mut translator.attach, attach);
     read_devices(section, sink, translator);
@@ -47,15 +60,23 @@ pub(crate) fn read(
     set(&mut translator.measure, measure);
 }
 
-fn check_attach(attach: &Spanned<Attach>, engine: Engine, clat: bool, sink: &mut Sink) {
+fn check_attach(attach: &Spanned<Attach>, engine: Engine, place: Place, sink: &mut Sink) {
     let (message, help) = match attach.get_ref() {
-        Attach::Uplink if !clat => (
-            "`attach`: \"uplink\" belongs to mode clat; elsewhere routes decide what is translated",
-            "write attach = \"interface\", or \"ingress\" or \"xdp\" with devices",
+        Attach::Uplink if matches!(place, Place::Gateway | Place::Tep) => (
+            "`attach`: \"uplink\" belongs to mode clat and to a softwire's client; elsewhere routes decide what is \
+             translated",
+            match place {
+                Place::Tep => "write attach = \"interface\"",
+                _ => "write attach = \"interface\", or \"ingress\" or \"xdp\" with devices",
+            },
         ),
-        Attach::Ingress if clat => (
+        Attach::Ingress if place == Place::Clat => (
             "`attach`: \"ingress\" is for gateways",
             "write attach = \"uplink\", which does the same for a CLAT",
+        ),
+        Attach::Ingress | Attach::Xdp if matches!(place, Place::Client | Place::Tep) => (
+            "`attach`: softwires are attached at the interface, or a client's at the uplink",
+            "write attach = \"interface\"",
         ),
         Attach::Uplink | Attach::Ingress | Attach::Xdp if engine == Engine::User => (
             "`attach`: this attach point is the kernel engine's, and engine is \"user\"",

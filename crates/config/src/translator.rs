@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use crate::DEFAULT_METRIC;
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::engine;
+use crate::engine::{self, Place};
 use crate::name::InterfaceName;
 use crate::nat64;
 use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
@@ -99,7 +99,13 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         routes4 = vec![Spanned::new(section.span(), Ipv4Net::default())];
     }
     let has_mapping = !eam.is_empty() || particular.dynamic4.is_some();
-    let translator = read_common(&mut section, sink, kind, has_mapping);
+    let place = match (kind, &particular.mode) {
+        (Kind::Clat, _) => Place::Clat,
+        (_, Some(Mode::Softwire(softwire))) if softwire.client().is_none() => Place::Tep,
+        (Kind::Softwire, _) => Place::Client,
+        _ => Place::Gateway,
+    };
+    let translator = read_common(&mut section, sink, kind, place, has_mapping);
     let span = section.span();
     section.finish(sink);
     let translator = match (name.clone(), particular.mode.take()) {
@@ -338,6 +344,7 @@ fn read_common(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
     kind: Kind,
+    place: Place,
     has_mapping: bool,
 ) -> Translator {
     let clat = kind == Kind::Clat;
@@ -347,7 +354,7 @@ fn read_common(
         mss_clamp: clat || kind == Kind::Softwire,
         ..Translator::usual()
     };
-    engine::read(section, sink, clat, &mut t);
+    engine::read(section, sink, place, &mut t);
     set(&mut t.metric, section.read(sink, "metric", metric));
     set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
     if translates {

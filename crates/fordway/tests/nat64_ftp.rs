@@ -61,13 +61,13 @@ impl Server {
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let shown = |path: &Path| path.display().to_string();
-        // Ports whose replies differ in length between the families: nothing is kept of a connection whose
-        // numbers are the same on both sides, which one port of a hundred would make them.
+        // Ports whose replies differ in length between the families, since their second octet has three digits:
+        // nothing is kept of a connection whose numbers are the same on both sides.
         let text = format!(
             "{listen}\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
              anon_root={}\nwrite_enable=YES\nanon_upload_enable=YES\nconnect_from_port_20=YES\n\
              seccomp_sandbox=NO\nisolate_network=NO\nisolate=NO\nsecure_chroot_dir={}\n\
-             pasv_min_port=40000\npasv_max_port=40999\nssl_enable=YES\nallow_anon_ssl=YES\nforce_local_logins_ssl=NO\n\
+             pasv_min_port=40036\npasv_max_port=40191\nssl_enable=YES\nallow_anon_ssl=YES\nforce_local_logins_ssl=NO\n\
              force_local_data_ssl=NO\nrequire_ssl_reuse=NO\nrsa_cert_file={}\n\
              rsa_private_key_file={}\n",
             shown(&root),
@@ -304,6 +304,8 @@ fn a_transfer_outlives_a_killed_daemon() {
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     assert!(fs::read(&file).unwrap() == octets());
-    assert_eq!(event(&daemon, "resumed"), 1, "the control connection's numbers were kept");
+    // The client may end before the gateway has seen its last word.
+    let resumed = || (event(&daemon, "resumed") == 1).then_some(());
+    poll("the control connection goes on with the numbers that were kept", resumed);
     daemon.stop();
 }

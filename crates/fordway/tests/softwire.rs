@@ -156,6 +156,61 @@ fn the_kernel_engine_carries_softwires_and_outlives_its_daemon() {
 }
 
 #[test]
+fn at_the_uplink_a_client_is_carried_in_place() {
+    if !can_test() {
+        return;
+    }
+    let net = Net::new();
+    let (tep_dir, b4_dir) = (RunDir::new(), RunDir::new());
+    let before = (host(&net.tep), host(&net.client));
+    let tep = Daemon::start(&tep_dir, &net.tep, TEP);
+    let line = B4.replace("engine user", "engine kernel --attach uplink");
+    let b4 = Daemon::start(&b4_dir, &net.client, &line);
+    let status = b4.status();
+    let status = &status["translators"][0];
+    assert_eq!((&status["engine"], &status["attach"]), (&"kernel".into(), &"uplink".into()));
+    let programs = status["kernel"]["programs"].as_array().unwrap();
+    assert_eq!(programs.iter().map(|it| &it["device"]).collect::<Vec<_>>(), ["c0", "c0"]);
+    let default = || net.client.ip("-4 route show default");
+    let shown = default();
+    assert!(shown.contains("via inet6 2001:db8:1::1 dev c0"), "{shown}");
+    assert!(shown.contains("src 192.0.2.1 metric 2048 mtu 1460 advmss 1420"), "{shown}");
+    // The hops are those of the interface.
+    let up = net.ping(&net.client, "198.51.100.2");
+    assert!(up.contains("64 bytes from 198.51.100.2: icmp_seq=1 ttl=63"), "{up}");
+    let down = net.ping(&net.server, "192.0.2.1");
+    assert!(down.contains("64 bytes from 192.0.2.1: icmp_seq=1 ttl=63"), "{down}");
+    const LEN: usize = 2 << 20;
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
+    // The end point cuts what does not fit, and what comes in pieces is the user engine's.
+    for len in [100, 1_432, 9_000] {
+        traffic::udp_echo(&net.client, &net.server, (SERVER, SERVER), len);
+        traffic::udp_echo(&net.server, &net.client, (CLIENT, CLIENT), len);
+    }
+    let stats = b4.stats("softwire0");
+    assert_eq!(dropped(&stats), 0, "{stats}");
+    for direction in ["v4_to_v6", "v6_to_v4"] {
+        assert!(count(&stats, &format!("kernel/{direction}/packets")) > 20, "{stats}");
+    }
+    assert!(count(&stats, "queues/0/v6_to_v4/packets") > 0, "{stats}");
+    // The way to the end point changes.
+    net.router.ip("addr add 2001:db8:1::9/64 dev r1 nodad");
+    net.client.ip("-6 route replace default via 2001:db8:1::9");
+    poll("the route follows", || default().contains("via inet6 2001:db8:1::9").then_some(()));
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    net.client.ip("-6 route replace default via 2001:db8:1::1");
+    poll("the route follows", || default().contains("via inet6 2001:db8:1::1").then_some(()));
+    b4.kill();
+    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
+    let b4 = Daemon::start(&b4_dir, &net.client, &line);
+    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
+    b4.stop();
+    tep.stop();
+    assert_eq!((host(&net.tep), host(&net.client)), before);
+}
+
+#[test]
 fn a_narrow_link_in_the_tunnel_is_found() {
     for engine in ["user", "kernel"] {
         narrow_link(engine);
