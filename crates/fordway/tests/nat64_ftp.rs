@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -287,23 +288,30 @@ fn a_transfer_outlives_a_killed_daemon() {
         return;
     }
     let (net, run) = (Border::new(), RunDir::new());
-    let _server = Server::start(&net.v4);
+    let server = Server::start(&net.v4);
     let arguments = format!("{NAT64} --engine kernel");
     let daemon = Daemon::start(&run, &net.gateway, &arguments);
-    let file = run.path().join("slow");
+    // It sends what it is given, and so takes as long as it is let.
     let mut command = net.v6.command("curl");
-    command.args(["-sS", "-v", "-g", "--max-time", "120", "--limit-rate", "2M", "-o"]);
-    command.arg(&file).arg(url("large")).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let client = command.spawn().unwrap();
+    command.args(["-sS", "-v", "-g", "--max-time", "120", "-T", "-"]).arg(url("up/sent"));
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut client = pipes.spawn().unwrap();
+    let mut content = client.stdin.take().unwrap();
+    let octets = octets();
+    let (first, rest) = octets.split_at(LARGE / 2);
+    content.write_all(first).unwrap();
+    let stored = server.folder.join("root/up/sent");
     poll("the transfer runs", || {
-        fs::metadata(&file).is_ok_and(|known| known.len() > 0).then_some(())
+        fs::metadata(&stored).is_ok_and(|known| known.len() > 0).then_some(())
     });
     assert!(event(&daemon, "translated") >= 2);
     daemon.kill();
     let daemon = Daemon::start(&run, &net.gateway, &arguments);
+    content.write_all(rest).unwrap();
+    drop(content);
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert!(fs::read(&file).unwrap() == octets());
+    assert!(server.stored("sent") == octets);
     // The client may end before the gateway has seen its last word.
     let resumed = || (event(&daemon, "resumed") == 1).then_some(());
     poll("the control connection goes on with the numbers that were kept", resumed);
