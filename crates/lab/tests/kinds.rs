@@ -47,7 +47,7 @@ fn each_mechanism_opens_the_ways_that_it_is_for() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().join("run").display().to_string();
-    let arms = "native-v6,dual-stack-fordway,nat-pt-fordway,trt-fordway,softwire-fordway-interface,softwire-fordway,\
+    let arms = "native-v6,dual-stack-fordway,nat-pt-fordway,trt-fordway,softwire-fordway-interface,softwire-fordway-uplink,softwire-fordway,\
                 dstm-fordway-interface,\
                 proxy-fordway,proxy-apache,proxy-squid,site-fordway,site-nginx,site-apache";
     let before = namespaces();

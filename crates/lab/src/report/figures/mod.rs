@@ -90,6 +90,7 @@ const ORDER: [&str; 29] = [
     "nat-pt-fordway",
     "trt-fordway",
     "softwire-fordway-interface",
+    "softwire-fordway-uplink",
     "softwire-fordway",
     "dstm-fordway",
     "proxy-fordway",
