@@ -73,26 +73,25 @@ impl Divert {
 
     /// Looks for the table.
     pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::open()?.find(&self.table())?;
+        let present = Netfilter::v4(|it| it.find(&self.table()))?;
         Ok(present.map(|present| Found { ours: present.is_ours(), present }))
     }
 
     /// Makes the table, or puts it at once in the place of an earlier one of this
     /// program.
     pub(crate) fn make(&self) -> Result<()> {
-        let mut netfilter = Netfilter::open()?;
-        match netfilter.replace_own(&rules::table(self, true)) {
+        Netfilter::v4(|netfilter| match netfilter.replace_own(&rules::table(self, true)) {
             // Perhaps the kernel can't be asked to reassemble: then fragments but the
             // first are lost, which is better than everything.
             Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => {
                 netfilter.replace_own(&rules::table(self, false)).map_err(|_| error)
             }
             result => result,
-        }
+        })
     }
 
     pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::open()?.delete(&self.table())
+        Netfilter::v4(|it| it.delete(&self.table()))
     }
 }
 

@@ -101,17 +101,17 @@ impl Intercept {
 
     /// Looks for the table.
     pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::open_v6()?.find(&self.nft_table())?;
+        let present = Netfilter::v6(|it| it.find(&self.nft_table()))?;
         Ok(present.map(|present| Found { ours: present.is_ours(), present }))
     }
 
     /// Makes the table, or puts it at once in the place of an earlier one of this program.
     pub(crate) fn make(&self) -> Result<()> {
-        Netfilter::open_v6()?.replace_own(&self.rules())
+        Netfilter::v6(|it| it.replace_own(&self.rules()))
     }
 
     pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::open_v6()?.delete(&self.nft_table())
+        Netfilter::v6(|it| it.delete(&self.nft_table()))
     }
 
     fn rules(&self) -> Table {

@@ -119,24 +119,24 @@ impl Nat44 {
     ///
     /// [`crate::Error::Netfilter`], [`crate::Error::Answer`].
     pub fn counted(&self) -> Result<Vec<Counted>> {
-        let counters = Netfilter::open()?.counters(&self.table())?.into_iter();
+        let counters = Netfilter::v4(|it| it.counters(&self.table()))?.into_iter();
         let counted =
             counters.map(|(name, Count { packets, octets })| Counted { name, packets, octets });
         Ok(counted.collect())
     }
 
     pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::open()?.find(&self.table())?;
+        let present = Netfilter::v4(|it| it.find(&self.table()))?;
         Ok(present.map(|present| Found { ours: present.is_ours(), present }))
     }
 
     /// Makes the table, or puts it at once in the place of an earlier one of this program.
     pub(crate) fn make(&self) -> Result<()> {
-        Netfilter::open()?.replace_own(&rules::table(self))
+        Netfilter::v4(|it| it.replace_own(&rules::table(self)))
     }
 
     pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::open()?.delete(&self.table())
+        Netfilter::v4(|it| it.delete(&self.table()))
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod connection;
 pub(crate) mod expression;
 mod object;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -26,6 +27,7 @@ use netlink_packet_netfilter::{
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
 
+use crate::namespace::NamespaceId;
 use crate::netlink::{NETLINK_HEADER, explanation};
 use crate::{Error, Result};
 use expression::Expression;
@@ -168,14 +170,40 @@ pub(crate) struct Netfilter {
     socket: Socket,
 }
 
+thread_local! {
+    /// The last one, and where it was opened. Closing it waits until the kernel has let go what the last change replaced:
+    /// a grace period of RCU, tens of milliseconds.
+    static KEPT: Cell<Option<(NamespaceId, Netfilter)>> = const { Cell::new(None) };
+}
+
 impl Netfilter {
-    /// For tables of family `ip6`.
-    pub(crate) fn open_v6() -> Result<Self> {
-        Ok(Self { family: NetfilterProtoFamily::IPv6, ..Self::open()? })
+    /// Asks about tables of family `ip6`, or changes them.
+    pub(crate) fn v6<T>(ask: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        Self::with(NetfilterProtoFamily::IPv6, ask)
     }
 
-    /// For tables of family `ip`.
-    pub(crate) fn open() -> Result<Self> {
+    /// Asks about tables of family `ip`, or changes them.
+    pub(crate) fn v4<T>(ask: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        Self::with(NetfilterProtoFamily::IPv4, ask)
+    }
+
+    fn with<T>(
+        family: NetfilterProtoFamily,
+        ask: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let here = NamespaceId::current()?;
+        let kept = KEPT.take().filter(|(there, _)| *there == here);
+        let mut netfilter = kept.map_or_else(Self::open, |(_, netfilter)| Ok(netfilter))?;
+        netfilter.family = family;
+        let answer = ask(&mut netfilter);
+        // After an error nobody knows what is still to be read.
+        if answer.is_ok() {
+            KEPT.set(Some((here, netfilter)));
+        }
+        answer
+    }
+
+    fn open() -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_NETFILTER)?;
             socket.bind_auto()?;

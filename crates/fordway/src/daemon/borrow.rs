@@ -112,7 +112,8 @@ impl Handle {
                 continue;
             };
             let (daemon, injector) = (self.clone(), None);
-            let host = Interface { daemon, name: name.clone(), softwire, injector };
+            let (name, is_new) = (name.clone(), false);
+            let host = Interface { daemon, name: name.clone(), softwire, injector, is_new };
             match Runner::new(options, host, waiting) {
                 Ok(runner) => {
                     let handle = runner.handle();
@@ -140,12 +141,17 @@ impl Handle {
     }
 }
 
+/// Why nothing can be done for it any more.
+const GONE: &str = "its interface has been taken down";
+
 /// The softwire of one, and the host around it.
 struct Interface {
     daemon: Handle,
     name: String,
     softwire: Translator,
     injector: Option<Injector>,
+    /// Whether the softwire is another since it was settled.
+    is_new: bool,
 }
 
 impl Interface {
@@ -153,7 +159,7 @@ impl Interface {
         let became = self.daemon.with(&self.name, |one| one.become_like(softwire));
         match became {
             Some(became) => became.map_err(|failure| failure.line()),
-            None => Err("its interface has been taken down".to_owned()),
+            None => Err(GONE.to_owned()),
         }
     }
 
@@ -200,12 +206,19 @@ impl Host for Interface {
     }
 
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String> {
-        self.become_like(&self.with(own, Some(grant)))?;
+        let softwire = self.with(own, Some(grant));
+        let took = self.daemon.with(&self.name, |one| one.take_on(&softwire));
+        self.is_new = took.ok_or_else(|| GONE.to_owned())?.map_err(|failure| failure.line())?;
         let injector = Injector::open(&self.name);
         self.injector = injector
             .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name))
             .ok();
         Ok(())
+    }
+
+    fn settle(&mut self) {
+        let is_new = std::mem::take(&mut self.is_new);
+        self.daemon.with(&self.name, |one| if is_new { one.settle() } else { one.put_back() });
     }
 
     fn unbound(&mut self) {

@@ -335,6 +335,12 @@ impl Running {
         Ok(())
     }
 
+    /// Takes another configuration up, and tells whether it was another; what the one before needed stays until
+    /// [`Running::settle`].
+    pub(super) fn take_on(&mut self, new: &Translator) -> Result<bool, Failure> {
+        Ok(self.change(new)?.is_some())
+    }
+
     /// Takes another configuration up, or puts back what the kernel has taken of this one.
     pub(super) fn become_like(&mut self, new: &Translator) -> Result<(), Failure> {
         match self.change(new)? {
@@ -460,7 +466,7 @@ impl Running {
     }
 
     /// Takes back what the configuration before needed and this one does not.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let keep = super::prepared::keep(self.config.name.as_str());
         let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
         let Some(manager) = &mut self.manager else { return };

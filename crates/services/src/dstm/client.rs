@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fordway_dstm::{Client, ClientSettings, Effect, Grant, LONGEST, Phase, Reason};
 use serde::{Deserialize, Serialize};
+use socket2::{SockAddr, SockRef};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -34,6 +35,9 @@ pub trait Host {
     ///
     /// Words for people. The lease is given back then.
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String>;
+
+    /// What has waited is sent: what only a lease before needed can go.
+    fn settle(&mut self);
 
     /// The tunnel is to be gone.
     fn unbound(&mut self);
@@ -298,6 +302,7 @@ impl<H: Host> Runner<H> {
                 self.applied = Some((grant, own));
                 self.used = (self.host.carried(), Instant::now());
                 self.send_waiting();
+                self.host.settle();
             }
             Err(why) => {
                 warn!("{}: {why}; the address is given back", self.options.name);
@@ -352,7 +357,9 @@ impl<H: Host> Runner<H> {
             }
         }
         let Some((socket, _)) = &self.socket else { return };
-        if let Err(error) = socket.try_send_to(octets, to.into()) {
+        // The runtime takes a new socket for one that can't be written to until it has asked; the first message would wait
+        // for its repetition.
+        if let Err(error) = SockRef::from(socket).send_to(octets, &SockAddr::from(to)) {
             self.lose_socket(&error);
         }
     }
@@ -429,5 +436,63 @@ async fn receive(socket: Option<&(UdpSocket, Ipv6Addr)>) -> io::Result<(SocketAd
         if let (len, SocketAddr::V6(from)) = socket.recv_from(&mut buffer).await? {
             return Ok((from, buffer[..len].to_vec()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use fordway_dstm::{ClientId, Key};
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn tunnel_end(&mut self, source: Ipv6Addr) -> Ipv6Addr {
+            source
+        }
+
+        fn bound(&mut self, _: &Grant, _: Ipv6Addr) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn settle(&mut self) {}
+
+        fn unbound(&mut self) {}
+
+        fn send(&mut self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn carried(&mut self) -> u64 {
+            0
+        }
+    }
+
+    /// The runtime has not looked at the socket yet, and does not until the message is here.
+    #[tokio::test]
+    async fn the_first_message_leaves_at_once() {
+        let server = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let SocketAddr::V6(to) = server.local_addr().unwrap() else { panic!("IPv6") };
+        let options = ClientOptions {
+            name: "test".to_owned(),
+            client: ClientSettings {
+                servers: vec![to],
+                id: Some(ClientId::new("a").unwrap()),
+                key: Key::from_hex(&"07".repeat(32)).unwrap(),
+                sharing: false,
+                lifetime: 0,
+            },
+            own: None,
+            idle: None,
+        };
+        let mut runner = Runner::new(options, Nobody, Arc::default()).unwrap();
+        runner.send(to, b"hello");
+        let mut buffer = [0; 16];
+        let (len, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..len], from.ip()), (&b"hello"[..], to.ip().to_owned().into()));
     }
 }

@@ -176,6 +176,8 @@ impl Host for Notes {
         Ok(())
     }
 
+    fn settle(&mut self) {}
+
     fn unbound(&mut self) {
         *self.bound.lock().unwrap() = None;
     }

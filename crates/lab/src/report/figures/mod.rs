@@ -90,7 +90,6 @@ const ORDER: [&str; 29] = [
     "nat-pt-fordway",
     "trt-fordway",
     "softwire-fordway-interface",
-    "softwire-fordway-uplink",
     "softwire-fordway",
     "dstm-fordway",
     "proxy-fordway",
@@ -116,6 +115,7 @@ pub(crate) fn slot(mechanism: &str) -> usize {
         "siit-fordway-kernel" => "siit-fordway-xdp",
         "clat-fordway-kernel" => "clat-fordway",
         "dstm-fordway-interface" => "dstm-fordway",
+        "softwire-fordway-uplink" => "clat-fordway-uplink",
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",
