@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
-        for (name, rows) in [("goals", 27), ("mechanisms-goals", 18)] {
+        for (name, rows) in [("goals", 27), ("mechanisms-goals", 20)] {
             let table = Table::find(name).unwrap();
             let experiment = Experiment::find(name).unwrap();
             assert_eq!(experiment.goals.as_deref(), Some(name));

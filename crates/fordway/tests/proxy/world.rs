@@ -248,6 +248,9 @@ fn serve(mut stream: TcpStream, gate: &Gate) -> std::io::Result<()> {
         let length = first.len() + second.len();
         let fields = format!("Content-Type: text/html\r\nContent-Length: {length}\r\n");
         stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes())?;
+        if head.starts_with("HEAD ") {
+            continue;
+        }
         stream.write_all(&first)?;
         if !second.is_empty() {
             gate.2.fetch_add(1, Ordering::Relaxed);
