@@ -52,7 +52,8 @@ always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p,
 	if (illegal_v4(bpf_ntohl(inner.src)) || illegal_v4(bpf_ntohl(inner.dst)))
 		return hook == HOOK_UPLINK ? UNMATCHED : PASS_ON(FW_PASS_UNMAPPED);
 	v = find_tunnel(&inner, is_tep ? inner.dst : inner.src, is_tep ? inner.dst_port : inner.src_port, &tunnel);
-	if (v == UNMATCHED && hook != HOOK_UPLINK)
+	/* At the uplink other addresses are none of ours; other ports of ours are nobody's to use. */
+	if (v == UNMATCHED && (hook != HOOK_UPLINK || bpf_map_lookup_elem(&softwire_addresses, &inner.src)))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (v != GO_ON)
 		return v;

@@ -59,11 +59,33 @@ impl Net {
         net
     }
 
+    /// Each end reaches the other, whose packets have made one hop: into the tunnel a host's own packet makes none.
+    fn assert_one_hop(&self) {
+        let up = self.ping(&self.client, "198.51.100.2");
+        assert!(up.contains("64 bytes from 198.51.100.2: icmp_seq=1 ttl=63"), "{up}");
+        let down = self.ping(&self.server, "192.0.2.1");
+        assert!(down.contains("64 bytes from 192.0.2.1: icmp_seq=1 ttl=63"), "{down}");
+    }
+
+    /// Connections from either end carry octets both ways, and datagrams of these lengths come back.
+    fn exchange(&self, lens: &[usize]) {
+        let seen = traffic::tcp_both_ways(&self.client, &self.server, SERVER, LEN);
+        assert_eq!(seen.ip(), CLIENT);
+        traffic::tcp_both_ways(&self.server, &self.client, CLIENT, LEN);
+        for len in lens {
+            traffic::udp_echo(&self.client, &self.server, (SERVER, SERVER), *len);
+            traffic::udp_echo(&self.server, &self.client, (CLIENT, CLIENT), *len);
+        }
+    }
+
     fn ping(&self, from: &Netns, to: &str) -> String {
         let output = from.try_run(&format!("ping -n -c 3 -i 0.2 -W 2 {to}"));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
+
+/// Octets of a transfer.
+const LEN: usize = 2 << 20;
 
 /// What of a host a daemon changes.
 fn host(netns: &Netns) -> String {
@@ -93,20 +115,9 @@ fn traffic_passes_both_ways_and_nothing_stays() {
     let before = (host(&net.tep), host(&net.client));
     let tep = Daemon::start(&tep_dir, &net.tep, TEP);
     let b4 = Daemon::start(&b4_dir, &net.client, B4);
-    let up = net.ping(&net.client, "198.51.100.2");
-    // The client's own packet is routed by the end point alone: into it the tunnel is one hop.
-    assert!(up.contains("64 bytes from 198.51.100.2: icmp_seq=1 ttl=63"), "{up}");
-    let down = net.ping(&net.server, "192.0.2.1");
-    assert!(down.contains("64 bytes from 192.0.2.1: icmp_seq=1 ttl=63"), "{down}");
-    const LEN: usize = 2 << 20;
-    let seen = traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    assert_eq!(seen.ip(), CLIENT);
-    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
+    net.assert_one_hop();
     // What has DF and does not fit is lost once, as on any path; 1,432 is the most that fits.
-    for len in [100, 1_432, 9_000, 40_000] {
-        traffic::udp_echo(&net.client, &net.server, (SERVER, SERVER), len);
-        traffic::udp_echo(&net.server, &net.client, (CLIENT, CLIENT), len);
-    }
+    net.exchange(&[100, 1_432, 9_000, 40_000]);
     let stats = tep.stats("softwire0");
     assert!(count(&stats, "v4_to_v6/fragments") > 0, "{stats}");
     assert_eq!(dropped(&b4.stats("softwire0")), 0);
@@ -129,14 +140,8 @@ fn the_kernel_engine_carries_softwires_and_outlives_its_daemon() {
         (TEP.replace("engine user", "engine kernel"), B4.replace("engine user", "engine kernel"));
     let tep = Daemon::start(&tep_dir, &net.tep, &tep_line);
     let b4 = Daemon::start(&b4_dir, &net.client, &b4_line);
-    const LEN: usize = 2 << 20;
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
     // What does not fit is cut by the user engine.
-    for len in [100, 9_000] {
-        traffic::udp_echo(&net.client, &net.server, (SERVER, SERVER), len);
-        traffic::udp_echo(&net.server, &net.client, (CLIENT, CLIENT), len);
-    }
+    net.exchange(&[100, 9_000]);
     for end in [&tep, &b4] {
         let stats = end.stats("softwire0");
         assert!(count(&stats, "kernel/v4_to_v6/packets") > 20, "{stats}");
@@ -176,18 +181,9 @@ fn at_the_uplink_a_client_is_carried_in_place() {
     assert!(shown.contains("via inet6 2001:db8:1::1 dev c0"), "{shown}");
     assert!(shown.contains("src 192.0.2.1 metric 2048 mtu 1460 advmss 1420"), "{shown}");
     // The hops are those of the interface.
-    let up = net.ping(&net.client, "198.51.100.2");
-    assert!(up.contains("64 bytes from 198.51.100.2: icmp_seq=1 ttl=63"), "{up}");
-    let down = net.ping(&net.server, "192.0.2.1");
-    assert!(down.contains("64 bytes from 192.0.2.1: icmp_seq=1 ttl=63"), "{down}");
-    const LEN: usize = 2 << 20;
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
+    net.assert_one_hop();
     // The end point cuts what does not fit, and what comes in pieces is the user engine's.
-    for len in [100, 1_432, 9_000] {
-        traffic::udp_echo(&net.client, &net.server, (SERVER, SERVER), len);
-        traffic::udp_echo(&net.server, &net.client, (CLIENT, CLIENT), len);
-    }
+    net.exchange(&[100, 1_432, 9_000]);
     let stats = b4.stats("softwire0");
     assert_eq!(dropped(&stats), 0, "{stats}");
     for direction in ["v4_to_v6", "v6_to_v4"] {
@@ -301,6 +297,37 @@ fn two_clients_share_an_address() {
     traffic::tcp_both_ways(&net.client, &net.server, SERVER, 1 << 18);
     traffic::tcp_both_ways(&net.other, &net.server, SERVER, 1 << 18);
     assert_eq!(dropped(&tep.stats("softwire0")), 0);
+}
+
+#[test]
+fn at_the_uplink_another_port_of_a_shared_address_is_refused() {
+    if !can_test() {
+        return;
+    }
+    let net = Net::new();
+    let dirs = [RunDir::new(), RunDir::new()];
+    let tep = "softwire --engine user --local 2001:db8:f::1 --binding 192.0.2.3:1/4=2001:db8:1::46";
+    let _tep = Daemon::start(&dirs[0], &net.tep, tep);
+    let b4 = "softwire --engine kernel --attach uplink --v4 192.0.2.3:1/4 --remote 2001:db8:f::1 \
+              --local 2001:db8:1::46";
+    let b4 = Daemon::start(&dirs[1], &net.client, b4);
+    assert_eq!(b4.status()["translators"][0]["attach"], "uplink");
+    let send = |port: u16| {
+        net.client.inside(move || {
+            let socket = std::net::UdpSocket::bind(("192.0.2.3", port)).unwrap();
+            socket.send_to(b"x", (SERVER, 9)).unwrap();
+        });
+    };
+    send(4_100);
+    poll("its own port is taken", || {
+        (count(&b4.stats("softwire0"), "kernel/v4_to_v6/packets") == 1).then_some(())
+    });
+    assert_eq!(dropped(&b4.stats("softwire0")), 0);
+    // It does not leave outside of the tunnel either.
+    send(5);
+    poll("another one is dropped, and counted", || {
+        (dropped(&b4.stats("softwire0")) == 1).then_some(())
+    });
 }
 
 #[test]
