@@ -7,6 +7,7 @@
 
 mod auto;
 mod borrow;
+mod change;
 mod clat_address;
 mod handle;
 mod journal;

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use super::handle::Handle;
+use super::running::Running;
 use super::services::dstm_key;
 use crate::failure::Failure;
 use crate::report::DstmClientStats;
@@ -112,8 +113,7 @@ impl Handle {
                 continue;
             };
             let (daemon, injector) = (self.clone(), None);
-            let (name, is_new) = (name.clone(), false);
-            let host = Interface { daemon, name: name.clone(), softwire, injector, is_new };
+            let host = Interface { daemon, name: name.clone(), softwire, injector, is_new: false };
             match Runner::new(options, host, waiting) {
                 Ok(runner) => {
                     let handle = runner.handle();
@@ -141,9 +141,6 @@ impl Handle {
     }
 }
 
-/// Why nothing can be done for it any more.
-const GONE: &str = "its interface has been taken down";
-
 /// The softwire of one, and the host around it.
 struct Interface {
     daemon: Handle,
@@ -155,12 +152,18 @@ struct Interface {
 }
 
 impl Interface {
-    fn become_like(&self, softwire: &Translator) -> Result<(), String> {
-        let became = self.daemon.with(&self.name, |one| one.become_like(softwire));
-        match became {
-            Some(became) => became.map_err(|failure| failure.line()),
-            None => Err(GONE.to_owned()),
-        }
+    /// Another softwire; what only the one before needed stays until [`Host::settle`].
+    fn take_on(&mut self, softwire: &Translator) -> Result<(), String> {
+        let took = self.daemon.with(&self.name, |one| one.take_on(softwire));
+        let took = took.ok_or("its interface has been taken down")?;
+        self.is_new |= took.map_err(|failure| failure.line())?;
+        Ok(())
+    }
+
+    fn become_like(&mut self, softwire: &Translator) -> Result<(), String> {
+        self.take_on(softwire)?;
+        self.settle();
+        Ok(())
     }
 
     /// The softwire with this host's end at `own`, and with a lease or without.
@@ -199,16 +202,14 @@ impl Host for Interface {
             return own;
         }
         // This host has moved since.
-        if let Err(why) = self.become_like(&self.softwire) {
+        if let Err(why) = self.become_like(&self.softwire.clone()) {
             warn!("{}: {why}", self.name);
         }
         self.own().unwrap_or(source)
     }
 
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String> {
-        let softwire = self.with(own, Some(grant));
-        let took = self.daemon.with(&self.name, |one| one.take_on(&softwire));
-        self.is_new = took.ok_or_else(|| GONE.to_owned())?.map_err(|failure| failure.line())?;
+        self.take_on(&self.with(own, Some(grant)))?;
         let injector = Injector::open(&self.name);
         self.injector = injector
             .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name))
@@ -217,8 +218,9 @@ impl Host for Interface {
     }
 
     fn settle(&mut self) {
-        let is_new = std::mem::take(&mut self.is_new);
-        self.daemon.with(&self.name, |one| if is_new { one.settle() } else { one.put_back() });
+        if std::mem::take(&mut self.is_new) {
+            self.daemon.with(&self.name, Running::settle);
+        }
     }
 
     fn unbound(&mut self) {

@@ -9,24 +9,16 @@ mod checks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fordway_config::{Config, InterfaceName, Translator, load};
-use fordway_engine::Core;
 use fordway_net::privilege::{self, Capability};
-use fordway_net::{Change, Netlink};
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use super::auto::{self, Auto};
 use super::borrow;
+use super::change::Before;
 use super::handle::Daemon;
-use super::journal;
-use super::kernel::{self, Kernel};
-use super::plan;
-use super::pool4;
-use super::prepared::{apply, core, last_of_each};
-use super::resolve::{self, Facts};
 use super::running::Running;
 use super::services;
-use super::stateful;
-use super::{start_all, uplink};
+use super::start_all;
 use crate::failure::Failure;
 use checks::{check_lending, check_names, check_sections, check_translator};
 
@@ -312,184 +304,6 @@ fn kernel_made(old: &Config, new: &Config) -> Vec<(String, Option<String>, Optio
         (name, old, new)
     });
     both.collect()
-}
-
-/// What a translator had before a change.
-pub(super) struct Before {
-    config: Translator,
-    facts: Facts,
-    way: Option<uplink::Way>,
-    core: Core,
-    changes: Vec<Change>,
-    /// Sessions and mappings for which the other configuration has no place.
-    unfit: u64,
-}
-
-impl Running {
-    /// Looks at the host anew, with the configuration that it has.
-    pub(super) fn look_anew(&mut self) -> Result<(), Failure> {
-        let config = self.config.clone();
-        if self.change(&config)?.is_some() {
-            self.settle();
-        }
-        Ok(())
-    }
-
-    /// Takes another configuration up, and tells whether it was another; what the one before needed stays until
-    /// [`Running::settle`].
-    pub(super) fn take_on(&mut self, new: &Translator) -> Result<bool, Failure> {
-        Ok(self.change(new)?.is_some())
-    }
-
-    /// Takes another configuration up, or puts back what the kernel has taken of this one.
-    pub(super) fn become_like(&mut self, new: &Translator) -> Result<(), Failure> {
-        match self.change(new)? {
-            Some(_) => self.settle(),
-            None => self.put_back(),
-        }
-        Ok(())
-    }
-
-    /// Takes another configuration up, engines first and the host's routes after them. `None`: it is
-    /// the same. On error the old one is back.
-    fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
-        let mut netlink = Netlink::open()?;
-        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
-        facts.resolved.attach = self.place.attach;
-        let mut way = self.place.way.clone();
-        if way.is_some()
-            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
-        {
-            way = Some(found);
-        }
-        if *new == self.config && facts == self.facts && way == self.place.way {
-            return Ok(None);
-        }
-        let old = self.engine.core();
-        let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
-        let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
-        let logs = self.other_logs(new)?;
-        let before = Before {
-            config: std::mem::replace(&mut self.config, new.clone()),
-            facts: std::mem::replace(&mut self.facts, facts),
-            way: std::mem::replace(&mut self.place.way, way),
-            core: old,
-            changes: self.changes.clone(),
-            unfit,
-        };
-        if let Err(failure) = self.take_up(core) {
-            self.change_back(before);
-            return Err(failure);
-        }
-        if let Some(beside) = &self.stateful {
-            beside.telling.add_unfit(unfit);
-            if let Some(logs) = logs {
-                beside.telling.set_logs(logs);
-            }
-        }
-        if unfit > 0 {
-            info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
-        }
-        Ok(Some(before))
-    }
-
-    fn take_up(&mut self, core: Core) -> Result<(), Failure> {
-        self.change_engines(core)?;
-        self.after_other_tables();
-        self.resume_tracing();
-        let wanted = self.wanted()?;
-        if let Some(manager) = &mut self.manager
-            && self.config.manage
-        {
-            apply(self.config.name.as_str(), manager, &wanted)?;
-        }
-        self.changes = wanted;
-        Ok(())
-    }
-
-    /// Gives the engines another core. Nobody else changes bindings in the meantime.
-    fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
-        let tunnel = self.tunnel.clone();
-        let mut held = tunnel.as_ref().map(|tunnel| tunnel.hold());
-        let core = match &held {
-            Some(held) => held.with_lent(core, &self.written_bindings(), &self.engine.core()),
-            None => core,
-        };
-        let hook = self.hook();
-        if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
-            && kernel.can_rebind(softwire, &hook, self.config.measure)
-        {
-            self.engine.replace(core.clone());
-            match kernel.rebind(softwire) {
-                Ok(()) => return Ok(()),
-                // Larger maps are needed, most likely.
-                Err(error) => debug!("{}: {error}", self.config.name),
-            }
-        }
-        if let Some(kernel) = &mut self.kernel {
-            let config = kernel::config_of(&core, self.place.attach);
-            let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
-            let settings = core.tables().map(|nat64| stateful::with_added(nat64));
-            kernel.replace(config, hook, self.config.measure, settings, tunnels)?;
-        }
-        self.engine.replace(core);
-        if let Some(held) = &mut held {
-            held.attach(self.engine.current(), self.kernel.as_ref().and_then(Kernel::maps));
-        }
-        Ok(())
-    }
-
-    /// All that is to be in force on the host.
-    pub(super) fn wanted(&self) -> Result<Vec<Change>, Failure> {
-        if !self.config.manage {
-            return Ok(Vec::new());
-        }
-        let ifindex = self.engine.device().ifindex();
-        let mut wanted = plan::changes(&self.config, &self.facts, ifindex, !self.own)?;
-        if let Some(settings) = self.kernel_settings() {
-            wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
-        }
-        wanted.extend(plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
-        Ok(last_of_each(wanted))
-    }
-
-    /// Takes the old configuration up again.
-    fn change_back(&mut self, before: Before) {
-        self.config = before.config;
-        self.facts = before.facts;
-        self.place.way = before.way;
-        self.changes = before.changes;
-        if let Err(failure) = self.take_up(before.core) {
-            warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
-        }
-        self.settle();
-    }
-
-    /// Takes back what the configuration before needed and this one does not.
-    pub(super) fn settle(&mut self) {
-        let keep = super::prepared::keep(self.config.name.as_str());
-        let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
-        let Some(manager) = &mut self.manager else { return };
-        let name = self.config.name.as_str();
-        let settled = manager.review().and_then(|()| {
-            for change in &self.changes {
-                manager.apply(change)?;
-            }
-            if survives {
-                manager.apply(&keep)?;
-            }
-            manager.settle()
-        });
-        match settled {
-            Ok(report) if report.is_empty() => info!("{name}: another configuration"),
-            Ok(report) => {
-                journal::log_report(name, "another configuration: ", &report);
-                // With a device's last IPv4 address the kernel takes all its IPv4 routes away.
-                self.put_back();
-            }
-            Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
-        }
-    }
 }
 
 #[cfg(test)]
