@@ -75,7 +75,10 @@ impl Home {
 
 /// A TCP connection to a listener at this port. Gives whom the listener sees, if it is reached.
 fn connect(from: &Netns, to: SocketAddr, at: &Netns, port: u16) -> Option<SocketAddr> {
-    let listener = at.inside(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap());
+    // A process that another test is about to start may still hold the listener before this one.
+    let listener = poll("the port is free", || {
+        at.inside(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))).ok()
+    });
     let mut client = from.inside(|| TcpStream::connect_timeout(&to, IMPATIENCE)).ok()?;
     let (mut server, peer) = listener.accept().unwrap();
     for stream in [&client, &server] {
