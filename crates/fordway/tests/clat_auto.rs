@@ -6,7 +6,8 @@ use common::advertiser::{Advertiser, Content};
 use common::daemon::{Daemon, dropped};
 use common::host::{assert_same, snapshot};
 use common::laptop::{
-    Laptop, NET, OTHER_NET, OTHER_PREF64, PREF64, SERVER_V4, automatic, until, until_state, v6,
+    Laptop, NET, OTHER_NET, OTHER_PREF64, PREF64, SERVER_V4, automatic, until, until_state,
+    until_waiting, v6,
 };
 use common::ping::Ping;
 use common::{can_test, poll};
@@ -41,8 +42,7 @@ fn it_starts_before_the_network_and_follows_it_to_the_end() {
     assert_eq!(v6(&unique), v6(&status));
     // The router goes, with everything it has said.
     router.say(Content { lifetime: 0, ..Content::new(NET, &[]).withdraws(PREF64) });
-    let status = until_state(&daemon, "waiting");
-    assert_eq!(status["reason"], "no IPv6 default route");
+    until_waiting(&daemon, "no IPv6 default route");
     assert!(!net.host.ip("link").contains("clat0"));
     // And comes back.
     router.say(Content::new(NET, &[PREF64]));
@@ -85,8 +85,7 @@ fn a_withdrawn_prefix_leaves_nothing_behind() {
     let daemon = net.start("");
     until_state(&daemon, "active");
     router.say(Content::new(NET, &[]).withdraws(PREF64));
-    let status = until_state(&daemon, "waiting");
-    assert!(status["reason"].as_str().unwrap().starts_with("no prefix found on c0"), "{status:#}");
+    until_waiting(&daemon, "no prefix found on c0");
     assert_eq!(net.host.ip("-4 route"), "");
     assert_eq!(net.host.run("sysctl -n net.ipv6.conf.all.forwarding").trim(), "0");
     // The host is in its network as before.
@@ -194,8 +193,7 @@ fn a_configured_uplink_is_waited_for_and_may_come_and_go() {
         net.reaches_server();
         drop(wireless);
         net.host.ip("link del c1");
-        let status = until_state(&daemon, "waiting");
-        assert_eq!(status["reason"], "there is no device c1", "{round}");
+        until_waiting(&daemon, "there is no device c1");
     }
     daemon.stop();
 }

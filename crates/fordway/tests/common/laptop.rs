@@ -116,6 +116,12 @@ pub(crate) fn until_state(daemon: &Daemon<'_>, state: &str) -> Value {
     until(daemon, state, |status| status["state"] == state)
 }
 
+/// Waits until the CLAT waits for this reason, which need not be the first: kernel and daemon hear of a change one after the other.
+pub(crate) fn until_waiting(daemon: &Daemon<'_>, reason: &str) -> Value {
+    let told = |it: &Value| it["reason"].as_str().is_some_and(|it| it.starts_with(reason));
+    until(daemon, reason, |status| status["state"] == "waiting" && told(status))
+}
+
 /// The CLAT's IPv6 address in a status.
 pub(crate) fn v6(status: &Value) -> String {
     status["v6"].as_str().unwrap_or_else(|| panic!("{status:#}")).to_owned()
