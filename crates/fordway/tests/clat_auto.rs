@@ -85,7 +85,8 @@ fn a_withdrawn_prefix_leaves_nothing_behind() {
     let daemon = net.start("");
     until_state(&daemon, "active");
     router.say(Content::new(NET, &[]).withdraws(PREF64));
-    until_waiting(&daemon, "no prefix found on c0");
+    let none = "no prefix found on c0: neither a router's advertisement (RFC 8781) nor DNS (RFC 7050) tells one";
+    until_waiting(&daemon, none);
     assert_eq!(net.host.ip("-4 route"), "");
     assert_eq!(net.host.run("sysctl -n net.ipv6.conf.all.forwarding").trim(), "0");
     // The host is in its network as before.

@@ -152,8 +152,10 @@ fn new_flows_and_held_sessions_are_measured() {
         }
     }
     if let Some(held) = of("nat44", "sessions_held") {
-        // A busy machine does not open all 200,000 in the time that it has.
-        assert!(held["value"].as_f64().is_some_and(|all| (1.0..=200.0).contains(&all)), "{held}");
+        // Beside other programs' work not all are opened in the time that there is.
+        let flags = held["flags"].as_array().into_iter().flatten();
+        let busy = flags.filter_map(|f| f.as_str()).any(|f| f.starts_with("other programs kept"));
+        assert!(held["value"].as_f64() == Some(200.0) || busy, "{held}");
     }
     if let Some(memory) = of("nat44", "memory_per_session") {
         // An entry of connection tracking has 256 octets and more on every kernel.

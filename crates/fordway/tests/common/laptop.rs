@@ -116,10 +116,10 @@ pub(crate) fn until_state(daemon: &Daemon<'_>, state: &str) -> Value {
     until(daemon, state, |status| status["state"] == state)
 }
 
-/// Waits until the CLAT waits for this reason, which need not be the first: kernel and daemon hear of a change one after the other.
+/// Waits until the CLAT waits for this reason, which need not be the first: kernel and daemon hear of a change one after
+/// the other.
 pub(crate) fn until_waiting(daemon: &Daemon<'_>, reason: &str) -> Value {
-    let told = |it: &Value| it["reason"].as_str().is_some_and(|it| it.starts_with(reason));
-    until(daemon, reason, |status| status["state"] == "waiting" && told(status))
+    until(daemon, reason, |status| status["state"] == "waiting" && status["reason"] == reason)
 }
 
 /// The CLAT's IPv6 address in a status.
