@@ -29,6 +29,9 @@ const MOST_EMPTY: u32 = 4;
 /// has not read yet (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_OCTETS: usize = 256 << 10;
+/// How long a new connection may take for its first request once its proxy ends: the request may be on its way, and
+/// unlike that of a connection that was used before, no client sends it again by itself (RFC 9112 section 9.3.1).
+const FIRST: Duration = Duration::from_secs(2);
 
 /// Serves a connection, if its client may have one more.
 pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
@@ -158,12 +161,12 @@ impl Session {
         for _ in 0..MOST_EMPTY {
             if self.conn.buf.is_empty() {
                 self.conn.rest();
-                let (worker, conn) = (&self.worker, &mut self.conn);
+                let (worker, conn, is_first) = (&self.worker, &mut self.conn, self.served == 0);
                 let filled = self.watch.within(deadline, async {
                     tokio::select! {
                         biased;
                         filled = conn.fill() => filled.unwrap_or(0),
-                        () = worker.drained() => 0,
+                        () = let_go(worker, is_first) => 0,
                     }
                 });
                 if filled.await.unwrap_or(0) == 0 {
@@ -245,6 +248,14 @@ enum Read {
     Refused(Reason),
     Http2,
     Gone,
+}
+
+/// Until nothing is expected of a connection because its proxy ends.
+async fn let_go(worker: &Worker, is_first: bool) {
+    worker.drained().await;
+    if is_first {
+        tokio::time::sleep(FIRST).await;
+    }
 }
 
 /// Ends a connection so that the client gets what was written.

@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 
-use fordway_services::proxy::{Forward, Mode, Rules, Settings};
+use fordway_services::proxy::{Forward, Limits, Mode, Rules, Settings};
 
 use super::world::{OK, RawClient, RawServer, World, all_ports, forward, loopback, poll, reverse};
 
@@ -240,6 +240,26 @@ fn another_server_takes_the_sockets_over() {
     }
     drop(third);
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_connection_that_has_just_come_has_its_first_request() {
+    let origin = RawServer::saying(OK);
+    let settings = Settings { threads: 1.try_into().unwrap(), ..forward() };
+    let limits = Limits { drain: super::world::PATIENCE, ..settings.limits.clone() };
+    let first = World::new(&Settings { limits, ..settings });
+    let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", origin.url());
+    let [mut used, mut new, mut idle] = [(); 3].map(|()| first.client());
+    used.send(&request).response();
+    poll("all are there", || (first.server.stats().connections == 3).then_some(()));
+    let second = first.server.succeed(&forward()).unwrap().start().unwrap();
+    first.server.retire();
+    // The proxy has got as far as to let connections go.
+    assert_eq!(used.all(), "");
+    assert!(new.send(&request).all().ends_with("ok"));
+    // One that asks for nothing does not hold it up.
+    assert_eq!(idle.all(), "");
+    drop(second);
 }
 
 #[test]
