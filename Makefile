@@ -13,7 +13,7 @@ BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-conf
 LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
 TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl radvd \
-                  traceroute
+                  snmp snmpd traceroute
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := corpus model properties sequences threats vectors
