@@ -4,7 +4,7 @@ mod checks;
 mod compare;
 mod limiter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::costs::Costs;
 use crate::error::Result;
 use crate::host::environment::Environment;
 use crate::probe::Check;
-use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::{Summary, median};
 use crate::stats::paired::Verdict;
@@ -65,6 +65,9 @@ pub(crate) struct Cell {
     pub(crate) implementation: String,
     /// Metric.
     pub(crate) metric: Metric,
+    /// Setting of the load, where it is run at several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
     /// Unit of all values.
     pub(crate) unit: String,
     /// Deployments that count.
@@ -172,6 +175,9 @@ pub(crate) struct Drift {
     pub(crate) condition: Condition,
     /// Metric.
     pub(crate) metric: Metric,
+    /// Setting of the load, where it is run at several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
     /// Value by block.
     pub(crate) values: Vec<(u32, f64)>,
     /// Trend per block as a share of the mean: slope of the straight line.
@@ -189,6 +195,9 @@ pub(crate) struct Discarded {
     pub(crate) mechanism: String,
     /// Metric.
     pub(crate) metric: Metric,
+    /// Setting of the load, where it is run at several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
     /// Block.
     pub(crate) block: u32,
     /// Reasons.
@@ -241,12 +250,13 @@ pub(crate) fn analyse(
     conditions.sort();
     conditions.dedup();
     for condition in conditions {
-        for metric in &experiment.metrics {
+        for (metric, point) in places(experiment, &latest, condition) {
             let of = |m: &MechanismSpec| -> Vec<&Trial> {
                 let here = |t: &&&Trial| {
                     t.block > 0
                         && t.condition == *condition
-                        && t.metric == *metric
+                        && t.metric == metric
+                        && t.point.as_ref() == point
                         && t.mechanism == m.name
                 };
                 latest.iter().filter(here).copied().collect()
@@ -255,10 +265,10 @@ pub(crate) fn analyse(
             for m in experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)) {
                 let trials = of(m);
                 if !trials.is_empty() {
-                    cells.push(cell(m, condition, *metric, &trials, &results, run.seed));
+                    cells.push(cell(m, condition, metric, &trials, &results, run.seed));
                 }
             }
-            results.drift.extend(drift(&cells, &experiment.sentinel, condition, *metric));
+            results.drift.extend(drift(&cells, &experiment.sentinel, condition, metric));
             results.cells.extend(cells);
         }
     }
@@ -283,6 +293,23 @@ fn latest(trials: &[Trial]) -> Vec<&Trial> {
     all
 }
 
+/// Metrics of the experiment, each with the points at which there are trials of it.
+fn places<'a>(
+    experiment: &Experiment,
+    trials: &[&'a Trial],
+    condition: &Condition,
+) -> Vec<(Metric, Option<&'a Point>)> {
+    let mut all = Vec::new();
+    for metric in &experiment.metrics {
+        let here = trials
+            .iter()
+            .filter(|t| t.block > 0 && t.condition == *condition && t.metric == *metric);
+        let points: BTreeSet<Option<&Point>> = here.map(|t| t.point.as_ref()).collect();
+        all.extend(points.into_iter().map(|point| (*metric, point)));
+    }
+    all
+}
+
 fn gate_of(trial: &Trial) -> Vec<Check> {
     if trial.checks.is_empty() {
         let why = trial.invalid.join("; ");
@@ -300,6 +327,7 @@ fn listed<'a>(
         .map(|t| Discarded {
             mechanism: t.mechanism.clone(),
             metric: t.metric,
+            point: t.point.clone(),
             block: t.block,
             why: reasons(t).join("; "),
         })
@@ -337,6 +365,7 @@ fn cell(
         mechanism: m.name.clone(),
         implementation: m.implementation.clone(),
         metric,
+        point: trials.first().and_then(|t| t.point.clone()),
         unit: metric.unit().into(),
         n: numbers.len(),
         min: summary.map(|s| s.min),
@@ -410,6 +439,7 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
     Some(Drift {
         condition: condition.clone(),
         metric,
+        point: cell.point.clone(),
         values: cell.values.clone(),
         per_block: trend.map_or(0.0, |t| t.slope / centre),
         p: trend.and_then(|t| t.p),
@@ -418,11 +448,33 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
 }
 
 impl Results {
-    /// The cell of a mechanism, metric and condition.
+    /// The cell of a mechanism, metric and condition, for metrics without points.
     pub(crate) fn cell(&self, mechanism: &str, metric: Metric, of: &Condition) -> Option<&Cell> {
-        self.cells
-            .iter()
-            .find(|c| c.mechanism == mechanism && c.metric == metric && c.condition == *of)
+        self.cell_at(mechanism, metric, of, None)
+    }
+
+    /// The cell of a mechanism, metric, condition and point.
+    pub(crate) fn cell_at(
+        &self,
+        mechanism: &str,
+        metric: Metric,
+        of: &Condition,
+        point: Option<&Point>,
+    ) -> Option<&Cell> {
+        let this = |c: &&Cell| {
+            c.mechanism == mechanism
+                && c.metric == metric
+                && c.condition == *of
+                && c.point.as_ref() == point
+        };
+        self.cells.iter().find(this)
+    }
+
+    /// Points at which a metric was measured under a condition, in order.
+    pub(crate) fn points(&self, metric: Metric, of: &Condition) -> Vec<&Point> {
+        let here = self.cells.iter().filter(|c| c.metric == metric && c.condition == *of);
+        let all: BTreeSet<&Point> = here.filter_map(|c| c.point.as_ref()).collect();
+        all.into_iter().collect()
     }
 
     /// Conditions of the run, in order.

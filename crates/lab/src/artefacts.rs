@@ -8,7 +8,7 @@ use crate::backend::write_file;
 use crate::costs::Costs;
 use crate::error::{LabError, Result};
 use crate::host::environment::Environment;
-use crate::spec::Experiment;
+use crate::spec::{Experiment, Point};
 use crate::trial::{Ledger, Trial};
 
 /// What the gateway's programs cost, in the folder of a run that asked.
@@ -104,7 +104,7 @@ pub(crate) fn write(dir: &Path, results: &Results) -> Result<()> {
     write_file(&dir.join("results.csv"), csv(results).as_bytes())
 }
 
-const COLUMNS: &str = "mechanism,implementation,hops,condition,metric,unit,n,min,mean,median,max,\
+const COLUMNS: &str = "mechanism,implementation,hops,condition,metric,point,unit,n,min,mean,median,max,\
     stddev,p95,ci95_lo,ci95_hi,base,ratio,ratio_lo,ratio_hi,p,verdict,limiter,at_least,valid,\
     broken,discarded";
 
@@ -120,6 +120,7 @@ fn csv(results: &Results) -> String {
             cell.hops.to_string(),
             cell.condition.label(),
             cell.metric.name().into(),
+            cell.point.as_ref().map(Point::label).unwrap_or_default(),
             cell.unit.clone(),
             cell.n.to_string(),
             number(cell.min),

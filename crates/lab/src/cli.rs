@@ -329,6 +329,51 @@ pub(crate) enum Tester {
         #[arg(long, default_value_t = 1000)]
         patience: u64,
     },
+    /// Send several flows of datagrams at a steady rate
+    Background {
+        /// Address and port of the far end
+        #[arg(long)]
+        target: SocketAddr,
+        /// Own address to send from
+        #[arg(long)]
+        source: IpAddr,
+        /// For how long
+        #[arg(long)]
+        seconds: f64,
+        /// Datagrams per second, over all flows
+        #[arg(long)]
+        rate: u64,
+        /// Flows
+        #[arg(long)]
+        flows: u16,
+        /// Octets of payload
+        #[arg(long)]
+        size: usize,
+    },
+    /// Time requests over connections that are kept
+    Exchange {
+        /// Address and port of the server or proxy
+        #[arg(long)]
+        target: SocketAddr,
+        /// Path, or for a proxy the whole address
+        #[arg(long)]
+        request: String,
+        /// Name of the server in the request
+        #[arg(long)]
+        host: String,
+        /// Octets of content that go up with each request
+        #[arg(long)]
+        up: usize,
+        /// Connections at a time
+        #[arg(long)]
+        connections: usize,
+        /// Requests of each
+        #[arg(long)]
+        requests: u64,
+        /// Seconds after which it ends
+        #[arg(long)]
+        limit: f64,
+    },
     /// Send small frames from the kernel
     SendFrames {
         /// The device

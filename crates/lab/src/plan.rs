@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::spec::{Experiment, Group, Load, MechanismSpec, Metric, Profile, RunSpec};
+use crate::spec::{Axis, Experiment, Group, Load, MechanismSpec, Metric, Point, Profile, RunSpec};
 use crate::trial::{Condition, Shares};
 
 /// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
@@ -33,10 +33,14 @@ const SESSION_S: f64 = 0.0006;
 const PAGE_S: f64 = 0.006;
 /// Seconds in which the server of objects, and what fetches them, come and go.
 const FETCH_S: f64 = 0.3;
+/// Seconds of one request by HTTP when there are many.
+const REQUEST_S: f64 = 0.000_025;
 /// Seconds in which captures of first packets come and go, and of one connection.
 const BEGIN_S: f64 = 0.5;
 /// See [`BEGIN_S`].
 const BEGUN_S: f64 = 0.002;
+/// Seconds around a flow beside background traffic.
+const BESIDE_S: f64 = 1.6;
 /// Seconds in which the tester of flows comes and goes.
 const TESTER_S: f64 = 0.6;
 /// Seconds of reading the machine's environment and drawing the report.
@@ -89,7 +93,11 @@ pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &
             for (place, arm) in order.iter().enumerate() {
                 let metrics = metrics_of(experiment, &run.unmeasured, arm);
                 seconds += deployment_seconds(profile, &metrics, condition.duration_s);
-                trials += metrics.len();
+                trials += metrics
+                    .iter()
+                    .filter_map(|m| m.load())
+                    .map(|load| points(load, profile).len())
+                    .sum::<usize>();
                 deployments.push(Deployment {
                     condition: condition.clone(),
                     block,
@@ -170,10 +178,27 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
         Load::Sessions(_) => f64::from(profile.sessions) * SESSION_S + AROUND_S,
         Load::Pages(_) => f64::from(profile.pages) * PAGE_S + AROUND_S,
         Load::Fetch(_) => profile.http_s.ceil() + FETCH_S,
+        Load::Exchange(_) => {
+            let each = |n: &u64| FETCH_S + *n as f64 * f64::from(profile.http_requests) * REQUEST_S;
+            profile.http_connections.iter().map(each).sum()
+        }
+        Load::Simplex => profile.simplex_rates.len() as f64 * (duration_s as f64 + BESIDE_S),
+        Load::Duplex => profile.duplex_flows.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
     });
     DEPLOY_S + each.sum::<f64>()
+}
+
+/// Points of a load, in the order in which they are run; `None` for a load that has no settings.
+pub(crate) fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
+    let axis = match load {
+        Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
+        Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
+        Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
+        _ => return vec![None],
+    };
+    Point::grid(&[axis]).into_iter().map(Some).collect()
 }
 
 /// Wall time of a search for a rate without loss: a bracket and bisections, then the long trials.

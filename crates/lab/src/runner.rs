@@ -15,7 +15,7 @@ use crate::mechanism::{self, Mechanism};
 use crate::plan::{self, Deployment, Plan};
 use crate::probe::{Check, gate, matrix};
 use crate::progress::Progress;
-use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
+use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use crate::trial::{CALIBRATION, Condition, KeyParts, Ledger, Trial, hash, key};
@@ -131,7 +131,7 @@ impl Runner {
         let mut seconds = 0.0;
         let first = &plan.conditions[0];
         for name in &self.run.mechanisms {
-            if !self.done.contains(&self.key(name, first, 0, Metric::Gate)) {
+            if !self.done.contains(&self.key(name, first, 0, Metric::Gate, None)) {
                 seconds += plan::gate_seconds();
             }
         }
@@ -163,7 +163,7 @@ impl Runner {
         plan::calibrated(&self.experiment)
             .into_iter()
             .filter(|m| !self.run.unmeasured.contains_key(m.name()))
-            .filter(|m| !self.done.contains(&self.key(CALIBRATION, condition, 0, *m)))
+            .filter(|m| !self.done.contains(&self.key(CALIBRATION, condition, 0, *m, None)))
             .collect()
     }
 
@@ -179,7 +179,14 @@ impl Runner {
         self.run.versions.get(mechanism).map_or("", String::as_str)
     }
 
-    fn key(&self, mechanism: &str, condition: &Condition, block: u32, metric: Metric) -> String {
+    fn key(
+        &self,
+        mechanism: &str,
+        condition: &Condition,
+        block: u32,
+        metric: Metric,
+        point: Option<&Point>,
+    ) -> String {
         key(KeyParts {
             spec_hash: &self.spec_hash,
             mechanism,
@@ -188,15 +195,37 @@ impl Runner {
             block,
             seed: self.run.seed,
             metric,
+            point,
         })
     }
 
-    /// Metrics of a deployment that no valid trial has yet.
+    /// Whether a valid trial has it.
+    fn is_done(&self, d: &Deployment, metric: Metric, point: Option<&Point>) -> bool {
+        self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, metric, point))
+    }
+
+    /// Points of a metric.
+    fn points(&self, metric: Metric) -> Vec<Option<Point>> {
+        metric.load().map_or_else(|| vec![None], |load| plan::points(load, self.profile()))
+    }
+
+    /// Trials, one for each of its points, of a metric that could not be measured.
+    fn failed(&self, d: &Deployment, arm: &MechanismSpec, metric: Metric, why: &str) -> Vec<Trial> {
+        let of = |point: Option<Point>| Trial {
+            key: self.key(&d.mechanism, &d.condition, d.block, metric, point.as_ref()),
+            point,
+            invalid: vec![why.to_owned()],
+            ..self.blank(d, Some(arm), metric)
+        };
+        self.points(metric).into_iter().map(of).collect()
+    }
+
+    /// Metrics of a deployment that no valid trial has yet, at one of their points at least.
     fn wanted(&self, d: &Deployment) -> Vec<Metric> {
         let Ok(arm) = self.experiment.mechanism(&d.mechanism) else { return Vec::new() };
         plan::metrics_of(&self.experiment, &self.run.unmeasured, arm)
             .into_iter()
-            .filter(|m| !self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, *m)))
+            .filter(|m| self.points(*m).iter().any(|point| !self.is_done(d, *m, point.as_ref())))
             .collect()
     }
 
@@ -209,7 +238,7 @@ impl Runner {
     fn blank(&self, d: &Deployment, arm: Option<&MechanismSpec>, metric: Metric) -> Trial {
         let implementation = arm.map_or("none", |a| &a.implementation);
         Trial {
-            key: self.key(&d.mechanism, &d.condition, d.block, metric),
+            key: self.key(&d.mechanism, &d.condition, d.block, metric, None),
             experiment: self.experiment.name.clone(),
             seed: self.run.seed,
             block: d.block,
@@ -326,7 +355,7 @@ impl Runner {
         for load in loads(&metrics) {
             let blank = self.blank(&deployment, None, metrics[0]);
             let at = self.measured(&live, None, None);
-            for trial in self.take(load, &metrics, &at, seconds, blank)? {
+            for trial in self.take((load, None), &metrics, &at, seconds, blank)? {
                 self.record(trial)?;
             }
         }
@@ -358,11 +387,13 @@ impl Runner {
                 }
                 bar.note(&format!("  {}: {error}", arm.label));
                 for metric in &together {
-                    if !finished.iter().any(|t: &Trial| t.metric == *metric) {
-                        let mut trial = self.blank(d, Some(&arm), *metric);
-                        trial.invalid.push(error.to_string());
-                        finished.push(trial);
-                    }
+                    let why = error.to_string();
+                    let missing = self.failed(d, &arm, *metric, &why).into_iter().filter(|t| {
+                        !self.done.contains(&t.key)
+                            && !finished.iter().any(|f: &Trial| f.key == t.key)
+                    });
+                    let missing: Vec<Trial> = missing.collect();
+                    finished.extend(missing);
                 }
             }
         }

@@ -9,15 +9,18 @@ use crate::error::{LabError, Result};
 mod group;
 mod kind;
 mod metric;
+mod point;
 
-pub(crate) use group::{By, Fetch, Group, Load, Mixed, Transport, Way};
+pub(crate) use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 pub(crate) use kind::{Carries, Kind};
 pub(crate) use metric::Metric;
+pub(crate) use point::{Axis, Point};
 
 const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
+    include_str!("../experiments/http-translators.toml"),
     include_str!("../experiments/interop-mechanisms.toml"),
     include_str!("../experiments/mechanisms-goals.toml"),
     include_str!("../experiments/nat64.toml"),
@@ -59,6 +62,9 @@ pub(crate) struct Experiment {
     /// Mechanisms without which the experiment is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requires: Vec<String>,
+    /// Differences that the report shows for quantities measured at many points.
+    #[serde(default, rename = "difference", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) differences: Vec<Difference>,
     /// Sizes of a run.
     pub(crate) profile: BTreeMap<String, Profile>,
     /// What is compared.
@@ -67,6 +73,16 @@ pub(crate) struct Experiment {
     /// The choices of one run; only in a run's own `spec.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<RunSpec>,
+}
+
+/// A difference between two mechanisms.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Difference {
+    /// The one.
+    pub(crate) of: String,
+    /// The other, whose value is taken away.
+    pub(crate) minus: String,
 }
 
 /// The size of a run.
@@ -122,6 +138,24 @@ pub(crate) struct Profile {
     /// Seconds of objects by HTTP.
     #[serde(default = "one_second")]
     pub(crate) http_s: f64,
+    /// Simultaneous connections at which round trips by HTTP are timed.
+    #[serde(default = "http_connections")]
+    pub(crate) http_connections: Vec<u64>,
+    /// Requests of each of these connections, one after the other.
+    #[serde(default = "http_requests")]
+    pub(crate) http_requests: u32,
+    /// Background packets per second, one way, beside a TCP flow.
+    #[serde(default = "simplex_rates")]
+    pub(crate) simplex_rates: Vec<u64>,
+    /// Background flows per host, both ways, beside a TCP flow.
+    #[serde(default = "duplex_flows")]
+    pub(crate) duplex_flows: Vec<u64>,
+    /// Datagrams per second of each of these flows.
+    #[serde(default = "flow_rate")]
+    pub(crate) flow_rate: u32,
+    /// Octets of payload of a background datagram.
+    #[serde(default = "background_octets")]
+    pub(crate) background_octets: u32,
     /// Connections whose first packets are timed.
     #[serde(default = "begun")]
     pub(crate) begun: u32,
@@ -156,6 +190,30 @@ fn sessions() -> u32 {
 
 fn pages() -> u32 {
     30
+}
+
+fn http_connections() -> Vec<u64> {
+    vec![1, 10, 100]
+}
+
+fn http_requests() -> u32 {
+    1000
+}
+
+fn simplex_rates() -> Vec<u64> {
+    (0..=6).map(|thousand| thousand * 1000).collect()
+}
+
+fn duplex_flows() -> Vec<u64> {
+    (1..=10).map(|ten| ten * 10).collect()
+}
+
+fn flow_rate() -> u32 {
+    100
+}
+
+fn background_octets() -> u32 {
+    512
 }
 
 fn begun() -> u32 {
@@ -231,6 +289,15 @@ impl MechanismSpec {
         }
         if !self.alg.is_empty() && !matches!(self.kind, Kind::Nat64 | Kind::NatPt) {
             return Some("only NAT64 and NAT-PT have application gateways: leave alg out".into());
+        }
+        let back = |metric: &Metric| metric.load() == Some(Load::Duplex);
+        let measured = if self.metrics.is_empty() { all } else { &self.metrics };
+        if !self.kind.opens_back() && measured.iter().any(back) {
+            let what = self.kind.label();
+            return Some(format!(
+                "duplex_throughput needs a way from the server to the client, which {what} has not: name in metrics \
+                 what it does"
+            ));
         }
         let own = if self.metrics.is_empty() { all } else { &self.metrics };
         let bears = |load| self.kind.carries().bears(load);
@@ -348,6 +415,10 @@ impl Experiment {
             }
         }
         spec.mechanism(&spec.sentinel)?;
+        for difference in &spec.differences {
+            spec.mechanism(&difference.of)?;
+            spec.mechanism(&difference.minus)?;
+        }
         if let Some(run) = &spec.run {
             spec.profile(&run.profile)?;
             for name in &run.mechanisms {
@@ -402,7 +473,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 7);
+        assert_eq!(all.len(), 8);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
@@ -445,8 +516,10 @@ mod tests {
         assert!(with("trt-fordway", ("", "")).is_ok());
         let said = error("trt-fordway", ("hops = 1", "hops = 2"));
         assert!(said.contains("trt-fordway: TRT stands in the one box"), "{said}");
-        let said = error("trt-fordway", ("\"initiation\"]", "\"rtt\"]"));
+        let said = error("trt-fordway", ("\"initiation\"", "\"rtt\""));
         assert!(said.contains("rtt is nothing that TRT carries"), "{said}");
+        let said = error("trt-fordway", ("simplex_", "duplex_"));
+        assert!(said.contains("from the server to the client, which TRT has not"), "{said}");
         let said = error("proxy-fordway", ("\"initiation\"]", "\"tcp_throughput_up\"]"));
         assert!(said.contains("tcp_throughput_up is nothing that Proxy carries"), "{said}");
         let said = error("clat-fordway-kernel", ("hops = 1", "hops = 1\nalg = [\"ftp\"]"));

@@ -10,7 +10,7 @@ use crate::error::{LabError, Result};
 use crate::host::cpu::CpuUse;
 use crate::host::links::Snapshot;
 use crate::probe::Check;
-use crate::spec::Metric;
+use crate::spec::{Metric, Point};
 
 /// The mechanism name of the calibration of the generator.
 pub(crate) const CALIBRATION: &str = "calibration";
@@ -76,6 +76,9 @@ pub(crate) struct Trial {
     pub(crate) config_hash: String,
     /// What was measured.
     pub(crate) metric: Metric,
+    /// Setting of the load, where it is run at several on one deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
     /// Its unit.
     pub(crate) unit: String,
     /// `up`, `down` or `both`.
@@ -105,6 +108,9 @@ pub(crate) struct Trial {
     /// TCP segments sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retransmits: Option<u64>,
+    /// Path MTU as TCP saw it at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path_mtu: Option<u32>,
     /// Processor use of the generator's two processes, per cent of one core: sender, receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) generator_cpu: Option<(f64, f64)>,
@@ -170,11 +176,13 @@ pub(crate) struct KeyParts<'a> {
     pub(crate) seed: u64,
     /// Metric.
     pub(crate) metric: Metric,
+    /// Setting of the load.
+    pub(crate) point: Option<&'a Point>,
 }
 
 /// The key of a trial.
 pub(crate) fn key(parts: KeyParts<'_>) -> String {
-    let text = format!(
+    let mut text = format!(
         "{}\n{}\n{}\n{}\n{}\n{}\n{}",
         parts.spec_hash,
         parts.mechanism,
@@ -184,6 +192,10 @@ pub(crate) fn key(parts: KeyParts<'_>) -> String {
         parts.seed,
         parts.metric.name()
     );
+    if let Some(point) = parts.point {
+        text.push('\n');
+        text.push_str(&point.label());
+    }
     hash(text.as_bytes())
 }
 
@@ -258,6 +270,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Axis;
 
     fn condition() -> Condition {
         Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true, shares: None }
@@ -272,6 +285,7 @@ mod tests {
             block: 1,
             seed: 7,
             metric: Metric::Rtt,
+            point: None,
         }
     }
 
@@ -279,6 +293,7 @@ mod tests {
     fn the_key_changes_with_every_part() {
         let c = condition();
         let other = Condition { duration_s: 3, ..condition() };
+        let point = Point::grid(&[(Axis::Flows, vec![10])]).remove(0);
         let base = key(parts(&c));
         assert_eq!(base, key(parts(&c)));
         let changed = [
@@ -289,11 +304,12 @@ mod tests {
             key(KeyParts { block: 2, ..parts(&c) }),
             key(KeyParts { seed: 8, ..parts(&c) }),
             key(KeyParts { metric: Metric::TcpThroughputUp, ..parts(&c) }),
+            key(KeyParts { point: Some(&point), ..parts(&c) }),
         ];
         let mut all: Vec<&String> = changed.iter().chain([&base]).collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The measurements of one deployment, and the rules by which a trial counts.
 
+mod beside;
+mod exchange;
 mod fetch;
 mod flow;
 mod initiation;
@@ -19,7 +21,7 @@ use crate::host::cpu::Meter;
 use crate::host::links::{Snapshot, difference, snapshot};
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
-use crate::spec::{Kind, Load, Metric, Profile};
+use crate::spec::{Kind, Load, Metric, Point, Profile};
 use crate::topology::Network;
 use crate::trial::{Condition, Trial};
 
@@ -102,10 +104,11 @@ impl Before {
     }
 }
 
-/// Runs one load; `seconds` is the length of a TCP flow.
+/// Runs one load at a point, where it has some; `seconds` is the length of a TCP flow.
 pub(crate) fn run(
     load: Load,
     at: &Measured<'_>,
+    point: Option<&Point>,
     seconds: u64,
     trial: &mut Trial,
     values: &mut Values,
@@ -124,6 +127,8 @@ pub(crate) fn run(
         Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
         Load::Pages(by) => waiting::measure(at, by, true, trial, values),
         Load::Fetch(what) => fetch::measure(at, what, trial, values),
+        Load::Exchange(what) => exchange::measure(at, what, point, trial, values),
+        Load::Simplex | Load::Duplex => beside::measure(at, load, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
@@ -152,6 +157,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         version: String::new(),
         config_hash: String::new(),
         metric,
+        point: None,
         unit: metric.unit().into(),
         direction: metric.direction().into(),
         offered: None,
@@ -163,6 +169,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         series: Vec::new(),
         generator_bytes: None,
         retransmits: None,
+        path_mtu: None,
         generator_cpu: None,
         sender_processor: None,
         sender_waits: None,

@@ -1,6 +1,7 @@
 //! What a reader must know before believing the numbers.
 
 use super::{Ceiling, Drift, Results, VsBaseline};
+use crate::report::words::quantity;
 use crate::spec::Experiment;
 use crate::stats::multiple::holm;
 use crate::trial::Trial;
@@ -15,7 +16,7 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
             all.push(format!(
                 "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
                  machine was not steady; trust no difference of that size.",
-                cell.metric.name(),
+                quantity(cell.metric, cell.point.as_ref()),
                 cell.condition.label(),
                 vs.ratio
             ));
@@ -45,7 +46,7 @@ fn drifts(experiment: &Experiment, results: &Results) -> Vec<String> {
         (p < experiment.alpha && whole.abs() > experiment.margin).then(|| {
             format!(
                 "Drift: the sentinel's {} moved by {:+.1} % over the run ({:+.1} % per block).",
-                drift.metric.name(),
+                quantity(drift.metric, drift.point.as_ref()),
                 100.0 * whole,
                 100.0 * drift.per_block
             )

@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::{Results, VsBaseline, pairs};
-use crate::spec::Experiment;
+use crate::spec::{Experiment, Metric};
 use crate::stats::multiple::holm;
 use crate::stats::paired::{Comparison, compare, verdict};
 use crate::trial::Condition;
 
 /// Fills in the comparisons of cells that are valid. Holm's family is all comparisons of one condition; its
-/// A/A pairs are a family of their own.
+/// A/A pairs are a family of their own, and so is a metric that is measured at many points.
 pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
     let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
     for (index, own) in results.cells.iter().enumerate() {
         let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
         let Some(base_name) = &spec.base else { continue };
-        let Some(base) = results.cell(base_name, own.metric, &own.condition) else { continue };
+        let Some(base) = results.cell_at(base_name, own.metric, &own.condition, own.point.as_ref())
+        else {
+            continue;
+        };
         // A mechanism that changes what it carries has no share of anything.
         if !(own.valid && base.valid) {
             continue;
@@ -24,10 +27,11 @@ pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
             found.push((index, base_name.clone(), c, spec.same_as.is_some()));
         }
     }
-    let mut families: BTreeMap<(Condition, bool), Vec<usize>> = BTreeMap::new();
+    let mut families: BTreeMap<(Condition, bool, Option<Metric>), Vec<usize>> = BTreeMap::new();
     for (place, (index, _, _, same)) in found.iter().enumerate() {
-        let condition = results.cells[*index].condition.clone();
-        families.entry((condition, *same)).or_default().push(place);
+        let cell = &results.cells[*index];
+        let own = cell.point.is_some().then_some(cell.metric);
+        families.entry((cell.condition.clone(), *same, own)).or_default().push(place);
     }
     let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
     for places in families.values() {

@@ -8,8 +8,9 @@ use clap::CommandFactory;
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::probe::{client, dial, names, server, start};
+use crate::tester::web::exchange;
 use crate::tester::web::session::{Wanted, Way, measure};
-use crate::tester::{datagrams, dns, echo, flows, frames, web};
+use crate::tester::{background, datagrams, dns, echo, flows, frames, web};
 
 /// How long a door is knocked at.
 const KNOCK: Duration = Duration::from_millis(200);
@@ -97,6 +98,17 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             let wanted = datagrams::Wanted { target, source, length, rate, size };
             let sent = datagrams::send(&wanted).map_err(LabError::file("datagrams"))?;
             super::print_json(&sent)
+        }
+        Tester::Background { target, source, seconds, rate, flows, size } => {
+            let length = duration(seconds)?;
+            let wanted = background::Wanted { target, source, length, rate, flows, size };
+            super::print_json(&background::send(&wanted).map_err(LabError::file("background"))?)
+        }
+        Tester::Exchange { target, request, host, up, connections, requests, limit } => {
+            let limit = duration(limit)?;
+            let wanted =
+                exchange::Wanted { target, request, host, up, connections, requests, limit };
+            super::print_json(&exchange::measure(&wanted).map_err(LabError::file("exchange"))?)
         }
         Tester::Echo { target, rate, count, patience } => {
             let patience = Duration::from_millis(patience);

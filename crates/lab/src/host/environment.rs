@@ -99,7 +99,9 @@ type Tool = (&'static str, &'static str, fn(&Experiment) -> bool);
 const TOOLS: &[Tool] = &[
     ("dnsperf", "dnsperf", |e| loads(e, |load| matches!(load, Load::Dnsperf(_)))),
     ("wrk", "wrk", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
-    ("nginx", "nginx-light", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("nginx", "nginx-light", |e| {
+        loads(e, |load| matches!(load, Load::Fetch(_) | Load::Exchange(_)))
+    }),
     ("curl", "curl", |e| e.matrix || loads(e, |load| matches!(load, Load::Fetch(_)))),
     ("vsftpd", "vsftpd", |e| e.matrix),
     ("tcpdump", "tcpdump", |e| loads(e, |load| load == Load::Initiation)),

@@ -1,12 +1,12 @@
 //! Small datagrams from a socket of one end, counted at the other.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use super::sink::Sink;
 use super::{perf, read_json};
-use crate::backend::Backend;
+use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
@@ -39,6 +39,40 @@ impl Burst {
     }
 }
 
+/// The ends of datagrams that go one way.
+pub(crate) struct Ends<'a> {
+    /// Where they are sent.
+    pub(crate) from: &'a Place,
+    /// Where they arrive.
+    pub(crate) to: &'a Place,
+    /// The sender's own address.
+    pub(crate) source: IpAddr,
+    /// The receiver, as the sender addresses it.
+    pub(crate) target: IpAddr,
+    /// Whether they arrive as IPv4.
+    pub(crate) arrives_v4: bool,
+}
+
+/// The ends of datagrams between application and server.
+pub(crate) fn ends(network: &Network, way: Way) -> Ends<'_> {
+    match way {
+        Way::Up => Ends {
+            from: &network.app,
+            to: &network.server,
+            source: network.app_address,
+            target: network.target,
+            arrives_v4: network.server_address.is_ipv4(),
+        },
+        Way::Down => Ends {
+            from: &network.server,
+            to: &network.app,
+            source: network.server_address,
+            target: network.seen_address,
+            arrives_v4: network.app_address.is_ipv4(),
+        },
+    }
+}
+
 /// Sends for `seconds` as fast as the sender can. With a file for `perf`, cycles are counted.
 pub(crate) fn measure(
     backend: &dyn Backend,
@@ -47,16 +81,7 @@ pub(crate) fn measure(
     seconds: f64,
     counters: Option<&Path>,
 ) -> Result<(Finished, Burst)> {
-    let (from, to, source, target, arrives_v4) = match way {
-        Way::Up => {
-            let v4 = network.server_address.is_ipv4();
-            (&network.app, &network.server, network.app_address, network.target, v4)
-        }
-        Way::Down => {
-            let v4 = network.app_address.is_ipv4();
-            (&network.server, &network.app, network.server_address, network.seen_address, v4)
-        }
-    };
+    let Ends { from, to, source, target, arrives_v4 } = ends(network, way);
     let mut argv: Vec<String> = [
         &own_program()?,
         "tester",

@@ -1,6 +1,7 @@
 //! Objects by HTTP: nginx at the server, and in front of the mechanism `wrk`, which everybody knows, or for one
 //! long object through a tunnel, `curl`.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ const SMALL: u64 = 1024;
 const LARGE: u64 = 1 << 20;
 /// Octets of an object that takes long; it is one hole and takes no room.
 const ENDLESS: u64 = 4 << 30;
+/// Octets of an object whose answer is one small packet, and of one that takes a dozen full packets.
+const TINY: u64 = 64;
+/// See [`TINY`].
+const PAGE: u64 = 16_384;
 /// Connections that are kept: of small objects, and of large ones.
 const CONNECTIONS: [u32; 2] = [32, 8];
 
@@ -60,7 +65,9 @@ fn config(folder: &Path) -> String {
          \x20keepalive_requests 100000000;\n client_body_temp_path {at}/body;\n\
          \x20proxy_temp_path {at}/proxy;\n fastcgi_temp_path {at}/fastcgi;\n\
          \x20uwsgi_temp_path {at}/uwsgi;\n scgi_temp_path {at}/scgi;\n\
-         \x20server {{ listen [::]:{SITE_PORT} ipv6only=off; root {at}/root; }}\n}}\n"
+         \x20server {{ listen [::]:{SITE_PORT} ipv6only=off; root {at}/root;\n\
+         \x20 location = /sink {{ return 200 \"{}\"; }} }}\n}}\n",
+        "x".repeat(64)
     )
 }
 
@@ -68,8 +75,10 @@ fn config(folder: &Path) -> String {
 pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Served> {
     let folder = PathBuf::from(format!("/run/fordway-lab/{}-origin", network.server.0));
     let octets = |length: u64| vec![b'x'; usize::try_from(length).unwrap_or(0)];
-    write_file(&folder.join("root/small"), &octets(SMALL))?;
-    write_file(&folder.join("root/large"), &octets(LARGE))?;
+    let objects = [("tiny", TINY), ("page", PAGE), ("small", SMALL), ("large", LARGE)];
+    for (name, length) in objects {
+        write_file(&folder.join("root").join(name), &octets(length))?;
+    }
     let endless = folder.join("root/endless");
     std::fs::File::create(&endless)
         .and_then(|file| file.set_len(ENDLESS))
@@ -78,6 +87,11 @@ pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Res
     write_file(&file, config(&folder).as_bytes())?;
     let argv = ["nginx", "-c", &file.display().to_string()].map(str::to_owned);
     Served::start(backend, &network.server, &argv, SITE_PORT, folder, log)
+}
+
+/// The host of an address, as it stands in a request.
+pub(super) fn host_of(target: IpAddr) -> String {
+    if target.is_ipv6() { format!("[{target}]") } else { target.to_string() }
 }
 
 /// The script of `wrk`: what every request is. Who asks a proxy names the whole address (RFC 9112 section 3.2.2).
@@ -94,8 +108,7 @@ pub(crate) fn measure(
     seconds: f64,
     name: &str,
 ) -> Result<(Finished, Fetched)> {
-    let target = network.target;
-    let host = if target.is_ipv6() { format!("[{target}]") } else { target.to_string() };
+    let host = host_of(network.target);
     let proxy = network.proxy()?;
     let limit = Duration::from_secs_f64(seconds + 20.0);
     if what == Fetch::Tunnel {

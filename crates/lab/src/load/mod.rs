@@ -1,10 +1,12 @@
 //! Load and its measurement: by tools that everybody knows, and by the lab's own tester where no
 //! such tool measures what is asked.
 
+pub(crate) mod background;
 pub(crate) mod datagrams;
 pub(crate) mod dns;
 pub(crate) mod dnsperf;
 pub(crate) mod echo;
+pub(crate) mod exchange;
 pub(crate) mod fetch;
 pub(crate) mod flows;
 pub(crate) mod frames;

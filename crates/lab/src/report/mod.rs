@@ -3,6 +3,7 @@
 mod cards;
 pub(crate) mod figures;
 pub(crate) mod page;
+pub(crate) mod points;
 pub(crate) mod published;
 mod rfc8219;
 mod tables;

@@ -92,6 +92,7 @@ struct Section {
     rtt: Vec<Vec<String>>,
     tests: Vec<Vec<String>>,
     rates: Vec<Vec<String>>,
+    points: Vec<super::points::Table>,
 }
 
 #[derive(Serialize)]
@@ -149,7 +150,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             }).collect::<Vec<_>>(),
             "drift": results.drift.iter().map(|d| vec![
                 d.condition.label(),
-                d.metric.label().into(),
+                words::quantity(d.metric, d.point.as_ref()),
                 d.values.iter().map(|v| nice(v.1)).collect::<Vec<_>>().join("  "),
                 format!("{:.1} %", 100.0 * d.spread),
                 format!("{:+.1} %", 100.0 * d.per_block),
@@ -160,6 +161,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "warnings": results.warnings,
             "deviations": deviations(run),
             "trials": run.trials.len(),
+            "path_mtus": super::points::path_mtus(run),
             "took": in_words(took(run)),
         }))))
         .map_err(fail)
@@ -207,6 +209,7 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         rtt: tables::round_trips(run, number),
         tests: tables::tests(run, number),
         rates: rfc8219::rates(run, number),
+        points: super::points::of_run(run, number),
     }
 }
 
@@ -317,7 +320,12 @@ fn costs_of_programs(costs: &crate::costs::Costs) -> serde_json::Value {
 
 fn listed(trials: &[crate::analysis::Discarded]) -> Vec<Vec<String>> {
     let row = |d: &crate::analysis::Discarded| {
-        vec![d.mechanism.clone(), d.metric.label().into(), d.block.to_string(), d.why.clone()]
+        vec![
+            d.mechanism.clone(),
+            words::quantity(d.metric, d.point.as_ref()),
+            d.block.to_string(),
+            d.why.clone(),
+        ]
     };
     trials.iter().map(row).collect()
 }
@@ -329,7 +337,7 @@ fn aa(run: &Run) -> Vec<Vec<String>> {
         .map(|(cell, vs)| {
             vec![
                 cell.condition.label(),
-                cell.metric.label().into(),
+                words::quantity(cell.metric, cell.point.as_ref()),
                 nice(vs.ratio),
                 interval(vs.ci95),
                 p(vs.p),

@@ -2,7 +2,7 @@
 
 use super::figures::nice;
 use super::published::{Study, Throughput};
-use super::words::{first, interval, p, share, value, verdict};
+use super::words::{first, interval, p, quantity, share, value, verdict};
 use crate::artefacts::Run;
 use crate::load::echo::{percentile, together};
 use crate::spec::{Family, Metric};
@@ -65,7 +65,7 @@ pub(super) fn tests(run: &Run, number: usize) -> Vec<Vec<String>> {
         let vs = cell.vs_baseline.as_ref()?;
         Some(vec![
             cell.label.clone(),
-            cell.metric.label().into(),
+            quantity(cell.metric, cell.point.as_ref()),
             run.experiment.mechanism(&vs.base).map(|m| m.label.clone()).unwrap_or_default(),
             vs.n.to_string(),
             nice(vs.ratio),

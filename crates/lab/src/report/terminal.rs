@@ -1,6 +1,7 @@
 //! The table at the end of a run.
 
 use super::figures::nice;
+use super::points;
 use super::words::{first, headline, interval, share, value, verdict};
 use crate::analysis::{Cell, Results};
 use crate::probe::Check;
@@ -23,6 +24,13 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
         if rows.len() > 1 {
             anstream::println!("\n{}", group.title());
             print_rows(&rows);
+        }
+    }
+    if let Some(condition) = results.conditions().first() {
+        for table in points::tables(experiment, results, condition) {
+            anstream::println!("\n{}", table.title);
+            let rows = [std::slice::from_ref(&table.head), &table.rows, &table.differences];
+            print_rows(&rows.concat());
         }
     }
     if !results.matrix.is_empty() {

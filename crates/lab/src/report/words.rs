@@ -3,8 +3,14 @@
 use super::figures::nice;
 use crate::analysis::{Cell, Results};
 use crate::goals::Judged;
-use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
 use crate::stats::paired::Verdict;
+
+/// A quantity, with the point at which it was measured.
+pub(crate) fn quantity(metric: Metric, point: Option<&Point>) -> String {
+    let label = metric.label();
+    point.map_or_else(|| label.to_owned(), |point| format!("{label}, {}", point.label()))
+}
 
 /// A value with its sign of being a lower bound.
 pub(crate) fn value(cell: &Cell) -> String {

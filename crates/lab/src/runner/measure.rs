@@ -4,10 +4,10 @@ use super::{Guard, Live, Runner, absorb, loads};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism};
-use crate::plan::Deployment;
+use crate::plan::{self, Deployment};
 use crate::probe::gate;
 use crate::process;
-use crate::spec::{Kind, Load, MechanismSpec, Metric};
+use crate::spec::{Kind, Load, MechanismSpec, Metric, Point};
 use crate::trial::{Trial, hash};
 use crate::trials::{self, Measured, Values};
 
@@ -43,15 +43,15 @@ impl Runner {
     /// stand in the first of them.
     pub(super) fn take(
         &self,
-        load: Load,
+        (load, point): (Load, Option<&Point>),
         wanted: &[Metric],
         at: &Measured<'_>,
         seconds: u64,
         blank: Trial,
     ) -> Result<Vec<Trial>> {
-        let mut first = blank;
+        let mut first = Trial { point: point.cloned(), ..blank };
         let mut values = Values::new();
-        let outcome = trials::run(load, at, seconds, &mut first, &mut values);
+        let outcome = trials::run(load, at, point, seconds, &mut first, &mut values);
         absorb(outcome, &mut first)?;
         let mut finished: Vec<Trial> = Vec::new();
         for metric in wanted.iter().copied().filter(|m| m.load() == Some(load)) {
@@ -59,7 +59,7 @@ impl Runner {
             trial.metric = metric;
             trial.unit = metric.unit().into();
             trial.direction = metric.direction().into();
-            trial.key = self.key(&trial.mechanism, &trial.condition, trial.block, metric);
+            trial.key = self.key(&trial.mechanism, &trial.condition, trial.block, metric, point);
             trial.value = None;
             match values.get(&metric) {
                 Some(Ok(value)) => trial.value = Some(*value),
@@ -101,13 +101,25 @@ impl Runner {
             if let Some(check) = &broken {
                 let why = format!("broken before measuring: {}: {}", check.name, check.detail);
                 for metric in metrics.iter().copied().filter(|m| m.load() == Some(load)) {
-                    let mut trial = self.blank(d, Some(arm), metric);
-                    trial.invalid.push(why.clone());
-                    finished.push(trial);
+                    finished.extend(self.failed(d, arm, metric, &why));
                 }
                 continue;
             }
-            finished.extend(self.take(load, metrics, &at, d.condition.duration_s, blank)?);
+            for point in plan::points(load, self.profile()) {
+                let point = point.as_ref();
+                let missing = |m: &Metric| !self.is_done(d, *m, point);
+                let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
+                if wanted.iter().any(|m| m.load() == Some(load)) {
+                    let seconds = d.condition.duration_s;
+                    finished.extend(self.take(
+                        (load, point),
+                        &wanted,
+                        &at,
+                        seconds,
+                        blank.clone(),
+                    )?);
+                }
+            }
         }
         Ok(())
     }

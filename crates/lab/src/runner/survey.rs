@@ -79,13 +79,19 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             missing.extend(metrics.iter().map(|m| (m.name().to_owned(), why.clone())));
         }
     };
-    let datagrams = |m: Metric| matches!(m.load(), Some(Load::Datagrams(_)));
+    let datagrams =
+        |m: Metric| matches!(m.load(), Some(Load::Datagrams(_) | Load::Simplex | Load::Duplex));
     check(&datagrams, &|| {
         find_program("nft")
             .is_none()
             .then(|| "nft is not installed: apt-get install nftables".into())
     });
     check(&|m| matches!(m.load(), Some(Load::Fetch(_))), &crate::load::fetch::missing);
+    check(&|m| matches!(m.load(), Some(Load::Exchange(_))), &|| {
+        find_program("nginx")
+            .is_none()
+            .then(|| "nginx is not installed: apt-get install nginx-light".into())
+    });
     check(&|m| m.load() == Some(Load::Initiation), &|| {
         find_program("tcpdump")
             .is_none()

@@ -70,6 +70,17 @@ impl Fetch {
     }
 }
 
+/// What goes over connections that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Exchange {
+    /// A small request, a small answer.
+    Small,
+    /// A large request, a small answer.
+    Up,
+    /// A small request, a large answer.
+    Down,
+}
+
 /// One piece of work that yields one or several quantities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Load {
@@ -97,6 +108,12 @@ pub(crate) enum Load {
     Pages(By),
     /// Objects by HTTP.
     Fetch(Fetch),
+    /// Requests over several connections that are kept, one after the other on each.
+    Exchange(Exchange),
+    /// One TCP flow beside background datagrams of the same way, at a rate that rises.
+    Simplex,
+    /// One TCP flow beside background flows of both ways, more and more of them.
+    Duplex,
     /// New connections, whose first packets are timed at the box in the middle.
     Initiation,
     /// Many sessions at once, on a deployment of their own.
@@ -122,6 +139,10 @@ pub(crate) enum Group {
     Waiting,
     /// Objects by HTTP.
     Web,
+    /// Round trips by HTTP over many connections.
+    Exchanges,
+    /// TCP beside background traffic.
+    Beside,
     /// First packets of connections.
     Initiation,
     /// Answers of a DNS64 server.
@@ -132,10 +153,12 @@ pub(crate) enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Dns,
         Self::Flow,
         Self::Web,
+        Self::Exchanges,
+        Self::Beside,
         Self::Initiation,
         Self::Waiting,
         Self::Tail,
@@ -155,6 +178,8 @@ impl Group {
             Self::Processor => "Processor",
             Self::Waiting => "Start of a session, and pages",
             Self::Web => "HTTP",
+            Self::Exchanges => "Round trips by HTTP",
+            Self::Beside => "TCP beside background traffic",
             Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
             Self::Start => "Start",
@@ -203,6 +228,16 @@ impl Group {
                 "Objects from nginx at the server, by wrk, on connections that are kept: 32 for objects of 1 KiB, 8 for \
                  objects of 1 MiB; tunnel: one object by curl, where there is a proxy through CONNECT. Client, proxy \
                  and server share the processors."
+            }
+            Self::Exchanges => {
+                "So many connections at once are kept, and each sends its next request when the answer before is there \
+                 whole; nginx at the server. Small: 64 octets come back. Large up: 16,384 octets of content go with each \
+                 request. Large down: as many come back. Median of all requests of one deployment, from a request's \
+                 first octet to its answer's last."
+            }
+            Self::Beside => {
+                "One TCP flow from the client to the server while UDP datagrams run beside it: from the client alone, \
+                 at a rate that rises (simplex), or from both ends, with more and more flows per host (duplex)."
             }
             Self::Initiation => {
                 "New TCP connections one after the other. From the arrival of each one's first packet at the box in the \

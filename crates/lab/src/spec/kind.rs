@@ -55,10 +55,11 @@ pub(crate) enum Carries {
 impl Carries {
     /// Whether a load gets through.
     pub(super) fn bears(self, load: Load) -> bool {
-        let http = matches!(load, Load::Fetch(_) | Load::Initiation | Load::Start);
+        let http =
+            matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Initiation | Load::Start);
         match self {
             Self::Packets => true,
-            Self::Transport => http || matches!(load, Load::Flow(_) | Load::Probe),
+            Self::Transport => http || matches!(load, Load::Flow(_) | Load::Probe | Load::Simplex),
             Self::Http => http,
         }
     }
@@ -109,6 +110,20 @@ impl Kind {
         !matches!(self, Self::Native | Self::DualStack | Self::Clat | Self::Siit | Self::Nat44)
     }
 
+    /// Whether the server can send to the client first.
+    pub(crate) fn opens_back(self) -> bool {
+        matches!(
+            self,
+            Self::Native
+                | Self::DualStack
+                | Self::Clat
+                | Self::Siit
+                | Self::NatPt
+                | Self::Softwire
+                | Self::Dstm
+        )
+    }
+
     /// Whether hosts behind it find servers by addresses that a DNS64 has made.
     pub(crate) fn needs_dns64(self) -> bool {
         matches!(self, Self::Nat64 | Self::Trt | Self::Xlat464)
@@ -126,6 +141,7 @@ mod tests {
             assert!(!kind.joins_v6_to_v4() && !kind.needs_dns64(), "{kind:?}");
         }
         assert!(Trt.in_the_middle() && Trt.needs_dns64() && Trt.carries() == Carries::Transport);
+        assert!(Softwire.opens_back() && !Nat44.opens_back() && !Trt.opens_back());
         assert!(Proxy.joins_v6_to_v4() && !Proxy.needs_dns64());
         assert!(Softwire.joins_v6_to_v4() && !Softwire.in_the_middle());
         assert_eq!(serde_json::to_value(Kind::ReverseProxy).unwrap(), "reverse-proxy");

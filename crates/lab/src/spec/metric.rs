@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::group::{By, Fetch, Group, Load, Mixed, Transport, Way};
+use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 
 /// A measured quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -83,6 +83,16 @@ pub(crate) enum Metric {
     HttpLarge,
     /// One long object, where there is a proxy through a tunnel, Gbit/s of content.
     HttpTunnel,
+    /// Median round trip of small requests by HTTP over several connections, µs.
+    HttpRttSmall,
+    /// The same of requests with much content.
+    HttpRttUp,
+    /// The same of answers with much content.
+    HttpRttDown,
+    /// One TCP flow from the client beside datagrams of the same way, Gbit/s of payload.
+    SimplexThroughput,
+    /// One TCP flow from the client beside flows of both ways, Gbit/s of payload.
+    DuplexThroughput,
     /// First packet of a connection into the box in the middle, to the first out of it, µs.
     Initiation,
     /// From the start of the translator's process to the first translated reply, ms.
@@ -95,7 +105,7 @@ use Way::{Down, Up};
 
 impl Metric {
     /// Every metric.
-    pub(crate) const ALL: [Self; 40] = [
+    pub(crate) const ALL: [Self; 45] = [
         Self::TcpThroughputUp,
         Self::TcpThroughputDown,
         Self::Rtt,
@@ -133,6 +143,11 @@ impl Metric {
         Self::HttpSmall,
         Self::HttpLarge,
         Self::HttpTunnel,
+        Self::HttpRttSmall,
+        Self::HttpRttUp,
+        Self::HttpRttDown,
+        Self::SimplexThroughput,
+        Self::DuplexThroughput,
         Self::Initiation,
         Self::StartTime,
         Self::Gate,
@@ -178,6 +193,11 @@ impl Metric {
             Self::HttpSmall => "http_small",
             Self::HttpLarge => "http_large",
             Self::HttpTunnel => "http_tunnel",
+            Self::HttpRttSmall => "http_rtt_small",
+            Self::HttpRttUp => "http_rtt_up",
+            Self::HttpRttDown => "http_rtt_down",
+            Self::SimplexThroughput => "simplex_throughput",
+            Self::DuplexThroughput => "duplex_throughput",
             Self::Initiation => "initiation",
             Self::StartTime => "start_time",
             Self::Gate => "gate",
@@ -224,6 +244,11 @@ impl Metric {
             Self::HttpSmall => "HTTP, small objects",
             Self::HttpLarge => "HTTP, large objects",
             Self::HttpTunnel => "HTTP, one long object (tunnel)",
+            Self::HttpRttSmall => "HTTP round trip, small",
+            Self::HttpRttUp => "HTTP round trip, large up",
+            Self::HttpRttDown => "HTTP round trip, large down",
+            Self::SimplexThroughput => "TCP up beside simplex traffic",
+            Self::DuplexThroughput => "TCP up beside duplex traffic",
             Self::Initiation => "Initiation, TCP",
             Self::StartTime => "Start to first packet",
             Self::Gate => "Correctness gate",
@@ -264,6 +289,11 @@ impl Metric {
             Self::HttpSmall => "small",
             Self::HttpLarge => "large",
             Self::HttpTunnel => "tunnel",
+            Self::HttpRttSmall => "small",
+            Self::HttpRttUp => "large up",
+            Self::HttpRttDown => "large down",
+            Self::SimplexThroughput => "simplex",
+            Self::DuplexThroughput => "duplex",
             Self::Initiation => "initiation",
             Self::StartTime => "start",
             Self::Gate => "gate",
@@ -273,7 +303,11 @@ impl Metric {
     /// The unit of its values.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::TcpThroughputUp | Self::TcpThroughputDown | Self::TcpThroughputHeld => "Gbit/s",
+            Self::TcpThroughputUp
+            | Self::TcpThroughputDown
+            | Self::TcpThroughputHeld
+            | Self::SimplexThroughput
+            | Self::DuplexThroughput => "Gbit/s",
             Self::NewUdpFlows => "kflows/s",
             Self::NewTcpConnections => "kconnections/s",
             Self::SessionsHeld => "thousand",
@@ -292,7 +326,13 @@ impl Metric {
             | Self::DnsperfFresh
             | Self::DnsperfKnown => "kqueries/s",
             Self::CpuPerAnswerFresh | Self::CpuPerAnswerKnown => "µs/answer",
-            Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 | Self::Initiation => "µs",
+            Self::LatencyP50
+            | Self::LatencyP99
+            | Self::LatencyP999
+            | Self::HttpRttSmall
+            | Self::HttpRttUp
+            | Self::HttpRttDown
+            | Self::Initiation => "µs",
             Self::HttpSmall => "krequests/s",
             Self::HttpLarge | Self::HttpTunnel => "Gbit/s",
             Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
@@ -337,6 +377,11 @@ impl Metric {
             Self::HttpSmall => Load::Fetch(Fetch::Small),
             Self::HttpLarge => Load::Fetch(Fetch::Large),
             Self::HttpTunnel => Load::Fetch(Fetch::Tunnel),
+            Self::HttpRttSmall => Load::Exchange(Exchange::Small),
+            Self::HttpRttUp => Load::Exchange(Exchange::Up),
+            Self::HttpRttDown => Load::Exchange(Exchange::Down),
+            Self::SimplexThroughput => Load::Simplex,
+            Self::DuplexThroughput => Load::Duplex,
             Self::Initiation => Load::Initiation,
             Self::StartTime => Load::Start,
             Self::Gate => return None,
@@ -376,6 +421,8 @@ impl Metric {
             | Self::PageName
             | Self::PageLiteral => Group::Waiting,
             Self::HttpSmall | Self::HttpLarge | Self::HttpTunnel => Group::Web,
+            Self::HttpRttSmall | Self::HttpRttUp | Self::HttpRttDown => Group::Exchanges,
+            Self::SimplexThroughput | Self::DuplexThroughput => Group::Beside,
             Self::Initiation => Group::Initiation,
             Self::StartTime => Group::Start,
             Self::Gate => return None,
@@ -386,6 +433,8 @@ impl Metric {
     pub(crate) fn direction(self) -> &'static str {
         match self.load() {
             Some(Load::Flow(way) | Load::Datagrams(way) | Load::Frames(way)) => way.name(),
+            Some(Load::Exchange(Exchange::Up)) => Way::Up.name(),
+            Some(Load::Exchange(Exchange::Down)) => Way::Down.name(),
             _ => "both",
         }
     }
@@ -394,7 +443,7 @@ impl Metric {
     pub(crate) fn higher_is_better(self) -> bool {
         self.is_throughput()
             || match self.group() {
-                Some(Group::Packets | Group::Dns | Group::Web) => true,
+                Some(Group::Packets | Group::Dns | Group::Web | Group::Beside) => true,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 _ => false,
             }
@@ -429,6 +478,11 @@ impl Metric {
         }
     }
 
+    /// Whether it is measured at several points of one deployment.
+    pub(crate) fn has_points(self) -> bool {
+        matches!(self.load(), Some(Load::Exchange(_) | Load::Simplex | Load::Duplex))
+    }
+
     /// Whether something held it down that is worth naming.
     pub(crate) fn has_limiter(self) -> bool {
         self.higher_is_better() && !matches!(self, Self::SessionsHeld | Self::TcpThroughputHeld)
@@ -436,7 +490,7 @@ impl Metric {
 
     /// Whether the generator's own ceiling can be found with nothing in the way.
     pub(crate) fn has_ceiling(self) -> bool {
-        self.has_limiter() && self.load() != Some(Load::Hold)
+        self.has_limiter() && self.load() != Some(Load::Hold) && !self.has_points()
     }
 }
 

@@ -115,7 +115,7 @@ fn number_of(answer: &[u8], mark: u64) -> Option<u64> {
 }
 
 /// A time to [`PRECISION`] leading bits: the middle of the values that share them.
-fn rounded(ns: u64) -> u64 {
+pub(super) fn rounded(ns: u64) -> u64 {
     let spare = (u64::BITS - ns.leading_zeros()).saturating_sub(PRECISION);
     if spare == 0 {
         return ns;

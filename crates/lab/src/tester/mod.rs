@@ -2,6 +2,7 @@
 //! subcommand `tester`). Each prints what it did as one line of JSON.
 
 mod assembler;
+pub(crate) mod background;
 #[allow(unsafe_code)]
 mod bpf;
 pub(crate) mod datagrams;

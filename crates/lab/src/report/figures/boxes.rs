@@ -40,7 +40,7 @@ pub(super) fn draw(
         .results
         .cells
         .iter()
-        .filter(|c| c.metric == metric && c.condition == *condition)
+        .filter(|c| c.metric == metric && c.condition == *condition && c.point.is_none())
         .filter_map(|c| row(run, c))
         .collect();
     if rows.is_empty() {

@@ -43,7 +43,7 @@ pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option
     let mut rows = Vec::new();
     for metric in run.experiment.metrics.iter().filter(|m| shown(**m)) {
         for cell in &run.results.cells {
-            if cell.metric != *metric || cell.condition != *condition {
+            if cell.metric != *metric || cell.condition != *condition || cell.point.is_some() {
                 continue;
             }
             if let Some(vs) = &cell.vs_baseline {

@@ -99,7 +99,7 @@ impl Fetch {
 }
 
 /// Where the body begins and ends, once the head is there; an error for anything but a success.
-fn head(received: &[u8]) -> std::io::Result<Option<(usize, usize)>> {
+pub(super) fn head(received: &[u8]) -> std::io::Result<Option<(usize, usize)>> {
     let Some(end) = received.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
     let text = String::from_utf8_lossy(&received[..end]).to_ascii_lowercase();
     let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));

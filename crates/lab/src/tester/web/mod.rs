@@ -1,6 +1,7 @@
 //! What a user of the network waits for: a session's first octet, a page. A small HTTP/1.1 server
 //! (RFC 9112), and a client that resolves, connects and loads as applications do.
 
+pub(crate) mod exchange;
 mod fetch;
 pub(crate) mod page;
 pub(crate) mod resolve;
