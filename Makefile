@@ -10,7 +10,7 @@ FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
-LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
+LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin apache2-utils bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
 TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl radvd \
                   snmp snmpd traceroute

@@ -490,4 +490,4 @@ impl Results {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

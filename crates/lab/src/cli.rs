@@ -1,9 +1,13 @@
 //! The command line.
 
+mod monitor;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use monitor::MonitorArgs;
 
 /// Deploys IPv4/IPv6 mechanisms on a test network, loads them, and reports what they cost.
 #[derive(Debug, Parser)]
@@ -67,6 +71,17 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Record processor, memory and round trips of a gateway while its traffic runs; report and compare recordings
+    #[command(after_help = "Examples:
+  fordway-lab monitor --every 10s --for 2h --target 192.0.2.1        this machine
+  fordway-lab monitor --snmp 192.0.2.254 --community lab --interface eth0 --for 14d
+  fordway-lab monitor --via 'ssh gateway' --interface eth1 --target server=2001:db8::1
+  sudo fordway-lab monitor --lab nat64-tayga --every 1s --for 60s --out nat64
+  fordway-lab monitor --report nat64
+  fordway-lab monitor --compare nat44 nat64
+
+Ctrl-C ends a recording and keeps all of it.")]
+    Monitor(MonitorArgs),
     /// Print completions for a shell
     #[command(hide = true)]
     Completions {

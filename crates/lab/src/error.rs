@@ -86,6 +86,9 @@ pub(crate) enum LabError {
     /// Something needed is not installed on this machine.
     #[error("{0}")]
     Missing(String),
+    /// What is watched can't be asked.
+    #[error("{0}")]
+    Watched(String),
     /// Ctrl-C or SIGTERM.
     #[error("interrupted")]
     Interrupted,

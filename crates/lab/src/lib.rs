@@ -11,6 +11,7 @@
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
 //! | `tester` | senders and receivers of small packets, inside the namespaces |
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
+//! | `monitor` | recordings of a gateway at work |
 //! | `stats`, `analysis`, `goals`, `costs` | from trials to verdicts |
 //! | `artefacts`, `report` | what is left behind |
 
@@ -36,6 +37,7 @@ mod goals;
 mod host;
 mod load;
 mod mechanism;
+mod monitor;
 mod plan;
 mod probe;
 mod process;

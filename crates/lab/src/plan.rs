@@ -39,6 +39,8 @@ const REQUEST_S: f64 = 0.000_025;
 const BEGIN_S: f64 = 0.5;
 /// See [`BEGIN_S`].
 const BEGUN_S: f64 = 0.002;
+/// Seconds of one page of study B.
+const AB_S: f64 = 0.001;
 /// Seconds around a flow beside background traffic.
 const BESIDE_S: f64 = 1.6;
 /// Seconds in which the tester of flows comes and goes.
@@ -182,6 +184,11 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
             let each = |n: &u64| FETCH_S + *n as f64 * f64::from(profile.http_requests) * REQUEST_S;
             profile.http_connections.iter().map(each).sum()
         }
+        Load::Ab => {
+            let requests: u64 = profile.ab_requests.iter().sum();
+            let points = profile.ab_connections.len() as f64;
+            points * (requests as f64 * AB_S + profile.ab_requests.len() as f64 * FETCH_S)
+        }
         Load::Simplex => profile.simplex_rates.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Duplex => profile.duplex_flows.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
@@ -193,6 +200,11 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
 /// Points of a load, in the order in which they are run; `None` for a load that has no settings.
 pub(crate) fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
     let axis = match load {
+        Load::Ab => {
+            let requests = (Axis::Requests, profile.ab_requests.clone());
+            let connections = (Axis::Connections, profile.ab_connections.clone());
+            return Point::grid(&[requests, connections]).into_iter().map(Some).collect();
+        }
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),

@@ -3,6 +3,7 @@
 mod costs;
 mod deploy;
 mod measure;
+mod staged;
 mod survey;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use crate::trials;
 
 use deploy::Live;
 
+pub(crate) use staged::Staged;
 pub(crate) use survey::{Found, survey, unmeasured};
 
 /// Sessions of a deployment that is only probed.

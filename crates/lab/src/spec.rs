@@ -23,6 +23,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/http-translators.toml"),
     include_str!("../experiments/interop-mechanisms.toml"),
     include_str!("../experiments/mechanisms-goals.toml"),
+    include_str!("../experiments/nat64-vs-nat44.toml"),
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/small-packets.toml"),
 ];
@@ -144,6 +145,12 @@ pub(crate) struct Profile {
     /// Requests of each of these connections, one after the other.
     #[serde(default = "http_requests")]
     pub(crate) http_requests: u32,
+    /// Requests of one `ab`.
+    #[serde(default = "ab_requests")]
+    pub(crate) ab_requests: Vec<u64>,
+    /// Its simultaneous connections.
+    #[serde(default = "ab_connections")]
+    pub(crate) ab_connections: Vec<u64>,
     /// Background packets per second, one way, beside a TCP flow.
     #[serde(default = "simplex_rates")]
     pub(crate) simplex_rates: Vec<u64>,
@@ -198,6 +205,14 @@ fn http_connections() -> Vec<u64> {
 
 fn http_requests() -> u32 {
     1000
+}
+
+fn ab_requests() -> Vec<u64> {
+    vec![1000, 2000, 3000]
+}
+
+fn ab_connections() -> Vec<u64> {
+    vec![10, 100, 200, 300]
 }
 
 fn simplex_rates() -> Vec<u64> {
@@ -473,7 +488,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();

@@ -1,5 +1,6 @@
 //! The measurements of one deployment, and the rules by which a trial counts.
 
+mod ab;
 mod beside;
 mod exchange;
 mod fetch;
@@ -127,6 +128,7 @@ pub(crate) fn run(
         Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
         Load::Pages(by) => waiting::measure(at, by, true, trial, values),
         Load::Fetch(what) => fetch::measure(at, what, trial, values),
+        Load::Ab => ab::measure(at, point, trial, values),
         Load::Exchange(what) => exchange::measure(at, what, point, trial, values),
         Load::Simplex | Load::Duplex => beside::measure(at, load, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),

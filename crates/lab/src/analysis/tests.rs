@@ -3,7 +3,7 @@ use crate::host::cpu::CpuUse;
 use crate::spec::RunSpec;
 use crate::trials::blank;
 
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let empty = serde_json::json!({
         "started": "2026-01-01T00:00:00Z", "kernel": "", "command_line": "", "system": "",
         "cpu_model": "", "processors": 2, "smt": "", "governor": "", "clocksource": "tsc",

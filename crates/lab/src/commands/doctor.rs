@@ -156,6 +156,7 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
     for package in ["curl", "dnsperf", "tcpdump", "vsftpd", "wrk"] {
         wanted.extend(find_program(package).is_none().then_some(package));
     }
+    wanted.extend(find_program("ab").is_none().then_some("apache2-utils"));
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
     let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
     for experiment in Experiment::built_in()? {

@@ -3,6 +3,7 @@
 mod doctor;
 mod hidden;
 mod list;
+mod monitor;
 mod plan;
 mod report;
 mod run;
@@ -18,6 +19,7 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::plan(&args),
         Command::Run(args) => run::run(&args),
         Command::Resume(args) => run::resume(&args),
+        Command::Monitor(args) => monitor::monitor(&args),
         Command::Report { dir, json } => report::report(&dir, json),
         Command::Completions { shell } => hidden::completions(shell),
         Command::Man { dir } => hidden::man(&dir),

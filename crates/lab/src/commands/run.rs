@@ -143,7 +143,7 @@ fn same_environment(experiment: &Experiment, out: &Path, fordway: Option<&Path>)
 }
 
 /// Whether a run may be written here: into a folder that is new or empty.
-fn free(out: &Path) -> Result<()> {
+pub(super) fn free(out: &Path) -> Result<()> {
     let shown = out.display();
     let why = match std::fs::read_dir(out) {
         Ok(_) if out.join("spec.toml").exists() => format!(
@@ -166,7 +166,7 @@ fn free(out: &Path) -> Result<()> {
 }
 
 /// Removes what crashed runs left, and says who else measures here now.
-fn clean_orphans() {
+pub(super) fn clean_orphans() {
     for other in state::others() {
         crate::note!(
             "  warning   process {} measures on this machine, too ({}): both runs will disturb each \
@@ -221,7 +221,8 @@ fn agreed(seconds: f64) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn default_folder(name: &str) -> PathBuf {
+/// Where results go that were told no place.
+pub(super) fn default_folder(name: &str) -> PathBuf {
     let now = crate::trials::now().replace([':', '-'], "").replace('Z', "");
     PathBuf::from("lab-results").join(format!("{name}-{now}"))
 }

@@ -24,7 +24,8 @@ impl Times {
         std::fs::read_to_string("/proc/stat").map(|t| Self::parse(&t)).unwrap_or_default()
     }
 
-    fn parse(text: &str) -> Self {
+    /// Reads the line of all processors.
+    pub(crate) fn parse(text: &str) -> Self {
         Self::parse_line(text, "cpu").unwrap_or_default()
     }
 
@@ -45,9 +46,14 @@ impl Times {
         })
     }
 
+    /// Ticks of all processors since `earlier`.
+    pub(crate) fn total_since(&self, earlier: &Self) -> u64 {
+        self.total.saturating_sub(earlier.total)
+    }
+
     /// Share of the time since `earlier` that was busy, 0 to 1.
     pub(crate) fn busy_since(&self, earlier: &Self) -> f64 {
-        let total = self.total.saturating_sub(earlier.total).max(1);
+        let total = self.total_since(earlier).max(1);
         self.busy.saturating_sub(earlier.busy) as f64 / total as f64
     }
 }

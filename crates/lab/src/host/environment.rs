@@ -98,9 +98,10 @@ type Tool = (&'static str, &'static str, fn(&Experiment) -> bool);
 /// Programs that measure and are not the lab's own.
 const TOOLS: &[Tool] = &[
     ("dnsperf", "dnsperf", |e| loads(e, |load| matches!(load, Load::Dnsperf(_)))),
+    ("ab", "apache2-utils", |e| loads(e, |load| load == Load::Ab)),
     ("wrk", "wrk", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
     ("nginx", "nginx-light", |e| {
-        loads(e, |load| matches!(load, Load::Fetch(_) | Load::Exchange(_)))
+        loads(e, |load| matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Ab))
     }),
     ("curl", "curl", |e| e.matrix || loads(e, |load| matches!(load, Load::Fetch(_)))),
     ("vsftpd", "vsftpd", |e| e.matrix),

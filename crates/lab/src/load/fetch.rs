@@ -21,6 +21,10 @@ const ENDLESS: u64 = 4 << 30;
 const TINY: u64 = 64;
 /// See [`TINY`].
 const PAGE: u64 = 16_384;
+/// Requests that a connection is kept for: practically all.
+pub(crate) const KEPT: u32 = 100_000_000;
+/// The same as Apache's own default (MaxKeepAliveRequests), which study B counts.
+pub(crate) const KEPT_BY_APACHE: u32 = 100;
 /// Connections that are kept: of small objects, and of large ones.
 const CONNECTIONS: [u32; 2] = [32, 8];
 
@@ -56,13 +60,13 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// Its whole configuration: one worker, files from a folder.
-fn config(folder: &Path) -> String {
+fn config(folder: &Path, kept: u32) -> String {
     let at = folder.display();
     format!(
         "daemon off;\nuser root;\nworker_processes 1;\npid {at}/pid;\nerror_log stderr warn;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n access_log off;\n sendfile on;\n tcp_nopush on;\n open_file_cache max=16;\n\
-         \x20keepalive_requests 100000000;\n client_body_temp_path {at}/body;\n\
+         \x20keepalive_requests {kept};\n client_body_temp_path {at}/body;\n\
          \x20proxy_temp_path {at}/proxy;\n fastcgi_temp_path {at}/fastcgi;\n\
          \x20uwsgi_temp_path {at}/uwsgi;\n scgi_temp_path {at}/scgi;\n\
          \x20server {{ listen [::]:{SITE_PORT} ipv6only=off; root {at}/root;\n\
@@ -71,11 +75,17 @@ fn config(folder: &Path) -> String {
     )
 }
 
-/// Starts nginx at the server, until dropped.
-pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Served> {
+/// Starts nginx at the server, until dropped; it closes a connection after so many requests.
+pub(crate) fn serve(
+    backend: &dyn Backend,
+    network: &Network,
+    kept: u32,
+    log: &Path,
+) -> Result<Served> {
     let folder = PathBuf::from(format!("/run/fordway-lab/{}-origin", network.server.0));
     let octets = |length: u64| vec![b'x'; usize::try_from(length).unwrap_or(0)];
-    let objects = [("tiny", TINY), ("page", PAGE), ("small", SMALL), ("large", LARGE)];
+    let study = ("study", super::ab::PAGE);
+    let objects = [("tiny", TINY), ("page", PAGE), ("small", SMALL), ("large", LARGE), study];
     for (name, length) in objects {
         write_file(&folder.join("root").join(name), &octets(length))?;
     }
@@ -84,7 +94,7 @@ pub(crate) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Res
         .and_then(|file| file.set_len(ENDLESS))
         .map_err(LabError::file(&endless))?;
     let file = folder.join("nginx.conf");
-    write_file(&file, config(&folder).as_bytes())?;
+    write_file(&file, config(&folder, kept).as_bytes())?;
     let argv = ["nginx", "-c", &file.display().to_string()].map(str::to_owned);
     Served::start(backend, &network.server, &argv, SITE_PORT, folder, log)
 }

@@ -1,6 +1,7 @@
 //! Load and its measurement: by tools that everybody knows, and by the lab's own tester where no
 //! such tool measures what is asked.
 
+pub(crate) mod ab;
 pub(crate) mod background;
 pub(crate) mod datagrams;
 pub(crate) mod dns;

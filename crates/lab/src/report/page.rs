@@ -18,7 +18,8 @@ use crate::probe::names;
 use crate::spec::{Group, Metric, RunSpec};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
-const STYLE: &str = include_str!("../../templates/report.css");
+/// The style of all pages.
+pub(crate) const STYLE: &str = include_str!("../../templates/report.css");
 
 /// Colours of the figures and the page's variables for them.
 const VARIABLES: &[(&str, &str)] = &[
@@ -169,7 +170,11 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
 
 /// A figure inside the page: scaled by the page, coloured by its variables.
 fn inline(drawn: &[Figure], name: &str) -> Option<String> {
-    let figure = drawn.iter().find(|f| f.name == name)?;
+    drawn.iter().find(|f| f.name == name).map(in_page)
+}
+
+/// The drawing of a figure for a page that has the variables.
+pub(crate) fn in_page(figure: &Figure) -> String {
     let mut svg = figure.svg.clone();
     for (from, to) in VARIABLES {
         svg = svg.replace(from, to);
@@ -179,7 +184,7 @@ fn inline(drawn: &[Figure], name: &str) -> Option<String> {
         let end = svg[at..].find(" viewBox").map_or(at, |e| at + e);
         svg.replace_range(at..end, "");
     }
-    Some(svg)
+    svg
 }
 
 fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {

@@ -187,7 +187,7 @@ fn goals_table(results: &Results) -> Vec<Vec<String>> {
 }
 
 /// Prints rows with aligned columns; the first row is the head.
-fn print_rows(rows: &[Vec<String>]) {
+pub(crate) fn print_rows(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|r| r.get(column)).map(|f| f.chars().count()).max().unwrap_or(0)

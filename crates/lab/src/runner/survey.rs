@@ -86,6 +86,7 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             .is_none()
             .then(|| "nft is not installed: apt-get install nftables".into())
     });
+    check(&|m| m.load() == Some(Load::Ab), &crate::load::ab::missing);
     check(&|m| matches!(m.load(), Some(Load::Fetch(_))), &crate::load::fetch::missing);
     check(&|m| matches!(m.load(), Some(Load::Exchange(_))), &|| {
         find_program("nginx")

@@ -110,6 +110,8 @@ pub(crate) enum Load {
     Fetch(Fetch),
     /// Requests over several connections that are kept, one after the other on each.
     Exchange(Exchange),
+    /// Pages by `ab`, as study B fetched them.
+    Ab,
     /// One TCP flow beside background datagrams of the same way, at a rate that rises.
     Simplex,
     /// One TCP flow beside background flows of both ways, more and more of them.
@@ -141,6 +143,8 @@ pub(crate) enum Group {
     Web,
     /// Round trips by HTTP over many connections.
     Exchanges,
+    /// Pages by `ab`.
+    Ab,
     /// TCP beside background traffic.
     Beside,
     /// First packets of connections.
@@ -153,11 +157,12 @@ pub(crate) enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Dns,
         Self::Flow,
         Self::Web,
         Self::Exchanges,
+        Self::Ab,
         Self::Beside,
         Self::Initiation,
         Self::Waiting,
@@ -179,6 +184,7 @@ impl Group {
             Self::Waiting => "Start of a session, and pages",
             Self::Web => "HTTP",
             Self::Exchanges => "Round trips by HTTP",
+            Self::Ab => "Pages by ab",
             Self::Beside => "TCP beside background traffic",
             Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
@@ -234,6 +240,10 @@ impl Group {
                  whole; nginx at the server. Small: 64 octets come back. Large up: 16,384 octets of content go with each \
                  request. Large down: as many come back. Median of all requests of one deployment, from a request's \
                  first octet to its answer's last."
+            }
+            Self::Ab => {
+                "A page of 173,225 octets from nginx at the server, fetched by ab over kept connections, each of which the \
+                 server closes after a hundred requests (Apache's default). Numbers are those that ab prints."
             }
             Self::Beside => {
                 "One TCP flow from the client to the server while UDP datagrams run beside it: from the client alone, \

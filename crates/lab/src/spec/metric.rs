@@ -93,6 +93,18 @@ pub(crate) enum Metric {
     SimplexThroughput,
     /// One TCP flow from the client beside flows of both ways, Gbit/s of payload.
     DuplexThroughput,
+    /// Time that `ab` takes for all its requests, s.
+    AbTotalTime,
+    /// Octets that `ab` received, heads included.
+    AbBytes,
+    /// Requests after which the connection was kept.
+    AbKeepalive,
+    /// Requests per second by `ab`.
+    AbRequestsPerS,
+    /// Time per request by `ab`, across all concurrent requests, ms.
+    AbTimePerRequest,
+    /// What `ab` receives, KiB/s (it writes Kbytes/sec, and counts in 1024 octets).
+    AbTransferRate,
     /// First packet of a connection into the box in the middle, to the first out of it, µs.
     Initiation,
     /// From the start of the translator's process to the first translated reply, ms.
@@ -105,7 +117,7 @@ use Way::{Down, Up};
 
 impl Metric {
     /// Every metric.
-    pub(crate) const ALL: [Self; 45] = [
+    pub(crate) const ALL: [Self; 51] = [
         Self::TcpThroughputUp,
         Self::TcpThroughputDown,
         Self::Rtt,
@@ -148,6 +160,12 @@ impl Metric {
         Self::HttpRttDown,
         Self::SimplexThroughput,
         Self::DuplexThroughput,
+        Self::AbTotalTime,
+        Self::AbBytes,
+        Self::AbKeepalive,
+        Self::AbRequestsPerS,
+        Self::AbTimePerRequest,
+        Self::AbTransferRate,
         Self::Initiation,
         Self::StartTime,
         Self::Gate,
@@ -198,6 +216,12 @@ impl Metric {
             Self::HttpRttDown => "http_rtt_down",
             Self::SimplexThroughput => "simplex_throughput",
             Self::DuplexThroughput => "duplex_throughput",
+            Self::AbTotalTime => "ab_total_time",
+            Self::AbBytes => "ab_bytes",
+            Self::AbKeepalive => "ab_keepalive",
+            Self::AbRequestsPerS => "ab_requests_per_s",
+            Self::AbTimePerRequest => "ab_time_per_request",
+            Self::AbTransferRate => "ab_transfer_rate",
             Self::Initiation => "initiation",
             Self::StartTime => "start_time",
             Self::Gate => "gate",
@@ -249,6 +273,12 @@ impl Metric {
             Self::HttpRttDown => "HTTP round trip, large down",
             Self::SimplexThroughput => "TCP up beside simplex traffic",
             Self::DuplexThroughput => "TCP up beside duplex traffic",
+            Self::AbTotalTime => "ab, total time",
+            Self::AbBytes => "ab, octets transferred",
+            Self::AbKeepalive => "ab, successful keep-alives",
+            Self::AbRequestsPerS => "ab, requests per second",
+            Self::AbTimePerRequest => "ab, time per request",
+            Self::AbTransferRate => "ab, transfer rate",
             Self::Initiation => "Initiation, TCP",
             Self::StartTime => "Start to first packet",
             Self::Gate => "Correctness gate",
@@ -294,6 +324,12 @@ impl Metric {
             Self::HttpRttDown => "large down",
             Self::SimplexThroughput => "simplex",
             Self::DuplexThroughput => "duplex",
+            Self::AbTotalTime => "total time",
+            Self::AbBytes => "octets",
+            Self::AbKeepalive => "kept",
+            Self::AbRequestsPerS => "requests/s",
+            Self::AbTimePerRequest => "time/request",
+            Self::AbTransferRate => "transfer",
             Self::Initiation => "initiation",
             Self::StartTime => "start",
             Self::Gate => "gate",
@@ -311,9 +347,14 @@ impl Metric {
             Self::NewUdpFlows => "kflows/s",
             Self::NewTcpConnections => "kconnections/s",
             Self::SessionsHeld => "thousand",
-            Self::MemoryPerSession => "octets",
+            Self::MemoryPerSession | Self::AbBytes => "octets",
             Self::ExchangesHeld => "kexchanges/s",
+            Self::AbTotalTime => "s",
+            Self::AbKeepalive => "requests",
+            Self::AbRequestsPerS => "requests/s",
+            Self::AbTransferRate => "KiB/s",
             Self::Rtt
+            | Self::AbTimePerRequest
             | Self::StartTime
             | Self::SessionFresh
             | Self::SessionKnown
@@ -382,6 +423,12 @@ impl Metric {
             Self::HttpRttDown => Load::Exchange(Exchange::Down),
             Self::SimplexThroughput => Load::Simplex,
             Self::DuplexThroughput => Load::Duplex,
+            Self::AbTotalTime
+            | Self::AbBytes
+            | Self::AbKeepalive
+            | Self::AbRequestsPerS
+            | Self::AbTimePerRequest
+            | Self::AbTransferRate => Load::Ab,
             Self::Initiation => Load::Initiation,
             Self::StartTime => Load::Start,
             Self::Gate => return None,
@@ -423,6 +470,12 @@ impl Metric {
             Self::HttpSmall | Self::HttpLarge | Self::HttpTunnel => Group::Web,
             Self::HttpRttSmall | Self::HttpRttUp | Self::HttpRttDown => Group::Exchanges,
             Self::SimplexThroughput | Self::DuplexThroughput => Group::Beside,
+            Self::AbTotalTime
+            | Self::AbBytes
+            | Self::AbKeepalive
+            | Self::AbRequestsPerS
+            | Self::AbTimePerRequest
+            | Self::AbTransferRate => Group::Ab,
             Self::Initiation => Group::Initiation,
             Self::StartTime => Group::Start,
             Self::Gate => return None,
@@ -445,6 +498,7 @@ impl Metric {
             || match self.group() {
                 Some(Group::Packets | Group::Dns | Group::Web | Group::Beside) => true,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
+                Some(Group::Ab) => !matches!(self, Self::AbTotalTime | Self::AbTimePerRequest),
                 _ => false,
             }
     }
@@ -480,7 +534,7 @@ impl Metric {
 
     /// Whether it is measured at several points of one deployment.
     pub(crate) fn has_points(self) -> bool {
-        matches!(self.load(), Some(Load::Exchange(_) | Load::Simplex | Load::Duplex))
+        matches!(self.load(), Some(Load::Exchange(_) | Load::Simplex | Load::Duplex | Load::Ab))
     }
 
     /// Whether something held it down that is worth naming.

@@ -80,6 +80,29 @@ fn t_test(difference: f64, error: f64, freedom: f64) -> Option<TTest> {
     Some(TTest { t: value, freedom, p: 2.0 * t.sf(value.abs()), difference, ci95 })
 }
 
+/// The larger p of two one-sided Welch tests that the means differ by less than this share of the second's; `None`
+/// below two values on a side, or when the second's mean is 0.
+pub(crate) fn equivalence(own: &[f64], base: &[f64], margin: f64) -> Option<f64> {
+    let found = welch(own, base)?;
+    let within = margin * mean(base).abs();
+    if within == 0.0 {
+        return None;
+    }
+    let error = (found.ci95[1] - found.difference) / half_width(found.freedom)?;
+    if error == 0.0 {
+        return Some(if found.difference.abs() < within { 0.0 } else { 1.0 });
+    }
+    let t = StudentsT::new(0.0, 1.0, found.freedom).ok()?;
+    let above = t.sf((found.difference + within) / error);
+    let below = t.cdf((found.difference - within) / error);
+    Some(above.max(below))
+}
+
+/// Half of a 95 % interval, in standard errors.
+fn half_width(freedom: f64) -> Option<f64> {
+    Some(StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975))
+}
+
 /// What the Mann-Whitney test says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MannWhitney {
@@ -219,6 +242,21 @@ mod tests {
         assert_eq!(found.u, 127.5);
         assert!((found.p - 0.0001208).abs() < 5e-8, "{found:?}");
         assert!((found.delta - cliffs_delta(&may, &august)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn equivalence_is_two_one_sided_tests() {
+        // Schuirmann 1987: equivalent at 5 % just when the 90 % interval lies inside the margin.
+        let (own, base) = ([10.1, 9.9, 10.0, 10.2, 9.8], [10.0, 10.1, 9.9, 10.3, 9.9]);
+        let found = welch(&own, &base).unwrap();
+        let t = StudentsT::new(0.0, 1.0, found.freedom).unwrap();
+        let half = (found.ci95[1] - found.difference) * t.inverse_cdf(0.95) / t.inverse_cdf(0.975);
+        let edge = (found.difference.abs() + half) / mean(&base);
+        assert!((equivalence(&own, &base, edge).unwrap() - 0.05).abs() < 1e-6);
+        assert!(equivalence(&own, &base, 2.0 * edge).unwrap() < 0.05);
+        assert!(equivalence(&own, &[20.0, 20.1, 20.2], 0.03).unwrap() > 0.99);
+        assert_eq!(equivalence(&[2.0, 2.0], &[2.0, 2.0], 0.03), Some(0.0));
+        assert_eq!(equivalence(&own, &[0.0, 0.0], 0.03), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn measure(
         Exchange::Down => Metric::HttpRttDown,
     };
     let log = at.raw.join(format!("{}-origin.log", at.name));
-    let _origin = fetch::serve(at.backend, at.network, &log)?;
+    let _origin = fetch::serve(at.backend, at.network, fetch::KEPT, &log)?;
     trial.started = now();
     let before = Before::read(at)?;
     let requests = at.profile.http_requests;

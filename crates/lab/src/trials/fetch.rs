@@ -14,7 +14,7 @@ pub(super) fn measure(
     values: &mut Values,
 ) -> Result<()> {
     let log = at.raw.join(format!("{}-origin.log", at.name));
-    let _origin = load::serve(at.backend, at.network, &log)?;
+    let _origin = load::serve(at.backend, at.network, load::KEPT, &log)?;
     trial.started = now();
     let before = Before::read(at)?;
     let (finished, fetched) =

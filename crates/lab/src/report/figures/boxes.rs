@@ -47,10 +47,6 @@ pub(super) fn draw(
         return Ok(None);
     }
     let name = name_of("box", metric, if log { "log" } else { "linear" }, tag);
-    let size = (WIDTH, ROW * rows.len() as u32 + 74);
-    let everything = || rows.iter().flat_map(|r| r.dots.iter().chain(&r.box_of)).copied();
-    let most = everything().fold(0.0, f64::max);
-    let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
     let what = if metric.has_replies() {
         format!(
             "{}; box and whiskers: 5, 25, 50, 75, 95 % of all; dots: deployments",
@@ -59,6 +55,37 @@ pub(super) fn draw(
     } else {
         format!("{}; box: quartiles, whiskers: extremes, dots: deployments", metric.unit())
     };
+    drawn(name, &rows, log, &what).map(Some)
+}
+
+/// Values of a recording: what the box is of, and what the dots are.
+pub(crate) struct Recorded {
+    pub(crate) label: String,
+    pub(crate) values: Vec<f64>,
+    pub(crate) dots: Vec<f64>,
+}
+
+/// Draws recordings of one series, one row each; none of them may be empty.
+pub(crate) fn recordings(name: String, unit: &str, all: Vec<Recorded>) -> Result<Figure> {
+    let row = |(number, one): (usize, Recorded)| {
+        let sample = sorted(&one.values);
+        let box_of = [0.05, 0.25, 0.5, 0.75, 0.95].map(|p| quantile(&sample, p));
+        // Far apart in the palette.
+        let colour = super::PALETTE[5 * number % super::PALETTE.len()];
+        Row { label: one.label, colour, box_of, dots: one.dots, at_least: false }
+    };
+    let rows: Vec<Row> = all.into_iter().enumerate().map(row).collect();
+    let what = format!(
+        "{unit}; box and whiskers: 5, 25, 50, 75, 95 % of all samples; dots: means of blocks"
+    );
+    drawn(name, &rows, false, &what)
+}
+
+fn drawn(name: String, rows: &[Row], log: bool, what: &str) -> Result<Figure> {
+    let size = (WIDTH, ROW * rows.len() as u32 + 74);
+    let everything = || rows.iter().flat_map(|r| r.dots.iter().chain(&r.box_of)).copied();
+    let most = everything().fold(0.0, f64::max);
+    let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -68,18 +95,18 @@ pub(super) fn draw(
             let (lo, hi) = log_range(least, most);
             paint(
                 &root,
-                &rows,
+                rows,
                 (lo..hi).log_scale().with_key_points(log_marks(lo, hi)),
                 lo,
                 &format!("{what}; logarithmic"),
             )
         } else {
-            paint(&root, &rows, 0.0..1.12 * most, 0.0, &what)
+            paint(&root, rows, 0.0..1.12 * most.max(1e-6), 0.0, what)
         }
         .map_err(&error)?;
         root.present().map_err(|e| error(e.into()))?;
     }
-    Ok(Some(Figure { name, svg: responsive(&svg) }))
+    Ok(Figure { name, svg: responsive(&svg) })
 }
 
 fn row(run: &Run, cell: &Cell) -> Option<Row> {

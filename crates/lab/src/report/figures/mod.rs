@@ -1,10 +1,11 @@
 //! Figures as SVG. Colours are fixed here; the report page replaces them by its own variables, so
 //! that the same figure serves a light and a dark page.
 
-mod boxes;
+pub(crate) mod boxes;
 mod ratios;
 mod series;
 mod tail;
+pub(crate) mod time;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
