@@ -51,7 +51,8 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     }
     let special = gateways(experiment, results)
         .or_else(|| stateful(experiment, results))
-        .or_else(|| name_servers(experiment, results));
+        .or_else(|| name_servers(experiment, results))
+        .or_else(|| over_points(experiment, results));
     if let Some(text) = special {
         return text;
     }
@@ -113,6 +114,33 @@ fn who(m: &MechanismSpec) -> String {
         (Some(engine), _) => format!("{name}'s {engine} engine"),
         (None, _) => name.to_owned(),
     }
+}
+
+/// A quantity that is measured at many points, at the first and the last of them: only where nothing else is measured.
+fn over_points(experiment: &Experiment, results: &Results) -> Option<String> {
+    let metric = *experiment.metrics.first().filter(|metric| metric.has_points())?;
+    let condition = *results.conditions().first()?;
+    let points = results.points(metric, condition);
+    let (first, last) = (*points.first()?, *points.last()?);
+    let times = |m: &MechanismSpec, point| {
+        let cell = results.cell_at(&m.name, metric, condition, Some(point));
+        let vs = cell.filter(|c| c.valid)?.vs_baseline.as_ref().filter(|vs| !vs.same)?;
+        Some(nice(vs.ratio))
+    };
+    let part = |m: &MechanismSpec| {
+        let last = times(m, last).unwrap_or_else(|| "failed".into());
+        Some(format!("{} {} and {last}", m.label, times(m, first)?))
+    };
+    let parts: Vec<String> = experiment.mechanisms.iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{} against the base, times, {} and {}: {}.",
+            metric.label(),
+            first.label(),
+            last.label(),
+            parts.join("; ")
+        )
+    })
 }
 
 /// What gateways carry of small packets, against native forwarding.

@@ -42,6 +42,10 @@ pub(super) fn measure(
     trial.retransmits = told.path.map(|path| path.again);
     trial.path_mtu = told.path.map(|path| path.mtu);
     trial.invalid.extend(fault(&told, due));
+    if told.reopened > 0 {
+        let times = told.reopened;
+        trial.flags.push(format!("a connection was closed between two requests {times} times"));
+    }
     values.insert(metric, percentile(&told.histogram, told.answered, 0.5));
     trial.histogram = told.histogram;
     Ok(())

@@ -41,6 +41,8 @@ pub(crate) struct Exchanged {
     pub(crate) answered: u64,
     /// Connections that failed, with all requests they had left.
     pub(crate) failed: u64,
+    /// Connections that the other end closed between two requests, and that were opened again, as browsers do.
+    pub(crate) reopened: u64,
     /// Why, the first time.
     pub(crate) why: Option<String>,
     /// Octets of content that came.
@@ -72,6 +74,8 @@ struct Connection {
     left: u64,
     began: Instant,
     received: Vec<u8>,
+    /// Whether it has had an answer since it was opened.
+    answered: bool,
     /// Where the answer's content begins and ends, once its head is there.
     body: Option<(usize, usize)>,
 }
@@ -83,10 +87,7 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
     let mut open: BTreeMap<u64, Connection> = BTreeMap::new();
     let mut told = Exchanged::default();
     for number in 0..wanted.connections as u64 {
-        let stream = TcpStream::connect_timeout(&wanted.target, PATIENCE)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        sockopt::set_socket_send_buffer_size(&stream, 4 * request.len())?;
+        let stream = connect(wanted.target, request.len())?;
         epoll::add(&epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         let connection = Connection {
             stream,
@@ -94,6 +95,7 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
             began: Instant::now(),
             received: Vec::new(),
             body: None,
+            answered: false,
         };
         open.insert(number, connection);
     }
@@ -118,6 +120,13 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
                 told.answered += 1;
                 told.octets += octets;
                 *times.entry(rounded(took.as_nanos() as u64)).or_default() += 1;
+            });
+            let went = went.or_else(|error| -> std::io::Result<()> {
+                connection.reopen(wanted, error, &request)?;
+                let data = epoll::EventData::new_u64(number);
+                epoll::add(&epoll, &connection.stream, data, epoll::EventFlags::IN)?;
+                told.reopened += 1;
+                Ok(())
             });
             if let Err(error) = went {
                 told.failed += 1;
@@ -154,6 +163,26 @@ impl Connection {
         Err(std::io::Error::other("the socket does not take a request at once"))
     }
 
+    /// Opens it again and repeats the request, if the other end has closed it before it began to answer, and after
+    /// another answer (RFC 9112 section 9.3.1). The time goes on from when the request was first sent.
+    fn reopen(
+        &mut self,
+        wanted: &Wanted,
+        error: std::io::Error,
+        request: &[u8],
+    ) -> std::io::Result<()> {
+        let closed = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        if !(closed.contains(&error.kind()) && self.answered && self.received.is_empty()) {
+            return Err(error);
+        }
+        let began = self.began;
+        self.stream = connect(wanted.target, request.len())?;
+        self.answered = false;
+        self.ask(request)?;
+        self.began = began;
+        Ok(())
+    }
+
     /// Reads what is there; at the end of each answer `done` is told how long it took and how many octets of content
     /// it had, and the next request is sent.
     fn go_on(
@@ -175,6 +204,7 @@ impl Connection {
             let whole = self.body.filter(|(_, end)| self.received.len() >= *end);
             let Some((begin, end)) = whole else { continue };
             done(self.began.elapsed(), (end - begin) as u64);
+            self.answered = true;
             self.left -= 1;
             if self.left == 0 {
                 return Ok(());
@@ -182,6 +212,15 @@ impl Connection {
             self.ask(request)?;
         }
     }
+}
+
+/// A connection whose socket takes a whole request at once.
+fn connect(target: SocketAddr, request: usize) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    sockopt::set_socket_send_buffer_size(&stream, 4 * request)?;
+    Ok(stream)
 }
 
 fn request(wanted: &Wanted) -> Vec<u8> {
@@ -237,6 +276,25 @@ mod tests {
         assert_eq!(told.histogram.iter().map(|h| h.1).sum::<u64>(), 140);
         assert!(told.histogram.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(told.seconds > 0.0);
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_between_requests_is_opened_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            // Two answers per connection, then it is closed.
+            for _ in 0..3 {
+                let (mut stream, _) = listener.accept().unwrap();
+                for _ in 0..2 {
+                    assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").unwrap();
+                }
+            }
+        });
+        let told = measure(&Wanted { connections: 1, requests: 6, ..wanted(target) }).unwrap();
+        server.join().unwrap();
+        assert_eq!((told.answered, told.reopened, told.failed), (6, 2, 0), "{:?}", told.why);
     }
 
     #[test]
