@@ -236,9 +236,10 @@ fn request(wanted: &Wanted) -> Vec<u8> {
 
 /// What `ss` says of the connections to the server; nothing where it says nothing.
 fn path(target: SocketAddr) -> Option<Path> {
-    let (address, port) = (target.ip().to_string(), format!(":{}", target.port()));
-    let argv = ["-Htin", "dst", &address, "dport", "=", &port];
-    let out = std::process::Command::new("ss").args(argv).output().ok()?;
+    let out = std::process::Command::new("ss")
+        .args(["-Htin", "dst", &target.to_string()])
+        .output()
+        .ok()?;
     parse_path(&String::from_utf8_lossy(&out.stdout))
 }
 
@@ -276,6 +277,7 @@ mod tests {
         assert_eq!(told.histogram.iter().map(|h| h.1).sum::<u64>(), 140);
         assert!(told.histogram.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(told.seconds > 0.0);
+        assert!(told.path.is_some_and(|path| path.mtu > 1280), "{:?}", told.path);
     }
 
     #[test]
