@@ -49,7 +49,8 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
     if !results.goals.is_empty() {
         return goals_headline(&results.goals);
     }
-    let special = gateways(experiment, results)
+    let special = across(experiment, results)
+        .or_else(|| gateways(experiment, results))
         .or_else(|| stateful(experiment, results))
         .or_else(|| name_servers(experiment, results))
         .or_else(|| over_points(experiment, results));
@@ -143,6 +144,36 @@ fn over_points(experiment: &Experiment, results: &Results) -> Option<String> {
     })
 }
 
+/// What one arm of each kind carries of its base's TCP, and how long its first packets take: where the ways that each
+/// opens are the question.
+fn across(experiment: &Experiment, results: &Results) -> Option<String> {
+    let mut told: Vec<Kind> = Vec::new();
+    let (mut carried, mut begun) = (Vec::new(), Vec::new());
+    let arms = experiment.mechanisms.iter().filter(|m| m.kind != Kind::Native);
+    for m in arms.filter(|_| experiment.matrix) {
+        if told.contains(&m.kind) {
+            continue;
+        }
+        let of = |metric| first(results, &m.name, metric).filter(|c| c.valid);
+        let up = of(Metric::TcpThroughputUp).and_then(|c| c.vs_baseline.as_ref());
+        carried.extend(up.map(|vs| format!("{} {}", m.kind.label(), share(vs.ratio))));
+        let wait = of(Metric::Initiation).and_then(|c| c.median);
+        begun.extend(wait.map(|us| format!("{} {}", m.kind.label(), nice(us))));
+        if up.is_some() || wait.is_some() {
+            told.push(m.kind);
+        }
+    }
+    let sentence = |head: &str, parts: &[String]| {
+        (!parts.is_empty()).then(|| format!("{head}: {}.", parts.join(", ")))
+    };
+    let all = [
+        sentence("TCP up, of the base", &carried),
+        sentence("First packet of a connection, µs", &begun),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
 /// What gateways carry of small packets, against native forwarding.
 fn gateways(experiment: &Experiment, results: &Results) -> Option<String> {
     let gateways = experiment.mechanisms.iter().filter(|m| m.kind == Kind::Siit);
@@ -187,7 +218,10 @@ fn stateful(experiment: &Experiment, results: &Results) -> Option<String> {
             (!shares.is_empty()).then(|| format!("{} {}", who(m), shares.join(", ")))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("NAT64 against NAT44, times: {}.", parts.join("; ")))
+    let base = experiment.mechanisms.iter().find(|m| m.kind == Kind::Nat64)?.base.as_deref();
+    let base = experiment.mechanism(base?).ok()?;
+    (!parts.is_empty())
+        .then(|| format!("NAT64 against {}, times: {}.", base.label, parts.join("; ")))
 }
 
 /// What name servers answer, against the one that they are compared with.
