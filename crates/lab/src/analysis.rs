@@ -22,9 +22,14 @@ use checks::{disturbed, warnings};
 use compare::compare_all;
 use limiter::{average, limiter};
 
+/// Version of the form of `results.json`: raised when a reader of the old one would misread the new one.
+const VERSION: u32 = 1;
+
 /// Everything that a run shows; `results.json`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Results {
+    /// Version of this form: 1.
+    pub(crate) version: u32,
     /// Experiment.
     pub(crate) experiment: String,
     /// When the run began.
@@ -57,7 +62,7 @@ pub(crate) struct Results {
 }
 
 /// One mechanism, one metric, one condition.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Cell {
     /// Arm.
     pub(crate) mechanism: String,
@@ -129,7 +134,7 @@ pub(crate) struct Cell {
 }
 
 /// A comparison with the base.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct VsBaseline {
     /// The base's name.
     pub(crate) base: String,
@@ -158,7 +163,7 @@ pub(crate) struct VsBaseline {
 }
 
 /// The generator's ceiling.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Ceiling {
     /// Factor setting.
     pub(crate) condition: Condition,
@@ -169,7 +174,7 @@ pub(crate) struct Ceiling {
 }
 
 /// The sentinel over the blocks.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Drift {
     /// Factor setting.
     pub(crate) condition: Condition,
@@ -189,7 +194,7 @@ pub(crate) struct Drift {
 }
 
 /// A trial with something to say about it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Discarded {
     /// Arm.
     pub(crate) mechanism: String,
@@ -217,6 +222,7 @@ pub(crate) fn analyse(
     let run = experiment.run()?;
     let latest = latest(trials);
     let mut results = Results {
+        version: VERSION,
         experiment: experiment.name.clone(),
         started: environment.started.clone(),
         environment,

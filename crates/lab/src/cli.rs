@@ -1,5 +1,6 @@
 //! The command line.
 
+mod after;
 mod monitor;
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use after::{PublishArgs, ReportArgs};
 pub(crate) use monitor::MonitorArgs;
 
 /// Deploys IPv4/IPv6 mechanisms on a test network, loads them, and reports what they cost.
@@ -63,13 +65,22 @@ pub(crate) enum Command {
     Resume(ResumeArgs),
     /// Make the report again from a run's folder; needs no root and changes no measurement
     #[command(after_help = "Examples:
-  fordway-lab report results/monday")]
-    Report {
-        /// Folder of the run
-        dir: PathBuf,
-        /// Print the summary as JSON
-        #[arg(long)]
-        json: bool,
+  fordway-lab report results/monday
+  fordway-lab report results/monday --pdf     also report.pdf")]
+    Report(ReportArgs),
+    /// Make a folder fit for an archive from a run's folder: no names of hosts or people, a hash per file
+    #[command(after_help = "Examples:
+  fordway-lab publish results/monday --author 'A. Name'
+  fordway-lab publish --check results/monday-published")]
+    Publish(PublishArgs),
+    /// Print the JSON schema of a file that the lab writes
+    #[command(after_help = "Examples:
+  fordway-lab schema results                  of results.json
+  fordway-lab schema trials                   of one line of trials.jsonl")]
+    Schema {
+        /// The file
+        #[arg(value_enum)]
+        of: crate::schema::Published,
     },
     /// Record processor, memory and round trips of a gateway while its traffic runs; report and compare recordings
     #[command(after_help = "Examples:
@@ -199,6 +210,9 @@ pub(crate) struct RunArgs {
     /// Folder to write [default: lab-results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Also print the report as report.pdf (needs Chromium or WeasyPrint)
+    #[arg(long)]
+    pub(crate) pdf: bool,
     /// Start long runs without asking
     #[arg(long, short)]
     pub(crate) yes: bool,

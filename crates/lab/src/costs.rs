@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One program, one direction, one packet length.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Cost {
     /// The program.
     pub(crate) program: String,
@@ -19,7 +19,7 @@ pub(crate) struct Cost {
 }
 
 /// The whole answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Costs {
     /// Measured.
     pub(crate) rows: Vec<Cost>,

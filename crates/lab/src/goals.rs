@@ -76,7 +76,7 @@ struct Goal {
 }
 
 /// A goal with what was measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Judged {
     /// Short name.
     pub(crate) id: String,

@@ -13,7 +13,7 @@
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
 //! | `stats`, `analysis`, `goals`, `costs` | from trials to verdicts |
-//! | `artefacts`, `report` | what is left behind |
+//! | `artefacts`, `schema`, `report`, `publish` | what is left behind |
 
 #![deny(unsafe_code)]
 
@@ -33,6 +33,8 @@ mod cli;
 mod commands;
 mod costs;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod goals;
 mod host;
 mod load;
@@ -42,8 +44,10 @@ mod plan;
 mod probe;
 mod process;
 mod progress;
+mod publish;
 mod report;
 mod runner;
+mod schema;
 mod spec;
 mod state;
 mod stats;

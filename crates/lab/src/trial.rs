@@ -16,7 +16,9 @@ use crate::spec::{Metric, Point};
 pub(crate) const CALIBRATION: &str = "calibration";
 
 /// A factor setting under which blocks are run.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub(crate) struct Condition {
     /// Clock source in use.
     pub(crate) clocksource: String,
@@ -31,7 +33,18 @@ pub(crate) struct Condition {
 
 /// Names that a DNS64 server is asked for, per cent.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 pub(crate) struct Shares {
     /// Names whose answers it has in its cache.
@@ -52,7 +65,7 @@ impl Condition {
 }
 
 /// One trial: one metric of one deployment.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Trial {
     /// SHA-256 of what defines the trial; `resume` skips a valid trial with the same key.
     pub(crate) key: String,

@@ -5,6 +5,7 @@ mod hidden;
 mod list;
 mod monitor;
 mod plan;
+mod publish;
 mod report;
 mod run;
 
@@ -20,7 +21,9 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Run(args) => run::run(&args),
         Command::Resume(args) => run::resume(&args),
         Command::Monitor(args) => monitor::monitor(&args),
-        Command::Report { dir, json } => report::report(&dir, json),
+        Command::Report(args) => report::report(&args.dir, args.json, args.pdf),
+        Command::Publish(args) => publish::publish(&args),
+        Command::Schema { of } => print_json(&of.schema()),
         Command::Completions { shell } => hidden::completions(shell),
         Command::Man { dir } => hidden::man(&dir),
         Command::Probe(probe) => hidden::probe(probe),

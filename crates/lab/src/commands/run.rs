@@ -27,6 +27,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         free(out)?;
     }
     need_tools()?;
+    if args.pdf {
+        crate::report::pdf::need()?;
+    }
     // Without root nothing can be tried out; that is said below, after what is missing.
     let rehearse = state::is_root();
     if rehearse {
@@ -73,7 +76,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     experiment.run = Some(run);
     let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
     write_file(&out.join("spec.toml"), text.as_bytes())?;
-    execute(experiment, &out, fordway.as_deref(), args.plan.json)
+    execute(experiment, &out, fordway.as_deref(), args.plan.json, args.pdf)
 }
 
 /// Continues a run.
@@ -102,13 +105,19 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
             )));
         }
     }
-    execute(experiment, &args.dir, fordway.as_deref(), args.json)
+    execute(experiment, &args.dir, fordway.as_deref(), args.json, false)
 }
 
-fn execute(experiment: Experiment, out: &Path, fordway: Option<&Path>, json: bool) -> Result<u8> {
+fn execute(
+    experiment: Experiment,
+    out: &Path,
+    fordway: Option<&Path>,
+    json: bool,
+    pdf: bool,
+) -> Result<u8> {
     let done = same_environment(&experiment, out, fordway)
         .and_then(|()| Runner::new(experiment, out, fordway)?.execute())
-        .and_then(|()| super::report::report(out, json));
+        .and_then(|()| super::report::report(out, json, pdf));
     if let Err(error) = &done {
         let first = match error {
             LabError::Interrupted => "Stopped.",

@@ -65,7 +65,7 @@ pub(crate) fn processor_times(number: usize) -> Option<Times> {
 }
 
 /// Processor use during one trial.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct CpuUse {
     /// Share of the whole machine's time that was busy, 0 to 1.
     pub(crate) busy_share: f64,

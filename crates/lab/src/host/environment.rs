@@ -13,7 +13,7 @@ use crate::spec::{Experiment, Kind, Load};
 use crate::trial::hash;
 
 /// What a machine was like when a run began.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Environment {
     /// When this was read (RFC 3339).
     pub(crate) started: String,

@@ -8,7 +8,9 @@ use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 
 /// Counters of one device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub(crate) struct LinkCounters {
     /// Octets received.
     pub(crate) rx_bytes: u64,

@@ -26,7 +26,7 @@ pub(crate) const UDP_PORT: u16 = 5302;
 pub(crate) const CLOSED_PORT: u16 = 5399;
 
 /// One probe's outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Check {
     /// What was probed; the row of the matrix.
     pub(crate) name: String,

@@ -1,8 +1,9 @@
-//! The report: figures, one self-contained page, and the table on the terminal.
+//! The report: figures, one self-contained page, its PDF, and the table on the terminal.
 
 mod cards;
 pub(crate) mod figures;
 pub(crate) mod page;
+pub(crate) mod pdf;
 pub(crate) mod points;
 pub(crate) mod published;
 mod rfc8219;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::group::Load;
 
 /// What a mechanism is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// Plain forwarding.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const BEYOND: f64 = 10.0;
 
 /// The usual numbers of a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Summary {
     /// Size.
     pub(crate) n: usize,

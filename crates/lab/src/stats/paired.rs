@@ -11,7 +11,7 @@ pub(crate) const MIN_PAIRS: usize = 3;
 const EXACT_PAIRS: usize = 50;
 
 /// The outcome of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     /// Shown to be better than the base.

@@ -1,0 +1,114 @@
+//! `publish`: a run's folder made fit for an archive.
+
+use std::path::{Path, PathBuf};
+
+use super::report::make;
+use super::run::free;
+use crate::artefacts;
+use crate::cli::PublishArgs;
+use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
+use crate::publish::{MANIFEST, Scrub, check, copy, describe, write_manifest};
+use crate::report::pdf;
+
+/// Makes or checks such a folder.
+pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
+    if args.check {
+        return checked(&args.dir, args.json);
+    }
+    let out = args.out.clone().unwrap_or_else(|| beside(&args.dir));
+    artefacts::read(&args.dir)?;
+    free(&out)?;
+    let mut scrub = Scrub::of_run(&args.dir)?;
+    copy(&args.dir, &out, &mut scrub)?;
+    let run = artefacts::read(&out)?;
+    let page = make(&run, &out)?;
+    match pdf::print(&page, &out.join("report.pdf")) {
+        Err(LabError::Missing(hint)) => crate::note!("  note      without report.pdf: {hint}"),
+        other => other?,
+    }
+    describe(&run, &out, &args.author, &scrub)?;
+    let count = write_manifest(&out)?;
+    if args.json {
+        return super::print_json(&serde_json::json!({
+            "folder": out, "files": count, "replaced": scrub.replaced(), "kept": scrub.kept(),
+        }));
+    }
+    for line in scrub.replaced() {
+        anstream::println!("replaced  {line}");
+    }
+    for line in scrub.kept() {
+        anstream::println!("kept      {line}");
+    }
+    if args.author.is_empty() {
+        anstream::println!("note      CITATION.cff names no person; --author NAME does");
+    }
+    anstream::println!("{count} files and {MANIFEST} in {}", out.display());
+    Ok(EXIT_DONE)
+}
+
+/// `DIR-published` beside the run's folder.
+fn beside(dir: &Path) -> PathBuf {
+    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = if name.is_empty() { "run" } else { &name };
+    dir.with_file_name(format!("{name}-published"))
+}
+
+fn checked(dir: &Path, json: bool) -> Result<u8> {
+    let found = check(dir)?;
+    if json {
+        super::print_json(&found)?;
+    } else {
+        for wrong in &found.wrong {
+            anstream::println!("wrong     {wrong}");
+        }
+        anstream::println!("{} files are as they were published", found.good);
+    }
+    Ok(if found.wrong.is_empty() { EXIT_DONE } else { EXIT_FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_published_run_is_whole_and_names_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, out) = (dir.path().join("run"), dir.path().join("out"));
+        fixture::folder(&run, "nat64", 2, 1.0);
+        let args = |dir: &Path, out: Option<&Path>, check| PublishArgs {
+            dir: dir.to_owned(),
+            out: out.map(Path::to_owned),
+            author: vec!["A. \"Q\" Author".into()],
+            check,
+            json: false,
+        };
+        assert_eq!(publish(&args(&run, Some(&out), false)).unwrap(), EXIT_DONE);
+        for name in [
+            "spec.toml",
+            "raw.tar.gz",
+            "report.html",
+            "results.csv",
+            "results.schema.json",
+            "README.md",
+        ] {
+            assert!(out.join(name).is_file(), "{name}");
+        }
+        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+        assert!(
+            !read("trials.jsonl").contains("somebody") && read("trials.jsonl").contains("lab-user")
+        );
+        assert!(read("README.md").contains("sudo fordway-lab run nat64 --seed 1"));
+        assert!(read("CITATION.cff").contains(r#"- name: "A. \"Q\" Author""#));
+        assert_eq!(publish(&args(&out, None, true)).unwrap(), EXIT_DONE);
+        // What it published it does not write over, and a change is noticed.
+        assert!(matches!(publish(&args(&run, Some(&out), false)), Err(LabError::Usage(_))));
+        std::fs::write(out.join("results.csv"), "other").unwrap();
+        assert_eq!(publish(&args(&out, None, true)).unwrap(), EXIT_FAILED);
+    }
+
+    #[test]
+    fn the_folder_lies_beside_the_run() {
+        assert_eq!(beside(Path::new("results/monday")), Path::new("results/monday-published"));
+    }
+}
