@@ -50,6 +50,19 @@ fn trial(mechanism: &str, block: u32, metric: Metric, value: f64) -> Trial {
     }
 }
 
+/// A cell that counts, without values of its own.
+pub(crate) fn template() -> Cell {
+    let results = analyse(&experiment(4), environment(), &run_of(0.05)).unwrap();
+    Cell { values: Vec::new(), ..cell_of(&results, "clat-tayga") }
+}
+
+/// The results of a run that consist of these cells.
+pub(crate) fn results_of(cells: Vec<Cell>) -> Results {
+    let mut results = analyse(&experiment(4), environment(), &run_of(0.05)).unwrap();
+    results.cells = cells;
+    results
+}
+
 const UP: Metric = Metric::TcpThroughputUp;
 
 fn run_of(factor: f64) -> Vec<Trial> {

@@ -17,7 +17,7 @@ pub(super) fn report(dir: &Path, json: bool, print: bool) -> Result<u8> {
     if json {
         return super::print_json(&run.results);
     }
-    terminal::print(&run.experiment, &run.results, &page);
+    terminal::print(&run, &page)?;
     if print {
         anstream::println!("PDF     {}", dir.join("report.pdf").display());
     }

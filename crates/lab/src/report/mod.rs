@@ -1,7 +1,9 @@
 //! The report: figures, one self-contained page, its PDF, and the table on the terminal.
 
+pub(crate) mod agreement;
 mod cards;
 pub(crate) mod figures;
+pub(crate) mod grid;
 pub(crate) mod page;
 pub(crate) mod pdf;
 pub(crate) mod points;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use minijinja::Environment;
 use serde::Serialize;
 
+use super::agreement::findings;
 use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
 use super::words::{self, headline, interval, p, value, verdict};
-use super::{cards, rfc8219, tables};
+use super::{cards, grid, rfc8219, tables};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
@@ -89,6 +90,7 @@ struct Section {
     tail: Option<String>,
     series: Vec<Chart>,
     boxes: Vec<Chart>,
+    grids: Vec<Chart>,
     ratios: Option<String>,
     rtt: Vec<Vec<String>>,
     tests: Vec<Vec<String>>,
@@ -144,8 +146,15 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "matrix": super::terminal::matrix(&run.experiment, results),
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
-            "study_throughput": published.as_ref().map(|s| tables::beside(run, s)),
-            "study_rtt": published.as_ref().map(tables::study_rtt),
+            "agreement": published.as_ref().map(|s| findings(&run.experiment, results, s)),
+            "averages": published.as_ref().filter(|s| !s.tests.is_empty()).map(|s| {
+                grid::table(&run.experiment, &grid::averaged(run), s)
+            }),
+            "study_throughput": published
+                .as_ref()
+                .filter(|s| !s.throughput.is_empty())
+                .map(|s| tables::beside(run, s)),
+            "study_rtt": published.as_ref().filter(|s| !s.rtt.is_empty()).map(tables::study_rtt),
             "calibration": results.calibration.iter().map(|c| {
                 vec![c.condition.label(), c.metric.label().into(), format!("{} {}", nice(c.value), c.metric.unit())]
             }).collect::<Vec<_>>(),
@@ -202,6 +211,7 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         (!tabs.is_empty()).then(|| Chart { title: metric.label().into(), note, tabs })
     };
     let scales = [("Linear", "linear"), ("Logarithmic", "log"), ("Two axes", "dual")];
+    let over_grid = "Median of the blocks' differences at each point. Thin: to native.";
     let over_time = "Thick: mean of all deployments. Thin: each deployment.";
     Section {
         label: condition.label(),
@@ -210,6 +220,10 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         tail: inline(drawn, &format!("tail{tag}")),
         series: metrics.iter().filter_map(|m| chart("series", *m, &scales, over_time)).collect(),
         boxes: metrics.iter().filter_map(|m| chart("box", *m, &scales[..2], "")).collect(),
+        grids: metrics
+            .iter()
+            .filter_map(|m| chart("grid", *m, &[("Difference", "difference")], over_grid))
+            .collect(),
         ratios: inline(drawn, &format!("ratios{tag}")),
         rtt: tables::round_trips(run, number),
         tests: tables::tests(run, number),

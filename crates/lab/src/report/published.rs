@@ -1,8 +1,11 @@
 //! What the studies reported.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
+use crate::spec::{Axis, Metric};
 
 const TEXT: &str = include_str!("../../experiments/published.toml");
 
@@ -21,9 +24,80 @@ pub(crate) struct Study {
     /// Where the numbers are from.
     pub(crate) citation: String,
     /// Mean throughputs.
+    #[serde(default)]
     pub(crate) throughput: Vec<Throughput>,
     /// The RTT table.
+    #[serde(default)]
     pub(crate) rtt: Vec<Rtt>,
+    /// Its tables and findings, as printed.
+    #[serde(default, rename = "table")]
+    pub(crate) tables: Vec<Printed>,
+    /// Mechanisms in the order that it found, quantity by quantity.
+    #[serde(default, rename = "ordering")]
+    pub(crate) orderings: Vec<Ordering>,
+    /// Its tests of averages.
+    #[serde(default, rename = "test")]
+    pub(crate) tests: Vec<Test>,
+}
+
+/// A table as the study prints it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Printed {
+    /// Its heading.
+    pub(crate) title: String,
+    /// Names of the columns.
+    pub(crate) head: Vec<String>,
+    /// What stands in it.
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// Mechanisms in the order of one quantity.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ordering {
+    /// What is ordered.
+    pub(crate) title: String,
+    /// The quantity of ours that it corresponds to.
+    pub(crate) metric: Metric,
+    /// `higher` or `lower`: for readers; a test holds it against the metric.
+    pub(crate) better: String,
+    /// Levels of the load; without them all points are averaged.
+    #[serde(default)]
+    pub(crate) point: BTreeMap<Axis, u64>,
+    /// In any order.
+    pub(crate) mechanisms: Vec<Placed>,
+}
+
+/// One mechanism in an order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Placed {
+    /// The arm of ours that it corresponds to.
+    pub(crate) mechanism: String,
+    /// Its name in the study.
+    pub(crate) label: String,
+    /// What the study reports, as printed, with its unit.
+    pub(crate) value: String,
+    /// 1 is the best; those that the study does not tell apart have the same.
+    pub(crate) place: u32,
+}
+
+/// Two averages and a test.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Test {
+    /// The quantity of ours that it corresponds to.
+    pub(crate) metric: Metric,
+    /// The one arm of ours.
+    pub(crate) of: String,
+    /// The other.
+    pub(crate) minus: String,
+    /// Their averages and the unit, as printed.
+    pub(crate) averages: String,
+    /// p as printed; empty where there is none.
+    #[serde(default)]
+    pub(crate) p: String,
 }
 
 /// A reported throughput.

@@ -1,9 +1,14 @@
 //! The table at the end of a run.
 
+use super::agreement::findings;
 use super::figures::nice;
+use super::grid;
 use super::points;
+use super::published::{Study, study};
 use super::words::{first, headline, interval, share, value, verdict};
 use crate::analysis::{Cell, Results};
+use crate::artefacts::Run;
+use crate::error::Result;
 use crate::probe::Check;
 use crate::probe::matrix::CELLS;
 use crate::spec::{Experiment, Group, Metric};
@@ -12,7 +17,8 @@ const UP: Metric = Metric::TcpThroughputUp;
 const DOWN: Metric = Metric::TcpThroughputDown;
 
 /// Prints the summary of a run on standard output.
-pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::path::Path) {
+pub(crate) fn print(run: &Run, report: &std::path::Path) -> Result<()> {
+    let (experiment, results) = (&run.experiment, &run.results);
     let bold = anstyle::Style::new().bold();
     anstream::println!("\n{bold}{}{bold:#}\n", headline(experiment, results));
     if experiment.metrics.contains(&UP) {
@@ -62,6 +68,9 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
             None => print_rows(&costs.table()),
         }
     }
+    if let Some(name) = &experiment.published {
+        print_study(run, &study(name)?);
+    }
     for warning in &results.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default();
         anstream::println!("{yellow}warning{yellow:#}  {warning}");
@@ -72,6 +81,28 @@ pub(crate) fn print(experiment: &Experiment, results: &Results, report: &std::pa
         });
     }
     anstream::println!("\nReport  {}", report.display());
+    Ok(())
+}
+
+/// What the study reported, in its own tables and beside what is measured here.
+fn print_study(run: &Run, study: &Study) {
+    let (experiment, results) = (&run.experiment, &run.results);
+    anstream::println!("\nThe study: {}", study.citation);
+    for table in &study.tables {
+        anstream::println!("\nThe study, {}", table.title);
+        print_rows(&[std::slice::from_ref(&table.head), &table.rows].concat());
+    }
+    let found = findings(experiment, results, study);
+    for quantity in &found.quantities {
+        anstream::println!("\n{}", quantity.title);
+        print_rows(&quantity.table);
+    }
+    let averages = grid::table(experiment, &grid::averaged(run), study);
+    if averages.len() > 1 && !study.tests.is_empty() {
+        anstream::println!("\nAverages and t tests");
+        print_rows(&averages);
+    }
+    anstream::println!("\n{}\n", found.paragraph);
 }
 
 /// The matrix, and under it why a cell says no. The words of the head are short for a terminal.

@@ -4,6 +4,7 @@ use super::figures::nice;
 use crate::analysis::{Cell, Results};
 use crate::goals::Judged;
 use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
+use crate::stats::describe::mean;
 use crate::stats::paired::Verdict;
 
 /// A quantity, with the point at which it was measured.
@@ -53,6 +54,7 @@ pub(crate) fn headline(experiment: &Experiment, results: &Results) -> String {
         .or_else(|| gateways(experiment, results))
         .or_else(|| stateful(experiment, results))
         .or_else(|| name_servers(experiment, results))
+        .or_else(|| pages(experiment, results))
         .or_else(|| over_points(experiment, results));
     if let Some(text) = special {
         return text;
@@ -115,6 +117,27 @@ fn who(m: &MechanismSpec) -> String {
         (Some(engine), _) => format!("{name}'s {engine} engine"),
         (None, _) => name.to_owned(),
     }
+}
+
+/// Pages per second of NAT64 against NAT44, over all points of the grid.
+fn pages(experiment: &Experiment, results: &Results) -> Option<String> {
+    let parts: Vec<String> = experiment
+        .mechanisms
+        .iter()
+        .filter(|m| m.kind == Kind::Nat64)
+        .filter_map(|m| {
+            let cells = results
+                .cells
+                .iter()
+                .filter(|c| c.mechanism == m.name && c.metric == Metric::AbRequestsPerS && c.valid);
+            let logs: Vec<f64> =
+                cells.filter_map(|c| Some(c.vs_baseline.as_ref()?.ratio.ln())).collect();
+            (!logs.is_empty()).then(|| format!("{} {}", who(m), nice(mean(&logs).exp())))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!("Pages per second through NAT64 against NAT44, times: {}.", parts.join("; "))
+    })
 }
 
 /// A quantity that is measured at many points, at the first and the last of them: only where nothing else is measured.

@@ -3,6 +3,7 @@
 pub(crate) mod bootstrap;
 pub(crate) mod describe;
 pub(crate) mod multiple;
+pub(crate) mod order;
 pub(crate) mod paired;
 pub(crate) mod serial;
 pub(crate) mod trend;

@@ -5,6 +5,11 @@ use super::describe::mean;
 /// Fewest blocks worth a test.
 const FEWEST_BLOCKS: usize = 2;
 
+/// Most blocks: every pair of them is looked at.
+const MOST_BLOCKS: usize = 1000;
+/// Longest series whose every lag is looked at; of a longer one the means of neighbours are.
+const LONGEST: usize = 20_000;
+
 /// Autocorrelation at a lag; 0 of a series without spread.
 pub(crate) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let centre = mean(values);
@@ -18,8 +23,13 @@ pub(crate) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
 }
 
 /// As many independent values as these are worth for the mean: n / (1 + 2 (r1 + r2 + ...)), summed over pairs of lags
-/// as long as a pair's sum is positive (Geyer's initial positive sequence, 1992); n at most, and 1 at least.
+/// as long as a pair's sum is positive (Geyer's initial positive sequence, 1992); n at most, and 1 at least. Of a very long
+/// series it is that of means of neighbours, which is less.
 pub(crate) fn effective(values: &[f64]) -> f64 {
+    if values.len() > LONGEST {
+        let coarse: Vec<f64> = values.chunks(values.len().div_ceil(LONGEST)).map(mean).collect();
+        return effective(&coarse);
+    }
     let n = values.len() as f64;
     // Estimates at lags of a large part of the series are noise.
     let far = values.len() / 4;
@@ -39,7 +49,7 @@ pub(crate) fn effective(values: &[f64]) -> f64 {
 /// Means of as many blocks of neighbours as the series is worth values; the rest at the end, shorter than a block,
 /// belongs to none. A block holds at least `least` values.
 pub(crate) fn block_means(values: &[f64], least: usize) -> Vec<f64> {
-    let blocks = (effective(values).floor() as usize).max(FEWEST_BLOCKS);
+    let blocks = (effective(values).floor() as usize).clamp(FEWEST_BLOCKS, MOST_BLOCKS);
     let length = values.len().div_ceil(blocks).min(values.len() / FEWEST_BLOCKS).max(least).max(1);
     values.chunks_exact(length).map(mean).collect()
 }
@@ -89,5 +99,8 @@ mod tests {
         assert_eq!(effective(&[1.0, 1.0]), 2.0);
         assert_eq!(block_means(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 3.5]);
         assert!(block_means(&[], 1).is_empty());
+        let weeks: Vec<f64> = (0..120_000).map(|i: u64| (i * 7919 % 101) as f64).collect();
+        assert!(effective(&weeks) <= 20_000.0);
+        assert!((900..=1000).contains(&block_means(&weeks, 1).len()));
     }
 }

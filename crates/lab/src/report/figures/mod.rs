@@ -2,6 +2,7 @@
 //! that the same figure serves a light and a dark page.
 
 pub(crate) mod boxes;
+mod grid;
 mod ratios;
 mod series;
 mod tail;
@@ -154,6 +155,9 @@ pub(crate) fn draw(run: &Run) -> Result<Vec<Figure>> {
             for log in [false, true] {
                 figures.extend(boxes::draw(run, condition, *metric, log, &tag)?);
             }
+        }
+        for metric in run.experiment.metrics.iter().copied().filter(|m| m.has_points()) {
+            figures.extend(grid::draw(run, condition, metric, &tag)?);
         }
         figures.extend(tail::draw(run, condition, &tag)?);
         figures.extend(ratios::draw(run, condition, &tag)?);
