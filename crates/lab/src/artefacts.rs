@@ -44,7 +44,7 @@ pub(crate) fn read_experiment(dir: &Path) -> Result<Experiment> {
         path: dir.join("spec.toml"),
         why: format!("damaged, so that this run can be neither continued nor reported: {why}"),
     };
-    let experiment = Experiment::parse(&read_spec(dir)?).map_err(damaged)?;
+    let experiment = Experiment::read("spec.toml", &read_spec(dir)?).map_err(damaged)?;
     experiment.run().map_err(damaged)?;
     Ok(experiment)
 }

@@ -44,9 +44,32 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a built-in experiment's file, with its comments: a beginning for one's own
+    #[command(after_help = "Examples:
+  fordway-lab show nat64 > mine.toml
+  fordway-lab validate mine.toml && sudo fordway-lab run mine.toml")]
+    Show {
+        /// Name of the experiment, see `fordway-lab list`
+        name: String,
+    },
+    /// Check experiment files: everything that is wrong, each with its line and what to write instead
+    #[command(after_help = "Examples:
+  fordway-lab validate mine.toml
+  fordway-lab validate *.toml --json
+
+Exit status: 0 all are valid, 2 one is not.")]
+    Validate {
+        /// Experiment files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what a run would do: mechanisms, order, trials, wall time
     #[command(after_help = "Examples:
   fordway-lab plan clat-vs-dual-stack
+  fordway-lab plan mine.toml
   fordway-lab plan clat-vs-dual-stack --profile strict
   fordway-lab plan goals --blocks 10 --seed 42 --json")]
     Plan(PlanArgs),
@@ -57,6 +80,7 @@ pub(crate) enum Command {
   sudo fordway-lab run clat-vs-dual-stack --only native-v6,clat-tayga --duration 5 --blocks 8
   sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
+  sudo fordway-lab run mine.toml
   sudo fordway-lab run goals")]
     Run(RunArgs),
     /// Continue an interrupted run; valid trials are kept
@@ -73,8 +97,9 @@ pub(crate) enum Command {
   fordway-lab publish results/monday --author 'A. Name'
   fordway-lab publish --check results/monday-published")]
     Publish(PublishArgs),
-    /// Print the JSON schema of a file that the lab writes
+    /// Print the JSON schema of a file that the lab reads or writes
     #[command(after_help = "Examples:
+  fordway-lab schema experiment > experiment.schema.json     for editors
   fordway-lab schema results                  of results.json
   fordway-lab schema trials                   of one line of trials.jsonl")]
     Schema {
@@ -161,7 +186,8 @@ pub(crate) enum Switch {
 /// Arguments that choose what a run does.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Name of the experiment, see `fordway-lab list`
+    /// Name of the experiment, see `fordway-lab list`, or a file (*.toml), see `fordway-lab show`
+    #[arg(value_name = "NAME|FILE")]
     pub(crate) name: String,
     /// Size of the run
     #[arg(long, value_enum, default_value = "quick")]

@@ -80,6 +80,9 @@ pub(crate) enum LabError {
         /// What the library said.
         why: String,
     },
+    /// An experiment file is wrong.
+    #[error("the experiment file is refused\n\n{0}")]
+    Experiment(Box<crate::spec::Findings>),
     /// The user asked for something that does not exist or does not fit.
     #[error("{0}")]
     Usage(String),
@@ -98,7 +101,7 @@ impl LabError {
     /// The exit code that this error means.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => EXIT_USAGE,
+            Self::Usage(_) | Self::Experiment(_) => EXIT_USAGE,
             Self::Missing(_) => EXIT_SKIPPED,
             _ => EXIT_FAILED,
         }

@@ -17,6 +17,11 @@ const TABLES: [(&str, &str); 2] = [
     ("mechanisms-goals", include_str!("../experiments/mechanisms-goals-table.toml")),
 ];
 
+/// The names of the tables.
+pub(crate) fn names() -> Vec<&'static str> {
+    TABLES.iter().map(|(name, _)| *name).collect()
+}
+
 impl Table {
     /// The table of this name.
     fn find(name: &str) -> Result<Self> {

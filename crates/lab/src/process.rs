@@ -238,6 +238,13 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether a process is gone, or has ended and is not yet waited for.
+pub(crate) fn ended(pid: u32) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // The command name may hold spaces and parentheses: fields count from the last one.
+    text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
 /// Calls `ready` until it answers, the deadline passes (`None`), or the user interrupts.
 pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<Option<T>> {
     let deadline = Instant::now() + limit;
@@ -271,6 +278,15 @@ pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_ended_before_it_is_waited_for() {
+        assert!(!ended(std::process::id()) && ended(u32::MAX));
+        let argv = ["sh", "-c", "exit 0"].map(str::to_owned);
+        let child = start(&argv, Output::Keep).unwrap();
+        let pid = child.pid();
+        assert!(poll(Duration::from_secs(10), || ended(pid).then_some(())).unwrap().is_some());
+    }
 
     #[test]
     fn a_complaint_is_the_line_that_names_the_error() {

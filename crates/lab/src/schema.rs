@@ -1,18 +1,21 @@
-//! JSON schemas of what the lab writes, made from the types that write it.
+//! JSON schemas of what the lab writes and reads, made from the types that do.
 
 use std::borrow::Cow;
 
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 use crate::analysis::Results;
-use crate::spec::Metric;
+use crate::spec::{self, Metric};
 use crate::trial::Trial;
 
 /// Files with a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Published {
+    /// An experiment file
+    Experiment,
     /// `results.json`
     Results,
     /// One line of `trials.jsonl`
@@ -23,6 +26,7 @@ impl Published {
     /// The schema (JSON Schema 2020-12).
     pub(crate) fn schema(self) -> Schema {
         match self {
+            Self::Experiment => spec::SCHEMA.clone(),
             Self::Results => of::<Results>("Results of a run of fordway-lab (results.json)"),
             Self::Trials => of::<Trial>("A trial of fordway-lab (one line of trials.jsonl)"),
         }
@@ -37,13 +41,27 @@ fn of<T: JsonSchema>(title: &str) -> Schema {
     schema
 }
 
-/// Metrics are added with every experiment, which must not make older schemas wrong.
+/// An experiment names those that there are. In results there may be others: metrics are added with every experiment,
+/// which must not make older schemas wrong.
 impl JsonSchema for Metric {
     fn schema_name() -> Cow<'static, str> {
         "Metric".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        if generator.contract().is_deserialize() {
+            let all = Self::ALL.into_iter().filter(|metric| *metric != Self::Gate);
+            let (names, labels): (Vec<&str>, Vec<&str>) =
+                all.map(|metric| (metric.name(), metric.label())).unzip();
+            // taplo, and with it editors, show these beside the names.
+            let docs = json!({"docs": {"enumValues": labels}});
+            return json_schema!({
+                "description": "A measured quantity.",
+                "type": "string",
+                "enum": names,
+                "x-taplo": docs,
+            });
+        }
         json_schema!({
             "description": "Name of a measured quantity, such as `tcp_throughput_up`.",
             "type": "string",

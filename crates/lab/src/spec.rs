@@ -2,19 +2,28 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 
+mod check;
+mod command;
+mod document;
+mod findings;
 mod group;
 mod kind;
 mod metric;
 mod point;
+mod schema;
 
+pub(crate) use command::{Commands, filled, fixed};
+pub(crate) use findings::Findings;
 pub(crate) use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 pub(crate) use kind::{Carries, Kind};
 pub(crate) use metric::Metric;
 pub(crate) use point::{Axis, Point};
+pub(crate) use schema::SCHEMA;
 
 const BUILT_IN: &[&str] = &[
     include_str!("../experiments/clat-vs-dual-stack.toml"),
@@ -29,10 +38,11 @@ const BUILT_IN: &[&str] = &[
 ];
 
 /// An experiment: question, decision rule, mechanisms, profiles.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
     /// Name on the command line.
+    #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9._-]*$"))]
     pub(crate) name: String,
     /// Heading of the report.
     pub(crate) title: String,
@@ -41,10 +51,13 @@ pub(crate) struct Experiment {
     /// The decision rule, fixed before the run.
     pub(crate) decision: String,
     /// Equivalence margin of a ratio: 0.03 is 3 %.
+    #[schemars(range(min = 0.001, max = 0.5))]
     pub(crate) margin: f64,
     /// Error rate of the tests.
+    #[schemars(range(min = 0.0001, max = 0.5))]
     pub(crate) alpha: f64,
     /// What is measured on each deployment.
+    #[schemars(length(min = 1))]
     pub(crate) metrics: Vec<Metric>,
     /// The mechanism that shows drift.
     pub(crate) sentinel: String,
@@ -70,14 +83,16 @@ pub(crate) struct Experiment {
     pub(crate) profile: BTreeMap<String, Profile>,
     /// What is compared.
     #[serde(rename = "mechanism")]
+    #[schemars(length(min = 1))]
     pub(crate) mechanisms: Vec<MechanismSpec>,
     /// The choices of one run; only in a run's own `spec.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub(crate) run: Option<RunSpec>,
 }
 
 /// A difference between two mechanisms.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Difference {
     /// The one.
@@ -87,88 +102,116 @@ pub(crate) struct Difference {
 }
 
 /// The size of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
     /// One line for `list`.
     pub(crate) about: String,
     /// Lengths of a TCP flow; more than one is a factor.
+    #[schemars(length(min = 1), inner(range(min = 1, max = 3600)))]
     pub(crate) durations_s: Vec<u64>,
     /// Spacing of the throughput series.
+    #[schemars(range(min = 0.001, max = 60.0))]
     pub(crate) interval_s: f64,
     /// Echo requests per deployment.
+    #[schemars(range(min = 1))]
     pub(crate) ping_count: u32,
     /// Spacing of the echo requests.
+    #[schemars(range(min = 0.001, max = 60.0))]
     pub(crate) ping_interval_s: f64,
     /// Seconds of datagrams at a steady rate.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) probe_s: f64,
     /// Datagrams per second of that rate.
     #[serde(default = "probe_rate")]
+    #[schemars(range(min = 1))]
     pub(crate) probe_rate: u32,
     /// Seconds of small packets at the greatest rate.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) packets_s: f64,
     /// New flows of one measurement.
     #[serde(default = "new_flows")]
+    #[schemars(range(min = 1))]
     pub(crate) new_flows: u32,
     /// Sessions to hold.
     #[serde(default = "held_sessions")]
+    #[schemars(range(min = 1))]
     pub(crate) held_sessions: u32,
     /// Seconds of a trial of questions that has to pass without loss.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) dns_trial_s: f64,
     /// Seconds of the shorter trials that lead there.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) dns_search_s: f64,
     /// The search ends when its bounds are this close: 0.01 is 1 %.
     #[serde(default = "dns_precision")]
+    #[schemars(range(min = 0.0001, max = 0.3))]
     pub(crate) dns_precision: f64,
     /// Seconds of questions at the greatest rate.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) dns_s: f64,
     /// Names whose answers a server is made to know.
     #[serde(default = "dns_known")]
+    #[schemars(range(min = 1))]
     pub(crate) dns_known: u32,
     /// Sessions of one measurement.
     #[serde(default = "sessions")]
+    #[schemars(range(min = 1))]
     pub(crate) sessions: u32,
     /// Pages of one measurement.
     #[serde(default = "pages")]
+    #[schemars(range(min = 1))]
     pub(crate) pages: u32,
     /// Seconds of objects by HTTP.
     #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
     pub(crate) http_s: f64,
     /// Simultaneous connections at which round trips by HTTP are timed.
     #[serde(default = "http_connections")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 10000)))]
     pub(crate) http_connections: Vec<u64>,
     /// Requests of each of these connections, one after the other.
     #[serde(default = "http_requests")]
+    #[schemars(range(min = 1))]
     pub(crate) http_requests: u32,
     /// Requests of one `ab`.
     #[serde(default = "ab_requests")]
+    #[schemars(length(min = 1), inner(range(min = 1)))]
     pub(crate) ab_requests: Vec<u64>,
     /// Its simultaneous connections.
     #[serde(default = "ab_connections")]
+    #[schemars(length(min = 1), inner(range(min = 1)))]
     pub(crate) ab_connections: Vec<u64>,
     /// Background packets per second, one way, beside a TCP flow.
     #[serde(default = "simplex_rates")]
+    #[schemars(length(min = 1), inner(range(max = 1_000_000)))]
     pub(crate) simplex_rates: Vec<u64>,
     /// Background flows per host, both ways, beside a TCP flow.
     #[serde(default = "duplex_flows")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 10000)))]
     pub(crate) duplex_flows: Vec<u64>,
     /// Datagrams per second of each of these flows.
     #[serde(default = "flow_rate")]
+    #[schemars(range(min = 1))]
     pub(crate) flow_rate: u32,
     /// Octets of payload of a background datagram.
     #[serde(default = "background_octets")]
+    #[schemars(range(min = 1, max = 1400))]
     pub(crate) background_octets: u32,
     /// Connections whose first packets are timed.
     #[serde(default = "begun")]
+    #[schemars(range(min = 1))]
     pub(crate) begun: u32,
     /// Fewest blocks.
+    #[schemars(range(min = 1))]
     pub(crate) blocks_min: u32,
     /// Most blocks.
+    #[schemars(range(min = 1))]
     pub(crate) blocks_max: u32,
     /// Wall time that the blocks should fill, when `blocks_min` and `blocks_max` differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,7 +287,7 @@ fn held_sessions() -> u32 {
 }
 
 /// IPv4 or IPv6 as the application sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Family {
     /// IPv4.
@@ -254,10 +297,11 @@ pub(crate) enum Family {
 }
 
 /// One arm of an experiment.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MechanismSpec {
     /// Name in artefacts and on the command line.
+    #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9._-]*$"))]
     pub(crate) name: String,
     /// Name for people.
     pub(crate) label: String,
@@ -268,6 +312,7 @@ pub(crate) struct MechanismSpec {
     /// What the application speaks.
     pub(crate) family: Family,
     /// Namespaces between application and server that forward.
+    #[schemars(range(min = 1, max = 2))]
     pub(crate) hops: u8,
     /// The mechanism that its ratios are taken to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,36 +338,9 @@ pub(crate) struct MechanismSpec {
     /// What is measured on it; empty: all of the experiment's metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) metrics: Vec<Metric>,
-}
-
-impl MechanismSpec {
-    /// What of it can't be, in words; `all` is what the experiment measures.
-    fn contradiction(&self, all: &[Metric]) -> Option<String> {
-        if self.kind.stands_between() && self.hops != 1 {
-            let what = self.kind.label();
-            return Some(format!("{what} stands in the one box between the ends: write hops = 1"));
-        }
-        if !self.alg.is_empty() && !matches!(self.kind, Kind::Nat64 | Kind::NatPt) {
-            return Some("only NAT64 and NAT-PT have application gateways: leave alg out".into());
-        }
-        let back = |metric: &Metric| metric.load() == Some(Load::Duplex);
-        let measured = if self.metrics.is_empty() { all } else { &self.metrics };
-        if !self.kind.opens_back() && measured.iter().any(back) {
-            let what = self.kind.label();
-            return Some(format!(
-                "duplex_throughput needs a way from the server to the client, which {what} has not: name in metrics \
-                 what it does"
-            ));
-        }
-        let own = if self.metrics.is_empty() { all } else { &self.metrics };
-        let bears = |load| self.kind.carries().bears(load);
-        let foreign = own.iter().find(|metric| metric.load().is_some_and(|load| !bears(load)))?;
-        Some(format!(
-            "{} is nothing that {} carries: name in metrics what it does",
-            foreign.name(),
-            self.kind.label()
-        ))
-    }
+    /// Command lines, for implementation `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<Commands>,
 }
 
 /// The choices of one run, written beside the experiment.
@@ -392,59 +410,86 @@ impl RunSpec {
     }
 }
 
+/// Whether what was named is a file rather than a built-in experiment.
+pub(crate) fn is_file(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
+}
+
 impl Experiment {
     /// All built-in experiments.
     pub(crate) fn built_in() -> Result<Vec<Self>> {
         BUILT_IN.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// The built-in experiment of this name.
-    pub(crate) fn find(name: &str) -> Result<Self> {
-        let all = Self::built_in()?;
-        let names: Vec<String> = all.iter().map(|e| e.name.clone()).collect();
-        all.into_iter().find(|e| e.name == name).ok_or_else(|| {
-            LabError::Usage(format!(
-                "no experiment is called `{name}`; there are: {}. Try `fordway-lab list`.",
-                names.join(", ")
-            ))
-        })
+    /// The built-in experiment of this name, or the one in this file.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        if !is_file(name) {
+            return Self::find(name);
+        }
+        Self::from_file(name)
     }
 
-    /// Reads an experiment or a run's `spec.toml`, and checks that its names agree.
+    /// The experiment in this file.
+    pub(crate) fn from_file(file: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            LabError::Usage(format!(
+                "{file}: {error}; `fordway-lab show NAME > {file}` writes one to begin with"
+            ))
+        })?;
+        let mut own = Self::read(file, &text)?;
+        // Of a finished run's file, only the experiment is asked for here.
+        own.run = None;
+        Ok(own)
+    }
+
+    /// The built-in experiment of this name.
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        Self::parse(Self::text(name)?)
+    }
+
+    /// The file of the built-in experiment of this name, with its comments.
+    pub(crate) fn text(name: &str) -> Result<&'static str> {
+        let own_name = |text: &str| -> Option<String> {
+            let table: toml::Table = toml::from_str(text).ok()?;
+            Some(table.get("name")?.as_str()?.to_owned())
+        };
+        let all: Vec<(String, &str)> =
+            BUILT_IN.iter().filter_map(|text| Some((own_name(text)?, *text))).collect();
+        if let Some((_, text)) = all.iter().find(|(own, _)| own == name) {
+            return Ok(text);
+        }
+        let names = all.iter().map(|(name, _)| name.as_str());
+        Err(LabError::Usage(format!(
+            "no experiment is called `{name}`; {}. Try `fordway-lab list`, or name a file: {name}.toml",
+            findings::nearest(name, names, "there are")
+        )))
+    }
+
+    /// Reads a built-in experiment or a run's `spec.toml`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let spec: Self =
-            toml::from_str(text).map_err(|e| LabError::Usage(format!("experiment file: {e}")))?;
-        for m in &spec.mechanisms {
-            for other in m.base.iter().chain(&m.same_as) {
-                spec.mechanism(other)?;
-            }
-            if let Some(why) = m.contradiction(&spec.metrics) {
-                return Err(LabError::Usage(format!("mechanism {}: {why}", m.name)));
-            }
-            if let Some(foreign) = m.metrics.iter().find(|own| !spec.metrics.contains(own)) {
-                return Err(LabError::Usage(format!(
-                    "mechanism {} measures {}, which is not among the experiment's metrics",
-                    m.name,
-                    foreign.name()
-                )));
-            }
+        Self::read("experiment file", text)
+    }
+
+    /// Reads an experiment from a text, and checks that it is of the right shape and fits together; the error
+    /// names everything that is wrong, with its line.
+    pub(crate) fn read(origin: &str, text: &str) -> Result<Self> {
+        let refuse = |all| LabError::Experiment(Box::new(Findings::new(origin, text, all)));
+        let mut document = document::Document::read(text).map_err(refuse)?;
+        let run = document.take("run");
+        let mut wrong = schema::refused(&document);
+        wrong.extend(check::misfits(&document));
+        if !wrong.is_empty() {
+            return Err(refuse(wrong));
         }
-        spec.mechanism(&spec.sentinel)?;
-        for difference in &spec.differences {
-            spec.mechanism(&difference.of)?;
-            spec.mechanism(&difference.minus)?;
-        }
-        if let Some(run) = &spec.run {
-            spec.profile(&run.profile)?;
-            for name in &run.mechanisms {
-                spec.mechanism(name)?;
-            }
-            if run.blocks == 0 || run.durations_s.is_empty() || run.mechanisms.is_empty() {
-                return Err(LabError::Usage(
-                    "the [run] table needs at least one block, one duration and one mechanism"
-                        .into(),
-                ));
-            }
+        let at_once = |error: toml::de::Error| findings::Finding {
+            span: error.span().unwrap_or(0..0),
+            message: error.message().to_owned(),
+            fix: None,
+        };
+        let spec: Self = toml::from_str(text).map_err(|error| refuse(vec![at_once(error)]))?;
+        if let Some(message) = run.and_then(|_| check::run_misfits(&spec)) {
+            let span = document.key_at("/run");
+            return Err(refuse(vec![findings::Finding { span, message, fix: None }]));
         }
         Ok(spec)
     }
@@ -514,7 +559,7 @@ mod tests {
         let good = BUILT_IN[2];
         assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
         let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
-        assert!(matches!(Experiment::parse(&bad), Err(LabError::Usage(_))));
+        assert!(matches!(Experiment::parse(&bad), Err(LabError::Experiment(_))));
     }
 
     #[test]
@@ -530,7 +575,7 @@ mod tests {
         let error = |arm, change| with(arm, change).unwrap_err().to_string();
         assert!(with("trt-fordway", ("", "")).is_ok());
         let said = error("trt-fordway", ("hops = 1", "hops = 2"));
-        assert!(said.contains("trt-fordway: TRT stands in the one box"), "{said}");
+        assert!(said.contains("TRT stands in the one box"), "{said}");
         let said = error("trt-fordway", ("\"initiation\"", "\"rtt\""));
         assert!(said.contains("rtt is nothing that TRT carries"), "{said}");
         let said = error("trt-fordway", ("simplex_", "duplex_"));

@@ -147,6 +147,9 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
         whole = false;
         crate::note!("fordway-lab: cannot put the clock source back to {name}: {error}");
     }
+    for folder in run_dirs(&prefix(&state.id)) {
+        mechanism::take_down(&folder);
+    }
     let mut removed = Vec::new();
     for name in namespaces(&prefix(&state.id)) {
         if remove_namespace(&name).is_ok() {
@@ -197,12 +200,15 @@ pub(crate) fn namespaces(prefix: &str) -> Vec<String> {
 
 /// Removes folders that mechanisms of a run used for locks and sockets.
 fn remove_run_dirs(prefix: &str) {
-    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return };
-    for entry in entries.filter_map(std::result::Result::ok) {
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
+    for folder in run_dirs(prefix) {
+        let _ = std::fs::remove_dir_all(folder);
     }
+}
+
+fn run_dirs(prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
+    let own = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
+    entries.filter_map(std::result::Result::ok).filter(own).map(|entry| entry.path()).collect()
 }
 
 fn prefix(id: &str) -> String {

@@ -297,9 +297,11 @@ fn read_commands_print_json() {
         "clat-vs-dual-stack",
         "dns64",
         "goals",
+        "http-translators",
         "interop-mechanisms",
         "mechanisms-goals",
         "nat64",
+        "nat64-vs-nat44",
         "small-packets",
     ];
     assert_eq!(names, expected);
@@ -336,7 +338,7 @@ fn a_damaged_folder_is_told_with_the_file_and_what_to_do() {
     };
     std::fs::write(dir.path().join("spec.toml"), "garbage").unwrap();
     for command in ["report", "resume"] {
-        told(command, &["spec.toml: damaged", "neither continued nor reported", "line 1"]);
+        told(command, &["spec.toml: damaged", "neither continued nor reported", "spec.toml:1:"]);
     }
     let experiment = include_str!("../experiments/small-packets.toml");
     let run = "[run]\nprofile = \"quick\"\nseed = 1\nblocks = 1\ndurations_s = [1]\n\

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod doctor;
+mod files;
 mod hidden;
 mod list;
 mod monitor;
@@ -17,6 +18,8 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::List { json } => list::list(json),
+        Command::Show { name } => files::show(&name),
+        Command::Validate { files, json } => files::validate(&files, json),
         Command::Plan(args) => plan::plan(&args),
         Command::Run(args) => run::run(&args),
         Command::Resume(args) => run::resume(&args),

@@ -11,7 +11,7 @@ use crate::host::clocksource;
 use crate::mechanism::locate_fordway;
 use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use crate::runner::{Found, survey, unmeasured};
-use crate::spec::{Experiment, Metric, RunSpec};
+use crate::spec::{Experiment, Metric, RunSpec, is_file};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -99,7 +99,7 @@ pub(super) fn choose(
     fordway: Option<&Path>,
     rehearse: bool,
 ) -> Result<(Experiment, RunSpec)> {
-    let experiment = Experiment::find(&args.name)?;
+    let experiment = Experiment::named(&args.name)?;
     let profile = experiment.profile(args.profile.key())?;
     for name in &args.only {
         experiment.mechanism(name)?;
@@ -163,7 +163,9 @@ pub(super) fn choose(
         versions,
         replay: String::new(),
     };
-    run.replay = replay(&experiment.name, &run);
+    // Of a user's own file, what lies beside the results is the one that was run.
+    let name = if is_file(&args.name) { "spec.toml" } else { &args.name };
+    run.replay = replay(name, &run);
     Ok((experiment, run))
 }
 

@@ -1,6 +1,7 @@
 //! The mechanisms under test: is it installed, put it on a network, read its counters.
 
 mod bind;
+mod command;
 mod dns;
 mod fordway;
 mod jool;
@@ -23,6 +24,7 @@ use crate::process::{Running, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
+pub(crate) use command::{Down, take_down};
 pub(crate) use dns::{Placement, as_resolver};
 #[cfg(test)]
 pub(crate) use fordway::pins;
@@ -91,6 +93,8 @@ pub(crate) struct Deployed {
     pub(crate) program: Option<PathBuf>,
     /// The command that reads counters kept elsewhere.
     pub(crate) reader: Vec<String>,
+    /// What takes down what would outlive its network; after its process.
+    pub(crate) down: Option<Down>,
     /// What else belongs to it, in the order in which it was started.
     pub(crate) parts: Vec<Deployed>,
 }
@@ -230,6 +234,9 @@ impl Counted {
 
 /// The implementation of this arm. `fordway` is the gateway's program, when it was found.
 pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
+    if let Some(commands) = &arm.command {
+        return Ok(Box::new(command::Command { commands: commands.clone() }));
+    }
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
     }
@@ -237,6 +244,46 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
         return Ok(Box::new(softwire::Softwire::new(fordway)));
     }
     of(&arm.implementation, fordway)
+}
+
+/// Names of implementations in an experiment file.
+pub(crate) const IMPLEMENTATIONS: &[&str] = &[
+    "apache", "bind", "command", "fordway", "jool", "native", "nftables", "nginx", "squid",
+    "tayga", "tundra", "unbound",
+];
+
+/// Names of those that can be an arm's name server.
+pub(crate) const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
+
+/// What an implementation can be; `None` when there is none of this name.
+pub(crate) fn kinds(implementation: &str) -> Option<Vec<Kind>> {
+    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Softwire, Xlat464};
+    // A command's process stands in one box: what has two ends cannot be one.
+    let in_two_boxes = |kind: &Kind| matches!(kind, Native | Softwire | Dstm | Xlat464);
+    Some(match implementation {
+        "fordway" => Kind::ALL.into_iter().filter(|kind| *kind != Native).collect(),
+        "command" => Kind::ALL.into_iter().filter(|kind| !in_two_boxes(kind)).collect(),
+        "native" => vec![Native],
+        "nftables" => vec![Nat44],
+        "tayga" => vec![Clat, Nat64, Xlat464],
+        "tundra" => vec![Clat],
+        "jool" => vec![Clat, Nat64],
+        "unbound" | "bind" => vec![Dns64],
+        "nginx" => vec![ReverseProxy],
+        "apache" => vec![Proxy, ReverseProxy],
+        "squid" => vec![Proxy],
+        _ => return None,
+    })
+}
+
+/// Hops of a CLAT by an implementation; `None`: either number.
+pub(crate) fn clat_hops(implementation: &str) -> Option<u8> {
+    match implementation {
+        "command" => None,
+        // Its application has a box of its own.
+        "jool" => Some(2),
+        _ => Some(1),
+    }
 }
 
 /// The implementation of this name. `fordway` is the gateway's program, when it was found.

@@ -11,10 +11,9 @@ use crate::error::Result;
 use crate::host::memory;
 use crate::process::{Output, find_program};
 use crate::spec::Kind;
-use crate::topology::{BETWEEN_V4, CLAT_V4, CLAT_V6, NAT64_POOL6, ROUTER_V4, ROUTER_V6};
-
-/// TAYGA's own IPv6 address as a gateway: none of the client's network.
-const GATEWAY_V6: &str = "2001:db8:f::d";
+use crate::topology::{
+    BETWEEN_V4, CLAT_V4, CLAT_V6, GATEWAY_V6, NAT64_POOL6, ROUTER_V4, ROUTER_V6,
+};
 
 /// The `tayga` program.
 pub(super) struct Tayga;

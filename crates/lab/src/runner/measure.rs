@@ -111,13 +111,13 @@ impl Runner {
                 let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
                 if wanted.iter().any(|m| m.load() == Some(load)) {
                     let seconds = d.condition.duration_s;
-                    finished.extend(self.take(
-                        (load, point),
-                        &wanted,
-                        &at,
-                        seconds,
-                        blank.clone(),
-                    )?);
+                    let blank = blank.clone();
+                    let mut taken = self.take((load, point), &wanted, &at, seconds, blank)?;
+                    if live.deployed.pids().into_iter().any(process::ended) {
+                        let why = "its process ended while it was measured";
+                        taken.iter_mut().for_each(|trial| trial.invalid.push(why.into()));
+                    }
+                    finished.extend(taken);
                 }
             }
         }

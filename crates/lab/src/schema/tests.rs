@@ -4,7 +4,8 @@ use crate::analysis::tests::environment;
 use crate::fixture;
 use crate::spec::{Experiment, RunSpec};
 
-const IN_DOCS: [(Published, &str); 2] = [
+const IN_DOCS: [(Published, &str); 3] = [
+    (Published::Experiment, include_str!("../../../../docs/experiment.schema.json")),
     (Published::Results, include_str!("../../../../docs/results.schema.json")),
     (Published::Trials, include_str!("../../../../docs/trials.schema.json")),
 ];

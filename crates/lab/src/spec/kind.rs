@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Family;
 use super::group::Load;
 
 /// What a mechanism is for.
@@ -66,6 +67,24 @@ impl Carries {
 }
 
 impl Kind {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Native,
+        Self::DualStack,
+        Self::Clat,
+        Self::Siit,
+        Self::Nat64,
+        Self::NatPt,
+        Self::Trt,
+        Self::Proxy,
+        Self::ReverseProxy,
+        Self::Softwire,
+        Self::Dstm,
+        Self::Nat44,
+        Self::Xlat464,
+        Self::Dns64,
+    ];
+
     /// Its name for people.
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -83,6 +102,31 @@ impl Kind {
             Self::Nat44 => "NAT44",
             Self::Xlat464 => "464XLAT",
             Self::Dns64 => "DNS64",
+        }
+    }
+
+    /// Its name in an experiment file.
+    pub(crate) fn name(self) -> String {
+        // A unit variant is always a text.
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+
+    /// What applications behind it speak; `None`: either.
+    pub(crate) fn family(self) -> Option<Family> {
+        match self {
+            Self::Native | Self::DualStack => None,
+            Self::Clat | Self::Siit | Self::Softwire | Self::Dstm | Self::Nat44 | Self::Xlat464 => {
+                Some(Family::V4)
+            }
+            Self::Nat64
+            | Self::NatPt
+            | Self::Trt
+            | Self::Proxy
+            | Self::ReverseProxy
+            | Self::Dns64 => Some(Family::V6),
         }
     }
 

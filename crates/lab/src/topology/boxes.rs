@@ -20,8 +20,10 @@ pub(crate) const ROUTER_V4: &str = "192.0.0.2";
 const APP_V6: &str = "2001:db8:2::2";
 /// The middle box's own IPv6 address; a name server there listens to it.
 pub(crate) const HOST_V6: &str = "2001:db8:f::1";
-const SERVER_V6: &str = "2001:db8:5::5";
-const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
+/// The server's own IPv6 address, where it has one.
+pub(crate) const SERVER_V6: &str = "2001:db8:5::5";
+/// The server's IPv4 address in the prefix of a client-side translator.
+pub(crate) const SERVER_EMBEDDED: &str = "64:ff9b::192.0.0.171";
 /// The server as an application behind a CLAT addresses it.
 pub(crate) const SERVER_CLAT_V4: &str = "192.0.0.171";
 /// The server's IPv4 address, where it has one.
@@ -31,18 +33,22 @@ pub(crate) const SIIT_MAPPING: &str = "198.51.100.2=2001:db8:5::5";
 /// Prefix in which a stateless gateway shows IPv4 clients to the server.
 pub(crate) const SIIT_POOL6: &str = "2001:db8:64::/96";
 /// The IPv4 client of a stateless gateway, in that prefix.
-const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
+pub(crate) const SIIT_CLIENT_V6: &str = "2001:db8:64::192.0.2.2";
 /// The client's IPv4 address, where it has one of its own.
-const CLIENT_V4: &str = "192.0.2.2";
+pub(crate) const CLIENT_V4: &str = "192.0.2.2";
 /// The application's IPv4 address in a box of its own.
 const APP_V4: &str = "203.0.113.2";
 /// Prefix in which a stateful translator shows IPv4 hosts. Not the well-known one: the lab's addresses are
 /// those of documents, which are not global and may not stand there (RFC 6052 section 3.1).
 pub(crate) const NAT64_POOL6: &str = "2001:db8:64::/96";
 /// The server's IPv4 address in that prefix.
-const SERVER_V4_EMBEDDED: &str = "2001:db8:64::198.51.100.2";
+pub(crate) const SERVER_V4_EMBEDDED: &str = "2001:db8:64::198.51.100.2";
 /// The middle box's address on the server's IPv4 link.
-const HOST_V4: &str = "198.51.100.1";
+pub(crate) const HOST_V4: &str = "198.51.100.1";
+/// The same on the client's IPv4 link.
+pub(crate) const HOST_EDGE_V4: &str = "192.0.2.1";
+/// A translator's own IPv6 address in the box in the middle, where it needs one: none of the client's network.
+pub(crate) const GATEWAY_V6: &str = "2001:db8:f::d";
 /// Addresses that a stateful translator shows its clients under.
 pub(crate) const POOL4: &str = "203.0.113.64/26";
 /// The first of them.
@@ -164,7 +170,7 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.push(format!("route add ::/0 via fe80::1 dev uplink src {CLIENT_V6}"));
             if shape.native_v4 || shape.edge_v4 {
                 lines.push(format!("addr add {CLIENT_V4}/30 dev uplink"));
-                lines.push("route add default via 192.0.2.1".into());
+                lines.push(format!("route add default via {HOST_EDGE_V4}"));
             }
             if two {
                 lines.extend(link("to-app", "fe80::1"));
@@ -190,7 +196,7 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
                 lines.push(format!("route add {prefix} via fe80::2 dev to-iperf"));
             }
             if shape.native_v4 || shape.edge_v4 {
-                lines.push("addr add 192.0.2.1/30 dev to-client".into());
+                lines.push(format!("addr add {HOST_EDGE_V4}/30 dev to-client"));
                 lines.push(format!("route add {FLOWS_V4}/16 via 192.0.2.2"));
             }
             if shape.native_v4 || shape.far_v4 {

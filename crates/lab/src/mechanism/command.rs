@@ -1,0 +1,299 @@
+//! A user's own mechanism, by the command lines of the experiment file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Availability, Context, Counted, Deployed, Mechanism, run_dir};
+use crate::backend::{Backend, Place};
+use crate::error::{LabError, Result};
+use crate::host::cpu::processors;
+use crate::process::{self, Output, find_program, run_str};
+use crate::spec::{Commands, Kind, filled, fixed};
+
+/// How long one of its commands may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What takes it down, kept beside its files until that is done.
+const DOWN: &str = "down.json";
+
+/// The command lines.
+pub(super) struct Command {
+    pub(super) commands: Commands,
+}
+
+impl Command {
+    /// The program that is measured: the one that stays, or else the first that sets it up.
+    fn program(&self) -> Option<PathBuf> {
+        let first = self.commands.run.first();
+        find_program(first.or(self.commands.up.first().and_then(|argv| argv.first()))?)
+    }
+
+    fn version(&self) -> String {
+        let argv: Vec<&str> = self.commands.version.iter().map(String::as_str).collect();
+        let said = (!argv.is_empty()).then(|| run_str(&argv).ok()).flatten();
+        // Programs say it on either.
+        let said = said.map(|out| format!("{}\n{}", out.stdout, out.stderr)).unwrap_or_default();
+        let line = said.lines().map(str::trim).find(|line| !line.is_empty());
+        line.unwrap_or("(version not told)").to_owned()
+    }
+}
+
+/// The texts of a command line or a file, with the placeholders of a deployment.
+struct Fill<'a> {
+    context: Context<'a>,
+    folder: String,
+}
+
+impl Fill<'_> {
+    fn text(&self, text: &str) -> String {
+        let spec = self.context.spec;
+        filled(text, |name| match name {
+            "dir" => Some(self.folder.clone()),
+            "name" => Some(self.context.name.to_owned()),
+            "sessions" => Some(self.context.sessions.to_string()),
+            "threads" => Some(processors().to_string()),
+            name => fixed(spec.kind, spec.hops, name),
+        })
+    }
+
+    fn argv(&self, argv: &[String]) -> Vec<String> {
+        argv.iter().map(|word| self.text(word)).collect()
+    }
+}
+
+/// Runs a command in a place to its end and demands success.
+fn must(backend: &dyn Backend, place: &Place, argv: &[String]) -> Result<()> {
+    backend.run(Some(place), argv, Output::Keep)?.wait(PATIENCE)?.ok().map(drop)
+}
+
+/// Puts its files below the folder; what they say, for the record.
+fn configure(fill: &Fill<'_>, place: &Place, commands: &Commands) -> Result<String> {
+    let (backend, folder) = (fill.context.backend, &fill.folder);
+    must(backend, place, &["mkdir", "-p", folder].map(str::to_owned))?;
+    let mut record = String::new();
+    for (file, text) in &commands.config {
+        let text = fill.text(text);
+        let name = format!("{}-{}", fill.context.name, file.replace('/', "-"));
+        let deployed = backend.deploy(&name, text.as_bytes())?.display().to_string();
+        let target = format!("{folder}/{file}");
+        let argv = ["install", "-D", "-m", "0644", &deployed, &target].map(str::to_owned);
+        must(backend, place, &argv)?;
+        record.push_str(&text);
+    }
+    Ok(record)
+}
+
+impl Mechanism for Command {
+    fn availability(&self, _kind: Kind) -> Availability {
+        let missing: Vec<&str> = self
+            .commands
+            .requires
+            .iter()
+            .map(String::as_str)
+            .filter(|program| find_program(program).is_none())
+            .collect();
+        if !missing.is_empty() {
+            let how = self.commands.install.as_deref().map(|how| format!("; {how}"));
+            let hint = format!("not installed: {}{}", missing.join(", "), how.unwrap_or_default());
+            return Availability::Missing { hint };
+        }
+        Availability::Ready { version: self.version(), program: self.program() }
+    }
+
+    fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
+        let commands = &self.commands;
+        let place = context.network.translator(context.spec);
+        let folder = run_dir(context);
+        let fill = Fill { context, folder: folder.display().to_string() };
+        let inside = |argv: &Vec<String>| context.backend.inside(place, &fill.argv(argv));
+        let mut deployed = Deployed {
+            config: configure(&fill, place, commands)?,
+            run_dir: Some(folder.clone()),
+            ..Deployed::default()
+        };
+        if !commands.down.is_empty() {
+            let down: Vec<Vec<String>> = commands.down.iter().map(inside).collect();
+            // From here on a failure takes down what was set up before it.
+            deployed.down = Some(Down::note(&down, &folder)?);
+        }
+        for argv in &commands.up {
+            let argv = fill.argv(argv);
+            must(context.backend, place, &argv)?;
+            deployed.argv.extend(argv);
+            deployed.argv.push(";".into());
+        }
+        if !commands.run.is_empty() {
+            let argv = fill.argv(&commands.run);
+            let log = context.logs.join(format!("{}-run.log", context.name));
+            deployed.daemon = Some(context.backend.run(Some(place), &argv, Output::Log(&log))?);
+            deployed.argv.extend(argv);
+        }
+        if !commands.ready.is_empty() {
+            wait(&fill, place, &commands.ready, &mut deployed)?;
+        }
+        if !commands.counters.is_empty() {
+            deployed.reader = inside(&commands.counters);
+        }
+        Ok(deployed)
+    }
+
+    fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
+        if deployed.reader.is_empty() {
+            return Ok(None);
+        }
+        let argv: Vec<&str> = deployed.reader.iter().map(String::as_str).collect();
+        let out = run_str(&argv)?.ok()?;
+        let bad = |why| LabError::Parse { tool: "the command `counters`", why };
+        let value: Value =
+            serde_json::from_str(&out.stdout).map_err(|error| bad(error.to_string()))?;
+        if !COUNTERS.iter().any(|name| value.get(name).is_some()) {
+            // What is not there could not disagree.
+            return Err(bad(format!("it prints none of {}", COUNTERS.join(", "))));
+        }
+        Ok(Some(value))
+    }
+
+    fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
+        let way = if to_v6 { "to_v6" } else { "to_v4" };
+        let (before, after) = (before.get(way)?, after.get(way)?);
+        let drops = after["drops"].as_object().into_iter().flatten().filter_map(|(why, now)| {
+            let then = before["drops"][why.as_str()].as_u64().unwrap_or(0);
+            let new = now.as_u64()?.saturating_sub(then);
+            (new > 0).then(|| (why.clone(), new))
+        });
+        Some(Counted {
+            octets: grown(before, after, "octets")?,
+            packets: grown(before, after, "packets")?,
+            drops: drops.collect(),
+        })
+    }
+
+    fn created(&self, before: &Value, after: &Value) -> Option<u64> {
+        grown(before, after, "sessions")
+    }
+
+    fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
+        grown(before, after, "questions")
+    }
+
+    fn requests(&self, before: &Value, after: &Value) -> Option<u64> {
+        grown(before, after, "requests")
+    }
+
+    fn tracks_connections(&self, kind: Kind) -> bool {
+        // Whether it does is its own affair; room that nobody needs costs nothing.
+        matches!(kind, Kind::Nat44 | Kind::Nat64 | Kind::NatPt | Kind::DualStack)
+    }
+}
+
+/// What a command's counters may hold.
+const COUNTERS: [&str; 5] = ["to_v6", "to_v4", "sessions", "questions", "requests"];
+
+fn grown(before: &Value, after: &Value, name: &str) -> Option<u64> {
+    Some(after[name].as_u64()?.saturating_sub(before[name].as_u64()?))
+}
+
+/// Asks until the mechanism says that it is ready, or has ended.
+fn wait(fill: &Fill<'_>, place: &Place, ready: &[String], deployed: &mut Deployed) -> Result<()> {
+    let argv = fill.argv(ready);
+    let mut last = String::new();
+    let up = process::poll(PATIENCE, || {
+        let outcome = fill.context.backend.run(Some(place), &argv, Output::Keep);
+        match outcome.and_then(|run| run.wait(PATIENCE)).and_then(process::Finished::ok) {
+            Ok(_) => Some(true),
+            Err(error) => {
+                last = error.to_string();
+                deployed.gone().then_some(false)
+            }
+        }
+    })?;
+    let why = match up {
+        Some(true) => return Ok(()),
+        Some(false) => "its process has ended".to_owned(),
+        None => format!("it is not ready within {} s: {last}", PATIENCE.as_secs()),
+    };
+    let log = fill.context.logs.join(format!("{}-run.log", fill.context.name));
+    let said = process::complaint(&std::fs::read_to_string(log).unwrap_or_default());
+    let said = if said.is_empty() { said } else { format!("; it said: {said}") };
+    let mechanism = fill.context.spec.name.clone();
+    Err(LabError::NotReady { mechanism, why: format!("{why}{said}") })
+}
+
+/// Commands that take a mechanism down. Dropping it runs them.
+#[derive(Debug)]
+pub(crate) struct Down {
+    folder: PathBuf,
+}
+
+impl Down {
+    /// Notes them where the next run finds them, should this one be killed.
+    fn note(commands: &[Vec<String>], folder: &Path) -> Result<Self> {
+        let text = serde_json::to_vec(commands).unwrap_or_default();
+        crate::backend::write_file(&folder.join(DOWN), &text)?;
+        Ok(Self { folder: folder.to_path_buf() })
+    }
+}
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        take_down(&self.folder);
+    }
+}
+
+/// Runs the commands that a mechanism left in its folder, and forgets them. What fails is said; the rest is
+/// tried all the same.
+pub(crate) fn take_down(folder: &Path) {
+    let file = folder.join(DOWN);
+    let Ok(bytes) = std::fs::read(&file) else { return };
+    let commands: Vec<Vec<String>> = serde_json::from_slice(&bytes).unwrap_or_default();
+    for argv in commands {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        if let Err(error) = run_str(&argv).and_then(process::Finished::ok) {
+            crate::note!("fordway-lab: taking a mechanism down: {error}");
+        }
+    }
+    let _ = std::fs::remove_file(file);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_differences_and_what_is_not_told_is_not_known() {
+        let own = Command { commands: Commands::default() };
+        let of = |packets: u64, lost: u64| {
+            serde_json::json!({"to_v6": {"packets": packets, "octets": 100 * packets,
+                "drops": {"too big": lost, "none": 0}}, "sessions": packets})
+        };
+        let counted = own.read(&of(3, 1), &of(10, 5), true).unwrap();
+        assert_eq!((counted.packets, counted.octets), (7, 700));
+        assert_eq!(counted.drops, [("too big".to_owned(), 4)]);
+        assert_eq!(own.created(&of(3, 0), &of(10, 0)), Some(7));
+        assert_eq!(own.read(&of(3, 1), &of(10, 5), false), None);
+        assert_eq!(own.asked(&of(3, 1), &of(10, 5)), None);
+    }
+
+    #[test]
+    fn a_missing_program_is_a_skip_that_says_what_to_do() {
+        let requires = vec!["ip".to_owned(), "no-such-program".to_owned()];
+        let install = Some("see example.org".to_owned());
+        let own = Command { commands: Commands { requires, install, ..Commands::default() } };
+        let hint = "not installed: no-such-program; see example.org".to_owned();
+        assert_eq!(own.availability(Kind::Clat), Availability::Missing { hint });
+    }
+
+    #[test]
+    fn what_was_noted_is_run_once_whoever_does_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("mark");
+        let append = format!("echo x >> {}", mark.display());
+        let commands =
+            vec![vec!["false".to_owned()], ["sh", "-c", &append].map(str::to_owned).into()];
+        let down = Down::note(&commands, dir.path()).unwrap();
+        take_down(dir.path());
+        drop(down);
+        assert_eq!(std::fs::read_to_string(mark).unwrap(), "x\n");
+    }
+}
