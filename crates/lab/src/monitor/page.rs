@@ -93,6 +93,7 @@ pub(crate) fn comparison(all: &[Compared]) -> Vec<Vec<String>> {
     let head = [
         "series",
         "unit",
+        "verdict",
         "mean A",
         "mean B",
         "median A",
@@ -106,12 +107,11 @@ pub(crate) fn comparison(all: &[Compared]) -> Vec<Vec<String>> {
         "p as in 2012",
         "Hodges-Lehmann",
         "Cliff δ",
-        "verdict",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for c in all {
         let (a, b) = (&c.first, &c.second);
-        let mut row = vec![c.label.clone(), c.unit.into()];
+        let mut row = vec![c.label.clone(), c.unit.into(), c.verdict.into()];
         row.extend([a.summary.mean, b.summary.mean, a.summary.median, b.summary.median].map(nice));
         row.push(format!("{} / {}", a.blocks.len(), b.blocks.len()));
         row.push(c.difference.map_or_else(|| "–".into(), |d| signed(d.0)));
@@ -119,7 +119,6 @@ pub(crate) fn comparison(all: &[Compared]) -> Vec<Vec<String>> {
         row.extend([c.p_welch, c.p_holm, c.p_mann_whitney, c.p_as_in_the_study].map(p));
         row.push(signed(c.shift));
         row.push(c.cliffs_delta.map_or_else(|| "–".into(), |d| format!("{d:+.2}")));
-        row.push(c.verdict.into());
         rows.push(row);
     }
     rows
@@ -178,7 +177,7 @@ pub(crate) fn write_comparison(
     let mut drawn = Vec::new();
     for c in &all {
         let side = |letter: char, recording: &Recording, side: &Side| Recorded {
-            label: format!("{letter}: {}", recording.spec.watched),
+            label: format!("{letter}: {}", recording.name),
             values: recording.values(&c.series),
             dots: side.blocks.clone(),
         };
@@ -187,7 +186,8 @@ pub(crate) fn write_comparison(
         drawn.push((c.label.clone(), recordings(name, c.unit, both)?));
     }
     let fact = |letter: char, r: &Recording| {
-        format!("{letter}: {}, {}, {} samples", r.spec.watched, r.spec.started, r.samples.len())
+        let samples = r.samples.len();
+        format!("{letter}: {}: {}, {}, {samples} samples", r.name, r.spec.watched, r.spec.started)
     };
     let json = serde_json::to_vec_pretty(&all).unwrap_or_default();
     write_file(&dir.join("comparison.json"), &json)?;

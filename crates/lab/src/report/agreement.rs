@@ -49,8 +49,8 @@ pub(crate) struct Pair {
 pub(crate) struct Agreement {
     /// What is ordered.
     pub(crate) title: String,
-    /// Head and rows: name, the study's value, our arm, our value.
-    pub(crate) table: Vec<Vec<String>>,
+    /// Rows: what is ordered, name, the study's value, ours, our arm.
+    pub(crate) rows: Vec<Vec<String>>,
     /// All pairs of mechanisms that were measured here.
     pub(crate) pairs: Vec<Pair>,
     /// Kendall's tau-b of the study's places and our medians; absent below two places.
@@ -64,6 +64,8 @@ pub(crate) struct Agreement {
 pub(crate) struct Findings {
     /// One entry per quantity of the study.
     pub(crate) quantities: Vec<Agreement>,
+    /// Head and rows of all of them.
+    pub(crate) table: Vec<Vec<String>>,
     /// The paragraph.
     pub(crate) paragraph: String,
 }
@@ -74,7 +76,10 @@ pub(crate) fn findings(experiment: &Experiment, results: &Results, study: &Study
         study.orderings.iter().map(|o| agreement(experiment, results, o)).collect();
     let mut paragraph: Vec<String> = quantities.iter().map(|q| q.sentence.clone()).collect();
     paragraph.push(conclusion(&quantities));
-    Findings { paragraph: paragraph.join(" "), quantities }
+    let head = ["quantity", "mechanism", "the study", "here", "arm"].map(str::to_owned).to_vec();
+    let rows = quantities.iter().flat_map(|q| q.rows.clone());
+    let table = std::iter::once(head).chain(rows).collect();
+    Findings { paragraph: paragraph.join(" "), table, quantities }
 }
 
 fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) -> Agreement {
@@ -120,7 +125,7 @@ fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) ->
         })
         .collect();
     let tau = kendall(&places);
-    let mut table = vec![["", "the study", "here", "arm"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for (placed, values) in &measured {
         let all: Vec<f64> = values.values().copied().collect();
         let own = match all.is_empty() {
@@ -128,10 +133,16 @@ fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) ->
             false => format!("{} {}", nice(median(&all)), ordering.metric.unit()),
         };
         let arm = experiment.mechanism(&placed.mechanism).map(|m| m.label.clone());
-        table.push(vec![placed.label.clone(), placed.value.clone(), own, arm.unwrap_or_default()]);
+        rows.push(vec![
+            ordering.title.clone(),
+            placed.label.clone(),
+            placed.value.clone(),
+            own,
+            arm.unwrap_or_default(),
+        ]);
     }
     let sentence = sentence(ordering, &pairs, &measured, tau);
-    Agreement { title: ordering.title.clone(), table, pairs, tau, sentence }
+    Agreement { title: ordering.title.clone(), rows, pairs, tau, sentence }
 }
 
 /// One value per block: at the ordering's point, or the mean over all points of a grid, as studies average.
@@ -373,7 +384,7 @@ mod tests {
         let all = found(&places, Metric::Rtt, &[("a", LOW), ("c", HIGH)]);
         assert_eq!(all.pairs.len(), 1);
         assert!(all.sentence.ends_with("Not measured here: B."), "{}", all.sentence);
-        assert_eq!(all.table[2][2], "not measured");
+        assert_eq!(all.rows[1][3], "not measured");
         let none = found(&places, Metric::Rtt, &[("a", LOW)]);
         assert!(none.sentence.contains("fewer than two"), "{}", none.sentence);
         assert!(conclusion(&[none]).contains("can't say"));

@@ -10,7 +10,7 @@ use super::published::{Study, Test};
 use super::words::p;
 use crate::analysis::Results;
 use crate::artefacts::Run;
-use crate::spec::{Difference, Experiment, Metric, Point};
+use crate::spec::{Difference, Metric, Point};
 use crate::stats::describe::mean;
 use crate::stats::paired::t_test;
 use crate::stats::unpaired::{student, welch};
@@ -100,7 +100,7 @@ fn replies(run: &Run, name: &str) -> Vec<f64> {
 }
 
 /// Head and rows, beside what the study reports.
-pub(crate) fn table(experiment: &Experiment, all: &[Averaged], study: &Study) -> Vec<Vec<String>> {
+pub(crate) fn table(all: &[Averaged], study: &Study) -> Vec<Vec<String>> {
     let head = [
         "quantity",
         "difference",
@@ -116,7 +116,6 @@ pub(crate) fn table(experiment: &Experiment, all: &[Averaged], study: &Study) ->
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for one in all {
-        let label = |name: &str| experiment.mechanism(name).map_or(name, |m| &m.label).to_owned();
         let theirs: Option<&Test> = study
             .tests
             .iter()
@@ -129,7 +128,7 @@ pub(crate) fn table(experiment: &Experiment, all: &[Averaged], study: &Study) ->
         };
         rows.push(vec![
             format!("{}, {}", one.metric.label(), one.metric.unit()),
-            format!("{} − {}", label(&one.of), label(&one.minus)),
+            format!("{} − {}", one.of, one.minus),
             n,
             one.averages.map(nice).join(" − "),
             format!("{}{}", if difference > 0.0 { "+" } else { "" }, nice(difference)),
@@ -161,7 +160,7 @@ mod tests {
     use crate::analysis::Cell;
     use crate::analysis::tests::{results_of, template};
     use crate::report::published::study;
-    use crate::spec::{Axis, RunSpec};
+    use crate::spec::{Axis, Experiment, RunSpec};
 
     /// A run whose mechanisms have these means over the grid, one value per point.
     fn run(own: [f64; 4], other: [f64; 4]) -> Run {
@@ -193,7 +192,7 @@ mod tests {
         // Points differ by more than mechanisms do: only the paired test sees it.
         assert!(all[0].p_student.unwrap() > 0.5 && all[0].p_paired.unwrap() < 0.05);
         let study = study("nat64-vs-nat44").unwrap();
-        let rows = table(&run.experiment, &all, &study);
+        let rows = table(&all, &study);
         assert_eq!(rows[1][8], "no significant difference");
         assert_eq!((rows[1][9].as_str(), rows[1][10].as_str()), ("32.231 − 32.295 s", "0.991"));
     }

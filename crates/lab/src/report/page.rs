@@ -148,7 +148,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "study": published,
             "agreement": published.as_ref().map(|s| findings(&run.experiment, results, s)),
             "averages": published.as_ref().filter(|s| !s.tests.is_empty()).map(|s| {
-                grid::table(&run.experiment, &grid::averaged(run), s)
+                grid::table(&grid::averaged(run), s)
             }),
             "study_throughput": published
                 .as_ref()
@@ -393,6 +393,14 @@ fn deviations(run: &Run) -> Vec<String> {
         );
     }
     let of = |group| run.experiment.metrics.iter().any(|m| m.group() == Some(group));
+    if of(Group::Ab) {
+        all.push(
+            "Pages by ab: one process on one processor, which native paths and kernel translators may well outrun: \
+             its numbers are then lower bounds. The server is nginx; like Apache by default it closes a \
+             connection after a hundred requests. Names are not part of what ab times, and addresses are given."
+                .into(),
+        );
+    }
     if of(Group::Dns) {
         all.push(
             "DNS64: tester and server share this machine; a server with fewer threads than there are \

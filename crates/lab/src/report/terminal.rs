@@ -93,11 +93,9 @@ fn print_study(run: &Run, study: &Study) {
         print_rows(&[std::slice::from_ref(&table.head), &table.rows].concat());
     }
     let found = findings(experiment, results, study);
-    for quantity in &found.quantities {
-        anstream::println!("\n{}", quantity.title);
-        print_rows(&quantity.table);
-    }
-    let averages = grid::table(experiment, &grid::averaged(run), study);
+    anstream::println!("\nThe study and this run");
+    print_rows(&found.table);
+    let averages = grid::table(&grid::averaged(run), study);
     if averages.len() > 1 && !study.tests.is_empty() {
         anstream::println!("\nAverages and t tests");
         print_rows(&averages);
