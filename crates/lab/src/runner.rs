@@ -49,15 +49,17 @@ impl Runner {
     /// Prepares a run in a folder that already holds its `spec.toml`.
     pub(crate) fn new(experiment: Experiment, out: &Path, fordway: Option<&Path>) -> Result<Self> {
         let run = experiment.run()?.clone();
+        // Programs look for their files from folders of their own.
+        let out = std::path::absolute(out).map_err(LabError::file(out))?;
         let raw = out.join("raw");
         std::fs::create_dir_all(&raw).map_err(LabError::file(&raw))?;
-        let ledger = Ledger::of(out);
+        let ledger = Ledger::of(&out);
         ledger.mend()?;
         let done = ledger.read()?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
         Ok(Self {
             spec_hash: spec_hash(&experiment),
             backend: Netns { dir: raw.clone() },
-            out: out.to_path_buf(),
+            out,
             fordway: fordway.map(Path::to_path_buf),
             own_clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
             networks: 0,
@@ -468,4 +470,24 @@ pub(crate) fn spec_hash(experiment: &Experiment) -> String {
         text.push_str(&format!("{} {:?} {}", run.profile, run.durations_s, run.offloads));
     }
     hash(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_run_are_named_from_the_root_wherever_it_was_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let up = "../".repeat(here.components().count() - 1);
+        let below = dir.path().strip_prefix("/").unwrap();
+        let relative = Path::new(&up).join(below);
+        let mut experiment = Experiment::find("nat64").unwrap();
+        experiment.run = Some(RunSpec::bare());
+        let runner = Runner::new(experiment, &relative, None).unwrap();
+        // Apache, for one, reads a relative name from its own folder.
+        assert!(relative.is_relative() && runner.backend.dir.is_absolute());
+        assert!(dir.path().join("raw").is_dir());
+    }
 }
