@@ -31,7 +31,7 @@ DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
 HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo test bench lint fmt coverage mutants fuzz install uninstall clean release packages lab-packages build-packages rust
+.PHONY: demo test bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
 demo: lab-packages release
@@ -79,6 +79,10 @@ fuzz:
 
 release: build-packages rust
 	$(CARGO) build --release --package fordway --package fordway-lab
+
+# The same without libraries of the system, for lab hosts that have older ones (docs/lab-hosts.md).
+static: build-packages rust
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --target $(shell uname -m)-unknown-linux-gnu --package fordway --package fordway-lab
 
 rust:
 	@command -v $(CARGO) >/dev/null || { \

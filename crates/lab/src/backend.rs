@@ -1,10 +1,15 @@
 //! Where a mechanism runs: a back end has two operations, run a command and deploy a file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{LabError, Result};
+use crate::host::cpu::Meter;
+use crate::hosts::{Counting, Pair};
+use crate::mechanism::Deployed;
 use crate::process::{self, Dialogue, Finished, Output, Running};
+use crate::state;
 
 /// Where `ip netns` keeps the names of namespaces.
 const NAMESPACES: &str = "/run/netns";
@@ -29,6 +34,63 @@ pub(crate) trait Backend {
 
     /// Puts a file where commands of every place can read it, and says where.
     fn deploy(&self, name: &str, content: &[u8]) -> Result<PathBuf>;
+
+    /// Starts a command outside of every place, on the machine of one.
+    fn outside(&self, _place: &Place, argv: &[String], output: Output<'_>) -> Result<Running> {
+        self.run(None, argv, output)
+    }
+
+    /// The device of a place's machine on the wire to the other machine, when there are two.
+    fn wire(&self, _place: &Place) -> Option<&str> {
+        None
+    }
+
+    /// Who removes a place when its network goes.
+    fn keeper(&self) -> Keeper {
+        // What cannot be removed now stays in the state file and is tried again later.
+        Keeper::new(|place| drop(state::remove_namespace(&place.0)))
+    }
+
+    /// Begins to count processor time, of the machine that mechanisms run on and of this one.
+    fn count(&self, deployed: &Deployed) -> Result<Counting> {
+        Ok(Counting::Here(Meter::start(&deployed.pids())))
+    }
+
+    /// The most that a load may put on the wire.
+    fn cap(&self) -> Option<Cap> {
+        None
+    }
+}
+
+/// The most that a load may put on the wire between two hosts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cap {
+    /// Gbit/s.
+    pub(crate) gbit_s: f64,
+    /// Small datagrams per second.
+    pub(crate) packets_s: u64,
+}
+
+/// Removes places. It outlives no back end that it came from.
+#[derive(Clone)]
+pub(crate) struct Keeper(Arc<dyn Fn(&Place)>);
+
+impl Keeper {
+    /// By this function, which heeds no interruption.
+    pub(crate) fn new(remove: impl Fn(&Place) + 'static) -> Self {
+        Self(Arc::new(remove))
+    }
+
+    /// Removes a place, with what runs in it.
+    pub(crate) fn remove(&self, place: &Place) {
+        (self.0)(place);
+    }
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keeper")
+    }
 }
 
 /// Runs a command in a place to its end and demands success.
@@ -116,6 +178,74 @@ impl Backend for Netns {
         let path = self.dir.join(name);
         write_file(&path, content)?;
         Ok(path)
+    }
+}
+
+/// Where a run takes place: on this machine alone, or on two hosts.
+#[derive(Debug)]
+pub(crate) enum Ends {
+    /// This machine.
+    One(Netns),
+    /// Two hosts joined by a wire.
+    Two(Arc<Pair>),
+}
+
+impl Ends {
+    /// The two hosts, when it is two.
+    pub(crate) fn pair(&self) -> Option<&Arc<Pair>> {
+        match self {
+            Self::One(_) => None,
+            Self::Two(pair) => Some(pair),
+        }
+    }
+
+    fn own(&self) -> &dyn Backend {
+        match self {
+            Self::One(netns) => netns,
+            Self::Two(pair) => pair.as_ref(),
+        }
+    }
+}
+
+impl Backend for Ends {
+    fn run(&self, place: Option<&Place>, argv: &[String], output: Output<'_>) -> Result<Running> {
+        self.own().run(place, argv, output)
+    }
+
+    fn talk(&self, place: &Place, argv: &[String], patience: Duration) -> Result<Dialogue> {
+        self.own().talk(place, argv, patience)
+    }
+
+    fn inside(&self, place: &Place, argv: &[String]) -> Vec<String> {
+        self.own().inside(place, argv)
+    }
+
+    fn namespace(&self, place: &Place) -> PathBuf {
+        self.own().namespace(place)
+    }
+
+    fn deploy(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
+        self.own().deploy(name, content)
+    }
+
+    fn outside(&self, place: &Place, argv: &[String], output: Output<'_>) -> Result<Running> {
+        self.own().outside(place, argv, output)
+    }
+
+    fn wire(&self, place: &Place) -> Option<&str> {
+        self.own().wire(place)
+    }
+
+    fn keeper(&self) -> Keeper {
+        self.own().keeper()
+    }
+
+    fn count(&self, deployed: &Deployed) -> Result<Counting> {
+        self.own().count(deployed)
+    }
+
+    fn cap(&self) -> Option<Cap> {
+        self.own().cap()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod after;
+mod hosts;
 mod monitor;
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use after::{PublishArgs, ReportArgs};
+pub(crate) use hosts::{Far, HostsArgs};
 pub(crate) use monitor::MonitorArgs;
 
 /// Deploys IPv4/IPv6 mechanisms on a test network, loads them, and reports what they cost.
@@ -33,7 +35,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   fordway-lab doctor
   fordway-lab doctor --json | jq '.mechanisms'
-  sudo fordway-lab doctor --clean             remove what a crashed run left behind")]
+  sudo fordway-lab doctor --clean             remove what a crashed run left behind
+  fordway-lab doctor --hosts hosts.toml       the hosts of a run, over SSH")]
     Doctor(DoctorArgs),
     /// List the built-in experiments
     #[command(after_help = "Examples:
@@ -81,12 +84,20 @@ Exit status: 0 all are valid, 2 one is not.")]
   sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run mine.toml
+  sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml   client on one host, server on another
   sudo fordway-lab run goals")]
     Run(RunArgs),
     /// Continue an interrupted run; valid trials are kept
     #[command(after_help = "Examples:
   sudo fordway-lab resume results/monday")]
     Resume(ResumeArgs),
+    /// Two hosts instead of one machine: print a hosts file, or mark the hosts of one as lab hosts
+    #[command(after_help = "Examples:
+  fordway-lab hosts --example > hosts.toml
+  fordway-lab hosts --mark hosts.toml         on each: it may be loaded to its limits
+  fordway-lab doctor --hosts hosts.toml       can they be reached, and what do they lack?
+  sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml")]
+    Hosts(HostsArgs),
     /// Make the report again from a run's folder; needs no root and changes no measurement
     #[command(after_help = "Examples:
   fordway-lab report results/monday
@@ -136,6 +147,9 @@ Ctrl-C ends a recording and keeps all of it.")]
     /// Senders and receivers that the lab runs inside its namespaces
     #[command(hide = true, subcommand)]
     Tester(Tester),
+    /// The lab's end on another host
+    #[command(hide = true, subcommand)]
+    Far(Far),
 }
 
 /// Arguments of `doctor`.
@@ -144,9 +158,12 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Remove namespaces and processes that crashed runs left behind
+    /// Remove namespaces and processes that crashed runs left behind; with --hosts, there
     #[arg(long)]
     pub(crate) clean: bool,
+    /// Examine the hosts of this file instead
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
     /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) fordway: Option<PathBuf>,
@@ -222,6 +239,9 @@ pub(crate) struct PlanArgs {
     /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) fordway: Option<PathBuf>,
+    /// Two hosts instead of this machine; see `fordway-lab hosts --example`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -92,6 +92,22 @@ pub(crate) enum LabError {
     /// What is watched can't be asked.
     #[error("{0}")]
     Watched(String),
+    /// Something that was to be done on another host failed there.
+    #[error("on host {host}: {why}")]
+    There {
+        /// Its name in the hosts file.
+        host: String,
+        /// What that host's end said.
+        why: String,
+    },
+    /// Another host can't be reached, or its end has gone.
+    #[error("host {host}: {why}")]
+    Host {
+        /// Its name in the hosts file.
+        host: String,
+        /// What happened, and what helps.
+        why: String,
+    },
     /// Ctrl-C or SIGTERM.
     #[error("interrupted")]
     Interrupted,
@@ -116,7 +132,12 @@ impl LabError {
 
     /// Whether the run must end here; any other error is that of one trial.
     pub(crate) fn ends_the_run(&self) -> bool {
-        matches!(self, Self::Interrupted) || self.is_no_room()
+        matches!(self, Self::Interrupted) || self.is_lost_host() || self.is_no_room()
+    }
+
+    /// Whether a host has gone: what was under way on it is lost, and nothing more can be measured.
+    pub(crate) fn is_lost_host(&self) -> bool {
+        matches!(self, Self::Host { .. })
     }
 
     /// Wraps an input/output error with the file it happened on.

@@ -9,6 +9,7 @@
 //! | `spec`, `plan` | experiments as data; what a run will do |
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
+//! | `hosts` | two machines over SSH, and the lab's end on each |
 //! | `tester` | senders and receivers of small packets, inside the namespaces |
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
@@ -37,6 +38,7 @@ mod error;
 mod fixture;
 mod goals;
 mod host;
+mod hosts;
 mod load;
 mod mechanism;
 mod monitor;

@@ -345,6 +345,7 @@ mod tests {
             unmeasured: BTreeMap::new(),
             versions: BTreeMap::new(),
             replay: String::new(),
+            hosts: None,
         };
         (experiment, run)
     }

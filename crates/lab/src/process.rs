@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use rustix::process::{Pid, Signal};
 use crate::error::{LabError, Result};
 
 pub(crate) use dialogue::Dialogue;
+
+/// How long what runs on another host may take to end.
+const FAR_END: Duration = Duration::from_secs(4);
 
 /// Set by SIGINT and SIGTERM; every wait looks at it.
 pub(crate) static INTERRUPTED: std::sync::LazyLock<std::sync::Arc<AtomicBool>> =
@@ -89,6 +92,8 @@ pub(crate) fn complaint(text: &str) -> String {
 pub(crate) struct Running {
     argv: Vec<String>,
     child: Child,
+    /// Held open for a child whose far end lives as long as this is open: see [`start_held`].
+    held: Option<ChildStdin>,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
 }
@@ -100,15 +105,34 @@ pub(crate) enum Output<'a> {
     Keep,
     /// Appended to a file: for daemons.
     Log(&'a Path),
+    /// The lab's own: for who passes it on.
+    Pass,
 }
 
 /// Starts a command. The child is in its own process group, so that the terminal's Ctrl-C reaches
 /// the lab alone, and dies with the lab (`setpriv --pdeathsig`), so that `kill -9` leaves nothing.
 pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
+    start_with(argv, Stdio::null(), output)
+}
+
+/// Starts a command whose standard input stays open until it is to end: for one that passes the end of its
+/// input on to another host.
+pub(crate) fn start_held(argv: &[String], output: Output<'_>) -> Result<Running> {
+    start_with(argv, Stdio::piped(), output)
+}
+
+/// Starts a command that reads a file.
+pub(crate) fn start_reading(argv: &[String], file: &Path) -> Result<Running> {
+    let file = File::open(file).map_err(LabError::file(file))?;
+    start_with(argv, file.into(), Output::Keep)
+}
+
+fn start_with(argv: &[String], input: Stdio, output: Output<'_>) -> Result<Running> {
     let failed = |source| LabError::Start { argv: argv.join(" "), source };
     let mut command = command(argv);
-    command.stdin(Stdio::null());
+    command.stdin(input);
     match output {
+        Output::Pass => {}
         Output::Keep => {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
@@ -121,7 +145,8 @@ pub(crate) fn start(argv: &[String], output: Output<'_>) -> Result<Running> {
     let mut child = command.spawn().map_err(failed)?;
     let stdout = child.stdout.take().map(read_all);
     let stderr = child.stderr.take().map(read_all);
-    Ok(Running { argv: argv.to_vec(), child, stdout, stderr })
+    let held = child.stdin.take();
+    Ok(Running { argv: argv.to_vec(), child, held, stdout, stderr })
 }
 
 fn command(argv: &[String]) -> Command {
@@ -170,6 +195,11 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// What a child that has ended wrote to standard error; only the first time.
+    pub(crate) fn said(&mut self) -> String {
+        self.stderr.take().and_then(|h| h.join().ok()).unwrap_or_default()
+    }
+
     /// Waits for the end; ends the child when the deadline passes or the user interrupts.
     pub(crate) fn wait(self, limit: Duration) -> Result<Finished> {
         self.wait_until(limit, true)
@@ -206,8 +236,15 @@ impl Running {
         Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
     }
 
-    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later.
+    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later. One whose input was held
+    /// ends with that first, so that what it stands for on another host has ended when it has.
     pub(crate) fn stop(&mut self) {
+        if self.held.take().is_some() {
+            let deadline = Instant::now() + FAR_END;
+            while self.alive() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
         if !self.alive() {
             return;
         }

@@ -5,14 +5,17 @@ mod deploy;
 mod measure;
 mod staged;
 mod survey;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::backend::Netns;
+use crate::backend::{Ends, Netns};
 use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
-use crate::mechanism::{self, Mechanism};
+use crate::hosts::{Pair, agent};
+use crate::mechanism::Mechanism;
 use crate::plan::{self, Deployment, Plan};
 use crate::probe::{Check, gate, matrix};
 use crate::progress::Progress;
@@ -37,7 +40,7 @@ pub(crate) struct Runner {
     out: PathBuf,
     raw: PathBuf,
     fordway: Option<PathBuf>,
-    backend: Netns,
+    backend: Ends,
     ledger: Ledger,
     spec_hash: String,
     done: BTreeSet<String>,
@@ -47,7 +50,12 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// Prepares a run in a folder that already holds its `spec.toml`.
-    pub(crate) fn new(experiment: Experiment, out: &Path, fordway: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(
+        experiment: Experiment,
+        out: &Path,
+        fordway: Option<&Path>,
+        pair: Option<Arc<Pair>>,
+    ) -> Result<Self> {
         let run = experiment.run()?.clone();
         // Programs look for their files from folders of their own.
         let out = std::path::absolute(out).map_err(LabError::file(out))?;
@@ -58,10 +66,19 @@ impl Runner {
         let done = ledger.read()?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
         Ok(Self {
             spec_hash: spec_hash(&experiment),
-            backend: Netns { dir: raw.clone() },
             out,
             fordway: fordway.map(Path::to_path_buf),
-            own_clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
+            own_clocksource: match &pair {
+                Some(pair) => pair.clocksource()?,
+                None => clocksource::current().unwrap_or_else(|_| "unknown".into()),
+            },
+            backend: match pair {
+                Some(pair) => {
+                    pair.keep_in(&raw);
+                    Ends::Two(pair)
+                }
+                None => Ends::One(Netns { dir: raw.clone() }),
+            },
             networks: 0,
             experiment,
             run,
@@ -78,15 +95,35 @@ impl Runner {
 
     /// Does it. The guard's drop cleans up, also after an error or an interruption.
     pub(crate) fn execute(&mut self) -> Result<()> {
+        self.all().map_err(|error| self.cause(error))
+    }
+
+    /// The error that stands behind another: that a host is gone.
+    fn cause(&self, error: LabError) -> LabError {
+        match self.backend.pair() {
+            Some(pair) => pair.cause(error),
+            None => error,
+        }
+    }
+
+    fn all(&mut self) -> Result<()> {
         let plan = self.plan();
-        let mut guard = Guard::new(&self.out)?;
+        let mut guard = match self.backend.pair() {
+            // The same on every host of the run.
+            Some(pair) => Guard::of_id(pair.id(), &self.out)?,
+            None => Guard::new(&self.out)?,
+        };
         let mut progress = Progress::new(self.remaining(&plan));
         let first = plan.conditions[0].clone();
+        self.examine_wire(&guard)?;
         self.make_room(&mut guard)?;
         self.gates(&guard, &first, &mut progress)?;
         for condition in &plan.conditions {
             if !self.run.clocksources.is_empty() {
-                guard.switch_clocksource(&condition.clocksource)?;
+                match self.backend.pair() {
+                    Some(pair) => pair.switch_clocksource(&mut guard, &condition.clocksource)?,
+                    None => guard.switch_clocksource(&condition.clocksource)?,
+                }
             }
             self.calibrate(&guard, condition, &mut progress)?;
             let wanted: Vec<Deployment> =
@@ -127,7 +164,10 @@ impl Runner {
                 most = most.max(each.max().unwrap_or(0));
             }
         }
-        guard.raise_conntrack(most.into())
+        match self.backend.pair() {
+            Some(pair) => pair.raise_conntrack(guard, most.into()),
+            None => guard.raise_conntrack(most.into()),
+        }
     }
 
     /// Expected seconds of what is not yet in the ledger.
@@ -256,6 +296,13 @@ impl Runner {
     }
 
     fn record(&mut self, mut trial: Trial) -> Result<()> {
+        if let Some(pair) = self.backend.pair() {
+            // What a host that is gone no longer answered must not look like a mechanism's fault.
+            match pair.answers() {
+                Err(error) if error.is_lost_host() => trial.invalid.push(error.to_string()),
+                other => other?,
+            }
+        }
         trials::judge(&mut trial);
         self.ledger.append(&trial)?;
         if trial.valid {
@@ -278,7 +325,7 @@ impl Runner {
             let clock = std::time::Instant::now();
             let gate =
                 self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| self.gate(&live, &arm));
-            match gate {
+            match gate.map_err(|error| self.cause(error)) {
                 Ok((checks, ways)) => {
                     for check in checks.iter().filter(|c| !c.ok) {
                         bar.note(&format!(
@@ -342,15 +389,16 @@ impl Runner {
         if metrics.is_empty() {
             return Ok(());
         }
-        bar.begin("calibrating the generator: one veth, no hop, no mechanism");
+        let (link, apart) = match self.backend.pair() {
+            Some(_) => ("the wire", "the two hosts do not reach each other over the wire"),
+            None => ("one veth", "two namespaces joined by a veth do not reach each other"),
+        };
+        bar.begin(&format!("calibrating the generator: {link}, no hop, no mechanism"));
         let name = self.next_name(guard);
         let shape = Shape::calibration(self.run.offloads);
         let network = Network::build(&self.backend, &name, shape, None)?;
         if !gate::wait_ready(&self.backend, &network, deploy::READY, || false)? {
-            return Err(LabError::NotReady {
-                mechanism: CALIBRATION.into(),
-                why: "two namespaces joined by a veth do not reach each other".into(),
-            });
+            return Err(LabError::NotReady { mechanism: CALIBRATION.into(), why: apart.into() });
         }
         let log = self.raw.join(format!("{name}iperf3-server.log"));
         let _server = crate::load::iperf::serve(&self.backend, &network.server, &log)?;
@@ -378,15 +426,16 @@ impl Runner {
         bar.begin(&format!("block {}/{}: {}", d.block, self.run.blocks, arm.label));
         let clock = std::time::Instant::now();
         let tracked = self.mechanism(&arm)?.tracks_connections(arm.kind);
-        let mut finished = Vec::new();
+        let (mut finished, mut lost) = (Vec::new(), None);
         for together in networks(arm.kind, &wanted) {
-            let entries = conntrack::entries().filter(|_| tracked);
+            let here = self.backend.pair().is_none_or(|pair| pair.client_is_here());
+            let entries = conntrack::entries().filter(|_| tracked && here);
             let outcome = self
                 .deploy(guard, &arm, self.sessions(&together))
                 .and_then(|live| self.measure(&live, d, &arm, &together, &mut finished));
             conntrack::settle(entries)?;
-            if let Err(error) = outcome {
-                if error.ends_the_run() {
+            if let Err(error) = outcome.map_err(|error| self.cause(error)) {
+                if error.ends_the_run() && !error.is_lost_host() {
                     return Err(error);
                 }
                 bar.note(&format!("  {}: {error}", arm.label));
@@ -399,9 +448,15 @@ impl Runner {
                     let missing: Vec<Trial> = missing.collect();
                     finished.extend(missing);
                 }
+                // What was under way is lost with its reason; nothing more can be measured.
+                lost = Some(error).filter(LabError::is_lost_host);
+            }
+            if lost.is_some() {
+                break;
             }
         }
-        for metric in wanted.into_iter().filter(|metric| stands_alone(arm.kind, *metric)) {
+        let alone = wanted.into_iter().filter(|_| lost.is_none());
+        for metric in alone.filter(|metric| stands_alone(arm.kind, *metric)) {
             let mut trial = self.blank(d, Some(&arm), metric);
             let outcome = match metric {
                 Metric::StartTime => self.start_time(guard, &arm, &mut trial),
@@ -419,11 +474,20 @@ impl Runner {
             self.record(trial)?;
         }
         bar.advance(expected);
-        Ok(())
+        lost.map_or(Ok(()), Err)
     }
 
     fn mechanism(&self, arm: &MechanismSpec) -> Result<Box<dyn Mechanism>> {
-        mechanism::of_arm(arm, self.fordway.as_deref())
+        self.part(arm, arm)
+    }
+
+    /// The implementation of an arm, or of the name server beside it, where it runs.
+    fn part(&self, arm: &MechanismSpec, spec: &MechanismSpec) -> Result<Box<dyn Mechanism>> {
+        let fordway = self.fordway.as_deref();
+        match self.backend.pair() {
+            Some(pair) => pair.mechanism(arm, spec, fordway, self.run.offloads),
+            None => agent::of(arm, spec, fordway),
+        }
     }
 }
 
@@ -468,6 +532,9 @@ pub(crate) fn spec_hash(experiment: &Experiment) -> String {
     let mut text = toml::to_string(&bare).unwrap_or_default();
     if let Some(run) = run {
         text.push_str(&format!("{} {:?} {}", run.profile, run.durations_s, run.offloads));
+        if let Some(hosts) = &run.hosts {
+            text.push_str(&toml::to_string(hosts).unwrap_or_default());
+        }
     }
     hash(text.as_bytes())
 }
@@ -485,9 +552,10 @@ mod tests {
         let relative = Path::new(&up).join(below);
         let mut experiment = Experiment::find("nat64").unwrap();
         experiment.run = Some(RunSpec::bare());
-        let runner = Runner::new(experiment, &relative, None).unwrap();
+        let runner = Runner::new(experiment, &relative, None, None).unwrap();
         // Apache, for one, reads a relative name from its own folder.
-        assert!(relative.is_relative() && runner.backend.dir.is_absolute());
+        let Ends::One(own) = &runner.backend else { panic!("one machine") };
+        assert!(relative.is_relative() && own.dir.is_absolute());
         assert!(dir.path().join("raw").is_dir());
     }
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
+use crate::hosts::Hosts;
 
 mod check;
 mod command;
@@ -376,6 +377,9 @@ pub(crate) struct RunSpec {
     pub(crate) versions: BTreeMap<String, String>,
     /// The command line that repeats the run.
     pub(crate) replay: String,
+    /// The two hosts, when it is not one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<Hosts>,
 }
 
 impl RunSpec {
@@ -395,6 +399,7 @@ impl RunSpec {
             unmeasured: BTreeMap::new(),
             versions: BTreeMap::new(),
             replay: String::new(),
+            hosts: None,
         }
     }
 

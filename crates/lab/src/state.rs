@@ -48,12 +48,18 @@ pub(crate) struct Guard {
 impl Guard {
     /// Registers a run.
     pub(crate) fn new(out: &Path) -> Result<Self> {
+        Self::of_id(&free_id(), out)
+    }
+
+    /// Registers a run under an id that was chosen elsewhere, for all of its hosts.
+    pub(crate) fn of_id(id: &str, out: &Path) -> Result<Self> {
+        let plain = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit());
+        if !plain || taken(id) {
+            return Err(LabError::Usage(format!("a run of id {id} is there already")));
+        }
         let pid = std::process::id();
         let started_ticks = start_ticks(pid).unwrap_or(0);
-        let new_id = || format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
-        let taken = |id: &String| file_of(id).exists() || !namespaces(&prefix(id)).is_empty();
-        let id = std::iter::repeat_with(new_id).find(|id| !taken(id)).unwrap_or_default();
-        let out = out.to_path_buf();
+        let (id, out) = (id.to_owned(), out.to_path_buf());
         let state = State { id, pid, started_ticks, clocksource: None, conntrack: None, out };
         let guard = Self { state };
         guard.save()?;
@@ -67,7 +73,7 @@ impl Guard {
 
     /// A folder of this run that goes when the run does.
     pub(crate) fn folder(&self) -> PathBuf {
-        Path::new(STATE_DIR).join(format!("{}files", self.prefix()))
+        folder_of(&self.state.id)
     }
 
     /// Switches the clock source; the first switch remembers what to go back to.
@@ -209,6 +215,21 @@ fn run_dirs(prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
     let own = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
     entries.filter_map(std::result::Result::ok).filter(own).map(|entry| entry.path()).collect()
+}
+
+/// The folder of a run that goes when the run does.
+pub(crate) fn folder_of(id: &str) -> PathBuf {
+    Path::new(STATE_DIR).join(format!("{}files", prefix(id)))
+}
+
+/// An id that no run of this machine has.
+pub(crate) fn free_id() -> String {
+    let new_id = || format!("{:06x}", rand::random::<u32>() & 0xff_ffff);
+    std::iter::repeat_with(new_id).find(|id| !taken(id)).unwrap_or_default()
+}
+
+fn taken(id: &str) -> bool {
+    file_of(id).exists() || !namespaces(&prefix(id)).is_empty()
 }
 
 fn prefix(id: &str) -> String {

@@ -18,11 +18,10 @@ mod boxes;
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::backend::{Backend, Place, must};
+use crate::backend::{Backend, Keeper, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
 use crate::spec::{Carries, Family, Kind, MechanismSpec, Way};
-use crate::state;
 use boxes::{Flow, addresses, server_addresses};
 
 pub(crate) use boxes::{
@@ -111,6 +110,8 @@ pub(crate) struct Network {
     pub(crate) pref64: &'static str,
     /// What the mechanism on it is for; native, where there is none.
     pub(crate) kind: Kind,
+    /// Who removes its namespaces; `None`: they are somebody else's.
+    keeper: Option<Keeper>,
 }
 
 impl Network {
@@ -182,9 +183,8 @@ impl Network {
         }
     }
 
-    /// Builds the network under names that begin with `prefix`.
-    pub(crate) fn build(
-        backend: &dyn Backend,
+    /// The network as it is under names that begin with `prefix`, once somebody has built it.
+    pub(crate) fn described(
         prefix: &str,
         shape: Shape,
         mechanism: Option<&MechanismSpec>,
@@ -192,7 +192,7 @@ impl Network {
         let place = |role: &str| Place(format!("{prefix}{role}"));
         let client = place("client");
         let flow = Flow::of(shape, mechanism);
-        let network = Self {
+        Ok(Self {
             app: if shape.hops == 2 { place("app") } else { client.clone() },
             client,
             host: (shape.hops > 0).then(|| place("host")),
@@ -210,19 +210,32 @@ impl Network {
                 .into_iter()
                 .map(address)
                 .collect::<Result<_>>()?,
-        };
-        // From here on `network` cleans up when a step fails.
-        let made: Vec<String> =
-            network.places().iter().map(|(_, p)| format!("netns add {}", p.0)).collect();
-        batch(backend, None, prefix, &made)?;
+            keeper: None,
+        })
+    }
+
+    /// Builds the network under names that begin with `prefix`.
+    pub(crate) fn build(
+        backend: &dyn Backend,
+        prefix: &str,
+        shape: Shape,
+        mechanism: Option<&MechanismSpec>,
+    ) -> Result<Self> {
+        let mut network = Self::described(prefix, shape, mechanism)?;
+        // From here on it cleans up when a step fails.
+        network.keeper = Some(backend.keeper());
         for (_, place) in network.places() {
+            let add = ["ip", "netns", "add", &place.0].map(str::to_owned);
+            backend.outside(place, &add, Output::Keep)?.wait(SHORT)?.ok()?;
             let mut argv = vec!["sysctl", "-qw"];
             argv.extend(SYSCTLS);
             must(backend, place, &argv)?;
         }
-        batch(backend, None, prefix, &network.links())?;
+        for (place, lines) in network.links(backend) {
+            batch(backend, place, &format!("{}-links", place.0), true, &lines)?;
+        }
         for (role, place) in network.places() {
-            batch(backend, Some(place), prefix, &addresses(role, shape))?;
+            batch(backend, place, &place.0, false, &addresses(role, shape))?;
             if !shape.offloads {
                 network.offloads_off(backend, role, place)?;
             }
@@ -234,21 +247,35 @@ impl Network {
         Ok(network)
     }
 
-    fn links(&self) -> Vec<String> {
+    /// The `ip` commands that make the links, each to be run on the machine of a place.
+    fn links(&self, backend: &dyn Backend) -> Vec<(&Place, Vec<String>)> {
         let veth = |a: &Place, da: &str, b: &Place, db: &str| {
             format!("link add {da} netns {} type veth peer name {db} netns {}", a.0, b.0)
         };
-        let Some(host) = &self.host else {
-            return vec![veth(&self.client, "uplink", &self.server, "uplink")];
-        };
-        let mut lines = vec![
-            veth(&self.client, "uplink", host, "to-client"),
-            veth(&self.server, "uplink", host, "to-iperf"),
-        ];
+        let near = self.host.as_ref().map_or((&self.client, "uplink"), |host| (host, "to-iperf"));
+        let mut lines = Vec::new();
+        if let Some(host) = &self.host {
+            lines.push(veth(&self.client, "uplink", host, "to-client"));
+        }
         if self.app != self.client {
             lines.push(veth(&self.app, "uplink", &self.client, "to-app"));
         }
-        lines
+        let ends = [(near.0, near.1), (&self.server, "uplink")];
+        let wire = ends.map(|(place, device)| {
+            // The device itself stays where it is, with all that its machine has on it.
+            backend.wire(place).map(|uplink| {
+                format!(
+                    "link add link {uplink} name {device} netns {} type macvlan mode bridge",
+                    place.0
+                )
+            })
+        });
+        let [Some(here), Some(there)] = wire else {
+            lines.push(veth(&self.server, "uplink", near.0, near.1));
+            return vec![(&self.client, lines)];
+        };
+        lines.push(here);
+        vec![(&self.client, lines), (&self.server, vec![there])]
     }
 
     fn offloads_off(&self, backend: &dyn Backend, role: &str, place: &Place) -> Result<()> {
@@ -265,7 +292,7 @@ impl Network {
     pub(crate) fn receive_offload_on(&self, backend: &dyn Backend) -> Result<()> {
         for (role, place) in self.places() {
             for device in devices(role, self.host.is_some(), self.app != self.client) {
-                must(backend, place, &["ethtool", "-K", device, "gro", "on"])?;
+                feature(backend, place, device, ["gro", "on"])?;
             }
         }
         Ok(())
@@ -278,7 +305,7 @@ impl Network {
     pub(crate) fn complete_checksums(&self, backend: &dyn Backend) -> Result<()> {
         let Some(host) = &self.host else { return Ok(()) };
         for device in ["to-client", "to-iperf"] {
-            must(backend, host, &["ethtool", "-K", device, "tx", "off"])?;
+            feature(backend, host, device, ["tx", "off"])?;
         }
         Ok(())
     }
@@ -302,10 +329,20 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        let Some(keeper) = &self.keeper else { return };
         for (_, place) in self.places() {
-            // What cannot be removed now stays in the state file and is tried again later.
-            let _ = state::remove_namespace(&place.0);
+            keeper.remove(place);
         }
+    }
+}
+
+/// Sets a feature of a device. What stands on a network card has what the card has: there it is tried.
+fn feature(backend: &dyn Backend, place: &Place, device: &str, set: [&str; 2]) -> Result<()> {
+    let done = must(backend, place, &["ethtool", "-K", device, set[0], set[1]]);
+    let on_wire = backend.wire(place).is_some();
+    match done {
+        Err(LabError::Command { .. }) if on_wire => Ok(()),
+        done => done.map(drop),
     }
 }
 
@@ -332,17 +369,22 @@ fn address(text: &str) -> Result<IpAddr> {
     text.parse().map_err(|_| LabError::Usage(format!("{text} is not an address")))
 }
 
-/// Runs lines of `ip`, in a place or on the machine itself.
+/// How long a command may take that sets something up.
+const SHORT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Runs lines of `ip` in a place, or outside of all on its machine.
 fn batch(
     backend: &dyn Backend,
-    place: Option<&Place>,
-    prefix: &str,
+    place: &Place,
+    name: &str,
+    outside: bool,
     lines: &[String],
 ) -> Result<()> {
-    let name = place.map_or(prefix, |p| &p.0);
     let file = backend.deploy(&format!("{name}.ip"), (lines.join("\n") + "\n").as_bytes())?;
     let argv = ["ip".to_owned(), "-batch".into(), file.display().to_string()];
-    let limit = std::time::Duration::from_secs(10);
-    backend.run(place, &argv, Output::Keep)?.wait(limit)?.ok()?;
-    Ok(())
+    let running = match outside {
+        true => backend.outside(place, &argv, Output::Keep)?,
+        false => backend.run(Some(place), &argv, Output::Keep)?,
+    };
+    running.wait(SHORT)?.ok().map(drop)
 }

@@ -98,6 +98,9 @@ pub(crate) struct Trial {
     pub(crate) direction: String,
     /// Offered load, in the metric's unit or packets per second; `null`: as much as it takes.
     pub(crate) offered: Option<f64>,
+    /// The rate that the load was held under, in the unit of rates of its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cap: Option<f64>,
     /// The value of this deployment.
     pub(crate) value: Option<f64>,
     /// Raw: every reply in ms, for RTT.

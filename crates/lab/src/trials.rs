@@ -18,8 +18,9 @@ use std::path::Path;
 
 use crate::backend::{Backend, write_file};
 use crate::error::Result;
-use crate::host::cpu::Meter;
+use crate::host::cpu::CpuUse;
 use crate::host::links::{Snapshot, difference, snapshot};
+use crate::hosts::Counting;
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
 use crate::spec::{Kind, Load, Metric, Point, Profile};
@@ -72,8 +73,15 @@ impl Measured<'_> {
         self.mechanism.map_or(Ok(None), |mechanism| mechanism.counters(self.deployed))
     }
 
-    fn pids(&self) -> Vec<u32> {
-        self.deployed.pids()
+    /// Begins to count processor time where the mechanism runs.
+    fn count(&self) -> Result<Counting> {
+        self.backend.count(self.deployed)
+    }
+
+    /// What was used since.
+    fn used(&self, counting: Counting) -> Result<CpuUse> {
+        let of_two = self.backend.wire(&self.network.server).is_some();
+        Ok(CpuUse { of_two, ..counting.stop()? })
     }
 
     fn keep(&self, what: &str, text: &str) -> Result<()> {
@@ -85,19 +93,19 @@ impl Measured<'_> {
 struct Before {
     counters: Option<serde_json::Value>,
     links: Snapshot,
-    meter: Meter,
+    meter: Counting,
 }
 
 impl Before {
     fn read(at: &Measured<'_>) -> Result<Self> {
         let counters = at.counters()?;
         let links = snapshot(at.backend, &at.network.places())?;
-        Ok(Self { counters, links, meter: Meter::start(&at.pids()) })
+        Ok(Self { counters, links, meter: at.count()? })
     }
 
     /// Reads them again, and puts the differences into the trial.
     fn finish(self, at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
-        trial.cpu = Some(self.meter.stop());
+        trial.cpu = Some(at.used(self.meter)?);
         let after = snapshot(at.backend, &at.network.places())?;
         trial.links = difference(&self.links, &after);
         trial.counters = self.counters.zip(at.counters()?);
@@ -163,6 +171,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         unit: metric.unit().into(),
         direction: metric.direction().into(),
         offered: None,
+        cap: None,
         value: None,
         replies: Vec::new(),
         histogram: Vec::new(),
@@ -201,7 +210,8 @@ pub(crate) fn now() -> String {
 
 /// Cores that were busy with neither the generator, the mechanism, nor forwarding.
 fn other_cores(trial: &Trial) -> f64 {
-    let Some(cpu) = &trial.cpu else { return 0.0 };
+    // Of two hosts, nobody knows how much of the generator's work is done on which.
+    let Some(cpu) = trial.cpu.as_ref().filter(|cpu| !cpu.of_two) else { return 0.0 };
     let machine = crate::host::cpu::processors() as f64;
     let (sender, receiver) = trial.generator_cpu.unwrap_or((0.0, 0.0));
     // Either a generator tells its own share, or it has ended by now.

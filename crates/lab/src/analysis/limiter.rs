@@ -14,6 +14,9 @@ const CORE_FULL: f64 = 0.85;
 /// A machine this busy has nothing left to give.
 const MACHINE_FULL: f64 = 0.90;
 
+/// A load that came this near to its cap was held down by it.
+const HELD_UNDER: f64 = 0.9;
+
 /// So small a share of lost packets holds nothing down.
 const MANY_LOST: f64 = 1e-4;
 
@@ -38,6 +41,12 @@ pub(super) fn limiter(
     }
     if trials.is_empty() {
         return ("unknown".into(), "no trial counts".into(), false);
+    }
+    // Headers and pauses take a little of the cap.
+    let cap = average(trials, |t| t.cap).filter(|cap| typical >= HELD_UNDER * cap);
+    if let Some(cap) = cap {
+        let text = format!("held under the cap of {} {}", nice(cap), metric.unit());
+        return ("rate cap".into(), text, true);
     }
     let cores = average(trials, |t| t.cpu?.mechanism_cores);
     let busy = average(trials, |t| Some(t.cpu?.busy_share)).unwrap_or(0.0);
@@ -162,6 +171,19 @@ mod tests {
             what
         };
         assert_eq!([name(1), name(99), name(2000)], ["unknown", "unknown", "drops"]);
+    }
+
+    #[test]
+    fn a_load_at_its_cap_says_so_and_one_below_does_not() {
+        let name = |typical| {
+            let mut trial = crate::trials::blank(Metric::TcpThroughputUp);
+            trial.cap = Some(1.0);
+            limiter(Metric::TcpThroughputUp, typical, Some(1.0), &[&trial])
+        };
+        let (what, why, at_least) = name(0.94);
+        assert_eq!((what.as_str(), at_least), ("rate cap", true));
+        assert!(why.contains("cap of 1.00 Gbit/s"), "{why}");
+        assert_ne!(name(0.3).0, "rate cap");
     }
 
     #[test]

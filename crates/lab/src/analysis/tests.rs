@@ -30,6 +30,7 @@ fn experiment(blocks: u32) -> Experiment {
         unmeasured: BTreeMap::new(),
         versions: BTreeMap::new(),
         replay: String::new(),
+        hosts: None,
     });
     experiment
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cli::DoctorArgs;
 use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
 use crate::host::{clocksource, cpu};
+use crate::hosts::{Hosts, check};
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
 use crate::runner::unmeasured;
@@ -14,7 +15,7 @@ use crate::spec::{Experiment, Kind, Metric};
 use crate::state;
 
 /// Programs that every run needs, and the Debian package of each.
-const TOOLS: &[(&str, &str)] = &[
+pub(crate) const TOOLS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
     ("setpriv", "util-linux"),
@@ -101,6 +102,9 @@ pub(super) fn packages(tools: &[&str]) -> Vec<&'static str> {
 
 /// Examines the machine.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    if let Some(file) = &args.hosts {
+        return hosts(file, args);
+    }
     if args.clean && !state::orphans().is_empty() {
         state::need_root()?;
         for orphan in state::orphans() {
@@ -117,6 +121,25 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<u8> {
     }
     print(&findings);
     Ok(code)
+}
+
+/// Examines the hosts of a file; with `--clean`, undoes what is left there.
+fn hosts(file: &std::path::Path, args: &DoctorArgs) -> Result<u8> {
+    let hosts = Hosts::read(file)?;
+    if args.clean {
+        let fordway = locate_fordway(args.fordway.as_deref())?;
+        for (name, removed) in check::clean(&hosts, fordway.as_deref())? {
+            crate::note!("host {name}: removed {removed}");
+        }
+    }
+    let found = check::examine(&hosts, TOOLS)?;
+    let ready = found.iter().all(check::Host::ready);
+    if args.json {
+        super::print_json(&found)?;
+    } else {
+        found.iter().for_each(check::Host::print);
+    }
+    Ok(if ready { EXIT_DONE } else { EXIT_SKIPPED })
 }
 
 fn examine(args: &DoctorArgs) -> Result<Findings> {

@@ -3,6 +3,7 @@
 mod doctor;
 mod files;
 mod hidden;
+mod hosts;
 mod list;
 mod monitor;
 mod plan;
@@ -31,6 +32,8 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Man { dir } => hidden::man(&dir),
         Command::Probe(probe) => hidden::probe(probe),
         Command::Tester(tester) => hidden::tester(tester),
+        Command::Hosts(args) => hosts::hosts(&args),
+        Command::Far(far) => hosts::far(far),
     }
 }
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
 use crate::host::clocksource;
+use crate::hosts::orders::Surveyed;
+use crate::hosts::{Hosts, Pair};
 use crate::mechanism::locate_fordway;
 use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use crate::runner::{Found, survey, unmeasured};
@@ -24,7 +26,8 @@ struct Shown<'a> {
 /// Shows the plan.
 pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
-    let (experiment, run) = choose(args, fordway.as_deref(), false)?;
+    // Without asking the hosts: a plan touches nothing but what it is typed on.
+    let (experiment, run) = choose(args, fordway.as_deref(), false, None)?;
     let plan = lay_out(&experiment, &run, &own_clocksource());
     let notes = notes(&experiment, &run);
     if args.json {
@@ -98,6 +101,7 @@ pub(super) fn choose(
     args: &PlanArgs,
     fordway: Option<&Path>,
     rehearse: bool,
+    pair: Option<&Pair>,
 ) -> Result<(Experiment, RunSpec)> {
     let experiment = Experiment::named(&args.name)?;
     let profile = experiment.profile(args.profile.key())?;
@@ -105,7 +109,10 @@ pub(super) fn choose(
         experiment.mechanism(name)?;
     }
     if !args.clocksource.is_empty() {
-        let offered = clocksource::available()?;
+        let offered = match pair {
+            Some(pair) => pair.clocksources()?,
+            None => clocksource::available()?,
+        };
         if let Some(bad) = args.clocksource.iter().find(|c| !offered.contains(c)) {
             return Err(LabError::Usage(format!(
                 "this kernel has no clock source `{bad}`; it offers: {}",
@@ -119,8 +126,28 @@ pub(super) fn choose(
         .map(|m| m.name.clone())
         .filter(|name| args.only.is_empty() || args.only.contains(name))
         .collect();
-    let Found { versions, skipped } = survey(&experiment, &wanted, fordway, rehearse)?;
-    let mut unmeasured = unmeasured(&experiment);
+    let Surveyed { versions, skipped, mut unmeasured } =
+        found(&experiment, &wanted, fordway, rehearse, pair)?;
+    let hosts = args.hosts.as_deref().map(Hosts::read).transpose()?;
+    if let Some(hosts) = &hosts {
+        if args.offloads == Switch::Off {
+            return Err(LabError::Usage(
+                "--offloads off is about the veth devices of one machine; on hosts it is their network cards': \
+                 `ethtool -K DEVICE ...` before the run"
+                    .into(),
+            ));
+        }
+        if experiment.matrix {
+            return Err(LabError::Usage(format!(
+                "{} finds out which ways each mechanism opens, which needs both ends on one machine: leave --hosts out",
+                experiment.name
+            )));
+        }
+        let why = |m: &Metric| {
+            hosts.unmeasured(*m, profile.probe_rate).map(|why| (m.name().to_owned(), why))
+        };
+        unmeasured.extend(experiment.metrics.iter().filter_map(why));
+    }
     let mechanisms: Vec<String> =
         wanted.into_iter().filter(|name| versions.contains_key(name)).collect();
     let durations = if args.duration.is_empty() {
@@ -162,11 +189,27 @@ pub(super) fn choose(
         unmeasured,
         versions,
         replay: String::new(),
+        hosts,
     };
     // Of a user's own file, what lies beside the results is the one that was run.
     let name = if is_file(&args.name) { "spec.toml" } else { &args.name };
     run.replay = replay(name, &run);
     Ok((experiment, run))
+}
+
+/// What can run and be measured, on this machine or on the hosts of the run.
+pub(super) fn found(
+    experiment: &Experiment,
+    wanted: &[String],
+    fordway: Option<&Path>,
+    rehearse: bool,
+    pair: Option<&Pair>,
+) -> Result<Surveyed> {
+    if let Some(pair) = pair {
+        return pair.survey(experiment, wanted, fordway, rehearse);
+    }
+    let Found { versions, skipped } = survey(experiment, wanted, fordway, rehearse)?;
+    Ok(Surveyed { versions, skipped, unmeasured: unmeasured(experiment) })
 }
 
 /// The levels of a factor in their order: one that is named twice is one.
@@ -203,6 +246,10 @@ fn replay(name: &str, run: &RunSpec) -> String {
     }
     if !run.offloads {
         line.push_str(" --offloads off");
+    }
+    if run.hosts.is_some() {
+        // The table [run.hosts] of spec.toml is its content.
+        line.push_str(" --hosts hosts.toml");
     }
     line
 }

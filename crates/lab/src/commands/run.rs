@@ -2,17 +2,20 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::plan::{choose, notes, own_clocksource, print_skipped};
+use super::plan::{choose, found, notes, own_clocksource, print_skipped};
 use crate::artefacts;
 use crate::backend::write_file;
 use crate::cli::{ResumeArgs, RunArgs};
 use crate::error::{LabError, Result};
 use crate::host::cpu;
+use crate::hosts::orders::Surveyed;
+use crate::hosts::{Hosts, Pair};
 use crate::mechanism::locate_fordway;
 use crate::plan::{in_words, lay_out};
 use crate::process::{catch_signals, find_program};
-use crate::runner::{Found, Runner, survey};
+use crate::runner::Runner;
 use crate::spec::Experiment;
 use crate::state;
 use crate::trial::Ledger;
@@ -36,7 +39,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         catch_signals();
         clean_orphans();
     }
-    let (mut experiment, run) = choose(&args.plan, fordway.as_deref(), rehearse)?;
+    let hosts = args.plan.hosts.as_deref().map(Hosts::read).transpose()?;
+    let pair = hosts.as_ref().map(|hosts| open(hosts, fordway.as_deref())).transpose()?;
+    let (mut experiment, run) = choose(&args.plan, fordway.as_deref(), rehearse, pair.as_deref())?;
     for name in &experiment.requires {
         if let Some(hint) = run.skipped.get(name) {
             return Err(LabError::Missing(format!("{} needs {name}: {hint}", experiment.name)));
@@ -47,7 +52,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         return Err(LabError::Missing("no mechanism of this choice can run here".into()));
     }
     state::need_root()?;
-    let plan = lay_out(&experiment, &run, &own_clocksource());
+    let clock = pair.as_ref().map(|pair| pair.clocksource()).transpose()?;
+    let plan = lay_out(&experiment, &run, &clock.unwrap_or_else(own_clocksource));
     crate::note!("{}: {}", experiment.name, experiment.question);
     crate::note!(
         "  {} mechanisms, {} blocks, {} trials, about {} (seed {})",
@@ -76,7 +82,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     experiment.run = Some(run);
     let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
     write_file(&out.join("spec.toml"), text.as_bytes())?;
-    execute(experiment, &out, fordway.as_deref(), args.plan.json, args.pdf)
+    execute(experiment, &out, fordway.as_deref(), pair, (args.plan.json, args.pdf))
 }
 
 /// Continues a run.
@@ -89,8 +95,9 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     state::need_root()?;
     catch_signals();
     clean_orphans();
-    let Found { versions, skipped } =
-        survey(&experiment, &run.mechanisms, fordway.as_deref(), true)?;
+    let pair = run.hosts.as_ref().map(|hosts| open(hosts, fordway.as_deref())).transpose()?;
+    let Surveyed { versions, skipped, .. } =
+        found(&experiment, &run.mechanisms, fordway.as_deref(), true, pair.as_deref())?;
     for name in &run.mechanisms {
         if let Some(hint) = skipped.get(name) {
             return Err(LabError::Missing(format!("the run used {name}: {hint}")));
@@ -105,23 +112,44 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
             )));
         }
     }
-    execute(experiment, &args.dir, fordway.as_deref(), args.json, false)
+    execute(experiment, &args.dir, fordway.as_deref(), pair, (args.json, false))
+}
+
+/// Opens both hosts of a run.
+fn open(hosts: &Hosts, fordway: Option<&Path>) -> Result<Arc<Pair>> {
+    // What the file itself forbids is told to everybody, root or not.
+    hosts.allowed()?;
+    state::need_root()?;
+    if find_program("ssh").is_none() {
+        return Err(LabError::Missing(
+            "ssh is not installed: apt-get install openssh-client".into(),
+        ));
+    }
+    let pair = Pair::open(hosts, fordway)?;
+    crate::note!(
+        "  hosts     client and translators on {}, server on {}{}",
+        hosts.client().name,
+        hosts.server().name,
+        hosts.cap_gbit_s().map_or(String::new(), |cap| format!(", loads held under {cap} Gbit/s"))
+    );
+    Ok(pair)
 }
 
 fn execute(
     experiment: Experiment,
     out: &Path,
     fordway: Option<&Path>,
-    json: bool,
-    pdf: bool,
+    pair: Option<Arc<Pair>>,
+    (json, pdf): (bool, bool),
 ) -> Result<u8> {
-    let done = same_environment(&experiment, out, fordway)
-        .and_then(|()| Runner::new(experiment, out, fordway)?.execute())
+    let done = same_environment(&experiment, out, fordway, pair.as_deref())
+        .and_then(|()| Runner::new(experiment, out, fordway, pair)?.execute())
         .and_then(|()| super::report::report(out, json, pdf));
     if let Err(error) = &done {
         let first = match error {
             LabError::Interrupted => "Stopped.",
             error if error.is_no_room() => "Nothing more can be written: make room.",
+            LabError::Host { .. } => "A host is gone; what it runs goes with its connection.",
             _ => return done,
         };
         crate::note!(
@@ -134,8 +162,16 @@ fn execute(
 }
 
 /// Notes what the machine is like, or makes sure that it is still as it was when the run began.
-fn same_environment(experiment: &Experiment, out: &Path, fordway: Option<&Path>) -> Result<()> {
-    let now = crate::host::environment::record(experiment, fordway)?;
+fn same_environment(
+    experiment: &Experiment,
+    out: &Path,
+    fordway: Option<&Path>,
+    pair: Option<&Pair>,
+) -> Result<()> {
+    let now = match pair {
+        Some(pair) => pair.environment(experiment, fordway)?,
+        None => crate::host::environment::record(experiment, fordway)?,
+    };
     match artefacts::read_environment(out)? {
         Some(then) => match then.changed(&now) {
             Some(why) => Err(LabError::Usage(format!(

@@ -95,6 +95,9 @@ pub(crate) struct CpuUse {
     /// Processors worth of time of the lab's own programs that ended meanwhile, such as `ping`.
     #[serde(default)]
     pub(crate) ended_cores: f64,
+    /// Whether this is one of two hosts: the one on which the mechanism runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) of_two: bool,
 }
 
 /// Measures processor use between two moments.
@@ -137,6 +140,7 @@ impl Meter {
             softirq_s: in_seconds(end.softirq - self.start.softirq),
             mechanism_s: after.map(|a| a.0),
             ended_cores: in_seconds(ended_ticks().saturating_sub(self.ended)) / seconds,
+            of_two: false,
         }
     }
 }

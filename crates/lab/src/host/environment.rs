@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::host::{clocksource, cpu};
+use crate::hosts::record::HostsRecord;
 use crate::mechanism::{self, Availability, package_version};
 use crate::process::{find_program, run_str};
 use crate::spec::{Experiment, Kind, Load};
@@ -55,6 +56,9 @@ pub(crate) struct Environment {
     pub(crate) versions: BTreeMap<String, String>,
     /// SHA-256 of every program used, by path.
     pub(crate) programs: BTreeMap<String, String>,
+    /// Both hosts, where the run has two; all else here is that of the client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<Box<HostsRecord>>,
 }
 
 impl Environment {
@@ -70,9 +74,25 @@ impl Environment {
                 return Some(format!("the {what} was {was} when the run began and is {is} now"));
             }
         }
+        if let Some(why) = self.other_host_changed(now) {
+            return Some(why);
+        }
         let known = |hash: &String| self.programs.values().any(|h| h == hash);
         let other = now.programs.iter().find(|(_, hash)| !known(hash))?;
         Some(format!("{} is not the program that it was when the run began", other.0))
+    }
+
+    /// The same of the server's host, and of both hosts' devices on the wire.
+    fn other_host_changed(&self, now: &Self) -> Option<String> {
+        let (was, is) = self.hosts.as_ref().zip(now.hosts.as_ref())?;
+        was.hosts.iter().find_map(|(name, was)| {
+            let is = is.hosts.get(name)?;
+            let of = |why: String| format!("host {name}: {why}");
+            if was.uplink != is.uplink {
+                return Some(of(format!("its device {} is not as it was", is.uplink.device)));
+            }
+            was.environment.as_ref()?.changed(is.environment.as_ref()?).map(of)
+        })
     }
 }
 
@@ -180,6 +200,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         veth_features: veth_features()?,
         versions,
         programs,
+        hosts: None,
     })
 }
 

@@ -95,6 +95,9 @@ pub(crate) fn measure(
     ]
     .map(str::to_owned)
     .into();
+    if let Some(cap) = backend.cap() {
+        argv.extend(["--rate".to_owned(), cap.packets_s.to_string()]);
+    }
     if let Some(file) = counters {
         argv = perf::around(&argv, file);
     }

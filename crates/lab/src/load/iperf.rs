@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::backend::{Backend, Place};
+use crate::backend::{Backend, Cap, Place};
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, Running, poll};
 
@@ -49,12 +49,13 @@ pub(crate) fn serve(backend: &dyn Backend, place: &Place, log: &Path) -> Result<
     Ok(server)
 }
 
-/// Command line of one flow; `down` sends from the server to the client.
+/// Command line of one flow; `down` sends from the server to the client, and none sends more than `cap`.
 pub(crate) fn argv(
     target: std::net::IpAddr,
     seconds: u64,
     interval_s: f64,
     down: bool,
+    cap: Option<Cap>,
 ) -> Vec<String> {
     let (seconds, interval) = (seconds.to_string(), interval_s.to_string());
     let target = target.to_string();
@@ -63,6 +64,9 @@ pub(crate) fn argv(
     argv.extend([interval, "--connect-timeout".into(), "3000".into()]);
     if down {
         argv.push("-R".into());
+    }
+    if let Some(cap) = cap {
+        argv.extend(["-b".into(), format!("{}K", (cap.gbit_s * 1e6).floor())]);
     }
     argv
 }
@@ -130,6 +134,14 @@ mod tests {
         assert_eq!(flow.bytes, 750_000_000);
         assert_eq!(flow.retransmits, Some(7));
         assert_eq!(flow.series, vec![(1.0, 2.0), (2.0, 4.0)]);
+    }
+
+    #[test]
+    fn a_flow_keeps_below_the_cap_of_the_wire() {
+        let target = "192.0.2.2".parse().unwrap();
+        let words = |cap| argv(target, 1, 0.1, true, cap).join(" ");
+        assert!(words(Some(Cap { gbit_s: 0.5, packets_s: 1 })).ends_with("-R -b 500000K"));
+        assert!(!words(None).contains("-b"));
     }
 
     #[test]

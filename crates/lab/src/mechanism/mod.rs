@@ -10,16 +10,19 @@ mod nftables;
 mod proxies;
 mod softwire;
 mod tayga;
+mod there;
 mod tundra;
 mod unbound;
 mod xlat464;
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
+use crate::hosts::Held;
 use crate::process::{Running, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
@@ -29,6 +32,7 @@ pub(crate) use dns::{Placement, as_resolver};
 #[cfg(test)]
 pub(crate) use fordway::pins;
 pub(crate) use fordway::{forget, locate as locate_fordway};
+pub(crate) use there::There;
 
 /// Whether a mechanism can run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +85,10 @@ pub(crate) struct Context<'a> {
 /// A mechanism in place. Dropping it ends its process.
 #[derive(Debug, Default)]
 pub(crate) struct Deployed {
-    /// Its process, when it has one.
+    /// Its process, when it has one on this machine.
     pub(crate) daemon: Option<Running>,
+    /// Itself, when it is on another.
+    pub(crate) far: Option<Held>,
     /// Its configuration, in the mechanism's own form.
     pub(crate) config: String,
     /// Its command line.
@@ -103,10 +109,24 @@ impl Deployed {
     /// Whether one of its processes has ended.
     pub(crate) fn gone(&mut self) -> bool {
         self.daemon.as_mut().is_some_and(|daemon| !daemon.alive())
+            || self.far.as_ref().is_some_and(Held::gone)
             || self.parts.iter_mut().any(Self::gone)
     }
 
-    /// Its processes.
+    /// Brings its logs from another host.
+    pub(crate) fn fetch_logs(&self) {
+        if let Some(held) = &self.far {
+            held.fetch_logs();
+        }
+    }
+
+    /// What it is called on another host.
+    pub(crate) fn handles(&self) -> Vec<u64> {
+        let parts = self.parts.iter().flat_map(Self::handles);
+        self.far.iter().map(|held| held.handle).chain(parts).collect()
+    }
+
+    /// Its processes on this machine.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let parts = self.parts.iter().flat_map(Self::pids);
         self.daemon.iter().map(Running::pid).chain(parts).collect()
@@ -114,7 +134,7 @@ impl Deployed {
 }
 
 /// Memory of a mechanism that keeps sessions, in octets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// What grows with the sessions.
     pub(crate) growing: u64,

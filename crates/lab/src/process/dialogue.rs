@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Running, command, interrupted, last_lines, read_all};
@@ -12,8 +13,9 @@ use crate::error::{LabError, Result};
 #[derive(Debug)]
 pub(crate) struct Dialogue {
     // Dropped first: the end of its orders is the child's reason to end.
-    orders: Option<ChildStdin>,
+    orders: Option<Arc<Mutex<ChildStdin>>>,
     answers: Receiver<String>,
+    first: String,
     running: Running,
 }
 
@@ -33,30 +35,67 @@ pub(super) fn start(argv: &[String], patience: Duration) -> Result<Dialogue> {
             }
         });
     }
-    let orders = child.stdin.take();
+    let orders = child.stdin.take().map(|orders| Arc::new(Mutex::new(orders)));
     let stderr = child.stderr.take().map(read_all);
-    let running = Running { argv: argv.to_vec(), child, stdout: None, stderr };
-    let mut dialogue = Dialogue { orders, answers, running };
-    dialogue.answer(patience)?;
+    let running = Running { argv: argv.to_vec(), child, held: None, stdout: None, stderr };
+    let mut dialogue = Dialogue { orders, answers, first: String::new(), running };
+    dialogue.first = dialogue.answer(patience, true)?;
     Ok(dialogue)
+}
+
+fn write_line(orders: &Mutex<ChildStdin>, order: &str) -> std::io::Result<()> {
+    let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    // In one piece: another line may come in between two.
+    orders.write_all(format!("{order}\n").as_bytes())?;
+    orders.flush()
 }
 
 impl Dialogue {
     /// Gives an order and waits for its answer.
     pub(crate) fn ask(&mut self, order: &str, patience: Duration) -> Result<String> {
-        let told = self.orders.as_mut().map(|orders| {
-            orders.write_all(order.as_bytes())?;
-            orders.write_all(b"\n")?;
-            orders.flush()
-        });
-        match told {
-            Some(Ok(())) => self.answer(patience),
-            // The child has gone: what it said about it is worth more than "broken pipe".
-            _ => Err(self.gone()),
-        }
+        self.tell(order)?;
+        self.answer(patience, true)
     }
 
-    fn answer(&mut self, patience: Duration) -> Result<String> {
+    /// The same without heed of an interruption: for tidying up after one.
+    pub(crate) fn ask_anyway(&mut self, order: &str, patience: Duration) -> Result<String> {
+        self.tell(order)?;
+        self.answer(patience, false)
+    }
+
+    fn tell(&mut self, order: &str) -> Result<()> {
+        let told = self.orders.as_ref().map(|orders| write_line(orders, order));
+        // When the child has gone, what it said about it is worth more than "broken pipe".
+        told.and_then(std::io::Result::ok).ok_or_else(|| self.gone())
+    }
+
+    /// Sends an empty line, which is no order, again and again for as long as the dialogue lasts: a child on
+    /// another host tells by them that this end is still there.
+    pub(crate) fn beat(&self, every: Duration) {
+        let Some(orders) = self.orders.as_ref().map(Arc::downgrade) else { return };
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(every);
+                let Some(orders) = orders.upgrade() else { return };
+                if write_line(&orders, "").is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Ends the orders, and waits for the child to end of its own accord; whether it did.
+    pub(crate) fn end(&mut self, patience: Duration) -> bool {
+        self.orders = None;
+        let deadline = Instant::now() + patience;
+        while self.running.alive() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        !self.running.alive()
+    }
+
+    /// The next line; `heed` an interruption or not.
+    pub(crate) fn answer(&mut self, patience: Duration, heed: bool) -> Result<String> {
         let deadline = Instant::now() + patience;
         loop {
             match self.answers.recv_timeout(Duration::from_millis(20)) {
@@ -64,7 +103,7 @@ impl Dialogue {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if interrupted() {
+            if heed && interrupted() {
                 return Err(LabError::Interrupted);
             }
             if Instant::now() > deadline {
@@ -82,6 +121,11 @@ impl Dialogue {
         let said = self.running.stderr.take().and_then(|h| h.join().ok()).unwrap_or_default();
         let argv = self.running.argv.join(" ");
         LabError::Command { argv, status, stderr: last_lines(&said, 2) }
+    }
+
+    /// The line that it began with.
+    pub(crate) fn first(&self) -> String {
+        self.first.clone()
     }
 
     /// The command line.

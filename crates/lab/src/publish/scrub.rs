@@ -46,6 +46,13 @@ impl Scrub {
                 scrub.user(rest.split(|c: char| !is_of_name(c)).next().unwrap_or_default());
             });
         }
+        // Whether the spec is whole is for those to say who need it.
+        let run = crate::artefacts::read_experiment(dir).ok().and_then(|experiment| experiment.run);
+        for host in run.and_then(|run| run.hosts).into_iter().flat_map(|hosts| hosts.hosts) {
+            // Its name in the hosts file is what reports call it by.
+            let address = host.destination().filter(|address| *address != host.name);
+            scrub.address(&address.unwrap_or_default());
+        }
         for dir in [Some(dir.to_owned()), dir.canonicalize().ok()].into_iter().flatten() {
             if dir.is_absolute() {
                 scrub.names.insert(dir.display().to_string(), FOLDER);
@@ -68,6 +75,16 @@ impl Scrub {
         // Of a full name its first part is the host's, too.
         if let Some((short, _)) = name.split_once('.').filter(|(short, _)| !short.is_empty()) {
             self.names.insert(short.to_owned(), HOST);
+        }
+    }
+
+    /// Where ssh found one of two hosts.
+    fn address(&mut self, destination: &str) {
+        let (user, host) = destination.split_once('@').unwrap_or(("", destination));
+        self.user(user);
+        match host.parse::<std::net::IpAddr>() {
+            Ok(_) => drop(self.names.insert(host.to_owned(), HOST)),
+            Err(_) => self.host(host),
         }
     }
 
@@ -173,6 +190,16 @@ mod tests {
         assert_eq!(after("/opt/lab/fordway"), "/opt/lab/fordway");
         assert_eq!(scrub.replaced().len(), 3);
         assert!(scrub.kept().contains(&"paths below `/opt/lab`".to_owned()), "{:?}", scrub.kept());
+    }
+
+    #[test]
+    fn addresses_of_two_hosts_are_names_too() {
+        let mut scrub = Scrub::default();
+        scrub.address("root@2001:db8::7");
+        scrub.address("mallory@192.0.2.7");
+        let text = "address = \"root@[2001:db8::7]\" mallory@192.0.2.7 192.0.2.70";
+        let text = String::from_utf8(scrub.bytes("spec.toml", text.as_bytes())).unwrap();
+        assert_eq!(text, "address = \"root@[lab-host]\" lab-user@lab-host 192.0.2.70");
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl Runner {
             return Ok(live);
         };
         let why = if gone() { "its process has ended".to_owned() } else { why };
+        live.deployed.fetch_logs();
         let said = match process::complaint(&self.logged(&live.name)) {
             empty if empty.is_empty() => empty,
             said => format!("; it said: {said}"),
@@ -110,11 +111,13 @@ impl Runner {
         let resolver = mechanism::as_resolver(arm).filter(|_| named);
         if resolver.is_some() || arm.kind == Kind::Dns64 || self.experiment.matrix {
             let on = mechanism::Placement::of(arm.threads).tester;
+            // Another host has other processors.
+            let on = if self.backend.pair().is_some() { Vec::new() } else { on };
             live.authority = Some(Authority::start(&self.backend, &live.network, &on)?);
         }
         live.deployed = self.mechanism(arm)?.deploy(context)?;
         if let Some(spec) = resolver {
-            let server = mechanism::of(&spec.implementation, self.fordway.as_deref())?;
+            let server = self.part(arm, &spec)?;
             let name = format!("{name}-dns");
             live.resolver = Some(server.deploy(Context { spec: &spec, name: &name, ..context })?);
         }
@@ -154,7 +157,7 @@ impl Runner {
         let guard = Guard::new(Path::new("(rehearsal)"))?;
         let mut experiment = experiment.clone();
         experiment.run = Some(RunSpec::bare());
-        let mut runner = Self::new(experiment, &guard.folder(), fordway)?;
+        let mut runner = Self::new(experiment, &guard.folder(), fordway, None)?;
         for name in arms {
             let arm = runner.arm(name)?;
             match runner.deploy(&guard, &arm, FEW_SESSIONS) {

@@ -25,7 +25,7 @@ impl Staged {
         experiment.run = Some(RunSpec::bare());
         let arm = experiment.mechanism(arm)?.clone();
         let guard = Guard::new(Path::new("(monitor)"))?;
-        let mut runner = Runner::new(experiment, &guard.folder(), fordway)?;
+        let mut runner = Runner::new(experiment, &guard.folder(), fordway, None)?;
         let live = runner.deploy(&guard, &arm, FEW_SESSIONS)?;
         Ok(Self { live, runner, label: arm.label, _guard: guard })
     }

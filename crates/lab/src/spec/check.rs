@@ -8,6 +8,7 @@ use super::command::{PER_DEPLOYMENT, PLACEHOLDERS, fixed, placeholders};
 use super::document::{Document, below};
 use super::findings::{Finding, nearest};
 use super::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
+use crate::hosts::Hosts;
 use crate::report::published;
 use crate::{goals, mechanism};
 
@@ -210,6 +211,9 @@ pub(super) fn run_misfits(experiment: &Experiment) -> Option<String> {
     if run.blocks == 0 || run.durations_s.is_empty() || run.mechanisms.is_empty() {
         let least = "the [run] table needs at least one block, one duration and one mechanism";
         return Some(least.into());
+    }
+    if let Some(why) = run.hosts.as_ref().and_then(Hosts::fault) {
+        return Some(format!("hosts: {why}"));
     }
     let profile = experiment.profile(&run.profile).err();
     let arms = run.mechanisms.iter().filter_map(|name| experiment.mechanism(name).err());

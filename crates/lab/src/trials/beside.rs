@@ -27,7 +27,8 @@ pub(super) fn measure(
         Load::Simplex => Metric::SimplexThroughput,
         _ => Metric::DuplexThroughput,
     };
-    let argv = iperf::argv(at.network.target, seconds, at.profile.interval_s, false);
+    let argv =
+        iperf::argv(at.network.target, seconds, at.profile.interval_s, false, at.backend.cap());
     trial.argv.clone_from(&argv);
     trial.started = now();
     let before = Before::read(at)?;

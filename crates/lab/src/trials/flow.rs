@@ -27,7 +27,9 @@ pub(super) fn measure(
     values: &mut Values,
 ) -> Result<()> {
     let down = way == Way::Down;
-    let argv = iperf::argv(at.network.target, seconds, at.profile.interval_s, down);
+    let cap = at.backend.cap();
+    let argv = iperf::argv(at.network.target, seconds, at.profile.interval_s, down, cap);
+    trial.cap = cap.map(|cap| cap.gbit_s);
     trial.argv.clone_from(&argv);
     trial.started = now();
     let before = Before::read(at)?;

@@ -28,6 +28,7 @@ pub(super) fn datagrams(
     trial.exit_status = Some(finished.code());
     trial.argv = finished.argv;
     trial.offered = Some(burst.offered());
+    trial.cap = at.backend.cap().map(|cap| cap.packets_s as f64 / 1e3);
     trial.sent = Some(burst.sent.packets);
     trial.arrived = Some(burst.arrived);
     trial.generator_cpu = Some((100.0 * burst.sent.cpu_s / burst.sent.seconds, 0.0));

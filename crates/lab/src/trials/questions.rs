@@ -1,6 +1,6 @@
 //! Questions to a DNS64 server: the rate of which none is lost, and as many as it answers.
 
-use super::{Before, Measured, Meter, Values, now};
+use super::{Before, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::dns::{Authority, Client, target, time_limit, window};
 use crate::load::dnsperf;
@@ -120,9 +120,9 @@ pub(super) fn search(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) 
         let order = bench.order(shares, series, seconds);
         // Questions are due until the last moment; how many that are is decided beforehand.
         let count = (rate * seconds).ceil() as u32;
-        let meter = Meter::start(&at.pids());
+        let meter = at.count()?;
         let told = bench.client.run(&Order { rate, count, limit_s: 2.0 * seconds, ..order })?;
-        let used = meter.stop();
+        let used = at.used(meter)?;
         add(&mut all, &told);
         let passed = told.right == u64::from(count);
         if passed && length == Length::Full {

@@ -26,9 +26,9 @@ pub(super) fn ping(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) ->
     let warm = ping::argv(at.network.target, 2, 0.01);
     ping::measure(at.backend, &at.network.app, &warm, Duration::from_secs(1))?;
     let counters = at.counters()?;
-    let meter = super::Meter::start(&at.pids());
+    let meter = at.count()?;
     let (finished, pings) = ping::measure(at.backend, &at.network.app, &argv, expected)?;
-    trial.cpu = Some(meter.stop());
+    trial.cpu = Some(at.used(meter)?);
     trial.counters = counters.zip(at.counters()?);
     trial.exit_status = Some(finished.code());
     at.keep("ping.txt", &finished.stdout)?;

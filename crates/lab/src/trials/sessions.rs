@@ -66,7 +66,8 @@ pub(super) fn hold(
     let opened = generator.run(&Order { rounds: ROUNDS, ..again })?;
     let full = memory();
     generator.rest()?;
-    let argv = iperf::argv(at.network.target, seconds, at.profile.interval_s, false);
+    let argv =
+        iperf::argv(at.network.target, seconds, at.profile.interval_s, false, at.backend.cap());
     let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, seconds)?;
     at.keep("iperf3-held.json", &finished.stdout)?;
     let exchanged = generator.run(&once(Packet::Data, 0, wanted, limit(wanted)))?;
