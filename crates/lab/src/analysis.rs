@@ -3,6 +3,7 @@
 mod checks;
 mod compare;
 mod limiter;
+mod noise;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::costs::Costs;
 use crate::error::Result;
 use crate::host::environment::Environment;
 use crate::probe::Check;
-use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
+use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::{Summary, median};
 use crate::stats::paired::Verdict;
@@ -21,6 +22,7 @@ use crate::trial::{CALIBRATION, Condition, Trial};
 use checks::{disturbed, warnings};
 use compare::compare_all;
 use limiter::{average, limiter};
+pub(crate) use noise::Noise;
 
 /// Version of the form of `results.json`: raised when a reader of the old one would misread the new one.
 const VERSION: u32 = 1;
@@ -53,6 +55,11 @@ pub(crate) struct Results {
     pub(crate) flagged: Vec<Discarded>,
     /// Warnings about the run as a whole.
     pub(crate) warnings: Vec<String>,
+    /// Rules of exclusion, and how many trials fell under each.
+    pub(crate) exclusions: Vec<Excluded>,
+    /// What comparisons of equal mechanisms came out as, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) noise: Option<Noise>,
     /// Goals and whether they are met, for experiments with goals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) goals: Vec<crate::goals::Judged>,
@@ -209,6 +216,21 @@ pub(crate) struct Discarded {
     pub(crate) why: String,
 }
 
+/// A rule of exclusion and what it did.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub(crate) struct Excluded {
+    /// `steal > 0.1`
+    pub(crate) when: String,
+    /// What the quantity is.
+    pub(crate) about: &'static str,
+    /// Why such trials don't count.
+    pub(crate) reason: String,
+    /// Whether the experiment declares it; otherwise it is built in.
+    pub(crate) declared: bool,
+    /// Trials that it excluded.
+    pub(crate) trials: usize,
+}
+
 /// Checks whose failure means that payload does not arrive as it was sent.
 const PAYLOAD_CHECKS: &[&str] =
     &["tcp payload", "tcp checksum", "udp checksum", "dns synthesis", "dns native"];
@@ -234,6 +256,8 @@ pub(crate) fn analyse(
         discarded: listed(trials.iter().filter(|t| !t.valid), |t| &t.invalid),
         flagged: listed(trials.iter().filter(|t| t.valid), |t| &t.flags),
         warnings: Vec::new(),
+        exclusions: excluded(experiment, trials),
+        noise: None,
         goals: Vec::new(),
         program_costs: None,
     };
@@ -279,10 +303,27 @@ pub(crate) fn analyse(
         }
     }
     compare_all(experiment, &mut results);
+    results.noise = noise::noise(experiment, &results);
     results.warnings = warnings(experiment, &results);
     results.warnings.extend(disturbed(&latest));
     results.goals = crate::goals::judge(experiment, &results)?;
     Ok(results)
+}
+
+/// How many of all trials fell under each rule.
+fn excluded(experiment: &Experiment, trials: &[Trial]) -> Vec<Excluded> {
+    let count = |when: &str| trials.iter().filter(|t| t.excluded.iter().any(|e| e == when)).count();
+    let rule = |rule: Exclusion| {
+        let when = rule.when.to_string();
+        Excluded {
+            trials: count(&when),
+            about: rule.when.quantity.about(),
+            declared: experiment.exclusions.contains(&rule),
+            reason: rule.reason,
+            when,
+        }
+    };
+    rules(&experiment.exclusions).into_iter().map(rule).collect()
 }
 
 /// The last valid trial of each place in the plan, or the last one when none is valid.

@@ -85,6 +85,8 @@ Exit status: 0 all are valid, 2 one is not.")]
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run mine.toml
   sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml   client on one host, server on another
+  sudo fordway-lab run aa --blocks 20
+  sudo fordway-lab run nat64 --only nat44 --aa 3
   sudo fordway-lab run goals")]
     Run(RunArgs),
     /// Continue an interrupted run; valid trials are kept
@@ -118,6 +120,11 @@ Exit status: 0 all are valid, 2 one is not.")]
         #[arg(value_enum)]
         of: crate::schema::Published,
     },
+    /// Say what a number of blocks can show, before a run
+    #[command(after_help = "Examples:
+  fordway-lab power --cv 0.05
+  fordway-lab power --cv 0.02 --margin 0.05 --blocks 7 --json")]
+    Power(PowerArgs),
     /// Record processor, memory and round trips of a gateway while its traffic runs; report and compare recordings
     #[command(after_help = "Examples:
   fordway-lab monitor --every 10s --for 2h --target 192.0.2.1        this machine
@@ -236,6 +243,15 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_delimiter = ',', value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) native: Vec<u8>,
+    /// A/A: one mechanism (the one of --only, or the sentinel) so many times in each block; whatever differs is noise
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=20))]
+    pub(crate) aa: Option<u32>,
+    /// Coefficient of variation of a deployment's value (0.05 is 5 %): says what the blocks can show
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) cv: Option<f64>,
+    /// Folder of an earlier run to take that from [default: the newest of this experiment and machine in lab-results]
+    #[arg(long, value_name = "DIR", conflicts_with = "cv")]
+    pub(crate) earlier: Option<PathBuf>,
     /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) fordway: Option<PathBuf>,
@@ -245,6 +261,40 @@ pub(crate) struct PlanArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A share that makes sense: more than nothing.
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    let good = value.is_finite() && value > 0.0001 && value < 5.0;
+    good.then_some(value).ok_or_else(|| format!("{value} is no share: 0.05 is 5 %"))
+}
+
+/// Arguments of `power`.
+#[derive(Debug, Args)]
+pub(crate) struct PowerArgs {
+    /// Coefficient of variation of a deployment's value: 0.05 is 5 %
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) cv: f64,
+    /// Margin of equivalence: 0.03 is 3 %
+    #[arg(long, value_name = "SHARE", default_value = "0.03", value_parser = margin)]
+    pub(crate) margin: f64,
+    /// Error rate of the tests
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = margin)]
+    pub(crate) alpha: f64,
+    /// This number of blocks alone
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) blocks: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A share of at most a half.
+fn margin(text: &str) -> Result<f64, String> {
+    share(text).and_then(|value| {
+        (value <= 0.5).then_some(value).ok_or_else(|| format!("{value} is more than 0.5"))
+    })
 }
 
 /// Arguments of `run`.

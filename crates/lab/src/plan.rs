@@ -7,7 +7,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::spec::{Axis, Experiment, Group, Load, MechanismSpec, Metric, Point, Profile, RunSpec};
+use crate::spec::{
+    Axis, Experiment, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
+};
 use crate::trial::{Condition, Shares};
 
 /// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
@@ -18,6 +20,8 @@ const AROUND_S: f64 = 0.15;
 const FRAMES_S: f64 = 0.5;
 /// Seconds of the full correctness gate of one mechanism.
 const GATE_S: f64 = 1.2;
+/// Seconds that the matrix waits in vain behind what lets nothing in, or no names and files through.
+const WAITED_S: f64 = 7.0;
 /// Seconds of one measurement of the start time, on its own network.
 const START_S: f64 = 0.4;
 /// New flows per second that a plan counts on, and sessions per second that are opened, asked and
@@ -81,7 +85,7 @@ pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &
     let arms: Vec<&MechanismSpec> =
         experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)).collect();
     let mut deployments = Vec::new();
-    let mut seconds = FIXED_S + arms.len() as f64 * GATE_S;
+    let mut seconds = FIXED_S + arms.iter().map(|arm| gate_seconds(experiment, arm)).sum::<f64>();
     let mut trials = 0;
     for (number, condition) in conditions.iter().enumerate() {
         seconds += calibration_seconds(experiment, profile, condition.duration_s);
@@ -155,7 +159,9 @@ pub(crate) fn blocks_for(
         * conditions.max(1) as f64;
     let calibration: f64 =
         durations.iter().map(|d| calibration_seconds(experiment, profile, *d)).sum();
-    let left = budget as f64 - FIXED_S - calibration - GATE_S * mechanisms.len() as f64;
+    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
+    let gates: f64 = arms.map(|arm| gate_seconds(experiment, arm)).sum();
+    let left = budget as f64 - FIXED_S - calibration - gates;
     let fit = (left / per_block.max(0.1)).floor().max(0.0) as u32;
     fit.clamp(profile.blocks_min, profile.blocks_max)
 }
@@ -233,9 +239,10 @@ pub(crate) fn calibration_flow(duration_s: u64) -> u64 {
     duration_s.min(5)
 }
 
-/// Seconds of the full gate, for progress.
-pub(crate) fn gate_seconds() -> f64 {
-    GATE_S
+/// Seconds of the full gate of a mechanism, with the matrix where the experiment asks for it.
+pub(crate) fn gate_seconds(experiment: &Experiment, arm: &MechanismSpec) -> f64 {
+    let waits = experiment.matrix && matches!(arm.kind, Kind::Nat64 | Kind::Trt | Kind::Proxy);
+    GATE_S + if waits { WAITED_S } else { 0.0 }
 }
 
 fn conditions(run: &RunSpec, own: &str) -> Vec<Condition> {

@@ -176,7 +176,8 @@ impl Runner {
         let first = &plan.conditions[0];
         for name in &self.run.mechanisms {
             if !self.done.contains(&self.key(name, first, 0, Metric::Gate, None)) {
-                seconds += plan::gate_seconds();
+                let arm = self.experiment.mechanism(name);
+                seconds += arm.map_or(0.0, |arm| plan::gate_seconds(&self.experiment, arm));
             }
         }
         for condition in &plan.conditions {
@@ -303,7 +304,7 @@ impl Runner {
                 other => other?,
             }
         }
-        trials::judge(&mut trial);
+        trials::judge(&mut trial, &crate::spec::rules(&self.experiment.exclusions));
         self.ledger.append(&trial)?;
         if trial.valid {
             self.done.insert(trial.key);
@@ -344,7 +345,7 @@ impl Runner {
             }
             trial.elapsed_s = clock.elapsed().as_secs_f64();
             self.record(trial)?;
-            bar.advance(plan::gate_seconds());
+            bar.advance(plan::gate_seconds(&self.experiment, &arm));
         }
         Ok(())
     }

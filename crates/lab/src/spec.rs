@@ -11,6 +11,7 @@ use crate::hosts::Hosts;
 mod check;
 mod command;
 mod document;
+mod exclude;
 mod findings;
 mod group;
 mod kind;
@@ -19,6 +20,7 @@ mod point;
 mod schema;
 
 pub(crate) use command::{Commands, filled, fixed};
+pub(crate) use exclude::{Exclusion, Quantity, rules};
 pub(crate) use findings::Findings;
 pub(crate) use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 pub(crate) use kind::{Carries, Kind};
@@ -27,6 +29,7 @@ pub(crate) use point::{Axis, Point};
 pub(crate) use schema::SCHEMA;
 
 const BUILT_IN: &[&str] = &[
+    include_str!("../experiments/aa.toml"),
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
@@ -80,6 +83,13 @@ pub(crate) struct Experiment {
     /// Differences that the report shows for quantities measured at many points.
     #[serde(default, rename = "difference", skip_serializing_if = "Vec::is_empty")]
     pub(crate) differences: Vec<Difference>,
+    /// Coefficient of variation of one deployment's value, where it is known: what blocks can show follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0001, max = 5.0))]
+    pub(crate) expected_cv: Option<f64>,
+    /// Rules by which trials don't count, beside the built-in ones.
+    #[serde(default, rename = "exclude", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) exclusions: Vec<Exclusion>,
     /// Sizes of a run.
     pub(crate) profile: BTreeMap<String, Profile>,
     /// What is compared.
@@ -499,6 +509,32 @@ impl Experiment {
         Ok(spec)
     }
 
+    /// The same with one of its mechanisms alone, so many times in each block: whatever differs then is noise.
+    pub(crate) fn repeated(&self, name: &str, times: u32) -> Result<Self> {
+        let first = MechanismSpec { base: None, same_as: None, ..self.mechanism(name)?.clone() };
+        let mut mechanisms = vec![first.clone()];
+        mechanisms.extend((2..=times).map(|number| MechanismSpec {
+            name: format!("{name}-aa{number}"),
+            label: format!("{} (A/A {number})", first.label),
+            base: Some(name.to_owned()),
+            same_as: Some(name.to_owned()),
+            ..first.clone()
+        }));
+        Ok(Self {
+            title: format!("{}: A/A of {}", self.title, first.label),
+            question: format!("Does {} differ from itself?", first.label),
+            metrics: if first.metrics.is_empty() { self.metrics.clone() } else { first.metrics },
+            sentinel: name.to_owned(),
+            published: None,
+            goals: None,
+            program_costs: false,
+            requires: Vec::new(),
+            differences: Vec::new(),
+            mechanisms,
+            ..self.clone()
+        })
+    }
+
     /// The mechanism of this name.
     pub(crate) fn mechanism(&self, name: &str) -> Result<&MechanismSpec> {
         self.mechanisms.iter().find(|m| m.name == name).ok_or_else(|| {
@@ -538,7 +574,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 10);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
@@ -561,7 +597,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_and_names_are_refused() {
-        let good = BUILT_IN[2];
+        let good = BUILT_IN[3];
         assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
         let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
         assert!(matches!(Experiment::parse(&bad), Err(LabError::Experiment(_))));
@@ -597,7 +633,7 @@ mod tests {
                    clocksources = []\noffloads = true\nmechanisms = [\"native-v6\"]\n\
                    replay = \"\"\n[run.skipped]\n[run.versions]\n";
         let with = |from: &str, to: &str| {
-            Experiment::parse(&format!("{}{}", BUILT_IN[0], run.replace(from, to)))
+            Experiment::parse(&format!("{}{}", BUILT_IN[1], run.replace(from, to)))
         };
         assert!(with("", "").is_ok());
         assert!(with("\"quick\"", "\"huge\"").is_err());

@@ -139,6 +139,13 @@ fn noted() -> Vec<State> {
 }
 
 impl State {
+    /// Its namespaces that exist now.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        let mut all = namespaces(&prefix(&self.id));
+        all.sort();
+        all
+    }
+
     fn lives(&self) -> bool {
         start_ticks(self.pid) == Some(self.started_ticks)
     }

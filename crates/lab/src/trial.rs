@@ -124,6 +124,12 @@ pub(crate) struct Trial {
     /// TCP segments sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retransmits: Option<u64>,
+    /// Share of the echo requests without a reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lost: Option<f64>,
+    /// Rules of exclusion that it falls under.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) excluded: Vec<String>,
     /// Path MTU as TCP saw it at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path_mtu: Option<u32>,

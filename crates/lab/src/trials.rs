@@ -23,12 +23,10 @@ use crate::host::links::{Snapshot, difference, snapshot};
 use crate::hosts::Counting;
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
-use crate::spec::{Kind, Load, Metric, Point, Profile};
+use crate::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
 use crate::topology::Network;
 use crate::trial::{Condition, Trial};
 
-/// A trial with more stolen processor time than this does not count.
-const MAX_STEAL: f64 = 0.10;
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
 /// A trial during which other programs kept this many cores busy is flagged.
@@ -180,6 +178,8 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         series: Vec::new(),
         generator_bytes: None,
         retransmits: None,
+        lost: None,
+        excluded: Vec::new(),
         path_mtu: None,
         generator_cpu: None,
         sender_processor: None,
@@ -219,19 +219,38 @@ fn other_cores(trial: &Trial) -> f64 {
     (cpu.busy_share - cpu.softirq_share) * machine - generator - cpu.mechanism_cores.unwrap_or(0.0)
 }
 
-/// Decides whether a trial counts.
-pub(crate) fn judge(trial: &mut Trial) {
+/// How much of a quantity there was in a trial; `None` where it has no meaning.
+fn amount(trial: &Trial, quantity: Quantity) -> Option<f64> {
+    match quantity {
+        Quantity::Steal => trial.cpu.as_ref().map(|cpu| cpu.steal_share),
+        Quantity::Other => trial.cpu.as_ref().map(|_| other_cores(trial)),
+        Quantity::Loss => trial.lost,
+        Quantity::LostDatagrams => {
+            let (sent, arrived) = trial.sent.zip(trial.arrived)?;
+            let steady = trial.metric.load() == Some(Load::Probe) && sent > 0;
+            steady.then(|| sent.saturating_sub(arrived) as f64 / sent as f64)
+        }
+        Quantity::Retransmits => trial.retransmits.map(|segments| segments as f64),
+    }
+}
+
+/// Decides whether a trial counts, by the rules of exclusion and by what makes a number false in itself.
+pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
+    for rule in rules {
+        let found = amount(trial, rule.when.quantity).filter(|found| *found > rule.when.above);
+        if let Some(found) = found {
+            let (when, reason) = (rule.when.to_string(), &rule.reason);
+            trial.invalid.push(format!("excluded by `{when}`: it was {found:.3} ({reason})"));
+            trial.excluded.push(when);
+        }
+    }
     let other = other_cores(trial);
     if other > FLAG_OTHER {
         trial.flags.push(format!("{OTHER_WORK} {other:.1} cores busy"));
     }
-    if let Some(cpu) = &trial.cpu {
-        let per_cent = 100.0 * cpu.steal_share;
-        if cpu.steal_share > MAX_STEAL {
-            trial.invalid.push(format!("the hypervisor took {per_cent:.0} % of the time"));
-        } else if cpu.steal_share > FLAG_STEAL {
-            trial.flags.push(format!("the hypervisor took {per_cent:.1} % of the time"));
-        }
+    let stolen = amount(trial, Quantity::Steal).filter(|share| *share > FLAG_STEAL);
+    if let Some(share) = stolen.filter(|_| trial.excluded.is_empty()) {
+        trial.flags.push(format!("the hypervisor took {:.1} % of the time", 100.0 * share));
     }
     if let Some(status) = trial.exit_status.filter(|s| *s != 0) {
         // ping says 1 for a single lost reply; the loss rule above decides about those.
@@ -251,18 +270,53 @@ pub(crate) fn judge(trial: &mut Trial) {
 mod tests {
     use super::*;
     use crate::host::cpu::CpuUse;
+    use crate::spec::rules;
+
+    #[test]
+    fn a_declared_rule_excludes_what_it_is_about_and_nothing_else() {
+        let rule = |when: &str| {
+            let when = when.to_owned().try_into().unwrap();
+            rules(&[Exclusion { when, reason: "so".into() }])
+        };
+        let lost = || Trial {
+            value: Some(1.0),
+            sent: Some(100),
+            arrived: Some(90),
+            lost: Some(0.04),
+            retransmits: Some(7),
+            ..blank(Metric::LatencyP50)
+        };
+        for (when, excluded) in [
+            ("lost_datagrams > 0.05", true),
+            ("lost_datagrams > 0.1", false),
+            ("loss > 0.03", true),
+            ("loss > 0.05", false),
+            ("retransmits > 6", true),
+            ("retransmits > 7", false),
+            ("other > 0", false),
+        ] {
+            let mut trial = lost();
+            judge(&mut trial, &rule(when));
+            assert_eq!(trial.valid, !excluded, "{when}: {:?}", trial.invalid);
+        }
+        // As many datagrams as a sender can are lost on purpose.
+        let mut flood = Trial { metric: Metric::UdpRateUp, ..lost() };
+        judge(&mut flood, &rule("lost_datagrams > 0.05"));
+        assert!(flood.valid, "{:?}", flood.invalid);
+    }
 
     #[test]
     fn a_trial_counts_only_when_nothing_speaks_against_it() {
         let mut good = Trial { value: Some(1.0), ..blank(Metric::Rtt) };
-        judge(&mut good);
+        judge(&mut good, &[]);
         assert!(good.valid);
         let mut empty = blank(Metric::Rtt);
-        judge(&mut empty);
+        judge(&mut empty, &[]);
         assert_eq!(empty.invalid, ["nothing was measured"]);
         let stolen = CpuUse { steal_share: 0.2, ..CpuUse::default() };
         let mut stolen = Trial { value: Some(1.0), cpu: Some(stolen), ..blank(Metric::Rtt) };
-        judge(&mut stolen);
+        judge(&mut stolen, &rules(&[]));
         assert!(!stolen.valid);
+        assert_eq!(stolen.excluded, ["steal > 0.1"]);
     }
 }

@@ -239,35 +239,86 @@ fn an_interrupted_run_leaves_nothing_and_is_resumed() {
     assert_eq!(distinct(&keys(false)), 3 + 4 + trials(SMALL[1], SMALL[3]));
 }
 
+/// What `doctor` says that the run into this folder has left.
+fn left_by(out: &str) -> Option<serde_json::Value> {
+    let doctor: serde_json::Value =
+        serde_json::from_slice(&lab(&["doctor", "--json"]).stdout).expect("JSON");
+    doctor["orphans"].as_array()?.iter().find(|orphan| orphan["out"] == out).cloned()
+}
+
+/// Mechanism, block, place in it, condition: what is deployed, from a plan or from trials.
+fn places<'a>(
+    all: impl IntoIterator<Item = &'a serde_json::Value>,
+) -> std::collections::BTreeSet<String> {
+    let place = |d: &serde_json::Value| {
+        format!("{} {} {} {}", d["mechanism"], d["block"], d["order"], d["condition"])
+    };
+    all.into_iter().map(place).collect()
+}
+
 #[test]
-fn what_a_killed_run_left_is_cleaned_by_the_next_command() {
+fn a_killed_run_is_named_and_cleaned_and_resumes_to_the_set_that_was_planned() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !can_run() {
         return;
     }
+    let plan = lab(&[&["plan"], &SMALL[1..], &["--json"]].concat());
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).expect("JSON");
+    let planned = places(plan["plan"]["deployments"].as_array().expect("deployments"));
+
     let before = namespaces();
     let dir = tempfile::tempdir().expect("a folder");
-    let out_text = dir.path().join("run").display().to_string();
+    let out = dir.path().join("run");
+    let out_text = out.display().to_string();
     let mut child = Command::new(LAB)
         .args([&SMALL[..], &["--out", &out_text]].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("the lab starts");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let fresh = || namespaces().into_iter().find(|n| n.ends_with("-iperf") && !before.contains(n));
-    while fresh().is_none() {
-        assert!(Instant::now() < deadline, "no namespace within a minute");
+    let ledger = out.join("trials.jsonl");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !lines(&ledger).iter().any(|trial| trial["block"] == 1) {
+        assert!(Instant::now() < deadline, "no trial within two minutes");
+        assert!(child.try_wait().expect("wait").is_none(), "the run ended too early");
         std::thread::yield_now();
     }
+    let pid = child.id();
     child.kill().expect("kill -9");
     child.wait().expect("wait");
+
+    let left = left_by(&out_text).expect("doctor names the run");
+    assert_eq!(left["pid"], pid);
+    let own = format!("fwlab-{}-", left["id"].as_str().expect("an id"));
+    let mut there: Vec<String> =
+        namespaces().into_iter().filter(|name| name.starts_with(&own)).collect();
+    there.sort();
+    assert_eq!(left["namespaces"], serde_json::json!(there));
     assert!(lab(&["doctor", "--clean"]).status.success());
-    let left: Vec<String> = namespaces()
+    assert_eq!(left_by(&out_text), None);
+    let still: Vec<String> = namespaces()
         .into_iter()
         .filter(|n| n.starts_with("fwlab-") && !before.contains(n))
         .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(still.is_empty(), "{still:?}");
+
+    let kept = lines(&ledger);
+    let resumed = lab(&["resume", &out_text]);
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    let all = lines(&ledger);
+    assert_eq!(all[..kept.len()], kept[..], "what was measured is kept as it was");
+    let timed: Vec<&serde_json::Value> = all.iter().filter(|t| t["block"] != 0).collect();
+    assert_eq!(places(timed.iter().copied()), planned, "the same deployments in the same order");
+    assert!(timed.iter().all(|trial| trial["seed"] == 5));
+    // Each quantity of each deployment stands there once, but for what a busy machine has spoilt.
+    let quantity = |t: &&serde_json::Value| {
+        format!("{} {} {} {}", t["mechanism"], t["block"], t["condition"], t["metric"])
+    };
+    let distinct: std::collections::BTreeSet<String> = timed.iter().map(quantity).collect();
+    assert_eq!(distinct.len(), trials(SMALL[1], SMALL[3]));
+    let valid: Vec<String> = timed.iter().filter(|t| t["valid"] == true).map(quantity).collect();
+    let once: std::collections::BTreeSet<&String> = valid.iter().collect();
+    assert_eq!(once.len(), valid.len(), "no valid trial is repeated");
 }
 
 #[test]
@@ -294,14 +345,15 @@ fn read_commands_print_json() {
     let names: Vec<&serde_json::Value> =
         list.as_array().unwrap().iter().map(|e| &e["name"]).collect();
     let expected = [
+        "aa",
         "clat-vs-dual-stack",
         "dns64",
         "goals",
         "http-translators",
         "interop-mechanisms",
         "mechanisms-goals",
-        "nat64",
         "nat64-vs-nat44",
+        "nat64",
         "small-packets",
     ];
     assert_eq!(names, expected);

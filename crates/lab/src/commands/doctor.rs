@@ -62,7 +62,7 @@ struct Findings {
     tools: Vec<Tool>,
     mechanisms: Vec<Found>,
     measurements: Vec<Measurement>,
-    orphans: Vec<String>,
+    orphans: Vec<Left>,
     install: Option<String>,
 }
 
@@ -79,6 +79,20 @@ struct Found {
     kind: Kind,
     version: Option<String>,
     hint: Option<String>,
+}
+
+/// What a run that ended without tidying up has left.
+#[derive(Serialize)]
+struct Left {
+    /// Of its namespaces and files.
+    id: String,
+    /// The process that is gone.
+    pid: u32,
+    /// Folder of the run, which `resume` continues.
+    out: String,
+    namespaces: Vec<String>,
+    /// Settings of the machine that are to be put back.
+    settings: Vec<String>,
 }
 
 /// Metrics that share a need which this machine may lack.
@@ -208,9 +222,21 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         clocksources: clocksource::available().unwrap_or_default(),
         tools,
         mechanisms,
-        orphans: state::orphans().into_iter().map(|o| o.id).collect(),
+        orphans: state::orphans().iter().map(left).collect(),
         install,
     })
+}
+
+fn left(orphan: &state::State) -> Left {
+    let clock = orphan.clocksource.as_ref().map(|name| format!("clock source {name}"));
+    let limits = orphan.conntrack.map(|_| "limits of connection tracking".to_owned());
+    Left {
+        id: orphan.id.clone(),
+        pid: orphan.pid,
+        out: orphan.out.display().to_string(),
+        namespaces: orphan.namespaces(),
+        settings: clock.into_iter().chain(limits).collect(),
+    }
 }
 
 fn print(findings: &Findings) {
@@ -258,6 +284,12 @@ fn print(findings: &Findings) {
         line(true, "left over", "nothing");
     } else {
         line(false, "left over", "of crashed runs: remove with `sudo fordway-lab doctor --clean`");
+        for left in &findings.orphans {
+            let what: Vec<&str> =
+                left.namespaces.iter().chain(&left.settings).map(String::as_str).collect();
+            let what = if what.is_empty() { "its record alone".into() } else { what.join(", ") };
+            anstream::println!("        process {} ({}): {what}", left.pid, left.out);
+        }
     }
     if let Some(install) = &findings.install {
         anstream::println!("\nInstall what is missing:\n  {install}");

@@ -7,6 +7,7 @@ mod hosts;
 mod list;
 mod monitor;
 mod plan;
+mod power;
 mod publish;
 mod report;
 mod run;
@@ -24,6 +25,7 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::plan(&args),
         Command::Run(args) => run::run(&args),
         Command::Resume(args) => run::resume(&args),
+        Command::Power(args) => power::power(&args),
         Command::Monitor(args) => monitor::monitor(&args),
         Command::Report(args) => report::report(&args.dir, args.json, args.pdf),
         Command::Publish(args) => publish::publish(&args),

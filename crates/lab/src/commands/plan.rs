@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::power::sizes;
 use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
 use crate::host::clocksource;
@@ -29,7 +30,8 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
     // Without asking the hosts: a plan touches nothing but what it is typed on.
     let (experiment, run) = choose(args, fordway.as_deref(), false, None)?;
     let plan = lay_out(&experiment, &run, &own_clocksource());
-    let notes = notes(&experiment, &run);
+    let mut notes = notes(&experiment, &run);
+    notes.extend(sizes(&experiment, &run, args)?);
     if args.json {
         let shown = Shown { experiment: &experiment.name, run: &run, plan: &plan, notes: &notes };
         return super::print_json(&shown);
@@ -103,11 +105,23 @@ pub(super) fn choose(
     rehearse: bool,
     pair: Option<&Pair>,
 ) -> Result<(Experiment, RunSpec)> {
-    let experiment = Experiment::named(&args.name)?;
-    let profile = experiment.profile(args.profile.key())?;
+    let mut experiment = Experiment::named(&args.name)?;
     for name in &args.only {
         experiment.mechanism(name)?;
     }
+    if let Some(times) = args.aa {
+        let one = match &args.only[..] {
+            [] => experiment.sentinel.clone(),
+            [one] => one.clone(),
+            _ => {
+                return Err(LabError::Usage(
+                    "--aa repeats one mechanism: name one in --only".into(),
+                ));
+            }
+        };
+        experiment = experiment.repeated(&one, times)?;
+    }
+    let profile = experiment.profile(args.profile.key())?;
     if !args.clocksource.is_empty() {
         let offered = match pair {
             Some(pair) => pair.clocksources()?,
@@ -124,7 +138,7 @@ pub(super) fn choose(
         .mechanisms
         .iter()
         .map(|m| m.name.clone())
-        .filter(|name| args.only.is_empty() || args.only.contains(name))
+        .filter(|name| args.only.is_empty() || args.aa.is_some() || args.only.contains(name))
         .collect();
     let Surveyed { versions, skipped, mut unmeasured } =
         found(&experiment, &wanted, fordway, rehearse, pair)?;
@@ -193,7 +207,7 @@ pub(super) fn choose(
     };
     // Of a user's own file, what lies beside the results is the one that was run.
     let name = if is_file(&args.name) { "spec.toml" } else { &args.name };
-    run.replay = replay(name, &run);
+    run.replay = replay(name, &run, args.aa.map(|times| (experiment.sentinel.as_str(), times)));
     Ok((experiment, run))
 }
 
@@ -223,8 +237,8 @@ fn each_once<T: Clone + PartialEq>(levels: &[T]) -> Vec<T> {
     all
 }
 
-/// The one command that repeats the run.
-fn replay(name: &str, run: &RunSpec) -> String {
+/// The one command that repeats the run; `aa` is the one mechanism that it repeats, and how often.
+fn replay(name: &str, run: &RunSpec, aa: Option<(&str, u32)>) -> String {
     fn list<T: ToString>(items: &[T]) -> String {
         items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
     }
@@ -234,7 +248,7 @@ fn replay(name: &str, run: &RunSpec) -> String {
         run.seed,
         run.blocks,
         list(&run.durations_s),
-        run.mechanisms.join(",")
+        aa.map_or_else(|| run.mechanisms.join(","), |(one, times)| format!("{one} --aa {times}"))
     );
     if !run.clocksources.is_empty() {
         line.push_str(&format!(" --clocksource {}", run.clocksources.join(",")));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::plan::{choose, found, notes, own_clocksource, print_skipped};
+use super::power::sizes;
 use crate::artefacts;
 use crate::backend::write_file;
 use crate::cli::{ResumeArgs, RunArgs};
@@ -64,7 +65,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         run.seed
     );
     print_skipped(&run);
-    for note in notes(&experiment, &run) {
+    for note in notes(&experiment, &run).into_iter().chain(sizes(&experiment, &run, &args.plan)?) {
         crate::note!("  note      {note}");
     }
     warn_of_load();

@@ -237,6 +237,11 @@ fn cpu_model() -> String {
     or_unknown(line.map(|(_, model)| model.trim().to_owned()).unwrap_or_default())
 }
 
+/// What tells this machine from another: model and number of its processors.
+pub(crate) fn machine() -> (String, usize) {
+    (cpu_model(), cpu::processors())
+}
+
 fn memory_mib() -> u64 {
     let text = read("/proc/meminfo");
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));

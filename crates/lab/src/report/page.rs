@@ -10,7 +10,7 @@ use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
 use super::words::{self, headline, interval, p, value, verdict};
 use super::{cards, grid, rfc8219, tables};
-use crate::analysis::Cell;
+use crate::analysis::{Cell, Noise};
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
 use crate::plan::in_words;
@@ -166,6 +166,14 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
                 format!("{:+.1} %", 100.0 * d.per_block),
             ]).collect::<Vec<_>>(),
             "aa": aa(run),
+            "noise": results.noise.as_ref().map(Noise::lines),
+            "exclusions": results.exclusions.iter().map(|rule| vec![
+                rule.when.clone(),
+                rule.about.into(),
+                rule.reason.clone(),
+                if rule.declared { "declared" } else { "built in" }.into(),
+                rule.trials.to_string(),
+            ]).collect::<Vec<_>>(),
             "discarded": listed(&results.discarded),
             "flagged": listed(&results.flagged),
             "warnings": results.warnings,

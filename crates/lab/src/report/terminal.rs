@@ -71,6 +71,9 @@ pub(crate) fn print(run: &Run, report: &std::path::Path) -> Result<()> {
     if let Some(name) = &experiment.published {
         print_study(run, &study(name)?);
     }
+    if let Some(noise) = &results.noise {
+        anstream::println!("\n{}", noise.lines().join("\n  "));
+    }
     for warning in &results.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default();
         anstream::println!("{yellow}warning{yellow:#}  {warning}");

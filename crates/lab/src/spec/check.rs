@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::command::{PER_DEPLOYMENT, PLACEHOLDERS, fixed, placeholders};
 use super::document::{Document, below};
+use super::exclude::{Quantity, Rule};
 use super::findings::{Finding, nearest};
 use super::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
 use crate::hosts::Hosts;
@@ -68,6 +69,7 @@ pub(super) fn misfits(document: &Document<'_>) -> Vec<Finding> {
     published(&mut check);
     check.known("/goals", "table of goals", &goals::names());
     profiles(&mut check);
+    exclusions(&mut check);
     let metrics: Vec<Metric> = parse_each(&value["metrics"]);
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for (number, (pointer, arm)) in arms.iter().enumerate() {
@@ -109,6 +111,28 @@ fn published(check: &mut Check<'_>) {
     if let Some(Err(error)) = name.map(published::study) {
         let fix = "leave `published` out: it puts a built-in study's numbers beside the results";
         check.wrong("/published", error.to_string(), fix.to_owned());
+    }
+}
+
+fn exclusions(check: &mut Check<'_>) {
+    let mut ruled = Vec::new();
+    for pointer in check.each("/exclude") {
+        let pointer = format!("{pointer}/when");
+        let given = check.document.value.pointer(&pointer).and_then(Value::as_str);
+        match given.map(|text| Rule::try_from(text.to_owned())) {
+            Some(Err(why)) => {
+                let names = Quantity::ALL.map(Quantity::name).join(", ");
+                let fix =
+                    format!("QUANTITY > NUMBER, such as \"steal > 0.1\"; quantities: {names}");
+                check.wrong(&pointer, why, fix);
+            }
+            Some(Ok(rule)) if ruled.contains(&rule.quantity) => {
+                let message = format!("a rule about {} stands above", rule.quantity.name());
+                check.wrong(&pointer, message, "one rule for each quantity".to_owned());
+            }
+            Some(Ok(rule)) => ruled.push(rule.quantity),
+            None => {}
+        }
     }
 }
 

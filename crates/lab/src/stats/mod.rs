@@ -5,6 +5,7 @@ pub(crate) mod describe;
 pub(crate) mod multiple;
 pub(crate) mod order;
 pub(crate) mod paired;
+pub(crate) mod power;
 pub(crate) mod serial;
 pub(crate) mod trend;
 pub(crate) mod unpaired;

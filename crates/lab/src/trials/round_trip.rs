@@ -10,8 +10,6 @@ use crate::spec::{Metric, Way};
 use crate::stats::describe::midmean;
 use crate::trial::Trial;
 
-/// Replies that a series of pings may lack.
-const MAX_PING_LOSS: f64 = 0.05;
 /// A sender that was later than this is remarked: part of the tail is its own.
 const FLAG_LAG_US: f64 = 200.0;
 
@@ -33,9 +31,8 @@ pub(super) fn ping(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) ->
     trial.exit_status = Some(finished.code());
     at.keep("ping.txt", &finished.stdout)?;
     let lost = 1.0 - pings.replies_ms.len() as f64 / f64::from(pings.sent.max(1));
-    if lost > MAX_PING_LOSS {
-        trial.invalid.push(format!("{:.0} % of the echo replies are missing", 100.0 * lost));
-    } else if lost > 0.0 {
+    trial.lost = Some(lost);
+    if lost > 0.0 {
         trial.flags.push(format!("{:.1} % of the echo replies are missing", 100.0 * lost));
     }
     let replies = pings.replies_ms.len() as u64;
