@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use after::{PublishArgs, ReportArgs};
+pub(crate) use after::{CompareArgs, DecideArgs, FailIf, PublishArgs, ReportArgs};
 pub(crate) use hosts::{Far, HostsArgs};
 pub(crate) use monitor::MonitorArgs;
 
@@ -105,6 +105,19 @@ Exit status: 0 all are valid, 2 one is not.")]
   fordway-lab report results/monday
   fordway-lab report results/monday --pdf     also report.pdf")]
     Report(ReportArgs),
+    /// Compare two runs: two versions, machines or kernels
+    #[command(after_help = "Examples:
+  fordway-lab compare results/monday results/tuesday
+  fordway-lab compare old new --out old-new   also compare.html, compare.json, figures
+  fordway-lab compare old new --fail-if worse for a pipeline: status 1 when a cell is worse")]
+    Compare(CompareArgs),
+    /// Say what a network would need, by a model from runs: processors, memory, addresses, delay
+    #[command(after_help = "Examples:
+  fordway-lab decide results/nat64 results/dns64
+  fordway-lab decide results/nat64 --subscribers 50000 --peak-gbit-s 40 --native-v6-share 0.6 \\
+      --sessions-per-subscriber 50 --cores 8 --out decision.html
+  fordway-lab decide results/nat64 --with nat64-tayga --json")]
+    Decide(DecideArgs),
     /// Make a folder fit for an archive from a run's folder: no names of hosts or people, a hash per file
     #[command(after_help = "Examples:
   fordway-lab publish results/monday --author 'A. Name'

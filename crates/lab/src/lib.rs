@@ -13,7 +13,8 @@
 //! | `tester` | senders and receivers of small packets, inside the namespaces |
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
-//! | `stats`, `analysis`, `goals`, `costs` | from trials to verdicts |
+//! | `stats`, `analysis`, `goals`, `costs`, `compare` | from trials to verdicts |
+//! | `model` | from results to what a network needs |
 //! | `artefacts`, `schema`, `report`, `publish` | what is left behind |
 
 #![deny(unsafe_code)]
@@ -32,6 +33,7 @@ mod artefacts;
 mod backend;
 mod cli;
 mod commands;
+mod compare;
 mod costs;
 mod error;
 #[cfg(test)]
@@ -41,6 +43,7 @@ mod host;
 mod hosts;
 mod load;
 mod mechanism;
+mod model;
 mod monitor;
 mod plan;
 mod probe;

@@ -1,5 +1,7 @@
 //! One file per command.
 
+mod compare;
+mod decide;
 mod doctor;
 mod files;
 mod hidden;
@@ -28,6 +30,8 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Power(args) => power::power(&args),
         Command::Monitor(args) => monitor::monitor(&args),
         Command::Report(args) => report::report(&args.dir, args.json, args.pdf),
+        Command::Compare(args) => compare::compare_runs(&args),
+        Command::Decide(args) => decide::decide_for(&args),
         Command::Publish(args) => publish::publish(&args),
         Command::Schema { of } => print_json(&of.schema()),
         Command::Completions { shell } => hidden::completions(shell),

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::artefacts::{self, Run};
 use crate::backend::write_file;
 use crate::error::{EXIT_DONE, Result};
-use crate::report::{figures, page, pdf, terminal};
+use crate::model::inputs::{Named, User};
+use crate::model::{Decision, decide};
+use crate::report::{decision, figures, page, pdf, terminal};
+use crate::spec::{Kind, MechanismSpec};
 
 /// Makes the report and prints the summary.
 pub(super) fn report(dir: &Path, json: bool, print: bool) -> Result<u8> {
@@ -32,7 +35,26 @@ pub(super) fn make(run: &Run, dir: &Path) -> Result<PathBuf> {
         let path = dir.join("figures").join(format!("{}.svg", figure.name));
         write_file(&path, figure.svg.as_bytes())?;
     }
+    let found = own_decision(run, dir);
+    if let Some(found) = &found {
+        write_file(&dir.join("decision.html"), decision::render(found)?.as_bytes())?;
+    }
     let path = dir.join("report.html");
-    write_file(&path, page::render(run, &drawn)?.as_bytes())?;
+    write_file(&path, page::render(run, &drawn, found.as_ref())?.as_bytes())?;
     Ok(path)
+}
+
+/// What a network would need by this run alone, with the default inputs; none where the run is about other things.
+fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
+    // The folder's own name, so that the page is the same wherever it is made.
+    let folder = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let seed = run.experiment.run().map_or(0, |r| r.seed);
+    let about = |m: &MechanismSpec| {
+        matches!(m.kind, Kind::Nat44 | Kind::Nat64 | Kind::Dns64 | Kind::Xlat464)
+    };
+    let about = run.experiment.mechanisms.iter().any(about);
+    let named = [Named { folder: &folder, run }];
+    about
+        .then(|| decide(&named, &[], &User::default(), seed))
+        .filter(|found| !found.sources.is_empty())
 }

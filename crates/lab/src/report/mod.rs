@@ -2,6 +2,8 @@
 
 pub(crate) mod agreement;
 mod cards;
+pub(crate) mod comparison;
+pub(crate) mod decision;
 pub(crate) mod figures;
 pub(crate) mod grid;
 pub(crate) mod page;
@@ -11,4 +13,5 @@ pub(crate) mod published;
 mod rfc8219;
 mod tables;
 pub(crate) mod terminal;
+mod verdicts;
 pub(crate) mod words;

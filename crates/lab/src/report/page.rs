@@ -9,16 +9,19 @@ use super::agreement::findings;
 use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
 use super::words::{self, headline, interval, p, value, verdict};
-use super::{cards, grid, rfc8219, tables};
+use super::{cards, decision, grid, rfc8219, tables};
 use crate::analysis::{Cell, Noise};
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
+use crate::model::Decision;
 use crate::plan::in_words;
 use crate::probe::gate::CHECKS;
 use crate::probe::names;
 use crate::spec::{Group, Metric, RunSpec};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
+/// What the templates of all pages share.
+const PARTS: &str = include_str!("../../templates/parts.html");
 /// The style of all pages.
 pub(crate) const STYLE: &str = include_str!("../../templates/report.css");
 
@@ -85,6 +88,10 @@ struct Chart {
 #[derive(Serialize)]
 struct Section {
     label: String,
+    ladders: Vec<Chart>,
+    lines: Vec<Chart>,
+    heat: Vec<String>,
+    verdicts: Option<super::verdicts::Matrix>,
     costs: Vec<Costs>,
     tails: Vec<Vec<String>>,
     tail: Option<String>,
@@ -109,6 +116,7 @@ struct GateRow {
 /// Metrics that belong together, as a table.
 #[derive(Serialize)]
 struct Costs {
+    id: &'static str,
     title: &'static str,
     note: &'static str,
     metrics: Vec<String>,
@@ -116,7 +124,7 @@ struct Costs {
 }
 
 /// Makes the page.
-pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
+pub(crate) fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -> Result<String> {
     let results = &run.results;
     let choices = run.experiment.run()?;
     let published = run.experiment.published.as_deref().map(study).transpose()?;
@@ -126,6 +134,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
     let mut jinja = Environment::new();
     let fail =
         |e: minijinja::Error| LabError::Draw { what: "report.html".into(), why: e.to_string() };
+    add_parts(&mut jinja).map_err(fail)?;
     jinja.add_template("report.html", TEMPLATE).map_err(fail)?;
     let template = jinja.get_template("report.html").map_err(fail)?;
     template
@@ -139,6 +148,9 @@ pub(crate) fn render(run: &Run, drawn: &[Figure]) -> Result<String> {
             "cards": cards::cards(run),
             "unmeasured": unmeasured(run),
             "program_costs": results.program_costs.as_ref().map(costs_of_programs),
+            "contents": contents(&sections, decision.is_some()),
+            "decision": decision.map(decision::in_short),
+            "http": run.experiment.metrics.iter().any(|m| m.group() == Some(Group::Web)),
             "sections": sections,
             "grids": rfc8219::grids(run),
             "gate_checks": columns(run),
@@ -204,6 +216,38 @@ pub(crate) fn in_page(figure: &Figure) -> String {
     svg
 }
 
+/// Makes the macros of all pages known.
+pub(super) fn add_parts(jinja: &mut Environment<'_>) -> std::result::Result<(), minijinja::Error> {
+    jinja.add_template("parts.html", PARTS)
+}
+
+/// Anchors and names of what the page has, in its order.
+fn contents(sections: &[Section], decision: bool) -> Vec<(&'static str, &'static str)> {
+    let some = |of: fn(&Section) -> bool| sections.first().is_some_and(of);
+    let mut all = vec![
+        (decision, "decision", "Decision"),
+        (true, "works", "What works"),
+        (some(|s| !s.ladders.is_empty()), "ladder", "Cost ladder"),
+    ];
+    let groups = sections.first().map(|s| s.costs.as_slice()).unwrap_or_default();
+    all.extend(groups.iter().map(|group| (true, group.id, group.title)));
+    all.extend([
+        (some(|s| !s.points.is_empty()), "points", "Points of a load"),
+        (some(|s| !s.heat.is_empty()), "heat", "Heat map"),
+        (some(|s| !s.series.is_empty()), "time", "Over time"),
+        (some(|s| !s.boxes.is_empty()), "distribution", "Distribution"),
+        (some(|s| !s.tails.is_empty()), "tail", "Tail"),
+        (some(|s| s.ratios.is_some() || s.verdicts.is_some()), "verdicts", "Verdicts"),
+        (true, "validity", "Validity"),
+        (true, "environment", "Environment"),
+        (true, "replay", "Replay"),
+    ]);
+    all.into_iter().filter(|(there, ..)| *there).map(|(_, id, name)| (id, name)).collect()
+}
+
+/// How to read lines over points.
+const DOTS: &str = "Line: medians. Dots: each deployment.";
+
 fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
     let conditions = run.results.conditions();
     let condition = conditions[number];
@@ -221,8 +265,21 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
     let scales = [("Linear", "linear"), ("Logarithmic", "log"), ("Two axes", "dual")];
     let over_grid = "Median of the blocks' differences at each point. Thin: to native.";
     let over_time = "Thick: mean of all deployments. Thin: each deployment.";
+    let lines = |metric: Metric| {
+        let kinds = std::iter::once("points".to_owned()).chain((1..).map(|n| format!("points{n}")));
+        kinds
+            .map_while(move |kind| chart(&kind, metric, &scales[..2], DOTS))
+            .collect::<Vec<Chart>>()
+    };
     Section {
         label: condition.label(),
+        ladders: metrics.iter().filter_map(|m| chart("ladder", *m, &scales[..1], "")).collect(),
+        lines: metrics.iter().flat_map(|m| lines(*m)).collect(),
+        heat: metrics
+            .iter()
+            .filter_map(|m| inline(drawn, &name_of("heat", *m, "map", &tag)))
+            .collect(),
+        verdicts: super::verdicts::matrix(run, number),
         costs: Group::ALL.into_iter().filter_map(|g| costs(run, number, g)).collect(),
         tails: tables::tails(run, number),
         tail: inline(drawn, &format!("tail{tag}")),
@@ -267,6 +324,7 @@ fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
         _ => format!("{}, {}", m.label(), m.unit()),
     };
     (!rows.is_empty()).then(|| Costs {
+        id: group.id(),
         title: group.title(),
         note: group.note(),
         metrics: metrics.iter().map(head).collect(),

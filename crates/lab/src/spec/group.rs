@@ -158,20 +158,39 @@ pub(crate) enum Group {
 impl Group {
     /// All groups, in the order of the report.
     pub(crate) const ALL: [Self; 13] = [
-        Self::Dns,
         Self::Flow,
-        Self::Web,
-        Self::Exchanges,
-        Self::Ab,
+        Self::Tail,
+        Self::Packets,
         Self::Beside,
         Self::Initiation,
         Self::Waiting,
-        Self::Tail,
-        Self::Packets,
+        Self::Web,
+        Self::Exchanges,
+        Self::Ab,
         Self::Sessions,
         Self::Processor,
+        Self::Dns,
         Self::Start,
     ];
+
+    /// Its anchor in the page.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Tail => "steady",
+            Self::Packets => "packets",
+            Self::Sessions => "sessions",
+            Self::Processor => "processor",
+            Self::Waiting => "waiting",
+            Self::Web => "http",
+            Self::Initiation => "initiation",
+            Self::Dns => "dns64",
+            Self::Exchanges => "exchanges",
+            Self::Ab => "ab",
+            Self::Beside => "beside",
+            Self::Start => "start",
+        }
+    }
 
     /// Heading.
     pub(crate) fn title(self) -> &'static str {

@@ -4,12 +4,11 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{
-    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, log_range, name_of, nice,
-    responsive, text, tick,
-};
+use super::frame::{self, Area, Drawn};
+use super::{Figure, INK, MUTED, anchored, colour, log_marks, log_range, name_of, nice};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
+use crate::compare::Pair;
 use crate::error::Result;
 use crate::spec::Metric;
 use crate::stats::describe::{quantile, sorted};
@@ -53,9 +52,39 @@ pub(super) fn draw(
             metric.unit()
         )
     } else {
-        format!("{}; box: quartiles, whiskers: extremes, dots: deployments", metric.unit())
+        of_deployments(metric)
     };
     drawn(name, &rows, log, &what).map(Some)
+}
+
+fn of_deployments(metric: Metric) -> String {
+    format!("{}; box: quartiles, whiskers: extremes, dots: deployments", metric.unit())
+}
+
+/// Draws one metric of two runs: for each cell its deployments in A, and below them those in B.
+pub(crate) fn side_by_side(metric: Metric, cells: &[&Pair], log: bool) -> Result<Option<Figure>> {
+    let mut rows = Vec::new();
+    for cell in cells {
+        let point = cell.point.as_ref().map_or_else(String::new, |p| format!(", {}", p.label()));
+        for (name, side, colour) in [("A", &cell.a, MUTED), ("B", &cell.b, colour(&cell.mechanism))]
+        {
+            if !side.values.is_empty() {
+                let sample = sorted(&side.values);
+                rows.push(Row {
+                    label: format!("{}{point}: {name}", cell.label),
+                    colour,
+                    box_of: [0.0, 0.25, 0.5, 0.75, 1.0].map(|p| quantile(&sample, p)),
+                    dots: side.values.clone(),
+                    at_least: side.at_least,
+                });
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let name = name_of("side", metric, if log { "log" } else { "linear" }, "");
+    drawn(name, &rows, log, &of_deployments(metric)).map(Some)
 }
 
 /// Values of a recording: what the box is of, and what the dots are.
@@ -86,27 +115,15 @@ fn drawn(name: String, rows: &[Row], log: bool, what: &str) -> Result<Figure> {
     let everything = || rows.iter().flat_map(|r| r.dots.iter().chain(&r.box_of)).copied();
     let most = everything().fold(0.0, f64::max);
     let least = everything().filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let error = failed(&name);
-        root.fill(&PAPER).map_err(|e| error(e.into()))?;
+    frame::figure(name, size, |root| {
         if log {
             let (lo, hi) = log_range(least, most);
-            paint(
-                &root,
-                rows,
-                (lo..hi).log_scale().with_key_points(log_marks(lo, hi)),
-                lo,
-                &format!("{what}; logarithmic"),
-            )
+            let x = (lo..hi).log_scale().with_key_points(log_marks(lo, hi));
+            paint(root, rows, x, lo, &format!("{what}; logarithmic"))
         } else {
-            paint(&root, rows, 0.0..1.12 * most.max(1e-6), 0.0, what)
+            paint(root, rows, 0.0..1.12 * most.max(1e-6), 0.0, what)
         }
-        .map_err(&error)?;
-        root.present().map_err(|e| error(e.into()))?;
-    }
-    Ok(Figure { name, svg: responsive(&svg) })
+    })
 }
 
 fn row(run: &Run, cell: &Cell) -> Option<Row> {
@@ -136,15 +153,7 @@ fn row(run: &Run, cell: &Cell) -> Option<Row> {
     })
 }
 
-type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-fn paint<X>(
-    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    rows: &[Row],
-    x: X,
-    floor: f64,
-    what: &str,
-) -> Drawn<()>
+fn paint<X>(root: &Area<'_>, rows: &[Row], x: X, floor: f64, what: &str) -> Drawn<()>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -155,20 +164,7 @@ where
         .x_label_area_size(50)
         .y_label_area_size(LABELS)
         .build_cartesian_2d(x, 0.0..rows.len() as f64)?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .light_line_style(PAPER.mix(0.0))
-        .bold_line_style(GRID)
-        .axis_style(MUTED)
-        .label_style(text(17, INK))
-        .axis_desc_style(text(17, MUTED))
-        .x_desc(what)
-        .x_labels(8)
-        .x_label_formatter(&|v| tick(*v))
-        .y_label_formatter(&|_| String::new())
-        .draw()?;
+    frame::rows(&mut chart, what, 8)?;
     let clamp = |v: f64| v.max(floor);
     for (number, row) in rows.iter().enumerate() {
         // The first row stands at the top.

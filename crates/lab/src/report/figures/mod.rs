@@ -2,7 +2,11 @@
 //! that the same figure serves a light and a dark page.
 
 pub(crate) mod boxes;
+mod frame;
 mod grid;
+mod heat;
+mod ladder;
+mod lines;
 mod ratios;
 mod series;
 mod tail;
@@ -158,6 +162,13 @@ pub(crate) fn draw(run: &Run) -> Result<Vec<Figure>> {
         }
         for metric in run.experiment.metrics.iter().copied().filter(|m| m.has_points()) {
             figures.extend(grid::draw(run, condition, metric, &tag)?);
+        }
+        for metric in ladder::metrics(run, condition) {
+            figures.extend(ladder::draw(run, condition, metric, &tag)?);
+        }
+        for metric in run.experiment.metrics.iter().copied() {
+            figures.extend(lines::draw(run, condition, metric, &tag)?);
+            figures.extend(heat::draw(run, condition, metric, &tag)?);
         }
         figures.extend(tail::draw(run, condition, &tag)?);
         figures.extend(ratios::draw(run, condition, &tag)?);

@@ -3,10 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{
-    BAND, Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, nice, responsive,
-    text, tick,
-};
+use super::frame::{self, Area, Drawn};
+use super::{BAND, Figure, INK, MUTED, anchored, colour, log_marks, nice};
 use crate::artefacts::Run;
 use crate::error::Result;
 use crate::spec::{Group, Metric};
@@ -66,24 +64,11 @@ pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option
     }
     let name = format!("ratios{tag}");
     let size = (WIDTH, ROW * rows.len() as u32 + 74);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let error = failed(&name);
-        root.fill(&PAPER).map_err(|e| error(e.into()))?;
-        paint(&root, &rows, run.experiment.margin).map_err(&error)?;
-        root.present().map_err(|e| error(e.into()))?;
-    }
-    Ok(Some(Figure { name, svg: responsive(&svg) }))
+    let margin = run.experiment.margin;
+    frame::figure(name, size, |root| paint(root, &rows, margin)).map(Some)
 }
 
-type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-fn paint(
-    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    rows: &[Row],
-    margin: f64,
-) -> Drawn<()> {
+fn paint(root: &Area<'_>, rows: &[Row], margin: f64) -> Drawn<()> {
     // Wide intervals of small samples are cut at the frame; the numbers stand in the table.
     let low = rows.iter().map(|r| r.ratio).fold(0.5, f64::min) * 0.6;
     let high = rows.iter().map(|r| r.ratio).fold(1.5, f64::max) * 1.6;
@@ -97,20 +82,7 @@ fn paint(
             (low..high).log_scale().with_key_points(log_marks(low, high)),
             0.0..height,
         )?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .light_line_style(PAPER.mix(0.0))
-        .bold_line_style(GRID)
-        .axis_style(MUTED)
-        .label_style(text(17, INK))
-        .axis_desc_style(text(17, MUTED))
-        .x_desc("ratio to the base, logarithmic; bar: 95 % interval")
-        .x_labels(18)
-        .x_label_formatter(&|v| tick(*v))
-        .y_label_formatter(&|_| String::new())
-        .draw()?;
+    frame::rows(&mut chart, "ratio to the base, logarithmic; bar: 95 % interval", 18)?;
     let band = [(1.0 - margin, 0.0), (1.0 + margin, height)];
     chart.draw_series([Rectangle::new(band, BAND.filled())])?;
     let one = PathElement::new(vec![(1.0, 0.0), (1.0, height)], MUTED.stroke_width(1));

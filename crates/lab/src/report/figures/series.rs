@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, VPos};
 
-use super::{
-    Figure, GRID, INK, MUTED, PAPER, anchored, colour, failed, log_marks, log_range, name_of,
-    responsive, text, tick, width_of,
-};
+use super::frame::{self, Area, Drawn};
+use super::{Figure, INK, MUTED, colour, log_marks, log_range, name_of, text, tick};
 use crate::artefacts::Run;
 use crate::error::Result;
 use crate::spec::{Kind, Metric};
@@ -63,17 +60,13 @@ pub(super) fn draw(
         return Ok(None);
     }
     let name = name_of("series", metric, scale.name(), tag);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let error = failed(&name);
-        root.fill(&PAPER).map_err(|e| error(e.into()))?;
-        let used = legend(&root, &arms, scale).map_err(&error)?;
+    let legend = entries(&arms, scale);
+    let paint = |root: &Area<'_>| {
+        let used = frame::legend(root, SIZE.0, &legend)?;
         let (_, plot) = root.split_vertically(used);
-        paint(&plot, &arms, scale).map_err(&error)?;
-        root.present().map_err(|e| error(e.into()))?;
-    }
-    Ok(Some(Figure { name, svg: responsive(&svg) }))
+        paint(&plot, &arms, scale)
+    };
+    frame::figure(name, SIZE, paint).map(Some)
 }
 
 fn arms(run: &Run, condition: &Condition, metric: Metric) -> Vec<Arm> {
@@ -116,27 +109,16 @@ fn mean_of(runs: &[Points], duration: f64) -> Points {
     sums.into_iter().map(|(bin, (sum, n))| (bin as f64 * step, sum / n)).collect()
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// Draws the legend in rows and returns the height it took.
-fn legend(root: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<i32> {
-    let (mut x, mut y) = (70, 16);
-    for arm in arms {
+/// Names and colours for the legend.
+fn entries(arms: &[Arm], scale: Scale) -> Vec<(String, RGBColor)> {
+    let entry = |arm: &Arm| {
         let label = match (scale, arm.kind) {
             (Scale::Dual, Kind::Clat) => format!("{} (right)", arm.label),
             _ => arm.label.clone(),
         };
-        let width = 34 + width_of(&label, 18) + 14;
-        if x + width > SIZE.0 as i32 - 20 {
-            (x, y) = (70, y + 22);
-        }
-        root.draw(&PathElement::new(vec![(x, y), (x + 24, y)], arm.colour.stroke_width(3)))?;
-        let style = anchored(18, INK, HPos::Left, VPos::Center);
-        root.draw(&Text::new(label, (x + 31, y), style))?;
-        x += width;
-    }
-    Ok(y + 18)
+        (label, arm.colour)
+    };
+    arms.iter().map(entry).collect()
 }
 
 fn greatest<'a>(arms: impl Iterator<Item = &'a Arm>) -> f64 {
@@ -176,7 +158,7 @@ fn paint(plot: &Area<'_>, arms: &[Arm], scale: Scale) -> Drawn<()> {
                 .right_y_label_area_size(62)
                 .build_cartesian_2d(0.0..end, left)?
                 .set_secondary_coord(0.0..end, right);
-            mesh(&mut chart, "native, Gbit/s")?;
+            frame::lines(&mut chart, "seconds", "native, Gbit/s")?;
             chart
                 .configure_secondary_axes()
                 .axis_style(MUTED)
@@ -211,37 +193,12 @@ where
         .x_label_area_size(46)
         .y_label_area_size(62)
         .build_cartesian_2d(0.0..end, y)?;
-    mesh(&mut chart, what)?;
+    frame::lines(&mut chart, "seconds", what)?;
     for arm in arms {
         for (points, style) in lines(arm) {
             chart.draw_series(LineSeries::new(points, style))?;
         }
     }
-    Ok(())
-}
-
-fn mesh<X, Y>(
-    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
-    what: &str,
-) -> Drawn<()>
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(PAPER.mix(0.0))
-        .bold_line_style(GRID)
-        .axis_style(MUTED)
-        .label_style(text(17, INK))
-        .axis_desc_style(text(18, MUTED))
-        .x_desc("seconds")
-        .y_desc(what)
-        .x_label_formatter(&|v| tick(*v))
-        .y_label_formatter(&|v| tick(*v))
-        .y_labels(7)
-        .draw()?;
     Ok(())
 }
 

@@ -1,0 +1,243 @@
+//! The simulation held against what was measured: rates that it predicts from processor times alone.
+
+use serde::Serialize;
+
+use super::inputs::Named;
+use super::simulate::{Closed, Service, Stage, closed};
+use crate::analysis::Cell;
+use crate::report::words::first;
+use crate::spec::{Axis, Kind, MechanismSpec, Metric};
+use crate::stats::describe::median;
+use crate::trial::Trial;
+
+/// Questions under way per thread of a server, and flows under way: as the tester has them.
+const QUESTIONS: usize = 100;
+const FLOWS: usize = 256;
+
+/// A process that uses less than this is not part of the path.
+const PART: f64 = 0.05;
+
+/// Unit of rates.
+const RATE: &str = "thousand/s";
+
+/// Requests of one simulation.
+const REQUESTS: usize = 50_000;
+
+/// A rate or a time, predicted and measured.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Checked {
+    /// Folder of the run.
+    pub(crate) folder: String,
+    /// The arm's name for people.
+    pub(crate) label: String,
+    /// What was predicted of what, in words.
+    pub(crate) what: String,
+    /// Processors that take part.
+    pub(crate) processors: usize,
+    /// Unit of both.
+    pub(crate) unit: &'static str,
+    /// Predicted.
+    pub(crate) predicted: f64,
+    /// Measured, the median.
+    pub(crate) measured: f64,
+    /// Interval of the median.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Deployments.
+    pub(crate) n: usize,
+}
+
+/// All that can be checked on these runs.
+pub(crate) fn check(runs: &[Named<'_>], seed: u64) -> Vec<Checked> {
+    let mut all = Vec::new();
+    for named in runs {
+        all.extend(dns(named, seed));
+        all.extend(flows(named, seed));
+        all.extend(curves(named, seed));
+    }
+    all
+}
+
+fn measured<'a>(named: &Named<'a>, arm: &str, metric: Metric) -> Option<(&'a Cell, f64)> {
+    let cell = first(&named.run.results, arm, metric).filter(|c| c.valid)?;
+    Some((cell, cell.median.filter(|m| *m > 0.0)?))
+}
+
+fn stage(seconds: f64, group: usize) -> Stage {
+    let service = Service { measured: vec![seconds], exponential: true };
+    Stage { service, group }
+}
+
+/// DNS64: from the processor time per answer of a server with one thread to its rate, and to that of the same server with
+/// a thread on each processor, where the tester takes its part of them.
+fn dns(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+    let processors = named.run.results.environment.processors;
+    let arms = || {
+        named
+            .run
+            .experiment
+            .mechanisms
+            .iter()
+            .filter(|m| m.kind == Kind::Dns64 && m.same_as.is_none())
+    };
+    let mut all = Vec::new();
+    for one in arms().filter(|m| m.threads != Some(0)) {
+        let Some((cost, total)) = measured(named, &one.name, Metric::CpuPerAnswerFresh) else {
+            continue;
+        };
+        let Some(own) = cost.own_process.filter(|own| *own > 0.0 && *own < total) else { continue };
+        let (server, tester) = (1e-6 * own, 1e-6 * (total - own));
+        let whole =
+            |m: &&MechanismSpec| m.threads == Some(0) && m.implementation == one.implementation;
+        for (arm, threads) in [(Some(one), 1), (arms().find(whole), processors)] {
+            let Some(arm) = arm else { continue };
+            let Some((rate, value)) = measured(named, &arm.name, Metric::DnsFresh) else {
+                continue;
+            };
+            // A server with one thread has a processor to itself, the tester the others; else they share all.
+            let (groups, own_group) = if threads == 1 && processors > 1 {
+                (vec![processors - 1, 1], 1)
+            } else {
+                (vec![processors], 0)
+            };
+            let load = Closed {
+                clients: QUESTIONS * threads,
+                stages: vec![stage(tester, 0), stage(server, own_group)],
+                groups,
+            };
+            all.push(Checked {
+                folder: named.folder.to_owned(),
+                label: arm.label.clone(),
+                what: format!(
+                    "answers, {threads} at once, from {own:.1} µs of the server and {:.1} µs of the tester per answer, \
+                     measured with one thread",
+                    total - own
+                ),
+                processors,
+                unit: RATE,
+                predicted: closed(&load, REQUESTS, seed).rate / 1e3,
+                measured: value,
+                ci95: rate.ci95,
+                n: rate.n,
+            });
+        }
+    }
+    all
+}
+
+/// New flows through a translator with a process of its own: from the untranslated path's time per flow on the sender's
+/// processor, and the process's time on another one.
+fn flows(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+    let experiment = &named.run.experiment;
+    let processors = named.run.results.environment.processors;
+    let mut all = Vec::new();
+    for metric in [Metric::NewUdpFlows, Metric::NewTcpConnections] {
+        let Some((_, native)) = measured(named, &experiment.sentinel, metric) else { continue };
+        for arm in &experiment.mechanisms {
+            let Some((cell, value)) = measured(named, &arm.name, metric) else { continue };
+            let Some(cores) = cell.mechanism_cores.filter(|cores| *cores > PART) else { continue };
+            let (path, own) = (1e-3 / native, 1e-3 * cores / value);
+            let load = Closed {
+                clients: FLOWS,
+                stages: vec![stage(path, 0), stage(own, 1)],
+                groups: vec![1, processors.saturating_sub(1).max(1)],
+            };
+            all.push(Checked {
+                folder: named.folder.to_owned(),
+                label: arm.label.clone(),
+                what: format!(
+                    "{} from {:.1} µs of the untranslated path and {:.1} µs of the process per flow",
+                    metric.label(),
+                    1e6 * path,
+                    1e6 * own
+                ),
+                processors,
+                unit: RATE,
+                predicted: closed(&load, REQUESTS, seed).rate / 1e3,
+                measured: value,
+                ci95: cell.ci95,
+                n: cell.n,
+            });
+        }
+    }
+    all
+}
+
+/// Round trips over many connections at a time: from what one connection alone takes of the processors and of the clock.
+fn curves(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+    let (experiment, results) = (&named.run.experiment, &named.run.results);
+    let processors = results.environment.processors;
+    let Some(condition) = results.conditions().first().copied() else { return Vec::new() };
+    let mut all = Vec::new();
+    for metric in experiment.metrics.iter().copied().filter(|m| m.has_points() && m.unit() == "µs")
+    {
+        let points = results.points(metric, condition);
+        let level = |point: &crate::spec::Point| point.at(Axis::Connections);
+        let Some(alone) = points.iter().copied().find(|point| level(point) == Some(1)) else {
+            continue;
+        };
+        for arm in experiment.mechanisms.iter().filter(|m| m.same_as.is_none()) {
+            let at = |point| {
+                results.cell_at(&arm.name, metric, condition, Some(point)).filter(|c| c.valid)
+            };
+            let Some(one) = at(alone).and_then(|cell| cell.median) else { continue };
+            let trials = named.run.trials.iter().filter(|t| {
+                t.valid
+                    && t.block > 0
+                    && t.mechanism == arm.name
+                    && t.metric == metric
+                    && t.condition == *condition
+                    && t.point.as_ref() == Some(alone)
+            });
+            let work: Vec<f64> = trials.filter_map(work).collect();
+            if work.is_empty() {
+                continue;
+            }
+            // What of a lone round trip is no work is waiting, which others' requests can fill.
+            let rest = (1e-6 * one - median(&work)).max(0.0);
+            for point in &points {
+                let Some((clients, cell)) = level(point).filter(|n| *n > 1).zip(at(point)) else {
+                    continue;
+                };
+                let Some(value) = cell.median.filter(|m| *m > 0.0) else { continue };
+                let clients = clients as usize;
+                let load = Closed {
+                    clients,
+                    stages: vec![
+                        Stage {
+                            service: Service { measured: work.clone(), exponential: true },
+                            group: 0,
+                        },
+                        Stage {
+                            service: Service { measured: vec![rest], exponential: false },
+                            group: 1,
+                        },
+                    ],
+                    groups: vec![processors, clients],
+                };
+                all.push(Checked {
+                    folder: named.folder.to_owned(),
+                    label: arm.label.clone(),
+                    what: format!(
+                        "{}, {clients} connections, from {:.1} µs of work and {:.1} µs of waiting of one alone",
+                        metric.label(),
+                        1e6 * median(&work),
+                        1e6 * rest
+                    ),
+                    processors,
+                    unit: "µs",
+                    predicted: 1e6 * closed(&load, REQUESTS, seed).response,
+                    measured: value,
+                    ci95: cell.ci95,
+                    n: cell.n,
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Processor time of one answered request, s.
+fn work(trial: &Trial) -> Option<f64> {
+    let answered = trial.arrived.filter(|n| *n > 0)?;
+    Some(trial.cpu?.busy_s / answered as f64).filter(|s| *s > 0.0)
+}
