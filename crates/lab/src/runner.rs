@@ -3,6 +3,7 @@
 mod costs;
 mod deploy;
 mod measure;
+mod record;
 mod staged;
 mod survey;
 mod wire;
@@ -224,92 +225,10 @@ impl Runner {
         self.run.versions.get(mechanism).map_or("", String::as_str)
     }
 
-    fn key(
-        &self,
-        mechanism: &str,
-        condition: &Condition,
-        block: u32,
-        metric: Metric,
-        point: Option<&Point>,
-    ) -> String {
-        key(KeyParts {
-            spec_hash: &self.spec_hash,
-            mechanism,
-            version: self.version(mechanism),
-            condition,
-            block,
-            seed: self.run.seed,
-            metric,
-            point,
-        })
-    }
-
-    /// Whether a valid trial has it.
-    fn is_done(&self, d: &Deployment, metric: Metric, point: Option<&Point>) -> bool {
-        self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, metric, point))
-    }
-
-    /// Points of a metric.
-    fn points(&self, metric: Metric) -> Vec<Option<Point>> {
-        metric.load().map_or_else(|| vec![None], |load| plan::points(load, self.profile()))
-    }
-
-    /// Trials, one for each of its points, of a metric that could not be measured.
-    fn failed(&self, d: &Deployment, arm: &MechanismSpec, metric: Metric, why: &str) -> Vec<Trial> {
-        let of = |point: Option<Point>| Trial {
-            key: self.key(&d.mechanism, &d.condition, d.block, metric, point.as_ref()),
-            point,
-            invalid: vec![why.to_owned()],
-            ..self.blank(d, Some(arm), metric)
-        };
-        self.points(metric).into_iter().map(of).collect()
-    }
-
-    /// Metrics of a deployment that no valid trial has yet, at one of their points at least.
-    fn wanted(&self, d: &Deployment) -> Vec<Metric> {
-        let Ok(arm) = self.experiment.mechanism(&d.mechanism) else { return Vec::new() };
-        plan::metrics_of(&self.experiment, &self.run.unmeasured, arm)
-            .into_iter()
-            .filter(|m| self.points(*m).iter().any(|point| !self.is_done(d, *m, point.as_ref())))
-            .collect()
-    }
-
     /// A prefix that no other network of this run has.
     fn next_name(&mut self, guard: &Guard) -> String {
         self.networks += 1;
         format!("{}{}-", guard.prefix(), self.networks)
-    }
-
-    fn blank(&self, d: &Deployment, arm: Option<&MechanismSpec>, metric: Metric) -> Trial {
-        let implementation = arm.map_or("none", |a| &a.implementation);
-        Trial {
-            key: self.key(&d.mechanism, &d.condition, d.block, metric, None),
-            experiment: self.experiment.name.clone(),
-            seed: self.run.seed,
-            block: d.block,
-            order: d.order,
-            condition: d.condition.clone(),
-            mechanism: d.mechanism.clone(),
-            implementation: implementation.to_owned(),
-            version: self.version(&d.mechanism).to_owned(),
-            ..trials::blank(metric)
-        }
-    }
-
-    fn record(&mut self, mut trial: Trial) -> Result<()> {
-        if let Some(pair) = self.backend.pair() {
-            // What a host that is gone no longer answered must not look like a mechanism's fault.
-            match pair.answers() {
-                Err(error) if error.is_lost_host() => trial.invalid.push(error.to_string()),
-                other => other?,
-            }
-        }
-        trials::judge(&mut trial, &crate::spec::rules(&self.experiment.exclusions));
-        self.ledger.append(&trial)?;
-        if trial.valid {
-            self.done.insert(trial.key);
-        }
-        Ok(())
     }
 
     /// The full gate, once per mechanism on a network of its own.

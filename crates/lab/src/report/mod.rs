@@ -4,6 +4,7 @@ pub(crate) mod agreement;
 mod cards;
 pub(crate) mod comparison;
 pub(crate) mod decision;
+mod deviations;
 pub(crate) mod figures;
 pub(crate) mod grid;
 pub(crate) mod page;

@@ -6,6 +6,7 @@ use minijinja::Environment;
 use serde::Serialize;
 
 use super::agreement::findings;
+use super::deviations::deviations;
 use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
 use super::words::{self, headline, interval, p, value, verdict};
@@ -65,10 +66,7 @@ struct RowCell {
     ratio: String,
     ratio_interval: String,
     verdict: String,
-    limiter: String,
-    evidence: String,
     own: String,
-    n: usize,
     valid: bool,
 }
 
@@ -177,6 +175,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -
                 format!("{:.1} %", 100.0 * d.spread),
                 format!("{:+.1} %", 100.0 * d.per_block),
             ]).collect::<Vec<_>>(),
+            "limits": limits(run),
             "aa": aa(run),
             "noise": results.noise.as_ref().map(Noise::lines),
             "exclusions": results.exclusions.iter().map(|rule| vec![
@@ -340,10 +339,7 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
         ratio: vs.map_or_else(String::new, |v| nice(v.ratio)),
         ratio_interval: interval(vs.and_then(|v| v.ci95)),
         verdict: cell.map(verdict).unwrap_or_default(),
-        limiter: cell.map(|c| c.limiter.clone()).unwrap_or_default(),
-        evidence: cell.map(|c| c.limiter_evidence.clone()).unwrap_or_default(),
         own: cell.and_then(|c| c.own_process).map_or_else(String::new, nice),
-        n: cell.map_or(0, |c| c.n),
         valid: cell.is_none_or(|c| c.valid),
     }
 }
@@ -415,6 +411,23 @@ fn listed(trials: &[crate::analysis::Discarded]) -> Vec<Vec<String>> {
     trials.iter().map(row).collect()
 }
 
+/// What held each value down, with what shows it.
+fn limits(run: &Run) -> Vec<Vec<String>> {
+    let known = |cell: &&Cell| !matches!(cell.limiter.as_str(), "" | "none");
+    let row = |cell: &Cell| {
+        let arm = run.experiment.mechanism(&cell.mechanism);
+        vec![
+            arm.map_or_else(|_| cell.mechanism.clone(), |arm| arm.label.clone()),
+            words::quantity(cell.metric, cell.point.as_ref()),
+            cell.condition.label(),
+            cell.limiter.clone(),
+            cell.limiter_evidence.clone(),
+            cell.n.to_string(),
+        ]
+    };
+    run.results.cells.iter().filter(known).map(row).collect()
+}
+
 fn aa(run: &Run) -> Vec<Vec<String>> {
     let pairs = run.results.cells.iter().filter_map(|c| Some((c, c.vs_baseline.as_ref()?)));
     pairs
@@ -430,69 +443,6 @@ fn aa(run: &Run) -> Vec<Vec<String>> {
             ]
         })
         .collect()
-}
-
-/// Where this run departs from the study and from the standards, in words.
-fn deviations(run: &Run) -> Vec<String> {
-    let mut all: Vec<String> = [
-        "veth has no line rate: 100 % is the calibrated ceiling of the generator, and every value \
-         within a factor 2 of it is a lower bound (≥). A ratio to such a base is an upper bound.",
-        "Sender, receiver, forwarding and translator share this machine's processors, as in the \
-         study's single-host set-up; on separate hosts a translator has more for itself.",
-        "The study's host in the middle is a namespace here, so that the machine's own network \
-         stays untouched. Limits on ICMP errors are lifted in the lab's namespaces.",
-        "The IPv4 route into every user-space CLAT has MTU 1480 and MSS 1440, as the 20 octets \
-         longer IPv6 header asks; the study left the defaults.",
-        "A deployment's RTT value is the mean of the middle half of its replies; tests compare \
-         deployments, not replies. A percentile is printed only with at least ten values beyond it.",
-        "Small packets are one flow with one pair of ports. Their rate is what arrives while the \
-         sender gives its most, not the highest rate without loss.",
-    ]
-    .map(str::to_owned)
-    .into();
-    if run.experiment.metrics.iter().any(|m| m.group() == Some(Group::Sessions)) {
-        all.push(
-            "New flows come in a closed loop of 256, from 256 addresses that each send to a port of \
-             their own; no rate without loss is searched for (RFC 9693). Limits of the kernel's \
-             connection tracking are raised for NAT44 where the sessions would not fit."
-                .into(),
-        );
-    }
-    let of = |group| run.experiment.metrics.iter().any(|m| m.group() == Some(group));
-    if of(Group::Ab) {
-        all.push(
-            "Pages by ab: one process on one processor, which native paths and kernel translators may well outrun: \
-             its numbers are then lower bounds. The server is nginx; like Apache by default it closes a \
-             connection after a hundred requests. Names are not part of what ab times, and addresses are given."
-                .into(),
-        );
-    }
-    if of(Group::Dns) {
-        all.push(
-            "DNS64: tester and server share this machine; a server with fewer threads than there are \
-             processors is bound to the first of them, the tester to the others. Short trials lead \
-             the search, and one of full length must pass at its end; trials below 15 s have a time \
-             limit of a fifteenth of their length instead of 1 s (RFC 8219 section 9.2)."
-                .into(),
-        );
-    }
-    if of(Group::Waiting) {
-        all.push(
-            "Sessions and pages: the name server of paths without a translator is Unbound, which \
-             only forwards there. The large echo of the gate has 1,260 octets through two translators \
-             and 1,400 elsewhere: of a longer one the first makes fragments, which the second drops, \
-             both by rule (RFC 7915 sections 4 and 4.2)."
-                .into(),
-        );
-    }
-    if run.experiment.run().is_ok_and(|r| r.profile == "quick") {
-        all.push(
-            "Quick profile: flows of seconds instead of 30 s and pings in fast succession instead \
-             of one a second; a path that is kept warm answers faster."
-                .into(),
-        );
-    }
-    all
 }
 
 fn took(run: &Run) -> f64 {

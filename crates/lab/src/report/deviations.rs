@@ -1,0 +1,67 @@
+//! Where a run departs from its study and from the standards.
+
+use crate::artefacts::Run;
+use crate::spec::Group;
+
+/// All that apply, in words.
+pub(super) fn deviations(run: &Run) -> Vec<String> {
+    let mut all: Vec<String> = [
+        "veth has no line rate: 100 % is the calibrated ceiling of the generator, and every value \
+         within a factor 2 of it is a lower bound (≥). A ratio to such a base is an upper bound.",
+        "Sender, receiver, forwarding and translator share this machine's processors, as in the \
+         study's single-host set-up; on separate hosts a translator has more for itself.",
+        "The study's host in the middle is a namespace here, so that the machine's own network \
+         stays untouched. Limits on ICMP errors are lifted in the lab's namespaces.",
+        "The IPv4 route into every user-space CLAT has MTU 1480 and MSS 1440, as the 20 octets \
+         longer IPv6 header asks; the study left the defaults.",
+        "A deployment's RTT value is the mean of the middle half of its replies; tests compare \
+         deployments, not replies. A percentile is printed only with at least ten values beyond it.",
+        "Small packets are one flow with one pair of ports. Their rate is what arrives while the \
+         sender gives its most, not the highest rate without loss.",
+    ]
+    .map(str::to_owned)
+    .into();
+    if run.experiment.metrics.iter().any(|m| m.group() == Some(Group::Sessions)) {
+        all.push(
+            "New flows come in a closed loop of 256, from 256 addresses that each send to a port of \
+             their own; no rate without loss is searched for (RFC 9693). Limits of the kernel's \
+             connection tracking are raised for NAT44 where the sessions would not fit."
+                .into(),
+        );
+    }
+    let of = |group| run.experiment.metrics.iter().any(|m| m.group() == Some(group));
+    if of(Group::Ab) {
+        all.push(
+            "Pages by ab: one process on one processor, which native paths and kernel translators may well outrun: \
+             its numbers are then lower bounds. The server is nginx; like Apache by default it closes a \
+             connection after a hundred requests. Names are not part of what ab times, and addresses are given."
+                .into(),
+        );
+    }
+    if of(Group::Dns) {
+        all.push(
+            "DNS64: tester and server share this machine; a server with fewer threads than there are \
+             processors is bound to the first of them, the tester to the others. Short trials lead \
+             the search, and one of full length must pass at its end; trials below 15 s have a time \
+             limit of a fifteenth of their length instead of 1 s (RFC 8219 section 9.2)."
+                .into(),
+        );
+    }
+    if of(Group::Waiting) {
+        all.push(
+            "Sessions and pages: the name server of paths without a translator is Unbound, which \
+             only forwards there. The large echo of the gate has 1,260 octets through two translators \
+             and 1,400 elsewhere: of a longer one the first makes fragments, which the second drops, \
+             both by rule (RFC 7915 sections 4 and 4.2)."
+                .into(),
+        );
+    }
+    if run.experiment.run().is_ok_and(|r| r.profile == "quick") {
+        all.push(
+            "Quick profile: flows of seconds instead of 30 s and pings in fast succession instead \
+             of one a second; a path that is kept warm answers faster."
+                .into(),
+        );
+    }
+    all
+}
