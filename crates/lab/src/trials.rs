@@ -31,6 +31,8 @@ use crate::trial::{Condition, Trial};
 const FLAG_STEAL: f64 = 0.02;
 /// A trial during which other programs kept this many cores busy is flagged.
 const FLAG_OTHER: f64 = 0.3;
+/// The kernel counts in steps of 10 ms, for each processor and program: less than this is no work of others, s.
+const LEAST_OTHER_S: f64 = 0.1;
 /// How the flag for other programs begins.
 pub(crate) const OTHER_WORK: &str = "other programs kept";
 
@@ -208,15 +210,12 @@ pub(crate) fn now() -> String {
     now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
 }
 
-/// Cores that were busy with neither the generator, the mechanism, nor forwarding.
+/// Cores that were busy with neither what the lab has started nor forwarding.
 fn other_cores(trial: &Trial) -> f64 {
-    // Of two hosts, nobody knows how much of the generator's work is done on which.
+    // Of two hosts, nobody knows how much of the lab's work is done on which.
     let Some(cpu) = trial.cpu.as_ref().filter(|cpu| !cpu.of_two) else { return 0.0 };
-    let machine = crate::host::cpu::processors() as f64;
-    let (sender, receiver) = trial.generator_cpu.unwrap_or((0.0, 0.0));
-    // Either a generator tells its own share, or it has ended by now.
-    let generator = f64::max((sender + receiver) / 100.0, cpu.ended_cores);
-    (cpu.busy_share - cpu.softirq_share) * machine - generator - cpu.mechanism_cores.unwrap_or(0.0)
+    let other = cpu.busy_s - cpu.softirq_s - cpu.lab_cores * cpu.seconds;
+    if other < LEAST_OTHER_S { 0.0 } else { other / cpu.seconds }
 }
 
 /// How much of a quantity there was in a trial; `None` where it has no meaning.

@@ -1,5 +1,7 @@
 //! Processor time: of the whole machine and of one process.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Ticks per second of /proc/stat and /proc/PID/stat (`sysconf(_SC_CLK_TCK)`).
@@ -92,9 +94,12 @@ pub(crate) struct CpuUse {
     /// Time of the mechanism's own processes, s.
     #[serde(default)]
     pub(crate) mechanism_s: Option<f64>,
-    /// Processors worth of time of the lab's own programs that ended meanwhile, such as `ping`.
+    /// Processors worth of time of the lab and all that it has started: generators, servers, the mechanism.
     #[serde(default)]
-    pub(crate) ended_cores: f64,
+    pub(crate) lab_cores: f64,
+    /// Length of the measurement, s.
+    #[serde(default)]
+    pub(crate) seconds: f64,
     /// Whether this is one of two hosts: the one on which the mechanism runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) of_two: bool,
@@ -106,7 +111,7 @@ pub(crate) struct Meter {
     start: Times,
     at: std::time::Instant,
     processes: Vec<(u32, u64)>,
-    ended: u64,
+    own: u64,
 }
 
 impl Meter {
@@ -114,7 +119,8 @@ impl Meter {
     pub(crate) fn start(pids: &[u32]) -> Self {
         let ticks = |pid: &u32| Some((*pid, process_ticks(*pid)?.0));
         let processes = pids.iter().filter_map(ticks).collect();
-        Self { start: Times::now(), at: std::time::Instant::now(), processes, ended: ended_ticks() }
+        let own = own_ticks(pids);
+        Self { start: Times::now(), at: std::time::Instant::now(), processes, own }
     }
 
     /// Ends.
@@ -128,6 +134,7 @@ impl Meter {
             Some((in_seconds(ticks.saturating_sub(*before)), threads))
         });
         let after = used.reduce(|a, b| (a.0 + b.0, a.1 + b.1));
+        let pids: Vec<u32> = self.processes.iter().map(|(pid, _)| *pid).collect();
         CpuUse {
             busy_share: (end.busy - self.start.busy) as f64 / total,
             softirq_share: (end.softirq - self.start.softirq) as f64 / total,
@@ -139,7 +146,8 @@ impl Meter {
             system_s: in_seconds(end.system - self.start.system),
             softirq_s: in_seconds(end.softirq - self.start.softirq),
             mechanism_s: after.map(|a| a.0),
-            ended_cores: in_seconds(ended_ticks().saturating_sub(self.ended)) / seconds,
+            lab_cores: in_seconds(own_ticks(&pids).saturating_sub(self.own)) / seconds,
+            seconds,
             of_two: false,
         }
     }
@@ -153,11 +161,29 @@ fn process_ticks(pid: u32) -> Option<(u64, u32)> {
     Some((at(11)? + at(12)?, u32::try_from(at(17)?).ok()?))
 }
 
-/// User and system time of all children that have ended and were waited for, in ticks.
-fn ended_ticks() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
-    fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+/// User and system time of this process, of all that descend from it, and of `also`, in ticks. What has ended and was
+/// waited for is part of its parent's, so that nothing is lost between two readings.
+fn own_ticks(also: &[u32]) -> u64 {
+    let numbers = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let all: BTreeMap<u32, (u32, u64)> =
+        numbers.filter_map(|pid| Some((pid, parent_and_ticks(pid)?))).collect();
+    let own = std::process::id();
+    let is_own = |pid: u32| {
+        let mut above = std::iter::successors(Some(pid), |pid| Some(all.get(pid)?.0));
+        above.any(|pid| pid == own || also.contains(&pid))
+    };
+    all.iter().filter(|(pid, _)| is_own(**pid)).map(|(_, (_, ticks))| ticks).sum()
+}
+
+/// The parent of a process, and its user and system time with that of its children that have ended, in ticks.
+fn parent_and_ticks(pid: u32) -> Option<(u32, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let at = |i: usize| fields.get(i)?.parse::<u64>().ok();
+    Some((u32::try_from(at(1)?).ok()?, at(11)? + at(12)? + at(13)? + at(14)?))
 }
 
 /// Number of processors that the kernel schedules on.
@@ -181,11 +207,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_ended_are_the_labs_own_work() {
-        let meter = Meter::start(&[]);
-        let busy = ["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"];
-        assert!(std::process::Command::new("sh").args(busy).status().unwrap().success());
-        assert!(meter.stop().ended_cores > 0.0);
+    fn programs_that_run_and_that_ended_are_the_labs_own_work() {
+        const BUSY: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+        let sh = |text: &str| {
+            let mut sh = std::process::Command::new("sh");
+            sh.args(["-c", text]).stdin(std::process::Stdio::piped());
+            sh
+        };
+        let (meter, before) = (Meter::start(&[]), own_ticks(&[]));
+        assert!(sh(BUSY).status().unwrap().success());
+        assert!(meter.stop().lab_cores > 0.0);
+        let ended = own_ticks(&[]);
+        assert!(ended > before);
+        // A child of a child that goes on.
+        let mut runs = sh(&format!("(sh -c '{BUSY}'; echo done; cat)"))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 5];
+        std::io::Read::read_exact(runs.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert!(own_ticks(&[]) > ended);
+        drop(runs.stdin.take());
+        assert!(runs.wait().unwrap().success());
     }
 
     #[test]
