@@ -13,6 +13,8 @@ use crate::costs::Costs;
 use crate::error::Result;
 use crate::host::environment::Environment;
 use crate::probe::Check;
+use crate::report::agreement::{Findings, findings};
+use crate::report::published::study;
 use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
 use crate::stats::bootstrap::bca;
 use crate::stats::describe::{Summary, median};
@@ -60,6 +62,9 @@ pub(crate) struct Results {
     /// What comparisons of equal mechanisms came out as, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) noise: Option<Noise>,
+    /// Whether this run stands in the order of the study that the experiment repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agreement: Option<Findings>,
     /// Goals and whether they are met, for experiments with goals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) goals: Vec<crate::goals::Judged>,
@@ -176,6 +181,9 @@ pub(crate) struct Ceiling {
     pub(crate) condition: Condition,
     /// Metric.
     pub(crate) metric: Metric,
+    /// Setting of a load that has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
     /// The metric's value with nothing in the way.
     pub(crate) value: f64,
 }
@@ -258,6 +266,7 @@ pub(crate) fn analyse(
         warnings: Vec::new(),
         exclusions: excluded(experiment, trials),
         noise: None,
+        agreement: None,
         goals: Vec::new(),
         program_costs: None,
     };
@@ -271,6 +280,7 @@ pub(crate) fn analyse(
             results.calibration.extend(trial.value.filter(|_| trial.valid).map(|value| Ceiling {
                 condition: trial.condition.clone(),
                 metric: trial.metric,
+                point: trial.point.clone(),
                 value,
             }));
         }
@@ -306,6 +316,8 @@ pub(crate) fn analyse(
     results.noise = noise::noise(experiment, &results);
     results.warnings = warnings(experiment, &results);
     results.warnings.extend(disturbed(&latest));
+    let study = experiment.published.as_deref().map(study).transpose()?;
+    results.agreement = study.map(|study| findings(experiment, &results, &study));
     results.goals = crate::goals::judge(experiment, &results)?;
     Ok(results)
 }
@@ -401,10 +413,11 @@ fn cell(
     let payload_broken =
         failed.iter().any(|c| PAYLOAD_CHECKS.contains(&c.name.as_str()) || c.name == "comes up");
     let words: Vec<String> = failed.iter().map(|c| format!("{} ({})", c.name, c.detail)).collect();
+    let point = trials.first().and_then(|t| t.point.clone());
     let ceiling = results
         .calibration
         .iter()
-        .find(|c| c.condition == *condition && c.metric == metric)
+        .find(|c| c.condition == *condition && c.metric == metric && c.point == point)
         .map(|c| c.value);
     let typical = summary.map_or(0.0, |s| s.median);
     let (limiter, limiter_evidence, at_least) = limiter(metric, typical, ceiling, &counted);
@@ -412,7 +425,7 @@ fn cell(
         mechanism: m.name.clone(),
         implementation: m.implementation.clone(),
         metric,
-        point: trials.first().and_then(|t| t.point.clone()),
+        point,
         unit: metric.unit().into(),
         n: numbers.len(),
         min: summary.map(|s| s.min),

@@ -5,7 +5,6 @@ mod hosts;
 mod inside;
 mod monitor;
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -20,11 +20,10 @@ use crate::mechanism::Mechanism;
 use crate::plan::{self, Deployment, Plan};
 use crate::probe::{Check, gate, matrix};
 use crate::progress::Progress;
-use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec};
+use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
-use crate::trial::{CALIBRATION, Condition, KeyParts, Ledger, Trial, hash, key};
-use crate::trials;
+use crate::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
 
 use deploy::Live;
 
@@ -209,7 +208,9 @@ impl Runner {
         plan::calibrated(&self.experiment)
             .into_iter()
             .filter(|m| !self.run.unmeasured.contains_key(m.name()))
-            .filter(|m| !self.done.contains(&self.key(CALIBRATION, condition, 0, *m, None)))
+            .filter(|m| {
+                self.points(*m).iter().any(|at| !self.is_calibrated(condition, *m, at.as_ref()))
+            })
             .collect()
     }
 
@@ -324,10 +325,14 @@ impl Runner {
         let _server = crate::load::iperf::serve(&self.backend, &network.server, &log)?;
         let live = Live::new(network, log, name);
         let seconds = plan::calibration_flow(c.duration_s);
-        for load in loads(&metrics) {
+        let at_points = loads(&metrics).into_iter().flat_map(|load| self.loads_at(load));
+        for (load, point) in at_points.collect::<Vec<_>>() {
+            let point = point.as_ref();
+            let missing = |m: &Metric| !self.is_calibrated(c, *m, point);
+            let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
             let blank = self.blank(&deployment, None, metrics[0]);
             let at = self.measured(&live, None, None);
-            for trial in self.take((load, None), &metrics, &at, seconds, blank)? {
+            for trial in self.take((load, point), &wanted, &at, seconds, blank)? {
                 self.record(trial)?;
             }
         }

@@ -70,6 +70,11 @@ fn a_flow_is_measured_beside_background_traffic() {
     let simplex = points(&trials, "native-v4", "simplex_throughput");
     let rates: Vec<u64> = simplex.iter().filter_map(|point| point["background"].as_u64()).collect();
     assert_eq!(rates, [0, 1000, 3000, 6000, 20_000]);
+    // The ceiling of the generators is found at each of them.
+    let ceilings = trials.iter().filter(|t| t["mechanism"] == "calibration" && t["valid"] == true);
+    let ceilings = ceilings.filter(|t| t["metric"] == "simplex_throughput");
+    let found: Vec<u64> = ceilings.filter_map(|t| t["point"]["background"].as_u64()).collect();
+    assert_eq!(found, rates);
     let duplex = points(&trials, "native-v4", "duplex_throughput");
     let flows: Vec<u64> = duplex.iter().filter_map(|point| point["flows"].as_u64()).collect();
     assert_eq!(flows, [10, 40, 70, 100]);

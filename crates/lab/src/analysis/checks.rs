@@ -62,7 +62,10 @@ fn uncalibrated(results: &Results) -> Vec<String> {
         .iter()
         .filter(|c| c.metric.has_ceiling() && c.n > 0)
         .filter(|c| {
-            let of = |found: &&Ceiling| found.metric == c.metric && found.condition == c.condition;
+            let of = |found: &&Ceiling| {
+                (found.metric, &found.point) == (c.metric, &c.point)
+                    && found.condition == c.condition
+            };
             results.calibration.iter().find(of).is_none()
         })
         .map(|c| c.metric.name())

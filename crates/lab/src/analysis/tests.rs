@@ -1,6 +1,6 @@
 use super::*;
 use crate::host::cpu::CpuUse;
-use crate::spec::RunSpec;
+use crate::spec::{Axis, Point, RunSpec};
 use crate::trials::blank;
 
 pub(crate) fn environment() -> Environment {
@@ -98,6 +98,31 @@ fn values_near_the_generators_ceiling_are_bounds() {
     assert!(native.at_least);
     assert_eq!(native.limiter, "generator");
     assert!(!cell_of(&results, "clat-tayga").at_least);
+}
+
+#[test]
+fn a_value_at_a_point_is_held_against_the_ceiling_at_that_point() {
+    let at = |requests| Point::grid(&[(Axis::Requests, vec![requests])]).remove(0);
+    let of = |name: &str, block, requests, value| Trial {
+        key: format!("{name} {block} {requests}"),
+        point: Some(at(requests)),
+        ..trial(name, block, Metric::AbRequestsPerS, value)
+    };
+    let mut experiment = experiment(4);
+    experiment.metrics.push(Metric::AbRequestsPerS);
+    let mut trials = vec![of(CALIBRATION, 0, 100, 1000.0), of(CALIBRATION, 0, 200, 5000.0)];
+    for block in 1..=4 {
+        trials.extend([100, 200].map(|requests| of("native-v6", block, requests, 900.0)));
+    }
+    let results = analyse(&experiment, environment(), &trials).unwrap();
+    let bound = |requests| {
+        let own = |cell: &&Cell| cell.point == Some(at(requests));
+        let cell = results.cells.iter().find(own).unwrap();
+        (cell.at_least, cell.limiter.clone())
+    };
+    assert_eq!(bound(100), (true, "generator".into()));
+    assert!(!bound(200).0);
+    assert!(results.warnings.is_empty(), "{:?}", results.warnings);
 }
 
 #[test]

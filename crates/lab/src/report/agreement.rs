@@ -18,7 +18,7 @@ use crate::stats::order::kendall;
 use crate::stats::paired::{Comparison, Verdict, compare, verdict};
 
 /// How a pair of mechanisms stands here, beside what the study says of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
     /// In the same order, or as much alike.
@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 }
 
 /// One pair: the one that the study places first, and the other.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Pair {
     /// Their names in the study.
     pub(crate) names: [String; 2],
@@ -45,11 +45,11 @@ pub(crate) struct Pair {
 }
 
 /// One quantity in the study's order and in ours.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Agreement {
     /// What is ordered.
     pub(crate) title: String,
-    /// Rows: what is ordered, name, the study's value, ours, our arm.
+    /// Rows: what is ordered, name, the study's value, ours, our arm. All as printed.
     pub(crate) rows: Vec<Vec<String>>,
     /// All pairs of mechanisms that were measured here.
     pub(crate) pairs: Vec<Pair>,
@@ -60,11 +60,12 @@ pub(crate) struct Agreement {
 }
 
 /// All quantities, and what they say together.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub(crate) struct Findings {
     /// One entry per quantity of the study.
     pub(crate) quantities: Vec<Agreement>,
-    /// Head and rows of all of them.
+    /// Head and rows of all of them, for pages.
+    #[serde(skip)]
     pub(crate) table: Vec<Vec<String>>,
     /// The paragraph.
     pub(crate) paragraph: String,
@@ -182,14 +183,14 @@ fn outcome(tied: bool, said: Verdict) -> Outcome {
     }
 }
 
-/// `IPv4 > DSTM > TRT`, with `=` between those of one place.
+/// `IPv4, DSTM, TRT`: the best first, with `=` between those of one place.
 fn chain(ordering: &Ordering) -> String {
     let mut sorted: Vec<&Placed> = ordering.mechanisms.iter().collect();
     sorted.sort_by_key(|placed| placed.place);
     let mut text = String::new();
     for (number, placed) in sorted.iter().enumerate() {
         if number > 0 {
-            text.push_str(if sorted[number - 1].place == placed.place { " = " } else { " > " });
+            text.push_str(if sorted[number - 1].place == placed.place { " = " } else { ", " });
         }
         text.push_str(&placed.label);
     }
@@ -203,8 +204,11 @@ fn sentence(
     tau: Option<f64>,
 ) -> String {
     let better = if ordering.metric.higher_is_better() { "higher" } else { "lower" };
-    let mut text =
-        format!("{} ({better} is better): the study has {}.", ordering.title, chain(ordering));
+    let mut text = format!(
+        "{} ({better} is better): the study has, best first, {}.",
+        ordering.title,
+        chain(ordering)
+    );
     if pairs.is_empty() {
         text.push_str(" Here fewer than two of them were measured.");
         return text;
@@ -283,8 +287,14 @@ fn conclusion(quantities: &[Agreement]) -> String {
         () if agree > contrary => "today's result agrees with the study's ordering in part",
         () => "today's result does not agree with the study's ordering",
     };
+    // Said already where nothing contradicts it.
+    let most = if contrary > 0 && unresolved > agree + contrary {
+        ", as far as it is resolved; most of it is not"
+    } else {
+        ""
+    };
     format!(
-        "In all, {agree} of {total} pairs agree, {contrary} do not, {unresolved} are unresolved: {word}."
+        "In all, {agree} of {total} pairs in agreement, {contrary} against it, {unresolved} unresolved: {word}{most}."
     )
 }
 
@@ -348,7 +358,7 @@ mod tests {
         assert_eq!(outcome, Outcome::Agrees);
         assert_eq!(
             said,
-            "Quantity (higher is better): the study has A > B. Here 1 of 1 pair agrees; Kendall's tau 1.00."
+            "Quantity (higher is better): the study has, best first, A, B. Here 1 of 1 pair agrees; Kendall's tau 1.00."
         );
         assert_eq!(only(&places, Metric::Rtt, &[("a", LOW), ("b", HIGH)]).0, Outcome::Agrees);
         let (outcome, said) = only(&places, Metric::Rtt, &[("a", HIGH), ("b", LOW)]);
@@ -370,7 +380,10 @@ mod tests {
         assert_eq!(only(&tied, up, &[("a", SAME), ("b", LOW)]).0, Outcome::Agrees);
         let (outcome, said) = only(&tied, up, &[("a", HIGH), ("b", LOW)]);
         assert_eq!(outcome, Outcome::Apart);
-        assert!(said.contains("has A = B.") && said.contains("1 is different here"), "{said}");
+        assert!(
+            said.contains("best first, A = B.") && said.contains("1 is different here"),
+            "{said}"
+        );
         for places in [apart, tied] {
             let (outcome, said) = only(&places, up, &[("a", WILD), ("b", LOW)]);
             assert_eq!(outcome, Outcome::Unresolved);
@@ -403,6 +416,11 @@ mod tests {
         assert!(said(&[&agree, &open, &open]).contains("does not contradict"));
         assert!(said(&[&agree, &agree, &reversed]).ends_with("in part."));
         assert!(said(&[&agree, &reversed]).contains("does not agree"));
+        let mostly_open = said(&[&agree, &reversed, &open, &open, &open]);
+        assert!(
+            mostly_open.ends_with("as far as it is resolved; most of it is not."),
+            "{mostly_open}"
+        );
         assert!(said(&[&open]).contains("too little is resolved"));
     }
 

@@ -33,7 +33,7 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
     if of(Group::Ab) {
         all.push(
             "Pages by ab: one process on one processor, which native paths and kernel translators may well outrun: \
-             its numbers are then lower bounds. The server is nginx; like Apache by default it closes a \
+             rates near its own ceiling at that point are lower bounds, and times there upper bounds. The server is nginx; like Apache by default it closes a \
              connection after a hundred requests. Names are not part of what ab times, and addresses are given."
                 .into(),
         );

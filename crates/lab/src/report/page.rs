@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use minijinja::Environment;
 use serde::Serialize;
 
-use super::agreement::findings;
 use super::deviations::deviations;
 use super::figures::{self, Figure, name_of, nice, slot};
 use super::published::study;
@@ -156,7 +155,8 @@ pub(crate) fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -
             "matrix": super::terminal::matrix(&run.experiment, results),
             "goals": results.goals.iter().map(goal_row).collect::<Vec<_>>(),
             "study": published,
-            "agreement": published.as_ref().map(|s| findings(&run.experiment, results, s)),
+            "agreement": results.agreement,
+            "agreement_rows": results.agreement.as_ref().map(|found| &found.table),
             "averages": published.as_ref().filter(|s| !s.tests.is_empty()).map(|s| {
                 grid::table(&grid::averaged(run), s)
             }),
@@ -166,7 +166,7 @@ pub(crate) fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -
                 .map(|s| tables::beside(run, s)),
             "study_rtt": published.as_ref().filter(|s| !s.rtt.is_empty()).map(tables::study_rtt),
             "calibration": results.calibration.iter().map(|c| {
-                vec![c.condition.label(), c.metric.label().into(), format!("{} {}", nice(c.value), c.metric.unit())]
+                vec![c.condition.label(), words::quantity(c.metric, c.point.as_ref()), format!("{} {}", nice(c.value), c.metric.unit())]
             }).collect::<Vec<_>>(),
             "drift": results.drift.iter().map(|d| vec![
                 d.condition.label(),

@@ -1,6 +1,5 @@
 //! The table at the end of a run.
 
-use super::agreement::findings;
 use super::figures::nice;
 use super::grid;
 use super::points;
@@ -89,21 +88,24 @@ pub(crate) fn print(run: &Run, report: &std::path::Path) -> Result<()> {
 
 /// What the study reported, in its own tables and beside what is measured here.
 fn print_study(run: &Run, study: &Study) {
-    let (experiment, results) = (&run.experiment, &run.results);
+    let results = &run.results;
     anstream::println!("\nThe study: {}", study.citation);
     for table in &study.tables {
         anstream::println!("\nThe study, {}", table.title);
         print_rows(&[std::slice::from_ref(&table.head), &table.rows].concat());
     }
-    let found = findings(experiment, results, study);
-    anstream::println!("\nThe study and this run");
-    print_rows(&found.table);
+    if let Some(found) = &results.agreement {
+        anstream::println!("\nThe study and this run");
+        print_rows(&found.table);
+    }
     let averages = grid::table(&grid::averaged(run), study);
     if averages.len() > 1 && !study.tests.is_empty() {
         anstream::println!("\nAverages and t tests");
         print_rows(&averages);
     }
-    anstream::println!("\n{}\n", found.paragraph);
+    if let Some(found) = &results.agreement {
+        anstream::println!("\n{}\n", found.paragraph);
+    }
 }
 
 /// The matrix, and under it why a cell says no. The words of the head are short for a terminal.

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::plan::{self, Deployment};
-use crate::spec::{MechanismSpec, Metric, Point};
-use crate::trial::{Condition, KeyParts, Trial, key};
+use crate::spec::{Load, MechanismSpec, Metric, Point};
+use crate::trial::{CALIBRATION, Condition, KeyParts, Trial, key};
 use crate::trials;
 
 use super::Runner;
@@ -34,9 +34,19 @@ impl Runner {
         self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, metric, point))
     }
 
+    /// Whether the generator's ceiling is known there.
+    pub(super) fn is_calibrated(&self, of: &Condition, metric: Metric, at: Option<&Point>) -> bool {
+        self.done.contains(&self.key(CALIBRATION, of, 0, metric, at))
+    }
+
     /// Points of a metric.
     pub(super) fn points(&self, metric: Metric) -> Vec<Option<Point>> {
         metric.load().map_or_else(|| vec![None], |load| plan::points(load, self.profile()))
+    }
+
+    /// A load at each of its points.
+    pub(super) fn loads_at(&self, load: Load) -> Vec<(Load, Option<Point>)> {
+        plan::points(load, self.profile()).into_iter().map(|point| (load, point)).collect()
     }
 
     /// Trials, one for each of its points, of a metric that could not be measured.

@@ -326,12 +326,16 @@ impl Metric {
 
     /// Whether something held it down that is worth naming.
     pub(crate) fn has_limiter(self) -> bool {
-        self.higher_is_better() && !matches!(self, Self::SessionsHeld | Self::TcpThroughputHeld)
+        self.higher_is_better()
+            && !matches!(
+                self,
+                Self::SessionsHeld | Self::TcpThroughputHeld | Self::AbBytes | Self::AbKeepalive
+            )
     }
 
     /// Whether the generator's own ceiling can be found with nothing in the way.
     pub(crate) fn has_ceiling(self) -> bool {
-        self.has_limiter() && self.load() != Some(Load::Hold) && !self.has_points()
+        self.has_limiter() && self.load() != Some(Load::Hold)
     }
 }
 
