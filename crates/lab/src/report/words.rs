@@ -104,6 +104,8 @@ fn proper(implementation: &str) -> &str {
         "nftables" => "nftables",
         "unbound" => "Unbound",
         "bind" => "BIND",
+        "apache" => "Apache",
+        "squid" => "Squid",
         other => other,
     }
 }
@@ -151,11 +153,18 @@ fn over_points(experiment: &Experiment, results: &Results) -> Option<String> {
         let vs = cell.filter(|c| c.valid)?.vs_baseline.as_ref().filter(|vs| !vs.same)?;
         Some(nice(vs.ratio))
     };
-    let part = |m: &MechanismSpec| {
-        let last = times(m, last).unwrap_or_else(|| "failed".into());
-        Some(format!("{} {} and {last}", m.label, times(m, first)?))
-    };
-    let parts: Vec<String> = experiment.mechanisms.iter().filter_map(part).collect();
+    // One arm of each program and kind: the tables have the rest.
+    let mut told: Vec<(Kind, &str)> = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
+    for m in experiment.mechanisms.iter().filter(|m| m.kind != Kind::Native) {
+        let own = (m.kind, m.implementation.as_str());
+        if let Some(at_first) = times(m, first).filter(|_| !told.contains(&own)) {
+            let at_last = times(m, last).unwrap_or_else(|| "failed".into());
+            let who = proper(&m.implementation);
+            parts.push(format!("{} by {who} {at_first} and {at_last}", m.kind.label()));
+            told.push(own);
+        }
+    }
     (!parts.is_empty()).then(|| {
         format!(
             "{} against the base, times, {} and {}: {}.",
@@ -308,8 +317,8 @@ fn clat_sentence(results: &Results, m: &MechanismSpec) -> Option<String> {
     let rtt = first(results, name, Metric::Rtt).filter(|c| c.valid).and_then(|cell| {
         let base = first(results, &cell.vs_baseline.as_ref()?.base, Metric::Rtt)?;
         let added = cell.median? - base.median?;
-        let word = if added < 0.0 { "takes away" } else { "adds" };
-        Some(format!(", and {word} {:.3} ms to a round trip", added.abs()))
+        let (verb, to) = if added < 0.0 { ("takes", "from") } else { ("adds", "to") };
+        Some(format!(", and {verb} {:.3} ms {to} a round trip", added.abs()))
     });
     Some(format!("CLAT by {who} carries {shares}{}.", rtt.unwrap_or_default()))
 }
@@ -342,6 +351,22 @@ pub(crate) fn verdict(cell: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::analyse;
+    use crate::analysis::tests::environment;
+    use crate::fixture;
+
+    #[test]
+    fn a_headline_over_points_names_each_program_of_a_kind_once() {
+        let experiment = fixture::experiment("http-translators");
+        let trials = fixture::trials(&experiment, 2, 1.0);
+        let said = headline(&experiment, &analyse(&experiment, environment(), &trials).unwrap());
+        for who in
+            ["NAT64 by Fordway ", "NAT64 by TAYGA ", "NAT-PT by Fordway ", "Proxy by Apache "]
+        {
+            assert_eq!(said.matches(who).count(), 1, "{said}");
+        }
+        assert!(!said.contains("Baseline") && said.matches(" and ").count() == 6, "{said}");
+    }
 
     #[test]
     fn shares_and_p_values_read_well() {
