@@ -6,6 +6,7 @@ use crate::artefacts::{self, Run};
 use crate::backend::write_file;
 use crate::error::{EXIT_DONE, Result};
 use crate::model::inputs::{Named, User};
+use crate::model::options::Need;
 use crate::model::{Decision, decide};
 use crate::report::{decision, figures, page, pdf, terminal};
 use crate::spec::{Kind, MechanismSpec};
@@ -44,7 +45,8 @@ pub(super) fn make(run: &Run, dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What a network would need by this run alone, with the default inputs; none where the run is about other things.
+/// What a network would need by this run alone, with the default inputs; none where the run can't say of any how many
+/// processors it would take.
 fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
     // The folder's own name, so that the page is the same wherever it is made.
     let folder = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -56,5 +58,5 @@ fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
     let named = [Named { folder: &folder, run }];
     about
         .then(|| decide(&named, &[], &User::default(), seed))
-        .filter(|found| !found.sources.is_empty())
+        .filter(|found| found.needs.iter().any(|it| it.need == Need::Cores && it.value.is_some()))
 }

@@ -6,7 +6,7 @@ use super::inputs::Named;
 use super::simulate::{Closed, Service, Stage, closed};
 use crate::analysis::Cell;
 use crate::report::words::first;
-use crate::spec::{Axis, Kind, MechanismSpec, Metric};
+use crate::spec::{Axis, Kind, MechanismSpec, Metric, Point};
 use crate::stats::describe::median;
 use crate::trial::Trial;
 
@@ -162,78 +162,82 @@ fn flows(named: &Named<'_>, seed: u64) -> Vec<Checked> {
     all
 }
 
-/// Round trips over many connections at a time: from what one connection alone takes of the processors and of the clock.
+/// Round trips over many connections at a time: from the processor time of one at the number of connections before it, and
+/// from what a lone one waits for that is no work, which others' requests can fill.
 fn curves(named: &Named<'_>, seed: u64) -> Vec<Checked> {
     let (experiment, results) = (&named.run.experiment, &named.run.results);
-    let processors = results.environment.processors;
     let Some(condition) = results.conditions().first().copied() else { return Vec::new() };
     let mut all = Vec::new();
     for metric in experiment.metrics.iter().copied().filter(|m| m.has_points() && m.unit() == "µs")
     {
-        let points = results.points(metric, condition);
-        let level = |point: &crate::spec::Point| point.at(Axis::Connections);
-        let Some(alone) = points.iter().copied().find(|point| level(point) == Some(1)) else {
-            continue;
-        };
+        let level = |point: &&Point| point.at(Axis::Connections);
+        let mut points = results.points(metric, condition);
+        points.retain(|point| level(point).is_some());
+        points.sort_by_key(level);
         for arm in experiment.mechanisms.iter().filter(|m| m.same_as.is_none()) {
-            let at = |point| {
+            let cell = |point| {
                 results.cell_at(&arm.name, metric, condition, Some(point)).filter(|c| c.valid)
             };
-            let Some(one) = at(alone).and_then(|cell| cell.median) else { continue };
-            let trials = named.run.trials.iter().filter(|t| {
-                t.valid
-                    && t.block > 0
-                    && t.mechanism == arm.name
-                    && t.metric == metric
-                    && t.condition == *condition
-                    && t.point.as_ref() == Some(alone)
-            });
-            let work: Vec<f64> = trials.filter_map(work).collect();
-            if work.is_empty() {
+            let work_at = |point: &Point| -> Vec<f64> {
+                let here = |t: &&Trial| {
+                    t.valid
+                        && t.block > 0
+                        && t.mechanism == arm.name
+                        && t.metric == metric
+                        && t.condition == *condition
+                        && t.point.as_ref() == Some(point)
+                };
+                named.run.trials.iter().filter(here).filter_map(work).collect()
+            };
+            let alone = points.first().filter(|point| level(point) == Some(1));
+            let Some((alone, one)) = alone.and_then(|at| Some((at, cell(at)?.median?))) else {
+                continue;
+            };
+            let lone_work = work_at(alone);
+            if lone_work.is_empty() {
                 continue;
             }
-            // What of a lone round trip is no work is waiting, which others' requests can fill.
-            let rest = (1e-6 * one - median(&work)).max(0.0);
-            for point in &points {
-                let Some((clients, cell)) = level(point).filter(|n| *n > 1).zip(at(point)) else {
+            let rest = (1e-6 * one - median(&lone_work)).max(0.0);
+            for pair in points.windows(2) {
+                let (Some(fewer), Some(clients)) = (level(&pair[0]), level(&pair[1])) else {
                     continue;
                 };
-                let Some(value) = cell.median.filter(|m| *m > 0.0) else { continue };
-                let clients = clients as usize;
-                let load = Closed {
-                    clients,
-                    stages: vec![
-                        Stage {
-                            service: Service { measured: work.clone(), exponential: true },
-                            group: 0,
-                        },
-                        Stage {
-                            service: Service { measured: vec![rest], exponential: false },
-                            group: 1,
-                        },
-                    ],
-                    groups: vec![processors, clients],
+                let (work, Some(found)) = (work_at(pair[0]), cell(pair[1])) else { continue };
+                let Some(value) = found.median.filter(|m| *m > 0.0 && !work.is_empty()) else {
+                    continue;
                 };
+                let (us, rest_us) = (1e6 * median(&work), 1e6 * rest);
+                let what = format!(
+                    "{}, {clients} connections, from {us:.1} µs of work at {fewer} and {rest_us:.1} µs of waiting of one alone",
+                    metric.label()
+                );
+                let load = shared(clients as usize, work, rest, results.environment.processors);
                 all.push(Checked {
                     folder: named.folder.to_owned(),
                     label: arm.label.clone(),
-                    what: format!(
-                        "{}, {clients} connections, from {:.1} µs of work and {:.1} µs of waiting of one alone",
-                        metric.label(),
-                        1e6 * median(&work),
-                        1e6 * rest
-                    ),
-                    processors,
+                    what,
+                    processors: results.environment.processors,
                     unit: "µs",
                     predicted: 1e6 * closed(&load, REQUESTS, seed).response,
                     measured: value,
-                    ci95: cell.ci95,
-                    n: cell.n,
+                    ci95: found.ci95,
+                    n: found.n,
                 });
             }
         }
     }
     all
+}
+
+/// Clients that share the processors for their work, and wait each for itself.
+fn shared(clients: usize, work: Vec<f64>, rest: f64, processors: usize) -> Closed {
+    let stage =
+        |measured, exponential, group| Stage { service: Service { measured, exponential }, group };
+    Closed {
+        clients,
+        stages: vec![stage(work, true, 0), stage(vec![rest], false, 1)],
+        groups: vec![processors, clients],
+    }
 }
 
 /// Processor time of one answered request, s.
