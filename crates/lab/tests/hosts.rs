@@ -150,7 +150,7 @@ fn signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
 }
 
-const ARMS: &str = "native-v6,native-v4,clat-tayga,clat-fordway,clat-fordway-uplink";
+const ARMS: &str = "native-v6,clat-tayga,clat-fordway-uplink";
 
 fn run<'a>(hosts: &'a str, only: &'a str, out: &'a str) -> Vec<&'a str> {
     let what = ["run", "clat-vs-dual-stack", "--hosts", hosts, "--only", only];
