@@ -6,6 +6,7 @@
  */
 #define FORDWAY_SOFTWIRE
 
+#include "ask_routing.h"
 #include "common.h"
 #include "maps.h"
 #include "outcome.h"
@@ -14,6 +15,31 @@
 #include "tc.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/*
+ * In front of routing: whether the packet would be routed into the interface. Most traffic need not be asked about: into
+ * a tunnel goes what has a client's address, and only plain tunnel packets are taken out here.
+ */
+always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p, int to_v6)
+{
+	const struct ipv4_header *v4 = p->data;
+	const struct ipv6_header *v6 = p->data;
+	struct pair_key key = { .ifindex = skb->ifindex };
+	__be32 client;
+
+	if (!read_pair(p, to_v6, &key))
+		return 0;
+	if (to_v6) {
+		if ((void *)(v4 + 1) > p->data_end)
+			return 0;
+		client = softwire.role == FW_SOFTWIRE_TEP ? v4->dst : v4->src;
+		if (!bpf_map_lookup_elem(&softwire_addresses, &client))
+			return 0;
+	} else if ((void *)(v6 + 1) > p->data_end || v6->next_header != PROTOCOL_IPV4) {
+		return 0;
+	}
+	return ask_routing(skb, &key, to_v6);
+}
 
 /* One packet, from beginning to end; to_v6: into a tunnel. */
 always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
@@ -25,8 +51,13 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 
 	if (!begin_journey(skb, &journey))
 		return UNMATCHED;
+	int reached = reach(skb, &p, (to_v6 ? 0 : IPV6_LEN) + IPV4_LEN);
+	if (hook == HOOK_INGRESS && !(reached && is_routed_to_us(skb, &p, to_v6))) {
+		journey.counters->unmatched++;
+		return UNMATCHED;
+	}
 	begin_trace(skb, &journey, skb->gso_size);
-	if (reach(skb, &p, (to_v6 ? 0 : IPV6_LEN) + IPV4_LEN))
+	if (reached)
 		v = to_v6 ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
 	end_trace(skb, &journey, v);
@@ -52,4 +83,14 @@ SEC("tc")
 int fordway_softwire_uplink_ingress(struct __sk_buff *skb)
 {
 	return at_uplink_ingress(skb);
+}
+
+/* Ingress of a gateway's devices: what would be routed into the interface is taken before that, and arrives from the
+ * interface. All else goes on as it came. */
+SEC("tc")
+int fordway_softwire_ingress(struct __sk_buff *skb)
+{
+	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	return arrive_from(skb, HOOK_INGRESS, config.tun_ifindex);
 }

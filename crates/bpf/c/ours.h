@@ -6,46 +6,11 @@
 #define FORDWAY_OURS_H
 
 #include "address.h"
+#include "ask_routing.h"
 #include "common.h"
 #include "frame.h"
 #include "maps.h"
 #include "nat64.h"
-#include "routed.h"
-
-/* What was found of two hosts, kept until the kernel's clock's next tick (1 to 10 ms). */
-struct ours {
-	struct pair_key key;
-	__u64 tick;
-	__u32 is_ours;
-	__u32 reserved;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1 << PAIRS_BITS);
-	__type(key, __u32);
-	__type(value, struct ours);
-} ours SEC(".maps");
-
-/* Asks the kernel's routing, or remembers. */
-__noinline int ask_routing(FRAME *frame, struct pair_key *key, int to_v6)
-{
-	struct bpf_fib_lookup fib;
-
-	if (!key)
-		return 0;
-	__u32 place = place_of(key);
-	struct ours *found = bpf_map_lookup_elem(&ours, &place);
-	__u64 tick = bpf_jiffies64();
-	if (!found)
-		return 0;
-	if (found->tick != tick || !is_same(&found->key, key)) {
-		found->key = *key;
-		found->is_ours = is_routed_here(frame, key, to_v6, &fib);
-		found->tick = tick;
-	}
-	return found->is_ours;
-}
 
 /* Whether the addresses may be a stateful translator's at all: most traffic of a gateway need not be asked about.
  * Where the mark decides, nobody knows: nftables comes later. */

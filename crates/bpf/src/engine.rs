@@ -200,7 +200,8 @@ fn tc_programs(options: &Options) -> Result<[Program; 3]> {
         return Ok([Program::Interface, Program::UplinkEgress, Program::UplinkIngress]);
     };
     let reason = match (&options.hook, settings.role) {
-        (Hook::Interface { .. }, _) | (Hook::Uplink { .. }, Role::Client) => {
+        (Hook::Interface { .. } | Hook::Ingress { .. }, _)
+        | (Hook::Uplink { .. }, Role::Client) => {
             return Ok([
                 Program::SoftwireInterface,
                 Program::SoftwireUplinkEgress,
@@ -234,7 +235,9 @@ fn load_front(
         Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
         Hook::Ingress { devices, .. } => {
             let len = link_layer_of(devices)?;
-            (Program::Ingress, Counted::Ingress, Place::Ingress, devices, len)
+            let tunnels = loader.tunnels.is_some();
+            let program = if tunnels { Program::SoftwireIngress } else { Program::Ingress };
+            (program, Counted::Ingress, Place::Ingress, devices, len)
         }
         Hook::Xdp { devices, .. } => {
             check_xdp_devices(devices)?;
@@ -344,7 +347,10 @@ impl Loader<'_> {
         let state = state.transpose()?;
         let (tunnels, config) = match self.tunnels {
             Some(Tunnels { settings, maps }) => {
-                (Some((&**maps, softwire_config(settings))), convert_tunnels(settings, extra))
+                let mut settings = *settings;
+                // The hop that routing into the interface would have counted.
+                settings.hop_count.v4_to_v6 |= counted == Counted::Ingress;
+                (Some((&**maps, softwire_config(&settings))), convert_tunnels(&settings, extra))
             }
             None => (None, convert(self.config, extra)?),
         };

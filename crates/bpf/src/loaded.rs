@@ -34,11 +34,13 @@ pub enum Program {
     SoftwireUplinkEgress,
     /// Of a softwire's client, at the ingress of the uplink: out of the tunnel.
     SoftwireUplinkIngress,
+    /// Of softwires, at the ingress of a gateway's devices.
+    SoftwireIngress,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 9] = [
+    pub const ALL: [Program; 10] = [
         Program::Interface,
         Program::UplinkEgress,
         Program::UplinkIngress,
@@ -48,6 +50,7 @@ impl Program {
         Program::SoftwireInterface,
         Program::SoftwireUplinkEgress,
         Program::SoftwireUplinkIngress,
+        Program::SoftwireIngress,
     ];
 
     /// The program's name in its object.
@@ -63,6 +66,7 @@ impl Program {
             Program::SoftwireInterface => "fordway_softwire_interface",
             Program::SoftwireUplinkEgress => "fordway_softwire_uplink_egress",
             Program::SoftwireUplinkIngress => "fordway_softwire_uplink_ingress",
+            Program::SoftwireIngress => "fordway_softwire_ingress",
         }
     }
 
@@ -74,7 +78,7 @@ impl Program {
 
     /// Whether it stands in front of routing, at a gateway's devices.
     pub(crate) const fn is_in_front(self) -> bool {
-        matches!(self, Program::Ingress) || self.is_xdp()
+        matches!(self, Program::Ingress | Program::SoftwireIngress) || self.is_xdp()
     }
 
     /// The object that it is in.
@@ -84,7 +88,8 @@ impl Program {
             Program::XdpNat64 => ObjectFile::XDP_NAT64,
             Program::SoftwireInterface
             | Program::SoftwireUplinkEgress
-            | Program::SoftwireUplinkIngress => ObjectFile::SOFTWIRE,
+            | Program::SoftwireUplinkIngress
+            | Program::SoftwireIngress => ObjectFile::SOFTWIRE,
             Program::Interface
             | Program::UplinkEgress
             | Program::UplinkIngress

@@ -66,7 +66,7 @@ fn check_attach(attach: &Spanned<Attach>, engine: Engine, place: Place, sink: &m
             "`attach`: \"uplink\" belongs to mode clat and to a softwire's client; elsewhere routes decide what is \
              translated",
             match place {
-                Place::Tep => "write attach = \"interface\"",
+                Place::Tep => "write attach = \"interface\", or \"ingress\" with devices",
                 _ => "write attach = \"interface\", or \"ingress\" or \"xdp\" with devices",
             },
         ),
@@ -74,9 +74,9 @@ fn check_attach(attach: &Spanned<Attach>, engine: Engine, place: Place, sink: &m
             "`attach`: \"ingress\" is for gateways",
             "write attach = \"uplink\", which does the same for a CLAT",
         ),
-        Attach::Ingress | Attach::Xdp if matches!(place, Place::Client | Place::Tep) => (
-            "`attach`: softwires are attached at the interface, or a client's at the uplink",
-            "write attach = \"interface\"",
+        Attach::Xdp if matches!(place, Place::Client | Place::Tep) => (
+            "`attach`: softwires are attached at the interface, at the ingress, or a client's at the uplink",
+            "write attach = \"interface\", or \"ingress\" with devices",
         ),
         Attach::Uplink | Attach::Ingress | Attach::Xdp if engine == Engine::User => (
             "`attach`: this attach point is the kernel engine's, and engine is \"user\"",

@@ -36,7 +36,7 @@ fn connections_are_carried_by_the_programs_alone() {
         return;
     }
     let lab = Lab::new();
-    for attach in [Attach::Interface, Attach::Uplink] {
+    for attach in Attach::ALL {
         let (client, tep) = lab.start(attach);
         lab.transfer();
         for (name, end) in [("client", &client), ("end point", &tep)] {
@@ -76,14 +76,16 @@ fn figures() {
         return eprintln!("SKIPPED: FORDWAY_FIGURES=1 measures");
     }
     let lab = Lab::new();
-    let mut figures: Vec<[f64; 6]> = Vec::new();
+    // Native, then each place.
+    const COLUMNS: usize = 1 + Attach::ALL.len();
+    let mut figures: Vec<[[f64; COLUMNS]; 2]> = Vec::new();
     for _ in 0..5 {
-        let mut row = [0.0; 6];
-        for (at, reverse) in [(0, false), (3, true)] {
-            row[at] = lab.iperf(NATIVE, reverse);
-            for (place, attach) in [Attach::Interface, Attach::Uplink].into_iter().enumerate() {
+        let mut row = [[0.0; COLUMNS]; 2];
+        for (column, reverse) in row.iter_mut().zip([false, true]) {
+            column[0] = lab.iperf(NATIVE, reverse);
+            for (place, attach) in Attach::ALL.into_iter().enumerate() {
                 let ends = lab.start(attach);
-                row[at + 1 + place] = lab.iperf(SERVER, reverse);
+                column[1 + place] = lab.iperf(SERVER, reverse);
                 for end in [ends.0, ends.1] {
                     end.detach().expect("to detach");
                 }
@@ -96,24 +98,29 @@ fn figures() {
         numbers.sort_by(f64::total_cmp);
         numbers[numbers.len() / 2]
     };
-    for (at, name) in [(0, "from the client"), (3, "to the client")] {
-        let of = |column: usize| median(figures.iter().map(|row| row[column]).collect());
-        let ratio = |column| median(figures.iter().map(|row| row[column] / row[at]).collect());
-        println!(
-            "{name}: native {:.2} Gbit/s, interface {:.2} ({:.3}), uplink {:.2} ({:.3})",
-            of(at),
-            of(at + 1),
-            ratio(at + 1),
-            of(at + 2),
-            ratio(at + 2)
-        );
+    for (way, name) in ["from the client", "to the client"].into_iter().enumerate() {
+        let of = |column: usize| median(figures.iter().map(|row| row[way][column]).collect());
+        println!("{name}: native {:.2} Gbit/s", of(0));
+        for (place, attach) in Attach::ALL.into_iter().enumerate() {
+            let ratios = figures.iter().map(|row| row[way][1 + place] / row[way][0]);
+            println!("  {attach:?} {:.2} ({:.3})", of(1 + place), median(ratios.collect()));
+        }
     }
 }
 
+/// Where the ends stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attach {
+    /// Both at their interfaces.
     Interface,
+    /// The client at its uplink.
     Uplink,
+    /// The client at its uplink, the end point at the ingress of its devices.
+    Ingress,
+}
+
+impl Attach {
+    const ALL: [Attach; 3] = [Attach::Interface, Attach::Uplink, Attach::Ingress];
 }
 
 /// A thread in a network namespace of its own, which does what it is told.
@@ -208,22 +215,25 @@ impl Lab {
                 "-6 route replace 2001:db8:b4::1 dev sw0
                  route replace 198.51.100.2 dev sw0 src 192.0.2.1 mtu 1460"
             }
-            Attach::Uplink => {
+            Attach::Uplink | Attach::Ingress => {
                 "route replace 198.51.100.2 via inet6 2001:db8:1::2 dev wan src 192.0.2.1 mtu 1460"
             }
         });
-        let start = |host: &Host, folders: &Folders, role, attach| {
+        let start = |host: &Host, folders: &Folders, role| {
             let pins = folders.pins.clone();
             host.run(move || {
                 let tun = index("sw0");
-                let hook = match attach {
-                    Attach::Interface => Hook::Interface { tun },
-                    Attach::Uplink => Hook::Uplink { device: index("wan"), tun },
+                let hook = match (attach, role) {
+                    (Attach::Interface, _) | (Attach::Uplink, Role::Tep) => Hook::Interface { tun },
+                    (_, Role::Client) => Hook::Uplink { device: index("wan"), tun },
+                    (Attach::Ingress, Role::Tep) => {
+                        Hook::Ingress { devices: vec![index("near"), index("far")], tun }
+                    }
                 };
                 let maps = SoftwireMaps::make(role, 16).expect("maps");
                 maps.insert(&Binding { v4: CLIENT, ports: None, remote: B4, local: TEP })
                     .expect("room");
-                let hop_count = HopCount::from(attach == Attach::Uplink);
+                let hop_count = HopCount::from(matches!(hook, Hook::Uplink { .. }));
                 let settings =
                     Settings { role, mtu6: MTU, hop_count, mss_clamp: true, ..Settings::default() };
                 let tunnels = Some(Tunnels { settings, maps: Arc::new(maps) });
@@ -232,8 +242,8 @@ impl Lab {
             })
         };
         (
-            start(&self.client, &self.folders[0], Role::Client, attach),
-            start(&self.tep, &self.folders[1], Role::Tep, Attach::Interface),
+            start(&self.client, &self.folders[0], Role::Client),
+            start(&self.tep, &self.folders[1], Role::Tep),
         )
     }
 

@@ -40,6 +40,12 @@ pub(crate) struct DstmServerArgs {
     /// auto, kernel or user
     #[arg(long, value_name = "ENGINE", hide_possible_values = true, value_parser = ["auto", "kernel", "user"])]
     engine: Option<String>,
+    /// Where the tunnel end point takes packets: auto, interface, ingress
+    #[arg(long, value_name = "POINT", hide_possible_values = true, value_parser = ["auto", "interface", "ingress"])]
+    attach: Option<String>,
+    /// Device for --attach ingress; may be given several times
+    #[arg(long, value_name = "DEV", value_hint = ValueHint::Other)]
+    device: Vec<String>,
     /// Any key of [dstm_server] with its value as in the file; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -104,6 +110,8 @@ impl DstmServerArgs {
         tep.text("role", Some(&"tep".to_owned()));
         tep.text("local", Some(&self.local));
         tep.text("engine", self.engine.as_ref());
+        tep.text("attach", self.attach.as_ref());
+        tep.list("devices", &self.device);
         let mut server = Entry::empty();
         server.list("listen", &self.listen);
         server.list("pool", &self.pool);

@@ -24,10 +24,36 @@ impl Softwire {
     }
 }
 
-/// The arm as that of the end in the middle, which may only stand at its interface.
+/// The arm as that of the end in the middle: an uplink is the client's, so there it stands at its interface.
 fn end_point(arm: &MechanismSpec) -> MechanismSpec {
-    let attach = arm.attach.as_ref().map(|_| "interface".to_owned());
+    attached(arm, |attach| if attach == "uplink" { "interface" } else { attach })
+}
+
+/// The arm as that of the client. The ingress is the end point's: with it the client stands at its uplink, and one that
+/// asks for its address, which has no choice, at its interface.
+fn client(arm: &MechanismSpec) -> MechanismSpec {
+    attached(arm, |attach| match (attach, arm.kind) {
+        ("ingress", Kind::Softwire) => "uplink",
+        ("ingress", _) => "interface",
+        _ => attach,
+    })
+}
+
+fn attached(arm: &MechanismSpec, place: impl Fn(&str) -> &str) -> MechanismSpec {
+    let attach = arm.attach.as_deref().map(|attach| place(attach).to_owned());
     MechanismSpec { attach, ..arm.clone() }
+}
+
+/// Options that say where the end point stands.
+fn place(arm: &MechanismSpec) -> Vec<&str> {
+    let mut options: Vec<&str> = Vec::new();
+    if let Some(attach) = arm.attach.as_deref() {
+        options.extend(["--attach", attach]);
+        if attach == "ingress" {
+            options.extend(["--device", "to-client", "--device", "to-iperf"]);
+        }
+    }
+    options
 }
 
 /// Options of the end point, which knows the client's binding.
@@ -35,7 +61,7 @@ fn bound(arm: &MechanismSpec) -> Vec<String> {
     let binding = format!("{BOUND_V4}={CLAT_V6}");
     let mut options = vec!["softwire", "--local", TUNNEL_END_V6, "--binding", &binding];
     options.extend(["--engine", engine(arm)]);
-    options.extend(arm.attach.iter().flat_map(|attach| ["--attach", attach.as_str()]));
+    options.extend(place(arm));
     options.into_iter().map(str::to_owned).collect()
 }
 
@@ -50,14 +76,15 @@ impl Mechanism for Softwire {
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
-        let (spec, client) = (end_point(context.spec), &context.network.client);
+        let (spec, asking) = (end_point(context.spec), client(context.spec));
+        let client = &context.network.client;
         let names = ["tep", "client"].map(|part| format!("{}-{part}", context.name));
         let at_host = Context { name: &names[0], spec: &spec, ..context };
-        let at_client = Context { name: &names[1], ..context };
+        let at_client = Context { name: &names[1], spec: &asking, ..context };
         let (tep, client) = if context.spec.kind == Kind::Dstm {
             let key = dstm::key(at_host)?;
             let tep = self.0.run(at_host, host, dstm::server(at_host, &key))?;
-            (tep, self.0.run(at_client, client, dstm::client(context.spec, &key))?)
+            (tep, self.0.run(at_client, client, dstm::client(&asking, &key))?)
         } else {
             (self.0.run(at_host, host, bound(&spec))?, self.0.deploy(at_client)?)
         };
@@ -67,7 +94,7 @@ impl Mechanism for Softwire {
     }
 
     fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
-        let client = self.0.runs(&deployed.parts[0], spec)?;
+        let client = self.0.runs(&deployed.parts[0], &client(spec))?;
         let tep = self.0.runs(&deployed.parts[1], &end_point(spec))?;
         Ok(client.zip(tep).map(|(client, tep)| format!("client: {client}; end point: {tep}")))
     }
@@ -93,11 +120,20 @@ mod tests {
     use crate::spec::Experiment;
 
     #[test]
-    fn the_end_point_stands_at_its_interface_wherever_the_client_does() {
+    fn each_end_stands_where_it_can() {
         let experiment = Experiment::find("interop-mechanisms").unwrap();
         let arm = experiment.mechanism("softwire-fordway-interface").unwrap();
         let at_uplink = MechanismSpec { attach: Some("uplink".into()), ..arm.clone() };
         assert_eq!(end_point(&at_uplink).attach.as_deref(), Some("interface"));
+        let at_ingress = MechanismSpec { attach: Some("ingress".into()), ..arm.clone() };
+        assert!(
+            bound(&end_point(&at_ingress))
+                .join(" ")
+                .contains("--attach ingress --device to-client")
+        );
+        assert_eq!(client(&at_ingress).attach.as_deref(), Some("uplink"));
+        let asking = MechanismSpec { kind: Kind::Dstm, ..at_ingress };
+        assert_eq!(client(&asking).attach.as_deref(), Some("interface"));
         let user = MechanismSpec { engine: Some("user".into()), attach: None, ..arm.clone() };
         assert_eq!(end_point(&user).attach, None);
     }

@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use super::engine;
+use super::{engine, place};
 use crate::backend::write_file;
 use crate::error::{LabError, Result};
 use crate::mechanism::{Context, run_dir};
@@ -30,7 +30,7 @@ pub(super) fn server(context: Context<'_>, key: &str) -> Vec<String> {
     let leases = run_dir(context).join("leases").display().to_string();
     let own = ["dstm-server", "--listen", HOST_V6, "--local", TUNNEL_END_V6, "--pool", POOL4];
     let rest = ["--client", &client, "--state", &leases, "--engine", engine(context.spec)];
-    [&own[..], &rest].concat().into_iter().map(str::to_owned).collect()
+    [&own[..], &rest, &place(context.spec)].concat().into_iter().map(str::to_owned).collect()
 }
 
 /// Options of the client.

@@ -1,12 +1,15 @@
 //! Softwires between a client, an IPv6-only router, and a tunnel end point.
 
+#[path = "../common/mod.rs"]
 mod common;
+
+mod kernel;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use common::daemon::{Daemon, RunDir, count, dropped};
 use common::netns::Netns;
-use common::{can_test, has_program, poll, traffic};
+use common::{can_test, poll, traffic};
 
 /// ```text
 /// client c0 2001:db8:1::2/64 ── 2001:db8:1::1 r1 router r2 2001:db8:2::1 ── 2001:db8:2::2 t6 tep
@@ -129,84 +132,6 @@ fn traffic_passes_both_ways_and_nothing_stays() {
 }
 
 #[test]
-fn the_kernel_engine_carries_softwires_and_outlives_its_daemon() {
-    if !can_test() {
-        return;
-    }
-    let net = Net::new();
-    let (tep_dir, b4_dir) = (RunDir::new(), RunDir::new());
-    let before = (host(&net.tep), host(&net.client));
-    let (tep_line, b4_line) =
-        (TEP.replace("engine user", "engine kernel"), B4.replace("engine user", "engine kernel"));
-    let tep = Daemon::start(&tep_dir, &net.tep, &tep_line);
-    let b4 = Daemon::start(&b4_dir, &net.client, &b4_line);
-    // What does not fit is cut by the user engine.
-    net.exchange(&[100, 9_000]);
-    for end in [&tep, &b4] {
-        let stats = end.stats("softwire0");
-        assert!(count(&stats, "kernel/v4_to_v6/packets") > 20, "{stats}");
-        assert!(count(&stats, "kernel/v6_to_v4/packets") > 20, "{stats}");
-        assert_eq!(dropped(&stats), 0, "{stats}");
-        assert_eq!(end.status()["translators"][0]["engine"], "kernel");
-    }
-    tep.kill();
-    b4.kill();
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    let tep = Daemon::start(&tep_dir, &net.tep, &tep_line);
-    let b4 = Daemon::start(&b4_dir, &net.client, &b4_line);
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    b4.stop();
-    tep.stop();
-    assert_eq!((host(&net.tep), host(&net.client)), before);
-}
-
-#[test]
-fn at_the_uplink_a_client_is_carried_in_place() {
-    if !can_test() {
-        return;
-    }
-    let net = Net::new();
-    let (tep_dir, b4_dir) = (RunDir::new(), RunDir::new());
-    let before = (host(&net.tep), host(&net.client));
-    let tep = Daemon::start(&tep_dir, &net.tep, TEP);
-    let line = B4.replace("engine user", "engine kernel --attach uplink");
-    let b4 = Daemon::start(&b4_dir, &net.client, &line);
-    let status = b4.status();
-    let status = &status["translators"][0];
-    assert_eq!((&status["engine"], &status["attach"]), (&"kernel".into(), &"uplink".into()));
-    let programs = status["kernel"]["programs"].as_array().unwrap();
-    assert_eq!(programs.iter().map(|it| &it["device"]).collect::<Vec<_>>(), ["c0", "c0"]);
-    let default = || net.client.ip("-4 route show default");
-    let shown = default();
-    assert!(shown.contains("via inet6 2001:db8:1::1 dev c0"), "{shown}");
-    assert!(shown.contains("src 192.0.2.1 metric 2048 mtu 1460 advmss 1420"), "{shown}");
-    // The hops are those of the interface.
-    net.assert_one_hop();
-    // The end point cuts what does not fit, and what comes in pieces is the user engine's.
-    net.exchange(&[100, 1_432, 9_000]);
-    let stats = b4.stats("softwire0");
-    assert_eq!(dropped(&stats), 0, "{stats}");
-    for direction in ["v4_to_v6", "v6_to_v4"] {
-        assert!(count(&stats, &format!("kernel/{direction}/packets")) > 20, "{stats}");
-    }
-    assert!(count(&stats, "queues/0/v6_to_v4/packets") > 0, "{stats}");
-    // The way to the end point changes.
-    net.router.ip("addr add 2001:db8:1::9/64 dev r1 nodad");
-    net.client.ip("-6 route replace default via 2001:db8:1::9");
-    poll("the route follows", || default().contains("via inet6 2001:db8:1::9").then_some(()));
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    net.client.ip("-6 route replace default via 2001:db8:1::1");
-    poll("the route follows", || default().contains("via inet6 2001:db8:1::1").then_some(()));
-    b4.kill();
-    traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
-    let b4 = Daemon::start(&b4_dir, &net.client, &line);
-    traffic::tcp_both_ways(&net.server, &net.client, CLIENT, LEN);
-    b4.stop();
-    tep.stop();
-    assert_eq!((host(&net.tep), host(&net.client)), before);
-}
-
-#[test]
 fn a_narrow_link_in_the_tunnel_is_found() {
     for engine in ["user", "kernel"] {
         narrow_link(engine);
@@ -297,39 +222,6 @@ fn two_clients_share_an_address() {
     traffic::tcp_both_ways(&net.client, &net.server, SERVER, 1 << 18);
     traffic::tcp_both_ways(&net.other, &net.server, SERVER, 1 << 18);
     assert_eq!(dropped(&tep.stats("softwire0")), 0);
-}
-
-#[test]
-fn at_the_uplink_another_port_of_a_shared_address_is_refused() {
-    if !can_test() || !has_program("nft") {
-        return;
-    }
-    let net = Net::new();
-    let dirs = [RunDir::new(), RunDir::new()];
-    let tep = "softwire --engine user --local 2001:db8:f::1 --binding 192.0.2.3:1/4=2001:db8:1::46";
-    let _tep = Daemon::start(&dirs[0], &net.tep, tep);
-    let b4 = "softwire --engine kernel --attach uplink --v4 192.0.2.3:1/4 --remote 2001:db8:f::1 \
-              --local 2001:db8:1::46";
-    let b4 = Daemon::start(&dirs[1], &net.client, b4);
-    assert_eq!(b4.status()["translators"][0]["attach"], "uplink");
-    let bare = net.router.counter("ip saddr 192.0.2.3");
-    let send = |port: u16| {
-        net.client.inside(move || {
-            let socket = std::net::UdpSocket::bind(("192.0.2.3", port)).unwrap();
-            socket.send_to(b"x", (SERVER, 9)).unwrap();
-        });
-    };
-    send(4_100);
-    poll("its own port is taken", || {
-        (count(&b4.stats("softwire0"), "kernel/v4_to_v6/packets") == 1).then_some(())
-    });
-    assert_eq!(dropped(&b4.stats("softwire0")), 0);
-    // It does not leave outside of the tunnel either.
-    send(5);
-    poll("another one is dropped, and counted", || {
-        (dropped(&b4.stats("softwire0")) == 1).then_some(())
-    });
-    assert_eq!(bare(), 0);
 }
 
 #[test]
