@@ -71,6 +71,8 @@ struct inner {
 	__be16 dst_port;
 	/* It has ports, by which a shared address tells clients apart. */
 	__u8 has_ports;
+	/* It has options among which a source route may be. */
+	__u8 may_have_route;
 	/* TCP of which this is the beginning, with SYN. */
 	__u8 is_syn;
 	/* Octets of the longest packet on the wire, and how many these are. */
@@ -138,11 +140,13 @@ always_inline verdict read_inner(struct __sk_buff *skb, const struct packet *p, 
 	inner->src = ip->src;
 	inner->dst = ip->dst;
 	inner->checksum = ip->checksum;
+	inner->may_have_route = 0;
 	if (header_len > IPV4_LEN) {
 		int options = v4_options(skb, config.link_layer_len + at + IPV4_LEN, header_len - IPV4_LEN);
 		if (options < 0)
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		sum += options & 0xffff;
+		inner->may_have_route = (options & OPTIONS_ROUTE) != 0;
 	}
 	if (fold(sum) != 0xffff)
 		return PASS_ON(FW_PASS_MALFORMED);

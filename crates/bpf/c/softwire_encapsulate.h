@@ -49,6 +49,9 @@ always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p,
 	if (v != GO_ON)
 		return v;
 	*segments = 1;
+	/* The host's to refuse, which has not looked at it here (accept_source_route). */
+	if (hook == HOOK_INGRESS && inner.may_have_route)
+		return PASS_ON(FW_PASS_ROUTE_OPTION);
 	if (illegal_v4(bpf_ntohl(inner.src)) || illegal_v4(bpf_ntohl(inner.dst)))
 		return hook == HOOK_UPLINK ? UNMATCHED : PASS_ON(FW_PASS_UNMAPPED);
 	v = find_tunnel(&inner, is_tep ? inner.dst : inner.src, is_tep ? inner.dst_port : inner.src_port, &tunnel);

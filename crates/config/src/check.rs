@@ -34,6 +34,9 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
         unmanaged(draft, sink);
         well_known_prefix(&draft.pool6, sink);
         softwire::check::loops(&draft.softwire, sink);
+        for nat44 in &drafts.nat44 {
+            softwire::check::past_nat44(draft, nat44, sink);
+        }
         if let Some(nat64) = &draft.nat64 {
             let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
             nat64::check::nat64(nat64, in_pool6, sink);
