@@ -11,6 +11,7 @@
 //! | [`model`] | stateful NAT64, naively |
 //! | [`fuzz`] | the bodies of the fuzz targets, and drawn packets |
 //! | [`tap`] | packets with offload state, into an interface and out of it |
+//! | [`live`] | what the tests of living subjects share |
 //! | [`sys`] | the system calls for that |
 //! | [`vector`] | vectors: files with a packet and its outcome, and the subjects they are tried on |
 //!
@@ -21,6 +22,7 @@
 
 pub mod checksum;
 pub mod fuzz;
+pub mod live;
 pub mod model;
 pub mod oracle;
 pub mod packet;

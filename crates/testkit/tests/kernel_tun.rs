@@ -3,26 +3,23 @@
 //!
 //! As `tun.rs`, and held to exactly the same. Needs root; says so, and does nothing, without.
 
-mod common;
-
 use std::sync::Arc;
 
 use fordway_bpf::{Accelerator, Hook, Options as KernelOptions, SoftwireMaps, Totals, Tunnels};
 use fordway_engine::{Core, Engine, Options};
 use fordway_softwire::Softwire;
 use fordway_testkit::checksum::checksum;
+use fordway_testkit::live::{
+    INTERFACE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap, try_step,
+};
 use fordway_testkit::vector::{
     Applies, Case, CaseStep, CounterMap, Observation, Subject, SubjectError, counter_map,
 };
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::{Direction, DropReason, Translator, Verdict};
 
-use common::{
-    INTERFACE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap, try_step,
-};
-
 fn main() {
-    common::run(|| Both, |case| case.name.clone()).exit();
+    fordway_testkit::live::run(|| Both, |case| case.name.clone()).exit();
 }
 
 /// Next Header of ICMPv6.

@@ -5,8 +5,6 @@
 //! nothing, without. Two things differ from the core and are taken into account here: routing counts
 //! the hops, so the translator does not; and identifications begin with a random number.
 
-mod common;
-
 use std::cell::RefCell;
 use std::env;
 use std::fmt::Write as _;
@@ -18,6 +16,10 @@ use std::time::Instant;
 
 use fordway_softwire::{Role, Softwire};
 use fordway_testkit::checksum::checksum;
+use fordway_testkit::live::{
+    INTERFACE, PATIENCE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap,
+    try_step,
+};
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
 use fordway_testkit::vector::{
@@ -29,13 +31,8 @@ use fordway_xlat::{
     Config, DropReason, HopCount, IcmpErrors, TrafficClass, UdpChecksumZero, Verdict,
 };
 
-use common::{
-    INTERFACE, PATIENCE, applies_to_programs, namespace, passes_unmatched, same_fragment_ids, tap,
-    try_step,
-};
-
 fn main() {
-    common::run(|| Live, configuration).exit();
+    fordway_testkit::live::run(|| Live, configuration).exit();
 }
 
 /// The gateway's own program.

@@ -4,23 +4,20 @@
 //! as it reads the host's; what it writes comes in from the interface and is taken by the same socket.
 //! Each test thread has a network namespace of its own. Needs root; says so, and does nothing, without.
 
-mod common;
-
 use std::sync::Arc;
 
 use fordway_engine::{Core, Engine, Options};
+use fordway_testkit::live::{
+    INTERFACE, applies_to_interface, namespace, same_fragment_ids, seed_for, tap, try_step,
+};
 use fordway_testkit::vector::{
     Applies, Case, CounterMap, Observation, Subject, SubjectError, counter_map,
 };
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::Translator;
 
-use common::{
-    INTERFACE, applies_to_interface, namespace, same_fragment_ids, seed_for, tap, try_step,
-};
-
 fn main() {
-    common::run(|| Tun, |case| case.name.clone()).exit();
+    fordway_testkit::live::run(|| Tun, |case| case.name.clone()).exit();
 }
 
 /// A TUN device with the user engine.

@@ -4,14 +4,12 @@
 //! tables are looked at from outside while the engine has them. Needs root; says so, and does nothing,
 //! without.
 
-#[allow(dead_code, reason = "the vectors without state need more of it")]
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fordway_engine::{Engine, Options, monotonic};
+use fordway_testkit::live::{INTERFACE, PATIENCE, namespace, seed_for, tap, tidy};
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
 use fordway_testkit::vector::sequence::{
@@ -24,8 +22,6 @@ use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::nat64::{Heap, Nat64};
 use fordway_xlat::{ChecksumState, DropReason, Offload, Translator, Verdict};
 use libtest_mimic::{Arguments, Failed, Trial};
-
-use common::{INTERFACE, PATIENCE, namespace, tap};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -52,7 +48,7 @@ fn main() {
         }
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    common::tidy();
+    tidy();
     conclusion.exit();
 }
 
@@ -93,7 +89,7 @@ impl Stateful for Tun {
         let options = OpenOptions { run_dir: namespace()?, adopt: false, ..OpenOptions::default() };
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
-        let seed = common::seed_for(sequence.identification);
+        let seed = seed_for(sequence.identification);
         let options = Options { seed, pin: None, marks: None, unbound: None };
         let engine = fordway_engine::start(device, queues, Arc::new(translator), options);
         Ok(Box::new(Running { engine: engine.map_err(other)?, tap, nat, begun: Instant::now() }))
