@@ -14,6 +14,7 @@ fn read(path: &Path) -> Result<Loaded, Report> {
 fn settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
+    settings.set_snapshot_path("../snapshots");
     settings.set_omit_expression(true);
     settings
 }
@@ -21,7 +22,7 @@ fn settings() -> insta::Settings {
 #[test]
 fn invalid_files_say_where_and_what() {
     settings().bind(|| {
-        insta::glob!("invalid/*.toml", |path| {
+        insta::glob!("..", "invalid/*.toml", |path| {
             let report = read(path).expect_err("this file must be refused");
             assert!(report.has_errors());
             insta::assert_snapshot!(report.render(false));
@@ -32,7 +33,7 @@ fn invalid_files_say_where_and_what() {
 #[test]
 fn doubtful_files_are_taken_with_a_warning() {
     settings().bind(|| {
-        insta::glob!("warnings/*.toml", |path| {
+        insta::glob!("..", "warnings/*.toml", |path| {
             let loaded = read(path).unwrap_or_else(|report| panic!("{report}"));
             assert!(!loaded.warnings.is_empty() && !loaded.warnings.has_errors());
             insta::assert_snapshot!(loaded.warnings.render(false));
@@ -43,7 +44,7 @@ fn doubtful_files_are_taken_with_a_warning() {
 #[test]
 fn valid_files_are_written_out_whole_and_read_back() {
     settings().bind(|| {
-        insta::glob!("valid/*.toml", |path| {
+        insta::glob!("..", "valid/*.toml", |path| {
             let loaded = read(path).unwrap_or_else(|report| panic!("{report}"));
             assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
             let written = loaded.config.to_string();

@@ -396,7 +396,7 @@ proptest! {
 
     #[test]
     fn no_broken_file_makes_it_panic(cut in 0usize..1200, noise in "[\\[\\]\"'=,#\n a-z0-9:/é]{0,6}") {
-        let text = include_str!("valid/everything.toml");
+        let text = include_str!("../valid/everything.toml");
         let cut = cut.min(text.len());
         let broken = format!("{}{noise}{}", &text[..cut], &text[(cut + 3).min(text.len())..]);
         if let Err(report) = parse("broken", &broken) {

@@ -1,0 +1,5 @@
+//! The configuration file as users write it and as it is written out.
+
+mod files;
+mod round_trip;
+mod round_trip_services;
