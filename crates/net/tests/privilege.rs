@@ -1,10 +1,10 @@
-//! Dropping privileges. Runs without the test harness, whose threads would be
-//! in the way: each case is a process of its own with one thread.
+//! Dropping privileges. Each case is a process of its own with one thread, which a test of the usual harness never has.
 
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use fordway_net::privilege::{self, Capability};
 use fordway_net::{Error, NetNs, SysctlKey, sysctl};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 const CASES: [(&str, fn()); 3] = [
     ("drop_keeps_what_is_listed", drop_keeps_what_is_listed),
@@ -12,37 +12,28 @@ const CASES: [(&str, fn()); 3] = [
     ("missing_capabilities_are_named", missing_capabilities_are_named),
 ];
 
+/// The case that this process is, where it is one.
+const CASE: &str = "FORDWAY_TEST_PRIVILEGE_CASE";
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, name] = arguments.as_slice()
-        && flag == "--case"
-    {
-        let case = CASES.iter().find(|(case, _)| case == name);
+    if let Ok(name) = std::env::var(CASE) {
+        let case = CASES.iter().find(|(case, _)| *case == name);
         case.expect("a case of that name").1();
         return ExitCode::SUCCESS;
     }
-    if arguments.iter().any(|argument| argument == "--list") {
-        for (name, _) in CASES {
-            println!("{name}: test");
-        }
-        return ExitCode::SUCCESS;
+    let trials = CASES.map(|(name, _)| Trial::test(name, move || run(name)));
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+/// Runs a case in a process of its own.
+fn run(name: &str) -> Result<(), Failed> {
+    if !fordway_testhost::is_root() {
+        return Ok(());
     }
-    // The first word that is neither an option nor the number of threads.
-    let filter =
-        arguments.iter().find(|word| !word.starts_with('-') && word.parse::<u32>().is_err());
-    let chosen =
-        CASES.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
-    let mut failed = false;
-    for (name, _) in chosen {
-        let status = Command::new(std::env::current_exe().expect("own path"))
-            .args(["--case", name])
-            .status()
-            .expect("a process");
-        let result = if status.success() { "ok" } else { "FAILED" };
-        println!("test {name} ... {result}");
-        failed |= !status.success();
-    }
-    ExitCode::from(u8::from(failed))
+    let mut child =
+        Command::new(std::env::current_exe()?).env(CASE, name).stdin(Stdio::null()).spawn()?;
+    let status = fordway_testhost::wait(&mut child, name);
+    if status.success() { Ok(()) } else { Err(status.to_string().into()) }
 }
 
 fn field(status: &str, name: &str) -> String {

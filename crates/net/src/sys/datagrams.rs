@@ -347,30 +347,24 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
+    use fordway_testhost::{PATIENCE, poll};
+
     use super::*;
 
     fn socket(address: &str) -> UdpSocket {
         UdpSocket::bind(address).unwrap()
     }
 
-    /// What arrives within a while.
+    /// What arrives.
     fn received(batch: &mut RecvBatch, socket: &UdpSocket) -> Vec<(Vec<u8>, Peer, bool)> {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        loop {
-            match batch.recv(socket) {
-                Ok(_) => {
-                    return batch
-                        .iter()
-                        .map(|one| (one.octets.to_vec(), one.peer, one.truncated))
-                        .collect();
-                }
-                Err(error) => {
-                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-                    assert!(std::time::Instant::now() < deadline, "nothing came");
-                    std::thread::yield_now();
-                }
+        poll("a datagram", || match batch.recv(socket) {
+            Ok(_) => Some(()),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                None
             }
-        }
+        });
+        batch.iter().map(|one| (one.octets.to_vec(), one.peer, one.truncated)).collect()
     }
 
     #[test]
@@ -442,7 +436,7 @@ mod tests {
         let mut out = SendBatch::default();
         out.push(&all[0].1, |octets| octets.extend(b"!"));
         assert_eq!(out.send(&wildcard), 0);
-        client.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut octets = [0; 8];
         assert_eq!(client.recv(&mut octets).unwrap(), 1, "a connected socket hears only its peer");
     }

@@ -104,7 +104,8 @@ pub fn syn_traffic_class(socket: impl AsFd) -> io::Result<Option<u8>> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
+
+    use fordway_testhost::poll;
 
     use super::*;
 
@@ -124,10 +125,8 @@ mod tests {
         let mut octets = [0; 5];
         into.read_exact(&mut octets).unwrap();
         assert!(!at_urgent_mark(&into).unwrap());
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while unacknowledged(&out).unwrap() > 0 {
-            assert!(Instant::now() < deadline, "they were read, so they are acknowledged");
-            std::thread::yield_now();
-        }
+        poll("what was read is acknowledged", || {
+            (unacknowledged(&out).unwrap() == 0).then_some(())
+        });
     }
 }

@@ -1,11 +1,9 @@
 //! The nftables table of NAT44, as `nft` reads it, beside the rules of others.
 
-mod common;
-
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use common::in_namespace;
+use crate::common::in_namespace;
 use fordway_net::{Applied, Change, Error, Manager, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};
 
 const TABLE: &str = "list table ip fordway-nat44-home";

@@ -1,9 +1,7 @@
 //! Changes: applying, sharing, restoring.
 
-mod common;
-
-use common::changes::{changes, net, prepared_host, read, snapshot, write};
-use common::{in_namespace, ip, ip_output, veth};
+use crate::common::changes::{changes, net, prepared_host, read, snapshot, write};
+use crate::common::{in_namespace, in_new_namespace, ip, ip_output, veth};
 use fordway_net::{Address, Applied, Change, Error, Manager, Route, Rule, SysctlKey, sysctl};
 
 #[test]
@@ -316,7 +314,7 @@ fn namespaces_have_ledgers_of_their_own() {
         write("net.ipv4.ip_forward", "0");
         let mut manager = Manager::open(run.path(), "nat64").unwrap();
         assert_eq!(manager.apply(&change).unwrap(), Applied::Made);
-        in_namespace(|| {
+        in_new_namespace(|| {
             write("net.ipv4.ip_forward", "0");
             assert!(matches!(manager.apply(&change), Err(Error::OtherNamespace)));
             assert!(matches!(manager.restore(), Err(Error::OtherNamespace)));

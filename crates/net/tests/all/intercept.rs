@@ -1,10 +1,8 @@
 //! The nftables table, routes and rules that hand packets to a relay's sockets.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::{in_namespace, ip_output};
+use crate::common::{in_namespace, ip_output};
 use fordway_net::{Applied, Change, Intercept, Manager};
 
 fn intercept() -> Intercept {

@@ -1,8 +1,6 @@
 //! What stays in use when a process has ended: its own interface, and everything about it.
 
-mod common;
-
-use common::{in_namespace, ip, ip_output, veth};
+use crate::common::{in_namespace, ip, ip_output, veth};
 use fordway_net::{Address, Applied, Change, IpNet, Manager, Route, reclaim_dead};
 
 fn net(text: &str) -> IpNet {

@@ -1,8 +1,6 @@
 //! A policy rule before the local table's: the host must never be without that one.
 
-mod common;
-
-use common::{in_namespace, ip, ip_output};
+use crate::common::{in_namespace, ip, ip_output};
 use fordway_net::{Applied, Change, Manager, Rule};
 
 fn early(mark: u32) -> Change {

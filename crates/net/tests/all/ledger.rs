@@ -1,17 +1,19 @@
 //! What a process that was killed left, and ledgers that are damaged.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::changes::{changes, ledger, prepared_host, snapshot};
-use common::{in_namespace, ip};
+use crate::common::changes::{changes, ledger, prepared_host, snapshot};
+use crate::common::{in_namespace, ip};
 use fordway_net::{Change, Error, Manager, NamespaceId, SysctlKey, reclaim_dead, sysctl};
+use fordway_testhost::wait;
 
 #[test]
 fn a_killed_process_is_reclaimed() {
+    if VICTIM.iter().any(|name| std::env::var_os(name).is_some()) {
+        return be_the_victim();
+    }
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
         prepared_host();
@@ -88,6 +90,21 @@ fn a_ledger_from_before_the_last_start_is_void_and_a_damaged_one_is_told() {
     });
 }
 
+/// The owner and the folder of a process that is to be killed: such a process is this test once more.
+const VICTIM: [&str; 2] = ["FORDWAY_TEST_VICTIM_OWNER", "FORDWAY_TEST_VICTIM_RUN_DIR"];
+
+/// Makes all changes, and waits to be killed.
+fn be_the_victim() {
+    let [owner, run_dir] = VICTIM.map(|name| std::env::var_os(name).expect(name));
+    let mut manager = Manager::open(Path::new(&run_dir), owner.to_str().unwrap()).unwrap();
+    for change in changes() {
+        manager.apply(&change).unwrap();
+    }
+    eprintln!("made");
+    // Until it is killed, or the other end of standard input closes.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
 /// A process of its own that has made all changes and will be killed.
 struct Victim {
     child: Child,
@@ -97,9 +114,9 @@ impl Victim {
     /// Starts it; returns once all changes are made.
     fn start(owner: &str, run_dir: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "victim", "--ignored", "--nocapture"])
-            .env("VICTIM_OWNER", owner)
-            .env("VICTIM_RUN_DIR", run_dir)
+            .args(["--exact", "ledger::a_killed_process_is_reclaimed", "--nocapture"])
+            .env(VICTIM[0], owner)
+            .env(VICTIM[1], run_dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -115,7 +132,7 @@ impl Victim {
 
     fn kill(&mut self) {
         self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        wait(&mut self.child, "a process that was killed");
     }
 }
 
@@ -124,24 +141,6 @@ impl Drop for Victim {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-#[test]
-#[ignore = "the other process of a_killed_process_is_reclaimed"]
-fn victim() {
-    // Without its environment somebody ran all ignored tests: nothing to do.
-    let (Ok(owner), Some(run_dir)) =
-        (std::env::var("VICTIM_OWNER"), std::env::var_os("VICTIM_RUN_DIR"))
-    else {
-        return;
-    };
-    let mut manager = Manager::open(Path::new(&run_dir), &owner).unwrap();
-    for change in changes() {
-        manager.apply(&change).unwrap();
-    }
-    eprintln!("made");
-    // Until it is killed, or the other end of standard input closes.
-    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 #[test]

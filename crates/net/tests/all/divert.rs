@@ -1,11 +1,9 @@
 //! The nftables table that tells a translator's packets from the host's own.
 
-mod common;
-
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use common::{in_namespace, ip};
+use crate::common::{in_namespace, ip};
 use fordway_net::{Applied, Change, Divert, DivertedPort, DivertedPorts, Error, Manager};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);

@@ -1,22 +1,14 @@
 //! What a link's neighbours say, heard and sent without an address.
 
-mod common;
-
-use std::time::{Duration, Instant};
-
-use common::{in_namespace, ip, veth};
+use crate::common::{in_namespace, ip, veth};
 use fordway_net::{NeighbourSocket, Netlink};
+use fordway_testhost::poll;
 
-/// The next packet, within ten seconds.
+/// The next packet: its interface, its sender and its length.
 fn heard(socket: &NeighbourSocket, buffer: &mut [u8]) -> (u32, [u8; 6], usize) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        if let Some(heard) = socket.receive(buffer).unwrap() {
-            return (heard.index, heard.sender, heard.len);
-        }
-        assert!(Instant::now() < deadline, "nothing was heard");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    poll("a packet", || {
+        socket.receive(buffer).unwrap().map(|heard| (heard.index, heard.sender, heard.len))
+    })
 }
 
 #[test]
