@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use fordway_net::{
     Address, Change, IpNet, NamespaceId, NeighbourProxy, Route, RouteKind, Rule, SysctlKey, sysctl,
 };
+use fordway_testhost::poll;
 
 use super::{ip, ip_output};
 
@@ -58,6 +59,14 @@ pub(crate) fn changes() -> Vec<Change> {
 
 /// What of the host the changes touch, as text.
 pub(crate) fn snapshot() -> String {
+    // The kernel makes the route of an address of its own somewhat later than it shows the address.
+    let routes = || ip_output("-6 route show table local dev veth0");
+    poll("the routes of addresses", || {
+        let addresses = ip_output("-6 -o address show dev veth0 scope global");
+        let mut hosts = addresses.split_whitespace().filter_map(|word| word.strip_suffix("/64"));
+        let routes = routes();
+        hosts.all(|host| routes.contains(&format!("local {host} "))).then_some(())
+    });
     let mut text = String::new();
     for line in [
         "link show veth0",
