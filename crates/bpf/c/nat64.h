@@ -20,7 +20,9 @@
 /* Ticks of a clock that is some milliseconds behind at most. */
 always_inline __u32 now_in_ticks(const struct fw_nat64_meta *meta)
 {
-	return (bpf_ktime_get_coarse_ns() + READ_ONCE(meta->clock_offset_ns)) >> FW_TICK_SHIFT;
+	__u64 clock = nat64.clock_stands ? 0 : bpf_ktime_get_coarse_ns();
+
+	return (clock + READ_ONCE(meta->clock_offset_ns)) >> FW_TICK_SHIFT;
 }
 
 /* Time passes. One engine may be a tick behind the other. */

@@ -243,7 +243,8 @@ abi_struct! {
     left_ports: [u16; LEFT_PORTS],
     pool4: [FwPool4Range; MAX_POOL4],
     v4_restricted: u8,
-    reserved: [u8; 3],
+    clock_stands: u8,
+    reserved: [u8; 2],
 }
 
 abi_struct! {

@@ -170,7 +170,7 @@ fn sums(values: &[Vec<u8>]) -> Vec<u64> {
 }
 
 fn octets(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    words.iter().map(|word| word.to_ne_bytes()).collect::<Vec<_>>().concat()
 }
 
 fn add_each(totals: &mut [u64], counted: &[u64]) {

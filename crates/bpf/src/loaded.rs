@@ -111,6 +111,9 @@ pub struct TestOptions {
     pub devices: Vec<u32>,
     /// Of a stateful translator: its settings and tables.
     pub stateful: Option<Stateful>,
+    /// Of a stateful translator: time is `clock_offset_ns` of the tables' [`Meta`](fordway_xlat::nat64::layout::Meta), and
+    /// passes only when that is changed.
+    pub clock_stands: bool,
     /// Of softwires: settings and bindings.
     pub tunnels: Option<Tunnels>,
 }
@@ -122,6 +125,8 @@ pub struct Loaded {
     tc: Option<Programs>,
     /// At most one of its two objects.
     xdp: Option<Programs>,
+    /// The counters of `tc` and of `xdp` after the last run: nothing else moves them.
+    counted: [FwCounters; 2],
     mark: u32,
 }
 
@@ -172,7 +177,10 @@ impl Loaded {
         };
         let tunnels = options.tunnels.as_ref();
         let softwire = tunnels.map(|tunnels| softwire_config(&tunnels.settings));
-        let nat64 = stateful.map(convert_stateful).transpose()?;
+        let mut nat64 = stateful.map(convert_stateful).transpose()?;
+        if let Some(nat64) = &mut nat64 {
+            nat64.clock_stands = u8::from(options.clock_stands);
+        }
         let load = |file, wanted: &dyn Fn(Program) -> bool| -> Result<Option<Programs>> {
             let programs: Vec<Program> =
                 programs.iter().copied().filter(|&program| wanted(program)).collect();
@@ -201,6 +209,7 @@ impl Loaded {
                 Some(wanted) => load(wanted.file(), &|program| program == wanted)?,
                 None => None,
             },
+            counted: [FwCounters::zeroed(); 2],
             mark: 0,
         };
         // Test runs come in at the loopback device, whose address is all zeros.
@@ -228,7 +237,8 @@ impl Loaded {
         gso_size: u32,
         repeat: u32,
     ) -> Result<Run> {
-        let loaded = if program.is_xdp() { &self.xdp } else { &self.tc };
+        let is_xdp = program.is_xdp();
+        let loaded = if is_xdp { &self.xdp } else { &self.tc };
         let missing = || Unsupported::new(format!("the program {} was not loaded", program.name()));
         let loaded = loaded.as_ref().ok_or_else(missing)?;
         let found = loaded.object.progs_mut().find(|found| found.name() == program.name());
@@ -239,25 +249,26 @@ impl Loaded {
         gso_size.write(&mut context[sk_buff::GSO_SIZE..]);
         segments(frame, gso_size).write(&mut context[sk_buff::GSO_SEGS..]);
         let mut out = vec![0; frame.len() + ROOM];
-        let before = counters::read(&loaded.counters)?;
         let output = found.test_run(ProgramInput {
-            context_in: (!program.is_xdp()).then_some(context.as_mut_slice()),
+            context_in: (!is_xdp).then_some(context.as_mut_slice()),
             data_in: Some(frame),
             data_out: Some(&mut out),
             repeat,
             ..ProgramInput::default()
         });
+        let counted = &mut self.counted[usize::from(is_xdp)];
+        let before = std::mem::replace(counted, counters::read(&loaded.counters)?);
         let output = output
             .map_err(|error| Error::Run { program: program.name(), source: io_error(&error) })?;
-        let code = output.return_value as i32;
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        let after = counters::read(&loaded.counters)?;
+        let (code, duration) = (output.return_value as i32, output.duration);
+        let len = output.data.map_or(0, |data| data.len());
+        out.truncate(len);
         Ok(Run {
-            action: if program.is_xdp() { xdp_action(code) } else { tc_action(code) },
+            action: if is_xdp { xdp_action(code) } else { tc_action(code) },
             code,
-            outcome: outcome(&before, &after),
-            frame,
-            ns: u32::try_from(output.duration.as_nanos()).unwrap_or(u32::MAX),
+            outcome: outcome(&before, counted),
+            frame: out,
+            ns: u32::try_from(duration.as_nanos()).unwrap_or(u32::MAX),
         })
     }
 
@@ -335,29 +346,25 @@ fn xdp_action(code: i32) -> Action {
 
 /// The one thing that was counted in between.
 fn outcome(before: &FwCounters, after: &FwCounters) -> Option<Outcome> {
-    let mut found = Vec::new();
-    for (before, after) in before.directions.iter().zip(&after.directions) {
-        if before.packets != after.packets {
-            found.push(Outcome::Translated);
-        }
-    }
-    for number in 0..=u8::MAX {
-        let index = usize::from(number);
-        let moved = |before: &[u64], after: &[u64]| before.get(index) != after.get(index);
-        if moved(&before.drops, &after.drops) {
-            found.push(Outcome::Dropped(drop_reason(number)?));
-        }
-        if moved(&before.passed_on, &after.passed_on) {
-            found.push(Outcome::PassedOn(PassReason::from_number(number)?));
-        }
-    }
-    if before.unmatched != after.unmatched {
-        found.push(Outcome::Unmatched);
-    }
-    match found[..] {
-        [outcome] => Some(outcome),
+    let directions = before.directions.iter().zip(&after.directions);
+    let translated = directions.filter(|(before, after)| before.packets != after.packets);
+    let translated = translated.map(|_| Some(Outcome::Translated));
+    let dropped = moved(&before.drops, &after.drops);
+    let dropped = dropped.map(|number| drop_reason(number).map(Outcome::Dropped));
+    let passed_on = moved(&before.passed_on, &after.passed_on);
+    let passed_on = passed_on.map(|number| PassReason::from_number(number).map(Outcome::PassedOn));
+    let unmatched = (before.unmatched != after.unmatched).then_some(Some(Outcome::Unmatched));
+    let mut found = translated.chain(dropped).chain(passed_on).chain(unmatched);
+    match (found.next(), found.next()) {
+        (Some(outcome), None) => outcome,
         _ => None,
     }
+}
+
+/// The numbers of the reasons that were counted in between.
+fn moved(before: &[u64], after: &[u64]) -> impl Iterator<Item = u8> {
+    let numbers = (0u8..).zip(before.iter().zip(after));
+    numbers.filter(|(_, (before, after))| before != after).map(|(number, _)| number)
 }
 
 #[cfg(test)]

@@ -106,8 +106,10 @@ impl Pins {
         if folder.starts_with(BPFFS) {
             mount_bpffs()?;
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| {
-            Error::Pin { operation: "create the folder", path: folder.to_owned(), source }
+        create_folder(folder).map_err(|source| Error::Pin {
+            operation: "create the folder",
+            path: folder.to_owned(),
+            source,
         })?;
         if !is_bpffs(folder) {
             return Err(Unsupported::new(format!(
@@ -182,6 +184,18 @@ impl Pins {
         }
         Ok(())
     }
+}
+
+/// Makes a folder and those above it. Another translator that ends meanwhile may take one of those away that were
+/// empty ([`Pins::remove_folder`]): then all are made again.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    const ATTEMPTS: u32 = 100;
+    let create = || DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let vanished = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    (1..ATTEMPTS)
+        .map(|_| create())
+        .find(|result| !result.as_ref().is_err_and(vanished))
+        .unwrap_or_else(create)
 }
 
 /// Whether a folder lies in a BPF file system.

@@ -8,6 +8,7 @@
 //! | [`view`] | a second reading of packets |
 //! | [`oracle`] | what must hold of every outcome |
 //! | [`properties`] | what must hold of sound packets |
+//! | [`drawn`] | configurations drawn at random |
 //! | [`model`] | stateful NAT64, naively |
 //! | [`fuzz`] | the bodies of the fuzz targets, and drawn packets |
 //! | [`tap`] | packets with offload state, into an interface and out of it |
@@ -21,6 +22,7 @@
 #![deny(unsafe_code)]
 
 pub mod checksum;
+pub mod drawn;
 pub mod fuzz;
 pub mod live;
 pub mod model;

@@ -38,12 +38,6 @@ pub fn terminate(child: &Child) {
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
-/// Whether the process may do what the tests of namespaces need.
-pub fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// Sets the MTU of an interface and brings it up.
 pub fn bring_up(interface: &str, mtu: u32) -> io::Result<()> {
     // SAFETY: takes no pointers; the descriptor is owned at once.

@@ -40,8 +40,8 @@ pub use config::{ConfigSpec, ConfigSpecError};
 pub use format::{CounterMap, ExpectSpec, OffloadSpec, StepSpec, Vector, VerdictSpec};
 pub use report::{Mismatch, dissect};
 pub use run::{
-    Applies, Core, Observation, Sent, Subject, SubjectError, check, counter_map, load, vectors_dir,
-    walk, walk_sequences,
+    Applies, Core, Observation, Sent, Subject, SubjectError, check, counter_map, load, translate,
+    vectors_dir, walk, walk_sequences,
 };
 pub use softwire::{
     Assembled, BindingSpec, FLOW_SECRET, RoleSpec, SoftwireSpec, SoftwireSpecError, assemble,

@@ -173,7 +173,7 @@ struct fw_nat64_meta {
 	__u32 masks[4];
 	/* Key of the hashes: drawn once, by the process that made the tables. */
 	__u64 secret[2];
-	/* Added to CLOCK_MONOTONIC; 0 but in tests. */
+	/* Added to CLOCK_MONOTONIC; 0 but in tests. With `clock_stands` it is the time itself. */
 	__u64 clock_offset_ns;
 	/* 1: no new sessions (drain). */
 	__u32 draining;
@@ -247,7 +247,9 @@ struct fw_nat64_config {
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
 	/* Not every IPv4 host may begin sessions: the first packets of all of them are left. */
 	__u8 v4_restricted;
-	__u8 reserved[3];
+	/* Of tests: the time is what fw_nat64_meta says, and does not pass by itself. */
+	__u8 clock_stands;
+	__u8 reserved[2];
 };
 _Static_assert(sizeof(struct fw_nat64_config) == 104 + 12 * FW_MAX_POOL4, "fw_nat64_config");
 

@@ -1,8 +1,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
+use fordway_testhost::{PATIENCE, poll};
 use fordway_xlat::nat64::{
     Heap, Lifetimes, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple,
 };
@@ -10,9 +10,6 @@ use fordway_xlat::{Config, Translator};
 
 use super::*;
 use crate::current::Current;
-
-/// More than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn settings(pool4: u8) -> Settings {
     let address = Ipv4Addr::new(192, 0, 2, pool4);
@@ -45,7 +42,29 @@ fn open(nat64: &Nat64, port: u16) {
     nat64.from_v6(&tuple, monotonic(), 0).unwrap();
 }
 
-/// A sweeper at work, and what it tells.
+fn tables(settings: Settings) -> Arc<Nat64> {
+    let heap = Heap::new(&settings.sizes, [1, 2]);
+    Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap())
+}
+
+/// A sweeper beside one queue, and what it tells.
+fn task(current: &Current, queue: &Bursts, stop: &Stop) -> (Task, Receiver<Event>) {
+    let (sender, events) = channel();
+    let task = Task {
+        core: current.follower(),
+        threads: vec![queue.clone()],
+        probes: Arc::default(),
+        found: Found::default(),
+        stop: stop.clone(),
+        sweeping: Sweeping {
+            tell: Some(Box::new(move |event| sender.send(event).unwrap())),
+            kernel_grace: None,
+        },
+    };
+    (task, events)
+}
+
+/// A sweeper at work.
 struct Running {
     current: Current,
     nat64: Arc<Nat64>,
@@ -57,31 +76,19 @@ struct Running {
 
 impl Running {
     fn start(settings: Settings) -> Running {
-        let heap = Heap::new(&settings.sizes, [1, 2]);
-        let nat64 = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
+        let nat64 = tables(settings);
         let current = Current::new(translator(&nat64).into());
         let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
-        let (sender, events) = channel();
-        let task = Task {
-            core: current.follower(),
-            threads: vec![queue.clone()],
-            probes: Arc::default(),
-            found: Found::default(),
-            stop: stop.clone(),
-            sweeping: Sweeping {
-                tell: Some(Box::new(move |event| sender.send(event).unwrap())),
-                kernel_grace: None,
-            },
-        };
+        let (task, events) = task(&current, &queue, &stop);
         let thread = Some(thread::spawn(move || task.run()));
         Running { current, nat64, queue, stop, events, thread }
     }
 
-    /// The port of the host whose BIB entry is the next to go, if one goes in time.
-    fn next_gone(&self, patience: Duration) -> Option<u16> {
+    /// The port of the host whose BIB entry is the next to go.
+    fn next_gone(&self) -> u16 {
         loop {
-            if let Event::BibRemoved(binding) = self.events.recv_timeout(patience).ok()? {
-                return Some(binding.v6.1);
+            if let Event::BibRemoved(binding) = self.events.recv_timeout(PATIENCE).unwrap() {
+                return binding.v6.1;
             }
         }
     }
@@ -106,31 +113,40 @@ fn what_a_burst_still_makes_by_the_settings_before_is_reviewed_too() {
     running.wait_for_creation();
     running.queue.begin();
     let other = Arc::new(running.nat64.reconfigured(settings(2)).unwrap());
-    running.current.set(translator(&other).into());
-    // The burst is not over when the sweeper has long seen that there are other settings.
-    let _ = running.next_gone(INTERVAL * 3);
+    let translator = translator(&other);
+    running.current.set(Arc::clone(&translator).into());
+    // The burst is not over when the sweeper has seen that there are other settings: what runs has one reference, and
+    // the sweeper another.
+    poll("the sweeper to look", || (Arc::strong_count(&translator) > 2).then_some(()));
     open(&running.nat64, 2);
+    // A sweep may tell of the new session meanwhile; a review would end its BIB entry.
+    let is_removal = |event: Event| matches!(event, Event::BibRemoved(_));
+    assert!(!running.events.try_iter().any(is_removal), "reviewed while the burst is under way");
     running.queue.end();
-    let gone = std::iter::from_fn(|| running.next_gone(PATIENCE)).find(|port| *port == 2);
-    assert_eq!(gone, Some(2));
+    while running.next_gone() != 2 {}
 }
 
 #[test]
 fn entries_are_given_back_only_when_bursts_are_over() {
     let mut settings = settings(1);
     settings.lifetimes.udp = Duration::ZERO;
-    let running = Running::start(settings);
-    let used = || running.nat64.occupancy().map(|it| it.used);
-    running.queue.begin();
-    open(&running.nat64, 1);
-    assert_eq!(running.next_gone(PATIENCE), Some(1));
-    // Somebody may still look at it, however long.
-    let _ = running.next_gone(INTERVAL * 3);
+    let nat64 = tables(settings);
+    let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
+    let (mut task, events) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
+    let mut sweeper = Sweeper::new();
+    let used = || nat64.occupancy().map(|it| it.used);
+    // Whoever is told to stop does not wait for the end of the burst.
+    stop.set();
+    queue.begin();
+    open(&nat64, 1);
+    poll("the entry to go", || {
+        task.sweep(&mut sweeper, &nat64);
+        events.try_iter().find(|event| matches!(event, Event::BibRemoved(_)))
+    });
+    // The burst may still look at it.
+    assert!(!task.sweep(&mut sweeper, &nat64));
     assert_eq!(used()[..2], [1, 1]);
-    running.queue.end();
-    let deadline = Instant::now() + PATIENCE;
-    while used()[..2] != [0, 0] {
-        assert!(Instant::now() < deadline, "{:?}", used());
-        thread::yield_now();
-    }
+    queue.end();
+    assert!(task.sweep(&mut sweeper, &nat64));
+    assert_eq!(used()[..2], [0, 0]);
 }

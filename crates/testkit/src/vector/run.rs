@@ -94,55 +94,64 @@ impl Subject for Core {
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {
-        let machine = match &case.softwire {
-            Some(softwire) => Machine::Softwire(softwire),
-            None => Machine::Translator(Box::new(Translator::new(case.config.clone())?)),
-        };
-        let mut state = State::new(case.vector.identification);
-        let mut waiting = Reassembler::new(Limits::default());
-        let mut seen = Vec::new();
-        for step in &case.steps {
-            let counters = Counters::default();
-            // The limiter's bucket is full some time after the origin.
-            let now = Duration::from_secs(10) + step.at;
-            let input = match machine.assemble(&mut waiting, step, now) {
-                Assembled::Whole(input) => input,
-                Assembled::Waits => {
-                    seen.push(observation(Verdict::Stored, Vec::new(), &counters));
-                    continue;
-                }
-                Assembled::Dropped(reason, fragments) => {
-                    (0..fragments).for_each(|_| counters.drop(reason));
-                    seen.push(observation(Verdict::Drop(reason), Vec::new(), &counters));
-                    continue;
-                }
-            };
-            let mut buffer = vec![0xa5; HEADROOM + input.len() + HEADROOM];
-            let range = HEADROOM..HEADROOM + input.len();
-            buffer[range.clone()].copy_from_slice(&input);
-            let arrival = Arrival {
-                direction: Direction::of(&input),
-                octets: input.len(),
-                segments: segment_count(&input, &step.offload),
-            };
-            let mut packet = Packet::new(&mut buffer, range, step.offload);
-            let verdict = match &machine {
-                Machine::Translator(it) => it.translate(&mut packet, now, &mut state, &mut ()),
-                Machine::Softwire(it) => it.translate(&mut packet, now, &mut state, &mut ()),
-            };
-            let sent = match verdict {
-                Verdict::Forward => collect(&packet),
-                Verdict::Reply(_) | Verdict::Pass => {
-                    vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
-                }
-                Verdict::Drop(_) | Verdict::Stored => Vec::new(),
-            };
-            counters.record(arrival, verdict, sent.len());
-            counters.suppress(state.take_suppressed());
-            seen.push(observation(verdict, sent, &counters));
-        }
-        Ok(seen)
+        // The limiter's bucket is full some time after the origin.
+        translate(case, &mut State::new(case.vector.identification), Duration::from_secs(10))
     }
+}
+
+/// What the core makes of the packets of a case, the first of which comes at `begin`. A `state` that goes from case to
+/// case is that of a queue which has them all.
+pub fn translate(
+    case: &Case,
+    state: &mut State,
+    begin: Duration,
+) -> Result<Vec<Observation>, SubjectError> {
+    let machine = match &case.softwire {
+        Some(softwire) => Machine::Softwire(softwire),
+        None => Machine::Translator(Box::new(Translator::new(case.config.clone())?)),
+    };
+    let mut waiting = Reassembler::new(Limits::default());
+    let mut seen = Vec::new();
+    for step in &case.steps {
+        let counters = Counters::default();
+        let now = begin + step.at;
+        let input = match machine.assemble(&mut waiting, step, now) {
+            Assembled::Whole(input) => input,
+            Assembled::Waits => {
+                seen.push(observation(Verdict::Stored, Vec::new(), &counters));
+                continue;
+            }
+            Assembled::Dropped(reason, fragments) => {
+                (0..fragments).for_each(|_| counters.drop(reason));
+                seen.push(observation(Verdict::Drop(reason), Vec::new(), &counters));
+                continue;
+            }
+        };
+        let mut buffer = vec![0xa5; HEADROOM + input.len() + HEADROOM];
+        let range = HEADROOM..HEADROOM + input.len();
+        buffer[range.clone()].copy_from_slice(&input);
+        let arrival = Arrival {
+            direction: Direction::of(&input),
+            octets: input.len(),
+            segments: segment_count(&input, &step.offload),
+        };
+        let mut packet = Packet::new(&mut buffer, range, step.offload);
+        let verdict = match &machine {
+            Machine::Translator(it) => it.translate(&mut packet, now, state, &mut ()),
+            Machine::Softwire(it) => it.translate(&mut packet, now, state, &mut ()),
+        };
+        let sent = match verdict {
+            Verdict::Forward => collect(&packet),
+            Verdict::Reply(_) | Verdict::Pass => {
+                vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
+            }
+            Verdict::Drop(_) | Verdict::Stored => Vec::new(),
+        };
+        counters.record(arrival, verdict, sent.len());
+        counters.suppress(state.take_suppressed());
+        seen.push(observation(verdict, sent, &counters));
+    }
+    Ok(seen)
 }
 
 /// What a case is tried on.

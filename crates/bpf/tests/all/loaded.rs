@@ -1,0 +1,178 @@
+//! Loaded programs on single frames, and the maps of many mappings. Needs root.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use fordway_bpf::{Action, Loaded, Outcome, PassReason, Program, StateMaps, Stateful, TestOptions};
+use fordway_testhost::is_root;
+use fordway_xlat::addr::{Eam, EamTable};
+use fordway_xlat::nat64::{Dynamic4, Pool, Range, Settings, Sizes};
+use fordway_xlat::{Config, Direction, DropReason};
+
+use crate::common::{config, in_namespace, tun};
+
+const ETHERNET: usize = 14;
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// An Ethernet frame with an IPv4 packet that has a UDP datagram without data.
+fn frame_v4(source: Ipv4Addr, destination: Ipv4Addr, ttl: u8) -> Vec<u8> {
+    let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, ttl, 17, 0, 0];
+    ip.extend(source.octets());
+    ip.extend(destination.octets());
+    let header = checksum(&ip);
+    ip[10..12].copy_from_slice(&header);
+    let mut pseudo = [source.octets(), destination.octets()].concat();
+    let mut udp = vec![0x10, 0x20, 0x30, 0x40, 0, 8, 0, 0];
+    pseudo.extend([0, 17, 0, 8]);
+    pseudo.extend(&udp);
+    let sum = checksum(&pseudo);
+    udp[6..8].copy_from_slice(&sum);
+    let mut frame = vec![0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend(ip);
+    frame.extend(udp);
+    frame
+}
+
+/// RFC 1071.
+fn checksum(octets: &[u8]) -> [u8; 2] {
+    let mut sum: u32 =
+        octets.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
+}
+
+fn addresses(frame: &[u8]) -> (Ipv6Addr, Ipv6Addr) {
+    let addr = |at: usize| <[u8; 16]>::try_from(&frame[ETHERNET + at..][..16]).unwrap().into();
+    (addr(8), addr(24))
+}
+
+#[test]
+fn a_frame_is_translated_and_counted() {
+    if !is_root() {
+        return;
+    }
+    // A host's own address is mapped explicitly: only that is an uplink's to translate.
+    let host = Eam::new("192.0.2.1/32".parse().unwrap(), "2001:db8:1::1/128".parse().unwrap());
+    let config = Config { eam: EamTable::new(host).unwrap(), ..config() };
+    let programs =
+        [Program::Interface, Program::UplinkEgress, Program::UplinkIngress, Program::Xdp];
+    let mut loaded =
+        Loaded::load(&config, &programs, &TestOptions { tun: 1, ..TestOptions::default() })
+            .unwrap();
+    let frame = frame_v4([192, 0, 2, 1].into(), [198, 51, 100, 7].into(), 64);
+
+    let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+    assert_eq!((run.action, run.outcome), (Action::Redirect, Some(Outcome::Translated)));
+    assert_eq!(run.frame[ETHERNET - 2..ETHERNET], IPV6);
+    assert_eq!(run.frame.len(), frame.len() + 20);
+    let expected = ("2001:db8:1::1".parse().unwrap(), "2001:db8:64::c633:6407".parse().unwrap());
+    assert_eq!(addresses(&run.frame), expected);
+    assert_eq!(run.frame[ETHERNET + 7], 63, "the configuration counts one hop");
+
+    let run = loaded.run(Program::UplinkEgress, &frame, 0, 1).unwrap();
+    assert_eq!((run.action, run.code), (Action::Continue, -1));
+    assert_eq!(run.outcome, Some(Outcome::Translated));
+    assert_eq!(run.frame[ETHERNET - 2..ETHERNET], IPV6);
+
+    let run = loaded.run(Program::UplinkIngress, &frame, 0, 1).unwrap();
+    assert_eq!((run.action, run.frame), (Action::Continue, frame), "IPv4 is not for it");
+    assert_eq!(loaded.totals().unwrap().direction(Direction::V4ToV6).packets, 2);
+}
+
+#[test]
+fn outcomes_are_told_by_the_counters() {
+    if !is_root() {
+        return;
+    }
+    let mut loaded =
+        Loaded::load(&config(), &[Program::Interface], &TestOptions::default()).unwrap();
+    let mut frame = frame_v4([192, 0, 2, 1].into(), [198, 51, 100, 7].into(), 1);
+    let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+    assert!(matches!(run.outcome, Some(Outcome::PassedOn(_))), "{run:?}");
+    assert_eq!((run.action, run.frame), (Action::Continue, frame.clone()));
+
+    frame[ETHERNET + 10] ^= 1;
+    let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+    let reasons = [
+        Some(Outcome::Dropped(DropReason::BadHeaderChecksum)),
+        Some(Outcome::PassedOn(PassReason::Malformed)),
+    ];
+    assert!(reasons.contains(&run.outcome), "{run:?}");
+}
+
+/// The tables are the business of the interface's program.
+#[test]
+fn xdp_leaves_what_state_decides_to_the_stack() {
+    let range = Range {
+        first: Ipv4Addr::new(198, 51, 100, 7),
+        last: Ipv4Addr::new(198, 51, 100, 7),
+        low: 1024,
+        high: 65_535,
+    };
+    let pool = Pool { ranges: vec![range], ..Pool::default() };
+    let dynamic4 = Dynamic4 { pool: vec!["198.51.100.0/24".parse().unwrap()], clients: vec![] };
+    let sizes = Sizes { bibs: 10, sessions: 10, subscribers: 10 };
+    let shared = Settings { pools: vec![pool], sizes, ..Settings::default() };
+    let of_its_own = Settings { dynamic4: Some(dynamic4), sizes, ..Settings::default() };
+    for settings in [shared, of_its_own] {
+        in_namespace(|| {
+            let tun = tun();
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
+            let stateful = Some(Stateful { settings, maps });
+            let options = TestOptions { tun, stateful, ..TestOptions::default() };
+            let mut loaded = Loaded::load(&config(), &[Program::Xdp], &options).unwrap();
+            let frame = frame_v4([203, 0, 113, 5].into(), [198, 51, 100, 7].into(), 64);
+            let run = loaded.run(Program::Xdp, &frame, 0, 1).unwrap();
+            let outcome = Some(Outcome::PassedOn(PassReason::Session));
+            assert_eq!((run.action, run.outcome), (Action::Continue, outcome));
+        });
+    }
+}
+
+#[test]
+fn only_what_was_loaded_runs() {
+    if !is_root() {
+        return;
+    }
+    let mut loaded =
+        Loaded::load(&config(), &[Program::Interface], &TestOptions::default()).unwrap();
+    let frame = frame_v4([192, 0, 2, 1].into(), [198, 51, 100, 7].into(), 64);
+    for program in [Program::UplinkEgress, Program::Xdp] {
+        let error = loaded.run(program, &frame, 0, 1).unwrap_err();
+        assert!(error.to_string().contains(program.name()), "{error}");
+    }
+    assert!(
+        loaded.run(Program::Interface, &frame[..10], 0, 1).is_err(),
+        "too short for the kernel"
+    );
+}
+
+#[test]
+fn a_hundred_thousand_mappings_are_looked_up() {
+    if !is_root() {
+        return;
+    }
+    const MAPPINGS: u32 = 100_000;
+    // 198.18.0.0/15 has 131,072 addresses.
+    let v4 = |n: u32| Ipv4Addr::from_bits(0xc612_0000 + n);
+    let v6 = |n: u32| Ipv6Addr::from_bits((0x2001_0db8_0001_u128 << 80) | u128::from(n));
+    let entries = (0..MAPPINGS).map(|n| {
+        let (v4, v6) = (format!("{}/32", v4(n)), format!("{}/128", v6(n)));
+        Eam::new(v4.parse().unwrap(), v6.parse().unwrap()).unwrap()
+    });
+    let config = Config { eam: EamTable::new(entries).unwrap(), ..config() };
+    let mut loaded = Loaded::load(&config, &[Program::Interface], &TestOptions::default()).unwrap();
+    for (source, destination) in [(0, MAPPINGS - 1), (4095, 4096), (4097, 8192), (70_000, 1)] {
+        let frame = frame_v4(v4(source), v4(destination), 64);
+        let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+        assert_eq!(run.outcome, Some(Outcome::Translated), "{run:?}");
+        assert_eq!(addresses(&run.frame), (v6(source), v6(destination)));
+    }
+    // Not mapped explicitly: by the prefix.
+    let frame = frame_v4(v4(MAPPINGS), v4(0), 64);
+    let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+    assert_eq!(addresses(&run.frame).0, "2001:db8:64::c613:86a0".parse::<Ipv6Addr>().unwrap());
+}

@@ -1,0 +1,3 @@
+//! The user engine on real devices. All of it needs root.
+
+mod engine;
