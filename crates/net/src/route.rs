@@ -14,6 +14,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::address::family;
+use crate::sysctl::{self, SysctlKey};
 use crate::{Error, Netlink, PROTOCOL, Result};
 
 /// Numbers of the kernel's routing tables.
@@ -126,6 +127,13 @@ fn ours() -> u8 {
     PROTOCOL
 }
 
+/// The MTU of an interface for IPv6, which a router may have made smaller than the device's (RFC 4861 section 4.6.4). A
+/// route that the kernel has cached does not tell it.
+fn advertised_mtu(device: &str) -> Option<u32> {
+    let key = SysctlKey::conf_v6(device, "mtu").ok()?;
+    sysctl::read(&key).ok()?.parse().ok()
+}
+
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.destination)?;
@@ -170,7 +178,7 @@ pub struct NextHop {
     /// Source address the kernel would choose.
     pub source: Option<IpAddr>,
     /// MTU towards the destination, in octets: the route's or a learned path
-    /// MTU, else the interface's.
+    /// MTU, else the interface's for this version of IP.
     pub mtu: u32,
 }
 
@@ -209,13 +217,17 @@ impl Netlink {
         let Some(link) = self.find_link_by_index(index)? else {
             return Ok(None);
         };
+        let mtu = parsed.mtu.unwrap_or_else(|| match destination {
+            IpAddr::V4(_) => link.mtu,
+            IpAddr::V6(_) => advertised_mtu(&link.name).map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+        });
         Ok(Some(NextHop {
             kind: kind_of(message.header.kind),
             device: link.name,
             index,
             gateway: parsed.gateway,
             source: parsed.source,
-            mtu: parsed.mtu.unwrap_or(link.mtu),
+            mtu,
         }))
     }
 

@@ -16,16 +16,11 @@
 //! | `device` | joins these for one device | yes |
 //! | `host`, `serve` | sockets, netlink, the one thread | |
 //!
-//! ```no_run
-//! use fordway_services::router::{self, Device, Settings};
-//!
-//! # fn main() -> Result<(), router::Error> {
+//! ```text
 //! let lan = Device { dhcpv6: true, ..Device::new("lan0") };
 //! let bound = router::bind(&Settings { devices: vec![lan] })?;   // needs privileges
 //! let server = bound.start()?;                                   // needs none
 //! server.stop();                                                 // says goodbye
-//! # Ok(())
-//! # }
 //! ```
 
 mod content;

@@ -12,6 +12,7 @@ use hickory_proto::op::Message;
 
 use super::shared::Active;
 use super::upstream::{Answer, LookupError, Resolver};
+use crate::clock;
 
 type Found = Result<Arc<Answer>, LookupError>;
 
@@ -78,7 +79,7 @@ fn outcome(found: &Found) -> Outcome<'_> {
     match found {
         Ok(answer) => Outcome::Answer(dns64::Answer {
             message: &answer.message,
-            age: answer.age(Instant::now()),
+            age: answer.age(clock::now()),
             security: answer.security,
         }),
         Err(error) => Outcome::Failed(match error {

@@ -13,6 +13,7 @@ use super::rate::Limiter;
 use super::settings::{Rate, Settings};
 use super::stats::{Counters, Stats};
 use super::upstream::{self, Resolver};
+use crate::clock;
 
 /// Refusals for one client network: enough to tell whoever has set up a client wrongly, and nothing for a forger.
 const REFUSALS: Rate =
@@ -88,7 +89,7 @@ impl Shared {
             queries: Arc::default(),
             connections: Arc::default(),
             refusals: Limiter::new(REFUSALS),
-            start: Instant::now(),
+            start: clock::now(),
             threads: (0..threads).map(|_| Thread::default()).collect(),
             stopping: AtomicBool::new(false),
             taken: Mutex::new(()),

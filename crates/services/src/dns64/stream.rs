@@ -1,13 +1,15 @@
 //! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers are found.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_local;
@@ -69,21 +71,29 @@ fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
         let _ = stream.set_nodelay(true);
         let client = Client { address: peer.ip().to_canonical(), transport: Transport::Tcp };
         let (read, write) = stream.into_split();
-        let (answers, outgoing) = mpsc::channel(PIPELINE);
-        let writing = spawn_local(write_all(write, outgoing, idle));
-        let reading = Connection { worker, client, idle, answers, room: room() };
-        // Either side's end is the end of both; but answers under way are still written after the last query.
-        tokio::select! {
-            () = reading.run(BufReader::new(read)) => {}
-            () = reading.answers.closed() => {}
-        }
-        drop(reading);
-        let _ = writing.await;
+        serve(read, write, client, idle, worker).await;
     });
 }
 
-fn room() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(PIPELINE))
+/// Serves a connection until its end.
+async fn serve(
+    read: impl AsyncRead + Unpin,
+    write: impl AsyncWrite + Unpin + 'static,
+    client: Client,
+    idle: Duration,
+    worker: Rc<Worker>,
+) {
+    let (answers, outgoing) = mpsc::channel(PIPELINE);
+    let writing = spawn_local(write_all(write, outgoing, idle));
+    let room = Arc::new(Semaphore::new(PIPELINE));
+    let reading = Connection { worker, client, idle, answers, room };
+    // Either side's end is the end of both; but answers under way are still written after the last query.
+    tokio::select! {
+        () = reading.run(BufReader::new(read)) => {}
+        () = reading.answers.closed() => {}
+    }
+    drop(reading);
+    let _ = writing.await;
 }
 
 /// The reading side of a connection.
@@ -98,7 +108,7 @@ struct Connection {
 
 impl Connection {
     /// Reads queries until the client ends, is silent for too long, or sends what can't be a message.
-    async fn run(&self, mut read: BufReader<OwnedReadHalf>) {
+    async fn run(&self, mut read: BufReader<impl AsyncRead + Unpin>) {
         let mut octets = Vec::new();
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
@@ -115,7 +125,7 @@ impl Connection {
     }
 
     /// The length of the next message (RFC 1035 section 4.2.2). None: there is none.
-    async fn next_length(&self, read: &mut BufReader<OwnedReadHalf>) -> Option<u16> {
+    async fn next_length(&self, read: &mut BufReader<impl AsyncRead + Unpin>) -> Option<u16> {
         let mut length = [0; 2];
         loop {
             match timeout(self.idle, read.read_u8()).await {
@@ -166,7 +176,7 @@ async fn send(answers: &mpsc::Sender<Outgoing>, mut answer: Vec<u8>, permit: Own
 
 /// Writes answers, those together that are there together; ends when the client does not take them in time.
 async fn write_all(
-    mut write: OwnedWriteHalf,
+    mut write: impl AsyncWrite + Unpin,
     mut outgoing: mpsc::Receiver<Outgoing>,
     patience: Duration,
 ) {

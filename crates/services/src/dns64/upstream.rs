@@ -37,7 +37,6 @@ mod udp;
 mod validate;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 pub use answer::Answer;
 pub use error::{Error, LookupError};
@@ -48,6 +47,8 @@ use key::KeyBuf;
 pub use settings::{Protocol, Server, Settings, TrustAnchors};
 pub use stats::{ServerStats, Stats};
 use validate::Validator;
+
+use crate::clock;
 
 /// Asks upstream servers, and remembers what they said.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl Resolver {
         let wanted = !question.checking_disabled && question.class == DNSClass::IN;
         let validator = self.validator.as_ref().filter(|_| wanted);
         let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
-        if let Some(outcome) = forwarder.cache.get(key.as_octets(), Instant::now()) {
+        if let Some(outcome) = forwarder.cache.get(key.as_octets(), clock::now()) {
             forwarder.counters.cache_hits.count();
             return outcome;
         }

@@ -18,6 +18,7 @@ use super::ready::{Asked, Form, Ready};
 use super::resolve;
 use super::shared::{Active, Shared};
 use super::stats::Counters;
+use crate::clock;
 
 /// Of the queries over the rate, one in so many is answered with TC, so that a client whose address somebody else
 /// forges still gets its answers, by TCP.
@@ -89,7 +90,7 @@ impl Worker {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now::new(self.shared.start, Instant::now())
+        Now::new(self.shared.start, clock::now())
     }
 
     /// Works by the settings of this moment from now on.

@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::clock::Clock;
 use super::waiting::Waiting;
 use super::{Error, random};
+use crate::clock;
 
 /// How long a client that ends waits for the server to take the lease back.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -161,7 +162,7 @@ impl<H: Host> Runner<H> {
             stats: ClientStats::default(),
             socket: None,
             applied: None,
-            used: (0, Instant::now()),
+            used: (0, clock::now()),
         };
         runner.tell();
         Ok(runner)
@@ -191,7 +192,7 @@ impl<H: Host> Runner<H> {
 
     /// Gives the lease back, and waits for a while for the server to hear of it.
     async fn farewell(&mut self) {
-        let give_up = Instant::now() + FAREWELL;
+        let give_up = clock::now() + FAREWELL;
         let effects = self.core.release(self.clock.now());
         self.take_down();
         self.carry_out(effects);
@@ -201,7 +202,7 @@ impl<H: Host> Runner<H> {
                 received = receive(self.socket.as_ref()) => self.received(received),
                 () = tokio::time::sleep_until(due.into()) => self.tick(),
             }
-            if Instant::now() >= give_up {
+            if clock::now() >= give_up {
                 info!(
                     "{}: the server has not heard that the lease is given back",
                     self.options.name
@@ -215,7 +216,7 @@ impl<H: Host> Runner<H> {
 
     /// When something is due.
     fn due(&self) -> Instant {
-        let far = Instant::now() + Duration::from_secs(3600);
+        let far = clock::now() + Duration::from_secs(3600);
         let core = self.core.next().map_or(far, |at| self.clock.instant(at));
         let idle = self.options.idle.filter(|_| self.applied.is_some());
         idle.map_or(core, |idle| core.min(self.used.1 + idle))
@@ -251,8 +252,8 @@ impl<H: Host> Runner<H> {
         let Some(idle) = self.options.idle.filter(|_| self.applied.is_some()) else { return };
         let carried = self.host.carried();
         if carried != self.used.0 {
-            self.used = (carried, Instant::now());
-        } else if self.used.1.elapsed() >= idle {
+            self.used = (carried, clock::now());
+        } else if clock::since(self.used.1) >= idle {
             info!(
                 "{}: nobody has used the address for a while; it is given back",
                 self.options.name
@@ -300,7 +301,7 @@ impl<H: Host> Runner<H> {
                 let name = &self.options.name;
                 info!("{name}: {} by {}, from {own}", grant.slot(), grant.tep);
                 self.applied = Some((grant, own));
-                self.used = (self.host.carried(), Instant::now());
+                self.used = (self.host.carried(), clock::now());
                 self.send_waiting();
                 self.host.settle();
             }

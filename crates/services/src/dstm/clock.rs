@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::clock;
+
 /// A clock that never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
@@ -12,12 +14,12 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start() -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { base: millis(since), started: Instant::now() }
+        Clock { base: millis(since), started: clock::now() }
     }
 
     /// Now, in ms since 1970.
     pub(super) fn now(&self) -> u64 {
-        self.base + millis(self.started.elapsed())
+        self.base + millis(clock::since(self.started))
     }
 
     /// The moment `at`, in ms since 1970.

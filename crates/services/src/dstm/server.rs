@@ -1,6 +1,8 @@
 //! The server: sockets, a thread, the lease file.
 
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::{SocketAddrV6, UdpSocket};
@@ -155,12 +157,7 @@ impl Bound {
         let shared = Arc::new(Mutex::new(Stats::default()));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (ready, started) = sync_channel(1);
-        let tep = match &self.settings.tep {
-            TepPlace::Here(bindings) => Place::Here(Arc::clone(bindings)),
-            TepPlace::There(link) => open_link(link, &self.clock)?,
-        };
-        let state = State::new(self.core, self.file, self.clock, tep, Arc::clone(&shared));
-        let sockets = self.sockets;
+        let (state, sockets) = self.into_state(&shared)?;
         let thread = thread::Builder::new()
             .name("fordway-dstm".to_owned())
             .spawn(move || serve::run(state, sockets, receiver, &ready))
@@ -170,6 +167,16 @@ impl Bound {
             Ok(Err(error)) => Err(Error::Thread(error)),
             Err(_) => Err(Error::Ended),
         }
+    }
+
+    /// What the thread has.
+    fn into_state(self, shared: &Arc<Mutex<Stats>>) -> Result<(State, Vec<UdpSocket>), Error> {
+        let tep = match &self.settings.tep {
+            TepPlace::Here(bindings) => Place::Here(Arc::clone(bindings)),
+            TepPlace::There(link) => open_link(link, &self.clock)?,
+        };
+        let state = State::new(self.core, self.file, self.clock, tep, Arc::clone(shared));
+        Ok((state, self.sockets))
     }
 }
 

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use fordway_wire::checksum::{self, Sum};
 use tokio::sync::Notify;
 
+use crate::clock;
+
 /// Most packets that wait.
 const PACKETS: usize = 64;
 
@@ -48,7 +50,7 @@ impl Waiting {
                 finish_checksum(&mut packet);
             }
             packets.octets += packet.len();
-            packets.queue.push_back((Instant::now(), packet));
+            packets.queue.push_back((clock::now(), packet));
         }
         drop(packets);
         let counter = if room { &self.held } else { &self.dropped };
@@ -63,7 +65,7 @@ impl Waiting {
             std::mem::take(&mut *packets)
         };
         let count = packets.queue.len();
-        let fresh = packets.queue.into_iter().filter(|(since, _)| since.elapsed() <= AGE);
+        let fresh = packets.queue.into_iter().filter(|(since, _)| clock::since(*since) <= AGE);
         let fresh: Vec<Vec<u8>> = fresh.map(|(_, packet)| packet).collect();
         self.dropped.fetch_add((count - fresh.len()) as u64, Ordering::Relaxed);
         fresh

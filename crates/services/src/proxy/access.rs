@@ -382,11 +382,7 @@ mod tests {
         log.write(&about(), &OUTCOME);
         std::fs::rename(&path, &old).unwrap();
         log.reopen();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !path.exists() {
-            assert!(Instant::now() < deadline);
-            thread::yield_now();
-        }
+        fordway_testhost::poll("another file", || path.exists().then_some(()));
         log.write(&about(), &OUTCOME);
         log.write(&about(), &OUTCOME);
         drop(log);

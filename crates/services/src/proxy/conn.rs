@@ -33,6 +33,9 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
     /// What CONNECT is on HTTP/2.
     Http2(Box<TokioIo<Upgraded>>),
+    /// For tests whose time passes without sockets.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
 }
 
 impl AsyncRead for Stream {
@@ -45,6 +48,8 @@ impl AsyncRead for Stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
             Stream::Http2(http2) => Pin::new(http2).poll_read(cx, buf),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory).poll_read(cx, buf),
         }
     }
 }
@@ -59,6 +64,8 @@ impl AsyncWrite for Stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
             Stream::Http2(http2) => Pin::new(http2).poll_write(cx, buf),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory).poll_write(cx, buf),
         }
     }
 
@@ -71,6 +78,8 @@ impl AsyncWrite for Stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
             Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
             Stream::Http2(http2) => Pin::new(http2).poll_write_vectored(cx, bufs),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -83,6 +92,8 @@ impl AsyncWrite for Stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
             Stream::Http2(http2) => Pin::new(http2).poll_flush(cx),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory).poll_flush(cx),
         }
     }
 
@@ -91,6 +102,8 @@ impl AsyncWrite for Stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Stream::Http2(http2) => Pin::new(http2).poll_shutdown(cx),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory).poll_shutdown(cx),
         }
     }
 }

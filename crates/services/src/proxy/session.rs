@@ -1,5 +1,8 @@
 //! A connection of a client, from its first octet to its last.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -74,6 +77,17 @@ async fn serve(
         },
     };
     drop(active);
+    talk(stream, is_http2, watch, client, worker).await;
+}
+
+/// Serves requests, once it is settled what they come over.
+async fn talk(
+    stream: Stream,
+    is_http2: Option<bool>,
+    watch: Watch,
+    client: IpAddr,
+    worker: Rc<Worker>,
+) {
     let mut session =
         Session { worker, client, conn: Conn::new(stream), watch, served: 0, is_http2 };
     let end = session.run().await;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::authority::Authority;
 use super::settings::{Mode, Reverse, Settings};
 use super::stats::ServerStats;
+use crate::clock;
 
 /// The servers, in the order of the settings.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Site {
             _ => Arc::new(Site {
                 servers: upstream.iter().map(Member::new).collect(),
                 turn: AtomicUsize::new(0),
-                start: Instant::now(),
+                start: clock::now(),
             }),
         }
     }
@@ -89,7 +90,7 @@ impl Site {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(clock::since(self.start).as_millis()).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,5 +1,8 @@
 //! A thread's own things, and how it comes by connections to servers.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;

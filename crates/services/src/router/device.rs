@@ -219,6 +219,11 @@ impl Link {
         outgoing
     }
 
+    /// An advertisement to all nodes could not be sent.
+    pub(super) fn unsent(&mut self, now: Instant) {
+        self.schedule.again(now);
+    }
+
     /// The last words of a router that goes (RFC 4861 section 6.2.5). One advertisement, at once: the
     /// process ends, so there is no time for more.
     pub(super) fn farewell(&mut self, now: Instant) -> Vec<Outgoing> {

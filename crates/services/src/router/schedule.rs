@@ -68,6 +68,15 @@ impl Schedule {
         self.next = Some(self.earliest(now));
     }
 
+    /// The one to all nodes that was just due could not be sent: it does not count, and comes again as
+    /// soon as may be. What it said may be new, and the next regular one half an hour away.
+    pub(super) fn again(&mut self, now: Instant) {
+        if self.next.is_some() {
+            self.initial += 1;
+            self.next = Some(self.earliest(now));
+        }
+    }
+
     /// The device advertises no longer.
     pub(super) fn end(&mut self) {
         *self = Schedule { last: self.last, ..Schedule::new(self.min, self.max) };
@@ -180,6 +189,26 @@ mod tests {
         let (least, most) = (schedule.take(start + ms(1_000_000), 0), schedule.deadline());
         assert!(least.multicast);
         assert_eq!(most, Some(start + ms(1_200_000)));
+    }
+
+    #[test]
+    fn one_that_could_not_be_sent_comes_again() {
+        let (mut schedule, start) = begun();
+        let mut at = Vec::new();
+        for number in 0..6 {
+            let now = schedule.deadline().expect("a next one");
+            at.push((now - start).as_secs());
+            assert!(schedule.take(now, HALF).multicast);
+            if [1, 4].contains(&number) {
+                schedule.again(now);
+            }
+        }
+        // The second and the last of the first few were not heard.
+        assert_eq!(at, [0, 16, 19, 35, 435, 438]);
+        assert_eq!(schedule.deadline(), Some(start + ms(838_000)));
+        schedule.end();
+        schedule.again(start + ms(440_000));
+        assert_eq!(schedule.deadline(), None);
     }
 
     #[test]

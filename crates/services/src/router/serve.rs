@@ -369,6 +369,9 @@ impl Router {
                 Ok(()) => link.stats_mut().sent_unicast += 1,
                 Err(error) => {
                     link.stats_mut().unsent += 1;
+                    if to.is_multicast() {
+                        link.unsent(Instant::now());
+                    }
                     debug!(device = link.name(), %to, %error, "can't send a router advertisement");
                 }
             }

@@ -6,6 +6,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::still::Still;
 
 fn question(server: SocketAddr, timeout: Duration) -> Ask {
     Ask {
@@ -100,8 +101,13 @@ async fn what_is_not_the_answer_is_passed_over() {
 
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_fetched_over_tcp() {
-    let (socket, address) = server().await;
-    let listener = TcpListener::bind(address).await.unwrap();
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            break (listener, socket);
+        }
+    };
+    let address = socket.local_addr().unwrap();
     let serve = async {
         let (octets, from) = receive(&socket).await;
         let truncated = reply(&octets, |message| message.metadata.truncation = true);
@@ -119,12 +125,15 @@ async fn an_answer_that_does_not_fit_is_fetched_over_tcp() {
     assert_eq!(answer.unwrap().answers.len(), 40);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_answer_has_its_reason() {
+    let still = Still::new();
     let (socket, address) = server().await;
-    let silent = question(address, Duration::from_millis(20));
-    assert_eq!(ask(&silent).await, Err(Failure::Timeout));
-    drop(socket);
+    let silent = question(address, LONG);
+    let (answer, ()) = tokio::join!(ask(&silent), still.pass(LONG));
+    assert_eq!(answer, Err(Failure::Timeout));
+    // A connected socket hears its peer alone: to all others the port is closed.
+    socket.connect(address).await.unwrap();
     let refused = Failure::Unreachable("connection refused".to_owned());
     assert_eq!(ask(&question(address, LONG)).await, Err(refused));
 }

@@ -1,7 +1,6 @@
 //! Questions through the cache, and each of them once to the servers.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use fordway_dns64::{Question, Security};
 use hickory_proto::op::Query;
@@ -17,6 +16,7 @@ use super::lifetime;
 use super::peer::Peer;
 use super::race::Racers;
 use super::settings::Settings;
+use crate::clock;
 
 /// Servers, cache, and the questions under way.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Forwarder {
         let Some(key) = KeyBuf::new(question, false) else {
             return Err(LookupError::Unusable);
         };
-        match self.cache.get(key.as_octets(), Instant::now()) {
+        match self.cache.get(key.as_octets(), clock::now()) {
             Some(outcome) => outcome,
             None => self.fetch(question, &key.to_key()).await,
         }
@@ -60,7 +60,7 @@ impl Forwarder {
             match self.flights.board(key) {
                 Boarding::Ask(asker) => {
                     // Somebody may have landed since the cache was looked at.
-                    if let Some(outcome) = self.cache.get(key, Instant::now()) {
+                    if let Some(outcome) = self.cache.get(key, clock::now()) {
                         asker.tell(&outcome);
                         return outcome;
                     }
@@ -68,7 +68,7 @@ impl Forwarder {
                     if outcome.is_err() {
                         self.counters.failures.count();
                     }
-                    self.cache.insert(Arc::clone(key), &outcome, Instant::now());
+                    self.cache.insert(Arc::clone(key), &outcome, clock::now());
                     asker.tell(&outcome);
                     return outcome;
                 }
@@ -96,7 +96,7 @@ impl Forwarder {
         let mut query = Query::query(asked.name, asked.record_type);
         query.set_query_class(asked.class);
         message.queries = vec![query];
-        let fetched = Instant::now();
+        let fetched = clock::now();
         let expires = fetched + lifetime;
         Ok(Arc::new(Answer { message, fetched, expires, security: Security::Unchecked }))
     }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 /// So many tries without an answer, one after the other, and a server counts as dead.
 const DEAD_AFTER: u32 = 3;
 /// How long until a dead server is probed for the first time, and the longest between probes.
-const FIRST_PROBE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PROBE: Duration = Duration::from_secs(1);
 const LONGEST_PROBE: Duration = Duration::from_secs(30);
 /// How long it is remembered that a server can't do something.
 const MEMORY: Duration = Duration::from_secs(600);
 /// Before anything is known of a server: longer than most round trips.
-const UNKNOWN_WAIT: Duration = Duration::from_millis(400);
+pub(super) const UNKNOWN_WAIT: Duration = Duration::from_millis(400);
 /// Below this the next try is not started: schedulers alone may take as long.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 

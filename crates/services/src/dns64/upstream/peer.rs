@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hickory_proto::op::Message;
 use nix::errno::Errno;
@@ -18,6 +18,7 @@ use super::settings::{Server, Settings};
 use super::stats::ServerStats;
 use super::tls::{self, Tls};
 use super::udp::Idle;
+use crate::clock;
 
 /// A server, with what all threads know of it.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ pub(super) enum Trouble {
 impl Peer {
     /// The servers of some settings.
     pub(super) fn all(settings: &Settings) -> Result<Vec<Arc<Self>>, Error> {
-        let now = Instant::now();
+        let now = clock::now();
         let mut roots = None;
         let peer = |server: &Server| {
             Ok(Arc::new(Self {
@@ -107,14 +108,14 @@ impl Peer {
 
     /// Takes down that it has not answered for so long.
     pub(super) fn silent(&self, for_: Duration) {
-        if self.health.silent(for_, Instant::now()) {
+        if self.health.silent(for_, clock::now()) {
             warn!(server = %self.server, "upstream server does not answer");
         }
     }
 
     /// Takes down that its answer is of no use.
     pub(super) fn refused(&self) {
-        if self.health.failed(Instant::now()) {
+        if self.health.failed(clock::now()) {
             warn!(server = %self.server, "upstream server refuses, or gives no answers of use");
         }
     }
@@ -122,7 +123,7 @@ impl Peer {
     /// Takes down that it could not be asked.
     pub(super) fn unreachable(&self) {
         self.counters.unreachable.count();
-        if self.health.failed(Instant::now()) {
+        if self.health.failed(clock::now()) {
             warn!(server = %self.server, "upstream server can't be reached");
         }
     }

@@ -15,11 +15,12 @@ use super::error::LookupError;
 use super::exchange::{self, Worth};
 use super::key::Key;
 use super::peer::{LinkTable, Links, Peer, Trouble};
+use crate::clock;
 
 /// One question in so many is also put to a server that is not the best, to learn how fast it is now.
 const EXPLORE: usize = 64;
 /// How far the last two tries at one server are apart, unless a try takes less than four times that.
-const LAST_APART: Duration = Duration::from_millis(500);
+pub(super) const LAST_APART: Duration = Duration::from_millis(500);
 
 /// Whom to ask.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl Racers {
     /// The first answer of use; failing that, a failure that a server reports.
     pub(super) async fn run(&self, key: &Key) -> Result<Message, LookupError> {
         let links = self.links.here(self.peers.len());
-        let began = Instant::now();
+        let began = clock::now();
         let order = self.order();
         self.probe(key, &links, &order, began);
 
@@ -66,7 +67,7 @@ impl Racers {
         loop {
             // Whoever has said something is not asked again.
             let limit = if ended.has_response() { order.len() } else { self.attempts };
-            let now = Instant::now();
+            let now = clock::now();
             if started < limit && now >= next_start {
                 let place = order[started % order.len()];
                 let peer = &self.peers[place];
@@ -85,12 +86,12 @@ impl Racers {
                         Err(trouble) => ended.trouble = Some(trouble),
                     }
                     if started < order.len() {
-                        next_start = Instant::now();
+                        next_start = clock::now();
                     } else if tries.is_empty() {
                         if started >= self.attempts || !ended.may_try_again() {
                             return ended.result();
                         }
-                        next_start = Instant::now();
+                        next_start = clock::now();
                     }
                 }
                 () = sleep_until(wake.min(deadline).into()) => {
@@ -215,7 +216,7 @@ async fn one_try(
             if worth == Worth::Refusal {
                 peer.refused();
             } else {
-                peer.answered(began.elapsed());
+                peer.answered(clock::since(began));
             }
             Ok((message, worth))
         }
@@ -243,7 +244,7 @@ impl Drop for Record<'_> {
         if self.ended {
             return;
         }
-        let waited = self.began.elapsed();
+        let waited = clock::since(self.began);
         if waited >= self.timeout {
             self.peer.counters.timeouts.count();
         }

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(incoming, [0, 3, 1], "the beginning of the next stays");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_connection_without_questions_is_closed() {
         let (here, _there) = tokio::io::duplex(512);
         let (_askers, mut queue) = mpsc::channel(1);
@@ -190,7 +190,7 @@ mod tests {
         serve(here, &mut queue, 1000 * short, short).await.unwrap();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_leaves_questions_unanswered_is_gone() {
         let (here, _there) = tokio::io::duplex(512);
         let (askers, mut queue) = mpsc::channel(1);

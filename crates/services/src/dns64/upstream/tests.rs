@@ -1,4 +1,4 @@
-//! Lookups against servers that behave well and badly, on loopback.
+//! Lookups against servers that behave well and badly, on loopback. Time stands still, or passes as a test says.
 
 mod cache;
 mod clean;
@@ -21,12 +21,14 @@ use fordway_dns64::Question;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::{A, CNAME, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
+use tokio::task::JoinHandle;
 
-use super::{Answer, Resolver, Server, Settings, key};
+use super::{Answer, LookupError, Resolver, Server, ServerStats, Settings, key};
+use crate::still::{Still, until};
 use fake::Fake;
 
-/// Longer than anything here takes: whoever waits for it has failed.
-const LONG: Duration = Duration::from_secs(20);
+/// The resolution of timers.
+const MS: Duration = Duration::from_millis(1);
 
 fn name(text: &str) -> Name {
     Name::from_ascii(text).unwrap()
@@ -49,14 +51,26 @@ fn soa(zone: &str) -> Record {
     Record::from_rdata(name(zone), 300, RData::SOA(data))
 }
 
-/// Settings that leave slow machines time, so that what is slow here is what a test makes slow.
 fn settings(servers: &[&Fake]) -> Settings {
-    let servers = servers.iter().map(|fake| Server::udp(fake.address)).collect();
-    Settings { timeout: LONG, deadline: 2 * LONG, ..Settings::new(servers) }
+    Settings::new(servers.iter().map(|fake| Server::udp(fake.address)).collect())
 }
 
 fn resolver(servers: &[&Fake]) -> Arc<Resolver> {
     Resolver::new(settings(servers)).unwrap()
+}
+
+/// A lookup that goes on beside the test.
+fn look_up(
+    resolver: &Arc<Resolver>,
+    question: Question,
+) -> JoinHandle<Result<Arc<Answer>, LookupError>> {
+    let resolver = Arc::clone(resolver);
+    tokio::spawn(async move { resolver.lookup(&question).await })
+}
+
+/// What the resolver counts of its servers.
+fn servers(resolver: &Resolver) -> Vec<ServerStats> {
+    resolver.stats().servers
 }
 
 /// The last octets of the addresses in an answer.

@@ -132,3 +132,33 @@ fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
     socket.connect(&SockAddr::from(server))?;
     UdpSocket::from_std(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_serves_so_many_questions_and_not_for_long() {
+        let server = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        let sockets = Mutex::default();
+        let start = Instant::now();
+        let mut idle = take(&sockets, address, start).unwrap();
+        for uses in 1..MOST_USES {
+            idle.uses = uses;
+            give_back(&sockets, idle);
+            idle = take(&sockets, address, start + LONGEST_USE / 2).unwrap();
+            assert_eq!((idle.uses, idle.made), (uses, start));
+        }
+        idle.uses = MOST_USES;
+        give_back(&sockets, idle);
+        assert!(lock(&sockets).is_empty(), "it has served enough");
+
+        give_back(&sockets, take(&sockets, address, start).unwrap());
+        let later = take(&sockets, address, start + LONGEST_USE).unwrap();
+        assert_eq!(later.made, start + LONGEST_USE, "the one that waited was too old");
+        assert!(lock(&sockets).is_empty());
+    }
+}

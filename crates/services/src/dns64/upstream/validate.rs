@@ -6,7 +6,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fordway_dns64::{Question, Security, dname_target};
 use futures_util::Stream;
@@ -33,6 +33,7 @@ use super::forwarder::Forwarder;
 use super::key::{Key, KeyBuf, question};
 use super::lifetime;
 use super::settings::TrustAnchors;
+use crate::clock;
 
 /// The longest chain of aliases.
 const MAX_ALIASES: usize = 16;
@@ -98,11 +99,11 @@ impl Validator {
             let Some(key) = KeyBuf::new(&question, true).map(|key| key.to_key()) else {
                 return Err(LookupError::Unusable);
             };
-            if let Some(outcome) = self.forwarder.cache.get(&key, Instant::now()) {
+            if let Some(outcome) = self.forwarder.cache.get(&key, clock::now()) {
                 return outcome;
             }
             let outcome = self.validate(&question, aliases).await;
-            self.forwarder.cache.insert(key, &outcome, Instant::now());
+            self.forwarder.cache.insert(key, &outcome, clock::now());
             outcome
         })
     }
@@ -134,7 +135,7 @@ impl Validator {
         };
         let rest = Question { name: target, ..question.clone() };
         let rest = self.find(rest, aliases + 1).await?;
-        let now = Instant::now();
+        let now = clock::now();
         let (head, tail) = (link.message_at(now), rest.message_at(now));
         let mut message = tail;
         message.queries = vec![query_of(question)];
@@ -171,7 +172,7 @@ impl Validator {
         };
         message.queries = vec![query_of(question)];
         message.additionals.retain(|record| !record.proof.is_bogus());
-        let fetched = Instant::now();
+        let fetched = clock::now();
         // The library lowers TTLs to what signatures allow (RFC 4035 section 5.3.3).
         let lifetime = lifetime::of_answer(&message, question.record_type);
         let expires = (fetched + lifetime).min(raw.expires.max(fetched));
@@ -226,7 +227,7 @@ impl DnsHandle for Upstream {
                 ResponseCode::NoError | ResponseCode::NXDomain => {}
                 code => return Err(DnsError::ResponseCode(code).into()),
             }
-            Ok(DnsResponse::from_message(answer.message_at(Instant::now()).into_response())?)
+            Ok(DnsResponse::from_message(answer.message_at(clock::now()).into_response())?)
         }))
     }
 }

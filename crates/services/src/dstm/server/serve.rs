@@ -343,28 +343,34 @@ pub(super) fn run(
         }
     };
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let opened = (|| {
-            let sockets = sockets.into_iter().map(UdpSocket::from_std);
-            let sockets = sockets.collect::<io::Result<Vec<UdpSocket>>>()?;
-            let link = state.link_socket()?.map(UdpSocket::from_std).transpose()?;
-            Ok((sockets, link))
-        })();
-        let (sockets, link) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                let _gone = ready.send(Err(error));
-                return;
-            }
-        };
-        let mut state = state;
-        state.begin();
-        state.tell_stats();
-        let _gone = ready.send(Ok(()));
-        let server =
-            Rc::new(Shell { state: RefCell::new(state), sockets, link, news: Notify::new() });
-        serve(&server, commands).await;
-    });
+    local.block_on(&runtime, run_here(state, sockets, commands, ready));
+}
+
+/// Runs in the caller's `LocalSet` until it is told to end.
+pub(super) async fn run_here(
+    mut state: State,
+    sockets: Vec<std::net::UdpSocket>,
+    commands: UnboundedReceiver<Command>,
+    ready: &SyncSender<io::Result<()>>,
+) {
+    let opened = (|| {
+        let sockets = sockets.into_iter().map(UdpSocket::from_std);
+        let sockets = sockets.collect::<io::Result<Vec<UdpSocket>>>()?;
+        let link = state.link_socket()?.map(UdpSocket::from_std).transpose()?;
+        Ok((sockets, link))
+    })();
+    let (sockets, link) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let _gone = ready.send(Err(error));
+            return;
+        }
+    };
+    state.begin();
+    state.tell_stats();
+    let _gone = ready.send(Ok(()));
+    let server = Rc::new(Shell { state: RefCell::new(state), sockets, link, news: Notify::new() });
+    serve(&server, commands).await;
 }
 
 /// What the tasks share.

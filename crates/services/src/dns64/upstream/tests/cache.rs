@@ -1,20 +1,18 @@
 //! Answers that are kept, and questions that are asked once.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::thread;
 
 use hickory_proto::op::ResponseCode;
 use tokio::sync::Semaphore;
 
-use super::super::LookupError;
 use super::fake::{Deed, Fake, respond};
 use super::*;
 
 const WWW: &str = "www.example.net.";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_kept() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let first = resolver.lookup(&question(WWW)).await.unwrap();
@@ -27,8 +25,9 @@ async fn an_answer_is_kept() {
     assert_eq!(first.remaining(first.fetched).as_secs(), 300);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn other_bits_are_other_questions() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let plain = question(WWW);
@@ -45,8 +44,9 @@ async fn other_bits_are_other_questions() {
     assert_eq!(bits, [(false, false), (true, false), (false, true)]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_for_this_once_is_not_kept() {
+    let _still = Still::new();
     let fake = Fake::answering(|message| {
         answer_with(1)(message);
         message.answers[0].ttl = 0;
@@ -59,8 +59,9 @@ async fn an_answer_for_this_once_is_not_kept() {
     assert_eq!((fake.count(), resolver.stats().cache_entries), (2, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ttls_are_bounded_and_grow_old() {
+    let _still = Still::new();
     let fake = Fake::answering(|message| {
         for (ttl, last) in [(5_000_000, 1), (u32::MAX, 2), (100, 3)] {
             answer_with(last)(message);
@@ -78,8 +79,9 @@ async fn ttls_are_bounded_and_grow_old() {
     assert_eq!(answer.remaining(later), Duration::ZERO);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_not_there_is_remembered_as_its_soa_says() {
+    let _still = Still::new();
     let fake = Fake::answering(|message| {
         message.metadata.response_code = ResponseCode::NXDomain;
         message.authorities.push(soa("example.net."));
@@ -94,8 +96,9 @@ async fn what_is_not_there_is_remembered_as_its_soa_says() {
     assert_eq!(fake.count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failure_is_remembered_for_a_moment() {
+    let still = Still::new();
     let fake = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let resolver = resolver(&[&fake]);
     for _ in 0..3 {
@@ -103,16 +106,22 @@ async fn a_failure_is_remembered_for_a_moment() {
         assert_eq!(answer.message.response_code, ResponseCode::ServFail);
     }
     assert_eq!(fake.count(), 1);
-    let deadline = Instant::now() + LONG;
-    while fake.count() == 1 {
-        assert!(Instant::now() < deadline, "the failure is never forgotten");
+    // RFC 9520 section 3.2; each failure in a row is kept twice as long as the one before.
+    let mut asked = 1;
+    for kept in [1, 2, 4].map(Duration::from_secs) {
+        still.pass(kept - MS).await;
         resolver.lookup(&question(WWW)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(fake.count(), asked);
+        still.pass(MS).await;
+        resolver.lookup(&question(WWW)).await.unwrap();
+        asked += 1;
+        assert_eq!(fake.count(), asked);
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_by_octets() {
+    let _still = Still::new();
     let fake = Fake::answering(|message| {
         let owner = message.queries[0].name().to_ascii();
         message.answers.extend((0..10).map(|last| address(&owner, last)));
@@ -130,25 +139,17 @@ async fn the_cache_is_bounded_by_octets() {
     assert!(stats.cache_entries + stats.cache_evictions <= 400, "{stats:?}");
 }
 
-/// A server that answers what it has been asked when a test lets it.
+/// A server that answers each question when a test lets it.
 async fn gated(gate: Arc<Semaphore>) -> Fake {
-    let asked = Arc::new(Mutex::new(()));
     Fake::start(move |seen| {
-        let _whole = asked.lock().unwrap();
-        // Without a permit the question stays unanswered; it is asked again.
-        match gate.try_acquire() {
-            Ok(permit) => {
-                permit.forget();
-                vec![Deed::Send(respond(&seen.octets, answer_with(1)))]
-            }
-            Err(_) => Vec::new(),
-        }
+        vec![Deed::Hold(Arc::clone(&gate), respond(&seen.octets, answer_with(1)))]
     })
     .await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_is_asked_once_for_all_who_ask() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let question = question(WWW);
@@ -163,43 +164,43 @@ async fn a_question_is_asked_once_for_all_who_ask() {
 #[test]
 fn threads_share_questions_and_answers() {
     const THREADS: usize = 4;
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
     let own = runtime();
     let gate = Arc::new(Semaphore::new(0));
     let fake = own.block_on(gated(Arc::clone(&gate)));
-    // Patience is short against the time that threads need to start.
-    let resolver = Resolver::new(Settings { attempts: 100, ..settings(&[&fake]) }).unwrap();
-    let done = Arc::new(AtomicUsize::new(0));
+    let resolver = resolver(&[&fake]);
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
-            let (resolver, done) = (Arc::clone(&resolver), Arc::clone(&done));
-            std::thread::spawn(move || {
-                let answer = runtime().block_on(resolver.lookup(&question(WWW)));
-                done.fetch_add(1, Ordering::Relaxed);
-                addresses(&answer.unwrap())
+            let resolver = Arc::clone(&resolver);
+            thread::spawn(move || {
+                runtime().block_on(async {
+                    let _still = Still::new();
+                    addresses(&resolver.lookup(&question(WWW)).await.unwrap())
+                })
             })
         })
         .collect();
-    let deadline = Instant::now() + LONG;
     own.block_on(async {
-        while done.load(Ordering::Relaxed) < THREADS {
-            assert!(Instant::now() < deadline, "{:?}", resolver.stats());
-            let stats = resolver.stats();
-            if stats.merged == THREADS as u64 - 1 && gate.available_permits() == 0 {
-                gate.add_permits(1);
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let _still = Still::new();
+        let others = THREADS as u64 - 1;
+        until("the others wait for the one that asks", || resolver.stats().merged == others).await;
+        gate.add_permits(1);
+        until("all have the answer", || threads.iter().all(thread::JoinHandle::is_finished)).await;
     });
     for thread in threads {
         assert_eq!(thread.join().unwrap(), [1]);
     }
     let stats = resolver.stats();
     assert_eq!((stats.servers[0].answers, stats.merged), (1, THREADS as u64 - 1));
+    assert_eq!(fake.count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn when_the_asker_goes_away_another_asks() {
+    let _still = Still::new();
     let gate = Arc::new(Semaphore::new(0));
     let fake = gated(Arc::clone(&gate)).await;
     let resolver = resolver(&[&fake]);
@@ -214,8 +215,9 @@ async fn when_the_asker_goes_away_another_asks() {
     assert_eq!(resolver.stats().merged, 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn questions_under_way_are_bounded() {
+    let _still = Still::new();
     let fake = Fake::silent().await;
     let settings = Settings { in_flight: 2, ..settings(&[&fake]) };
     let resolver = Resolver::new(settings).unwrap();

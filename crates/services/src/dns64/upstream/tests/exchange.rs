@@ -1,11 +1,10 @@
 //! What is accepted as an answer, and what a server is forgiven.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use hickory_proto::op::ResponseCode;
 
-use super::super::LookupError;
-use super::fake::{Deed, Fake, Seen, name_seen, respond};
+use super::fake::{Deed, Fake, Nobody, Seen, name_seen, respond};
 use super::*;
 
 fn good(seen: &Seen) -> Deed {
@@ -19,8 +18,9 @@ fn forged(seen: &Seen, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     octets
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_is_asked_and_answers() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let answer = resolver.lookup(&question("www.Example.net.")).await.unwrap();
@@ -36,8 +36,9 @@ async fn a_server_is_asked_and_answers() {
     assert!(server.alive && server.rtt_us > 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_does_not_answer_the_question_is_passed_over() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| {
         vec![
             Deed::Send(forged(seen, |octets| octets[0] ^= 0x55)),
@@ -58,8 +59,9 @@ async fn what_does_not_answer_the_question_is_passed_over() {
     assert_eq!((server.mismatches, server.queries, server.spoof_suspicions), (4, 1, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_datagram_from_elsewhere_never_arrives() {
+    let _still = Still::new();
     let fake =
         Fake::start(|seen| vec![Deed::SendFromElsewhere(forged(seen, |_| ())), good(seen)]).await;
     let resolver = resolver(&[&fake]);
@@ -68,8 +70,9 @@ async fn a_datagram_from_elsewhere_never_arrives() {
     assert_eq!(resolver.stats().servers[0].mismatches, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_no_message_is_passed_over() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| {
         let whole = respond(&seen.octets, answer_with(66));
         let question_end = seen.octets.len() - 11;
@@ -99,8 +102,9 @@ async fn what_is_no_message_is_passed_over() {
     assert_eq!(resolver.stats().servers[0].malformed, 6);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_datagrams_that_do_not_answer_lead_to_tcp() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| {
         if seen.tcp {
             return vec![good(seen)];
@@ -118,8 +122,9 @@ async fn many_datagrams_that_do_not_answer_lead_to_tcp() {
     assert_eq!(server.mismatches, 8);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_truncated_is_asked_for_by_tcp() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| {
         let edit = |message: &mut Message| {
             message.metadata.truncation = !seen.tcp;
@@ -147,8 +152,9 @@ fn lower(seen: &Seen) -> Vec<u8> {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_loses_the_case_is_found_out_once() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| vec![Deed::Send(lower(seen))]).await;
     let resolver = resolver(&[&fake]);
     let long = "a-name-with-letters-enough-to-be-mixed";
@@ -164,8 +170,9 @@ async fn a_server_that_loses_the_case_is_found_out_once() {
     assert_eq!(names[2..], [1, 2].map(|number| format!("{long}{number}.example.net.")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_loses_the_case_and_has_no_tcp_is_forgiven() {
+    let _still = Still::new();
     let fake =
         Fake::start(
             |seen| if seen.tcp { vec![Deed::Close] } else { vec![Deed::Send(lower(seen))] },
@@ -178,8 +185,9 @@ async fn a_server_that_loses_the_case_and_has_no_tcp_is_forgiven() {
     assert_eq!(fake.seen(name_seen).last().unwrap(), name);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_forger_who_does_not_know_the_case_is_found_out() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| {
         if seen.tcp {
             return vec![good(seen)];
@@ -194,8 +202,9 @@ async fn a_forger_who_does_not_know_the_case_is_found_out() {
     assert_eq!((server.case_mismatches, server.spoof_suspicions), (1, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_without_edns_is_asked_without() {
+    let _still = Still::new();
     let fake = Fake::answering(|message| {
         if message.edns.take().is_some() {
             message.queries.clear();
@@ -214,26 +223,26 @@ async fn a_server_without_edns_is_asked_without() {
     assert_eq!(fake.seen(with_edns), [true, false, false]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ports_and_identifiers_change() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     for number in 0..100 {
         resolver.lookup(&question(&format!("n{number}.example.net."))).await.unwrap();
     }
-    let mut uses: HashMap<u16, usize> = HashMap::new();
-    for port in fake.seen(|seen| seen.from.port()) {
-        *uses.entry(port).or_default() += 1;
-    }
-    assert!(uses.values().all(|uses| *uses <= 16), "{uses:?}");
-    assert!(uses.len() >= 6, "{uses:?}");
-    let ids: std::collections::HashSet<[u8; 2]> =
+    // Seven sockets, of which two may have had one port after the other. How many questions a socket serves is tested
+    // where it is decided, in `udp`.
+    let ports: HashSet<u16> = fake.seen(|seen| seen.from.port()).into_iter().collect();
+    assert!((6..=7).contains(&ports.len()), "{ports:?}");
+    let ids: HashSet<[u8; 2]> =
         fake.seen(|seen| [seen.octets[0], seen.octets[1]]).into_iter().collect();
     assert!(ids.len() > 90, "{} identifiers in 100 queries", ids.len());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn questions_at_one_time_go_by_ports_of_their_own() {
+    let _still = Still::new();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let questions: Vec<_> = (0..50).map(|n| question(&format!("n{n}.example.net."))).collect();
@@ -241,25 +250,24 @@ async fn questions_at_one_time_go_by_ports_of_their_own() {
     for answer in futures_util::future::join_all(lookups).await {
         assert_eq!(addresses(&answer.unwrap()), [1]);
     }
-    let ports: std::collections::HashSet<u16> =
-        fake.seen(|seen| seen.from.port()).into_iter().collect();
+    let ports: HashSet<u16> = fake.seen(|seen| seen.from.port()).into_iter().collect();
     assert_eq!(ports.len(), 50);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_there_is_known_at_once() {
-    let fake = Fake::silent().await;
-    let settings = settings(&[&fake]);
-    fake.stop().await;
-    let resolver = Resolver::new(settings).unwrap();
+    let _still = Still::new();
+    let nobody = Nobody::new();
+    let resolver = Resolver::new(Settings::new(vec![Server::udp(nobody.address)])).unwrap();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();
     assert_eq!(error, LookupError::Unreachable);
     assert!(resolver.stats().servers[0].unreachable > 0);
     assert_eq!(resolver.stats().failures, 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn extended_errors_are_kept_and_other_options_are_not() {
+    let _still = Still::new();
     use hickory_proto::op::Edns;
     use hickory_proto::rr::rdata::opt::EdnsOption;
 

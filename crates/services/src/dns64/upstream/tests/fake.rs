@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use hickory_proto::op::{Message, MessageType};
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// What a server does with a query.
@@ -14,6 +16,8 @@ pub(super) enum Deed {
     Send(Vec<u8>),
     /// Sends them from another port.
     SendFromElsewhere(Vec<u8>),
+    /// Sends them when there is a permit, which is used up; until then nothing else is answered.
+    Hold(Arc<Semaphore>, Vec<u8>),
     /// Closes the connection.
     Close,
 }
@@ -31,7 +35,7 @@ pub(super) struct Seen {
 pub(super) struct Fake {
     pub(super) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 type Behaviour = Arc<dyn Fn(&Seen) -> Vec<Deed> + Send + Sync>;
@@ -62,15 +66,7 @@ impl Fake {
         let behaviour: Behaviour = Arc::new(behave);
         let by_udp = serve_udp(socket, Arc::clone(&seen), Arc::clone(&behaviour));
         let by_tcp = serve_tcp(listener, Arc::clone(&seen), behaviour);
-        Self { address, seen, tasks: vec![tokio::spawn(by_udp), tokio::spawn(by_tcp)] }
-    }
-
-    /// Stops, so that nobody listens any more.
-    pub(super) async fn stop(mut self) {
-        for task in std::mem::take(&mut self.tasks) {
-            task.abort();
-            let _ = task.await;
-        }
+        Self { address, seen, tasks: [tokio::spawn(by_udp), tokio::spawn(by_tcp)] }
     }
 
     /// How many queries have come.
@@ -87,6 +83,28 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// An address of loopback where nobody listens, neither by UDP nor by TCP, as long as this is there.
+pub(super) struct Nobody {
+    pub(super) address: SocketAddr,
+    _tcp: Socket,
+    _udp: std::net::UdpSocket,
+}
+
+impl Nobody {
+    pub(super) fn new() -> Self {
+        loop {
+            let tcp = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            tcp.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+            let address = tcp.local_addr().unwrap().as_socket().unwrap();
+            if let Ok(udp) = std::net::UdpSocket::bind(address) {
+                // A connected socket hears its peer alone: to all others the port is closed.
+                udp.connect(address).unwrap();
+                return Self { address, _tcp: tcp, _udp: udp };
+            }
+        }
     }
 }
 
@@ -123,6 +141,10 @@ async fn serve_udp(socket: UdpSocket, log: Arc<Mutex<Vec<Seen>>>, behaviour: Beh
             let _ = match deed {
                 Deed::Send(octets) => socket.send_to(&octets, from).await,
                 Deed::SendFromElsewhere(octets) => elsewhere.send_to(&octets, from).await,
+                Deed::Hold(gate, octets) => {
+                    gate.acquire().await.unwrap().forget();
+                    socket.send_to(&octets, from).await
+                }
                 Deed::Close => Ok(0),
             };
         }
@@ -149,6 +171,10 @@ async fn serve_stream(
         for deed in behaviour(&seen) {
             match deed {
                 Deed::Send(octets) | Deed::SendFromElsewhere(octets) => {
+                    write_frame(&mut stream, &octets).await;
+                }
+                Deed::Hold(gate, octets) => {
+                    gate.acquire().await.unwrap().forget();
                     write_frame(&mut stream, &octets).await;
                 }
                 Deed::Close => return,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use tokio::net::TcpListener;
 
-use super::super::{LookupError, Protocol};
+use super::super::Protocol;
 use super::fake::respond;
 use super::tls::Authority;
 use super::*;
@@ -62,8 +62,7 @@ impl Web {
         let protocol = Protocol::Https { name, path: "/dns-query".to_owned() };
         let servers = vec![Server { address: self.address, protocol }];
         let ca = Some(self.authority.file.path().to_owned());
-        let settings = Settings::new(servers);
-        Resolver::new(Settings { ca, timeout: LONG, deadline: 2 * LONG, ..settings }).unwrap()
+        Resolver::new(Settings { ca, ..Settings::new(servers) }).unwrap()
     }
 }
 
@@ -93,8 +92,9 @@ async fn answer(
     stream.send_data(Bytes::from(respond(&query, answer_with(1))), true).unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn questions_go_by_post_and_share_a_connection() {
+    let _still = Still::new();
     let web = Web::new(StatusCode::OK, usize::MAX).await;
     let resolver = web.resolver();
     let questions: Vec<_> = (0..150).map(|n| question(&format!("n{n}.example.net."))).collect();
@@ -114,8 +114,9 @@ async fn questions_go_by_post_and_share_a_connection() {
     assert_eq!(resolver.stats().servers[0].connections, 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_the_server_closes_is_made_again() {
+    let _still = Still::new();
     let web = Web::new(StatusCode::OK, 1).await;
     let resolver = web.resolver();
     for number in 0..4 {
@@ -125,8 +126,9 @@ async fn a_connection_that_the_server_closes_is_made_again() {
     assert!(resolver.stats().servers[0].connections >= 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_without_that_page_gives_no_answer() {
+    let _still = Still::new();
     let web = Web::new(StatusCode::NOT_FOUND, usize::MAX).await;
     let resolver = web.resolver();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();

@@ -1,59 +1,71 @@
 //! Which server is asked, and what happens when it does not answer.
 
-use std::time::Instant;
-
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::rdata::NS;
 
-use super::super::{LookupError, ServerStats};
-use super::fake::{Deed, Fake, respond};
+use super::super::health::{FIRST_PROBE, UNKNOWN_WAIT};
+use super::super::race::LAST_APART;
+use super::fake::{Deed, Fake, Nobody, respond};
 use super::*;
 
 const WWW: &str = "www.example.net.";
 
-fn servers(resolver: &Resolver) -> Vec<ServerStats> {
-    resolver.stats().servers
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_server_is_asked_when_the_first_is_silent() {
+    let still = Still::new();
     let (silent, good) = (Fake::silent().await, Fake::answering(answer_with(2)).await);
     let resolver = resolver(&[&silent, &good]);
-    // The try has much longer than the test, so it is not its end that leads to the other.
-    let answer = resolver.lookup(&question(WWW)).await.unwrap();
-    assert_eq!(addresses(&answer), [2]);
+    let answer = look_up(&resolver, question(WWW));
+    until("the first is asked", || silent.count() == 1).await;
+    still.pass(UNKNOWN_WAIT - MS).await;
+    assert_eq!(servers(&resolver)[1].queries, 0);
+    // The try itself has more time: it is not its end that leads to the other.
+    still.pass(MS).await;
+    assert_eq!(addresses(&answer.await.unwrap().unwrap()), [2]);
     assert_eq!((silent.count(), good.count()), (1, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_that_gets_lost_is_asked_again() {
+    let still = Still::new();
     let fake = Fake::start(|seen| match seen.before {
         0 => Vec::new(),
         _ => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
     });
     let fake = fake.await;
-    let answer = resolver(&[&fake]).lookup(&question(WWW)).await.unwrap();
-    assert_eq!(addresses(&answer), [1]);
+    let answer = look_up(&resolver(&[&fake]), question(WWW));
+    until("it is asked", || fake.count() == 1).await;
+    still.pass(UNKNOWN_WAIT).await;
+    assert_eq!(addresses(&answer.await.unwrap().unwrap()), [1]);
     let ports = fake.seen(|seen| seen.from.port());
+    assert_eq!(ports.len(), 2);
     assert_ne!(ports[0], ports[1], "with a port and an identifier of its own");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_late_is_still_taken() {
-    // The first server answers when the second is asked, and the second never.
+    let still = Still::new();
+    // The first server answers when the second has been asked, and the second never.
     let first = Fake::start(|seen| match seen.before {
         0 => Vec::new(),
         _ => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
     });
     let (first, second) = (first.await, Fake::silent().await);
     let resolver = resolver(&[&first, &second]);
-    let answer = resolver.lookup(&question(WWW)).await.unwrap();
-    assert_eq!(addresses(&answer), [1]);
+    let answer = look_up(&resolver, question(WWW));
+    until("the first is asked", || first.count() == 1).await;
+    still.pass(UNKNOWN_WAIT).await;
+    until("the second is asked", || second.count() == 1).await;
+    still.pass(LAST_APART - MS).await;
+    assert_eq!(servers(&resolver)[0].queries, 1);
+    still.pass(MS).await;
+    assert_eq!(addresses(&answer.await.unwrap().unwrap()), [1]);
     assert_eq!((first.count(), second.count()), (2, 1), "first, second, first");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_fails_or_refuses_leads_to_the_next() {
+    let _still = Still::new();
     for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
         let bad = Fake::answering(fail_with(code)).await;
         let good = Fake::answering(answer_with(2)).await;
@@ -65,8 +77,9 @@ async fn a_server_that_fails_or_refuses_leads_to_the_next() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_points_to_others_leads_to_the_next() {
+    let _still = Still::new();
     let lame = Fake::answering(|message| {
         message.metadata.recursion_available = false;
         let data = RData::NS(NS(name("ns.example.net.")));
@@ -77,8 +90,9 @@ async fn a_server_that_points_to_others_leads_to_the_next() {
     assert_eq!(addresses(&resolver.lookup(&question(WWW)).await.unwrap()), [2]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_all_servers_say_is_the_answer() {
+    let _still = Still::new();
     let refusing = Fake::answering(fail_with(ResponseCode::Refused)).await;
     let failing = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let resolver = resolver(&[&failing, &refusing]);
@@ -87,8 +101,9 @@ async fn what_all_servers_say_is_the_answer() {
     assert_eq!((failing.count(), refusing.count()), (1, 1), "nobody is asked twice");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_such_name_is_an_answer() {
+    let _still = Still::new();
     let first = Fake::answering(fail_with(ResponseCode::NXDomain)).await;
     let second = Fake::answering(answer_with(2)).await;
     let answer = resolver(&[&first, &second]).lookup(&question(WWW)).await.unwrap();
@@ -96,22 +111,34 @@ async fn no_such_name_is_an_answer() {
     assert_eq!(second.count(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn silence_everywhere_ends() {
+    let still = Still::new();
     let fake = Fake::silent().await;
-    let short = Duration::from_millis(30);
-    let settings = Settings { timeout: short, deadline: 4 * short, ..settings(&[&fake]) };
-    let resolver = Resolver::new(settings).unwrap();
-    let error = resolver.lookup(&question(WWW)).await.unwrap_err();
-    assert_eq!(error, LookupError::Timeout);
+    let resolver = resolver(&[&fake]);
+    let Settings { timeout, deadline, attempts, .. } = *resolver.settings();
+    assert!(attempts == 3 && timeout > UNKNOWN_WAIT + LAST_APART && deadline > 2 * timeout);
+    let answer = look_up(&resolver, question(WWW));
+    for (asked, wait) in [(1, UNKNOWN_WAIT), (2, LAST_APART)] {
+        until("it is asked", || fake.count() == asked).await;
+        still.pass(wait - MS).await;
+        assert_eq!(servers(&resolver)[0].queries, asked as u64);
+        still.pass(MS).await;
+    }
+    until("it is asked", || fake.count() == attempts).await;
+    still.pass(timeout - MS).await;
+    assert!(!answer.is_finished(), "the last try has its time, too");
+    still.pass(MS).await;
+    assert_eq!(answer.await.unwrap().unwrap_err(), LookupError::Timeout);
     assert_eq!(fake.count(), 3, "attempts");
-    assert!(servers(&resolver)[0].timeouts >= 1);
+    assert_eq!(servers(&resolver)[0].timeouts, 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dead_server_is_left_alone_until_it_answers_again() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    let still = Still::new();
     let alive = Arc::new(AtomicBool::new(false));
     let first = {
         let alive = Arc::clone(&alive);
@@ -121,45 +148,44 @@ async fn a_dead_server_is_left_alone_until_it_answers_again() {
         })
     };
     let (first, second) = (first.await, Fake::answering(answer_with(2)).await);
-    let settings = Settings { timeout: Duration::from_millis(500), ..settings(&[&first, &second]) };
-    let resolver = Resolver::new(settings).unwrap();
+    let resolver = resolver(&[&first, &second]);
     let mut asked = 0;
     let mut next = || {
         asked += 1;
-        question(&format!("n{asked}.example.net."))
+        look_up(&resolver, question(&format!("n{asked}.example.net.")))
     };
-    while servers(&resolver)[0].alive {
-        assert_eq!(addresses(&resolver.lookup(&next()).await.unwrap()), [2]);
+    for silent in 1..=3 {
+        assert!(servers(&resolver)[0].alive);
+        let answer = next();
+        until("the first is asked", || first.count() == silent).await;
+        still.pass(UNKNOWN_WAIT).await;
+        assert_eq!(addresses(&answer.await.unwrap().unwrap()), [2]);
     }
-    let queries = first.count();
-    // Three in a row, or a few more where a machine is so slow that the second server seems to be.
-    assert!((3..10).contains(&queries), "{queries}");
+    assert!(!servers(&resolver)[0].alive, "three in a row");
     for _ in 0..20 {
-        assert_eq!(addresses(&resolver.lookup(&next()).await.unwrap()), [2]);
+        assert_eq!(addresses(&next().await.unwrap().unwrap()), [2]);
     }
-    assert!(first.count() <= queries + 5, "but for a probe each second");
-
     alive.store(true, Ordering::Relaxed);
-    let deadline = Instant::now() + LONG;
-    while !servers(&resolver)[0].alive {
-        assert!(Instant::now() < deadline, "nobody has noticed that it answers again");
-        resolver.lookup(&next()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    still.pass(FIRST_PROBE - MS).await;
+    assert_eq!(addresses(&next().await.unwrap().unwrap()), [2]);
+    assert_eq!(servers(&resolver)[0].queries, 3);
+
+    still.pass(MS).await;
+    assert_eq!(addresses(&next().await.unwrap().unwrap()), [2], "nobody waits for a probe");
+    until("it is noticed that it answers again", || servers(&resolver)[0].alive).await;
+    assert_eq!(servers(&resolver)[0].queries, 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn all_dead_servers_are_asked_all_the_same() {
-    let fakes = [Fake::silent().await, Fake::silent().await];
-    let settings = settings(&[&fakes[0], &fakes[1]]);
-    for fake in fakes {
-        fake.stop().await;
-    }
-    let resolver = Resolver::new(settings).unwrap();
+    let _still = Still::new();
+    let nobody = [Nobody::new(), Nobody::new()];
+    let servers = nobody.iter().map(|nobody| Server::udp(nobody.address)).collect();
+    let resolver = Resolver::new(Settings::new(servers)).unwrap();
     for number in 0..5 {
         let question = question(&format!("n{number}.example.net."));
         assert_eq!(resolver.lookup(&question).await.unwrap_err(), LookupError::Unreachable);
     }
-    let servers = servers(&resolver);
+    let servers = super::servers(&resolver);
     assert!(servers.iter().all(|server| !server.alive && server.unreachable >= 5), "{servers:?}");
 }

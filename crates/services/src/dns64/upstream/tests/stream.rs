@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::{LookupError, Protocol};
-use super::fake::{Deed, Fake, read_frame, respond, write_frame};
+use super::super::Protocol;
+use super::fake::{Deed, Fake, Nobody, read_frame, respond, write_frame};
 use super::tls::Authority;
 use super::*;
 
 fn by(protocol: Protocol, address: SocketAddr) -> Settings {
-    let servers = vec![Server { address, protocol }];
-    Settings { timeout: LONG, deadline: 2 * LONG, ..Settings::new(servers) }
+    Settings::new(vec![Server { address, protocol }])
 }
 
 fn questions(count: usize) -> Vec<Question> {
@@ -29,8 +28,9 @@ async fn all_answered(resolver: &Resolver, questions: &[Question]) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn questions_share_a_connection_and_are_answered_in_any_order() {
+    let _still = Still::new();
     const COUNT: usize = 50;
     // Answers when all have come, the last first.
     let held = Mutex::new(Vec::new());
@@ -49,8 +49,9 @@ async fn questions_share_a_connection_and_are_answered_in_any_order() {
     assert_eq!(ids.len(), COUNT);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_the_server_closes_is_made_again() {
+    let _still = Still::new();
     let fake =
         Fake::start(|seen| vec![Deed::Send(respond(&seen.octets, answer_with(1))), Deed::Close])
             .await;
@@ -63,8 +64,9 @@ async fn a_connection_that_the_server_closes_is_made_again() {
     assert!(server.connections >= 4 && server.alive, "{server:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_question_whose_connection_is_closed_is_asked_by_another() {
+    let _still = Still::new();
     let fake = Fake::start(|seen| match seen.before {
         0 => vec![Deed::Close],
         _ => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
@@ -75,8 +77,9 @@ async fn a_question_whose_connection_is_closed_is_asked_by_another() {
     assert_eq!(resolver.stats().servers[0].connections, 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nonsense_by_a_connection_is_an_error_at_once() {
+    let _still = Still::new();
     for nonsense in [&b"x"[..], &[0; 12]] {
         let fake = Fake::start(move |seen| {
             let mut octets = seen.octets[..2].to_vec();
@@ -90,12 +93,11 @@ async fn nonsense_by_a_connection_is_an_error_at_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_there_is_known_at_once() {
-    let fake = Fake::silent().await;
-    let settings = by(Protocol::Tcp, fake.address);
-    fake.stop().await;
-    let resolver = Resolver::new(settings).unwrap();
+    let _still = Still::new();
+    let nobody = Nobody::new();
+    let resolver = Resolver::new(by(Protocol::Tcp, nobody.address)).unwrap();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();
     assert_eq!(error, LookupError::Unreachable);
 }
@@ -124,8 +126,9 @@ async fn serve_tls(authority: &Authority) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, connections)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tls_is_spoken_with_who_shows_the_right_name() {
+    let _still = Still::new();
     let authority = Authority::new();
     let (address, connections) = serve_tls(&authority).await;
     let ca = Some(authority.file.path().to_owned());
@@ -151,8 +154,9 @@ async fn tls_is_spoken_with_who_shows_the_right_name() {
     assert_eq!(error, LookupError::Unreachable, "another authority");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_answers_in_pieces_is_understood() {
+    let _still = Still::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -6,7 +6,7 @@ use fordway_dns64::Security;
 use hickory_proto::op::ResponseCode;
 use tempfile::NamedTempFile;
 
-use super::super::{LookupError, TrustAnchors};
+use super::super::TrustAnchors;
 use super::fake::Fake;
 use super::signed::Tree;
 use super::*;
@@ -43,8 +43,9 @@ impl World {
 
 const WWW: &str = "www.example.net.";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_signed_is_secure() {
+    let _still = Still::new();
     let world = World::new(Tree::new()).await;
     let answer = world.ask(WWW, RecordType::A).await;
     assert_eq!((answer.security, addresses(&answer)), (Security::Secure, vec![1]));
@@ -61,8 +62,9 @@ async fn what_is_signed_is_secure() {
     assert!(all_unchecked.into_iter().all(|unchecked| unchecked));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn signatures_go_to_those_who_ask_for_them() {
+    let _still = Still::new();
     let world = World::new(Tree::new()).await;
     let kinds = |answer: &Answer| {
         let message = &answer.message;
@@ -81,16 +83,18 @@ async fn signatures_go_to_those_who_ask_for_them() {
     assert_eq!(answer.security, Security::Secure);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_need_not_be_signed_is_insecure() {
+    let _still = Still::new();
     let world = World::new(Tree::new()).await;
     let answer = world.ask("www.example.org.", RecordType::A).await;
     assert_eq!((answer.security, addresses(&answer)), (Security::Insecure, vec![3]));
     assert_eq!(world.security("www.example.org.", RecordType::AAAA).await, Security::Insecure);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wrong_signature_is_bogus_but_may_be_had_with_cd() {
+    let _still = Still::new();
     let mut tree = Tree::new();
     tree.spoiled.push(name(WWW));
     let world = World::new(tree).await;
@@ -104,8 +108,9 @@ async fn a_wrong_signature_is_bogus_but_may_be_had_with_cd() {
     assert_eq!(world.resolver.stats().bogus, 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_signature_is_bogus() {
+    let _still = Still::new();
     let mut tree = Tree::new();
     tree.unsigned.push(name(WWW));
     let world = World::new(tree).await;
@@ -114,8 +119,9 @@ async fn a_missing_signature_is_bogus() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_chain_is_as_secure_as_its_weakest_link() {
+    let _still = Still::new();
     let world = World::new(Tree::new()).await;
     for (owner, last, security) in [
         ("near.example.net.", 1, Security::Secure),
@@ -134,8 +140,9 @@ async fn a_chain_is_as_secure_as_its_weakest_link() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wrong_link_spoils_the_chain() {
+    let _still = Still::new();
     let mut tree = Tree::new();
     tree.spoiled.push(name("near.example.net."));
     let world = World::new(tree).await;
@@ -143,24 +150,27 @@ async fn a_wrong_link_spoils_the_chain() {
     assert_eq!(world.security(WWW, RecordType::A).await, Security::Secure);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_chain_that_bites_its_tail_ends() {
+    let _still = Still::new();
     let world = World::new(Tree::new()).await;
     let question = question("there.example.net.");
     assert_eq!(world.resolver.lookup(&question).await.unwrap_err(), LookupError::Unusable);
     assert_eq!(world.resolver.stats().in_flight, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_digest_is_an_anchor_as_well() {
+    let _still = Still::new();
     let tree = Tree::new();
     let anchor = tree.root_digest();
     let world = World::trusting(tree, &anchor).await;
     assert_eq!(world.security(WWW, RecordType::A).await, Security::Secure);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_another_anchor_nothing_is_secure() {
+    let _still = Still::new();
     let other = Tree::new();
     let world = World::trusting(Tree::new(), &other.root_key()).await;
     assert_eq!(world.security(WWW, RecordType::A).await, Security::Bogus);
@@ -169,8 +179,9 @@ async fn with_another_anchor_nothing_is_secure() {
     assert_eq!(error, LookupError::Unusable);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_fails_is_no_forger() {
+    let _still = Still::new();
     let fake = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let validate = Some(TrustAnchors::BuiltIn);
     let resolver = Resolver::new(Settings { validate, ..settings(&[&fake]) }).unwrap();

@@ -1,0 +1,111 @@
+//! Connections in memory, whose time passes when nothing else can. What is asked is answered by the proxy itself.
+
+use std::net::Ipv6Addr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::{JoinHandle, LocalSet};
+
+use super::super::settings::Limits;
+use super::super::worker::tests::worker;
+use super::*;
+
+/// What the proxy answers itself.
+const REQUEST: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+const ANSWER: &str = "HTTP/1.1 204 No Content\r\n";
+
+/// A client's connection.
+struct Client {
+    stream: DuplexStream,
+    serving: JoinHandle<()>,
+}
+
+impl Client {
+    /// One whose octets are taken one at a time.
+    fn new(worker: &Rc<Worker>) -> Client {
+        let (stream, served) = tokio::io::duplex(1);
+        let watch = Watch::new(Instant::now());
+        let address = Ipv6Addr::LOCALHOST.into();
+        let talking = talk(Stream::Memory(served), None, watch, address, Rc::clone(worker));
+        Client { stream, serving: spawn_local(talking) }
+    }
+
+    /// Sends a request, and reads the header section of the answer.
+    async fn ask(&mut self) -> String {
+        self.stream.write_all(REQUEST).await.unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with("\r\n\r\n") {
+            answer.push(self.stream.read_u8().await.unwrap().into());
+        }
+        answer
+    }
+
+    /// All that comes until the proxy ends the connection, and how long that takes.
+    async fn rest(mut self) -> (String, Duration) {
+        let begun = Instant::now();
+        let mut rest = String::new();
+        self.stream.read_to_string(&mut rest).await.unwrap();
+        let after = begun.elapsed();
+        drop(self.stream);
+        self.serving.await.unwrap();
+        (rest, after)
+    }
+}
+
+fn refused(worker: &Worker, reason: &str) -> u64 {
+    worker.shared.stats().refused[reason]
+}
+
+/// Runs a test whose tasks stay in its thread.
+async fn run(test: impl Future<Output = ()>) {
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_do_not_come() {
+    run(async {
+        let worker = Rc::new(worker(Limits::default()));
+        let Limits { header_time, keep_alive, .. } = Limits::default();
+        let mut client = Client::new(&worker);
+        client.stream.write_all(b"GET http://a/ HTTP/1.1\r\nHost: a\r\n").await.unwrap();
+        let (got, after) = client.rest().await;
+        assert!(got.starts_with("HTTP/1.1 408 ") && got.contains("Connection: close"), "{got}");
+        assert_eq!((after, refused(&worker, "header_timeout")), (header_time, 1));
+
+        // Octet by octet it takes no longer.
+        let mut client = Client::new(&worker);
+        let begun = Instant::now();
+        for _ in 0..6 {
+            client.stream.write_all(b"G").await.unwrap();
+            tokio::time::sleep(header_time * 3 / 20).await;
+        }
+        let (got, _) = client.rest().await;
+        assert!(got.starts_with("HTTP/1.1 408 "), "{got}");
+        assert_eq!((begun.elapsed(), refused(&worker, "header_timeout")), (header_time, 2));
+
+        // Who says nothing is told nothing.
+        let (got, after) = Client::new(&worker).rest().await;
+        assert_eq!((got.as_str(), after), ("", keep_alive));
+        let mut client = Client::new(&worker);
+        assert!(client.ask().await.starts_with(ANSWER));
+        assert_eq!(client.rest().await, (String::new(), keep_alive));
+        assert_eq!(refused(&worker, "header_timeout"), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_just_come_has_its_first_request_when_the_proxy_ends() {
+    run(async {
+        let worker = Rc::new(worker(Limits::default()));
+        let [mut used, mut new, idle] = [(); 3].map(|()| Client::new(&worker));
+        assert!(used.ask().await.starts_with(ANSWER));
+        worker.drain();
+        assert_eq!(used.rest().await, (String::new(), Duration::ZERO));
+        tokio::time::sleep(FIRST - Duration::from_millis(1)).await;
+        let got = new.ask().await;
+        assert!(got.starts_with(ANSWER) && got.contains("\r\nConnection: close\r\n"), "{got}");
+        // One that asks for nothing does not hold it up.
+        assert_eq!(idle.rest().await, (String::new(), Duration::from_millis(1)));
+    })
+    .await;
+}
