@@ -4,8 +4,9 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fordway_testhost::{PATIENCE, has_programs, poll};
 use fordway_xlat::nat64::{Binding, PortBlock, Protocol};
 use tempfile::TempDir;
 
@@ -193,8 +194,7 @@ fn many_records_of_ipfix_are_split_into_messages_that_fit() {
 /// Wireshark reads the messages as they are meant.
 #[test]
 fn a_dissector_of_others_understands_ipfix() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: this test needs tshark");
+    if !has_programs(&["tshark"]) {
         return;
     }
     let messages = encoded(&mut Ipfix::new(7, &ALL, true));
@@ -271,10 +271,7 @@ fn each_log_gets_what_it_wants() {
     let file = |name: &str| dir.path().join(name);
     let unix = UnixDatagram::bind(file("log")).unwrap();
     let udp = UdpSocket::bind("[::1]:0").unwrap();
-    for result in [
-        unix.set_read_timeout(Some(Duration::from_secs(10))),
-        udp.set_read_timeout(Some(Duration::from_secs(10))),
-    ] {
+    for result in [unix.set_read_timeout(Some(PATIENCE)), udp.set_read_timeout(Some(PATIENCE))] {
         result.unwrap();
     }
     let logs = Logs::start(
@@ -298,6 +295,7 @@ fn each_log_gets_what_it_wants() {
         }
     }
     let path = file("blocks.json");
+    poll("both lines", || (logs.stats()[0].written == 2).then_some(()));
     drop(logs);
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.lines().count(), 2);
@@ -319,25 +317,17 @@ impl Receive for UdpSocket {
     }
 }
 
-fn poll(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_file_that_was_moved_away_is_made_anew() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("nat64.json");
     let logs = Logs::start("nat64", &[log(LogTarget::Json(path.clone()), &ALL)]).unwrap();
     logs.put(&records()[0]);
-    poll("the first line", || logs.stats()[0].written == 1);
+    poll("the first line", || (logs.stats()[0].written == 1).then_some(()));
     std::fs::rename(&path, dir.path().join("nat64.json.1")).unwrap();
     poll("a line in the new file", || {
         logs.put(&records()[1]);
-        std::fs::metadata(&path).is_ok_and(|file| file.len() > 0)
+        std::fs::metadata(&path).is_ok_and(|file| file.len() > 0).then_some(())
     });
     assert_eq!(logs.stats()[0].lost, 0);
 }
@@ -350,11 +340,11 @@ fn what_nobody_takes_is_counted_and_holds_nothing_up() {
     let logs = Logs::start("nat64", &[log(LogTarget::SyslogUnix(path.clone()), &ALL)]).unwrap();
     drop(unix);
     logs.put(&records()[0]);
-    poll("a lost record", || logs.stats()[0].lost == 1);
+    poll("a lost record", || (logs.stats()[0].lost == 1).then_some(()));
     // A collector that is there again gets what comes from then on.
     std::fs::remove_file(&path).unwrap();
     let unix = UnixDatagram::bind(&path).unwrap();
-    unix.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    unix.set_read_timeout(Some(PATIENCE)).unwrap();
     logs.put(&records()[1]);
     assert!(unix.recv(&mut [0; 2048]).unwrap() > 0);
     assert_eq!(logs.stats()[0].lost, 1);
@@ -381,10 +371,10 @@ fn a_receiver_that_does_not_read_loses_records_and_holds_up_nobody() {
     for record in records().iter().cycle().take(number as usize) {
         logs.put(record);
     }
-    poll("lost records of the first log", || logs.stats()[0].lost > 0);
+    poll("lost records of the first log", || (logs.stats()[0].lost > 0).then_some(()));
     poll("all records of the second log", || {
         let second = &logs.stats()[1];
-        second.written + second.lost == number
+        (second.written + second.lost == number).then_some(())
     });
     assert!(logs.stats()[1].written >= QUEUE as u64);
     let written = logs.stats()[1].written;

@@ -1,0 +1,482 @@
+//! The daemon's life: what it leaves behind, whom it refuses, what it tells.
+
+use std::io::{BufRead, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use fordway_testhost::{PATIENCE, can_use_tun, poll};
+use rustix::process::Signal;
+
+use crate::common::daemon::{Daemon, RunDir, count};
+use crate::common::host::{assert_same, snapshot};
+use crate::common::process::Process;
+use crate::common::topology::{Access, BORDER, Border, PREF64, SERVER_V4, V4_HOST_AS_V6};
+use crate::common::traffic;
+
+fn clat() -> String {
+    format!("clat --pref64 {PREF64}")
+}
+
+#[test]
+fn taking_down_leaves_the_host_as_found() {
+    if !can_use_tun() {
+        return;
+    }
+    let (access, border, run) = (Access::new(), Border::new(), RunDir::new());
+    let one: (_, &str) = (&access.client, &clat());
+    for (netns, arguments) in [one, (&border.gateway, BORDER)] {
+        let before = snapshot(netns);
+        let daemon = Daemon::start(&run, netns, arguments);
+        assert_ne!(snapshot(netns), before);
+        let log = daemon.stop();
+        assert!(log.contains("changes taken back"), "{log}");
+        assert_same(&snapshot(netns), &before);
+        assert!(!run.path().join("control.sock").exists());
+    }
+}
+
+#[test]
+fn a_restart_reclaims_what_a_kill_left() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    // Behind a kernel engine, which goes on, nothing is taken back: see kernel.rs.
+    let clat = || format!("{} --engine user", clat());
+    let before = snapshot(&net.client);
+    Daemon::start(&run, &net.client, &clat()).kill();
+    let killed = snapshot(&net.client);
+    assert_ne!(killed, before, "the kill left nothing to reclaim");
+    // The same translator takes over and works.
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    assert!(
+        daemon.log().contains("an earlier run left its set-up; it is taken over"),
+        "{}",
+        daemon.log()
+    );
+    let ping = net.client.run(&format!("ping -n -c 1 {SERVER_V4}"));
+    assert!(ping.contains("1 received"), "{ping}");
+    daemon.stop();
+    assert_same(&snapshot(&net.client), &before);
+    // Another one takes back what is left of the first.
+    Daemon::start(&run, &net.client, &clat()).kill();
+    let other = Daemon::start(&run, &net.client, "siit --pool6 2001:db8:77::/96");
+    assert!(other.log().contains("left by a daemon that was killed"), "{}", other.log());
+    assert!(!net.client.run("ip -6 neigh show proxy").contains("2001:db8:1"));
+    other.stop();
+    assert_same(&snapshot(&net.client), &before);
+}
+
+#[test]
+fn an_existing_interface_is_adopted_and_given_back() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    net.client.ip("tuntap add dev clat0 mode tun multi_queue vnet_hdr");
+    net.client.ip("link set clat0 mtu 1400");
+    let before = snapshot(&net.client);
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    assert_eq!(daemon.status()["translators"][0]["adopted"], true);
+    assert!(net.client.ip("link show clat0").contains("mtu 1500"));
+    let ping = net.client.run(&format!("ping -n -c 1 {SERVER_V4}"));
+    assert!(ping.contains("1 received"), "{ping}");
+    daemon.stop();
+    assert_same(&snapshot(&net.client), &before);
+    // A kill leaves addresses and routes on an interface that stays; a restart knows them.
+    Daemon::start(&run, &net.client, &clat()).kill();
+    assert!(net.client.ip("-4 addr show clat0").contains("192.0.0.1"));
+    Daemon::start(&run, &net.client, &clat()).stop();
+    assert_same(&snapshot(&net.client), &before);
+}
+
+#[test]
+fn with_manage_false_nothing_is_touched() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let client = &net.client;
+    client.ip("tuntap add dev clat0 mode tun multi_queue vnet_hdr");
+    client.configure(&[
+        "link set clat0 up",
+        "addr add 192.0.0.2/32 dev clat0",
+        "route add 2001:db8:1::464/128 dev clat0",
+        "route add default dev clat0 src 192.0.0.2 mtu 1480",
+    ]);
+    client.sysctl("net.ipv6.conf.all.forwarding", "1");
+    client.sysctl("net.ipv6.conf.c0.proxy_ndp", "1");
+    client.ip("neigh add proxy 2001:db8:1::464 dev c0");
+    let before = snapshot(client);
+    let arguments = format!("{} --v4 192.0.0.2 --v6 2001:db8:1::464 --no-manage", clat());
+    let daemon = Daemon::start(&run, client, &arguments);
+    assert_same(&snapshot(client), &before);
+    assert!(client.ip("route show default").contains("src 192.0.0.2 mtu 1480"));
+    let ping = client.run(&format!("ping -n -c 1 {SERVER_V4}"));
+    assert!(ping.contains("1 received"), "{ping}");
+    assert_eq!(daemon.status()["translators"][0]["managed"], false);
+    daemon.stop();
+    assert_same(&snapshot(client), &before);
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    let running = snapshot(&net.client);
+    let pid = daemon.pid().to_string();
+    // The same socket.
+    let refused = run.output(&net.client, "siit --pool6 2001:db8:77::/96");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains(&format!("belongs to a running daemon, process {pid}")), "{error}");
+    // The same interface.
+    let socket = run.path().join("other.sock");
+    let refused = run.output(&net.client, &format!("{} --socket {}", clat(), socket.display()));
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains(&format!("clat0 is held by process {pid}")), "{error}");
+    assert!(!socket.exists());
+    // Neither has disturbed the first.
+    assert_same(&snapshot(&net.client), &running);
+    let ping = net.client.run(&format!("ping -n -c 1 {SERVER_V4}"));
+    assert!(ping.contains("1 received"), "{ping}");
+    daemon.stop();
+}
+
+#[test]
+fn two_daemons_share_a_host() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let first = Daemon::start(&run, &net.gateway, BORDER);
+    let socket = run.path().join("second.sock");
+    let second = format!(
+        "siit --pool6 2001:db8:65::/96 --eam 192.0.2.9=2001:db8:6::2 --interface siit1 --socket {}",
+        socket.display()
+    );
+    let second = Daemon::start(&run, &net.gateway, &second);
+    first.stop();
+    // Forwarding is still needed, so it stays.
+    let ping = net.v4.run("ping -n -c 1 192.0.2.9");
+    assert!(ping.contains("1 received"), "{ping}");
+    second.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn many_translators_run_in_one_daemon() {
+    if !can_use_tun() {
+        return;
+    }
+    const MANY: usize = 20;
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let entry = |number: usize| {
+        format!(
+            "[[translator]]\nname = 'siit{number}'\nmode = 'siit'\nqueues = 1\n\
+             pool6 = ['2001:db8:64:{number:x}::/96']\neam = [['192.0.2.{number}', '2001:db8:6::2']]\n"
+        )
+    };
+    let text: String = (0..MANY).map(entry).collect();
+    let file = run.file("many.toml", &text);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    assert_eq!(daemon.status()["translators"].as_array().unwrap().len(), MANY);
+    for number in [0, 7, MANY - 1] {
+        let ping = net.v4.run(&format!("ping -n -c 1 192.0.2.{number}"));
+        assert!(ping.contains("1 received"), "{ping}");
+        daemon.counts(&format!("siit{number}"), "v4_to_v6/packets", 1);
+    }
+    daemon.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn a_set_up_that_fails_midway_leaves_no_trace() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    // Somebody else has the route that the second translator wants.
+    net.gateway.ip("route add 203.0.113.0/24 via 198.51.100.2 metric 2048");
+    let before = snapshot(&net.gateway);
+    let file = run.file(
+        "clash.toml",
+        "[[translator]]\nname = 'siit0'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
+         [[translator]]\nname = 'siit1'\nmode = 'siit'\npool6 = ['2001:db8:65::/96']\n\
+         routes4 = ['203.0.113.0/24']\n",
+    );
+    let output = run.output(&net.gateway, &format!("run -c {}", file.display()));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot add route 203.0.113.0/24 dev siit1"), "{error}");
+    assert!(error.contains("manage = false"), "{error}");
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn an_interface_deleted_under_it_ends_the_daemon() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let before = snapshot(&net.client);
+    let mut daemon = Daemon::start(&run, &net.client, &clat());
+    net.client.ip("link del clat0");
+    assert_eq!(daemon.wait().code(), Some(1));
+    assert!(daemon.log().contains("interface clat0 was deleted"), "{}", daemon.log());
+    assert_same(&snapshot(&net.client), &before);
+}
+
+#[test]
+fn privileges_are_given_up() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    // CAP_NET_ADMIN is number 12, CAP_PERFMON 38, CAP_BPF 39. Whoever reads packets has nothing.
+    for (engine, kept) in [("user", "0000000000001000"), ("kernel", "000000c000001000")] {
+        let daemon = Daemon::start(&run, &net.client, &format!("{} --engine {engine}", clat()));
+        let queues = daemon.status()["translators"][0]["queues"].as_u64().unwrap() as usize;
+        let tasks = || std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+        // A thread takes its name when it first runs.
+        poll("all threads run", || {
+            let name = |task: std::io::Result<std::fs::DirEntry>| {
+                std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+            };
+            (tasks().map(name).filter(|name| name.starts_with("clat0-")).count() == queues)
+                .then_some(())
+        });
+        let (tasks, mut threads) = (tasks(), 0);
+        for task in tasks {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let field = |name: &str| {
+                let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+                line.split_whitespace().nth(1).unwrap().to_owned()
+            };
+            let reads_packets = field("Name:").starts_with("clat0-");
+            let expected = if reads_packets { "0000000000000000" } else { kept };
+            assert_eq!(field("CapEff:"), expected, "{status}");
+            assert_eq!(field("CapPrm:"), expected, "{status}");
+            assert_eq!(field("CapBnd:"), kept, "{status}");
+            assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+            threads += usize::from(reads_packets);
+        }
+        assert_eq!(threads, queues);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn systemd_is_told() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let path = run.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = run.command(&net.client, &clat());
+    command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", "1:2");
+    let mut daemon = Process::start(command.stderr(std::process::Stdio::piped()));
+    let mut stderr = std::io::BufReader::new(daemon.0.stderr.take().unwrap());
+    let receive = || {
+        let mut buffer = [0; 4096];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let ready = receive();
+    assert!(ready.contains("READY=1"), "{ready}");
+    assert!(ready.contains("STATUS=Running: clat0"), "{ready}");
+    let pid = rustix::process::Pid::from_child(&daemon.0);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    let mut log = String::new();
+    while !log.contains("SIGHUP") {
+        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
+    }
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(receive().contains("STOPPING=1"));
+    stderr.read_to_string(&mut log).unwrap();
+    assert!(daemon.wait().success());
+    assert!(log.contains("SIGHUP: nothing is changed: there is no file"), "{log}");
+    // The journal writes the time itself.
+    assert!(log.lines().all(|line| !line.starts_with("20")), "{log}");
+}
+
+#[test]
+fn malformed_requests_are_answered_and_do_no_harm() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    let socket = run.path().join("control.sock");
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let ask = |request: &[u8]| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The daemon may have closed before all of it was sent.
+        let _ = stream.write_all(request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut reply = Vec::new();
+        let _ = stream.read_to_end(&mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    let long = [&[b' '; 5000][..], b"\n"].concat();
+    for (request, reply) in [
+        (&b"\n"[..], "not understood"),
+        (b"{}\n", "not understood"),
+        (b"{\"command\":\"relaod\"}\n", "not understood"),
+        (b"{\"command\":\"down\"}\n", "not understood"),
+        (b"{\"command\":\"trace\",\"name\":\"clat0\",\"filter\":\"x\"}\n", "is not understood"),
+        (b"{\"command\":\"status\",\"more\":1}\n", "not understood"),
+        (b"\xff\xfe\x00\n", "not understood"),
+        (b"{\"command\":\"status\"}", "does not end with a newline"),
+        (&long, "at most 4096 octets"),
+        (b"", ""),
+        (b"{\"command\":\"status\"}\n{\"command\":\"stats\"}\n", "{\"stats\":{"),
+    ] {
+        let got = ask(request);
+        assert!(got.contains(reply), "{request:?}: {got}");
+    }
+    // Whoever says nothing does not keep others waiting.
+    let _silent: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    assert_eq!(daemon.status()["translators"][0]["name"], "clat0");
+    daemon.stop();
+}
+
+#[test]
+fn a_client_that_says_nothing_is_shown_out() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let translator =
+        format!("[[translator]]\nname = 'clat0'\nmode = 'clat'\npref64 = '{PREF64}'\n");
+    let file = run.file("fast.toml", &format!("[control]\ntimeout = '100ms'\n{translator}"));
+    let daemon = Daemon::start(&run, &net.client, &format!("run -c {}", file.display()));
+    let connect = || UnixStream::connect(run.path().join("control.sock")).unwrap();
+    let silent: Vec<UnixStream> = (0..40).map(|_| connect()).collect();
+    for mut stream in silent {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.contains("no request came in time"), "{reply}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn counters_are_told_in_every_form() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.file(
+        "metrics.toml",
+        "[metrics]\nlisten = ['[::1]:9464']\n[[translator]]\nname = 'siit0'\nmode = 'siit'\n\
+         pool6 = ['2001:db8:64::/96']\neam = [['192.0.2.2', '2001:db8:6::2']]\n",
+    );
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    net.v6.run(&format!("ping -n -c 3 -i 0.2 {V4_HOST_AS_V6}"));
+    let answered = traffic::udp_echo(
+        &net.v6,
+        &net.v4,
+        (V4_HOST_AS_V6.parse().unwrap(), "198.51.100.2".parse().unwrap()),
+        10,
+    );
+    assert_eq!(answered.ip().to_string(), "192.0.2.2");
+    let stats = daemon.counts("siit0", "v6_to_v4/packets", 4);
+    let queues = stats["queues"].as_array().unwrap();
+    let parts = queues.iter().chain(stats.get("kernel"));
+    let sum: u64 = parts.map(|part| count(part, "v6_to_v4/packets")).sum();
+    assert_eq!(sum, 4);
+
+    // The commands show what the control socket tells.
+    let json = |arguments: &str| -> serde_json::Value {
+        serde_json::from_slice(&run.output(&net.gateway, arguments).stdout).unwrap()
+    };
+    assert_eq!(json("stats --json --per-queue"), daemon.all_stats());
+    let (mut shown, mut told) = (json("status --json"), daemon.status());
+    assert!(shown["uptime_seconds"].take().is_u64() && told["uptime_seconds"].take().is_u64());
+    assert_eq!(shown, told);
+    let text = run.output(&net.gateway, "stats");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("siit0 (siit)") && text.contains("v6 to v4"), "{text}");
+
+    // Rates are shown until nobody reads them.
+    let mut watch = run.command(&net.gateway, "stats --watch");
+    let mut watch = Process::start(watch.stdout(std::process::Stdio::piped()));
+    let mut first = [0; 16];
+    watch.0.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first[..5], b"siit0");
+    assert!(watch.wait().success());
+
+    let prometheus = run.output(&net.gateway, "stats --prometheus");
+    let prometheus = String::from_utf8_lossy(&prometheus.stdout).into_owned();
+    let served = net.gateway.inside(|| {
+        let mut stream = TcpStream::connect("[::1]:9464").unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    let (head, body) = served.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    assert_eq!(body, prometheus);
+    let carried: u64 = body
+        .lines()
+        .filter(|line| line.starts_with("fordway_packets_total") && line.contains("v6_to_v4"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(carried, 4);
+
+    for (request, status) in
+        [("GET /else HTTP/1.1", "404"), ("POST /metrics HTTP/1.1", "405"), ("nonsense", "400")]
+    {
+        let reply = net.gateway.inside(|| {
+            let mut stream = TcpStream::connect("[::1]:9464").unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let text = format!("{request}\r\nHost: test\r\nConnection: close\r\n\r\n");
+            stream.write_all(text.as_bytes()).unwrap();
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            reply
+        });
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {reply}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_that_is_not_there_is_said_to_be_not_there() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    for stale in [false, true] {
+        if stale {
+            Daemon::start(&run, &net.client, &clat()).kill();
+            assert!(run.path().join("control.sock").exists());
+        }
+        let output = run.output(&net.client, "status");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("no daemon listens on the control socket"), "{error}");
+    }
+    // The stale socket is in nobody's way.
+    let daemon = Daemon::start(&run, &net.client, &clat());
+    poll("it answers", || (daemon.status()["pid"] == daemon.pid()).then_some(()));
+    daemon.stop();
+}

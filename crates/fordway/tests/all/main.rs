@@ -1,0 +1,43 @@
+//! The program as it runs: its commands, its daemon between real hosts in namespaces, its documents.
+//!
+//! Each test has namespaces, folders and sockets of its own, and may run beside any other.
+
+mod common;
+
+mod clat;
+mod clat_auto;
+mod clat_auto_dns;
+mod clat_auto_host;
+mod clat_auto_speed;
+mod clat_hooks;
+mod cli;
+mod daemon;
+mod discover;
+mod dns64;
+mod dns64_server;
+mod docs;
+mod doctor;
+mod dstm;
+mod dual_stack;
+mod export;
+mod host;
+mod ingress;
+mod ipv6_only;
+mod kernel;
+mod mistakes;
+mod nat44;
+mod nat64;
+mod nat64_ftp;
+mod nat64_life;
+mod nat_pt;
+mod offline;
+mod pool4;
+mod proxy;
+mod reload;
+mod services;
+mod siit;
+mod softwire;
+mod ssh;
+mod trace;
+mod trt;
+mod xlat464;

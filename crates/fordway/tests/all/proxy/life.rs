@@ -1,0 +1,157 @@
+//! Changes while requests run, a kill, and the end.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use fordway_testhost::{can_use_tun, has_programs, poll};
+use rustix::process::Signal;
+
+use super::world::{FORWARD, HALF, Network, PROXY};
+use crate::common::host::{assert_same, snapshot};
+use crate::common::process::Process;
+
+impl Network {
+    /// curl, begun; it writes its size at the end.
+    fn begin(&self, url: &str) -> Process {
+        let mut curl = self.client.command("curl");
+        curl.args([
+            "-sS",
+            "--max-time",
+            "120",
+            "--proxy",
+            PROXY,
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{size_download}",
+        ]);
+        Process::start(curl.arg(url).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+}
+
+/// What it wrote; it must end well.
+fn end(mut process: Process) -> String {
+    let status = process.wait();
+    let (mut said, mut errors) = (String::new(), String::new());
+    process.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    process.0.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(status.success(), "{said}{errors}");
+    said
+}
+
+#[test]
+fn a_reload_breaks_no_request() {
+    if !can_use_tun() || !has_programs(&["curl"]) {
+        return;
+    }
+    let network = Network::new();
+    let daemon = network.start(FORWARD);
+    let download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    let (stop, served) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Twenty requests on one connection.
+                    let said = network.through(
+                        "-w %{http_code}\\n -o /dev/null http://dual.example.net/size/[1-20]",
+                    );
+                    let codes: Vec<&str> = said.lines().collect();
+                    assert_eq!(codes, ["200"; 20]);
+                    served.fetch_add(20, Ordering::Relaxed);
+                }
+            });
+        }
+        let more = |count: u64| {
+            let before = served.load(Ordering::Relaxed);
+            poll("requests are served", || {
+                (served.load(Ordering::Relaxed) >= before + count).then_some(())
+            });
+        };
+        more(20);
+        // Other limits; other threads, which takes another server; and back.
+        for change in
+            ["keep_alive = '30s'\n", "threads = 3\n", "threads = 1\nforwarded = 'append'\n", ""]
+        {
+            network.reload(&format!("{FORWARD}{change}"));
+            more(60);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    network.origin.open();
+    assert_eq!(end(download), (2 * HALF).to_string());
+    // A file that is of no use changes nothing.
+    network.run.file("proxy.toml", &format!("{FORWARD}certificate = '/none'\nkey = '/none'\n"));
+    assert!(!network.run.output(&network.gateway, "reload").status.success());
+    assert_eq!(network.status_of("http://v4only.example.net/"), "200");
+    // One goes, another comes.
+    network.reload(
+        &FORWARD
+            .replace("'clients'", "'others'")
+            .replace("1::1'", "1::1:8080'")
+            .replace("'2001:db8:1::1:8080'", "'[2001:db8:1::1]:8080'"),
+    );
+    let gone = network
+        .client
+        .command("curl")
+        .args(["-s", "--proxy", PROXY, "http://v4only.example.net/"])
+        .output();
+    assert!(!gone.unwrap().status.success());
+    let page = network.curl("--proxy http://[2001:db8:1::1]:8080 http://v4only.example.net/");
+    assert!(page.contains("you are"), "{page}");
+    daemon.stop();
+}
+
+#[test]
+fn a_killed_proxy_leaves_nothing_and_starts_again() {
+    if !can_use_tun() || !has_programs(&["curl"]) {
+        return;
+    }
+    let network = Network::new();
+    let before = snapshot(&network.gateway);
+    let daemon = network.start(FORWARD);
+    let download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    daemon.kill();
+    assert_same(&snapshot(&network.gateway), &before);
+    // The client is not told that it has all.
+    let mut download = download;
+    assert!(!download.wait().success());
+    // The port is free at once, though connections of the old one are still known to the kernel.
+    let daemon = network.start(FORWARD);
+    assert_eq!(network.status_of("http://v4only.example.net/"), "200");
+    daemon.stop();
+    assert_same(&snapshot(&network.gateway), &before);
+}
+
+#[test]
+fn the_end_waits_for_requests_and_not_for_ever() {
+    if !can_use_tun() || !has_programs(&["curl"]) {
+        return;
+    }
+    let network = Network::new();
+    let mut daemon = network.start(&format!("{FORWARD}drain = '60s'\n"));
+    let download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    daemon.signal(Signal::INT);
+    // Nobody new is served any more, and who is served gets all.
+    poll("the proxy listens no more", || {
+        network.gateway.run("ss -Hltn sport = :3128").is_empty().then_some(())
+    });
+    network.origin.open();
+    assert_eq!(end(download), (2 * HALF).to_string());
+    assert!(daemon.wait().success());
+    drop(daemon);
+
+    // One that never ends is cut off.
+    let network = Network::new();
+    let mut daemon = network.start(&format!("{FORWARD}drain = '100ms'\n"));
+    let mut download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert!(!download.wait().success());
+}

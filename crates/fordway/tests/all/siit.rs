@@ -1,0 +1,168 @@
+//! A gateway between an IPv4 and an IPv6 network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fordway_testhost::can_use_tun;
+
+use crate::common::daemon::{Daemon, RunDir, count, dropped};
+use crate::common::topology::{BORDER, Border, V4_HOST_AS_V6, V6_HOST_AS_V4};
+use crate::common::traffic;
+
+#[test]
+fn ping_both_ways_counts_two_hops() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.gateway, BORDER);
+    let from_v4 = net.v4.run(&format!("ping -n -c 2 -i 0.2 {V6_HOST_AS_V4}"));
+    assert!(from_v4.contains("64 bytes from 192.0.2.2: icmp_seq=1 ttl=62"), "{from_v4}");
+    let from_v6 = net.v6.run(&format!("ping -n -c 2 -i 0.2 {V4_HOST_AS_V6}"));
+    assert!(
+        from_v6.contains(&format!("64 bytes from {V4_HOST_AS_V6}: icmp_seq=1 ttl=62")),
+        "{from_v6}"
+    );
+    daemon.counts("siit0", "v4_to_v6/packets", 4);
+    let stats = daemon.counts("siit0", "v6_to_v4/packets", 4);
+    assert_eq!(dropped(&stats), 0, "{stats}");
+    assert_eq!(net.gateway.run("sysctl -n net.ipv4.ip_forward").trim(), "1");
+    daemon.stop();
+    assert_eq!(net.gateway.run("sysctl -n net.ipv4.ip_forward").trim(), "0");
+}
+
+/// The hosts' own addresses.
+const V4_OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2));
+const V6_OWN: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2));
+
+/// The hops of a traceroute, by number.
+fn hops(output: &str) -> Vec<String> {
+    let lines = output.lines().skip(1);
+    lines.filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect()
+}
+
+#[test]
+fn traceroute_shows_the_gateway_twice_from_either_side() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.gateway, BORDER);
+    // One probe at a time: hosts limit the rate of their errors, and several queues may reorder.
+    // Into the interface the IPv4 side of the gateway counts; out of it the IPv6 side, whose address
+    // has no IPv4 counterpart and is shown as the configured one (RFC 6791).
+    let from_v4 = net.v4.run(&format!("traceroute -n -q 1 -N 1 -w 30 {V6_HOST_AS_V4}"));
+    assert_eq!(hops(&from_v4), ["198.51.100.1", "192.0.0.8", V6_HOST_AS_V4], "{from_v4}");
+    let from_v6 = net.v6.run(&format!("traceroute -6 -n -q 1 -N 1 -w 30 {V4_HOST_AS_V6}"));
+    let gateway_as_v6 = "2001:db8:64::c633:6401";
+    assert_eq!(hops(&from_v6), ["2001:db8:6::1", gateway_as_v6, V4_HOST_AS_V6], "{from_v6}");
+    let stats = daemon.stats("siit0");
+    assert_eq!(dropped(&stats), 0, "{stats}");
+    daemon.stop();
+}
+
+#[test]
+fn streams_and_datagrams_pass_in_both_directions() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.gateway, BORDER);
+    let (v6_host, v4_host) = (V6_HOST_AS_V4.parse().unwrap(), V4_HOST_AS_V6.parse().unwrap());
+    const LEN: usize = 4 << 20;
+    for state in ["on", "off"] {
+        let features = ["tx", "sg", "tso", "gso", "gro"].map(|name| format!("{name} {state}"));
+        for (netns, devices) in
+            [(&net.v4, &["h4"][..]), (&net.gateway, &["g4", "g6"]), (&net.v6, &["h6"])]
+        {
+            for device in devices {
+                netns.run(&format!("ethtool -K {device} {}", features.join(" ")));
+            }
+        }
+        let peer = traffic::tcp_both_ways(&net.v4, &net.v6, v6_host, LEN);
+        assert_eq!(peer.ip(), v4_host);
+        let peer = traffic::tcp_both_ways(&net.v6, &net.v4, v4_host, LEN);
+        assert_eq!(peer.ip(), v6_host);
+    }
+    for len in [1, 1452, 65_507] {
+        assert_eq!(traffic::udp_echo(&net.v4, &net.v6, (v6_host, V6_OWN), len).ip(), v4_host);
+        assert_eq!(traffic::udp_echo(&net.v6, &net.v4, (v4_host, V4_OWN), len).ip(), v6_host);
+    }
+    let stats = daemon.stats("siit0");
+    assert_eq!(count(&stats, "drops/bad_offload"), 0);
+    assert_eq!(count(&stats, "io/send_refused"), 0);
+    daemon.stop();
+}
+
+#[test]
+fn what_comes_out_is_not_routed_back_in() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let daemon = Daemon::start(
+        &run,
+        &net.gateway,
+        &format!("{BORDER} --routes4 203.0.113.0/24 --set hairpin=false"),
+    );
+    // 203.0.113.9 has no mapping: from the IPv6 side it is a pool6 address, and IPv4 routing sends
+    // it back to the translator. Twice that way, and it would go round until its TTL runs out.
+    let ping = net.v6.try_run("ping -n -c 1 -W 30 2001:db8:64::203.0.113.9");
+    let text = String::from_utf8_lossy(&ping.stdout).into_owned();
+    assert!(text.contains("Destination unreachable: No route"), "{text}");
+    daemon.counts("siit0", "v6_to_v4/packets", 1);
+    // The gateway's own error, translated back, is all that went the other way.
+    let stats = daemon.counts("siit0", "v4_to_v6/packets", 1);
+    assert_eq!(dropped(&stats), 0, "{stats}");
+    // An operator's rule comes before ours and is obeyed.
+    let rules = net.gateway.ip("-6 rule");
+    assert!(rules.contains("iif siit0 lookup main suppress_ifgroup"), "{rules}");
+    daemon.stop();
+}
+
+#[test]
+fn two_translators_may_follow_each_other() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.file(
+        "two.toml",
+        "[[translator]]\nname = 'a'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
+         eam = [['192.0.2.2', '2001:db8:6::2']]\n\
+         [[translator]]\nname = 'b'\nmode = 'siit'\npool6 = ['2001:db8:65::/96']\n\
+         eam = [['203.0.113.5', '2001:db8:6::2']]\n",
+    );
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    // To IPv4 in a, back to IPv6 in b, and the answer the other way round.
+    let ping = net.v6.run("ping -n -c 2 -i 0.2 2001:db8:64::203.0.113.5");
+    assert!(ping.contains("2 received"), "{ping}");
+    for (name, first) in [("a", "v6_to_v4"), ("b", "v4_to_v6")] {
+        daemon.counts(name, "v4_to_v6/packets", 2);
+        let stats = daemon.counts(name, "v6_to_v4/packets", 2);
+        assert_eq!(count(&stats, &format!("{first}/fragments")), 0);
+        assert_eq!(dropped(&stats), 0, "{stats}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_clat_and_a_plat_make_464xlat() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, plat_dir, clat_dir) = (Border::new(), RunDir::new(), RunDir::new());
+    let plat = Daemon::start(
+        &plat_dir,
+        &net.gateway,
+        "siit --pool6 2001:db8:64::/96 --eam 192.0.2.64=2001:db8:6::464 --interface plat0",
+    );
+    let clat = "clat --pref64 2001:db8:64::/96 --v6 2001:db8:6::464";
+    let clat = Daemon::start(&clat_dir, &net.v6, clat);
+    // An IPv4 application on the IPv6 host reaches the IPv4 host: three hops back.
+    let ping = net.v6.run("ping -n -c 2 -i 0.2 198.51.100.2");
+    assert!(ping.contains("64 bytes from 198.51.100.2: icmp_seq=1 ttl=61"), "{ping}");
+    let peer = traffic::tcp_both_ways(&net.v6, &net.v4, V4_OWN, 1 << 20);
+    assert_eq!(peer.ip().to_string(), "192.0.2.64");
+    clat.stop();
+    plat.stop();
+}
