@@ -23,8 +23,13 @@ pub(crate) fn experiment(name: &str) -> Experiment {
 /// Trials of every arm and metric in so many blocks. An arm's values are its place in the list, times `factor`, with a
 /// spread of some per cent.
 pub(crate) fn trials(experiment: &Experiment, blocks: u32, factor: f64) -> Vec<Trial> {
-    let condition =
-        Condition { clocksource: "tsc".into(), duration_s: 1, offloads: true, shares: None };
+    let condition = Condition {
+        clocksource: "tsc".into(),
+        duration_s: 1,
+        flow_octets: None,
+        offloads: true,
+        shares: None,
+    };
     let profile = &experiment.profile["quick"];
     let mut all = Vec::new();
     let names = experiment.mechanisms.iter().map(|m| m.name.as_str());

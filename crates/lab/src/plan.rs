@@ -47,6 +47,8 @@ const BEGUN_S: f64 = 0.002;
 const AB_S: f64 = 0.001;
 /// Seconds around a flow beside background traffic.
 const BESIDE_S: f64 = 1.6;
+/// Octets per second of a TCP flow that a plan counts on.
+const OCTETS_PER_S: f64 = 250e6;
 /// Seconds in which the tester of flows comes and goes.
 const TESTER_S: f64 = 0.6;
 /// Seconds of reading the machine's environment and drawing the report.
@@ -80,8 +82,8 @@ pub(crate) struct Plan {
 
 /// Lays a run out. The same seed gives the same order.
 pub(crate) fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &str) -> Plan {
-    let conditions = conditions(run, own_clocksource);
     let profile = &experiment.profile[&run.profile];
+    let conditions = conditions(run, profile, own_clocksource);
     let arms: Vec<&MechanismSpec> =
         experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)).collect();
     let mut deployments = Vec::new();
@@ -171,7 +173,7 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
     // Several metrics come from one load.
     let loads: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
     let each = loads.into_iter().map(|load| match load {
-        Load::Flow(_) => duration_s as f64 + AROUND_S,
+        Load::Flow(_) => flow_seconds(profile, duration_s) + AROUND_S,
         Load::Ping => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
         Load::Probe => profile.probe_s + AROUND_S,
         Load::Datagrams(_) => profile.packets_s + 2.0 * AROUND_S,
@@ -179,7 +181,7 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
         Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
         Load::Hold => {
             let sessions = f64::from(profile.held_sessions) / HELD_PER_S;
-            DEPLOY_S + TESTER_S + sessions + duration_s as f64 + AROUND_S
+            DEPLOY_S + TESTER_S + sessions + flow_seconds(profile, duration_s) + AROUND_S
         }
         Load::Search => search_seconds(profile),
         Load::Questions(_) | Load::Dnsperf(_) => profile.dns_s + DNS_S,
@@ -201,6 +203,11 @@ pub(crate) fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration
         Load::Start => START_S,
     });
     DEPLOY_S + each.sum::<f64>()
+}
+
+/// Wall time of a TCP flow.
+fn flow_seconds(profile: &Profile, duration_s: u64) -> f64 {
+    profile.flow_octets.map_or(duration_s as f64, |octets| octets as f64 / OCTETS_PER_S)
 }
 
 /// Points of a load, in the order in which they are run; `None` for a load that has no settings.
@@ -245,7 +252,7 @@ pub(crate) fn gate_seconds(experiment: &Experiment, arm: &MechanismSpec) -> f64 
     GATE_S + if waits { WAITED_S } else { 0.0 }
 }
 
-fn conditions(run: &RunSpec, own: &str) -> Vec<Condition> {
+fn conditions(run: &RunSpec, profile: &Profile, own: &str) -> Vec<Condition> {
     let own = [own.to_owned()];
     let clocks: &[String] = if run.clocksources.is_empty() { &own } else { &run.clocksources };
     let mut all = Vec::new();
@@ -254,6 +261,7 @@ fn conditions(run: &RunSpec, own: &str) -> Vec<Condition> {
             all.extend(shares(&run.cached, &run.native).into_iter().map(|shares| Condition {
                 clocksource: clock.clone(),
                 duration_s: *duration,
+                flow_octets: profile.flow_octets,
                 offloads: run.offloads,
                 shares,
             }));

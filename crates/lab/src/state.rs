@@ -1,10 +1,11 @@
 //! What a run must undo, kept in a file so that a crash loses nothing.
 //!
-//! Each run writes `/run/fordway-lab/<id>.json` with its process id and the prefix of its namespace
-//! names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
+//! Each run writes `<id>.json` into the folder of notes (`/run/fordway-lab`) with its process id and the prefix of its
+//! namespace names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
 //! source and the limits of connection tracking.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -16,10 +17,33 @@ use crate::host::conntrack::Limits;
 use crate::mechanism;
 use crate::process::{run_str, signal};
 
-const STATE_DIR: &str = "/run/fordway-lab";
+/// Names the folder of notes; without it, it is [`NOTES`].
+const NOTES_VARIABLE: &str = "FORDWAY_LAB_RUN";
+const NOTES: &str = "/run/fordway-lab";
 const NETNS_DIR: &str = "/run/netns";
 /// How long a killed process may take to go.
 const GOING: Duration = Duration::from_secs(2);
+
+/// Where runs note what they must undo, and keep sockets and files while they last. Runs see the notes of the same
+/// folder alone: what another folder's runs have left is not theirs to remove.
+pub(crate) fn notes() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let told = std::env::var_os(NOTES_VARIABLE).filter(|told| !told.is_empty());
+        let told = PathBuf::from(told.unwrap_or_else(|| NOTES.into()));
+        // Programs look for their files from folders of their own.
+        std::path::absolute(&told).unwrap_or(told)
+    });
+    &FOLDER
+}
+
+/// What the lab's end on another host is started with, so that its folder of notes has the same path.
+pub(crate) fn environment() -> Vec<String> {
+    let own = notes() != Path::new(NOTES);
+    own.then(|| ["env".to_owned(), format!("{NOTES_VARIABLE}={}", notes().display())])
+        .into_iter()
+        .flatten()
+        .collect()
+}
 
 /// The record of one run that changes the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -131,7 +155,7 @@ pub(crate) fn others() -> Vec<State> {
 }
 
 fn noted() -> Vec<State> {
-    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(notes()) else { return Vec::new() };
     entries
         .filter_map(|entry| std::fs::read(entry.ok()?.path()).ok())
         .filter_map(|bytes| serde_json::from_slice(&bytes).ok())
@@ -219,14 +243,14 @@ fn remove_run_dirs(prefix: &str) {
 }
 
 fn run_dirs(prefix: &str) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(STATE_DIR) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(notes()) else { return Vec::new() };
     let own = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
     entries.filter_map(std::result::Result::ok).filter(own).map(|entry| entry.path()).collect()
 }
 
 /// The folder of a run that goes when the run does.
 pub(crate) fn folder_of(id: &str) -> PathBuf {
-    Path::new(STATE_DIR).join(format!("{}files", prefix(id)))
+    notes().join(format!("{}files", prefix(id)))
 }
 
 /// An id that no run of this machine has.
@@ -244,7 +268,7 @@ fn prefix(id: &str) -> String {
 }
 
 fn file_of(id: &str) -> PathBuf {
-    Path::new(STATE_DIR).join(format!("{id}.json"))
+    notes().join(format!("{id}.json"))
 }
 
 /// What becomes the file.
@@ -287,18 +311,19 @@ mod tests {
         assert_eq!(start_ticks(u32::MAX), None);
     }
 
-    /// Needs root and a BPF file system; where one is missing it says so and passes.
     #[test]
     fn with_a_namespace_goes_what_was_pinned_for_it() {
-        let name = format!("fwlab-test-{:x}", rand::random::<u32>());
-        let made = run_str(&["ip", "netns", "add", &name]).is_ok_and(|f| f.status.success());
-        let folder = made.then(|| mechanism::pins(&Path::new(NETNS_DIR).join(&name))).flatten();
-        let Some(folder) = folder.filter(|f| std::fs::create_dir_all(f.join("clat0")).is_ok())
-        else {
-            let _ = run_str(&["ip", "netns", "del", &name]);
-            eprintln!("SKIPPED: no namespace, or no BPF file system");
+        if !fordway_testhost::is_root() {
             return;
-        };
+        }
+        let name = format!("fwlab-test-{:x}", rand::random::<u32>());
+        run_str(&["ip", "netns", "add", &name]).unwrap().ok().unwrap();
+        let folder = mechanism::pins(&Path::new(NETNS_DIR).join(&name)).unwrap();
+        if std::fs::create_dir_all(folder.join("clat0")).is_err() {
+            run_str(&["ip", "netns", "del", &name]).unwrap().ok().unwrap();
+            fordway_testhost::skip("no BPF file system in /sys/fs/bpf");
+            return;
+        }
         remove_namespace(&name).unwrap();
         assert!(!folder.exists(), "{}", folder.display());
         assert!(namespaces(&name).is_empty());
@@ -306,8 +331,7 @@ mod tests {
 
     #[test]
     fn a_run_is_noted_whole_and_apart_from_others() {
-        if !is_root() {
-            eprintln!("SKIPPED: needs root");
+        if !fordway_testhost::is_root() {
             return;
         }
         let (one, other) =

@@ -24,6 +24,9 @@ pub(crate) struct Condition {
     pub(crate) clocksource: String,
     /// Length of a TCP flow.
     pub(crate) duration_s: u64,
+    /// Octets that end a TCP flow in place of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) flow_octets: Option<u64>,
     /// Whether the lab's veth devices keep their offloads.
     pub(crate) offloads: bool,
     /// Names that are asked for, where that is a factor.
@@ -60,7 +63,11 @@ impl Condition {
         let names = self.shares.map_or_else(String::new, |shares| {
             format!(", {} % cached, {} % native AAAA", shares.cached, shares.native)
         });
-        format!("clock {}, {} s flows, {offloads}{names}", self.clocksource, self.duration_s)
+        let flows = match self.flow_octets {
+            Some(octets) => format!("flows of {octets} octets"),
+            None => format!("{} s flows", self.duration_s),
+        };
+        format!("clock {}, {flows}, {offloads}{names}", self.clocksource)
     }
 }
 
@@ -295,7 +302,13 @@ mod tests {
     use crate::spec::Axis;
 
     fn condition() -> Condition {
-        Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true, shares: None }
+        Condition {
+            clocksource: "tsc".into(),
+            duration_s: 2,
+            flow_octets: None,
+            offloads: true,
+            shares: None,
+        }
     }
 
     fn parts(condition: &Condition) -> KeyParts<'_> {
@@ -315,6 +328,7 @@ mod tests {
     fn the_key_changes_with_every_part() {
         let c = condition();
         let other = Condition { duration_s: 3, ..condition() };
+        let octets = Condition { flow_octets: Some(9), ..condition() };
         let point = Point::grid(&[(Axis::Flows, vec![10])]).remove(0);
         let base = key(parts(&c));
         assert_eq!(base, key(parts(&c)));
@@ -323,6 +337,7 @@ mod tests {
             key(KeyParts { mechanism: "m", ..parts(&c) }),
             key(KeyParts { version: "2", ..parts(&c) }),
             key(KeyParts { condition: &other, ..parts(&c) }),
+            key(KeyParts { condition: &octets, ..parts(&c) }),
             key(KeyParts { block: 2, ..parts(&c) }),
             key(KeyParts { seed: 8, ..parts(&c) }),
             key(KeyParts { metric: Metric::TcpThroughputUp, ..parts(&c) }),
@@ -331,7 +346,7 @@ mod tests {
         let mut all: Vec<&String> = changed.iter().chain([&base]).collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 10);
     }
 
     #[test]

@@ -30,9 +30,7 @@ use crate::trial::{Condition, Trial};
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
 /// A trial during which other programs kept this many cores busy is flagged.
-const FLAG_OTHER: f64 = 0.3;
-/// The kernel counts in steps of 10 ms, for each processor and program: less than this is no work of others, s.
-const LEAST_OTHER_S: f64 = 0.1;
+pub(crate) const FLAG_OTHER: f64 = 0.3;
 /// How the flag for other programs begins.
 pub(crate) const OTHER_WORK: &str = "other programs kept";
 
@@ -159,6 +157,7 @@ pub(crate) fn blank(metric: Metric) -> Trial {
         condition: Condition {
             clocksource: String::new(),
             duration_s: 0,
+            flow_octets: None,
             offloads: true,
             shares: None,
         },
@@ -213,9 +212,7 @@ pub(crate) fn now() -> String {
 /// Cores that were busy with neither what the lab has started nor forwarding.
 fn other_cores(trial: &Trial) -> f64 {
     // Of two hosts, nobody knows how much of the lab's work is done on which.
-    let Some(cpu) = trial.cpu.as_ref().filter(|cpu| !cpu.of_two) else { return 0.0 };
-    let other = cpu.busy_s - cpu.softirq_s - cpu.lab_cores * cpu.seconds;
-    if other < LEAST_OTHER_S { 0.0 } else { other / cpu.seconds }
+    trial.cpu.as_ref().filter(|cpu| !cpu.of_two).map_or(0.0, CpuUse::other_cores)
 }
 
 /// How much of a quantity there was in a trial; `None` where it has no meaning.
@@ -302,6 +299,49 @@ mod tests {
         let mut flood = Trial { metric: Metric::UdpRateUp, ..lost() };
         judge(&mut flood, &rule("lost_datagrams > 0.05"));
         assert!(flood.valid, "{:?}", flood.invalid);
+    }
+
+    #[test]
+    fn work_of_others_is_remarked_and_discards_a_trial_where_a_rule_says_so() {
+        // In two seconds: 0.5 s of forwarding, 1 s of the lab's own, and the rest of others.
+        let with = |others_s: f64, rule: Option<&str>| {
+            let cpu = CpuUse {
+                busy_s: 1.5 + others_s,
+                softirq_s: 0.5,
+                lab_cores: 0.5,
+                seconds: 2.0,
+                ..CpuUse::default()
+            };
+            let mut trial = Trial { value: Some(1.0), cpu: Some(cpu), ..blank(Metric::Rtt) };
+            let declared = rule.map(|when| Exclusion {
+                when: when.to_owned().try_into().unwrap(),
+                reason: "so".into(),
+            });
+            judge(&mut trial, &rules(declared.as_slice()));
+            trial
+        };
+        let quiet = with(0.09, Some("other > 0"));
+        assert!(quiet.valid && quiet.flags.is_empty(), "what the kernel's ticks cannot tell");
+        let busy = with(1.0, None);
+        assert!(busy.valid, "{:?}", busy.invalid);
+        assert_eq!(busy.flags, ["other programs kept 0.5 cores busy"]);
+        let excluded = with(1.0, Some("other > 0.4"));
+        assert_eq!((excluded.valid, &excluded.excluded[..]), (false, &["other > 0.4".into()][..]));
+        assert!(with(1.0, Some("other > 0.6")).valid);
+    }
+
+    #[test]
+    fn a_limit_that_nothing_exceeds_keeps_every_trial() {
+        let stolen = CpuUse { steal_share: 1.0, ..CpuUse::default() };
+        let mut trial =
+            Trial { value: Some(1.0), cpu: Some(stolen), lost: Some(0.9), ..blank(Metric::Rtt) };
+        let rule = |when: &str| Exclusion {
+            when: when.to_owned().try_into().unwrap(),
+            reason: "all trials are kept".into(),
+        };
+        judge(&mut trial, &rules(&[rule("steal > 1"), rule("loss > 1")]));
+        assert!(trial.valid, "{:?}", trial.invalid);
+        assert!(trial.flags[0].contains("the hypervisor took 100.0 %"), "{:?}", trial.flags);
     }
 
     #[test]

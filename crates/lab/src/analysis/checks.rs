@@ -1,10 +1,12 @@
 //! What a reader must know before believing the numbers.
 
 use super::{Ceiling, Drift, Results, VsBaseline};
+use crate::host::environment::Environment;
 use crate::report::words::quantity;
 use crate::spec::Experiment;
 use crate::stats::multiple::holm;
 use crate::trial::Trial;
+use crate::trials::FLAG_OTHER;
 
 /// Warnings about the run as a whole.
 pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
@@ -24,15 +26,28 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
     }
     all.extend(drifts(experiment, results));
     all.extend(uncalibrated(results));
-    let busy = results.environment.load_average;
-    if busy > 0.5 * results.environment.processors as f64 {
-        all.push(format!(
-            "The load average was {busy:.1} on {} processors when the run began: other work \
-             disturbed it.",
-            results.environment.processors
-        ));
-    }
+    all.extend(busy(&results.environment));
     all
+}
+
+/// Whether the machine was busy with other work when the run began. The load average also remembers work that had ended
+/// by then: it counts only in records that have nothing better.
+fn busy(environment: &Environment) -> Option<String> {
+    let (load, processors) = (environment.load_average, environment.processors);
+    match environment.other_cores {
+        Some(cores) => (cores > FLAG_OTHER).then(|| {
+            format!(
+                "Other programs kept {cores:.1} of {processors} processors busy when the run began: \
+                 they disturbed it."
+            )
+        }),
+        None => (load > 0.5 * processors as f64).then(|| {
+            format!(
+                "The load average was {load:.1} on {processors} processors when the run began: other \
+                 work disturbed it."
+            )
+        }),
+    }
 }
 
 /// Quantities of the sentinel that went up or down over the run by more than the margin.
@@ -95,4 +110,21 @@ pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
             timed.len()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::environment;
+
+    #[test]
+    fn what_others_did_counts_and_a_load_average_only_without_it() {
+        let of = |load_average, other_cores| {
+            busy(&Environment { load_average, other_cores, processors: 2, ..environment() })
+        };
+        assert_eq!(of(2.1, Some(0.0)), None, "the build that made the lab has ended");
+        assert!(of(0.0, Some(0.8)).is_some_and(|said| said.contains("0.8 of 2 processors")));
+        assert!(of(2.1, None).is_some_and(|said| said.contains("load average was 2.1")));
+        assert_eq!(of(0.9, None), None);
+    }
 }

@@ -36,7 +36,13 @@ fn experiment(blocks: u32) -> Experiment {
 }
 
 fn condition() -> Condition {
-    Condition { clocksource: "tsc".into(), duration_s: 2, offloads: true, shares: None }
+    Condition {
+        clocksource: "tsc".into(),
+        duration_s: 2,
+        flow_octets: None,
+        offloads: true,
+        shares: None,
+    }
 }
 
 fn trial(mechanism: &str, block: u32, metric: Metric, value: f64) -> Trial {

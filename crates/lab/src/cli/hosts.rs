@@ -15,6 +15,9 @@ pub(crate) enum Far {
         /// The gateway's program there
         #[arg(long)]
         fordway: Option<PathBuf>,
+        /// Seconds without an order or a sign of life after which the other end is taken for lost
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        silence: u64,
     },
     /// Run a command until it ends, or standard input does
     Run {

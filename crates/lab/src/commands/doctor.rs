@@ -6,13 +6,15 @@ use serde::Serialize;
 
 use crate::cli::DoctorArgs;
 use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
-use crate::host::{clocksource, cpu};
+use crate::host::clocksource;
+use crate::host::cpu::{self, Watch};
 use crate::hosts::{Hosts, check};
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
 use crate::runner::unmeasured;
 use crate::spec::{Experiment, Kind, Metric};
 use crate::state;
+use crate::trials::FLAG_OTHER;
 
 /// Programs that every run needs, and the Debian package of each.
 pub(crate) const TOOLS: &[(&str, &str)] = &[
@@ -57,6 +59,8 @@ struct Findings {
     tun: bool,
     processors: usize,
     load_average: Option<f64>,
+    /// Cores that other programs kept busy while the machine was examined.
+    other_cores: f64,
     clocksource: String,
     clocksources: Vec<String>,
     tools: Vec<Tool>,
@@ -157,6 +161,7 @@ fn hosts(file: &std::path::Path, args: &DoctorArgs) -> Result<u8> {
 }
 
 fn examine(args: &DoctorArgs) -> Result<Findings> {
+    let watch = Watch::begin();
     let fordway = locate_fordway(args.fordway.as_deref())?;
     let tools: Vec<Tool> = TOOLS
         .iter()
@@ -218,6 +223,7 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         tun: std::path::Path::new("/dev/net/tun").exists(),
         processors: cpu::processors(),
         load_average: cpu::load_average(),
+        other_cores: watch.end(),
         clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
         clocksources: clocksource::available().unwrap_or_default(),
         tools,
@@ -270,12 +276,13 @@ fn print(findings: &Findings) {
     let root = if findings.root { "yes" } else { "`run` and `resume` need it: use sudo" };
     line(findings.root, "root", root);
     line(findings.tun, "TUN", if findings.tun { "/dev/net/tun" } else { "modprobe tun" });
-    let load = findings.load_average.unwrap_or(0.0);
-    let quiet = load < 0.5 * findings.processors as f64;
+    let quiet = findings.other_cores <= FLAG_OTHER;
     let text = format!(
-        "{} processors, load average {load:.2}{}",
+        "{} processors, {:.1} of them busy with other programs{}; load average {:.2}",
         findings.processors,
-        if quiet { "" } else { ": too busy for good numbers" }
+        findings.other_cores,
+        if quiet { "" } else { ": too busy for good numbers" },
+        findings.load_average.unwrap_or(0.0)
     );
     line(quiet, "load", &text);
     let clocks = format!("{} (of {})", findings.clocksource, findings.clocksources.join(", "));

@@ -1,5 +1,7 @@
 //! `hosts`, and the lab's end on another host.
 
+use std::time::Duration;
+
 use crate::cli::{Far, HostsArgs};
 use crate::error::{EXIT_DONE, Result};
 use crate::hosts::{EXAMPLE, Hosts, agent, check};
@@ -21,7 +23,9 @@ pub(super) fn hosts(args: &HostsArgs) -> Result<u8> {
 /// Runs the lab's end on another host, or a command of it.
 pub(super) fn far(far: Far) -> Result<u8> {
     match far {
-        Far::Serve { id, fordway } => agent::serve(&id, fordway.as_deref()),
+        Far::Serve { id, fordway, silence } => {
+            agent::serve(&id, fordway.as_deref(), Duration::from_secs(silence))
+        }
         Far::Run { net, argv } => agent::run(net.as_deref(), &argv),
     }
 }

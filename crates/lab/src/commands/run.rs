@@ -8,9 +8,9 @@ use super::plan::{choose, found, notes, own_clocksource, print_skipped};
 use super::power::sizes;
 use crate::artefacts;
 use crate::backend::write_file;
-use crate::cli::{ResumeArgs, RunArgs};
+use crate::cli::{PlanArgs, ResumeArgs, RunArgs};
 use crate::error::{LabError, Result};
-use crate::host::cpu;
+use crate::host::cpu::{self, Watch};
 use crate::hosts::orders::Surveyed;
 use crate::hosts::{Hosts, Pair};
 use crate::mechanism::locate_fordway;
@@ -20,6 +20,7 @@ use crate::runner::Runner;
 use crate::spec::Experiment;
 use crate::state;
 use crate::trial::Ledger;
+use crate::trials::FLAG_OTHER;
 
 /// Runs longer than this ask first.
 const ASK_ABOVE_S: f64 = 3600.0;
@@ -40,6 +41,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         catch_signals();
         clean_orphans();
     }
+    let experiment = Experiment::named(&args.plan.name)?;
+    match args.plan.aa {
+        Some(_) => crate::note!("{}: A/A", experiment.name),
+        None => crate::note!("{}: {}", experiment.name, experiment.question),
+    }
+    crate::note!("  first     {}", beforehand(&experiment, &args.plan)?);
+    let watch = Watch::begin();
     let hosts = args.plan.hosts.as_deref().map(Hosts::read).transpose()?;
     let pair = hosts.as_ref().map(|hosts| open(hosts, fordway.as_deref())).transpose()?;
     let (mut experiment, run) = choose(&args.plan, fordway.as_deref(), rehearse, pair.as_deref())?;
@@ -55,7 +63,6 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     state::need_root()?;
     let clock = pair.as_ref().map(|pair| pair.clocksource()).transpose()?;
     let plan = lay_out(&experiment, &run, &clock.unwrap_or_else(own_clocksource));
-    crate::note!("{}: {}", experiment.name, experiment.question);
     crate::note!(
         "  {} mechanisms, {} blocks, {} trials, about {} (seed {})",
         run.mechanisms.len(),
@@ -68,7 +75,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     for note in notes(&experiment, &run).into_iter().chain(sizes(&experiment, &run, &args.plan)?) {
         crate::note!("  note      {note}");
     }
-    warn_of_load();
+    let others = pair.is_none().then(|| watch.end());
+    warn_of_others(others);
     if plan.seconds > ASK_ABOVE_S && !args.yes && !agreed(plan.seconds)? {
         return Err(LabError::Usage("not started; --yes starts without asking".into()));
     }
@@ -83,7 +91,21 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     experiment.run = Some(run);
     let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
     write_file(&out.join("spec.toml"), text.as_bytes())?;
-    execute(experiment, &out, fordway.as_deref(), pair, (args.plan.json, args.pdf))
+    execute(experiment, &out, fordway.as_deref(), pair, others, (args.plan.json, args.pdf))
+}
+
+/// What happens before anything is measured, and how long all of it takes.
+fn beforehand(experiment: &Experiment, args: &PlanArgs) -> Result<String> {
+    let arms = match args.only.len() {
+        0 => experiment.mechanisms.len(),
+        named => named,
+    };
+    let whole = experiment.profile(args.profile.key())?.budget_s.filter(|_| args.blocks.is_none());
+    let whole = whole.map_or_else(
+        || "says how long it takes, and measures".to_owned(),
+        |seconds| format!("measures for about {}", in_words(seconds as f64)),
+    );
+    Ok(format!("finds out which of {arms} mechanisms run here, a second or two each; then {whole}"))
 }
 
 /// Continues a run.
@@ -96,6 +118,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     state::need_root()?;
     catch_signals();
     clean_orphans();
+    let watch = Watch::begin();
     let pair = run.hosts.as_ref().map(|hosts| open(hosts, fordway.as_deref())).transpose()?;
     let Surveyed { versions, skipped, .. } =
         found(&experiment, &run.mechanisms, fordway.as_deref(), true, pair.as_deref())?;
@@ -113,7 +136,9 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
             )));
         }
     }
-    execute(experiment, &args.dir, fordway.as_deref(), pair, (args.json, false))
+    let others = pair.is_none().then(|| watch.end());
+    warn_of_others(others);
+    execute(experiment, &args.dir, fordway.as_deref(), pair, others, (args.json, false))
 }
 
 /// Opens both hosts of a run.
@@ -141,9 +166,10 @@ fn execute(
     out: &Path,
     fordway: Option<&Path>,
     pair: Option<Arc<Pair>>,
+    others: Option<f64>,
     (json, pdf): (bool, bool),
 ) -> Result<u8> {
-    let done = same_environment(&experiment, out, fordway, pair.as_deref())
+    let done = same_environment(&experiment, out, fordway, pair.as_deref(), others)
         .and_then(|()| Runner::new(experiment, out, fordway, pair)?.execute())
         .and_then(|()| super::report::report(out, json, pdf));
     if let Err(error) = &done {
@@ -168,11 +194,13 @@ fn same_environment(
     out: &Path,
     fordway: Option<&Path>,
     pair: Option<&Pair>,
+    others: Option<f64>,
 ) -> Result<()> {
-    let now = match pair {
+    let mut now = match pair {
         Some(pair) => pair.environment(experiment, fordway)?,
         None => crate::host::environment::record(experiment, fordway)?,
     };
+    now.other_cores = others;
     match artefacts::read_environment(out)? {
         Some(then) => match then.changed(&now) {
             Some(why) => Err(LabError::Usage(format!(
@@ -245,12 +273,12 @@ fn need_tools() -> Result<()> {
     )))
 }
 
-fn warn_of_load() {
-    let processors = cpu::processors() as f64;
-    if let Some(load) = cpu::load_average().filter(|load| *load > 0.5 * processors) {
+fn warn_of_others(cores: Option<f64>) {
+    if let Some(cores) = cores.filter(|cores| *cores > FLAG_OTHER) {
         crate::note!(
-            "  warning   load average is {load:.1} on {processors} processors: other work will \
-             disturb the numbers"
+            "  warning   other programs keep {cores:.1} of {} processors busy: they will disturb the \
+             numbers",
+            cpu::processors()
         );
     }
 }

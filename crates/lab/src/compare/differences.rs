@@ -20,7 +20,7 @@ pub(crate) struct Difference {
 }
 
 /// Keys of the environment that say nothing of how the machine is made.
-const PASSING: [&str; 4] = ["started", "load_average", "steal_share", "programs"];
+const PASSING: [&str; 5] = ["started", "load_average", "other_cores", "steal_share", "programs"];
 /// Keys without which a machine is another one.
 const MACHINE: [&str; 8] = [
     "kernel",

@@ -1,6 +1,7 @@
 //! Processor time: of the whole machine and of one process.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,11 @@ pub(crate) fn processor_times(number: usize) -> Option<Times> {
     Times::parse_line(&text, &format!("cpu{number}"))
 }
 
+/// The kernel counts in steps of 10 ms, for each processor and program: less than this is no work of others, s.
+const LEAST_OTHER_S: f64 = 0.1;
+/// The shortest look at what other programs do.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Processor use during one trial.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct CpuUse {
@@ -105,11 +111,37 @@ pub(crate) struct CpuUse {
     pub(crate) of_two: bool,
 }
 
+impl CpuUse {
+    /// Cores that were busy with neither what the lab has started nor forwarding.
+    pub(crate) fn other_cores(&self) -> f64 {
+        let other = self.busy_s - self.softirq_s - self.lab_cores * self.seconds;
+        if other < LEAST_OTHER_S { 0.0 } else { other / self.seconds }
+    }
+}
+
+/// Watches how busy other programs keep this machine. Unlike the load average it does not remember what ended a minute
+/// ago, such as the build that has just made the lab.
+#[derive(Debug)]
+pub(crate) struct Watch(Meter);
+
+impl Watch {
+    /// Begins.
+    pub(crate) fn begin() -> Self {
+        Self(Meter::start(&[]))
+    }
+
+    /// Cores that other programs kept busy since then, and for half a second at least.
+    pub(crate) fn end(self) -> f64 {
+        std::thread::sleep(LOOK.saturating_sub(self.0.at.elapsed()));
+        self.0.stop().other_cores()
+    }
+}
+
 /// Measures processor use between two moments.
 #[derive(Debug)]
 pub(crate) struct Meter {
     start: Times,
-    at: std::time::Instant,
+    at: Instant,
     processes: Vec<(u32, u64)>,
     own: u64,
 }
@@ -120,7 +152,7 @@ impl Meter {
         let ticks = |pid: &u32| Some((*pid, process_ticks(*pid)?.0));
         let processes = pids.iter().filter_map(ticks).collect();
         let own = own_ticks(pids);
-        Self { start: Times::now(), at: std::time::Instant::now(), processes, own }
+        Self { start: Times::now(), at: Instant::now(), processes, own }
     }
 
     /// Ends.

@@ -1,6 +1,7 @@
 //! The environment record: what the numbers depend on.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,9 @@ pub(crate) struct Environment {
     pub(crate) steal_share: f64,
     /// Load average of the last minute.
     pub(crate) load_average: f64,
+    /// Cores that other programs kept busy while the run was prepared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) other_cores: Option<f64>,
     /// Memory in MiB.
     pub(crate) memory_mib: u64,
     /// Mitigations by vulnerability.
@@ -138,8 +142,11 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
     let mut versions = BTreeMap::new();
     let mut programs = BTreeMap::new();
     let mut add = |path: &Path| {
-        if let Ok(bytes) = std::fs::read(path) {
-            programs.insert(path.display().to_string(), hash(&bytes));
+        // Many arms share a program.
+        if let Entry::Vacant(entry) = programs.entry(path.display().to_string())
+            && let Ok(bytes) = std::fs::read(path)
+        {
+            entry.insert(hash(&bytes));
         }
     };
     let runs = |name: &String| experiment.run.as_ref().is_none_or(|r| r.mechanisms.contains(name));
@@ -193,6 +200,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         virtualisation: or_unknown(said(&["systemd-detect-virt", "--vm"])),
         steal_share: cpu::steal_since_boot(),
         load_average: cpu::load_average().unwrap_or(0.0),
+        other_cores: None,
         memory_mib: memory_mib(),
         mitigations: mitigations(),
         sysctls: sysctls(),

@@ -27,8 +27,6 @@ use crate::topology::{Network, Shape};
 
 /// How often the other end shows that it is there.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
-/// A silence this long means that it is not: the connection is lost without a word.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// A mechanism of the run.
 struct Slot {
@@ -47,8 +45,9 @@ struct Agent {
     guard: Guard,
 }
 
-/// Takes orders on standard input until it ends.
-pub(crate) fn serve(id: &str, fordway: Option<&Path>) -> Result<u8> {
+/// Takes orders on standard input until it ends, or until nothing has come for as long as `silence`: then the connection
+/// is lost without a word.
+pub(crate) fn serve(id: &str, fordway: Option<&Path>, silence: Duration) -> Result<u8> {
     state::need_root()?;
     if !Path::new(MARK).is_file() {
         return Err(LabError::Usage(format!("there is no {MARK}: this machine is no lab host")));
@@ -69,7 +68,7 @@ pub(crate) fn serve(id: &str, fordway: Option<&Path>) -> Result<u8> {
         handles: 0,
         guard,
     };
-    let orders = listen();
+    let orders = listen(silence);
     say(&Hello { folder, cleaned })?;
     while let Ok(Some(Numbered { number, order })) = orders.recv() {
         let outcome = agent.done(order).map_err(Refusal::from);
@@ -90,7 +89,7 @@ fn say(what: &impl Serialize) -> Result<()> {
 }
 
 /// Reads orders; `None` ends them. What is under way then is interrupted, as by Ctrl-C.
-fn listen() -> Receiver<Option<Numbered>> {
+fn listen(silence: Duration) -> Receiver<Option<Numbered>> {
     static HEARD_MS: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
     let (tell, orders) = channel();
     let start = Instant::now();
@@ -111,10 +110,10 @@ fn listen() -> Receiver<Option<Numbered>> {
     });
     std::thread::spawn(move || {
         loop {
-            std::thread::sleep(BEAT);
+            std::thread::sleep(BEAT.min(silence));
             let silent =
                 Duration::from_millis(now().saturating_sub(HEARD_MS.load(Ordering::Relaxed)));
-            if silent > SILENCE {
+            if silent > silence {
                 return end(&tell);
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::deploy::{CACHE, allowed, programs};
-use super::ssh::Connection;
+use super::ssh::{Connection, quote};
 use super::{HostSpec, Hosts, MARK, mark_words};
 use crate::error::{LabError, Result};
 use crate::process::{self, Output};
@@ -127,9 +127,10 @@ fn one(host: &HostSpec, role: &'static str, tools: &[(&str, &str)], folder: &Pat
          echo \"libc $(ldd --version 2>&1 | head -n 1)\"; test -f {MARK} && echo marked; \
          echo \"link $(ip -br link show dev {} 2>/dev/null)\"; \
          for p in {}; do command -v $p >/dev/null || echo \"missing $p\"; done; \
-         for f in /run/fordway-lab/*.json; do test -f \"$f\" && echo \"left $(basename $f .json)\"; done; true",
+         for f in {}/*.json; do test -f \"$f\" && echo \"left $(basename $f .json)\"; done; true",
         host.uplink,
-        names.join(" ")
+        names.join(" "),
+        quote(&state::notes().display().to_string())
     );
     let (text, unreachable) = match said(host, folder, &script) {
         Ok(text) => (text, None),
@@ -194,10 +195,11 @@ pub(crate) fn clean(hosts: &Hosts, fordway: Option<&Path>) -> Result<Vec<(String
                     Connection::open(host, folder.path().join(format!("ssh-{number}")))?;
                 allowed(&connection, host)?;
                 let lab = programs(&connection, fordway)?.lab;
-                let said = connection.said(
-                    &format!("{} doctor --clean 2>&1 >/dev/null || true", lab.display()),
-                    LOOK,
-                )?;
+                let mut doctor = state::environment();
+                doctor.extend([lab.display().to_string(), "doctor".into(), "--clean".into()]);
+                let doctor: Vec<String> = doctor.iter().map(|word| quote(word)).collect();
+                let said = connection
+                    .said(&format!("{} 2>&1 >/dev/null || true", doctor.join(" ")), LOOK)?;
                 connection.said(&format!("rm -rf {CACHE}"), LOOK)?;
                 said.lines().filter(|line| line.starts_with("removed namespace")).count()
             }

@@ -52,7 +52,8 @@ impl Far {
         let connection = Connection::open(host, socket)?;
         allowed(&connection, host)?;
         let programs = programs(&connection, fordway)?;
-        let mut serve = vec![programs.lab.display().to_string()];
+        let mut serve = crate::state::environment();
+        serve.push(programs.lab.display().to_string());
         serve.extend(["far", "serve", "--id", id].map(str::to_owned));
         if let Some(fordway) = &programs.fordway {
             serve.extend(["--fordway".to_owned(), fordway.display().to_string()]);

@@ -2,13 +2,14 @@
 //! long object through a tunnel, `curl`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::backend::{Backend, Served, write_file};
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, find_program};
 use crate::spec::Fetch;
+use crate::state;
 use crate::topology::{Network, SITE_PORT};
 
 /// Octets of a small object, and of a large one.
@@ -82,7 +83,7 @@ pub(crate) fn serve(
     kept: u32,
     log: &Path,
 ) -> Result<Served> {
-    let folder = PathBuf::from(format!("/run/fordway-lab/{}-origin", network.server.0));
+    let folder = state::notes().join(format!("{}-origin", network.server.0));
     let octets = |length: u64| vec![b'x'; usize::try_from(length).unwrap_or(0)];
     let study = ("study", super::ab::PAGE);
     let objects = [("tiny", TINY), ("page", PAGE), ("small", SMALL), ("large", LARGE), study];

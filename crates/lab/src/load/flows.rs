@@ -29,13 +29,10 @@ const MAX_LOSS: f64 = 0.01;
 pub(crate) struct Generator {
     dialogue: Dialogue,
     tcp: bool,
+    /// Seconds in which nothing moves before what is under way counts as lost.
+    patience_s: f64,
     /// Every answer as it came.
     pub(crate) said: String,
-}
-
-/// The order to go over flows once; everything else is as usual.
-pub(crate) fn once(packet: Packet, first: u32, until: u32, limit_s: f64) -> Order {
-    Order { packet, first, until, step: 1, window: WINDOW, rounds: 1, limit_s }
 }
 
 impl Generator {
@@ -47,6 +44,7 @@ impl Generator {
         transport: Transport,
         most: u32,
         echo: bool,
+        patience_s: f64,
     ) -> Result<Self> {
         network.receive_offload_on(backend)?;
         let (next, device) = match &network.host {
@@ -72,7 +70,13 @@ impl Generator {
         argv.extend(flags.iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag));
         let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
         let dialogue = backend.talk(&network.client, &argv, READY)?;
-        Ok(Self { dialogue, tcp, said: String::new() })
+        Ok(Self { dialogue, tcp, patience_s, said: String::new() })
+    }
+
+    /// The order to go over flows once; everything else is as usual.
+    pub(crate) fn once(&self, packet: Packet, first: u32, until: u32, limit_s: f64) -> Order {
+        let patience_s = self.patience_s;
+        Order { packet, first, until, step: 1, window: WINDOW, rounds: 1, limit_s, patience_s }
     }
 
     /// Does what is ordered.
@@ -96,7 +100,7 @@ impl Generator {
 
     /// Makes the subscribers known with a flow each: the first [`SUBSCRIBERS`] flows.
     pub(crate) fn warm_up(&mut self) -> Result<()> {
-        let order = Order { rounds: 20, ..once(self.opening(), 0, SUBSCRIBERS, 20.0) };
+        let order = Order { rounds: 20, ..self.once(self.opening(), 0, SUBSCRIBERS, 20.0) };
         let passed = self.run(&order)?;
         if passed.done < u64::from(SUBSCRIBERS) {
             return Err(LabError::NotReady {

@@ -8,8 +8,11 @@ use serde_json::Value;
 use crate::backend::{Backend, Cap, Place};
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, Running, poll};
+use crate::spec::Profile;
 
 const PORT: &str = "5201";
+/// The slowest path that a flow of so many octets is waited for, octets per second.
+const SLOWEST: u64 = 1_000_000;
 
 /// What one flow carried.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,18 +52,22 @@ pub(crate) fn serve(backend: &dyn Backend, place: &Place, log: &Path) -> Result<
     Ok(server)
 }
 
-/// Command line of one flow; `down` sends from the server to the client, and none sends more than `cap`.
+/// Command line of one flow of so many seconds, or of as many octets as the profile says; `down` sends from the server
+/// to the client, and none sends more than `cap`.
 pub(crate) fn argv(
     target: std::net::IpAddr,
+    profile: &Profile,
     seconds: u64,
-    interval_s: f64,
     down: bool,
     cap: Option<Cap>,
 ) -> Vec<String> {
-    let (seconds, interval) = (seconds.to_string(), interval_s.to_string());
-    let target = target.to_string();
+    let (end, length) = match profile.flow_octets {
+        Some(octets) => ("-n", octets.to_string()),
+        None => ("-t", seconds.to_string()),
+    };
+    let (target, interval) = (target.to_string(), profile.interval_s.to_string());
     let mut argv: Vec<String> =
-        ["iperf3", "-c", &target, "-p", PORT, "-J", "-t", &seconds, "-i"].map(str::to_owned).into();
+        ["iperf3", "-c", &target, "-p", PORT, "-J", end, &length, "-i"].map(str::to_owned).into();
     argv.extend([interval, "--connect-timeout".into(), "3000".into()]);
     if down {
         argv.push("-R".into());
@@ -71,14 +78,16 @@ pub(crate) fn argv(
     argv
 }
 
-/// Sends one flow.
+/// Sends one flow by such a command line.
 pub(crate) fn measure(
     backend: &dyn Backend,
     place: &Place,
     argv: &[String],
+    profile: &Profile,
     seconds: u64,
 ) -> Result<(Finished, Result<Flow>)> {
-    let limit = Duration::from_secs(seconds + 15);
+    let length = profile.flow_octets.map_or(seconds, |octets| octets / SLOWEST);
+    let limit = Duration::from_secs(length + 15);
     let finished = backend.run(Some(place), argv, Output::Keep)?.wait(limit)?;
     let flow = parse(&finished.stdout);
     Ok((finished, flow))
@@ -139,9 +148,24 @@ mod tests {
     #[test]
     fn a_flow_keeps_below_the_cap_of_the_wire() {
         let target = "192.0.2.2".parse().unwrap();
-        let words = |cap| argv(target, 1, 0.1, true, cap).join(" ");
+        let profile = quick();
+        let words = |cap| argv(target, &profile, 1, true, cap).join(" ");
         assert!(words(Some(Cap { gbit_s: 0.5, packets_s: 1 })).ends_with("-R -b 500000K"));
         assert!(!words(None).contains("-b"));
+    }
+
+    fn quick() -> Profile {
+        crate::spec::Experiment::find("goals").unwrap().profile["quick"].clone()
+    }
+
+    #[test]
+    fn a_flow_ends_by_its_time_or_by_its_octets_alone() {
+        let target = "192.0.2.2".parse().unwrap();
+        let by_time = quick();
+        let by_octets = Profile { flow_octets: Some(5000), ..quick() };
+        let words = |profile| format!("{} ", argv(target, profile, 7, false, None).join(" "));
+        assert!(words(&by_time).contains(" -t 7 ") && !words(&by_time).contains(" -n "));
+        assert!(words(&by_octets).contains(" -n 5000 ") && !words(&by_octets).contains(" -t "));
     }
 
     #[test]

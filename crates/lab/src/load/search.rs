@@ -17,20 +17,26 @@ pub(crate) enum Length {
     Full,
 }
 
-/// Searches; `passes` runs a trial at a rate. The bounds end within `precision` of each other. `None`: nothing
-/// passes at a rate worth naming.
+/// Searches up to `most`; `passes` runs a trial at a rate. The bounds end within `precision` of each other. `None`:
+/// nothing passes at a rate worth naming.
 pub(crate) fn search(
     guess: f64,
+    most: f64,
     precision: f64,
     mut passes: impl FnMut(f64, Length) -> Result<bool>,
 ) -> Result<Option<f64>> {
+    let guess = guess.min(most);
     let floor = guess * FLOOR;
     let (mut low, mut high) = (None, None);
     let mut rate = guess;
     while low.is_none() || high.is_none() {
         if passes(rate, Length::Short)? {
             low = Some(rate);
-            rate *= STEP;
+            if rate >= most {
+                // Nobody asks what is above.
+                high = Some(rate);
+            }
+            rate = (rate * STEP).min(most);
         } else {
             high = Some(rate);
             rate /= STEP;
@@ -75,7 +81,7 @@ mod tests {
         full: f64,
     ) -> (Option<f64>, Vec<(f64, Length)>) {
         let mut trials = Vec::new();
-        let rate = search(guess, precision, |rate, length| {
+        let rate = search(guess, f64::INFINITY, precision, |rate, length| {
             trials.push((rate, length));
             Ok(rate <= if length == Length::Short { short } else { full })
         });
@@ -109,6 +115,26 @@ mod tests {
         // Short trials pass, long ones never do.
         assert_eq!(found(1000.0, 0.01, 900.0, 0.0).0, None);
         let broken = || Err(crate::error::LabError::Interrupted);
-        assert!(search(1000.0, 0.01, |_, _| broken()).is_err());
+        assert!(search(1000.0, f64::INFINITY, 0.01, |_, _| broken()).is_err());
+    }
+
+    #[test]
+    fn nothing_is_tried_above_the_highest_rate_that_is_asked_about() {
+        for (guess, capacity, found) in
+            [(900.0, 1e6, Some(200.0)), (50.0, 1e6, Some(200.0)), (900.0, 100.0, None)]
+        {
+            let mut trials = Vec::new();
+            let rate = search(guess, 200.0, 0.02, |rate, length| {
+                trials.push((rate, length));
+                Ok(rate <= capacity)
+            });
+            let rate = rate.unwrap().unwrap();
+            assert!(trials.iter().all(|(rate, _)| *rate <= 200.0), "{trials:?}");
+            assert!(trials.contains(&(rate, Length::Full)));
+            match found {
+                Some(found) => assert_eq!(rate, found),
+                None => assert!((96.0..=100.0).contains(&rate), "{rate}"),
+            }
+        }
     }
 }

@@ -328,7 +328,7 @@ pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn
 
 /// A folder of its own: who serves this machine must not share locks and sockets with the lab's.
 fn run_dir(context: Context<'_>) -> PathBuf {
-    PathBuf::from(format!("/run/fordway-lab/{}", context.name))
+    crate::state::notes().join(context.name)
 }
 
 /// Whether this is the part of a name server beside what the arm is about: see [`as_resolver`].

@@ -62,8 +62,7 @@ mod tests {
 
     #[test]
     fn the_loopback_answers_and_a_name_that_is_none_is_told() {
-        if crate::process::find_program("ping").is_none() {
-            eprintln!("SKIPPED: needs ping");
+        if !fordway_testhost::has_programs(&["ping"]) {
             return;
         }
         let targets = ["127.0.0.1", "no such name"].map(|t| (t.to_owned(), t.to_owned())).to_vec();

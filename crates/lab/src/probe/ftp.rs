@@ -2,13 +2,14 @@
 //! mode. The server owns the usual port, since application gateways look at that one.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Check, payload};
 use crate::backend::{Backend, Served, write_file};
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, last_lines};
+use crate::state;
 use crate::topology::Network;
 
 /// The port of FTP's control connection.
@@ -42,7 +43,7 @@ pub(super) fn missing() -> Option<String> {
 
 /// Starts the server of a network, until dropped, in a folder that its unprivileged user gets into.
 pub(super) fn serve(backend: &dyn Backend, network: &Network, log: &Path) -> Result<Served> {
-    let folder = PathBuf::from(format!("/run/fordway-lab/{}-ftp", network.server.0));
+    let folder = state::notes().join(format!("{}-ftp", network.server.0));
     write_file(&folder.join("root/file"), &payload(SEED, LENGTH))?;
     let empty = folder.join("empty");
     std::fs::create_dir_all(&empty).map_err(LabError::file(&empty))?;

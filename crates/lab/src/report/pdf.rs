@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn a_page_becomes_a_pdf_where_a_program_can() {
-        if need().is_err() {
-            eprintln!("SKIPPED: {HINT}");
+        if !fordway_testhost::require(need().is_ok(), HINT) {
             return;
         }
         let dir = tempfile::tempdir().unwrap();

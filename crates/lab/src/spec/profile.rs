@@ -12,6 +12,10 @@ pub(crate) struct Profile {
     /// Lengths of a TCP flow; more than one is a factor.
     #[schemars(length(min = 1), inner(range(min = 1, max = 3600)))]
     pub(crate) durations_s: Vec<u64>,
+    /// Octets after which a TCP flow ends, in place of its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1_000_000))]
+    pub(crate) flow_octets: Option<u64>,
     /// Spacing of the throughput series.
     #[schemars(range(min = 0.001, max = 60.0))]
     pub(crate) interval_s: f64,
@@ -37,6 +41,10 @@ pub(crate) struct Profile {
     #[serde(default = "new_flows")]
     #[schemars(range(min = 1))]
     pub(crate) new_flows: u32,
+    /// Seconds in which nothing moves before new flows and sessions under way count as lost.
+    #[serde(default = "flow_patience_s")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub(crate) flow_patience_s: f64,
     /// Sessions to hold.
     #[serde(default = "held_sessions")]
     #[schemars(range(min = 1))]
@@ -53,6 +61,14 @@ pub(crate) struct Profile {
     #[serde(default = "dns_precision")]
     #[schemars(range(min = 0.0001, max = 0.3))]
     pub(crate) dns_precision: f64,
+    /// Seconds after which an answer comes too late; without it a fifteenth of the trial, from 0.04 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub(crate) dns_limit_s: Option<f64>,
+    /// Questions per second above which the search does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(crate) dns_rate_max: Option<u32>,
     /// Seconds of questions at the greatest rate.
     #[serde(default = "one_second")]
     #[schemars(range(min = 0.01, max = 3600.0))]
@@ -126,6 +142,10 @@ fn one_second() -> f64 {
 
 fn probe_rate() -> u32 {
     10_000
+}
+
+fn flow_patience_s() -> f64 {
+    crate::tester::flows::patience_s()
 }
 
 fn dns_precision() -> f64 {

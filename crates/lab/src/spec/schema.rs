@@ -1,9 +1,9 @@
 //! The JSON schema of an experiment file, made from the types that it is read into.
 
+mod validate;
+
 use std::sync::LazyLock;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{JsonType, Validator};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Experiment;
 use super::document::{Document, below};
 use super::findings::{Finding, nearest};
+use validate::{Refused, Why};
 
 /// The schema (JSON Schema 2020-12).
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -19,10 +20,6 @@ pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     schema.ensure_object().values_mut().for_each(plain);
     schema.insert("title".into(), json!("An experiment of fordway-lab (*.toml)"));
     schema
-});
-
-static VALIDATOR: LazyLock<std::result::Result<Validator, String>> = LazyLock::new(|| {
-    jsonschema::validator_for(SCHEMA.as_value()).map_err(|error| error.to_string())
 });
 
 /// Turns what TOML has no word for into what it has: nothing is null, and a choice of words is one list.
@@ -79,84 +76,52 @@ fn words(own: &mut Map<String, Value>) {
 
 /// All that the schema refuses in a document.
 pub(super) fn refused(document: &Document<'_>) -> Vec<Finding> {
-    let validator = match &*VALIDATOR {
-        Ok(validator) => validator,
-        Err(why) => {
-            let message = format!("the schema of experiment files is damaged: {why}");
-            return vec![Finding { span: 0..0, message, fix: None }];
+    let refused = validate::refused(SCHEMA.as_value(), &document.value);
+    refused.into_iter().flat_map(|one| findings(document, one)).collect()
+}
+
+/// What to say of a place that the schema refuses.
+fn findings(document: &Document<'_>, refused: Refused<'_, '_>) -> Vec<Finding> {
+    let Refused { pointer, value, by, why } = refused;
+    let name = pointer.rsplit('/').find(|word| word.parse::<usize>().is_err());
+    let name = name.unwrap_or_default();
+    let (message, fix) = match why {
+        Why::Unknown(keys) => {
+            let known = by["properties"].as_object().into_iter().flatten();
+            let known: Vec<&str> = known.map(|(key, _)| key.as_str()).collect();
+            let each = keys.into_iter().map(|key| Finding {
+                span: document.key_at(&below(&pointer, key)),
+                message: format!("unknown key `{key}`{}", place(&pointer)),
+                fix: Some(nearest(key, known.iter().copied(), "the keys are")),
+            });
+            return each.collect();
         }
+        Why::Missing(key) => {
+            let about = described(by["properties"].get(key));
+            return vec![Finding {
+                span: document.key_at(&pointer),
+                message: format!("`{key}` is missing{}", place(&pointer)),
+                fix: about.map(|about| format!("{key}: {about}")),
+            }];
+        }
+        Why::Choice(options) => {
+            let words: Vec<&str> = options.iter().filter_map(Value::as_str).collect();
+            let fix = match value.as_str() {
+                Some(word) => nearest(word, words, "there are"),
+                None => format!("there are: {}", words.join(", ")),
+            };
+            (format!("{value} is no {}", name.trim_end_matches('s')), Some(fix))
+        }
+        Why::Type(kind) => (format!("`{name}` has to be {}", word_of(kind)), described(Some(by))),
+        Why::Pattern => {
+            let fix = "small letters, digits, `-`, `_` and `.`, a letter or digit first";
+            (format!("{value} cannot be a {name}"), Some(fix.to_owned()))
+        }
+        Why::Least(limit) => (format!("`{name}` has to be {limit} at least"), None),
+        Why::Most(limit) => (format!("`{name}` has to be {limit} at most"), None),
+        Why::Short(limit) => (format!("`{name}` must not be empty (it needs {limit})"), None),
     };
-    let mut all = Vec::new();
-    for error in validator.iter_errors(&document.value) {
-        let pointer = error.instance_path().to_string();
-        let name = pointer.rsplit('/').find(|word| word.parse::<usize>().is_err());
-        let name = name.unwrap_or_default();
-        let here = |message: String, fix: Option<String>| Finding {
-            span: document.value_at(&pointer),
-            message,
-            fix,
-        };
-        match error.kind() {
-            ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let known = siblings(error.schema_path().as_str());
-                all.extend(unexpected.iter().map(|key| Finding {
-                    span: document.key_at(&below(&pointer, key)),
-                    message: format!("unknown key `{key}`{}", place(&pointer)),
-                    fix: Some(nearest(key, known.iter().map(String::as_str), "the keys are")),
-                }));
-            }
-            ValidationErrorKind::Required { property } => {
-                let key = property.as_str().unwrap_or_default();
-                let about = about(error.schema_path().as_str(), key);
-                all.push(Finding {
-                    span: document.key_at(&pointer),
-                    message: format!("`{key}` is missing{}", place(&pointer)),
-                    fix: about.map(|about| format!("{key}: {about}")),
-                });
-            }
-            ValidationErrorKind::Enum { options } => {
-                let words: Vec<&str> =
-                    options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-                let given = error.instance();
-                let fix = match given.as_str() {
-                    Some(word) => nearest(word, words, "there are"),
-                    None => format!("there are: {}", words.join(", ")),
-                };
-                all.push(here(format!("{given} is no {}", name.trim_end_matches('s')), Some(fix)));
-            }
-            ValidationErrorKind::Type { kind } => {
-                let wanted = match kind {
-                    TypeKind::Single(kind) => word_of(*kind),
-                    TypeKind::Multiple(_) => "something else",
-                };
-                let about = described(holder(error.schema_path().as_str()));
-                all.push(here(format!("`{name}` has to be {wanted}"), about));
-            }
-            ValidationErrorKind::Pattern { .. } => {
-                let message = format!("{} cannot be a {name}", error.instance());
-                let fix = "small letters, digits, `-`, `_` and `.`, a letter or digit first";
-                all.push(here(message, Some(fix.into())));
-            }
-            ValidationErrorKind::Minimum { limit } => {
-                all.push(here(format!("`{name}` has to be {limit} at least"), None));
-            }
-            ValidationErrorKind::Maximum { limit } => {
-                all.push(here(format!("`{name}` has to be {limit} at most"), None));
-            }
-            ValidationErrorKind::ExclusiveMinimum { limit } => {
-                all.push(here(format!("`{name}` has to be more than {limit}"), None));
-            }
-            ValidationErrorKind::ExclusiveMaximum { limit } => {
-                all.push(here(format!("`{name}` has to be less than {limit}"), None));
-            }
-            ValidationErrorKind::MinItems { limit } | ValidationErrorKind::MinLength { limit } => {
-                let message = format!("`{name}` must not be empty (it needs {limit})");
-                all.push(here(message, None));
-            }
-            _ => all.push(here(error.to_string(), None)),
-        }
-    }
-    all
+    vec![Finding { span: document.value_at(&pointer), message, fix }]
 }
 
 /// In which table a key stands, for a message.
@@ -173,35 +138,19 @@ fn place(pointer: &str) -> String {
     }
 }
 
-/// The object of the schema that a keyword stands in.
-fn holder(keyword: &str) -> Option<&'static Value> {
-    SCHEMA.as_value().pointer(keyword.rsplit_once('/')?.0)
-}
-
-/// The keys that an object of the schema knows.
-fn siblings(keyword: &str) -> Vec<String> {
-    let known = holder(keyword).and_then(|object| object["properties"].as_object());
-    known.map(|all| all.keys().cloned().collect()).unwrap_or_default()
-}
-
-/// What a key of an object is for.
-fn about(keyword: &str, key: &str) -> Option<String> {
-    described(holder(keyword)?["properties"].get(key))
-}
-
 fn described(schema: Option<&Value>) -> Option<String> {
     Some(schema?.get("description")?.as_str()?.replace('\n', " "))
 }
 
-fn word_of(kind: JsonType) -> &'static str {
+fn word_of(kind: &str) -> &'static str {
     match kind {
-        JsonType::String => "a text: write it in quotes",
-        JsonType::Integer => "a whole number",
-        JsonType::Number => "a number",
-        JsonType::Boolean => "true or false",
-        JsonType::Array => "a list: [ ... ]",
-        JsonType::Object => "a table",
-        JsonType::Null => "left out",
+        "string" => "a text: write it in quotes",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "array" => "a list: [ ... ]",
+        "object" => "a table",
+        _ => "left out",
     }
 }
 

@@ -4,6 +4,7 @@
 //! of an answer waits for a processor to wake. A slow path can't slow the sender down: what it holds
 //! up is late by the full time (no coordinated omission), and what it loses is counted.
 
+use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -52,6 +53,12 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Echoes> {
     socket.connect(wanted.target)?;
     socket.set_nonblocking(true)?;
     super::widen(&socket);
+    let start = OnceCell::new();
+    Ok(exchange(wanted, &socket, &|| start.get_or_init(Instant::now).elapsed()))
+}
+
+/// Measures over this socket by this clock, which begins to run when it is first read.
+fn exchange(wanted: &Wanted, socket: &UdpSocket, clock: &dyn Fn() -> Duration) -> Echoes {
     let mark = rand::random::<u64>();
     let gap = |number: u64| Duration::from_secs_f64(number as f64 / f64::from(wanted.rate));
     let mut waiting = vec![true; usize::try_from(wanted.count).unwrap_or(0)];
@@ -59,15 +66,15 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Echoes> {
     let (mut next, mut answered, mut worst) = (0, 0, Duration::ZERO);
     let mut payload = [0; SIZE];
     payload[8..16].copy_from_slice(&mark.to_be_bytes());
-    let (cpu, start) = (super::own_cpu(), Instant::now());
+    let cpu = super::own_cpu();
     let end = gap(wanted.count.saturating_sub(1)) + wanted.patience;
-    while answered < wanted.count && start.elapsed() <= end {
+    while answered < wanted.count && clock() <= end {
         let mut idle = true;
-        while next < wanted.count && start.elapsed() >= gap(next) {
+        while next < wanted.count && clock() >= gap(next) {
             payload[..8].copy_from_slice(&next.to_be_bytes());
             // What cannot be sent gets no answer: it counts as lost.
             let _ = socket.send(&payload);
-            worst = worst.max(start.elapsed().saturating_sub(gap(next)));
+            worst = worst.max(clock().saturating_sub(gap(next)));
             next += 1;
             idle = false;
         }
@@ -75,7 +82,7 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Echoes> {
             let mut answer = [0; SIZE + 1];
             match socket.recv(&mut answer) {
                 Ok(length) => {
-                    let now = start.elapsed();
+                    let now = clock();
                     idle = false;
                     let Some(number) = number_of(&answer[..length], mark) else { continue };
                     let Some(open) = usize::try_from(number).ok().and_then(|n| waiting.get_mut(n))
@@ -98,14 +105,14 @@ pub(crate) fn measure(wanted: &Wanted) -> std::io::Result<Echoes> {
             std::thread::yield_now();
         }
     }
-    Ok(Echoes {
+    Echoes {
         sent: wanted.count,
         lost: wanted.count - answered,
         worst_lag_us: worst.as_secs_f64() * 1e6,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: clock().as_secs_f64(),
         cpu_s: super::own_cpu() - cpu,
         histogram: times.into_iter().collect(),
-    })
+    }
 }
 
 /// The number in an answer of this run.
@@ -125,27 +132,33 @@ pub(super) fn rounded(ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    /// An echo that answers each datagram as `answer` says: how many times.
-    fn against(rate: u32, count: u64, answer: impl Fn(u64) -> u32 + Send + 'static) -> Echoes {
+    /// An echo that answers each datagram as `answer` says: how many times. It does so whenever the sender looks at its
+    /// clock, which goes 10 µs further each time.
+    fn against(rate: u32, count: u64, answer: impl Fn(u64) -> u32) -> Echoes {
         let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = echo.local_addr().unwrap();
-        echo.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        let thread = std::thread::spawn(move || {
+        echo.set_nonblocking(true).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(target).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let now = Cell::new(Duration::ZERO);
+        let clock = || {
             let mut buffer = [0; 64];
-            for _ in 0..count {
-                let Ok((length, from)) = echo.recv_from(&mut buffer) else { return };
+            while let Ok((length, from)) = echo.recv_from(&mut buffer) {
                 let number = u64::from_be_bytes(buffer[..8].try_into().unwrap());
                 for _ in 0..answer(number) {
                     echo.send_to(&buffer[..length], from).unwrap();
                 }
             }
-        });
+            now.set(now.get() + Duration::from_micros(10));
+            now.get()
+        };
         let patience = Duration::from_millis(500);
-        let echoes = measure(&Wanted { target, rate, count, patience }).unwrap();
-        thread.join().unwrap();
-        echoes
+        exchange(&Wanted { target, rate, count, patience }, &socket, &clock)
     }
 
     #[test]

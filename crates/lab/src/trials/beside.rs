@@ -27,13 +27,12 @@ pub(super) fn measure(
         Load::Simplex => Metric::SimplexThroughput,
         _ => Metric::DuplexThroughput,
     };
-    let argv =
-        iperf::argv(at.network.target, seconds, at.profile.interval_s, false, at.backend.cap());
+    let argv = iperf::argv(at.network.target, at.profile, seconds, false, at.backend.cap());
     trial.argv.clone_from(&argv);
     trial.started = now();
     let before = Before::read(at)?;
     let beside = start(at.backend, at.network, &wanted, seconds as f64 + AROUND_S)?;
-    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, seconds)?;
+    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, at.profile, seconds)?;
     let carried = beside.finish()?;
     before.finish(at, trial)?;
     trial.exit_status = Some(finished.code());

@@ -28,12 +28,12 @@ pub(super) fn measure(
 ) -> Result<()> {
     let down = way == Way::Down;
     let cap = at.backend.cap();
-    let argv = iperf::argv(at.network.target, seconds, at.profile.interval_s, down, cap);
+    let argv = iperf::argv(at.network.target, at.profile, seconds, down, cap);
     trial.cap = cap.map(|cap| cap.gbit_s);
     trial.argv.clone_from(&argv);
     trial.started = now();
     let before = Before::read(at)?;
-    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, seconds)?;
+    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, at.profile, seconds)?;
     before.finish(at, trial)?;
     trial.exit_status = Some(finished.code());
     at.keep(&format!("iperf3-{}.json", way.name()), &finished.stdout)?;

@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
     /// record, and an answer has a quarter of the time (RFC 8219 section 9.2.1).
     fn order(&self, shares: Shares, series: u16, seconds: f64) -> Order {
         let alone = self.own.is_some();
-        let limit = time_limit(seconds);
+        let limit = self.at.profile.dns_limit_s.unwrap_or_else(|| time_limit(seconds));
         Order {
             series,
             count: u32::MAX,
@@ -75,6 +75,11 @@ impl<'a> Bench<'a> {
             native: if alone { 100 } else { shares.native },
             known: if alone { 0 } else { self.at.profile.dns_known },
         }
+    }
+
+    /// Seconds that an answer may take where it is not the point how late it is.
+    fn patience_s(&self) -> f64 {
+        self.at.profile.dns_limit_s.unwrap_or(0.0).max(1.0)
     }
 
     /// Makes names known. Each is asked for more than once, as a cache may take only names that come again, and
@@ -106,12 +111,14 @@ pub(super) fn search(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) 
     bench.warm_up(&short)?;
     let before = Before::read(at)?;
     let asked = bench.authority()?.asked()?;
-    let flood = bench.client.run(&Order { patience_s: 1.0, ..short })?;
+    let patience_s = bench.patience_s();
+    let flood = bench.client.run(&Order { patience_s, ..short })?;
     let guess = 0.9 * flood.meanwhile as f64 / flood.seconds.max(1e-3);
     let mut all = flood.clone();
     let mut best: Option<(f64, Answered)> = None;
     let mut cpu = None;
-    let rate = find(guess.max(100.0), profile.dns_precision, |rate, length| {
+    let most = profile.dns_rate_max.map_or(f64::INFINITY, f64::from);
+    let rate = find(guess.max(100.0), most, profile.dns_precision, |rate, length| {
         series += 1;
         let seconds = match length {
             Length::Short => profile.dns_search_s,
@@ -165,7 +172,8 @@ pub(super) fn flood(
     let mut bench = Bench::open(at, mixed)?;
     trial.started = now();
     let series = FLOOD + u16::from(mixed == Mixed::Known);
-    let order = Order { patience_s: 1.0, ..bench.order(shares, series, at.profile.dns_s) };
+    let order = bench.order(shares, series, at.profile.dns_s);
+    let order = Order { patience_s: bench.patience_s(), ..order };
     bench.warm_up(&order)?;
     let before = Before::read(at)?;
     let asked = bench.authority()?.asked()?;

@@ -2,7 +2,7 @@
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
-use crate::load::flows::{Generator, SUBSCRIBERS, faults, once, rate, remarks};
+use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate, remarks};
 use crate::load::iperf;
 use crate::mechanism::Memory;
 use crate::spec::{Metric, Transport};
@@ -26,11 +26,14 @@ pub(super) fn new_flows(
     let flows = at.profile.new_flows;
     let most = SUBSCRIBERS + flows;
     trial.started = now();
-    let mut generator = Generator::open(at.backend, at.network, transport, most, false)?;
+    let patience_s = at.profile.flow_patience_s;
+    let mut generator =
+        Generator::open(at.backend, at.network, transport, most, false, patience_s)?;
     trial.argv = generator.argv().to_vec();
     generator.warm_up()?;
     let before = Before::read(at)?;
-    let passed = generator.run(&once(generator.opening(), SUBSCRIBERS, most, limit(flows)))?;
+    let order = generator.once(generator.opening(), SUBSCRIBERS, most, limit(flows));
+    let passed = generator.run(&order)?;
     before.finish(at, trial)?;
     let (name, metric) = match transport {
         Transport::Udp => ("udp", Metric::NewUdpFlows),
@@ -58,19 +61,21 @@ pub(super) fn hold(
     let wanted = at.profile.held_sessions;
     let memory = || at.mechanism.and_then(|m| m.memory(at.deployed));
     trial.started = now();
-    let mut generator = Generator::open(at.backend, at.network, Transport::Tcp, wanted, true)?;
+    let patience_s = at.profile.flow_patience_s;
+    let mut generator =
+        Generator::open(at.backend, at.network, Transport::Tcp, wanted, true, patience_s)?;
     trial.argv = generator.argv().to_vec();
     let (before, empty) = (Before::read(at)?, memory());
     generator.warm_up()?;
-    let again = once(Packet::Syn, SUBSCRIBERS.min(wanted), wanted, limit(wanted));
+    let again = generator.once(Packet::Syn, SUBSCRIBERS.min(wanted), wanted, limit(wanted));
     let opened = generator.run(&Order { rounds: ROUNDS, ..again })?;
     let full = memory();
     generator.rest()?;
-    let argv =
-        iperf::argv(at.network.target, seconds, at.profile.interval_s, false, at.backend.cap());
-    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, seconds)?;
+    let argv = iperf::argv(at.network.target, at.profile, seconds, false, at.backend.cap());
+    let (finished, flow) = iperf::measure(at.backend, &at.network.app, &argv, at.profile, seconds)?;
     at.keep("iperf3-held.json", &finished.stdout)?;
-    let exchanged = generator.run(&once(Packet::Data, 0, wanted, limit(wanted)))?;
+    let order = generator.once(Packet::Data, 0, wanted, limit(wanted));
+    let exchanged = generator.run(&order)?;
     before.finish(at, trial)?;
     at.keep("flows-held.jsonl", &generator.said)?;
     trial.exit_status = Some(finished.code());

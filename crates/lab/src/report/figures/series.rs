@@ -85,7 +85,12 @@ fn arms(run: &Run, condition: &Condition, metric: Metric) -> Vec<Arm> {
             .filter(|s| !s.is_empty())
             .collect();
         if !runs.is_empty() {
-            let mean = mean_of(&runs, condition.duration_s as f64);
+            let ends = runs.iter().filter_map(|run| run.last());
+            let length = match condition.flow_octets {
+                Some(_) => ends.map(|(time, _)| *time).fold(0.0, f64::max),
+                None => condition.duration_s as f64,
+            };
+            let mean = mean_of(&runs, length);
             let label = m.label.clone();
             all.push(Arm { label, kind: m.kind, colour: colour(&m.name), runs, mean });
         }

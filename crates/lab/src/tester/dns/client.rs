@@ -1,6 +1,7 @@
 //! The client half: AAAA questions at a steady rate whatever comes back, or as many as a number of
 //! questions under way allows. Each reply has its own time limit and must be the one right answer.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -62,7 +63,7 @@ impl Order {
             rate: 0.0,
             window: 32,
             limit_s: 60.0,
-            patience_s: 2.0,
+            patience_s: self.patience_s.max(2.0),
             cached: 100,
             ..*self
         }
@@ -141,15 +142,20 @@ impl Client {
 
     /// Asks.
     pub(crate) fn run(&mut self, order: &Order) -> std::io::Result<Answered> {
-        let mut run = Run::new(order, self.prefix, self.sockets.count());
+        let start = OnceCell::new();
+        self.run_by(order, &|| start.get_or_init(Instant::now).elapsed())
+    }
+
+    /// Asks by this clock, which begins to run when it is first read.
+    fn run_by(&mut self, order: &Order, clock: &dyn Fn() -> Duration) -> std::io::Result<Answered> {
+        let mut run = Run::new(order, self.prefix, self.sockets.count(), clock);
         let cpu = crate::tester::own_cpu();
-        run.start = Instant::now();
         let limit = Duration::from_secs_f64(order.limit_s);
         let patience = Duration::from_secs_f64(order.patience_s);
         let mut turn = 0;
         let mut last_sent = Duration::ZERO;
         loop {
-            let now = run.start.elapsed();
+            let now = clock();
             run.give_up(now, patience);
             let sending = run.next < order.count && now < limit;
             if sending {
@@ -157,12 +163,12 @@ impl Client {
                 if owed > 0 {
                     turn = (turn + 1) % self.sockets.count();
                     run.send(&self.sockets, turn, &mut self.next_id[turn], owed, now);
-                    last_sent = run.start.elapsed();
+                    last_sent = clock();
                 }
             } else if run.outstanding == 0 {
                 break;
             }
-            let wait = if sending { run.wait(run.start.elapsed()) } else { LOOK };
+            let wait = if sending { run.wait(clock()) } else { LOOK };
             self.sockets.wait(wait, |socket, reply| run.take(socket, reply, sending))?;
         }
         let answered = run.finish(last_sent);
@@ -174,7 +180,8 @@ impl Client {
 struct Run<'a> {
     order: &'a Order,
     prefix: [u8; 12],
-    start: Instant,
+    /// Time since the order began.
+    clock: &'a dyn Fn() -> Duration,
     next: u32,
     outstanding: u32,
     slots: Vec<Vec<Slot>>,
@@ -186,7 +193,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(order: &'a Order, prefix: [u8; 12], sockets: usize) -> Self {
+    fn new(
+        order: &'a Order,
+        prefix: [u8; 12],
+        sockets: usize,
+        clock: &'a dyn Fn() -> Duration,
+    ) -> Self {
         // Room for all that may be under way at a socket, twice over: a place that is taken again
         // before its question's time is up would lose an answer.
         let most = if order.rate > 0.0 {
@@ -198,7 +210,7 @@ impl<'a> Run<'a> {
         Self {
             order,
             prefix,
-            start: Instant::now(),
+            clock,
             next: 0,
             outstanding: 0,
             slots: vec![vec![Slot::default(); room]; sockets],
@@ -291,7 +303,7 @@ impl<'a> Run<'a> {
             return;
         }
         let index = slot.open - 1;
-        let took = (self.start.elapsed().as_nanos() as u64).saturating_sub(slot.due);
+        let took = ((self.clock)().as_nanos() as u64).saturating_sub(slot.due);
         slot.open = 0;
         self.outstanding -= 1;
         if took as f64 > self.order.patience_s * 1e9 {
@@ -311,7 +323,7 @@ impl<'a> Run<'a> {
         Answered {
             sent: self.next.into(),
             seconds: last_sent.as_secs_f64(),
-            elapsed_s: self.start.elapsed().as_secs_f64(),
+            elapsed_s: (self.clock)().as_secs_f64(),
             worst_lag_us: if open_loop { self.worst_lag.as_secs_f64() * 1e6 } else { 0.0 },
             histogram: full.map(|(bin, count)| (middle(bin), *count)).collect(),
             ..self.answered
@@ -339,7 +351,10 @@ fn middle(bin: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::net::UdpSocket;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::super::message::{LONGEST, Server, answer};
     use super::*;
@@ -349,7 +364,8 @@ mod tests {
             series: 1,
             count: 200,
             rate: 2000.0,
-            window: 8,
+            // More than the questions that stay without an answer: the rest is asked all the same.
+            window: 64,
             limit_s: 5.0,
             patience_s: 0.4,
             cached: 0,
@@ -358,23 +374,47 @@ mod tests {
         }
     }
 
-    /// A server that gives each question so many answers, and ends after so many questions.
+    /// When the last question of [`order`] is due, and some time more.
+    const ALL_DUE: Duration = Duration::from_millis(150);
+
+    /// Readings of the clock in which the client takes what has arrived: one per answer, and some more.
+    const READINGS: u32 = 500;
+
+    /// A server that gives each question so many answers, and ends after so many questions. The client's clock stands
+    /// still at [`ALL_DUE`], before any question is late, until the server has sent its last answer and the client had
+    /// the time to take it; then everything else is late at once.
     fn against(order: &Order, copies: impl Fn(u64) -> u32 + Send + 'static) -> Answered {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = server.local_addr().unwrap();
-        server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        server.set_read_timeout(Some(fordway_testhost::PATIENCE)).unwrap();
         let count = u64::from(order.count);
+        let all_sent = Arc::new(AtomicBool::new(false));
+        let sent = Arc::clone(&all_sent);
         let thread = std::thread::spawn(move || {
             let (mut buffer, mut reply) = ([0; 512], [0; LONGEST]);
             for number in 0..count {
-                let Ok((length, from)) = server.recv_from(&mut buffer) else { return };
+                let (length, from) = server.recv_from(&mut buffer).unwrap();
                 let told = answer(&buffer[..length], Server::default(), &mut reply).unwrap().0;
                 for _ in 0..copies(number) {
                     server.send_to(&reply[..told], from).unwrap();
                 }
             }
+            sent.store(true, Ordering::SeqCst);
         });
-        let answered = Client::open(target, 4, [0; 12]).unwrap().run(order).unwrap();
+        let (now, after) = (Cell::new(Duration::ZERO), Cell::new(0));
+        let clock = || {
+            if all_sent.load(Ordering::SeqCst) {
+                after.set(after.get() + 1);
+            }
+            let step = Duration::from_micros(500);
+            now.set(match after.get() {
+                0..READINGS => (now.get() + step).min(ALL_DUE),
+                _ => now.get() + Duration::from_secs(1),
+            });
+            now.get()
+        };
+        let mut client = Client::open(target, 4, [0; 12]).unwrap();
+        let answered = client.run_by(order, &clock).unwrap();
         thread.join().unwrap();
         answered
     }

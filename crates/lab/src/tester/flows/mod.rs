@@ -20,6 +20,6 @@ mod template;
 mod tests;
 mod walk;
 
-pub(crate) use run::{Ends, Order, Passed, REST, Tester};
+pub(crate) use run::{Ends, Order, Passed, REST, Tester, patience_s};
 pub(crate) use template::Packet;
 pub(crate) use walk::Walk;

@@ -24,8 +24,6 @@ const BATCH: u32 = 64;
 const RUNS: u32 = u32::MAX;
 /// Time between two looks at the counters.
 const LOOK: Duration = Duration::from_millis(1);
-/// Nothing moves for so long: what is under way is lost.
-const STALLED: Duration = Duration::from_millis(50);
 /// The sender turns in circles while its window is full; whoever else wants its processor gets it.
 const NICE: i32 = 19;
 
@@ -64,6 +62,14 @@ pub(crate) struct Order {
     pub(crate) rounds: u32,
     /// Seconds after which the phase is given up.
     pub(crate) limit_s: f64,
+    /// When nothing has moved for so many seconds, what is under way is lost.
+    #[serde(default = "patience_s")]
+    pub(crate) patience_s: f64,
+}
+
+/// The patience of an order that names none.
+pub(crate) fn patience_s() -> f64 {
+    0.05
 }
 
 /// What a phase did.
@@ -251,7 +257,7 @@ impl Tester {
             }
             let under_way = sent.saturating_sub(done + tables.get(Word::Forgiven));
             let at_end = tables.get(Word::Next) >= u64::from(order.until);
-            if under_way > 0 && since.elapsed() >= STALLED {
+            if under_way > 0 && since.elapsed().as_secs_f64() >= order.patience_s {
                 tables.add(Word::Forgiven, under_way);
                 since = Instant::now();
             } else if at_end && under_way == 0 {

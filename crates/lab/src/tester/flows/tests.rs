@@ -18,14 +18,6 @@ const NEXT: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ENDS: [(&str, &str); 2] =
     [("198.18.0.0", "198.51.100.2"), ("2001:db8:f00::1", "64:ff9b::198.51.100.2")];
 
-fn root() -> bool {
-    let root = crate::state::is_root();
-    if !root {
-        eprintln!("SKIPPED: needs root, to load programs");
-    }
-    root
-}
-
 /// A path without a translator: what one end sends is what the other receives.
 struct Path {
     tables: Tables,
@@ -106,7 +98,7 @@ fn number(octets: &[u8]) -> u32 {
 
 #[test]
 fn every_datagram_is_a_flow_of_its_own_with_right_checksums() {
-    if !root() {
+    if !fordway_testhost::is_root() {
         return;
     }
     for ends in ENDS {
@@ -132,7 +124,7 @@ fn every_datagram_is_a_flow_of_its_own_with_right_checksums() {
 
 #[test]
 fn a_full_window_lets_nothing_go_until_a_flow_has_got_to_its_end() {
-    if !root() {
+    if !fordway_testhost::is_root() {
         return;
     }
     let path = Path::new(ENDS[0]);
@@ -155,7 +147,7 @@ fn a_full_window_lets_nothing_go_until_a_flow_has_got_to_its_end() {
 
 #[test]
 fn a_connection_opens_carries_data_and_closes() {
-    if !root() {
+    if !fordway_testhost::is_root() {
         return;
     }
     for ends in ENDS {
@@ -207,7 +199,7 @@ fn a_connection_opens_carries_data_and_closes() {
 
 #[test]
 fn what_does_not_arrive_intact_is_no_arrival() {
-    if !root() {
+    if !fordway_testhost::is_root() {
         return;
     }
     for ends in ENDS {

@@ -1,0 +1,14 @@
+//! The lab's tests of whole commands and runs, by its own program.
+
+mod commands;
+mod common;
+mod experiments;
+mod flows;
+mod hosts;
+mod kinds;
+mod matrix;
+mod measurements;
+mod monitor;
+mod names;
+mod points;
+mod run;

@@ -1,0 +1,71 @@
+//! Loads that are run at several points of one deployment, as their users run them.
+
+use serde_json::Value;
+
+use crate::common::{Bench, Folder, can_run, programs, small};
+
+/// Levels on an axis at which a metric of a mechanism was measured.
+fn levels(run: &Folder, mechanism: &str, metric: &str, axis: &str) -> Vec<u64> {
+    let trials = run.of(mechanism, metric);
+    trials.iter().filter_map(|trial| trial["point"][axis].as_u64()).collect()
+}
+
+#[test]
+fn round_trips_are_timed_at_every_number_of_connections() {
+    if !can_run() || !programs(&["nginx"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let (arms, requests) = (["native-v6", "native-v4"], 20);
+    let metrics = ["http_rtt_small", "http_rtt_up", "http_rtt_down"];
+    let sizes = format!("http_connections = [1, 5]\nhttp_requests = {requests}\n");
+    let run = bench.run("run", &small("http-translators", &arms, &metrics, &sizes), &[]);
+    for (metric, mechanism) in metrics.into_iter().flat_map(|m| arms.map(|arm| (m, arm))) {
+        assert_eq!(levels(&run, mechanism, metric, "connections"), [1, 5], "{mechanism}, {metric}");
+        for trial in run.of(mechanism, metric) {
+            let due = requests * trial["point"]["connections"].as_u64().expect("a number");
+            assert_eq!((trial["sent"].as_u64(), trial["arrived"].as_u64()), (Some(due), Some(due)));
+            assert_eq!(trial["path_mtu"], 1500, "{trial}");
+            assert!(trial["value"].as_f64().is_some_and(|us| us > 1.0), "{trial}");
+        }
+    }
+    // A cell for each point, compared with the base at the same point.
+    assert_eq!(run.results()["cells"].as_array().expect("cells").len(), 12);
+    let page = run.page();
+    assert!(page.contains("simultaneous connections") && page.contains("Path MTU"));
+    // What is there is not measured again.
+    let measured = run.trials().len();
+    assert!(bench.lab(&["resume", &bench.shown("run")]).status.success());
+    assert_eq!(run.trials().len(), measured);
+}
+
+#[test]
+fn a_flow_is_measured_beside_background_traffic() {
+    if !can_run() || !programs(&["nft", "tcpdump"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let metrics = ["initiation", "simplex_throughput", "duplex_throughput"];
+    // As few datagrams as no queue is too short for, however long their sender was kept waiting.
+    let sizes = "begun = 10\nsimplex_rates = [0, 100]\nduplex_flows = [2, 5]\nflow_rate = 20\n";
+    let experiment = small("interop-mechanisms", &["native-v6", "native-v4"], &metrics, sizes);
+    let run = bench.run("run", &experiment, &[]);
+    assert_eq!(levels(&run, "native-v4", "simplex_throughput", "background"), [0, 100]);
+    assert_eq!(levels(&run, "native-v4", "duplex_throughput", "flows"), [2, 5]);
+    // The ceiling of the generators is found at each of them.
+    let all = run.trials();
+    let ceiling = |t: &&Value| {
+        t["mechanism"] == "calibration" && t["metric"] == "simplex_throughput" && t["valid"] == true
+    };
+    let found = all.iter().filter(ceiling).filter_map(|t| t["point"]["background"].as_u64());
+    assert_eq!(found.collect::<Vec<u64>>(), [0, 100]);
+    // The sentinel has other things to measure.
+    assert!(run.of("native-v6", "simplex_throughput").is_empty());
+    for trial in all.iter().filter(|t| t["point"].is_object()) {
+        let (sent, arrived) = (trial["sent"].as_u64(), trial["arrived"].as_u64());
+        let (sent, arrived) = (sent.expect("a number"), arrived.expect("a number"));
+        let quiet = trial["point"]["background"] == 0;
+        assert_eq!(sent == 0, quiet, "{trial}");
+        assert!(arrived <= sent && 2 * arrived >= sent, "{trial}");
+    }
+}
