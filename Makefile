@@ -1,4 +1,4 @@
-# Fordway. Targets: demo test bench lint fmt coverage mutants fuzz release install uninstall clean
+# Fordway. Targets: demo test quick affected steady soak bench lint fmt coverage mutants fuzz release dist install uninstall clean
 
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -12,13 +12,15 @@ FUZZ_TIME ?= 60
 BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin apache2-utils bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
-TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl radvd \
-                  snmp snmpd traceroute
+TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl python3 radvd \
+                  snmp snmpd traceroute tshark
 
 # Tests of crates/testkit that need nothing but the core.
-CORE_TESTS := corpus model properties sequences threats vectors
+CORE_TESTS := all vectors
 
+BUILD   := build --release --package fordway --package fordway-lab
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+DIST    := $(or $(CARGO_TARGET_DIR),target)/dist
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -31,15 +33,34 @@ DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
 HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo test bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
+.PHONY: demo test quick affected steady soak dist bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
-demo: lab-packages release
-	$(RELEASE)/fordway-lab run clat-vs-dual-stack --profile quick --fordway $(RELEASE)/fordway
+demo: rust
+	@scripts/demo $(RELEASE) $(CARGO) $(BUILD) -- $(LAB_PACKAGES)
 
-# Everything that can be tested, ending with the sum of all results.
+# Everything that can be tested, each test in a process of its own, ending with the slowest and the sum of all results.
 test: packages rust
 	scripts/test
+
+# The pure crates: no clang, no libbpf, no root. Under a minute after a small change.
+quick: rust
+	scripts/test --quick
+
+# Crates that a change since BASE can break (default: since this branch left main; on main, what is not committed).
+affected: packages rust
+	scripts/test --affected $(BASE:%=--base %)
+
+# Do tests give the same answer every time? Beside two busy loops: tests that once depended on chance COUNT times each, then the
+# whole suite SUITES times. It says beforehand how long that takes.
+COUNT  ?= 200
+SUITES ?= 5
+steady: packages rust
+	scripts/steady $(COUNT) $(SUITES)
+
+# Real sizes: traffic for minutes, the lab's runs as people run them, agreement with fresh seeds. It says beforehand how long it takes.
+soak: packages release
+	scripts/soak.d/all $(RELEASE)
 
 # The ratios that the design promises, measured side by side: of the translators in one run, of the other mechanisms in a second.
 bench: lab-packages release
@@ -78,7 +99,11 @@ fuzz:
 	done
 
 release: build-packages rust
-	$(CARGO) build --release --package fordway --package fordway-lab
+	$(CARGO) $(BUILD)
+
+# What is installed: optimised across crates as well, which takes several times as long to build.
+dist: build-packages rust
+	$(CARGO) $(BUILD:--release=--profile dist)
 
 # The same without libraries of the system, for lab hosts that have older ones (docs/lab-hosts.md).
 static: build-packages rust
@@ -98,16 +123,16 @@ lab-packages:
 build-packages:
 	@scripts/packages $(BUILD_PACKAGES)
 
-install: release
+install: dist
 	install -d $(BINDIR) $(MANDIR) $(UNITDIR) $(DESTDIR)/etc/fordway
-	install -m 755 $(RELEASE)/fordway $(RELEASE)/fordway-lab $(BINDIR)
+	install -m 755 $(DIST)/fordway $(DIST)/fordway-lab $(BINDIR)
 	$(STRIP) $(BINDIR)/fordway $(BINDIR)/fordway-lab
 	install -d $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	for program in fordway fordway-lab; do \
-		$(RELEASE)/$$program man $(MANDIR) && \
-		$(RELEASE)/$$program completions bash > $(BASHDIR)/$$program && \
-		$(RELEASE)/$$program completions zsh > $(ZSHDIR)/_$$program && \
-		$(RELEASE)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
+		$(DIST)/$$program man $(MANDIR) && \
+		$(DIST)/$$program completions bash > $(BASHDIR)/$$program && \
+		$(DIST)/$$program completions zsh > $(ZSHDIR)/_$$program && \
+		$(DIST)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
 	done
 	for unit in fordway fordway-clat; do \
 		sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/$$unit.service > $(UNITDIR)/$$unit.service && \

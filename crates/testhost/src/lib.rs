@@ -50,7 +50,10 @@ pub fn wait(child: &mut Child, what: &str) -> ExitStatus {
 ///
 /// Under `CI=true` everything that a test needs has been installed: a skip is a failure there.
 pub fn skip(reason: &str) {
-    assert!(std::env::var_os("CI").is_none_or(|it| it != "true"), "SKIPPED under CI=true: {reason}");
+    assert!(
+        std::env::var_os("CI").is_none_or(|it| it != "true"),
+        "SKIPPED under CI=true: {reason}"
+    );
     eprintln!("SKIPPED: {reason}");
 }
 
