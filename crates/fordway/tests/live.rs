@@ -14,8 +14,9 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fordway_softwire::{Role, Softwire};
@@ -193,54 +194,84 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A running gateway in a namespace of its own. It ends with the thread that started it.
+/// A running gateway in a namespace of its own.
 struct Daemon {
-    child: Child,
     folder: TempDir,
     tap: Tap,
+    /// Dropped to end it.
+    stop: Option<Sender<()>>,
+    /// The thread that has started it, and with which it ends.
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
     fn start(config: &str) -> Result<Daemon, SubjectError> {
-        sys::enter_new_namespace().map_err(io("namespace"))?;
-        let folder = TempDir::with_prefix("fordway-live-").map_err(io("folder"))?;
-        let run_dir = folder.path();
-        let path = run_dir.join("fordway.toml");
-        fs::write(&path, config).map_err(io("write"))?;
-        let log = File::create(run_dir.join("log")).map_err(io("log"))?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fordway"));
-        command.arg("run").arg("--config").arg(&path).arg("--run-dir").arg(run_dir);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        sys::end_with_parent(&mut command);
-        let mut child = command.spawn().map_err(io("fordway run"))?;
-        let deadline = Instant::now() + PATIENCE;
-        // It answers as soon as it translates.
-        while stats(run_dir).is_err() {
-            let ended = child.try_wait().map_err(io("wait"))?.is_some();
-            if ended || Instant::now() > deadline {
-                let _ = child.kill();
-                let _ = child.wait();
-                let log = fs::read_to_string(run_dir.join("log")).unwrap_or_default();
-                return Err(other(format!("fordway run did not come up:\n{log}\n{config}")));
+        let config = config.to_owned();
+        let (tell, told) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel();
+        let keeper = thread::spawn(move || match start(&config) {
+            Ok((process, folder, tap)) => {
+                let _ = tell.send(Ok((folder, tap)));
+                let _ = stopped.recv();
+                drop(process);
             }
-            thread::sleep(LOOK);
-        }
-        let tap = tap()?;
-        Ok(Daemon { child, folder, tap })
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        });
+        let (folder, tap) = told.recv().map_err(other)??;
+        Ok(Daemon { folder, tap, stop: Some(stop), keeper: Some(keeper) })
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.keeper.take().map(JoinHandle::join);
+    }
+}
+
+/// `fordway run`; it is ended when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
         // Killed, it would leave its programs in a namespace that is about to go.
-        sys::terminate(&self.child);
+        sys::terminate(&self.0);
         let deadline = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(LOOK);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
+}
+
+/// Starts it, in a new namespace of the calling thread.
+fn start(config: &str) -> Result<(Process, TempDir, Tap), SubjectError> {
+    sys::enter_new_namespace().map_err(io("namespace"))?;
+    let folder = TempDir::with_prefix("fordway-live-").map_err(io("folder"))?;
+    let run_dir = folder.path();
+    let path = run_dir.join("fordway.toml");
+    fs::write(&path, config).map_err(io("write"))?;
+    let log = File::create(run_dir.join("log")).map_err(io("log"))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fordway"));
+    command.arg("run").arg("--config").arg(&path).arg("--run-dir").arg(run_dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    sys::end_with_parent(&mut command);
+    let mut process = Process(command.spawn().map_err(io("fordway run"))?);
+    let deadline = Instant::now() + PATIENCE;
+    // It answers as soon as it translates.
+    while stats(run_dir).is_err() {
+        let ended = process.0.try_wait().map_err(io("wait"))?.is_some();
+        if ended || Instant::now() > deadline {
+            let log = fs::read_to_string(run_dir.join("log")).unwrap_or_default();
+            return Err(other(format!("fordway run did not come up:\n{log}\n{config}")));
+        }
+        thread::sleep(LOOK);
+    }
+    let tap = tap()?;
+    Ok((process, folder, tap))
 }
 
 /// The counters that the daemon tells on its control socket, under the names that vectors use.
