@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fordway_engine::{Engine, Error, Options, Sweeping, monotonic};
-use fordway_testhost::{can_use_tun, poll};
+use fordway_testhost::{PATIENCE, can_use_tun};
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
 use fordway_tun::{Device, OpenOptions};
@@ -45,7 +45,12 @@ fn start(run_dir: &Path, translator: Translator) -> (Engine, Tap) {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    poll(what, || is_so().then_some(()));
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        // Another thread needs microseconds for it.
+        thread::yield_now();
+    }
 }
 
 fn config() -> Config {
