@@ -281,11 +281,15 @@ fn what_the_kernel_does_by_itself() {
     assert_eq!(good.len(), 4, "table, two devices, default route: {findings:#?}");
     assert!(those(&findings, "firewall", "warning").is_empty(), "translated once: {findings:#?}");
 
+    // A daemon that runs would make it again.
+    daemon.kill();
     network.nft("delete table ip fordway-nat44-home");
     let (works, findings) = network.examine();
     assert!(!works);
     assert!(only(&findings, "nat44", "bad").contains("no table ip fordway-nat44-home"));
-    // The daemon follows the addresses of the device, and makes the table again.
+    let daemon = network.start();
+    let (works, findings) = network.examine();
+    assert!(works, "{findings:#?}");
     network.gateway.ip("addr flush dev g4");
     let (works, findings) = network.examine();
     assert!(!works);

@@ -39,10 +39,23 @@ pub(crate) fn snapshot(netns: &Netns) -> Vec<String> {
                 "state UP ",
             ];
             let line = state.iter().fold(line.to_owned(), |line, state| line.replace(state, ""));
+            let line = without_lifetimes(&line);
             // The first time up sets a queueing discipline.
             line.replace("qdisc noop", "qdisc mq").trim().to_owned()
         })
         .collect()
+}
+
+/// Lifetimes that a router has told run down; how much is left of them is no setting.
+fn without_lifetimes(line: &str) -> String {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    for at in 1..words.len() {
+        let is_time = ["expires", "valid_lft", "preferred_lft"].contains(&words[at - 1]);
+        if is_time && words[at].ends_with("sec") {
+            words[at] = "soon";
+        }
+    }
+    words.join(" ")
 }
 
 /// Two snapshots must be equal; shows only the lines that differ.
