@@ -21,11 +21,11 @@ impl Sum {
         Sum(self.0 + u64::from(word))
     }
 
-    /// Adds a 32-bit number as two words.
+    /// Adds a 32-bit number as two words. What is carried out of the lower one counts 2^16, which is 1 in this arithmetic.
     #[inline]
     #[must_use]
     pub fn add_u32(self, word: u32) -> Sum {
-        Sum(self.0 + u64::from(word >> 16) + u64::from(word & 0xffff))
+        Sum(self.0 + u64::from(word))
     }
 
     /// Adds octets; an odd last octet is padded with a zero octet behind it (RFC 1071 section 4.1).
@@ -63,7 +63,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn add_v6(self, addr: Ipv6Addr) -> Sum {
-        addr.segments().into_iter().fold(self, Sum::add_u16)
+        let bits = addr.to_bits();
+        [96, 64, 32, 0].into_iter().fold(self, |sum, at| sum.add_u32((bits >> at) as u32))
     }
 
     /// The sum folded to 16 bits, not complemented. This is what the checksum field holds while a
@@ -87,7 +88,7 @@ impl Add for Sum {
 
     #[inline]
     fn add(self, other: Sum) -> Sum {
-        self.add_u16(other.fold())
+        Sum(self.0 + other.0)
     }
 }
 
@@ -168,6 +169,15 @@ mod tests {
         #[test]
         fn full_sum_is_the_naive_sum(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(Sum::ZERO.add_bytes(&bytes).fold(), naive(&bytes));
+        }
+
+        #[test]
+        fn numbers_are_summed_as_their_octets(bits in any::<u128>(), add in any::<u32>()) {
+            let octets = bits.to_be_bytes();
+            let sum = Sum::ZERO.add_v6(Ipv6Addr::from_bits(bits));
+            prop_assert_eq!(sum.fold(), naive(&octets));
+            let both = [&octets[..], &add.to_be_bytes()].concat();
+            prop_assert_eq!((sum + Sum::ZERO.add_u32(add)).fold(), naive(&both));
         }
 
         #[test]

@@ -81,11 +81,13 @@ pub fn map_v4(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmap
 
 /// Maps an IPv4 address by the first prefix of `pool6`, as if no explicit mapping matched
 /// (RFC 7757 section 4.2.1).
+#[inline]
 pub fn map_v4_by_pool6(config: &Config, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, Unmapped> {
     map_v4_into(config, *config.pool6.first().ok_or(Unmapped::NoMapping)?, addr)
 }
 
 /// Maps an IPv4 address into this prefix of `pool6`.
+#[inline]
 pub fn map_v4_into(
     config: &Config,
     pool6: Pool6,

@@ -110,6 +110,7 @@ pub(crate) fn translate(
     Ok(())
 }
 
+#[inline]
 fn correct(
     config: &Config,
     packet: &mut Packet<'_>,

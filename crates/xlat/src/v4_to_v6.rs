@@ -198,6 +198,7 @@ fn check_fragment(header: &Ipv4Header, trace: &mut impl Trace) -> Result<(), Dro
 
 /// Whether the packet fits (RFC 7915 section 4.1). `Some(limit)`: it has to leave in fragments of at
 /// most `limit` octets. May lower the segment size of a super-packet.
+#[inline]
 fn fit(
     config: &Config,
     packet: &mut Packet<'_>,
