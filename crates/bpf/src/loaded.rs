@@ -3,15 +3,14 @@
 use fordway_xlat::Config;
 use libbpf_rs::ProgramInput;
 
-use crate::abi::{Abi, FwCounters};
+use crate::abi::{Abi, FwCounters, FwDirectionCounters};
 use crate::convert::{
     Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
 };
+use crate::counters::{self, Snapshot};
 use crate::events::drop_reason;
 use crate::object::{ObjectFile, Programs, Request, io_error};
-use crate::{
-    Error, Events, Outcome, PassReason, Result, Stateful, Totals, Tunnels, Unsupported, counters,
-};
+use crate::{Error, Events, Outcome, PassReason, Result, Stateful, Totals, Tunnels, Unsupported};
 
 /// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +125,7 @@ pub struct Loaded {
     /// At most one of its two objects.
     xdp: Option<Programs>,
     /// The counters of `tc` and of `xdp` after the last run: nothing else moves them.
-    counted: [FwCounters; 2],
+    counted: [Snapshot; 2],
     mark: u32,
 }
 
@@ -200,7 +199,7 @@ impl Loaded {
             };
             Programs::load(request).map(Some)
         };
-        let loaded = Loaded {
+        let mut loaded = Loaded {
             tc: match programs.iter().copied().find(|program| !program.is_xdp()) {
                 Some(wanted) => load(wanted.file(), &|program| !program.is_xdp())?,
                 None => None,
@@ -209,9 +208,14 @@ impl Loaded {
                 Some(wanted) => load(wanted.file(), &|program| program == wanted)?,
                 None => None,
             },
-            counted: [FwCounters::zeroed(); 2],
+            counted: [Snapshot::default(), Snapshot::default()],
             mark: 0,
         };
+        for (counted, programs) in loaded.counted.iter_mut().zip([&loaded.tc, &loaded.xdp]) {
+            if let Some(programs) = programs {
+                *counted = Snapshot::of(&programs.counters)?;
+            }
+        }
         // Test runs come in at the loopback device, whose address is all zeros.
         loaded.xdp.as_ref().map_or(Ok(()), |xdp| xdp.take_address(LOOPBACK, 0))?;
         for &device in &options.devices {
@@ -257,7 +261,7 @@ impl Loaded {
             ..ProgramInput::default()
         });
         let counted = &mut self.counted[usize::from(is_xdp)];
-        let before = std::mem::replace(counted, counters::read(&loaded.counters)?);
+        let before = std::mem::replace(counted, Snapshot::of(&loaded.counters)?);
         let output = output
             .map_err(|error| Error::Run { program: program.name(), source: io_error(&error) })?;
         let (code, duration) = (output.return_value as i32, output.duration);
@@ -345,26 +349,30 @@ fn xdp_action(code: i32) -> Action {
 }
 
 /// The one thing that was counted in between.
-fn outcome(before: &FwCounters, after: &FwCounters) -> Option<Outcome> {
-    let directions = before.directions.iter().zip(&after.directions);
-    let translated = directions.filter(|(before, after)| before.packets != after.packets);
-    let translated = translated.map(|_| Some(Outcome::Translated));
-    let dropped = moved(&before.drops, &after.drops);
-    let dropped = dropped.map(|number| drop_reason(number).map(Outcome::Dropped));
-    let passed_on = moved(&before.passed_on, &after.passed_on);
-    let passed_on = passed_on.map(|number| PassReason::from_number(number).map(Outcome::PassedOn));
-    let unmatched = (before.unmatched != after.unmatched).then_some(Some(Outcome::Unmatched));
-    let mut found = translated.chain(dropped).chain(passed_on).chain(unmatched);
+fn outcome(before: &Snapshot, after: &Snapshot) -> Option<Outcome> {
+    let mut found = before.changed(after).into_iter().filter_map(counted);
     match (found.next(), found.next()) {
         (Some(outcome), None) => outcome,
         _ => None,
     }
 }
 
-/// The numbers of the reasons that were counted in between.
-fn moved(before: &[u64], after: &[u64]) -> impl Iterator<Item = u8> {
-    let numbers = (0u8..).zip(before.iter().zip(after));
-    numbers.filter(|(_, (before, after))| before != after).map(|(number, _)| number)
+/// What the word at this place of the counters counts. Outside: none of the outcomes; inside: an unknown one.
+fn counted(at: usize) -> Option<Option<Outcome>> {
+    let field =
+        FwCounters::FIELDS.iter().find(|(_, begin, size)| (*begin..begin + size).contains(&at));
+    let &(name, begin, _) = field?;
+    let number = || u8::try_from((at - begin) / size_of::<u64>()).ok();
+    match name {
+        // `packets` is the first of a direction.
+        "directions" => (at - begin)
+            .is_multiple_of(FwDirectionCounters::SIZE)
+            .then_some(Some(Outcome::Translated)),
+        "drops" => Some(number().and_then(drop_reason).map(Outcome::Dropped)),
+        "passed_on" => Some(number().and_then(PassReason::from_number).map(Outcome::PassedOn)),
+        "unmatched" => Some(Some(Outcome::Unmatched)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -375,21 +383,33 @@ mod tests {
 
     #[test]
     fn the_counters_tell_the_outcome() {
-        let before = FwCounters::zeroed();
-        assert_eq!(outcome(&before, &before), None);
-        let mut after = before;
+        let zero = FwCounters::zeroed();
+        let outcome = |after: &FwCounters| {
+            let snapshot = |counters: &FwCounters| Snapshot::from(vec![counters.to_octets()]);
+            super::outcome(&snapshot(&zero), &snapshot(after))
+        };
+        assert_eq!(outcome(&zero), None);
+        let mut after = zero;
         after.drops[1] = 1;
-        assert_eq!(outcome(&before, &after), Some(Outcome::Dropped(DropReason::Truncated)));
+        assert_eq!(outcome(&after), Some(Outcome::Dropped(DropReason::Truncated)));
         after.unmatched = 1;
-        assert_eq!(outcome(&before, &after), None, "two things were counted");
-        let mut after = before;
+        assert_eq!(outcome(&after), None, "two things were counted");
+        let mut after = zero;
         after.passed_on[4] = 3;
-        assert_eq!(outcome(&before, &after), Some(Outcome::PassedOn(PassReason::HopLimit)));
-        let mut after = before;
+        assert_eq!(outcome(&after), Some(Outcome::PassedOn(PassReason::HopLimit)));
+        let mut after = zero;
+        after.unmatched = 1;
+        assert_eq!(outcome(&after), Some(Outcome::Unmatched));
+        let mut after = zero;
         after.directions[1].packets = 1;
-        assert_eq!(outcome(&before, &after), Some(Outcome::Translated));
-        let mut after = before;
+        assert_eq!(outcome(&after), Some(Outcome::Translated));
+        after.directions[1].octets = 100;
+        after.measured_ns = 100;
+        assert_eq!(outcome(&after), Some(Outcome::Translated));
+        after.directions[0].packets = 1;
+        assert_eq!(outcome(&after), None, "once in each direction");
+        let mut after = zero;
         after.drops[63] = 1;
-        assert_eq!(outcome(&before, &after), None, "no such reason");
+        assert_eq!(outcome(&after), None, "no such reason");
     }
 }

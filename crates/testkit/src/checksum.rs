@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 ///
 /// The sum is folded to 16 bits and not complemented. Source: RFC 1071 section 1.
 pub fn sum(bytes: &[u8]) -> u16 {
-    let mut total: u64 = 0;
-    for pair in bytes.chunks(2) {
-        total += u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u64::from(low));
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let mut total: u64 = odd.iter().map(|&high| u64::from(high) << 8).sum();
+    for pair in pairs {
+        total += u64::from(u16::from_be_bytes(*pair));
     }
     while total > 0xffff {
         total = (total >> 16) + (total & 0xffff);

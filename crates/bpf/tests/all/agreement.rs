@@ -306,8 +306,8 @@ impl Draw {
 
     fn plan(&mut self) -> Plan {
         loop {
-            let octets: Vec<u8> = (0..25).flat_map(|_| self.number().to_le_bytes()).collect();
-            if let Some(mut plan) = Plan::draw(&octets) {
+            let octets = [(); 25].map(|()| self.number().to_le_bytes());
+            if let Some(mut plan) = Plan::draw(octets.as_flattened()) {
                 // Most packets are short, and most hop limits high enough.
                 plan.payload %= [64, 600, 1500, 2400][(self.number() % 4) as usize];
                 if !self.number().is_multiple_of(4) {

@@ -159,8 +159,8 @@ fn mapped(nat: &Nat64, now: Duration) -> Vec<u8> {
 /// A plan between hosts that meet each other's addresses. Most packets are short, and most hop limits high enough.
 fn plan(random: &mut Random, known: &[u8]) -> Plan {
     loop {
-        let octets: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
-        let Some(mut plan) = Plan::draw(&octets) else { continue };
+        let octets = [(); 25].map(|()| random.number().to_le_bytes());
+        let Some(mut plan) = Plan::draw(octets.as_flattened()) else { continue };
         // One in eight quotes another.
         if matches!(plan.body, Body::Error(_)) && random.percent(20) {
             continue;

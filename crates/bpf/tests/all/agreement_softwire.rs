@@ -388,7 +388,7 @@ fn give_to(packet: &mut [u8], binding: &Binding, at_source: bool, draw: &mut Dra
     packet[at..at + 4].copy_from_slice(&binding.v4.octets());
     if let (Some(ports), true) = (binding.ports, !draw.number().is_multiple_of(8)) {
         let nth = draw.number() % u64::from(ports.len());
-        let port = ports.ranges().flatten().nth(nth as usize).expect("as many as it says");
+        let port = nth_port(&ports, nth as usize);
         let place = match (packet[9], at_source) {
             (6 | 17, true) => Some(header),
             (6 | 17, false) => Some(header + 2),
@@ -402,6 +402,16 @@ fn give_to(packet: &mut [u8], binding: &Binding, at_source: bool, draw: &mut Dra
     packet[10..12].fill(0);
     let checksum = fordway_testkit::checksum::checksum(&packet[..header]);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+fn nth_port(ports: &PortSet, mut nth: usize) -> u16 {
+    for range in ports.ranges() {
+        if nth < range.len() {
+            return range.start() + nth as u16;
+        }
+        nth -= range.len();
+    }
+    panic!("as many as it says");
 }
 
 fn address(octets: &[u8]) -> Ipv6Addr {

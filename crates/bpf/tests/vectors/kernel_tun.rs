@@ -22,7 +22,7 @@ use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::{Direction, DropReason, Verdict};
 use libtest_mimic::Trial;
 
-use crate::shared::{Alive, key, leaves_traces, take_identification};
+use crate::shared::{key, leaves_traces, take_identification};
 use crate::tun::{self, other};
 
 /// Next Header of ICMPv6.
@@ -73,7 +73,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Gives the interface of this thread up.
+/// Gives the interface up.
 pub(crate) fn stop() {
     drop(RUNNING.take());
 }
@@ -84,14 +84,12 @@ struct Running {
     kernel: Option<Accelerator>,
     engine: Option<Engine>,
     tap: Tap,
-    _alive: Alive,
 }
 
 impl Running {
     fn start(case: &Case, key: String) -> Result<Running, SubjectError> {
-        // The thread has one interface.
+        // There is one interface at a time.
         tun::stop();
-        let alive = Alive::new();
         let folder = namespace()?;
         let options =
             OpenOptions { run_dir: folder.clone(), adopt: false, ..OpenOptions::default() };
@@ -106,7 +104,7 @@ impl Running {
         let tunnels = case.softwire.as_ref().map(tunnels).transpose()?;
         let options = KernelOptions { tunnels, ..KernelOptions::new(pins, hook) };
         let kernel = Accelerator::start(&case.config, &options).map_err(other)?;
-        Ok(Running { key, kernel: Some(kernel), engine: Some(engine), tap, _alive: alive })
+        Ok(Running { key, kernel: Some(kernel), engine: Some(engine), tap })
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {

@@ -14,13 +14,13 @@ mod tun_nat64;
 use fordway_testkit::live;
 
 fn main() {
-    let arguments = live::arguments();
+    let mut arguments = live::arguments();
+    // Two threads would each load the programs of a configuration, which takes longer than all of its vectors.
+    arguments.test_threads = Some(1);
     let trials = [kernel::trials(), tun::trials(), kernel_tun::trials(), tun_nat64::trials()];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
-    // Of this thread; those of other threads go with them.
     tun::stop();
     kernel_tun::stop();
-    shared::wait_for_the_end();
     live::tidy();
     if !kernel::leaves_little(&arguments) {
         std::process::exit(101);

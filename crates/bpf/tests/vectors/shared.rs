@@ -1,8 +1,5 @@
 //! Interfaces with engines that vectors of one configuration share: making one takes longer than all of its vectors.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use fordway_testhost::poll;
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::vector::{Case, CaseStep};
 use fordway_testkit::view::View;
@@ -37,29 +34,4 @@ pub(crate) fn take_identification(from: &[u8], to: &mut [u8]) {
         let value = checksum(&to[..20]);
         to[10..12].copy_from_slice(&value.to_be_bytes());
     }
-}
-
-/// How many interfaces there are.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// An interface that is there.
-#[derive(Debug)]
-pub(crate) struct Alive(());
-
-impl Alive {
-    pub(crate) fn new() -> Alive {
-        ALIVE.fetch_add(1, Ordering::SeqCst);
-        Alive(())
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Waits until no interface is left: a thread gives its own up when it ends, which nobody waits for.
-pub(crate) fn wait_for_the_end() {
-    poll("the interfaces to go", || (ALIVE.load(Ordering::SeqCst) == 0).then_some(()));
 }

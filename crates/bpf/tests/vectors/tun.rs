@@ -21,7 +21,7 @@ use fordway_xlat::{State, Translator};
 use libtest_mimic::Trial;
 
 use crate::kernel_tun;
-use crate::shared::{Alive, key, leaves_traces, take_identification};
+use crate::shared::{key, leaves_traces, take_identification};
 
 pub(crate) fn trials() -> Vec<Trial> {
     live::trials(|| Tun, key, "tun/")
@@ -61,7 +61,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Gives the interface of this thread up.
+/// Gives the interface up.
 pub(crate) fn stop() {
     drop(RUNNING.take());
 }
@@ -73,14 +73,12 @@ struct Running {
     tap: Tap,
     /// What the state of the engine's queue has to be.
     state: State,
-    _alive: Alive,
 }
 
 impl Running {
     fn start(case: &Case, key: String) -> Result<Running, SubjectError> {
-        // The thread has one interface.
+        // There is one interface at a time.
         kernel_tun::stop();
-        let alive = Alive::new();
         let options = OpenOptions { run_dir: namespace()?, adopt: false, ..OpenOptions::default() };
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
@@ -88,7 +86,7 @@ impl Running {
         let seed = seed_for(identification);
         let options = Options { seed, pin: None, marks: None, unbound: None };
         let engine = fordway_engine::start(device, queues, core(case)?, options).map_err(other)?;
-        Ok(Running { key, engine, tap, state: State::new(identification), _alive: alive })
+        Ok(Running { key, engine, tap, state: State::new(identification) })
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {

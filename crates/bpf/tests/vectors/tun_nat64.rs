@@ -76,7 +76,7 @@ impl Stateful for Sequences {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Result<Box<dyn Gateway>, SubjectError> {
-        // The thread has one interface.
+        // There is one interface at a time.
         tun::stop();
         kernel_tun::stop();
         let settings = sequence.nat64.settings().map_err(other)?;

@@ -14,7 +14,7 @@ use super::server::Error;
 const RECEIVE_ROOM: usize = 4 << 20;
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 256;
-/// How often another port is tried, where the system chooses it and another program has the same one of TCP.
+/// How often another port is tried, where the system chooses it and another program has the same one of UDP.
 const TRIES: usize = 16;
 
 /// The sockets of one address for one thread.
@@ -44,12 +44,13 @@ pub(super) fn open(
 
 fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, Vec<Pair>), Error> {
     let fails = |transport| move |source| Error::Listen { address, transport, source };
-    let first = udp(address).map_err(fails("UDP"))?;
-    let chosen = first.local_addr().map_err(fails("UDP"))?;
-    let mut pairs = vec![Pair { udp: first, tcp: tcp(chosen).map_err(fails("TCP"))? }];
+    // TCP chooses the port: of UDP sockets with SO_REUSEPORT, the system gives two servers the same one.
+    let first = tcp(address).map_err(fails("TCP"))?;
+    let chosen = first.local_addr().map_err(fails("TCP"))?;
+    let mut pairs = vec![Pair { tcp: first, udp: udp(chosen).map_err(fails("UDP"))? }];
     for _ in 1..threads.get() {
-        let udp = udp(chosen).map_err(fails("UDP"))?;
-        pairs.push(Pair { udp, tcp: tcp(chosen).map_err(fails("TCP"))? });
+        let tcp = tcp(chosen).map_err(fails("TCP"))?;
+        pairs.push(Pair { tcp, udp: udp(chosen).map_err(fails("UDP"))? });
     }
     Ok((chosen, pairs))
 }

@@ -1,5 +1,7 @@
 //! From a description to octets.
 
+use std::sync::LazyLock;
+
 use super::spec::{Ext, ExtKind, Extension, PacketSpec, Patch, Payload, Quote, Sum, V4, V6};
 use super::transport::{self, Segment};
 use crate::checksum::{self, Endpoints};
@@ -240,7 +242,15 @@ impl Quote {
 /// Octets of the running pattern from octet 0 on. It repeats only after 64 KiB, so that octets that
 /// moved are seen.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at.wrapping_mul(7) ^ at >> 8) as u8).collect()
+    static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..1usize << 16).map(|at| (at.wrapping_mul(7) ^ at >> 8) as u8).collect()
+    });
+    let mut octets = WHOLE[..len.min(WHOLE.len())].to_vec();
+    while octets.len() < len {
+        let rest = len - octets.len();
+        octets.extend(&WHOLE[..rest.min(WHOLE.len())]);
+    }
+    octets
 }
 
 /// Octets written in hexadecimal, with any white space.

@@ -69,3 +69,11 @@ fn refuses_what_is_no_packet() {
     assert_eq!(spec(r#"hex = "123""#).build().unwrap_err(), BuildError::Hex("123".into()));
     assert!(toml::from_str::<PacketSpec>("colour = 1").is_err());
 }
+
+#[test]
+fn the_pattern_goes_on() {
+    let octets = pattern(150_000);
+    let due = |at: usize| (at.wrapping_mul(7) ^ at >> 8) as u8;
+    assert!(octets.iter().enumerate().all(|(at, octet)| *octet == due(at)));
+    assert_eq!((octets.len(), pattern(0).len(), pattern(65_537)[65_536]), (150_000, 0, 0));
+}

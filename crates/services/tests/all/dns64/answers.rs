@@ -1,6 +1,9 @@
 //! Answers, fresh and from the cache, by UDP and TCP.
 
-use fordway_services::dns64::Error;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+
+use fordway_services::dns64::{Error, Settings};
 use fordway_testhost::poll;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
@@ -147,7 +150,7 @@ fn answers_differ_by_what_changes_them() {
 fn many_threads_and_many_clients() {
     let upstream = Upstream::start();
     let mut settings = settings(&upstream);
-    settings.threads = std::num::NonZeroUsize::new(4).unwrap();
+    settings.threads = NonZeroUsize::new(4).unwrap();
     let server = serve(&settings);
     let address = server.local_addrs()[0];
     let clients: Vec<_> = (0..8)
@@ -199,7 +202,19 @@ fn its_end_is_the_end_of_all_of_it() {
     });
 }
 
-fn bind_error(settings: &fordway_services::dns64::Settings) -> Error {
+#[test]
+fn a_port_that_the_system_chooses_is_nobody_elses() {
+    in_namespace(|| {
+        std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40007").unwrap();
+        let threads = NonZeroUsize::MIN;
+        let settings = Settings { threads, ..settings(&Upstream::start()) };
+        let servers: Vec<_> = (0..4).map(|_| serve(&settings)).collect();
+        let ports: BTreeSet<_> = servers.iter().map(|it| it.local_addrs()[0].port()).collect();
+        assert_eq!(ports.len(), servers.len());
+    });
+}
+
+fn bind_error(settings: &Settings) -> Error {
     match fordway_services::dns64::bind(settings) {
         Ok(_) => panic!("the port is somebody else's"),
         Err(error) => error,
