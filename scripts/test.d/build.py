@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass
 
 # Crates that build and are tested without clang, libbpf and root.
-PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-testkit"]
+PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-testkit", "fordway-data"]
 CARGO = os.environ.get("CARGO", "cargo")
 # Seconds that each test took last time; the longest are started first.
 TIMES = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "test-times.json")

@@ -7,6 +7,10 @@ mod noise;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fordway_data::stats::bootstrap::bca;
+use fordway_data::stats::describe::{Summary, median};
+use fordway_data::stats::paired::Verdict;
+use fordway_data::stats::trend::trend;
 use serde::Serialize;
 
 use crate::costs::Costs;
@@ -16,10 +20,6 @@ use crate::probe::Check;
 use crate::report::agreement::{Findings, findings};
 use crate::report::published::study;
 use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
-use crate::stats::bootstrap::bca;
-use crate::stats::describe::{Summary, median};
-use crate::stats::paired::Verdict;
-use crate::stats::trend::trend;
 use crate::trial::{CALIBRATION, Condition, Trial};
 use checks::{disturbed, warnings};
 use compare::compare_all;

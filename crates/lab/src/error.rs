@@ -113,6 +113,12 @@ pub(crate) enum LabError {
     Interrupted,
 }
 
+impl From<fordway_load::Unfit> for LabError {
+    fn from(unfit: fordway_load::Unfit) -> Self {
+        Self::Usage(unfit.0)
+    }
+}
+
 impl LabError {
     /// The exit code that this error means.
     pub(crate) fn exit_code(&self) -> u8 {

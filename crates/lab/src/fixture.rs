@@ -69,15 +69,29 @@ pub(crate) fn trials(experiment: &Experiment, blocks: u32, factor: f64) -> Vec<T
     all
 }
 
+/// Such an experiment with these of its metrics alone.
+pub(crate) fn experiment_about(name: &str, metrics: &[Metric]) -> Experiment {
+    let mut experiment = experiment(name);
+    experiment.metrics.retain(|metric| metrics.contains(metric));
+    for arm in &mut experiment.mechanisms {
+        arm.metrics.retain(|metric| metrics.contains(metric));
+    }
+    experiment
+}
+
 /// Writes the folder of such a run.
 pub(crate) fn folder(dir: &Path, name: &str, blocks: u32, factor: f64) {
-    let experiment = experiment(name);
-    write_file(&dir.join("spec.toml"), toml::to_string(&experiment).unwrap().as_bytes()).unwrap();
+    folder_of(dir, &experiment(name), blocks, factor);
+}
+
+/// The same of this experiment.
+pub(crate) fn folder_of(dir: &Path, experiment: &Experiment, blocks: u32, factor: f64) {
+    write_file(&dir.join("spec.toml"), toml::to_string(experiment).unwrap().as_bytes()).unwrap();
     let environment = serde_json::to_vec(&environment()).unwrap();
     write_file(&dir.join("environment.json"), &environment).unwrap();
     let raw = "{\"system_info\": \"Linux box7.example.org 6.1\"}";
     write_file(&dir.join("raw/one-iperf3-up.json"), raw.as_bytes()).unwrap();
-    for trial in trials(&experiment, blocks, factor) {
+    for trial in trials(experiment, blocks, factor) {
         Ledger::of(dir).append(&trial).unwrap();
     }
 }

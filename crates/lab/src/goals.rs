@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use fordway_data::stats::bootstrap::bca;
+use fordway_data::stats::describe::median;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Ceiling, Results, pairs};
 use crate::error::{LabError, Result};
 use crate::report::figures::nice;
 use crate::spec::{Experiment, Load, Metric, RunSpec};
-use crate::stats::bootstrap::bca;
-use crate::stats::describe::median;
 
 /// The tables of goals, by the names that experiments know them by.
 const TABLES: [(&str, &str); 2] = [

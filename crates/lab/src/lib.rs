@@ -1,7 +1,8 @@
 //! The workbench: deploys mechanisms that join IPv4 and IPv6 on a test network, loads them with
 //! real traffic, and writes a report that says what each one costs.
 //!
-//! It drives programs, Fordway's own and other people's alike, and links with none of them.
+//! It drives programs, Fordway's own and other people's alike, and links with none of them. Its statistics and simulations
+//! are `fordway-data`, its own senders and receivers of small packets `fordway-load`.
 //!
 //! | module | concern |
 //! |---|---|
@@ -10,10 +11,9 @@
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
 //! | `hosts` | two machines over SSH, and the lab's end on each |
-//! | `tester` | senders and receivers of small packets, inside the namespaces |
 //! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
-//! | `stats`, `analysis`, `goals`, `costs`, `compare` | from trials to verdicts |
+//! | `analysis`, `goals`, `costs`, `compare` | from trials to verdicts |
 //! | `model` | from results to what a network needs |
 //! | `artefacts`, `schema`, `report`, `publish` | what is left behind |
 
@@ -55,8 +55,6 @@ mod runner;
 mod schema;
 mod spec;
 mod state;
-mod stats;
-mod tester;
 mod topology;
 mod trial;
 mod trials;

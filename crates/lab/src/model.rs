@@ -4,15 +4,14 @@
 pub(crate) mod check;
 pub(crate) mod inputs;
 pub(crate) mod options;
-mod simulate;
 mod uncertain;
 
+use fordway_data::simulate::{Open, Service, capacity, open};
 use serde::Serialize;
 
 use check::Checked;
 use inputs::{Named, Quantity, Source, Sources, User, find};
 use options::{BreakEven, Need, Network, Values, break_even, need};
-use simulate::{Open, Service, capacity, open};
 use uncertain::{FEWEST, interval, medians, resample};
 
 pub(crate) use uncertain::RESAMPLES;
@@ -24,8 +23,23 @@ const MOST_FLOWS: f64 = 65_536.0;
 const SKEW: f64 = 1.0;
 /// Places of a queue of a network card.
 const PLACES: usize = 512;
-/// Packets of one simulation.
-const PACKETS: usize = 200_000;
+/// How long the simulations go on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Packets of one.
+    packets: usize,
+    /// Requests of one.
+    requests: usize,
+}
+
+impl Effort {
+    /// What numbers for people take.
+    pub(crate) const FULL: Self = Self { packets: 200_000, requests: 50_000 };
+    /// Enough for what needs no such numbers.
+    #[cfg(test)]
+    pub(crate) const LITTLE: Self = Self { packets: 20_000, requests: 2000 };
+}
+
 /// Share of the packets whose loss is borne.
 const BEARABLE: f64 = 1e-4;
 
@@ -103,7 +117,13 @@ pub(crate) struct Scaled {
 }
 
 /// Makes the decision page's numbers.
-pub(crate) fn decide(runs: &[Named<'_>], wanted: &[String], user: &User, seed: u64) -> Decision {
+pub(crate) fn decide(
+    runs: &[Named<'_>],
+    wanted: &[String],
+    user: &User,
+    seed: u64,
+    effort: Effort,
+) -> Decision {
     let sources = find(runs, wanted, user);
     let values = medians(&sources);
     let resamples = resample(&sources, seed);
@@ -138,8 +158,8 @@ pub(crate) fn decide(runs: &[Named<'_>], wanted: &[String], user: &User, seed: u
         break_even: even.ok(),
         break_even_ci95: interval(&sources, &resamples, share),
         break_even_missing: even.err(),
-        scaling: scaling(&sources, user, seed),
-        checks: check::check(runs, seed),
+        scaling: scaling(&sources, user, seed, effort.packets),
+        checks: check::check(runs, seed, effort.requests),
         sources: sources
             .iter()
             .map(|(quantity, source)| Input {
@@ -150,6 +170,12 @@ pub(crate) fn decide(runs: &[Named<'_>], wanted: &[String], user: &User, seed: u
             .collect(),
         seed,
     }
+}
+
+/// Whether these runs can say what one of the networks needs of this.
+pub(crate) fn says(runs: &[Named<'_>], user: &User, what: Need) -> bool {
+    let values = medians(&find(runs, &[], user));
+    Network::ALL.into_iter().any(|network| need(what, network, user, &values).is_ok())
 }
 
 /// Warnings of the runs, each with its folder.
@@ -169,7 +195,7 @@ fn sizes(cores: u32) -> Vec<usize> {
     all
 }
 
-fn scaling(sources: &Sources, user: &User, seed: u64) -> Vec<Scaled> {
+fn scaling(sources: &Sources, user: &User, seed: u64, packets: usize) -> Vec<Scaled> {
     let mut all = Vec::new();
     for quantity in [Quantity::Nat44Traffic, Quantity::Nat64Traffic] {
         let Some(source) = sources.get(&quantity) else { continue };
@@ -185,12 +211,12 @@ fn scaling(sources: &Sources, user: &User, seed: u64) -> Vec<Scaled> {
                 places: PLACES,
                 service: Service { measured: per_packet.clone(), exponential },
             };
-            let carried = capacity(&load(false), BEARABLE, PACKETS, seed);
+            let carried = capacity(&load(false), BEARABLE, packets, seed);
             let of_one = *one.get_or_insert(carried);
             let wait = |exponential| {
                 let mut load = load(exponential);
                 load.rate = user.utilisation * cores as f64 / load.service.mean();
-                1e6 * open(&load, PACKETS, seed).wait[1]
+                1e6 * open(&load, packets, seed).wait[1]
             };
             all.push(Scaled {
                 quantity,

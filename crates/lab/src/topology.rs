@@ -312,7 +312,7 @@ impl Network {
 
     /// Where a name server in the box in the middle is asked.
     pub(crate) fn resolver(&self) -> Result<SocketAddr> {
-        Ok(SocketAddr::new(address(HOST_V6)?, crate::tester::dns::PORT))
+        Ok(SocketAddr::new(address(HOST_V6)?, fordway_load::dns::PORT))
     }
 
     /// Narrows the link between the middle box and the server, at both ends: a veth drops without

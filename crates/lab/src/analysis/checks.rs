@@ -1,10 +1,11 @@
 //! What a reader must know before believing the numbers.
 
+use fordway_data::stats::multiple::holm;
+
 use super::{Ceiling, Drift, Results, VsBaseline};
 use crate::host::environment::Environment;
 use crate::report::words::quantity;
 use crate::spec::Experiment;
-use crate::stats::multiple::holm;
 use crate::trial::Trial;
 use crate::trials::FLAG_OTHER;
 

@@ -114,7 +114,7 @@ pub(crate) enum Tester {
         #[arg(long, default_value_t = 0)]
         rate: u64,
         /// Octets of payload
-        #[arg(long, default_value_t = crate::tester::SMALL)]
+        #[arg(long, default_value_t = fordway_load::SMALL)]
         size: usize,
     },
     /// Time the echoes of datagrams at a steady rate
@@ -258,7 +258,7 @@ pub(crate) enum Tester {
     /// Serve pages over HTTP
     WebServe {
         /// TCP port
-        #[arg(long, default_value_t = crate::tester::web::PORT)]
+        #[arg(long, default_value_t = fordway_load::web::PORT)]
         port: u16,
     },
     /// Time sessions to their first octet, or pages to their last
@@ -285,7 +285,7 @@ pub(crate) enum Tester {
         #[arg(long, default_value_t = 0)]
         size: u32,
         /// TCP port of the server
-        #[arg(long, default_value_t = crate::tester::web::PORT)]
+        #[arg(long, default_value_t = fordway_load::web::PORT)]
         port: u16,
     },
     /// Count and drop small frames at a device
@@ -297,7 +297,7 @@ pub(crate) enum Tester {
         #[arg(long)]
         v4: bool,
         /// UDP port that they are sent to
-        #[arg(long, default_value_t = crate::tester::SINK_PORT)]
+        #[arg(long, default_value_t = fordway_load::SINK_PORT)]
         port: u16,
         /// Length of the measurement
         #[arg(long)]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fordway_data::stats::paired::Verdict;
+
 use crate::artefacts;
 use crate::backend::write_file;
 use crate::cli::{CompareArgs, FailIf};
@@ -10,7 +12,6 @@ use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::report::figures::nice;
 use crate::report::words::{interval, p, quantity};
 use crate::report::{comparison, terminal};
-use crate::stats::paired::Verdict;
 
 /// Compares run B with run A.
 pub(super) fn compare_runs(args: &CompareArgs) -> Result<u8> {

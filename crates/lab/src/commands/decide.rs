@@ -7,14 +7,18 @@ use crate::artefacts::{self, Run};
 use crate::backend::write_file;
 use crate::cli::DecideArgs;
 use crate::error::{EXIT_DONE, LabError, Result};
-use crate::model::decide;
 use crate::model::inputs::{Named, User};
 use crate::model::options::Network;
+use crate::model::{Effort, decide};
 use crate::report::figures::nice;
 use crate::report::{decision, terminal};
 
 /// Prints what three networks need, and writes the page.
 pub(super) fn decide_for(args: &DecideArgs) -> Result<u8> {
+    decide_with(args, Effort::FULL)
+}
+
+fn decide_with(args: &DecideArgs, effort: Effort) -> Result<u8> {
     let user = user(args)?;
     let runs: Vec<Run> = args.dirs.iter().map(|dir| artefacts::read(dir)).collect::<Result<_>>()?;
     for name in &args.with {
@@ -25,7 +29,7 @@ pub(super) fn decide_for(args: &DecideArgs) -> Result<u8> {
     let folders: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
     let named: Vec<Named<'_>> =
         runs.iter().zip(&folders).map(|(run, folder)| Named { folder, run }).collect();
-    let found = decide(&named, &args.with, &user, args.seed);
+    let found = decide(&named, &args.with, &user, args.seed, effort);
     if let Some(out) = &args.out {
         write(&found, out)?;
     }
@@ -118,7 +122,7 @@ mod tests {
         let (run, out) = (run.display().to_string(), dir.path().join("decision.html"));
         let out_text = out.display().to_string();
         let done = args(&[&run, "--subscribers", "500", "--cores", "2", "--out", &out_text]);
-        assert_eq!(decide_for(&done).unwrap(), EXIT_DONE);
+        assert_eq!(decide_with(&done, Effort::LITTLE).unwrap(), EXIT_DONE);
         let page = std::fs::read_to_string(out).unwrap();
         for text in [
             "A model from measurements",

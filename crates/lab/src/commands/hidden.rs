@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::CommandFactory;
+use fordway_load::web::exchange;
+use fordway_load::web::session::{Wanted, Way, measure};
+use fordway_load::{background, datagrams, dns, echo, flows, frames, web};
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::probe::{client, dial, names, server, start};
-use crate::tester::web::exchange;
-use crate::tester::web::session::{Wanted, Way, measure};
-use crate::tester::{background, datagrams, dns, echo, flows, frames, web};
 
 /// How long a door is knocked at.
 const KNOCK: Duration = Duration::from_millis(200);

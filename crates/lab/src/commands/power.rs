@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::stats::describe::{median, stddev};
+use fordway_data::stats::power::{
+    MOST_BLOCKS, blocks_for_difference, blocks_for_equivalence, cv_of_ratio, deviation_of_ratio,
+    least_difference,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -11,11 +16,6 @@ use crate::cli::{PlanArgs, PowerArgs};
 use crate::error::{EXIT_DONE, Result};
 use crate::host::environment;
 use crate::spec::{Experiment, Metric, RunSpec};
-use crate::stats::describe::{median, stddev};
-use crate::stats::power::{
-    MOST_BLOCKS, blocks_for_difference, blocks_for_equivalence, cv_of_ratio, deviation_of_ratio,
-    least_difference,
-};
 
 /// Where runs lie when nothing else was said.
 const RESULTS: &str = "lab-results";

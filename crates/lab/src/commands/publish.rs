@@ -75,7 +75,7 @@ mod tests {
     fn a_published_run_is_whole_and_names_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let (run, out) = (dir.path().join("run"), dir.path().join("out"));
-        fixture::folder(&run, "nat64", 2, 1.0);
+        fixture::folder(&run, "small-packets", 2, 1.0);
         let args = |dir: &Path, out: Option<&Path>, check| PublishArgs {
             dir: dir.to_owned(),
             out: out.map(Path::to_owned),
@@ -98,7 +98,7 @@ mod tests {
         assert!(
             !read("trials.jsonl").contains("somebody") && read("trials.jsonl").contains("lab-user")
         );
-        assert!(read("README.md").contains("sudo fordway-lab run nat64 --seed 1"));
+        assert!(read("README.md").contains("sudo fordway-lab run small-packets --seed 1"));
         assert!(read("CITATION.cff").contains(r#"- name: "A. \"Q\" Author""#));
         assert_eq!(publish(&args(&out, None, true)).unwrap(), EXIT_DONE);
         // What it published it does not write over, and a change is noticed.

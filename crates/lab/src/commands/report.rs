@@ -7,7 +7,7 @@ use crate::backend::write_file;
 use crate::error::{EXIT_DONE, Result};
 use crate::model::inputs::{Named, User};
 use crate::model::options::Need;
-use crate::model::{Decision, decide};
+use crate::model::{Decision, Effort, decide, says};
 use crate::report::{decision, figures, page, pdf, terminal};
 use crate::spec::{Kind, MechanismSpec};
 
@@ -56,7 +56,7 @@ fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
     };
     let about = run.experiment.mechanisms.iter().any(about);
     let named = [Named { folder: &folder, run }];
-    about
-        .then(|| decide(&named, &[], &User::default(), seed))
-        .filter(|found| found.needs.iter().any(|it| it.need == Need::Cores && it.value.is_some()))
+    let user = User::default();
+    let says = about && says(&named, &user, Need::Cores);
+    says.then(|| decide(&named, &[], &user, seed, Effort::FULL))
 }

@@ -4,7 +4,8 @@ use crate::fixture;
 
 fn run(blocks: u32, factor: f64) -> Run {
     let dir = tempfile::tempdir().unwrap();
-    fixture::folder(dir.path(), "nat64", blocks, factor);
+    let experiment = fixture::experiment_about("nat64", &[Metric::TcpThroughputUp, Metric::Rtt]);
+    fixture::folder_of(dir.path(), &experiment, blocks, factor);
     artefacts::read(dir.path()).unwrap()
 }
 

@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fordway_load::SINK_PORT;
+use fordway_load::background::Sent;
+
 use super::datagrams::ends;
 use super::read_json;
 use super::sink::Sink;
@@ -11,8 +14,6 @@ use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Output, Running};
 use crate::spec::Way;
-use crate::tester::SINK_PORT;
-use crate::tester::background::Sent;
 use crate::topology::Network;
 
 /// What is sent one way.

@@ -4,6 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_load::SINK_PORT;
+use fordway_load::datagrams::Sent;
+
 use super::sink::Sink;
 use super::{perf, read_json};
 use crate::backend::{Backend, Place};
@@ -11,8 +14,6 @@ use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
 use crate::spec::Way;
-use crate::tester::SINK_PORT;
-use crate::tester::datagrams::Sent;
 use crate::topology::Network;
 
 /// What one load did.

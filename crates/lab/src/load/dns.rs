@@ -5,15 +5,16 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use fordway_load::dns::PORT;
+use fordway_load::dns::authority::Asked;
+use fordway_load::dns::client::{Answered, Order};
+
 use super::read_json;
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::mechanism::Placement;
 use crate::probe::gate::own_program;
 use crate::process::Dialogue;
-use crate::tester::dns::PORT;
-use crate::tester::dns::authority::Asked;
-use crate::tester::dns::client::{Answered, Order};
 use crate::topology::{NAT64_POOL6, Network};
 
 /// How long a half may take to come up.

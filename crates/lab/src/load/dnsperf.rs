@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_load::dns::message::{Name, Sort};
+
 use crate::backend::{Backend, Place, write_file};
 use crate::error::{LabError, Result};
 use crate::mechanism::Placement;
 use crate::process::{Finished, Output};
 use crate::spec::Mixed;
-use crate::tester::dns::message::{Name, Sort};
 
 /// New names per second of questions: more than any server here answers on one machine.
 const NEW_PER_S: f64 = 300_000.0;

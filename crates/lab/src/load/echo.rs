@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fordway_load::echo::Echoes;
+
 use super::read_json;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::probe::UDP_PORT;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
-use crate::tester::echo::Echoes;
 use crate::topology::Network;
 
 /// A percentile is given only with at least this many datagrams beyond it.

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fordway_load::web::exchange::Exchanged;
+
 use super::fetch::host_of;
 use super::read_json;
 use crate::backend::Backend;
@@ -10,7 +12,6 @@ use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
 use crate::spec::Exchange;
-use crate::tester::web::exchange::Exchanged;
 use crate::topology::{Network, SITE_PORT};
 
 /// Octets of content that go up with a large request: a dozen full packets.

@@ -4,13 +4,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use fordway_load::flows::{Order, Packet, Passed, REST};
+
 use super::frames::mac;
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::probe::gate::own_program;
 use crate::process::Dialogue;
 use crate::spec::Transport;
-use crate::tester::flows::{Order, Packet, Passed, REST};
 use crate::topology::{FLOWS_V4, FLOWS_V6, Network};
 
 /// Source addresses, as a power of two: subscribers of a translator.

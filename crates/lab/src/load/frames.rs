@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_load::frames::{Endpoint, Received, Used, frame};
+use fordway_load::{SINK_PORT, SMALL};
+
 use super::read_json;
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::probe::gate::own_program;
 use crate::process::{Output, Running, last_lines, poll, signal};
 use crate::spec::Way;
-use crate::tester::frames::{Endpoint, Received, Used, frame};
-use crate::tester::{SINK_PORT, SMALL};
 use crate::topology::Network;
 
 /// The sender's UDP port.

@@ -4,10 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use fordway_load::SINK_PORT;
+
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::interrupted;
-use crate::tester::SINK_PORT;
 
 const TABLE: &str = "fordway-lab";
 /// The count is final when it has not changed for this long: queues are empty.

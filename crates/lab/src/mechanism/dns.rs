@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use fordway_load::dns::PORT;
+
 use super::Context;
 use crate::error::Result;
 use crate::host::cpu::processors;
 use crate::process::find_program;
 use crate::spec::{Kind, MechanismSpec};
-use crate::tester::dns::PORT;
 use crate::topology::NAT64_POOL6;
 
 /// Octets that a server may keep answers in: the same for all.

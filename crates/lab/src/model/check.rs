@@ -1,13 +1,13 @@
 //! The simulation held against what was measured: rates that it predicts from processor times alone.
 
+use fordway_data::simulate::{Closed, Service, Stage, closed};
+use fordway_data::stats::describe::median;
 use serde::Serialize;
 
 use super::inputs::Named;
-use super::simulate::{Closed, Service, Stage, closed};
 use crate::analysis::Cell;
 use crate::report::words::first;
 use crate::spec::{Axis, Kind, MechanismSpec, Metric, Point};
-use crate::stats::describe::median;
 use crate::trial::Trial;
 
 /// Questions under way per thread of a server, and flows under way: as the tester has them.
@@ -19,9 +19,6 @@ const PART: f64 = 0.05;
 
 /// Unit of rates.
 const RATE: &str = "thousand/s";
-
-/// Requests of one simulation.
-const REQUESTS: usize = 50_000;
 
 /// A rate or a time, predicted and measured.
 #[derive(Debug, Clone, Serialize)]
@@ -46,13 +43,13 @@ pub(crate) struct Checked {
     pub(crate) n: usize,
 }
 
-/// All that can be checked on these runs.
-pub(crate) fn check(runs: &[Named<'_>], seed: u64) -> Vec<Checked> {
+/// All that can be checked on these runs, by simulations of so many requests.
+pub(super) fn check(runs: &[Named<'_>], seed: u64, requests: usize) -> Vec<Checked> {
     let mut all = Vec::new();
     for named in runs {
-        all.extend(dns(named, seed));
-        all.extend(flows(named, seed));
-        all.extend(curves(named, seed));
+        all.extend(dns(named, seed, requests));
+        all.extend(flows(named, seed, requests));
+        all.extend(curves(named, seed, requests));
     }
     all
 }
@@ -69,7 +66,7 @@ fn stage(seconds: f64, group: usize) -> Stage {
 
 /// DNS64: from the processor time per answer of a server with one thread to its rate, and to that of the same server with
 /// a thread on each processor, where the tester takes its part of them.
-fn dns(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
     let processors = named.run.results.environment.processors;
     let arms = || {
         named
@@ -114,7 +111,7 @@ fn dns(named: &Named<'_>, seed: u64) -> Vec<Checked> {
                 ),
                 processors,
                 unit: RATE,
-                predicted: closed(&load, REQUESTS, seed).rate / 1e3,
+                predicted: closed(&load, requests, seed).rate / 1e3,
                 measured: value,
                 ci95: rate.ci95,
                 n: rate.n,
@@ -126,7 +123,7 @@ fn dns(named: &Named<'_>, seed: u64) -> Vec<Checked> {
 
 /// New flows through a translator with a process of its own: from the untranslated path's time per flow on the sender's
 /// processor, and the process's time on another one.
-fn flows(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
     let experiment = &named.run.experiment;
     let processors = named.run.results.environment.processors;
     let mut all = Vec::new();
@@ -152,7 +149,7 @@ fn flows(named: &Named<'_>, seed: u64) -> Vec<Checked> {
                 ),
                 processors,
                 unit: RATE,
-                predicted: closed(&load, REQUESTS, seed).rate / 1e3,
+                predicted: closed(&load, requests, seed).rate / 1e3,
                 measured: value,
                 ci95: cell.ci95,
                 n: cell.n,
@@ -164,7 +161,7 @@ fn flows(named: &Named<'_>, seed: u64) -> Vec<Checked> {
 
 /// Round trips over many connections at a time: from the processor time of one at the number of connections before it, and
 /// from what a lone one waits for that is no work, which others' requests can fill.
-fn curves(named: &Named<'_>, seed: u64) -> Vec<Checked> {
+fn curves(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
     let (experiment, results) = (&named.run.experiment, &named.run.results);
     let Some(condition) = results.conditions().first().copied() else { return Vec::new() };
     let mut all = Vec::new();
@@ -218,7 +215,7 @@ fn curves(named: &Named<'_>, seed: u64) -> Vec<Checked> {
                     what,
                     processors: results.environment.processors,
                     unit: "µs",
-                    predicted: 1e6 * closed(&load, REQUESTS, seed).response,
+                    predicted: 1e6 * closed(&load, requests, seed).response,
                     measured: value,
                     ci95: found.ci95,
                     n: found.n,

@@ -17,7 +17,7 @@ fn runs(names: &[&str], blocks: u32) -> Vec<Run> {
 fn decision(runs: &[Run], wanted: &[&str]) -> Decision {
     let named: Vec<Named<'_>> = runs.iter().map(|run| Named { folder: "x", run }).collect();
     let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-    decide(&named, &wanted, &User { cores: 4, ..User::default() }, 1)
+    decide(&named, &wanted, &User { cores: 4, ..User::default() }, 1, Effort::LITTLE)
 }
 
 fn needed(of: &Decision, network: Network, need: Need) -> Needed {

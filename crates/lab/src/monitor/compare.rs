@@ -3,14 +3,14 @@
 //! Samples of one recording follow each other and are not independent: tests are made on the means of as many blocks of
 //! neighbours as the series is worth independent values.
 
+use fordway_data::stats::describe::Summary;
+use fordway_data::stats::multiple::holm;
+use fordway_data::stats::serial::{autocorrelation, block_means, effective};
+use fordway_data::stats::unpaired::{equivalence, mann_whitney, shift, student, welch};
 use serde::Serialize;
 
 use super::folder::Recording;
 use super::{higher_is_better, label};
-use crate::stats::describe::Summary;
-use crate::stats::multiple::holm;
-use crate::stats::serial::{autocorrelation, block_means, effective};
-use crate::stats::unpaired::{equivalence, mann_whitney, shift, student, welch};
 
 /// Difference that does not matter, as a share of the first recording's mean.
 pub(crate) const MARGIN: f64 = 0.03;

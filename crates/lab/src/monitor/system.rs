@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use fordway_load::processors::Times;
+
 use super::{AVAILABLE, CPU, FREE, IN, OUT, PROCESS, Reading, Source, rate};
 use crate::error::{LabError, Result};
-use crate::host::cpu::Times;
 use crate::process::{Output, last_lines, start};
 
 /// How long a command may take to show its files.

@@ -4,12 +4,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use fordway_load::dns::message::{Name, Sort};
+use fordway_load::web::resolve::resolve;
 use sha2::{Digest, Sha256};
 
 use super::dial::{SILENCE, Way, words};
 use super::{CLOSED_PORT, Check, UDP_PORT, http, payload};
-use crate::tester::dns::message::{Name, Sort};
-use crate::tester::web::resolve::resolve;
 use crate::topology::SITE_PORT;
 
 /// The IPv4 header and the UDP header leave this much of 65,535 octets.
@@ -186,6 +186,12 @@ mod tests {
     fn payloads_are_the_same_on_both_sides_and_differ_by_seed() {
         assert_eq!(payload(7, 100), payload(7, 100));
         assert_ne!(payload(7, 100), payload(8, 100));
+        assert_eq!((payload(7, 99).len(), payload(7, 0).len()), (99, 0));
+        assert!(payload(7, 100).starts_with(&payload(7, 99)));
+        // Octets that are lost or come twice are noticed: no part is like another.
+        let words: std::collections::BTreeSet<_> =
+            payload(7, 80_000).chunks(8).map(<[u8]>::to_vec).collect();
+        assert_eq!(words.len(), 10_000);
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn config(folder: &Path) -> String {
     format!(
         "listen=NO\nlisten_ipv6=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
          anon_root={folder}/root\nsecure_chroot_dir={folder}/empty\nconnect_from_port_20=YES\n\
-         accept_timeout=3\nconnect_timeout=3\nseccomp_sandbox=NO\nisolate_network=NO\nisolate=NO\n"
+         accept_timeout=2\nconnect_timeout=2\nseccomp_sandbox=NO\nisolate_network=NO\nisolate=NO\n"
     )
 }
 

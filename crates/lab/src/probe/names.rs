@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::Check;
-use crate::tester::dns::PORT;
-use crate::tester::dns::message::{
+use fordway_load::dns::PORT;
+use fordway_load::dns::message::{
     AAAA, Name, PTR, Sort, embedded, id, is_right, question, question_for, reply,
 };
+
+use super::Check;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -111,7 +112,7 @@ impl Probe {
         let nibbles = (0..32).map(|place| format!("{:x}.", address >> (4 * place) & 15));
         let text = nibbles.collect::<String>() + "ip6.arpa";
         let message = self.ask(&question_for(rand::random(), &text, PTR).unwrap_or_default())?;
-        let named = |said: &crate::tester::dns::message::Reply<'_>| {
+        let named = |said: &fordway_load::dns::message::Reply<'_>| {
             said.answers.iter().any(|found| found.record_type == PTR)
         };
         if reply(&message).as_ref().is_some_and(named) {

@@ -20,7 +20,7 @@ pub(crate) fn serve(own: &[IpAddr]) -> std::io::Result<()> {
     let tcp = TcpListener::bind(("::", TCP_PORT))?;
     for address in own {
         let udp = UdpSocket::bind((*address, UDP_PORT))?;
-        crate::tester::widen(&udp);
+        fordway_load::widen(&udp);
         std::thread::spawn(move || echo(&udp));
     }
     // Only who may have the port is a site, too: the lab's own runs are root's.

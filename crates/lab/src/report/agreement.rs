@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use fordway_data::stats::describe::median;
+use fordway_data::stats::multiple::holm;
+use fordway_data::stats::order::kendall;
+use fordway_data::stats::paired::{Comparison, Verdict, compare, verdict};
 use serde::Serialize;
 
 use super::figures::nice;
 use super::published::{Ordering, Placed, Study};
 use crate::analysis::{Cell, Results};
 use crate::spec::Experiment;
-use crate::stats::describe::median;
-use crate::stats::multiple::holm;
-use crate::stats::order::kendall;
-use crate::stats::paired::{Comparison, Verdict, compare, verdict};
 
 /// How a pair of mechanisms stands here, beside what the study says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]

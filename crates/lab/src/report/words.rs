@@ -1,11 +1,12 @@
 //! Numbers and findings in words.
 
+use fordway_data::stats::describe::mean;
+use fordway_data::stats::paired::Verdict;
+
 use super::figures::nice;
 use crate::analysis::{Cell, Results};
 use crate::goals::Judged;
 use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
-use crate::stats::describe::mean;
-use crate::stats::paired::Verdict;
 
 /// A quantity, with the point at which it was measured.
 pub(crate) fn quantity(metric: Metric, point: Option<&Point>) -> String {

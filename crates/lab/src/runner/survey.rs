@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use fordway_load::frames;
+
 use super::Runner;
 use crate::error::Result;
 use crate::load::perf;
 use crate::mechanism;
 use crate::process::find_program;
 use crate::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric};
-use crate::tester::frames;
 
 /// Mechanisms of a run.
 #[derive(Debug, Default)]

@@ -1,3 +1,5 @@
+use jsonschema::Validator;
+
 use super::*;
 use crate::analysis::analyse;
 use crate::analysis::tests::environment;
@@ -10,8 +12,11 @@ const IN_DOCS: [(Published, &str); 3] = [
     (Published::Trials, include_str!("../../../../docs/trials.schema.json")),
 ];
 
-fn problems(schema: &Schema, value: &serde_json::Value) -> Vec<String> {
-    let validator = jsonschema::validator_for(schema.as_value()).unwrap();
+fn validator(schema: &Schema) -> Validator {
+    jsonschema::validator_for(schema.as_value()).unwrap()
+}
+
+fn problems(validator: &Validator, value: &serde_json::Value) -> Vec<String> {
     validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path())).collect()
 }
 
@@ -31,7 +36,8 @@ fn the_schemas_in_docs_are_those_of_the_program() {
 
 #[test]
 fn results_and_trials_of_every_experiment_are_valid() {
-    let (results, trial) = (Published::Results.schema(), Published::Trials.schema());
+    let [results, trial] =
+        [Published::Results, Published::Trials].map(|of| validator(&of.schema()));
     for experiment in Experiment::built_in().unwrap() {
         let experiment = fixture::experiment(&experiment.name);
         let trials = fixture::trials(&experiment, 2, 1.0);
@@ -51,7 +57,7 @@ fn what_is_no_result_is_told_apart() {
     experiment.run = Some(RunSpec { mechanisms: vec!["nat44".into()], ..RunSpec::bare() });
     let found = analyse(&experiment, environment(), &fixture::trials(&experiment, 2, 1.0)).unwrap();
     let good = serde_json::to_value(&found).unwrap();
-    let schema = Published::Results.schema();
+    let schema = validator(&Published::Results.schema());
     let spoilt: [fn(&mut serde_json::Value); 4] = [
         |v| v["version"] = "one".into(),
         |v| v["cells"][0]["metric"] = "Speed up".into(),

@@ -145,7 +145,7 @@ fn probe_rate() -> u32 {
 }
 
 fn flow_patience_s() -> f64 {
-    crate::tester::flows::patience_s()
+    fordway_load::flows::patience_s()
 }
 
 fn dns_precision() -> f64 {

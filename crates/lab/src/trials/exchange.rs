@@ -1,10 +1,11 @@
 //! Round trips of requests over many connections at a time.
 
+use fordway_load::web::exchange::Exchanged;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::{echo::percentile, exchange as load, fetch};
 use crate::spec::{Axis, Exchange, Metric, Point};
-use crate::tester::web::exchange::Exchanged;
 use crate::trial::Trial;
 
 /// Asks over as many connections as the point says.

@@ -1,11 +1,12 @@
 //! How long the first packet of a connection takes through the box in the middle.
 
+use fordway_data::stats::describe::median;
+
 use super::{Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::initiation::{self as load, First};
 use crate::probe::{Check, gate};
 use crate::spec::Metric;
-use crate::stats::describe::median;
 use crate::trial::Trial;
 
 /// Connections of a hundred whose first packet may be missing on the far side.

@@ -1,5 +1,8 @@
 //! Questions to a DNS64 server: the rate of which none is lost, and as many as it answers.
 
+use fordway_load::dns::authority::Asked;
+use fordway_load::dns::client::{Answered, Order};
+
 use super::{Before, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::dns::{Authority, Client, target, time_limit, window};
@@ -7,8 +10,6 @@ use crate::load::dnsperf;
 use crate::load::search::{Length, search as find};
 use crate::mechanism::Placement;
 use crate::spec::{Metric, Mixed};
-use crate::tester::dns::authority::Asked;
-use crate::tester::dns::client::{Answered, Order};
 use crate::trial::{Shares, Trial};
 
 /// Questions that others may ask meanwhile: readiness, the gate.

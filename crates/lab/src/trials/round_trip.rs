@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use fordway_data::stats::describe::midmean;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::{echo, ping};
 use crate::probe::gate;
 use crate::spec::{Metric, Way};
-use crate::stats::describe::midmean;
 use crate::trial::Trial;
 
 /// A sender that was later than this is remarked: part of the tail is its own.

@@ -1,12 +1,13 @@
 //! New flows by the second, and many sessions at once.
 
+use fordway_load::flows::{Order, Packet, Passed};
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate, remarks};
 use crate::load::iperf;
 use crate::mechanism::Memory;
 use crate::spec::{Metric, Transport};
-use crate::tester::flows::{Order, Packet, Passed};
 use crate::trial::Trial;
 
 /// Sessions that a mechanism may count beside the load's own: the gate's, answers to errors.

@@ -1,11 +1,12 @@
 //! What a user waits for: sessions to their first octet, pages to their last.
 
+use fordway_data::stats::describe::midmean;
+use fordway_load::web::session::Timed;
+
 use super::{Measured, Values, now};
 use crate::error::Result;
 use crate::load::sessions::{Wanted, measure as load, serve};
 use crate::spec::{By, Kind, Metric};
-use crate::stats::describe::midmean;
-use crate::tester::web::session::Timed;
 use crate::trial::Trial;
 
 /// Sessions of a hundred that may fail.

@@ -15,6 +15,8 @@ use crate::common::{Bench, Folder, LAB, Started, signal, small, text};
 struct Two {
     /// What the lab that is typed here has; its notes have the same path on both hosts, which have their own `/run`.
     bench: Bench,
+    /// The lab that is typed here, which copies itself to the hosts.
+    lab: PathBuf,
     script: Child,
     folder: PathBuf,
     left: String,
@@ -25,8 +27,8 @@ struct Two {
 }
 
 impl Two {
-    /// `None` where they can't be made: a skip.
-    fn make() -> Option<Self> {
+    /// Two hosts for a lab with the gateway's program beside it or without. `None` where they can't be made: a skip.
+    fn make(with_gateway: bool) -> Option<Self> {
         let sshd =
             || require(Path::new("/usr/sbin/sshd").exists(), "openssh-server is not installed");
         if !is_root() || !has_programs(&["iperf3", "ssh"]) || !sshd() {
@@ -46,8 +48,17 @@ impl Two {
         let ["ready", folder, left, right, desk] = words[..] else {
             panic!("scripts/two-hosts says `{line}`");
         };
+        let bench = Bench::below_run();
+        let programs: &[&str] =
+            if with_gateway { &["fordway-lab", "fordway"] } else { &["fordway-lab"] };
+        let lab = Path::new(LAB);
+        std::fs::create_dir(bench.path("bin")).expect("a folder");
+        for program in programs {
+            bare_copy(&lab.with_file_name(program), &bench.path("bin").join(program));
+        }
         let mut two = Self {
-            bench: Bench::below_run(),
+            lab: bench.path("bin/fordway-lab"),
+            bench,
             folder: folder.into(),
             left: left.into(),
             right: right.into(),
@@ -79,7 +90,7 @@ impl Two {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.desk)).args(["--", LAB]);
+        command.arg(format!("--net=/run/netns/{}", self.desk)).arg("--").arg(&self.lab);
         self.bench.of(command, args)
     }
 
@@ -142,12 +153,24 @@ impl Drop for Two {
     }
 }
 
+/// Copies a program without what only a debugger reads, which would be most of it.
+fn bare_copy(from: &Path, to: &Path) {
+    let strip = Command::new("strip").arg("--strip-debug").arg("-o").arg(to).arg(from).status();
+    if !strip.is_ok_and(|status| status.success()) {
+        std::fs::copy(from, to).expect("a program");
+    }
+}
+
 const EXPERIMENT: &str = "clat-vs-dual-stack";
 const SIZES: &str = "packets_s = 0.1\n";
 
 #[test]
 fn a_run_over_two_hosts_is_whole_and_leaves_nothing_on_either() {
-    let Some(two) = Two::make() else { return };
+    let gateway = Path::new(LAB).with_file_name("fordway");
+    if !require(gateway.exists(), "the gateway's program is not built") {
+        return;
+    }
+    let Some(two) = Two::make(true) else { return };
     let arms = ["native-v6", "clat-tayga", "clat-fordway-uplink"];
     let metrics = ["tcp_throughput_up", "rtt", "udp_rate_up"];
     let experiment = two.bench.write("mine.toml", &small(EXPERIMENT, &arms, &metrics, SIZES));
@@ -189,7 +212,7 @@ fn a_run_over_two_hosts_is_whole_and_leaves_nothing_on_either() {
 
 #[test]
 fn hosts_that_are_not_marked_are_left_alone() {
-    let Some(two) = Two::make() else { return };
+    let Some(two) = Two::make(false) else { return };
     let experiment =
         two.bench.write("mine.toml", &small(EXPERIMENT, &["native-v6"], &["rtt"], SIZES));
     let (file, out) = (two.file(), two.bench.shown("run"));
@@ -234,7 +257,7 @@ fn hosts_that_are_not_marked_are_left_alone() {
 
 #[test]
 fn a_run_that_is_cut_off_leaves_nothing_and_is_resumed() {
-    let Some(two) = Two::make() else { return };
+    let Some(two) = Two::make(false) else { return };
     let arms = ["native-v6", "native-v4"];
     let experiment = small(EXPERIMENT, &arms, &["rtt", "udp_rate_up"], SIZES);
     let experiment = two.bench.write("mine.toml", &experiment);
@@ -313,11 +336,12 @@ fn connection(lab: u32, host: &str) -> u32 {
 
 #[test]
 fn an_end_that_hears_nothing_any_more_tidies_up() {
-    let Some(two) = Two::make() else { return };
+    let Some(two) = Two::make(false) else { return };
     let notes = format!("FORDWAY_LAB_RUN={}", two.bench.notes().display());
     let mut end = Command::new("nsenter")
         .args(["-t", &two.right, "-m", "-n", "-p", "-u", "--", "env", &notes])
-        .args([LAB, "far", "serve", "--id", "abc123", "--silence", "5"])
+        .arg(&two.lab)
+        .args(["far", "serve", "--id", "abc123", "--silence", "5"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,5 +1,6 @@
 //! Box plots with a dot per deployment, one row per mechanism.
 
+use fordway_data::stats::describe::{quantile, sorted};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -11,7 +12,6 @@ use crate::artefacts::Run;
 use crate::compare::Pair;
 use crate::error::Result;
 use crate::spec::Metric;
-use crate::stats::describe::{quantile, sorted};
 use crate::trial::Condition;
 
 const WIDTH: u32 = 960;

@@ -1,5 +1,6 @@
 //! The cost ladder: what each mechanism carries of what native forwarding carries, the most first.
 
+use fordway_data::stats::paired::compare;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -9,7 +10,6 @@ use crate::analysis::pairs;
 use crate::artefacts::Run;
 use crate::error::Result;
 use crate::spec::Metric;
-use crate::stats::paired::compare;
 use crate::trial::Condition;
 
 const WIDTH: u32 = 960;

@@ -1,0 +1,338 @@
+//! One tester: puts the programs at both ends, and runs phases.
+
+use std::io::{BufRead, Error, ErrorKind, Result, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
+
+use super::answers::{End, client, server};
+use super::sender::sender;
+use super::tables::{Tables, Word};
+use super::template::{Packet, Template};
+use super::walk::Walk;
+use crate::bpf::{Link, Program, WAKE, interrupt};
+use crate::frames::index_of;
+use crate::processors::processor_times;
+
+/// Frames that the kernel prepares and hands over together; a veth's ring holds 256.
+const BATCH: u32 = 64;
+/// Runs of the sender's program in one call.
+const RUNS: u32 = u32::MAX;
+/// Time between two looks at the counters.
+const LOOK: Duration = Duration::from_millis(1);
+/// The sender turns in circles while its window is full; whoever else wants its processor gets it.
+const NICE: i32 = 19;
+
+/// Where the tester stands.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// The client's device, in the namespace in which this process runs.
+    pub device: String,
+    /// Its link address.
+    pub own: [u8; 6],
+    /// The link address of the next hop.
+    pub next: [u8; 6],
+    /// The server's namespace: a file that names it.
+    pub far: PathBuf,
+    /// The server's device.
+    pub far_device: String,
+    /// Whether packets arrive at the server as IPv4.
+    pub far_v4: bool,
+}
+
+/// What to do in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// What is sent on each flow.
+    pub packet: Packet,
+    /// The first flow.
+    pub first: u32,
+    /// The flow at which the phase ends.
+    pub until: u32,
+    /// From one flow to the next.
+    pub step: u32,
+    /// Flows under way at once.
+    pub window: u32,
+    /// How often to go over those that did not get to their end, the first time included.
+    pub rounds: u32,
+    /// Seconds after which the phase is given up.
+    pub limit_s: f64,
+    /// When nothing has moved for so many seconds, what is under way is lost.
+    #[serde(default = "patience_s")]
+    pub patience_s: f64,
+}
+
+/// The patience of an order that names none.
+pub fn patience_s() -> f64 {
+    0.05
+}
+
+/// What a phase did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Packets sent, repeated ones included.
+    pub sent: u64,
+    /// Flows that got to their end.
+    pub done: u64,
+    /// Flows that were sent and did not get to their end.
+    pub lost: u64,
+    /// From the first packet to the end of the last flow.
+    pub seconds: f64,
+    /// Packets of flows that had got to their end.
+    pub again: u64,
+    /// Packets with a wrong checksum.
+    pub wrong: u64,
+    /// Packets that belong to no flow.
+    pub stray: u64,
+    /// Packets whose flow had another outer source before.
+    pub moved: u64,
+    /// Resets that the client got.
+    pub reset: u64,
+    /// Packets that reached the server.
+    pub reached: u64,
+    /// Packets that came back to the client.
+    pub answers: u64,
+    /// Flows that the server has seen so far.
+    pub flows_seen: u64,
+    /// Outer tuples (source, source port, target port) that it has seen so far: as many, unless the
+    /// translator is broken.
+    pub outer_tuples: u64,
+    /// Outer source transport addresses that it has seen so far.
+    pub outer_sources: u64,
+    /// Outer source addresses that it has seen so far.
+    pub outer_addresses: u64,
+    /// Times that the sender found its window full, and turned in a circle.
+    pub waited: u64,
+    /// Share of the sender's processor that was busy, 0 to 1, whoever it worked for.
+    pub processor_busy: f64,
+    /// Whether the phase was given up.
+    pub out_of_time: bool,
+}
+
+/// The order, instead of a JSON object, to take the programs off until the next phase: with them a veth
+/// takes no super-packets, and other loads would suffer.
+pub const REST: &str = "rest";
+
+/// A tester at two devices; dropping it takes the programs off.
+#[derive(Debug)]
+pub struct Tester {
+    walk: Walk,
+    flows: u32,
+    protocol: u8,
+    tables: Tables,
+    ends: Ends,
+    device: u32,
+    processor: Option<usize>,
+    near: Program,
+    far: Program,
+    attached: Option<[Link; 2]>,
+}
+
+impl Tester {
+    /// Makes everything ready.
+    pub fn open(ends: Ends, walk: Walk, flows: u32, packet: Packet, echo: bool) -> Result<Self> {
+        // Without a handler the signal that ends a phase would end the process.
+        signal_hook::flag::register(WAKE, Arc::new(AtomicBool::new(false)))?;
+        let tables = Tables::new(flows)?;
+        let protocol = packet.protocol();
+        let end = |v4, device| End { tables: &tables, walk: &walk, v4, protocol, device };
+        let device = index_of(&ends.device)?;
+        let near = end(walk.source.is_ipv4(), device);
+        let near = Program::load(&client(near))?;
+        let far_device = elsewhere(&ends.far, || index_of(&ends.far_device))?;
+        let far = Program::load(&server(end(ends.far_v4, far_device), echo))?;
+        let processor = crate::last_processor()?;
+        let attached = None;
+        Ok(Self { walk, flows, protocol, tables, ends, device, processor, near, far, attached })
+    }
+
+    /// Takes orders, one JSON object a line, and answers each with what was done, until there are no more.
+    pub fn serve(&mut self, orders: impl BufRead, mut answers: impl Write) -> Result<()> {
+        writeln!(answers, "ready")?;
+        answers.flush()?;
+        for line in orders.lines() {
+            let line = line?;
+            if line == REST {
+                self.attached = None;
+                answers.write_all(b"{}")?;
+            } else {
+                serde_json::to_writer(&mut answers, &self.run(serde_json::from_str(&line)?)?)?;
+            }
+            writeln!(answers)?;
+            answers.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the programs at their devices, where they are not there yet.
+    fn attach(&mut self) -> Result<()> {
+        if self.attached.is_none() {
+            let near = self.near.attach(self.device)?;
+            let far =
+                elsewhere(&self.ends.far, || self.far.attach(index_of(&self.ends.far_device)?))?;
+            self.attached = Some([near, far]);
+        }
+        Ok(())
+    }
+
+    /// Why an order cannot be followed.
+    fn refuse(&self, order: &Order) -> Option<String> {
+        if order.packet.protocol() != self.protocol {
+            return Some(format!(
+                "{:?}: this tester's programs are for another protocol",
+                order.packet
+            ));
+        }
+        if order.until > self.flows {
+            return Some(format!("there are {} flows, not {}", self.flows, order.until));
+        }
+        (order.step == 0 || order.window == 0)
+            .then(|| "a step or a window of 0 leads nowhere".into())
+    }
+
+    /// Runs a phase to its end.
+    fn run(&mut self, order: Order) -> Result<Passed> {
+        if let Some(why) = self.refuse(&order) {
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+        self.attach()?;
+        let tables = &self.tables;
+        let template = Template::new(self.ends.own, self.ends.next, &self.walk, order.packet);
+        let program = Program::load(&sender(tables, &self.walk, &template, self.device))?;
+        tables.begin(order.first, order.until, order.step, order.window);
+        let flows = (order.until.saturating_sub(order.first)).div_ceil(order.step);
+        let busy = self.processor.and_then(processor_times);
+        let began = monotonic();
+        let stopped = AtomicBool::new(false);
+        let (stopped, program, octets) = (&stopped, &program, &template.octets);
+        let out_of_time = std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let sender = scope.spawn(move || {
+                let _ = tell.send(rustix::thread::gettid());
+                repeat(program, octets, stopped)
+            });
+            let out_of_time = self.watch(order, flows, || sender.is_finished());
+            stopped.store(true, Ordering::Relaxed);
+            let thread = told.recv().map_err(|e| Error::other(e.to_string()))?;
+            while !sender.is_finished() {
+                // Again and again: a signal before the kernel's loop is for nobody.
+                interrupt(thread);
+                std::thread::sleep(LOOK);
+            }
+            sender.join().map_err(|_| Error::other("the sender failed"))??;
+            Ok::<bool, Error>(out_of_time)
+        })?;
+        let last = tables.get(Word::Last).max(began);
+        let now = self.processor.and_then(processor_times);
+        let mut passed = self.counters();
+        // What was given up may have arrived after all.
+        passed.lost = passed.sent.min(flows.into()).saturating_sub(passed.done);
+        passed.seconds = (last - began) as f64 / 1e9;
+        passed.processor_busy = busy.zip(now).map_or(0.0, |(a, b)| b.busy_since(&a));
+        passed.out_of_time = out_of_time;
+        Ok(passed)
+    }
+
+    /// Looks after a phase until it ends; whether it was given up. `failed`: the sender has ended.
+    fn watch(&self, order: Order, flows: u32, failed: impl Fn() -> bool) -> bool {
+        let tables = &self.tables;
+        let start = Instant::now();
+        let (mut before, mut since, mut round) = ((0, 0), start, 1);
+        loop {
+            std::thread::sleep(LOOK);
+            let now @ (sent, done) = (tables.get(Word::Sent), tables.get(Word::Done));
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            let under_way = sent.saturating_sub(done + tables.get(Word::Forgiven));
+            let at_end = tables.get(Word::Next) >= u64::from(order.until);
+            if under_way > 0 && since.elapsed().as_secs_f64() >= order.patience_s {
+                tables.add(Word::Forgiven, under_way);
+                since = Instant::now();
+            } else if at_end && under_way == 0 {
+                if done >= u64::from(flows) || round >= order.rounds {
+                    return false;
+                }
+                round += 1;
+                tables.set(Word::Next, order.first.into());
+            }
+            if failed() || start.elapsed().as_secs_f64() > order.limit_s {
+                return true;
+            }
+        }
+    }
+
+    fn counters(&self) -> Passed {
+        let get = |word| self.tables.get(word);
+        let mut seen = self.tables.seen();
+        seen.sort_unstable();
+        let flows_seen = seen.len() as u64;
+        let mut distinct = |mask: u64| {
+            for source in &mut seen {
+                *source &= mask;
+            }
+            seen.sort_unstable();
+            seen.dedup();
+            seen.len() as u64
+        };
+        // Address, target port, source port: how `note_source` puts them together.
+        let outer_tuples = distinct(u64::MAX);
+        let source_port = u64::from(u32::from_ne_bytes([0xff, 0xff, 0, 0]));
+        let outer_sources = distinct(u64::MAX << 32 | source_port);
+        let outer_addresses = distinct(u64::MAX << 32);
+        Passed {
+            sent: get(Word::Sent),
+            done: get(Word::Done),
+            again: get(Word::Again),
+            wrong: get(Word::Wrong),
+            stray: get(Word::Stray),
+            moved: get(Word::Moved),
+            reset: get(Word::Reset),
+            reached: get(Word::Reached),
+            answers: get(Word::Answers),
+            waited: get(Word::Waited),
+            flows_seen,
+            outer_tuples,
+            outer_sources,
+            outer_addresses,
+            ..Passed::default()
+        }
+    }
+}
+
+/// Runs the sender's program until `stopped`. It stays on one processor, and so does the work that its
+/// frames cause: what is measured is what one processor can do.
+fn repeat(program: &Program, frame: &[u8], stopped: &AtomicBool) -> Result<()> {
+    crate::stay()?;
+    rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE)?;
+    while !stopped.load(Ordering::Relaxed) {
+        program.repeat(frame, RUNS, BATCH)?;
+    }
+    Ok(())
+}
+
+/// The clock of the programs, ns.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Does something in another network namespace.
+fn elsewhere<T>(place: &std::path::Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    use std::os::fd::AsFd;
+    let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", place.display()));
+    let there = std::fs::File::open(place).map_err(named)?;
+    let here = std::fs::File::open("/proc/thread-self/ns/net")?;
+    let enter = |file: &std::fs::File| {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+    };
+    enter(&there)?;
+    let outcome = work();
+    enter(&here)?;
+    outcome
+}

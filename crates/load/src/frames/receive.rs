@@ -1,0 +1,55 @@
+//! The receiver of frames.
+
+use std::io::{Error, ErrorKind, Result, Write};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::program::receiver;
+use crate::bpf::{Counter, Program};
+
+/// How long to wait for the first frame.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between the first frame and the measurement: caches and rings fill.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    /// Frames that arrived during the measurement.
+    pub packets: u64,
+    /// Its length.
+    pub seconds: f64,
+}
+
+/// Counts and drops UDP of one family to `port` at a device. Says `ready` when it counts, then waits
+/// for the first frame, lets the flow settle, and measures over `length`.
+pub fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Result<Received> {
+    let counter = Counter::new()?;
+    let program = Program::load(&receiver(v4, port, counter.number()))?;
+    let _link = program.attach(index_of(device)?)?;
+    println!("ready");
+    std::io::stdout().flush()?;
+    let deadline = Instant::now() + PATIENCE;
+    while counter.read()? == 0 {
+        if Instant::now() > deadline {
+            return Err(Error::new(
+                ErrorKind::TimedOut,
+                format!("no frame arrived within {} s", PATIENCE.as_secs()),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(SETTLE);
+    let (before, start) = (counter.read()?, Instant::now());
+    std::thread::sleep(length);
+    let (after, seconds) = (counter.read()?, start.elapsed().as_secs_f64());
+    Ok(Received { packets: after - before, seconds })
+}
+
+/// The index of a device in this namespace.
+pub(crate) fn index_of(device: &str) -> Result<u32> {
+    let socket = std::net::UdpSocket::bind("[::]:0")?;
+    rustix::net::netdevice::name_to_index(&socket, device)
+        .map_err(|error| Error::new(error.kind(), format!("{device}: {error}")))
+}
