@@ -56,6 +56,10 @@ async fn ask_in(
             counters.case_mismatches.count();
             return in_other_case(peer, links, key, style, now).await;
         }
+        Err(Trouble::NoQuestion) => {
+            counters.mismatches.count();
+            return without_question(peer, links, key, style, now).await;
+        }
         other => return other,
     }
     by_connection(peer, links, &query).await.map(|(message, _)| message)
@@ -85,6 +89,25 @@ async fn in_other_case(
             let query = Query::new(key, Style { mixed_case: false, ..style })?;
             udp::ask(peer, &links.sockets, &query, now).await
         }
+    }
+}
+
+/// An error came by UDP that does not say which question it answers: TCP shows what the server says. One without TCP
+/// that does not understand EDNS is asked without, and nothing is concluded for later.
+async fn without_question(
+    peer: &Arc<Peer>,
+    links: &Links,
+    key: &[u8],
+    style: Style,
+    now: Instant,
+) -> Result<Message, Trouble> {
+    let query = Query::new(key, style)?;
+    match by_connection(peer, links, &query).await {
+        Err(trouble) if style.edns => {
+            let query = Query::new(key, Style { edns: false, padded: false, ..style })?;
+            udp::ask(peer, &links.sockets, &query, now).await.map_err(|_| trouble)
+        }
+        other => other.map(|(message, _)| message),
     }
 }
 

@@ -46,6 +46,9 @@ pub(super) enum Trouble {
     Truncated,
     /// The answer by UDP has its name in another case.
     OtherCase,
+    /// What came by UDP is an error that does not say which question it answers: anybody who guesses port and
+    /// identifier could have sent it.
+    NoQuestion,
     /// So many datagrams that do not answer the question that somebody seems to guess.
     Suspicious,
 }

@@ -89,7 +89,8 @@ fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message,
     match query.matches(octets) {
         Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => Some(Err(Trouble::Truncated)),
         // One that can't be read is no answer; a readable one may follow, if that was a forger's.
-        Match::Answers | Match::ErrorWithoutQuestion => peer.read(query, octets).ok().map(Ok),
+        Match::Answers => peer.read(query, octets).ok().map(Ok),
+        Match::ErrorWithoutQuestion => Some(Err(Trouble::NoQuestion)),
         Match::OtherCase => Some(Err(Trouble::OtherCase)),
         Match::Mismatch => {
             peer.counters.mismatches.count();

@@ -164,7 +164,6 @@ impl Validator {
             Err(NetError::Dns(DnsError::Nsec { response, proof, .. })) => {
                 (response.into_message(), security_of(proof))
             }
-            Err(NetError::Dns(DnsError::ResponseCode(_))) => return Ok(Arc::clone(raw)),
             Err(NetError::Timeout) => return Err(LookupError::Timeout),
             Err(NetError::Busy) => return Err(LookupError::Busy),
             Err(NetError::NoConnections) => return Err(LookupError::Unreachable),

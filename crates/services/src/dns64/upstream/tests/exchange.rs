@@ -220,7 +220,57 @@ async fn a_server_without_edns_is_asked_without() {
         assert_eq!(addresses(&answer), [1]);
     }
     let with_edns = |seen: &Seen| Message::from_vec(&seen.octets).unwrap().edns.is_some();
-    assert_eq!(fake.seen(with_edns), [true, false, false]);
+    // By TCP as well, since anybody could have sent an error that does not say what it answers.
+    assert_eq!(fake.seen(with_edns), [true, true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_its_question_is_nobodys() {
+    let _still = Still::new();
+    for code in [ResponseCode::NXDomain, ResponseCode::FormErr, ResponseCode::Refused] {
+        let fake = Fake::start(move |seen| {
+            if seen.tcp {
+                return vec![good(seen)];
+            }
+            let bare = respond(&seen.octets, |message| {
+                message.queries.clear();
+                message.edns = None;
+                message.metadata.response_code = code;
+            });
+            vec![Deed::Send(bare)]
+        })
+        .await;
+        let resolver = resolver(&[&fake]);
+        for name in ["a.example.net.", "b.example.net."] {
+            let answer = resolver.lookup(&question(name)).await.unwrap();
+            assert_eq!(addresses(&answer), [1], "{code}");
+        }
+        let with_edns = |seen: &Seen| Message::from_vec(&seen.octets).unwrap().edns.is_some();
+        assert_eq!(fake.seen(with_edns), [true; 4], "{code}");
+        assert_eq!(resolver.stats().servers[0].mismatches, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_neither_edns_nor_tcp_is_asked_without() {
+    let _still = Still::new();
+    let fake = Fake::start(|seen| {
+        let bare = |message: &mut Message| {
+            message.queries.clear();
+            message.metadata.response_code = ResponseCode::FormErr;
+        };
+        let answer = |message: &mut Message| match message.edns.take() {
+            Some(_) => bare(message),
+            None => answer_with(1)(message),
+        };
+        vec![if seen.tcp { Deed::Close } else { Deed::Send(respond(&seen.octets, answer)) }]
+    })
+    .await;
+    let resolver = resolver(&[&fake]);
+    for name in ["a.example.net.", "b.example.net."] {
+        let answer = resolver.lookup(&question(name)).await.unwrap();
+        assert_eq!(addresses(&answer), [1]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! Signatures, from a trust anchor of one's own.
 
 use std::io::Write;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use fordway_dns64::Security;
 use hickory_proto::op::ResponseCode;
@@ -24,9 +26,16 @@ impl World {
     }
 
     async fn trusting(tree: Tree, anchor: &str) -> Self {
+        Self::answering(anchor, move |message| tree.answer(message)).await
+    }
+
+    async fn answering(
+        anchor: &str,
+        answer: impl Fn(&mut Message) + Send + Sync + 'static,
+    ) -> Self {
         let mut anchors = NamedTempFile::new().unwrap();
         anchors.write_all(anchor.as_bytes()).unwrap();
-        let fake = Fake::answering(move |message| tree.answer(message)).await;
+        let fake = Fake::answering(answer).await;
         let validate = Some(TrustAnchors::File(anchors.path().to_owned()));
         let resolver = Resolver::new(Settings { validate, ..settings(&[&fake]) }).unwrap();
         Self { fake, resolver, _anchors: anchors }
@@ -177,6 +186,29 @@ async fn with_another_anchor_nothing_is_secure() {
     let world = World::trusting(Tree::new(), &other.root_digest()).await;
     let error = world.resolver.lookup(&question(WWW)).await.unwrap_err();
     assert_eq!(error, LookupError::Unusable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_asked_for_again_is_no_answer() {
+    let _still = Still::new();
+    let tree = Tree::new();
+    let anchor = tree.root_key();
+    let asked = AtomicUsize::new(0);
+    let world = World::answering(&anchor, move |message| {
+        let query = &message.queries[0];
+        if query.name() != &name(WWW) || query.query_type() != RecordType::A {
+            tree.answer(message);
+        } else if asked.fetch_add(1, Relaxed) == 0 {
+            // A forger's, and for this moment alone.
+            let mut forged = address(WWW, 66);
+            forged.ttl = 0;
+            message.answers.push(forged);
+        } else {
+            message.metadata.response_code = ResponseCode::ServFail;
+        }
+    });
+    let found = world.await.resolver.lookup(&question(WWW)).await;
+    assert_eq!(found.unwrap_err(), LookupError::Unusable);
 }
 
 #[tokio::test(start_paused = true)]
