@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import glob
 import json
 import os
 import secrets
@@ -230,4 +231,5 @@ class Topology:
 
     def pins(self):
         """Folder of the kernel engine's pins; it need not exist."""
-        return f"/sys/fs/bpf/fordway/{self.client.inode()}/{NAME}"
+        found = glob.glob(f"/sys/fs/bpf/fordway/{self.client.inode()}-*/{NAME}")
+        return found[0] if found else f"/sys/fs/bpf/fordway/{self.client.inode()}-?/{NAME}"

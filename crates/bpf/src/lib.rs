@@ -41,7 +41,7 @@ pub use error::{Error, Unsupported};
 pub use events::{Event, Events};
 pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Program, Run, TestOptions};
-pub use options::{Hook, Options, Stateful, Tunnels, pins_dir};
+pub use options::{Hook, Options, Stateful, Tunnels, pins_dir, pins_root};
 pub use pins::mount_bpffs;
 pub use reason::{Outcome, PassReason};
 pub use softwire_maps::SoftwireMaps;

@@ -120,10 +120,17 @@ impl Options {
 /// Where BPF objects are pinned on every distribution.
 pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 
-/// The folder of pins of translator `name` in the network namespace with this inode number.
+/// The folder of pins of translator `name` in a network namespace. What names that must never be given twice, as inode
+/// numbers of namespaces are: else what one has left would be the next one's.
 #[must_use]
-pub fn pins_dir(netns_inode: u64, name: &str) -> PathBuf {
+pub fn pins_dir(namespace: &str, name: &str) -> PathBuf {
     // The file system refuses names with a dot.
     let name = name.replace('.', "%");
-    Path::new(BPFFS).join("fordway").join(netns_inode.to_string()).join(name)
+    pins_root().join(namespace).join(name)
+}
+
+/// Where the folders of all network namespaces are.
+#[must_use]
+pub fn pins_root() -> PathBuf {
+    Path::new(BPFFS).join("fordway")
 }

@@ -301,6 +301,8 @@ pub(crate) fn need_root() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -318,7 +320,8 @@ mod tests {
         }
         let name = format!("fwlab-test-{:x}", rand::random::<u32>());
         run_str(&["ip", "netns", "add", &name]).unwrap().ok().unwrap();
-        let folder = mechanism::pins(&Path::new(NETNS_DIR).join(&name)).unwrap();
+        let inode = std::fs::metadata(Path::new(NETNS_DIR).join(&name)).unwrap().ino();
+        let folder = Path::new("/sys/fs/bpf/fordway").join(format!("{inode}-4711"));
         if std::fs::create_dir_all(folder.join("clat0")).is_err() {
             run_str(&["ip", "netns", "del", &name]).unwrap().ok().unwrap();
             fordway_testhost::skip("no BPF file system in /sys/fs/bpf");

@@ -1,7 +1,6 @@
 //! The kernel engine of a translator: whether it is taken, where it is attached, what it tells.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use fordway_bpf::{
 };
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
 use fordway_engine::Core;
+use fordway_net::NamespaceId;
 use fordway_softwire::{PATH_MTU_LIFETIME, Softwire};
 use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
@@ -57,6 +57,7 @@ pub(crate) fn probe(translators: &[Translator]) -> Result<Host, Unsupported> {
     let host = fordway_bpf::probe()?;
     if translators.iter().any(|translator| translator.engine != EngineChoice::User) {
         fordway_bpf::mount_bpffs()?;
+        forget_the_gone();
     }
     Ok(host)
 }
@@ -66,9 +67,30 @@ pub(crate) const HINT: &str = "write engine = \"auto\", which takes the user eng
 
 /// The folder of a translator's pins in the calling thread's network namespace.
 pub(crate) fn pins(name: &str) -> Result<PathBuf, Failure> {
-    let namespace = std::fs::metadata("/proc/thread-self/ns/net")
-        .map_err(|error| Failure::failed(format!("cannot tell the network namespace: {error}")))?;
-    Ok(fordway_bpf::pins_dir(namespace.ino(), name))
+    Ok(fordway_bpf::pins_dir(&namespace()?.to_string(), name))
+}
+
+fn namespace() -> Result<NamespaceId, Failure> {
+    NamespaceId::current()
+        .map_err(|error| Failure::failed(format!("cannot tell the network namespace: {error}")))
+}
+
+/// Removes pins of network namespaces that are gone: those with this one's inode number and another cookie. Nobody
+/// would ever ask for them, and their tables stay in memory.
+fn forget_the_gone() {
+    let (Ok(own), Ok(folders)) = (namespace(), std::fs::read_dir(fordway_bpf::pins_root())) else {
+        return;
+    };
+    let (own, alike) = (own.to_string(), format!("{}-", own.inode));
+    for folder in folders.flatten() {
+        let name = folder.file_name();
+        let is_gone = |name: &str| name.starts_with(&alike) && name != own;
+        if name.to_str().is_some_and(is_gone)
+            && let Err(error) = std::fs::remove_dir_all(folder.path())
+        {
+            tracing::warn!("cannot remove {}: {error}", folder.path().display());
+        }
+    }
 }
 
 /// Where the programs of a translator are attached.

@@ -9,7 +9,9 @@ use crate::common::daemon::{Daemon, RunDir, count, dropped};
 use crate::common::host::{assert_same, snapshot};
 use crate::common::netns::Netns;
 use crate::common::ping::Ping;
-use crate::common::topology::{Access, BORDER, Border, PREF64, SERVER, SERVER_V4, V6_HOST_AS_V4};
+use crate::common::topology::{
+    Access, BORDER, Border, PREF64, SERVER, SERVER_V4, V4_HOST_AS_V6, V6_HOST_AS_V4,
+};
 use crate::common::{can_test_kernel, traffic};
 
 /// At each attach point of a host's CLAT.
@@ -20,9 +22,8 @@ fn clat(more: &str) -> String {
 }
 
 fn pins(netns: &Netns, name: &str) -> PathBuf {
-    let path = format!("/run/netns/{}", netns.name());
-    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
-    fordway_bpf::pins_dir(inode, name)
+    let namespace = netns.inside(|| fordway_net::NamespaceId::current().unwrap());
+    fordway_bpf::pins_dir(&namespace.to_string(), name)
 }
 
 fn ping(netns: &Netns, to: &str) {
@@ -414,5 +415,36 @@ fn an_attach_point_that_somebody_has_is_left_to_them() {
     ping(&net.v4, V6_HOST_AS_V4);
     assert_eq!(translator(&first)["attach"], "xdp");
     first.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
+
+#[test]
+fn what_a_namespace_that_is_gone_has_left_is_nobody_elses() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let arguments = "nat64 --pool6 2001:db8:64::/96 --pool4 192.0.2.1:1024-65535 --engine kernel";
+    let first = Daemon::start(&run, &net.gateway, arguments);
+    let service = traffic::listen(&net.v4);
+    let port = service.local_addr().unwrap().port();
+    traffic::assert_connects(&net.v6, V4_HOST_AS_V6.parse().unwrap(), port);
+    let has_session = || {
+        let output = run.output(&net.gateway, "sessions");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).contains(&format!(":{port} "))
+    };
+    assert!(has_session());
+    first.kill();
+    // The kernel gives inode numbers again: those pins might be of one that had this number before.
+    let own = pins(&net.gateway, "nat64").parent().unwrap().to_owned();
+    let (inode, cookie) = own.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
+    let gone = own.with_file_name(format!("{inode}-{}", cookie.parse::<u64>().unwrap() + 1));
+    std::fs::rename(&own, &gone).unwrap();
+    let second = Daemon::start(&run, &net.gateway, arguments);
+    assert!(!gone.exists(), "nobody will ask for {}", gone.display());
+    assert!(!has_session(), "of another network");
+    second.stop();
     assert_same(&snapshot(&net.gateway), &before);
 }

@@ -123,9 +123,8 @@ fn a_capture_is_not_translated_onto_itself() {
 
 /// Everything below the folder of pins of a network namespace.
 fn pins(netns: &Netns) -> Vec<std::path::PathBuf> {
-    use std::os::unix::fs::MetadataExt;
-    let number = std::fs::metadata(format!("/run/netns/{}", netns.name())).unwrap().ino();
-    let folder = format!("/sys/fs/bpf/fordway/{number}");
+    let namespace = netns.inside(|| fordway_net::NamespaceId::current().unwrap());
+    let folder = fordway_bpf::pins_root().join(namespace.to_string());
     let found = std::fs::read_dir(&folder);
     found.map_or_else(|_| Vec::new(), |all| all.map(|it| it.unwrap().path()).collect())
 }

@@ -29,8 +29,6 @@ use crate::topology::Network;
 
 pub(crate) use command::{Down, take_down};
 pub(crate) use dns::{Placement, as_resolver};
-#[cfg(test)]
-pub(crate) use fordway::pins;
 pub(crate) use fordway::{forget, locate as locate_fordway};
 pub(crate) use there::There;
 
