@@ -7,6 +7,7 @@
 #ifndef FORDWAY_NAT64_H_
 #define FORDWAY_NAT64_H_
 
+#include "address.h"
 #include "common.h"
 #include "nat64_chain.h"
 #include "nat64_make.h"
@@ -189,6 +190,9 @@ always_inline verdict look_from_v4(struct flow *flow)
 	/* Who may begin, the user engine knows. */
 	if (session || nat64.v4_restricted)
 		return LEAVE;
+	/* A new session begins with the first prefix of pool6; an existing one has its own. */
+	if (!may_embed(flow->pool6, flow->remote))
+		return PASS_ON(FW_PASS_UNMAPPED);
 	found = find_bib4(flow);
 	if (found < 0)
 		return PASS_ON(FW_PASS_CHAIN);

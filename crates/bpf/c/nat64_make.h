@@ -131,13 +131,28 @@ always_inline int is_draining(void)
 	return !meta || READ_ONCE(meta->draining);
 }
 
-/* Whether an eighth of the sessions was never used. */
-always_inline int has_reserve(void)
+/* Whether a host in IPv4 may open a session: the last eighth of the table is the IPv6 hosts'. The core's
+ * FreeList::has_reserve: entries in use are those that were ever used, less those in the free lists. */
+__noinline int has_reserve(__u32 kind)
 {
-	__u32 zero = 0, entries = nat64.entries[FW_KIND_SESSION];
+	__u32 zero = 0;
 	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
 
-	return meta && READ_ONCE(meta->fresh[FW_KIND_SESSION]) < (__u64)entries * 7 / 8;
+	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS || !meta)
+		return 0;
+	__u32 entries = nat64.entries[kind], most = (__u64)entries * 7 / 8;
+	__u32 ever = READ_ONCE(meta->fresh[kind]);
+	__s64 free = 0;
+	if (ever < most)
+		return 1;
+	LOOP (__u32 shard = 0; shard < FW_FREE_SHARDS; shard++) {
+		struct fw_free *list = free_list(kind, shard);
+		if (!list)
+			return 0;
+		free += READ_ONCE(list->count);
+	}
+	__s64 used = (__s64)(ever < entries ? ever : entries) - 1 - free;
+	return used < (__s64)most;
 }
 
 /* What a session begins with. */
@@ -178,8 +193,8 @@ __noinline int open_session(struct flow *flow)
 		return LEAVE;
 	if (is_draining())
 		return refused(flow, FW_DROP_DRAINING);
-	/* The last of the table is the IPv6 hosts'; the user engine knows how much is left. */
-	if (flow->direction == FW_V4_TO_V6 && !has_reserve())
+	/* The user engine says so, and counts it. */
+	if (flow->direction == FW_V4_TO_V6 && !has_reserve(FW_KIND_SESSION))
 		return LEAVE;
 	if (!one_session_more(bib))
 		return AGAIN;

@@ -102,7 +102,7 @@ always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct 
 		return DROP(reason);
 	if (!owns_address(dst))
 		return DROP(FW_DROP_NO_MAPPING_DESTINATION);
-	if (src == dst || !may_embed(0, src))
+	if (src == dst)
 		return PASS_ON(FW_PASS_UNMAPPED);
 	return is_carried(fields, fields->protocol);
 }

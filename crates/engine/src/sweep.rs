@@ -65,6 +65,13 @@ impl Found {
     }
 }
 
+/// How many processors there are: one more than the highest number of those that work.
+fn processors() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let highest = online.trim().rsplit([',', '-']).next().and_then(|number| number.parse().ok());
+    highest.map_or(usize::MAX, |highest: usize| highest.saturating_add(1))
+}
+
 /// The thread's own.
 pub(crate) struct Task {
     pub(crate) core: Follower,
@@ -78,7 +85,7 @@ pub(crate) struct Task {
 impl Task {
     /// Sweeps until it is told to stop.
     pub(crate) fn run(mut self) {
-        let mut sweeper = Sweeper::new();
+        let mut sweeper = Sweeper::over(processors());
         // The tables may be those of an earlier process with other settings.
         sweeper.review();
         let mut last: Option<Arc<Nat64>> = None;

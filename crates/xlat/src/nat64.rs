@@ -28,6 +28,7 @@ pub mod layout;
 mod make;
 mod mapper;
 pub mod memory;
+mod owned;
 mod pool;
 mod probe;
 mod settings;
@@ -71,6 +72,7 @@ use crate::verdict::DropReason;
 use self::chain::{FreeList, state};
 use self::hash::Secret;
 use self::layout::{Bib, Kind, Subscriber, TICK_SHIFT, bib_flags};
+use self::owned::Owned;
 use self::pool::Given;
 use self::tcp::TIMEOUTS;
 use self::view::View;
@@ -182,6 +184,7 @@ pub struct Occupancy {
 #[derive(Debug)]
 pub struct Nat64 {
     settings: Settings,
+    owned: Owned,
     memory: Arc<dyn Memory>,
     secret: Secret,
     ticks: Ticks,
@@ -292,6 +295,7 @@ impl Nat64 {
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
             given,
             alg_counters,
+            owned: Owned::new(&settings),
             settings,
             memory,
             shared,
@@ -305,7 +309,7 @@ impl Nat64 {
     /// Blocks that subscribers have already; those that are gone, too, until their last session is.
     fn mark_given(&self) {
         for subscriber in self.memory.regions().subscribers {
-            if matches!(subscriber.state(), state::LIVE | state::DEAD) {
+            if matches!(subscriber.state(), state::LIVE | state::CLAIMED | state::DEAD) {
                 self.mark_blocks(subscriber);
             }
         }
@@ -376,18 +380,12 @@ impl Nat64 {
     /// operator made.
     #[must_use]
     pub fn owns(&self, protocol: Protocol, addr: Ipv4Addr, port: u16) -> bool {
-        self.settings.pools.iter().any(|pool| pool.contains(addr, port))
-            || self
-                .settings
-                .bib
-                .iter()
-                .any(|bib| bib.protocol == protocol && bib.v4 == (addr, port))
-            || self.is_bindable(addr)
+        self.owned.has(protocol, addr, port)
     }
 
     /// Whether an IPv4 address is one that IPv6 hosts get for themselves.
     fn is_bindable(&self, addr: Ipv4Addr) -> bool {
-        self.settings.addresses.as_ref().is_some_and(|addresses| addresses.contains(addr))
+        self.owned.is_bindable(addr)
     }
 
     /// A packet from an IPv6 host (RFC 6146 section 3.5): updates the tables, and gives (T,t). `shard`: a
@@ -408,7 +406,7 @@ impl Nat64 {
         now: Duration,
         shard: usize,
     ) -> Result<Outgoing6, Refusal> {
-        self.view(now, shard).filter_v4(tuple)
+        self.view(now, shard).filter_v4(tuple, || Ok(()))
     }
 
     /// The application level gateways, with their counters.
@@ -444,13 +442,17 @@ impl Nat64 {
         by(remote).map(|alg| (alg, Side::V6)).or_else(|| by(host).map(|alg| (alg, Side::V4)))
     }
 
+    /// Whether connections of one of these ports may have been watched by settings before: their numbers differ on
+    /// both sides for as long as they last.
+    pub(crate) fn was_watched(&self, ports: [u16; 2]) -> bool {
+        let left = &self.settings.more_left_ports;
+        !left.is_empty() && ports.iter().any(|port| left.contains(port)) && self.watched() != 0
+    }
+
     /// Whether an IPv4 address is the translator's: with some port.
     #[must_use]
     pub fn owns_address(&self, addr: Ipv4Addr) -> bool {
-        let pools = &self.settings.pools;
-        pools.iter().any(|pool| pool.ranges.iter().any(|range| range.contains(addr)))
-            || self.settings.bib.iter().any(|bib| bib.v4.0 == addr)
-            || self.is_bindable(addr)
+        self.owned.has_address(addr)
     }
 
     /// Whether a SYN that was kept is answered: the host has opened the connection, or the SYN came again and

@@ -169,11 +169,10 @@ pub(crate) fn source_v4(
     } else {
         addr::map_v4(config, incoming.src)
     };
-    // An error that the first pass, or this translator, sent from `icmp_source4` (RFC 6791): where that may
-    // not be embedded (RFC 6052 section 3.1), the translator has an address for its own ICMPv6 errors.
-    let own = incoming.hairpin && config.icmp_source4 == Some(incoming.src);
+    // An error of a router, or of this translator, whose address may not be embedded (RFC 6052 section 3.1): it is
+    // needed all the same, for path MTU discovery, and the translator has an address for ICMPv6 errors (RFC 6791).
     match (mapped, config.icmp_source6) {
-        (Err(Unmapped::NonGlobal), Some(addr)) if own && incoming.is_icmp_error => {
+        (Err(Unmapped::NonGlobal), Some(addr)) if incoming.is_icmp_error => {
             Ok(Mapped { addr, via: Via::IcmpSource })
         }
         (mapped, _) => mapped,

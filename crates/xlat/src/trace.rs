@@ -270,11 +270,21 @@ impl Via {
 pub trait Trace {
     /// Takes one step.
     fn step(&mut self, step: Step);
+
+    /// Whether anybody wants to know: what only a trace needs is not looked up otherwise.
+    fn is_wanted(&self) -> bool {
+        true
+    }
 }
 
 impl Trace for () {
     #[inline(always)]
     fn step(&mut self, _step: Step) {}
+
+    #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        false
+    }
 }
 
 impl Trace for alloc::vec::Vec<Step> {

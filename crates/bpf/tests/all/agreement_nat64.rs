@@ -72,6 +72,41 @@ fn xdp_agrees_with_the_core_odd() {
     in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 1);
 }
 
+/// Tables that were used up many times over serve hosts in IPv4 in the kernel, as new ones do.
+#[test]
+fn recycled_tables_are_still_the_kernels() {
+    if !is_root() {
+        return;
+    }
+    let (_, config, ordinary) = &all_settings()[0];
+    let server = (Ipv4Addr::new(203, 0, 113, 77), 5353);
+    let settings = Settings {
+        bib: vec![forward(Protocol::Udp, 53, server.0, server.1)],
+        sizes: Sizes { bibs: 64, sessions: 64, subscribers: 8 },
+        ..ordinary.clone()
+    };
+    let mut pair = Pair::new(config, &settings);
+    let after = settings.lifetimes.udp + Duration::from_secs(1);
+    for round in 1..=20 {
+        for number in 1..=50 {
+            let client = (Ipv4Addr::new(198, 51, 100, number), 1000 + round);
+            let way = pair.pass(&draw::datagram(client, server), 0);
+            assert_eq!(way, Ok(Way::Translated), "round {round}, client {number}");
+        }
+        pair.compare().unwrap();
+        pair.wait(after);
+        pair.sweep().unwrap();
+    }
+    // The last eighth is for what hosts in IPv6 open: the core knows how much is left.
+    let ways = (1..=60).map(|number| {
+        let client = (Ipv4Addr::new(198, 51, 100, number), 1000);
+        pair.pass(&draw::datagram(client, server), 0).unwrap()
+    });
+    let left = ways.filter(|way| matches!(way, Way::Left(_))).count();
+    assert_eq!(left, 60 - 64 * 7 / 8);
+    pair.compare().unwrap();
+}
+
 fn interface_agrees(first: usize) {
     if is_root() {
         agrees(first, MAX_LEFT, &Pair::new);
@@ -203,6 +238,14 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
         mtu6: 1420,
         ..config.clone()
     };
+    // Remote hosts are not global: whoever reaches one asks by the second prefix.
+    let well_known_first = Config {
+        pool6: ["64:ff9b::/96", "2001:db8:64::/96"]
+            .map(|prefix| prefix.parse().expect("a prefix"))
+            .to_vec(),
+        icmp_source6: Some("2001:db8:fe::1".parse().expect("an address")),
+        ..config.clone()
+    };
     let crowded = Settings {
         pools: vec![Pool {
             ranges: vec![range(1, 1, 1000, 1047), range(9, 9, 2000, 2007)],
@@ -235,6 +278,7 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
             forward(Protocol::Udp, 53, Ipv4Addr::new(203, 0, 113, 77), 5353),
         ],
         lifetimes: Lifetimes { port_rest: Duration::ZERO, ..Lifetimes::default() },
+        quotas: Quotas { ports: [20, 20, 20], sessions: 24, new_per_second: 12 },
         ..ordinary.clone()
     };
     // NAT-PT: addresses for hosts beside pool4, and in the place of it.
@@ -255,7 +299,8 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
     };
     vec![
         ("ordinary", config.clone(), ordinary.clone()),
-        ("two prefixes", two_prefixes, ordinary),
+        ("two prefixes", two_prefixes, ordinary.clone()),
+        ("the Well-Known Prefix and another", well_known_first, ordinary),
         ("blocks, address-dependent", config.clone(), crowded),
         ("quotas", config.clone(), limited),
         ("full tables", config.clone(), full),

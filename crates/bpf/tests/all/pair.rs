@@ -31,6 +31,7 @@ impl Core {
     fn new(config: &Config, settings: &Settings, memory: Arc<dyn Memory>) -> Core {
         let nat = Nat64::new(settings.clone(), memory).expect("tables that fit");
         assert!(nat.make_fixed_addresses(Duration::ZERO).is_empty());
+        assert!(nat.make_static_bib(Duration::ZERO).is_empty());
         let nat = Arc::new(nat);
         let translator = match &settings.dynamic4 {
             Some(_) => Translator::dynamic4(config.clone(), Arc::clone(&nat)),

@@ -1,6 +1,6 @@
 //! RFC 6146 sections 3.5.1.1 and 3.5.2.3: whether the core has chosen well.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::filter::{Model, Outcome, Peek};
 use super::packet::{Datagram, End4, End6, Transport};
@@ -13,31 +13,29 @@ impl Model {
     /// A BIB entry for a host that has none. `Err`: a bad choice.
     pub(super) fn bind(
         &mut self,
-        packet: &Datagram<std::net::Ipv6Addr>,
+        packet: &Datagram<Ipv6Addr>,
         peek: &dyn Peek,
     ) -> Result<Result<End4, Outcome>, String> {
         let (transport, v6) = (packet.transport, packet.src);
         let prefix = self.rules.prefix(v6.0);
         let granted = peek.granted(prefix);
-        if !self.subscribers.iter().any(|known| known.prefix == prefix) {
-            let Some((v4, _)) = &granted else {
-                return self.no_grant(peek);
-            };
-            if !self.rules.pool4.contains(v4) {
-                return Err(format!("{v4} is no address of the pool"));
-            }
-            self.subscribers.push(Subscriber {
-                prefix,
-                v4: *v4,
-                last_used: self.now,
-                new: [(u64::MAX, 0); 2],
-            });
+        if let Some((v4, _)) = &granted
+            && !self.rules.pool4.contains(v4)
+        {
+            return Err(format!("{v4} is no address of the pool"));
         }
-        let (v4, blocks) = granted.ok_or("a subscriber is missing")?;
-        let known = self.subscribers.iter().find(|known| known.prefix == prefix);
-        if known.is_some_and(|known| known.v4 != v4) {
-            return Err(format!("the address of {prefix} was changed to {v4}"));
+        let is_new = !self.subscribers.iter().any(|known| known.prefix == prefix);
+        if is_new && granted.is_none() {
+            return self.no_grant(is_new, peek);
         }
+        let now = self.now;
+        let known = self.subscriber(prefix, now);
+        // One that the operator's BIB entries made has no address before it needs one.
+        let v4 = granted.as_ref().map(|(v4, _)| *v4);
+        if known.v4.is_some() && known.v4 != v4 {
+            return Err(format!("the address of {prefix} was changed to {v4:?}"));
+        }
+        known.v4 = v4;
         let most = self.rules.most_ports[transport as usize];
         if most != 0 && self.ports_of(prefix, transport) >= most as usize {
             return Ok(Err(Outcome::Refused("port_quota")));
@@ -47,6 +45,9 @@ impl Model {
             return Ok(Err(Outcome::Refused("bib_full")));
         }
         let rested = self.wake(transport, v6);
+        let Some((v4, blocks)) = granted else {
+            return self.no_grant(is_new, peek);
+        };
         let free = self.free(transport, v4, &blocks, prefix);
         let Some(chosen) = peek.chosen(transport, v6) else {
             // What was used up a moment ago is not searched again, also for others who have the same ports: a
@@ -80,11 +81,22 @@ impl Model {
         Ok(Ok(chosen))
     }
 
-    /// A new subscriber that was given nothing.
-    fn no_grant(&self, peek: &dyn Peek) -> Result<Result<End4, Outcome>, String> {
+    /// The subscriber of a prefix; a new one has no address yet.
+    pub(super) fn subscriber(&mut self, prefix: Ipv6Addr, now: u64) -> &mut Subscriber {
+        let place = self.subscribers.iter().position(|known| known.prefix == prefix);
+        let place = place.unwrap_or_else(|| {
+            let new = [(u64::MAX, 0); 2];
+            self.subscribers.push(Subscriber { prefix, v4: None, last_used: now, new });
+            self.subscribers.len() - 1
+        });
+        &mut self.subscribers[place]
+    }
+
+    /// A subscriber without ports that was given nothing.
+    fn no_grant(&self, is_new: bool, peek: &dyn Peek) -> Result<Result<End4, Outcome>, String> {
         let left = self.rules.pool4.iter().any(|v4| self.blocks_left(*v4, peek) != 0);
         if left || self.rules.blocks.is_none() {
-            if self.subscribers.len() >= self.rules.sizes[2] {
+            if is_new && self.subscribers.len() >= self.rules.sizes[2] {
                 return Ok(Err(Outcome::Refused("subscribers_full")));
             }
             return Err("a subscriber was given nothing, but there is something left".into());
@@ -135,7 +147,7 @@ impl Model {
         transport: Transport,
         v4: Ipv4Addr,
         blocks: &[(u16, u16)],
-        prefix: std::net::Ipv6Addr,
+        prefix: Ipv6Addr,
     ) -> Vec<u16> {
         let is_free = |port: &u16| {
             !self.bibs.iter().any(|bib| {
@@ -148,7 +160,7 @@ impl Model {
 
     fn judge(
         &self,
-        packet: &Datagram<std::net::Ipv6Addr>,
+        packet: &Datagram<Ipv6Addr>,
         chosen: End4,
         v4: Ipv4Addr,
         free: &[u16],
@@ -185,10 +197,9 @@ impl Model {
     }
 
     /// BIB entries that a subscriber's quota counts.
-    pub fn ports_of(&self, prefix: std::net::Ipv6Addr, transport: Transport) -> usize {
+    pub fn ports_of(&self, prefix: Ipv6Addr, transport: Transport) -> usize {
         let counts = |bib: &&Bib| {
             bib.transport == transport
-                && !bib.is_static
                 && bib.resting.is_none()
                 && self.rules.prefix(bib.v6.0) == prefix
         };

@@ -360,7 +360,7 @@ impl Model {
         if self.draining {
             return refuse("draining");
         }
-        self.count_session(transport, v6, opener, peek)?;
+        self.count_session(v6, opener, peek)?;
         let used = self.sessions.len() + self.garbage[1];
         let size = self.rules.sizes[1];
         let is_full = match opener {

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::filter::{Model, Opener, Outcome, Peek};
-use super::packet::{End6, Transport};
+use super::packet::End6;
 use super::table::{Session, Subscriber};
 
 impl Model {
@@ -11,15 +11,10 @@ impl Model {
     /// more than half of its quota.
     pub(super) fn count_session(
         &mut self,
-        transport: Transport,
         v6: End6,
         opener: Opener,
         peek: &dyn Peek,
     ) -> Result<(), Outcome> {
-        let is_static = self.in_use(transport, |bib| bib.v6 == v6).is_some_and(|bib| bib.is_static);
-        if is_static {
-            return Ok(());
-        }
         let prefix = self.rules.prefix(v6.0);
         let sessions = self.sessions_of(prefix);
         let (now, most_new) = (self.now, self.rules.most_new);
@@ -55,12 +50,7 @@ impl Model {
 
     /// Sessions that a subscriber's quota counts.
     pub fn sessions_of(&self, prefix: Ipv6Addr) -> usize {
-        let counts = |session: &&Session| {
-            let fixed = self
-                .in_use(session.transport, |bib| bib.v6 == session.v6)
-                .is_some_and(|bib| bib.is_static);
-            self.rules.prefix(session.v6.0) == prefix && !fixed
-        };
+        let counts = |session: &&Session| self.rules.prefix(session.v6.0) == prefix;
         self.sessions.iter().filter(counts).count()
     }
 }

@@ -121,6 +121,13 @@ impl Model {
         if self.in_use(transport, |bib| bib.v4 == v4).is_some() {
             return false;
         }
+        // Its host is its owner.
+        let (prefix, now) = (self.rules.prefix(v6.0), self.now);
+        let is_new = !self.subscribers.iter().any(|known| known.prefix == prefix);
+        if is_new && self.subscribers.len() >= self.rules.sizes[2] {
+            return false;
+        }
+        self.subscriber(prefix, now);
         let before = self.bibs.len();
         self.bibs.retain(|bib| bib.transport != transport || (bib.v6 != v6 && bib.v4 != v4));
         self.garbage[0] += before - self.bibs.len();

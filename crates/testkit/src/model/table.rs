@@ -97,8 +97,8 @@ pub struct Session {
 pub struct Subscriber {
     /// Its prefix.
     pub prefix: Ipv6Addr,
-    /// Its address.
-    pub v4: Ipv4Addr,
+    /// Its address, once it has needed one.
+    pub v4: Option<Ipv4Addr>,
     /// When it made its last session.
     pub last_used: u64,
     /// New sessions in the current second, and in the one before.

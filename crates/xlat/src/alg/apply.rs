@@ -118,6 +118,10 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
         return;
     };
     let (key, store) = ((ends.local, ends.remote), nat.alg_store());
+    let entry = |conversation| {
+        let network = (ends.host.0.to_bits() >> 64) as u64;
+        Entry { conversation, label: alg.label(), counters: Arc::clone(counters), network }
+    };
     let known = store.with(&key, |entry, _| {
         let conversation = &entry.conversation;
         (conversation.is_begun_by(from, heading), conversation.is_over())
@@ -127,7 +131,7 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
     let is_first = heading.has(flag::SYN) && !heading.has(flag::ACK) && may_begin;
     if is_first && known.is_none_or(|(is_own, _)| !is_own) {
         let conversation = Conversation::new(alg.open(&ends));
-        let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
+        let entry = entry(conversation);
         let event = if store.put(key, entry) { Event::Session } else { Event::Refused };
         counters.count(event);
     } else if known.is_none() && !heading.has(flag::SYN) {
@@ -136,7 +140,7 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
             return;
         };
         let conversation = Conversation::resumed(alg.open(&ends), shift);
-        let entry = Entry { conversation, label: alg.label(), counters: Arc::clone(counters) };
+        let entry = entry(conversation);
         let event = if store.put(key, entry) { Event::Resumed } else { Event::Refused };
         counters.count(event);
     }

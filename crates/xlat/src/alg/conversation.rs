@@ -133,9 +133,10 @@ impl Conversation {
             self.acknowledge(from, heading);
         }
         let urgent = heading.seq.wrapping_add(u32::from(heading.urgent));
+        let is_reset = self.is_reset(from, heading);
         let passed = self.data(from, heading, payload, may_keep, out, context);
         self.fins[place(from)] |= heading.has(flag::FIN);
-        self.over |= heading.has(flag::RST) || self.fins == [true; 2];
+        self.over |= is_reset || self.fins == [true; 2];
         if heading.has(flag::URG) {
             self.point(from, heading, urgent);
         }
@@ -144,14 +145,38 @@ impl Conversation {
 
     fn begin(&mut self, from: Side, heading: &Heading) {
         let first = heading.seq.wrapping_add(1);
-        let way = &mut self.ways[place(from)];
-        match &way.flow {
+        let [own, other] = [place(from), 1 - place(from)];
+        let answers = self.answers(from, heading);
+        match (&self.ways[own].flow, &self.ways[other].flow) {
             // It came again; or it is somebody else's, and its receiver will say so.
-            Some(flow) if flow.first == first || !flow.is_new() => return,
+            (Some(flow), _) if flow.first == first || !flow.is_new() => return,
+            // Both have begun, or one has and this says that it answers: who does not know its number is neither.
+            (Some(_), Some(_)) if !answers => return,
+            (None, Some(_)) if heading.has(flag::ACK) && !answers => return,
             _ => {}
         }
         let Heading { mss, scale, .. } = *heading;
-        *way = Way { flow: Some(Flow::new(first)), mss, scale };
+        self.ways[own] = Way { flow: Some(Flow::new(first)), mss, scale };
+    }
+
+    /// Whether it acknowledges the other side's SYN and nothing more.
+    fn answers(&self, from: Side, heading: &Heading) -> bool {
+        let other = &self.ways[1 - place(from)].flow;
+        heading.has(flag::ACK) && other.as_ref().is_some_and(|flow| flow.first == heading.ack)
+    }
+
+    /// Whether a RST is of one who knows the connection: its number is the next (RFC 5961 section 3.2), or it answers
+    /// the other side's SYN. Any other may be forged; the one that it is for ignores it, and so is it here. A
+    /// connection that did end so is forgotten with its session.
+    fn is_reset(&self, from: Side, heading: &Heading) -> bool {
+        heading.has(flag::RST)
+            && match &self.ways[place(from)].flow {
+                // A FIN has a number, too.
+                Some(flow) => {
+                    flow.known().wrapping_add(u32::from(self.fins[place(from)])) == heading.seq
+                }
+                None => self.answers(from, heading),
+            }
     }
 
     /// What the other side has sent and this one has.

@@ -18,6 +18,9 @@ pub(crate) type Key = ((Ipv4Addr, u16), (Ipv4Addr, u16));
 /// Connections that are watched, at most.
 const MOST: usize = 16_384;
 
+/// Of these, those of one IPv6 network of 64 bits.
+const MOST_OF_ONE: usize = MOST / 4;
+
 /// Octets that are held for all of them, at most.
 const OCTETS_MOST: usize = 32 * 1024 * 1024;
 
@@ -30,6 +33,8 @@ pub(super) struct Entry {
     pub(super) conversation: Conversation,
     pub(super) label: &'static str,
     pub(super) counters: Arc<AlgCounters>,
+    /// The first 64 bits of its IPv6 host.
+    pub(super) network: u64,
 }
 
 type Shard = BTreeMap<Key, Entry>;
@@ -39,6 +44,8 @@ type Shard = BTreeMap<Key, Entry>;
 pub(crate) struct Store {
     shards: [Mutex<Shard>; SHARDS],
     number: AtomicUsize,
+    /// By network of the IPv6 hosts.
+    numbers: Mutex<BTreeMap<u64, usize>>,
     octets: AtomicUsize,
     counters: Mutex<Vec<(&'static str, Arc<AlgCounters>)>>,
 }
@@ -48,6 +55,7 @@ impl Default for Store {
         Store {
             shards: [const { Mutex::new(Shard::new()) }; SHARDS],
             number: AtomicUsize::new(0),
+            numbers: Mutex::new(BTreeMap::new()),
             octets: AtomicUsize::new(0),
             counters: Mutex::new(Vec::new()),
         }
@@ -92,16 +100,36 @@ impl Store {
     /// Watches a connection from now on, instead of one that had the same name. `false`: there are too many.
     pub(super) fn put(&self, key: Key, entry: Entry) -> bool {
         self.remove(&key);
-        if self.number.fetch_add(1, Relaxed) >= MOST {
-            self.number.fetch_sub(1, Relaxed);
+        if !self.count(entry.network) {
             return false;
         }
-        if let Some(other) = self.shard(&key).insert(key, entry) {
-            // Two threads saw the same SYN.
-            self.number.fetch_sub(1, Relaxed);
-            self.octets.fetch_sub(other.conversation.octets(), Relaxed);
-        }
+        let other = self.shard(&key).insert(key, entry);
+        // Two threads saw the same SYN.
+        other.inspect(|other| self.uncount(other));
         true
+    }
+
+    fn count(&self, network: u64) -> bool {
+        let mut numbers = self.numbers.lock();
+        let of_one = numbers.get(&network).copied().unwrap_or(0);
+        if of_one >= MOST_OF_ONE || self.number.load(Relaxed) >= MOST {
+            return false;
+        }
+        numbers.insert(network, of_one + 1);
+        self.number.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn uncount(&self, entry: &Entry) {
+        let mut numbers = self.numbers.lock();
+        self.number.fetch_sub(1, Relaxed);
+        self.octets.fetch_sub(entry.conversation.octets(), Relaxed);
+        if let Some(of_one) = numbers.get_mut(&entry.network) {
+            *of_one -= 1;
+            if *of_one == 0 {
+                numbers.remove(&entry.network);
+            }
+        }
     }
 
     /// Its session is gone.
@@ -110,9 +138,6 @@ impl Store {
             return;
         }
         let removed = self.shard(key).remove(key);
-        if let Some(entry) = removed {
-            self.number.fetch_sub(1, Relaxed);
-            self.octets.fetch_sub(entry.conversation.octets(), Relaxed);
-        }
+        removed.inspect(|entry| self.uncount(entry));
     }
 }

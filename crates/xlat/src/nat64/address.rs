@@ -16,13 +16,13 @@ use crate::addr::classify;
 use crate::verdict::DropReason;
 
 use super::Nat64;
-use super::chain::state;
+use super::chain::{FreeList, state};
 use super::filter::{Trouble, Tuple};
-use super::layout::{Bib, bib_flags};
+use super::layout::{Bib, Kind, bib_flags};
 use super::settings::{Addresses, Protocol};
 use super::subscriber::For;
 use super::table::{BibError, Binding};
-use super::tcp::Segment;
+use super::tcp::{Segment, Side};
 use super::view::{View, one_less};
 
 /// A host's IPv4 address.
@@ -64,7 +64,7 @@ impl View<'_> {
             None if !addresses.takes(host) => return Err(DropReason::PoolExhausted.into()),
             None => self.bind_dynamic4(&addresses.pool, host, 0)?,
         };
-        self.bind_port(tuple, (host, port), addr, resting, DropReason::PoolExhausted)
+        self.bind_port(tuple, (host, port), addr, resting, Side::V6)
     }
 
     /// The BIB entry for what an IPv4 host begins with a bound address.
@@ -89,21 +89,26 @@ impl View<'_> {
             Some(_) => return Err(DropReason::PortInUse.into()),
             None => None,
         };
-        self.bind_port(tuple, (host, port), addr, resting, DropReason::PortInUse)
+        // The last of the table is for what hosts in IPv6 begin, as of sessions.
+        if !FreeList::of(&self.regions, Kind::Bib).has_reserve() {
+            return Err(DropReason::BibFull.into());
+        }
+        self.bind_port(tuple, (host, port), addr, resting, Side::V4)
     }
 
-    /// Binds a port of a host's address to the same port of the host. The one of `resting` makes way.
+    /// Binds a port of a host's address to the same port of the host, for the first packet from this side. The one of
+    /// `resting` makes way.
     pub(super) fn bind_port<A>(
         &self,
         tuple: &Tuple<A>,
         host: (Ipv6Addr, u16),
         addr: Ipv4Addr,
         resting: Option<&Bib>,
-        taken: DropReason,
+        side: Side,
     ) -> Result<(), Trouble> {
         let protocol = tuple.protocol;
-        let (owner, subscriber) = self.subscriber(host.0, tuple.mark, For::Counts)?;
-        match self.count_port(subscriber, protocol) {
+        let (owner, subscriber) = self.subscriber_now(host.0, tuple.mark, For::Counts)?;
+        match self.count_port(subscriber, protocol, side) {
             Err(DropReason::Busy) => return Err(Trouble::Again),
             counted => counted?,
         }
@@ -122,7 +127,10 @@ impl View<'_> {
         if self.claim4(new, (addr, host.1), rests).is_err() {
             self.unclaim(new);
             uncount();
-            return Err(taken.into());
+            return Err(match side {
+                Side::V6 => DropReason::PoolExhausted.into(),
+                Side::V4 => DropReason::PortInUse.into(),
+            });
         }
         if self.announce(new) {
             self.nat.shared.created.bibs_created[protocol.index()].fetch_add(1, Relaxed);

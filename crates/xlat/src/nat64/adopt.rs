@@ -133,6 +133,8 @@ fn mend_bib(bib: &Bib, sessions: u32) -> bool {
 
 fn mend_subscriber(subscriber: &Subscriber, used: [u32; 4]) -> usize {
     let (state, number) = life_parts(subscriber.life.load(Acquire));
+    // Of one that is claimed the sweeper was finding out whether it lives: the next one does so again.
+    let state = if state == state::CLAIMED { state::LIVE } else { state };
     if !matches!(state, state::LIVE | state::DEAD) {
         return 0;
     }

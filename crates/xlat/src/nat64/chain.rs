@@ -248,6 +248,13 @@ impl<'a> FreeList<'a> {
         u64::from(self.fresh.load(Relaxed)) < most || self.used() < most
     }
 
+    /// Of the first `shards` lists, the one with the fewest entries.
+    pub(crate) fn emptiest(&self, shards: usize) -> usize {
+        // A count follows its head: it may be below 0 for a moment, and wraps.
+        let count = |(_, free): &(usize, &Free)| free.count.load(Relaxed) as i64;
+        self.shards.iter().take(shards).enumerate().min_by_key(count).map_or(0, |(shard, _)| shard)
+    }
+
     /// Entries in use, as far as can be counted while others work.
     pub(crate) fn used(&self) -> u64 {
         let ever = self.ever_used() as i64 - 1;

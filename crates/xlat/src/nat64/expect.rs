@@ -59,7 +59,7 @@ impl<'a> View<'a> {
             }
             let resting = found.map(|(_, resting)| resting);
             if self.bound6(at) == Some(tuple.near.0) {
-                self.bind_port(tuple, tuple.near, at, resting, DropReason::PortInUse)?;
+                self.bind_port(tuple, tuple.near, at, resting, Side::V6)?;
             } else {
                 self.bind(tuple, resting)?;
             }

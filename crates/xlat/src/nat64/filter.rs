@@ -130,10 +130,15 @@ impl View<'_> {
         Err(Trouble::Again)
     }
 
-    /// A packet from IPv4: updates the tables, and gives (X',x).
-    pub(crate) fn filter_v4(&self, tuple: &Tuple<Ipv4Addr>) -> Result<Outgoing6, Refusal> {
+    /// A packet from IPv4: updates the tables, and gives (X',x). `may_begin`: whether its source may stand in IPv6 by
+    /// the tuple's prefix; asked for only where there is no session yet, which has a prefix of its own.
+    pub(crate) fn filter_v4(
+        &self,
+        tuple: &Tuple<Ipv4Addr>,
+        may_begin: impl Fn() -> Result<(), DropReason>,
+    ) -> Result<Outgoing6, Refusal> {
         for _ in 0..ATTEMPTS {
-            match self.try_filter_v4(tuple) {
+            match self.try_filter_v4(tuple, &may_begin) {
                 Err(Trouble::Again) => {}
                 Err(Trouble::Refused(reason)) => return Err(reason.into()),
                 Ok(outgoing) => return outgoing.ok_or(Refusal::Store),
@@ -143,7 +148,11 @@ impl View<'_> {
     }
 
     /// `None`: the SYN is to be stored.
-    fn try_filter_v4(&self, tuple: &Tuple<Ipv4Addr>) -> Result<Option<Outgoing6>, Trouble> {
+    fn try_filter_v4(
+        &self,
+        tuple: &Tuple<Ipv4Addr>,
+        may_begin: impl Fn() -> Result<(), DropReason>,
+    ) -> Result<Option<Outgoing6>, Trouble> {
         let protocol = tuple.protocol.number();
         let key = SessionKey { local: tuple.near, remote: tuple.remote, protocol };
         if let Some((_, session)) = self.session(&key)
@@ -167,6 +176,9 @@ impl View<'_> {
         }
         let syn = tuple.protocol == Protocol::Tcp && tuple.segment.opens();
         let expectation = self.expectation(tuple);
+        if expectation.is_none() {
+            may_begin()?;
+        }
         let is_expected = expectation.is_some() || self.is_default_data(tuple);
         if !is_expected {
             self.may_begin(tuple.remote.0)?;

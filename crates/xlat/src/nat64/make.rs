@@ -53,8 +53,8 @@ impl<'a> View<'a> {
             return self.bind_own(addresses, tuple, resting);
         }
         let protocol = tuple.protocol;
-        let (owner, subscriber) = self.subscriber(tuple.near.0, tuple.mark, For::Ports)?;
-        match self.count_port(subscriber, protocol) {
+        let (owner, subscriber) = self.subscriber_now(tuple.near.0, tuple.mark, For::Ports)?;
+        match self.count_port(subscriber, protocol, Side::V6) {
             Err(DropReason::Busy) => return Err(Trouble::Again),
             counted => counted?,
         }

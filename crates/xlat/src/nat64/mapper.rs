@@ -55,6 +55,14 @@ fn silent(reason: DropReason) -> Stop {
     Stop { reason, answer: None }
 }
 
+/// What the tables know of a packet's flow.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    has_bib: bool,
+    /// Of its session; of TCP, the state.
+    session: Option<Option<TcpState>>,
+}
+
 fn protocol_of(transport: Transport) -> Protocol {
     match transport {
         Transport::Tcp { .. } => Protocol::Tcp,
@@ -125,8 +133,9 @@ impl<'a> Stateful<'a> {
     /// Looks whether a gateway watches a connection.
     fn watch(&mut self, from: Side, ends: AlgEnds) {
         let nat = self.view.nat;
-        let found = nat.alg_of(ends.host.1, ends.remote.1);
-        if found.is_none() && nat.alg_store().number() == 0 {
+        let ports = [ends.host.1, ends.remote.1];
+        let found = nat.alg_of(ports[0], ports[1]);
+        if found.is_none() && !nat.was_watched(ports) {
             return;
         }
         let key =
@@ -214,6 +223,35 @@ impl<'a> Stateful<'a> {
         }
     }
 
+    /// What the tables know of a flow with this (T,t) and (Z,z), if there is one; only for a trace.
+    fn known(
+        &self,
+        transport: Transport,
+        local: Option<(Ipv4Addr, u16)>,
+        remote: (Ipv4Addr, u16),
+    ) -> Known {
+        let protocol = protocol_of(transport).number();
+        let local = local.filter(|local| self.view.bib4(*local, protocol).is_some());
+        let session = local.and_then(|local| {
+            let (_, session) = self.view.session(&SessionKey { local, remote, protocol })?;
+            Some(TcpState::of(session.life().state))
+        });
+        Known { has_bib: local.is_some(), session }
+    }
+
+    /// Tells what a packet has found or made.
+    fn tell(before: Known, after: Known, trace: &mut impl Trace) {
+        if after.has_bib {
+            trace.step(Step::Bib { new: !before.has_bib });
+        }
+        let Some(state) = after.session else { return };
+        trace.step(Step::Session { new: before.session.is_none() });
+        if let Some(to) = state.map(TcpState::label) {
+            let from = before.session.flatten().map_or("closed", TcpState::label);
+            trace.step(Step::TcpState { from, to });
+        }
+    }
+
     /// The session of the packet inside an ICMPv4 error.
     fn quoted_host(&self, quoted: &Incoming<'_, Ipv4Addr>) -> Result<Outgoing6, DropReason> {
         let transport = quoted.transport()?;
@@ -292,7 +330,10 @@ impl Mapper for Stateful<'_> {
         let Some(transport) = admitted else {
             let quoted = incoming.quoted().map_err(silent)?;
             let Outgoing6 { host, pool6 } = self.quoted_host(&quoted).map_err(silent)?;
-            let src = self.embed(pool6, incoming.src)?;
+            // A router whose address may not be embedded (RFC 6052 section 3.1) is heard all the same: without its
+            // errors path MTU discovery fails. The translator speaks for it (RFC 6791).
+            let own = self.config.icmp_source6.map(|addr| Mapped { addr, via: Via::IcmpSource });
+            let src = self.embed(pool6, incoming.src).or_else(|reason| own.ok_or(reason))?;
             let dst = Mapped { addr: host.0, via: Via::Bib };
             trace.step(Step::SourceV4(incoming.src, src));
             trace.step(Step::DestinationV4(incoming.dst, dst));
@@ -300,18 +341,23 @@ impl Mapper for Stateful<'_> {
         };
         let (near, far) = ports_to_host(transport);
         let pool6 = if incoming.hairpin { self.pool6 } else { 0 };
-        // Before anything is made: the source must be one that can stand in IPv6.
-        self.embed(pool6, incoming.src)?;
         let tuple = self.tuple(transport, (incoming.dst, near), (incoming.src, far), pool6);
-        let found = self.view.filter_v4(&tuple).map_err(|refusal| {
-            silent(match refusal {
-                Refusal::Drop(reason) => reason,
-                Refusal::Store => {
-                    self.stored = Some((tuple.near, tuple.remote));
-                    DropReason::SynUnanswered
-                }
-            })
+        let look = |mapper: &Self| mapper.known(transport, Some(tuple.near), tuple.remote);
+        let before = trace.is_wanted().then(|| look(self));
+        // Before a session is made, its source must be one that can stand in IPv6; an existing one has its own prefix.
+        let unfit = self.embed(pool6, incoming.src).err();
+        let may_begin = || unfit.map_or(Ok(()), Err);
+        let found = self.view.filter_v4(&tuple, may_begin).map_err(|refusal| match refusal {
+            Refusal::Drop(reason) if unfit == Some(reason) => reason.into(),
+            Refusal::Drop(reason) => silent(reason),
+            Refusal::Store => {
+                self.stored = Some((tuple.near, tuple.remote));
+                silent(DropReason::SynUnanswered)
+            }
         })?;
+        if let Some(before) = before {
+            Self::tell(before, look(self), trace);
+        }
         if let Transport::Tcp { .. } = transport {
             let (host, local, remote) = (found.host, tuple.near, tuple.remote);
             let pool6 = found.pool6;
@@ -394,7 +440,15 @@ impl Mapper for Stateful<'_> {
         } else {
             let (near, far) = ports_from_host(transport);
             let tuple = self.tuple(transport, (incoming.src, near), (dst.addr, far), pool6);
+            let look = |mapper: &Self| {
+                let found = mapper.view.bib6(tuple.near, tuple.protocol.number());
+                mapper.known(transport, found.map(|(_, bib)| bib.v4()), tuple.remote)
+            };
+            let before = trace.is_wanted().then(|| look(self));
             let local = self.view.filter_v6(&tuple)?;
+            if let Some(before) = before {
+                Self::tell(before, look(self), trace);
+            }
             if let Transport::Tcp { .. } = transport {
                 let (host, remote) = (tuple.near, tuple.remote);
                 self.watch(Side::V6, AlgEnds { opener: Side::V6, host, local, remote, pool6 });

@@ -7,6 +7,7 @@ use crate::verdict::DropReason;
 
 use super::Nat64;
 use super::chain::{FreeList, state};
+use super::filter::Trouble;
 use super::hash::halves;
 use super::layout::{Kind, MAX_BLOCKS, Subscriber};
 use super::pool::{Allocation, Given, Pool, PortBlock, Range};
@@ -27,6 +28,14 @@ pub(super) enum For {
     Ports,
     /// To be counted alone: its ports are those of an address that is its host's.
     Counts,
+}
+
+/// What hosts of a side may use up of a quota. IPv4 hosts may be anybody.
+fn part(quota: u32, side: Side) -> u32 {
+    match side {
+        Side::V6 => quota,
+        Side::V4 => quota.div_ceil(2),
+    }
 }
 
 /// The first `len` bits of an address.
@@ -76,6 +85,7 @@ impl Subscriber {
 
 impl<'a> View<'a> {
     /// The subscriber that a host belongs to; a new one that is to have ports is given its first block.
+    /// [`DropReason::Busy`]: look again, the sweeper is at it.
     pub(super) fn subscriber(
         &self,
         host: Ipv6Addr,
@@ -87,7 +97,8 @@ impl<'a> View<'a> {
         let prefix = prefix(host, settings.subscriber_len);
         let chain = self.subscriber_chain(prefix, mark).ok_or(DropReason::SubscribersFull)?;
         if let (Some(found), _) = self.find_subscriber(&chain, prefix, mark) {
-            return Ok(found);
+            let is_live = found.1.state() == state::LIVE;
+            return is_live.then_some(found).ok_or(DropReason::Busy);
         }
         let given = match wanted {
             For::Ports => Some(self.first_block(host, prefix, mark)?),
@@ -113,6 +124,19 @@ impl<'a> View<'a> {
                 (None, _) => {}
             }
         }
+    }
+
+    /// The same for a step that can be begun anew.
+    pub(super) fn subscriber_now(
+        &self,
+        host: Ipv6Addr,
+        mark: u32,
+        wanted: For,
+    ) -> Result<Found<'a, Subscriber>, Trouble> {
+        self.subscriber(host, mark, wanted).map_err(|reason| match reason {
+            DropReason::Busy => Trouble::Again,
+            reason => reason.into(),
+        })
     }
 
     /// The first block of a subscriber, and the number of its pool.
@@ -218,13 +242,14 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Counts one port more of a subscriber, if its quota allows it.
+    /// Counts one port more of a subscriber, if its quota allows it. IPv4 hosts may use up half of it.
     pub(crate) fn count_port(
         &self,
         subscriber: &Subscriber,
         protocol: Protocol,
+        side: Side,
     ) -> Result<(), DropReason> {
-        let most = self.nat.settings.quotas.ports[protocol.index()];
+        let most = part(self.nat.settings.quotas.ports[protocol.index()], side);
         let counter = &subscriber.ports[protocol.index()];
         if counter.fetch_add(1, SeqCst) >= most && most != 0 {
             one_less(counter);
@@ -245,12 +270,9 @@ impl<'a> View<'a> {
         side: Side,
     ) -> Result<(), DropReason> {
         let quotas = &self.nat.settings.quotas;
-        let part = |quota: u32| match side {
-            Side::V6 => quota,
-            Side::V4 => quota.div_ceil(2),
-        };
-        let most = part(quotas.sessions);
-        if quotas.new_per_second != 0 && !self.within_rate(subscriber, part(quotas.new_per_second))
+        let most = part(quotas.sessions, side);
+        if quotas.new_per_second != 0
+            && !self.within_rate(subscriber, part(quotas.new_per_second, side))
         {
             return Err(DropReason::RateQuota);
         }

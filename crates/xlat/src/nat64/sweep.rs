@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use super::Nat64;
 use super::chain::{FreeList, state};
-use super::layout::{Kind, LAYOUT};
+use super::layout::{FREE_SHARDS, Kind, LAYOUT};
 use super::pool::PortBlock;
 use super::table::Binding;
 use super::view::{View, life};
@@ -72,7 +72,7 @@ pub struct Swept {
 type Entry = (Kind, u32);
 
 /// The state of sweeping. One for each set of tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sweeper {
     /// Taken out, and waiting.
     limbo: Vec<Entry>,
@@ -81,15 +81,35 @@ pub struct Sweeper {
     /// The same a grace period ago: nobody is about to link it. In order.
     left: Vec<Entry>,
     started: bool,
-    shard: usize,
+    shards: usize,
     review: bool,
 }
 
+impl Default for Sweeper {
+    fn default() -> Sweeper {
+        Sweeper::over(FREE_SHARDS)
+    }
+}
+
 impl Sweeper {
-    /// A sweeper for tables that may have been in use before.
+    /// A sweeper for tables that may have been in use before, and whose entries any shard may want.
     #[must_use]
     pub fn new() -> Sweeper {
         Sweeper::default()
+    }
+
+    /// The same where so many shards take entries: one for each processor, since programs in the kernel look at
+    /// that of theirs first.
+    #[must_use]
+    pub fn over(shards: usize) -> Sweeper {
+        Sweeper {
+            limbo: Vec::new(),
+            unlinked: Vec::new(),
+            left: Vec::new(),
+            started: false,
+            shards: shards.clamp(1, FREE_SHARDS),
+            review: false,
+        }
     }
 
     /// At the next sweep, whatever does not fit the settings goes: after a change of settings.
@@ -142,21 +162,22 @@ impl Sweeper {
         self.left.sort_unstable_by_key(order);
         let regions = nat.memory.regions();
         for (kind, index) in self.limbo.drain(..) {
-            self.shard = self.shard.wrapping_add(1);
             let list = FreeList::of(&regions, kind);
+            // Where most were taken, most are missing.
+            let shard = list.emptiest(self.shards);
             let at = index as usize;
             match kind {
                 Kind::Bib => {
                     regions.bibs[at].life.store(life(state::FREE, 0), Release);
-                    list.give(regions.bibs, self.shard, index);
+                    list.give(regions.bibs, shard, index);
                 }
                 Kind::Session => {
                     regions.sessions[at].life.store(0, Release);
-                    list.give(regions.sessions, self.shard, index);
+                    list.give(regions.sessions, shard, index);
                 }
                 Kind::Subscriber => {
                     regions.subscribers[at].life.store(life(state::FREE, 0), Release);
-                    list.give(regions.subscribers, self.shard, index);
+                    list.give(regions.subscribers, shard, index);
                 }
             }
         }

@@ -1,18 +1,21 @@
 //! The tables as plain values, for people and logs; and changes that an operator makes by hand.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::time::Duration;
 
 use alloc::vec::Vec;
+
+use crate::verdict::DropReason;
 
 use super::Nat64;
 use super::chain::state;
 use super::layout::{Bib, Session, Subscriber, TICK_SHIFT, bib_flags};
 use super::pool::PortBlock;
 use super::settings::{Protocol, StaticBib};
+use super::subscriber::For;
 use super::tcp::TcpState;
-use super::view::{Found, View, life_parts};
+use super::view::{Found, View, life_parts, one_less};
 
 /// A binding: (X',x) and (T,t).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,24 +190,27 @@ impl Nat64 {
         let view = self.view(now, 0);
         let protocol = wanted.protocol.number();
         let chain6 = view.bib6_chain(wanted.v6, protocol).ok_or(BibError::Full)?;
-        if let (Some((_, bib)), _) = view.find6(&chain6, wanted.v6, protocol) {
-            match bib.state() {
-                state::LIVE if bib.v4() == wanted.v4 => {
-                    bib.flags.fetch_or(flags, Relaxed);
-                    if bib.state() == state::LIVE {
-                        return Ok(());
-                    }
-                }
-                state::LIVE => return Err(BibError::Bound(Binding::of(bib))),
-                // Its rest ends only if this entry can be made.
-                _ if view.bib4(wanted.v4, protocol).is_none() => {
-                    bib.change(state::RESTING, state::DEAD);
-                }
-                _ => {}
+        let (found, _) = view.find6(&chain6, wanted.v6, protocol);
+        if let Some((_, bib)) = found.filter(|(_, bib)| bib.state() == state::LIVE) {
+            if bib.v4() != wanted.v4 {
+                return Err(BibError::Bound(Binding::of(bib)));
+            }
+            bib.flags.fetch_or(flags, Relaxed);
+            if bib.state() == state::LIVE {
+                return Ok(());
             }
         }
+        if let Some((_, holder)) = view.bib4(wanted.v4, protocol) {
+            return Err(BibError::Taken(Binding::of(holder)));
+        }
         let rests = |holder: &Bib| holder.change(state::RESTING, state::DEAD);
-        let new = view.new_bib(wanted.v6, protocol, 0).ok_or(BibError::Full)?;
+        // Its host is its owner: what strangers open through it counts.
+        let (owner, subscriber) = view.owner_of(wanted.v6.0, wanted.protocol)?;
+        found.map(|(_, bib)| bib.change(state::RESTING, state::DEAD));
+        let Some(new) = view.new_bib(wanted.v6, protocol, owner) else {
+            one_less(&subscriber.ports[wanted.protocol.index()]);
+            return Err(BibError::Full);
+        };
         new.1.flags.store(flags, Relaxed);
         view.put(new, wanted.v4, rests)
     }
@@ -243,13 +249,34 @@ impl Nat64 {
             return Err(BibError::Missing);
         }
         if let Some(subscriber) = view.subscriber_of(bib) {
-            super::view::one_less(&subscriber.ports[protocol.index()]);
+            one_less(&subscriber.ports[protocol.index()]);
         }
         Ok(binding)
     }
 }
 
 impl<'a> View<'a> {
+    /// The subscriber of a host, with one port more, whatever its quota: the operator wants it.
+    fn owner_of(
+        &self,
+        host: Ipv6Addr,
+        protocol: Protocol,
+    ) -> Result<Found<'a, Subscriber>, BibError> {
+        loop {
+            let found = match self.subscriber(host, 0, For::Counts) {
+                Err(DropReason::Busy) => continue,
+                found => found.map_err(|_| BibError::Full)?,
+            };
+            let counter = &found.1.ports[protocol.index()];
+            counter.fetch_add(1, SeqCst);
+            if found.1.state() == state::LIVE {
+                return Ok(found);
+            }
+            // It went meanwhile; the next is another.
+            one_less(counter);
+        }
+    }
+
     /// Binds both ends of a new entry, or gives it back.
     pub(super) fn put(
         &self,
@@ -257,8 +284,12 @@ impl<'a> View<'a> {
         v4: (Ipv4Addr, u16),
         makes_way: impl Fn(&Bib) -> bool,
     ) -> Result<(), BibError> {
+        let protocol = Protocol::of(new.1.protocol.load(Relaxed));
+        let counter = self.subscriber_of(new.1).zip(protocol);
+        let counter = counter.map(|(owner, protocol)| &owner.ports[protocol.index()]);
         if let Err(holder) = self.claim4(new, v4, makes_way) {
             self.unclaim(new);
+            counter.inspect(|counter| one_less(counter));
             return Err(
                 holder.map_or(BibError::Full, |holder| BibError::Taken(Binding::of(holder)))
             );
@@ -266,7 +297,9 @@ impl<'a> View<'a> {
         if self.announce(new) {
             return Ok(());
         }
-        new.1.change(state::LIVE, state::DEAD);
+        if new.1.change(state::LIVE, state::DEAD) {
+            counter.inspect(|counter| one_less(counter));
+        }
         let (v6, protocol) = (new.1.v6(), new.1.protocol.load(Relaxed));
         let other = self.bib6(v6, protocol).map_or(new.1, |(_, other)| other);
         Err(BibError::Bound(Binding::of(other)))

@@ -22,6 +22,7 @@ mod mappers;
 mod operator;
 mod parts;
 mod races;
+mod recycle;
 
 const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 7), 80);

@@ -272,7 +272,8 @@ impl<'a> View<'a> {
         self.session_chain(&key).is_some_and(|chain| chain.find(matches).0.is_some())
     }
 
-    /// The live subscriber of a prefix.
+    /// The subscriber of a prefix: live, or one of which the sweeper finds out whether it still is
+    /// ([`state::CLAIMED`]).
     pub(crate) fn find_subscriber(
         &self,
         chain: &Chain<'a, Subscriber>,
@@ -284,7 +285,7 @@ impl<'a> View<'a> {
             subscriber.lo.load(Relaxed) == lo
                 && subscriber.hi.load(Relaxed) == hi
                 && subscriber.mark.load(Relaxed) == mark
-                && subscriber.state() == state::LIVE
+                && matches!(subscriber.state(), state::LIVE | state::CLAIMED)
         });
         (Self::found(self.regions.subscribers, found), seen)
     }

@@ -160,6 +160,13 @@ fn other(random: &mut Random) -> (Ipv4Addr, u16) {
     (random.pick(&REMOTES), random.pick(&REMOTE_PORTS))
 }
 
+/// A datagram between IPv4 hosts.
+pub(crate) fn datagram(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> Vec<u8> {
+    let udp = Udp { sport: from.1, dport: to.1, ..Udp::default() };
+    let spec = PacketSpec { v4: Some(v4(from.0, to.0)), udp: Some(udp), ..PacketSpec::default() };
+    spec.build().expect("a packet").bytes
+}
+
 fn v6(src: Ipv6Addr, dst: Ipv6Addr) -> V6 {
     V6 { src, dst, hop: 64, tc: 0, flow: 0, next: None, version: None, len: None }
 }

@@ -310,7 +310,12 @@ impl World {
             .map(|known| {
                 let ports = Transport::ALL
                     .map(|transport| self.model.ports_of(known.prefix, transport) as u32);
-                (known.prefix, known.v4, ports, self.model.sessions_of(known.prefix) as u32)
+                (
+                    known.prefix,
+                    known.v4.unwrap_or(Ipv4Addr::UNSPECIFIED),
+                    ports,
+                    self.model.sessions_of(known.prefix) as u32,
+                )
             })
             .collect();
         let got: Vec<_> = self

@@ -1,6 +1,9 @@
 //! Single segments, of which one knows what they become.
 
+use alloc::sync::Arc;
+
 use super::super::heading::flag;
+use super::super::store::{Entry, Store};
 use super::*;
 
 /// A connection with numbers that are easy to read: from IPv6 octets begin at 1001, from IPv4 at 5001.
@@ -155,4 +158,59 @@ fn a_heading_is_read_and_written() {
     heading.sack[1] = None;
     heading.write(&mut segment);
     assert_eq!(segment[20..32], [1; 12]);
+}
+
+#[test]
+fn who_does_not_know_the_numbers_ends_and_begins_nothing() {
+    let mut conversation = editor();
+    let syn = Heading { seq: 1000, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
+    pass(&mut conversation, Side::V6, syn, b"");
+    // An answer to another SYN, and a refusal of one.
+    let both = flag::SYN | flag::ACK;
+    pass(&mut conversation, Side::V4, Heading { seq: 70, ack: 7, flags: both, ..syn }, b"");
+    let refusal = Heading { ack: 7, flags: flag::RST | flag::ACK, ..Heading::default() };
+    pass(&mut conversation, Side::V4, refusal, b"");
+    assert!(!conversation.is_over());
+    pass(&mut conversation, Side::V4, Heading { seq: 5000, ack: 1001, flags: both, ..syn }, b"");
+    // Both have begun: neither begins anew, but by what it has said before.
+    pass(&mut conversation, Side::V6, Heading { seq: 3000, ..syn }, b"");
+    pass(&mut conversation, Side::V4, Heading { seq: 70, ack: 7, flags: both, ..syn }, b"");
+    pass(&mut conversation, Side::V4, Heading { seq: 90, ..syn }, b"");
+    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
+    assert_eq!(octets, b"<line\n-and-longer>line\n");
+    for seq in [1001, 1005, 1007, 3000] {
+        let reset = Heading { seq, flags: flag::RST, ..Heading::default() };
+        pass(&mut conversation, Side::V6, reset, b"");
+        assert!(!conversation.is_over(), "{seq}");
+    }
+    let reset = Heading { seq: 1006, flags: flag::RST, ..Heading::default() };
+    pass(&mut conversation, Side::V6, reset, b"");
+    assert!(conversation.is_over());
+}
+
+#[test]
+fn a_refusal_ends_it() {
+    let mut conversation = editor();
+    let syn = Heading { seq: 1000, flags: flag::SYN, ..Heading::default() };
+    pass(&mut conversation, Side::V6, syn, b"");
+    let refusal = Heading { ack: 1001, flags: flag::RST | flag::ACK, ..Heading::default() };
+    pass(&mut conversation, Side::V4, refusal, b"");
+    assert!(conversation.is_over());
+}
+
+#[test]
+fn one_network_has_a_quarter_of_the_places() {
+    let store = Store::default();
+    let key = |number| ((ENDS.local.0, number), ENDS.remote);
+    let put = |number, network| {
+        let (conversation, counters) = (editor(), Arc::default());
+        store.put(key(number), Entry { conversation, label: "editor", counters, network })
+    };
+    assert!((0..4096).all(|number| put(number, 1)));
+    assert!(!put(4096, 1) && put(4096, 2));
+    // One in the place of another is no more.
+    assert!(put(7, 1) && !put(4097, 1));
+    store.remove(&key(7));
+    assert!(put(4097, 1) && !put(4098, 1));
+    assert_eq!(store.number(), 4097);
 }

@@ -58,12 +58,13 @@ impl Pass<'_, '_> {
         {
             return;
         }
-        let dead = life(state::DEAD, life_parts(word).1);
-        if subscriber.life.compare_exchange(word, dead, SeqCst, SeqCst).is_ok()
-            && !is_unused(subscriber)
-        {
-            // Somebody has taken a port before he could see that it dies.
-            subscriber.life.store(word, SeqCst);
+        // Nobody takes a port of it from here on, and nobody makes another one for the same prefix.
+        let number = life_parts(word).1;
+        let claimed = life(state::CLAIMED, number);
+        if subscriber.life.compare_exchange(word, claimed, SeqCst, SeqCst).is_ok() {
+            // Somebody may have taken a port before he could see that.
+            let after = if is_unused(subscriber) { life(state::DEAD, number) } else { word };
+            subscriber.life.store(after, SeqCst);
         }
     }
 

@@ -56,6 +56,39 @@ fn who_was_asked_for_by_name_can_be_reached() {
 }
 
 #[test]
+fn strangers_bind_half_of_what_a_host_may_have() {
+    let quotas = Quotas { ports: [4; 3], ..Quotas::default() };
+    let nat = nat(Settings { quotas, ..settings_of(addresses(true)) });
+    let addr = nat.bind_by_name(host(5), at(0), 0).unwrap().addr;
+    let arrives = |port| {
+        let tuple = from_v4(Protocol::Udp, (addr, port), Segment::Other);
+        nat.from_v4(&tuple, at(1), 0).map(|found| found.host.1)
+    };
+    assert_eq!([arrives(1), arrives(2)], [Ok(1), Ok(2)]);
+    assert_eq!(arrives(3), Err(Refusal::Drop(DropReason::PortQuota)));
+    for port in [9000, 9001] {
+        assert_eq!(nat.from_v6(&udp(5, port), at(1), 0), Ok((addr, port)));
+    }
+    assert_eq!(nat.from_v6(&udp(5, 9002), at(1), 0), Err(DropReason::PortQuota));
+}
+
+#[test]
+fn strangers_do_not_fill_the_table_of_bindings() {
+    let sizes = Sizes { bibs: 63, sessions: 4096, subscribers: 256 };
+    let nat = nat(Settings { sizes, ..settings_of(addresses(true)) });
+    let addr = nat.bind_by_name(host(5), at(0), 0).unwrap().addr;
+    let mut ports = 1..1000;
+    let refused = ports.find_map(|port| {
+        let tuple = from_v4(Protocol::Udp, (addr, port), Segment::Other);
+        nat.from_v4(&tuple, at(1), 0).err()
+    });
+    assert_eq!(refused, Some(Refusal::Drop(DropReason::BibFull)));
+    // Seven eighths of 64, one of which is the address itself.
+    assert_eq!(ports.start, 57);
+    assert_eq!(nat.from_v6(&udp(5, 9000), at(1), 0), Ok((addr, 9000)));
+}
+
+#[test]
 fn only_a_syn_begins_a_connection() {
     let nat = nat(settings_of(addresses(false)));
     let addr = nat.bind_by_name(host(5), at(0), 0).unwrap().addr;

@@ -20,6 +20,12 @@ pub(super) fn assert_sound(nat: &Nat64) {
     let free = free_of(&regions, regions.subscribers, 2);
     chained(regions.subscribers, heads(Directory::Subscriber), Directory::Subscriber, &free);
     assert!(free.iter().all(|index| state(&regions.subscribers[*index].life) == state::FREE));
+    let mut prefixes = HashSet::new();
+    let live = regions.subscribers.iter().filter(|it| it.state() == state::LIVE);
+    for subscriber in live {
+        let prefix = (subscriber.prefix(), subscriber.mark.load(Ordering::Relaxed));
+        assert!(prefixes.insert(prefix), "two subscribers of {prefix:?}");
+    }
 }
 
 fn free_of<T: Chained>(regions: &Regions<'_>, entries: &[T], kind: usize) -> HashSet<usize> {
