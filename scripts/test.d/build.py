@@ -115,13 +115,13 @@ def longest_first(tests):
 
 
 def named_in(path, tests):
-    """Those of the tests that the file names (CRATE NAME, where NAME may be a part), and lines that name none."""
+    """Those of the tests that the file names (CRATE NAME, where NAME may be a part, or a whole binary), and lines that name none."""
     with open(path, encoding="utf-8") as file:
         lines = [(number, line.split()) for number, line in enumerate(file, 1) if line.strip() and not line.startswith("#")]
     chosen, unknown = [], []
     for number, words in lines:
         package, part = words[0], words[1] if len(words) > 1 else ""
-        found = [test for test in tests if test.binary.package == package and part in test.name]
+        found = [test for test in tests if test.binary.package == package and part in test.label]
         chosen += [test for test in found if test not in chosen]
         if not found:
             unknown.append((number, " ".join(words)))

@@ -37,6 +37,8 @@ pub(crate) fn snapshot(netns: &Netns) -> Vec<String> {
                 "state UNKNOWN ",
                 "state DOWN ",
                 "state UP ",
+                // An address that came a moment ago; it may have come between two looks.
+                "tentative ",
             ];
             let line = state.iter().fold(line.to_owned(), |line, state| line.replace(state, ""));
             let line = without_lifetimes(&line);

@@ -11,7 +11,7 @@ use super::daemon::{Daemon, RunDir};
 use super::dns::{Upstream, Zone};
 use super::host::{assert_same, snapshot};
 use super::netns::Netns;
-use fordway_testhost::poll;
+use fordway_testhost::{poll, poll_or};
 
 /// What stands for the server's IPv4 address in the network's first prefix, and in another.
 pub(crate) const PREF64: &str = "2001:db8:64::/96";
@@ -74,10 +74,15 @@ impl Laptop {
             !is_ours && (line.contains("2001:db8:1:") || line.contains("proto ra"))
         };
         // The kernel takes no default route while it forwards, and takes the next one that it is told.
-        let mut now = poll("the network has told all again", || {
+        let missing = || {
             let now = snapshot(&self.host);
-            before.iter().filter(is_told).all(|line| now.contains(line)).then_some(now)
-        });
+            let missing = before.iter().filter(is_told).find(|line| !now.contains(line));
+            missing.cloned().ok_or(now)
+        };
+        let mut now = poll_or(
+            || missing().err(),
+            || format!("the network has told all again, but for {:?}", missing().ok()),
+        );
         now.retain(|line| before.contains(line) || !is_told(&line));
         assert_same(&now, before);
     }
