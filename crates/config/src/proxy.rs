@@ -161,6 +161,7 @@ pub struct ProxyLimits {
     pub connections: u32,
     pub connections_per_client: u32,
     pub streams: u32,
+    pub server_connections: u32,
     pub pool: u32,
     pub pool_time: Duration,
     pub drain: Duration,

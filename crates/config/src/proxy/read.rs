@@ -362,6 +362,7 @@ fn limits(section: &mut Section<'_, '_>, sink: &mut crate::diagnostic::Sink) -> 
         connections: 4096,
         connections_per_client: 512,
         streams: 100,
+        server_connections: 8192,
         pool: 512,
         pool_time: Duration::from_secs(15),
         drain: Duration::from_secs(5),
@@ -391,12 +392,13 @@ fn limits(section: &mut Section<'_, '_>, sink: &mut crate::diagnostic::Sink) -> 
         let range = Duration::from_millis(least)..=Duration::from_secs(86_400);
         set(place, section.read(sink, key, |v| value::duration(v, range)));
     }
-    let numbers: [(&'static str, &mut u32, RangeInclusive<i64>); 6] = [
+    let numbers: [(&'static str, &mut u32, RangeInclusive<i64>); 7] = [
         ("fields", &mut limits.fields, 8..=256),
         ("requests", &mut limits.requests, 1..=1_000_000_000),
         ("connections", &mut limits.connections, 1..=1_000_000),
         ("connections_per_client", &mut limits.connections_per_client, 1..=1_000_000),
         ("streams", &mut limits.streams, 1..=10_000),
+        ("server_connections", &mut limits.server_connections, 1..=1_000_000),
         ("pool", &mut limits.pool, 0..=100_000),
     ];
     for (key, place, range) in numbers {

@@ -11,9 +11,11 @@ const SPECIAL_V4: &[(u32, u8)] = &[
     (0x6440_0000, 10), // 100.64.0.0/10: shared (RFC 6598)
     (0x7f00_0000, 8),  // 127.0.0.0/8: loopback
     (0xa9fe_0000, 16), // 169.254.0.0/16: link-local; clouds' metadata
+    (0xa83f_8110, 32), // 168.63.129.16: a cloud's own, which no list of networks has
     (0xac10_0000, 12), // 172.16.0.0/12: private
     (0xc000_0000, 24), // 192.0.0.0/24: protocol assignments (RFC 6890); a CLAT's own
     (0xc0a8_0000, 16), // 192.168.0.0/16: private
+    (0xc612_0000, 15), // 198.18.0.0/15: between devices of one site (RFC 2544)
     (0xe000_0000, 4),  // 224.0.0.0/4: multicast
     (0xf000_0000, 4),  // 240.0.0.0/4: reserved, broadcast
 ];
@@ -95,6 +97,8 @@ mod tests {
             "172.31.255.255",
             "192.0.0.1",
             "192.168.1.1",
+            "168.63.129.16",
+            "198.19.0.1",
             "224.0.0.1",
             "255.255.255.255",
             "::",

@@ -8,6 +8,7 @@ use bytes::{Buf, BytesMut};
 use tokio::time::Instant;
 
 use super::access::Outcome;
+use super::authority::Authority;
 use super::conn::{Conn, LITTLE, Watch};
 use super::fields::Delimited;
 use super::pool::Server;
@@ -31,6 +32,8 @@ pub(super) struct Exchange<'a> {
     pub(super) watch: &'a mut Watch,
     /// The client may not send another request on this connection.
     pub(super) last: bool,
+    /// A connection to a server that is this client's alone, and whom it was for.
+    pub(super) pinned: &'a mut Option<(Option<Authority>, Server)>,
 }
 
 /// How an exchange has ended for the client's connection.
@@ -73,7 +76,10 @@ impl Exchange<'_> {
         let mut fresh = false;
         loop {
             let to = request.to.as_ref();
-            let server = self.worker.server(self.active, self.client_address, to, fresh).await;
+            let server = match self.pinned(to).filter(|_| !fresh) {
+                Some(server) => Ok(server),
+                None => self.worker.server(self.active, self.client_address, to, fresh).await,
+            };
             let mut server = match server {
                 Ok(server) => server,
                 Err(reason) => return self.refuse(reason, &request, outcome).await,
@@ -207,6 +213,7 @@ impl Exchange<'_> {
         let mut out = BytesMut::with_capacity(len + 128);
         let mut persists = response.http1(request.minor, persists, &self.worker.date(), &mut out);
         let reusable = response.is_reusable();
+        server.bound |= request.binds || response.binds();
         let mut down = Relay::response(out, response.content, request.minor > 0);
         server.conn.buf.advance(len);
         outcome.status = status;
@@ -225,9 +232,23 @@ impl Exchange<'_> {
         }
         persists &= up.is_done();
         if reusable && up.is_done() && server.conn.buf.is_empty() {
-            self.worker.keep(server);
+            if server.bound {
+                server.reused = true;
+                *self.pinned = Some((request.to.clone(), server));
+            } else {
+                self.worker.keep(server);
+            }
         }
         if persists { End::Persists } else { End::Close }
+    }
+
+    /// The connection on which the client has shown who it is, if it is to the same server and of use.
+    fn pinned(&mut self, to: Option<&Authority>) -> Option<Server> {
+        let (whose, server) = self.pinned.take()?;
+        let fits = whose.as_ref() == to
+            && server.generation == self.active.generation
+            && server.conn.is_quiet();
+        fits.then_some(server)
     }
 
     /// Carries the content of the response until its end; false: it has none.

@@ -24,6 +24,8 @@ pub(super) struct Plan<'a> {
     pub(super) eyeballs: Eyeballs,
     /// IPv4 addresses are reached through the first of these.
     pub(super) pref64: &'a [Pool6],
+    /// Prefixes whose addresses stand for IPv4 addresses.
+    pub(super) translated: &'a [Pool6],
     /// Whether an address may be connected to; the second argument says that it is this host's own, or has one in it.
     pub(super) allows: &'a dyn Fn(IpAddr, bool) -> bool,
 }
@@ -144,7 +146,8 @@ impl Race<'_> {
                 (IpAddr::V4(v4), Some(pref64)) => IpAddr::V6(pref64.embed(v4)),
                 (address, _) => address,
             };
-            let candidate = Candidate::of(SocketAddr::new(address, self.port), self.plan.pref64);
+            let to = SocketAddr::new(address, self.port);
+            let candidate = Candidate::of(to, self.plan.translated);
             let known = self.waiting.iter().any(|it| it.to == candidate.to);
             if !(self.plan.allows)(address, candidate.is_own) {
                 self.denied = true;

@@ -21,8 +21,14 @@ pub(super) enum Kind {
     /// About one connection, whether Connection says so or not (RFC 9110 section 7.6.1), or for a proxy alone
     /// (section 11.7).
     Hop,
-    /// Who the client was, as far as somebody in front has said: `X-Forwarded-*`, `Forwarded`, `X-Real-IP`.
+    /// Who the client was, as far as somebody in front has said: `X-Forwarded-*`, `Forwarded`, `X-Real-IP`, and what
+    /// servers behind others' proxies believe as well.
     Forwarded,
+    /// Such a name, or one of those that delimit messages, with `_` in the place of `-`: CGI and what follows it tell the
+    /// two no more apart (RFC 3875 section 4.1.18).
+    Disguised,
+    /// Who a client is, and how it is to show that.
+    Credentials,
     Date,
     Referer,
     UserAgent,
@@ -31,7 +37,7 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn of(name: &[u8]) -> Kind {
-        const KNOWN: [(&[u8], Kind); 26] = [
+        const KNOWN: [(&[u8], Kind); 34] = [
             (b"te", Kind::Hop),
             (b"via", Kind::Via),
             (b"host", Kind::Host),
@@ -41,28 +47,51 @@ impl Kind {
             (b"trailer", Kind::Hop),
             (b"referer", Kind::Referer),
             (b"forwarded", Kind::Forwarded),
+            (b"client-ip", Kind::Forwarded),
             (b"x-real-ip", Kind::Forwarded),
             (b"connection", Kind::Connection),
             (b"keep-alive", Kind::Hop),
             (b"user-agent", Kind::UserAgent),
             (b"max-forwards", Kind::MaxForwards),
+            (b"x-client-ip", Kind::Forwarded),
+            (b"authorization", Kind::Credentials),
             (b"http2-settings", Kind::Hop),
+            (b"true-client-ip", Kind::Forwarded),
             (b"content-length", Kind::ContentLength),
             (b"x-forwarded-by", Kind::Forwarded),
             (b"x-forwarded-for", Kind::Forwarded),
+            (b"cf-connecting-ip", Kind::Forwarded),
+            (b"fastly-client-ip", Kind::Forwarded),
+            (b"www-authenticate", Kind::Credentials),
             (b"x-forwarded-host", Kind::Forwarded),
             (b"x-forwarded-port", Kind::Forwarded),
             (b"proxy-connection", Kind::Hop),
             (b"x-forwarded-proto", Kind::Forwarded),
             (b"transfer-encoding", Kind::TransferEncoding),
             (b"proxy-authenticate", Kind::Hop),
+            (b"x-cluster-client-ip", Kind::Forwarded),
             (b"proxy-authorization", Kind::Hop),
             (b"proxy-authentication-info", Kind::Hop),
         ];
-        let fits = |(known, _): &&(&[u8], Kind)| known.eq_ignore_ascii_case(name);
-        match name.len() {
-            // "X_Forwarded_For": some servers read it as the other; names with '_' are nobody's here.
-            2..=25 => KNOWN.iter().find(fits).map_or(Kind::Other, |(_, kind)| *kind),
+        if !(2..=25).contains(&name.len()) {
+            return Kind::Other;
+        }
+        let of = |name: &[u8]| {
+            KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+        };
+        if !name.contains(&b'_') {
+            return of(name).unwrap_or(Kind::Other);
+        }
+        let plain: Vec<u8> = name.iter().map(|c| if *c == b'_' { b'-' } else { *c }).collect();
+        match of(&plain) {
+            Some(
+                Kind::Forwarded
+                | Kind::Host
+                | Kind::ContentLength
+                | Kind::TransferEncoding
+                | Kind::Connection
+                | Kind::Hop,
+            ) => Kind::Disguised,
             _ => Kind::Other,
         }
     }
@@ -95,6 +124,8 @@ pub(super) struct Gathered<'a> {
     pub(super) has_date: bool,
     pub(super) referer: Option<&'a [u8]>,
     pub(super) user_agent: Option<&'a [u8]>,
+    /// A client shows who it is once for a whole connection, or is asked to: NTLM, Negotiate (RFC 4559).
+    pub(super) binds: bool,
     /// This proxy has forwarded the message before.
     pub(super) looped: bool,
     /// Fields that Connection names.
@@ -167,11 +198,19 @@ pub(super) fn gather<'a>(
             Kind::Date => all.has_date = true,
             Kind::Referer => all.referer = Some(value),
             Kind::UserAgent => all.user_agent = Some(value),
-            Kind::Expect | Kind::Hop | Kind::Forwarded | Kind::Other => {}
+            Kind::Credentials => all.binds |= is_of_connection(value),
+            Kind::Expect | Kind::Hop | Kind::Forwarded | Kind::Disguised | Kind::Other => {}
         }
     }
     all.delimited = delimited(length, &codings)?;
     Ok(all)
+}
+
+/// Whether credentials, or a challenge, are for a connection instead of a request.
+fn is_of_connection(value: &[u8]) -> bool {
+    let scheme = value.trim_ascii_start().split(|c| *c == b' ' || *c == b',').next();
+    let schemes: [&[u8]; 2] = [b"ntlm", b"negotiate"];
+    scheme.is_some_and(|scheme| schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme)))
 }
 
 /// RFC 9112 section 6.3. A message with both fields might be read differently by somebody else: it is refused.
@@ -345,5 +384,27 @@ mod tests {
         assert!(read(&[("Expect", "100-Continue")]).unwrap().expects_continue);
         assert_eq!(read(&[("Expect", "200-ok")]).map(|_| ()), Err(Wrong::Expectation));
         assert_eq!(read(&[("Max-Forwards", "3")]).unwrap().max_forwards, Some(3));
+    }
+
+    #[test]
+    fn who_the_client_is_has_many_names() {
+        for name in
+            ["X-Forwarded-For", "X_Forwarded_For", "x_forwarded-for", "X_REAL_IP", "client_ip"]
+        {
+            assert!(matches!(kind(name), Kind::Forwarded | Kind::Disguised), "{name}");
+        }
+        for name in ["CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-Cluster-Client-IP"] {
+            assert_eq!(kind(name), Kind::Forwarded, "{name}");
+        }
+        for name in ["Content_Length", "Transfer_Encoding", "Host", "proxy_authorization"] {
+            assert_ne!(kind(name), Kind::Other, "{name}");
+        }
+        for name in ["X_Forwarded_Nonsense", "my_field", "_", ""] {
+            assert_eq!(kind(name), Kind::Other, "{name}");
+        }
+    }
+
+    fn kind(name: &str) -> Kind {
+        Kind::of(name.as_bytes())
     }
 }

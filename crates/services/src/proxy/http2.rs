@@ -2,9 +2,11 @@
 
 mod body;
 mod exchange;
+mod requests;
 mod way;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -25,6 +27,7 @@ use super::request::{FirstLine, Request, Scene, Target, make};
 use super::worker::Worker;
 use body::Body;
 use exchange::Exchange;
+use requests::{Request as UnderWay, Requests};
 
 /// How often a client that is silent is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
@@ -60,18 +63,27 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING)
         .keep_alive_timeout(limits.header_time);
-    let there = Rc::clone(&worker);
+    let (there, requests) = (Rc::clone(&worker), Requests::new());
+    let all = Rc::clone(&requests);
     let service = service_fn(move |request| {
-        let worker = Rc::clone(&there);
-        async move { Ok::<_, Infallible>(answer(request, client, tls, worker).await) }
+        let (worker, under_way) = (Rc::clone(&there), all.begin());
+        async move { Ok::<_, Infallible>(answer(request, client, tls, worker, under_way).await) }
     });
+    let (keep_alive, header_time) = (limits.keep_alive, limits.header_time);
     drop(active);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(conn), service));
     tokio::select! {
         _ = &mut serving => return,
-        () = worker.drained() => serving.as_mut().graceful_shutdown(),
+        () = worker.drained() => {}
+        () = requests.rest(keep_alive) => {}
     }
-    let _ = serving.await;
+    serving.as_mut().graceful_shutdown();
+    requests.begin_anew();
+    tokio::select! {
+        _ = serving => {}
+        // Whoever has nothing under way has been told, and does not go.
+        () = requests.rest(header_time) => {}
+    }
 }
 
 /// What a response's task has for the client.
@@ -82,6 +94,7 @@ async fn answer(
     client: IpAddr,
     tls: bool,
     worker: Rc<Worker>,
+    under_way: Rc<UnderWay>,
 ) -> Answer {
     let active = worker.shared.active.load_full();
     worker.counters().requests_http2.add(1);
@@ -91,11 +104,28 @@ async fn answer(
         about.fields(lines(request.headers()));
         about
     });
-    let exchange = Exchange::new(worker, active, client, about);
+    let exchange = Exchange::new(worker, active, client, about, under_way);
     let (tell, told) = oneshot::channel();
-    spawn_local(exchange.run(request, tls, tell));
+    let (wait, waits) = oneshot::channel();
+    spawn_local(async move {
+        tokio::select! {
+            biased;
+            () = exchange.run(request, tls, tell) => {}
+            () = abandoned(waits) => {}
+        }
+    });
     // The task tells, whatever happens; one that was ended by the end of the thread tells nobody.
-    told.await.unwrap_or_else(|_| http::Response::new(Body::Empty))
+    let answer = told.await.unwrap_or_default();
+    // From here on the answer's content shows whether the client still wants it.
+    let _ = wait.send(());
+    answer
+}
+
+/// Returns when the client has reset its request before there was an answer: nobody is to be asked for it any more.
+async fn abandoned(waits: oneshot::Receiver<()>) {
+    if waits.await.is_ok() {
+        pending().await
+    }
 }
 
 fn lines(headers: &http::HeaderMap) -> impl Iterator<Item = Line<'_>> {

@@ -19,26 +19,31 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Asks the kernel's routing; nothing is sent.
-    pub(super) fn of(to: SocketAddr, pref64: &[Pool6]) -> Candidate {
+    pub(super) fn of(to: SocketAddr, translated: &[Pool6]) -> Candidate {
         let source = source(to);
-        let is_own =
-            forms(to.ip(), pref64).into_iter().flatten().any(|form| match form == to.ip() {
-                true => source == Some(form),
-                false => self::source((form, to.port()).into()) == Some(form),
-            });
-        Candidate { to, source, is_own }
+        let is_own = forms(to.ip(), translated).into_iter().flatten().any(|form| {
+            let towards = match form == to.ip() {
+                true => &source,
+                false => &self::source((form, to.port()).into()),
+            };
+            // Where nobody can be asked, it may be so.
+            towards.as_ref().map_or(true, |source| *source == Some(form))
+        });
+        Candidate { to, source: source.ok().flatten(), is_own }
     }
 }
 
-/// The address that this host would have towards another; towards one of its own, that one.
-fn source(to: SocketAddr) -> Option<IpAddr> {
+/// The address that this host would have towards another; towards one of its own, that one. `None`: there is no way.
+fn source(to: SocketAddr) -> std::io::Result<Option<IpAddr>> {
     let unspecified: SocketAddr = match to {
         SocketAddr::V4(_) => ([0; 4], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
-    let socket = UdpSocket::bind(unspecified).ok()?;
-    socket.connect(to).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+    let socket = UdpSocket::bind(unspecified)?;
+    match socket.connect(to) {
+        Ok(()) => Ok(Some(socket.local_addr()?.ip())),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Sorts addresses as RFC 6724 has it, and lets families take turns (RFC 8305 section 4; the First Address Family Count

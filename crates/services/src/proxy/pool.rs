@@ -1,7 +1,9 @@
 //! Connections to servers that wait for their next request, of one thread.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use tokio::time::Instant;
 
@@ -20,6 +22,29 @@ pub(super) struct Server {
     pub(super) reused: bool,
     /// The settings under which it was made.
     pub(super) generation: u64,
+    /// Its client has shown, on this connection, who it is (NTLM, Negotiate): it is nobody else's.
+    pub(super) bound: bool,
+    pub(super) _place: Place,
+}
+
+/// One of the connections to servers that a thread may have, counted as long as this is there.
+#[derive(Debug)]
+pub(super) struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    /// One more, if there are fewer than `most`.
+    pub(super) fn take(number: &Rc<Cell<usize>>, most: usize) -> Option<Place> {
+        (number.get() < most).then(|| {
+            number.set(number.get() + 1);
+            Place(Rc::clone(number))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// Those that wait, the last one that came first to go.
@@ -76,6 +101,15 @@ impl Pool {
         }
         self.by_key.retain(|_, waiting| !waiting.is_empty());
         self.count = self.by_key.values().map(Vec::len).sum();
+    }
+
+    /// Lets go of one: its place is needed.
+    pub(super) fn drop_one(&mut self) {
+        let Some(waiting) = self.by_key.values_mut().find(|waiting| !waiting.is_empty()) else {
+            return;
+        };
+        waiting.remove(0);
+        self.count -= 1;
     }
 
     pub(super) fn clear(&mut self) {

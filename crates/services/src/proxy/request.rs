@@ -68,6 +68,8 @@ pub(super) struct Request {
     pub(super) minor: u8,
     /// The server may go over to another protocol.
     pub(super) upgrades: bool,
+    /// The client shows who it is, for the whole connection.
+    pub(super) binds: bool,
     /// The proxy itself is asked: OPTIONS with nobody to forward it to.
     pub(super) for_us: bool,
 }
@@ -153,6 +155,7 @@ where
         keep_alive: persists,
         minor: line.minor.unwrap_or(1),
         upgrades: false,
+        binds: gathered.binds,
         for_us: false,
     };
     match method {
@@ -194,6 +197,7 @@ where
         lines.clone(),
         |kind| match kind {
             Kind::Other | Kind::Date | Kind::Referer | Kind::UserAgent | Kind::Via => true,
+            Kind::Credentials => true,
             Kind::Expect => expects,
             Kind::MaxForwards => forwards.is_none(),
             Kind::Forwarded => forwarded != Forwarded::Replace,

@@ -96,6 +96,11 @@ impl Response<'_> {
         persists && self.content != Content::Close && self.status != 101
     }
 
+    /// Whether whoever asked is to show who it is for the whole connection.
+    pub(super) fn binds(&self) -> bool {
+        self.gathered.binds
+    }
+
     /// The field lines for the client but for those about framing and connection.
     fn copy(&self, out: &mut BytesMut, date: &str) {
         let keeps = |kind| {
@@ -106,6 +111,7 @@ impl Response<'_> {
                     | Kind::Via
                     | Kind::Referer
                     | Kind::UserAgent
+                    | Kind::Credentials
                     | Kind::Forwarded
             )
         };

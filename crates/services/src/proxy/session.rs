@@ -17,8 +17,10 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::access::{About, Outcome};
+use super::authority::Authority;
 use super::conn::{Conn, Stream, Watch};
 use super::exchange::{End, Exchange};
+use super::pool::Server;
 use super::reason::Reason;
 use super::request::{Request, Scene};
 use super::shared::Active;
@@ -88,8 +90,8 @@ async fn talk(
     client: IpAddr,
     worker: Rc<Worker>,
 ) {
-    let mut session =
-        Session { worker, client, conn: Conn::new(stream), watch, served: 0, is_http2 };
+    let conn = Conn::new(stream);
+    let mut session = Session { worker, client, conn, watch, served: 0, is_http2, pinned: None };
     let end = session.run().await;
     let Session { worker, client, conn, .. } = session;
     match end {
@@ -116,12 +118,14 @@ struct Session {
     served: u64,
     /// What TLS has agreed on; `None`: the first octets tell.
     is_http2: Option<bool>,
+    /// A connection to a server that is this client's alone, and whom it is for.
+    pinned: Option<(Option<Authority>, Server)>,
 }
 
 impl Session {
     async fn run(&mut self) -> Next {
         if self.is_http2 == Some(true) {
-            return Next::Http2;
+            return self.preface().await;
         }
         loop {
             let active = self.worker.shared.active.load_full();
@@ -150,6 +154,7 @@ impl Session {
                 client_address: self.client,
                 watch: &mut self.watch,
                 last,
+                pinned: &mut self.pinned,
             };
             let end = match read {
                 Ok(request) => exchange.run(request, &mut outcome).await,
@@ -167,6 +172,19 @@ impl Session {
                 End::Broken => return Next::Gone,
             }
         }
+    }
+
+    /// Waits for what every connection of HTTP/2 begins with (RFC 9113 section 3.4), for as long as for a header section.
+    async fn preface(&mut self) -> Next {
+        let limits = &self.worker.shared.active.load().settings.limits;
+        let deadline = Instant::now() + limits.header_time;
+        while self.conn.buf.len() < head::PREFACE.len() {
+            match self.watch.within(deadline, self.conn.fill()).await {
+                Some(Ok(1..)) => {}
+                _ => return Next::Gone,
+            }
+        }
+        if self.conn.buf.starts_with(head::PREFACE) { Next::Http2 } else { Next::Gone }
     }
 
     /// Waits for the first octet of a request; false: there will be none.

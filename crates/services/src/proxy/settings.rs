@@ -28,6 +28,9 @@ pub struct Settings {
     pub resolver: Option<upstream::Settings>,
     /// IPv4 addresses are reached through the first of these; all are looked through. For a host behind NAT64.
     pub pref64: Vec<Pool6>,
+    /// Every prefix that leads to IPv4 from here, `pref64` and those of translators on this host among them: an address
+    /// in one stands for the IPv4 address in it.
+    pub translated: Vec<Pool6>,
     /// How connections to servers are begun.
     pub eyeballs: Eyeballs,
     /// Clients speak TLS.
@@ -144,6 +147,8 @@ pub struct Limits {
     pub connections_per_client: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
+    /// Connections to servers, of all threads together.
+    pub server_connections: usize,
     /// Connections to servers that wait for their next request, of all threads together.
     pub pool: usize,
     /// How long they wait.
@@ -168,6 +173,7 @@ impl Default for Limits {
             connections: 4096,
             connections_per_client: 512,
             streams: 100,
+            server_connections: 8192,
             pool: 512,
             pool_time: Duration::from_secs(15),
             drain: Duration::from_secs(5),

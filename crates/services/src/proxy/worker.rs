@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::authority::Authority;
 use super::conn::{Conn, Stream};
 use super::eyeballs::{self, Connected, Plan};
-use super::pool::{Pool, Server};
+use super::pool::{Place, Pool, Server};
 use super::reason::Reason;
 use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
@@ -29,6 +29,8 @@ pub(super) struct Worker {
     pool: RefCell<Pool>,
     /// For tunnels.
     pub(super) pipes: RefCell<Pipes>,
+    /// Connections to servers, those that wait among them.
+    servers: Rc<Cell<usize>>,
     /// Connections of clients.
     open: Cell<usize>,
     ended: Notify,
@@ -67,6 +69,7 @@ impl Worker {
             index,
             pool: RefCell::default(),
             pipes: RefCell::default(),
+            servers: Rc::default(),
             open: Cell::new(0),
             ended: Notify::new(),
             draining: Cell::new(false),
@@ -214,11 +217,11 @@ impl Worker {
         to: &Authority,
         fresh: bool,
     ) -> Result<Server, Reason> {
-        let (rules, pref64) = (&forward.rules, active.settings.pref64.as_slice());
+        let (rules, translated) = (&forward.rules, active.settings.translated.as_slice());
         if rules.refuses_name(client, to) {
             return Err(Reason::DestinationDenied);
         }
-        let allows = |address, is_own| rules.allows(client, to, address, is_own, pref64);
+        let allows = |address, is_own| rules.allows(client, to, address, is_own, translated);
         let key = to.to_string();
         if !fresh {
             // It was made for somebody, who may have been allowed more.
@@ -269,10 +272,16 @@ impl Worker {
         allows: &dyn Fn(IpAddr, bool) -> bool,
     ) -> Result<Server, Reason> {
         let settings = &active.settings;
+        let most = settings.limits.server_connections.div_ceil(settings.threads.get());
+        if self.servers.get() >= most {
+            self.let_go(Pool::drop_one);
+        }
+        let place = Place::take(&self.servers, most).ok_or(Reason::Busy)?;
         let plan = Plan {
             names: &active.names,
             eyeballs: settings.eyeballs,
             pref64: &settings.pref64,
+            translated: &settings.translated,
             allows,
         };
         let connecting = eyeballs::connect(to, &plan);
@@ -284,6 +293,16 @@ impl Worker {
             self.counters().fell_back.add(1);
         }
         let conn = Conn::new(Stream::Plain(stream));
-        Ok(Server { conn, key, address, is_own, reused: false, generation: active.generation })
+        let generation = active.generation;
+        Ok(Server {
+            conn,
+            key,
+            address,
+            is_own,
+            reused: false,
+            generation,
+            bound: false,
+            _place: place,
+        })
     }
 }

@@ -1,11 +1,14 @@
 //! The content of an answer, piece by piece.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
+
+use super::requests::Request;
 
 /// A piece of content on its way to the client.
 pub(super) enum Piece {
@@ -17,11 +20,25 @@ pub(super) enum Piece {
 
 /// The content of an answer.
 #[derive(Default)]
-pub(super) enum Body {
+pub(super) enum Content {
     #[default]
     Empty,
     Whole(Option<Bytes>),
     Pieces(mpsc::Receiver<Piece>),
+}
+
+/// An answer's content, which is under way until the client has all of it, or wants no more.
+#[derive(Default)]
+pub(super) struct Body {
+    content: Content,
+    _under_way: Option<Rc<Request>>,
+}
+
+impl Body {
+    /// Content of a request that is under way for as long.
+    pub(super) fn of(content: Content, request: &Rc<Request>) -> Body {
+        Body { content, _under_way: Some(Rc::clone(request)) }
+    }
 }
 
 impl http_body::Body for Body {
@@ -32,10 +49,12 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        let pieces = match self.get_mut() {
-            Body::Empty => return Poll::Ready(None),
-            Body::Whole(whole) => return Poll::Ready(whole.take().map(|it| Ok(Frame::data(it)))),
-            Body::Pieces(pieces) => pieces,
+        let pieces = match &mut self.get_mut().content {
+            Content::Empty => return Poll::Ready(None),
+            Content::Whole(whole) => {
+                return Poll::Ready(whole.take().map(|it| Ok(Frame::data(it))));
+            }
+            Content::Pieces(pieces) => pieces,
         };
         pieces.poll_recv(cx).map(|piece| match piece {
             Some(Piece::Data(data)) => Some(Ok(Frame::data(data))),
@@ -49,14 +68,14 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Empty | Body::Whole(None))
+        matches!(self.content, Content::Empty | Content::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Body::Empty | Body::Whole(None) => SizeHint::with_exact(0),
-            Body::Whole(Some(whole)) => SizeHint::with_exact(whole.len() as u64),
-            Body::Pieces(_) => SizeHint::default(),
+        match &self.content {
+            Content::Empty | Content::Whole(None) => SizeHint::with_exact(0),
+            Content::Whole(Some(whole)) => SizeHint::with_exact(whole.len() as u64),
+            Content::Pieces(_) => SizeHint::default(),
         }
     }
 }

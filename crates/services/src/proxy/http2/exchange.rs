@@ -22,7 +22,8 @@ use super::super::response::{self, Asked, Content};
 use super::super::shared::Active;
 use super::super::tunnel;
 use super::super::worker::Worker;
-use super::body::{Body, Piece};
+use super::body::{Body, Content as Told, Piece};
+use super::requests::Request as UnderWay;
 use super::way::Way;
 use super::{Answer, read};
 
@@ -36,6 +37,7 @@ pub(super) struct Exchange {
     client: IpAddr,
     outcome: Outcome,
     about: Option<About>,
+    under_way: Rc<UnderWay>,
 }
 
 impl Drop for Exchange {
@@ -52,8 +54,9 @@ impl Exchange {
         active: Arc<Active>,
         client: IpAddr,
         about: Option<About>,
+        under_way: Rc<UnderWay>,
     ) -> Exchange {
-        Exchange { worker, active, client, outcome: Outcome::default(), about }
+        Exchange { worker, active, client, outcome: Outcome::default(), about, under_way }
     }
 
     /// Serves it. `tell` gets the response, of which content may still be on its way.
@@ -82,7 +85,7 @@ impl Exchange {
             self.outcome.status = 204;
             self.worker.counters().response(204);
             let answer = http::Response::builder().status(204).header("allow", ALLOW);
-            return say(&mut tell, answer.body(Body::Empty).unwrap_or_default());
+            return say(&mut tell, answer.body(self.body(Told::Empty)).unwrap_or_default());
         }
         let most = active.settings.limits.body;
         if let (Delimited::Length(length), Some(most)) = (read.delimited, most)
@@ -182,16 +185,17 @@ impl Exchange {
             let asked = Asked { method: request.method, upgrades: false, own: &way.active.own };
             let response = response::read(&server.conn.buf[..len], asked)?;
             let (status, content) = (response.status, response.content);
-            let reusable = response.is_reusable();
+            // A connection on which somebody has shown who he is, is nobody else's.
+            let reusable = response.is_reusable() && !request.binds && !response.binds();
             // hyper has no way to pass interim responses on.
             if status >= 200 {
                 let builder = response.http2(&self.worker.date()).ok_or(Reason::BadResponse)?;
                 let (queue, pieces) = mpsc::channel(WAITING);
                 let body = match content {
-                    Content::None => Body::Empty,
-                    _ => Body::Pieces(pieces),
+                    Content::None => Told::Empty,
+                    _ => Told::Pieces(pieces),
                 };
-                say(tell, builder.body(body).map_err(|_| Reason::BadResponse)?);
+                say(tell, builder.body(self.body(body)).map_err(|_| Reason::BadResponse)?);
                 self.outcome.status = status;
                 self.worker.counters().response(status);
                 server.conn.buf.advance(len);
@@ -252,7 +256,13 @@ impl Exchange {
             if left == 0 {
                 break;
             }
-            match way.patient(idle, way.fill(MUCH)).await? {
+            let filled = tokio::select! {
+                biased;
+                filled = way.patient(idle, way.fill(MUCH)) => filled?,
+                // The client wants no more.
+                () = queue.closed() => return None,
+            };
+            match filled {
                 0 if content == Content::Close => break,
                 0 => return None,
                 _ => {}
@@ -276,7 +286,7 @@ impl Exchange {
         self.outcome = Outcome { status: 200, server: Some(server.address), ..self.outcome };
         self.worker.counters().response(200);
         let upgrading = hyper::upgrade::on(request);
-        say(tell, http::Response::new(Body::Empty));
+        say(tell, http::Response::new(self.body(Told::Empty)));
         let limits = &active.settings.limits;
         let Ok(Ok(upgraded)) = timeout(limits.header_time, upgrading).await else { return };
         let _open = self.worker.tunnel();
@@ -308,8 +318,12 @@ impl Exchange {
         if reason == Reason::Method {
             answer = answer.header("allow", ALLOW);
         }
-        let body = Body::Whole(Some(Bytes::from(page)));
-        say(tell, answer.body(body).unwrap_or_default());
+        let body = Told::Whole(Some(Bytes::from(page)));
+        say(tell, answer.body(self.body(body)).unwrap_or_default());
+    }
+
+    fn body(&self, content: Told) -> Body {
+        Body::of(content, &self.under_way)
     }
 }
 

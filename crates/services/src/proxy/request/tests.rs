@@ -14,6 +14,7 @@ fn settings(mode: Mode) -> Settings {
         allow: Acl::default(),
         resolver: None,
         pref64: Vec::new(),
+        translated: Vec::new(),
         eyeballs: Eyeballs::default(),
         tls: None,
         http2: true,

@@ -22,10 +22,15 @@ struct Client {
 impl Client {
     /// One whose octets are taken one at a time.
     fn new(worker: &Rc<Worker>) -> Client {
+        Client::of(worker, None)
+    }
+
+    /// `is_http2`: what TLS has agreed on.
+    fn of(worker: &Rc<Worker>, is_http2: Option<bool>) -> Client {
         let (stream, served) = tokio::io::duplex(1);
         let watch = Watch::new(Instant::now());
         let address = Ipv6Addr::LOCALHOST.into();
-        let talking = talk(Stream::Memory(served), None, watch, address, Rc::clone(worker));
+        let talking = talk(Stream::Memory(served), is_http2, watch, address, Rc::clone(worker));
         Client { stream, serving: spawn_local(talking) }
     }
 
@@ -89,6 +94,45 @@ async fn requests_that_do_not_come() {
         assert!(client.ask().await.starts_with(ANSWER));
         assert_eq!(client.rest().await, (String::new(), keep_alive));
         assert_eq!(refused(&worker, "header_timeout"), 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn http2_that_does_not_begin() {
+    run(async {
+        let worker = Rc::new(worker(Limits::default()));
+        let Limits { header_time, .. } = Limits::default();
+        for begun in [&b""[..], b"P", &head::PREFACE[..23]] {
+            let mut client = Client::of(&worker, Some(true));
+            client.stream.write_all(begun).await.unwrap();
+            assert_eq!(client.rest().await, (String::new(), header_time));
+        }
+        let mut client = Client::of(&worker, Some(true));
+        client.stream.write_all(b"GET / HTTP/1.1\r\nHost: ab\r\n\r\n").await.unwrap_err();
+        client.serving.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn http2_that_asks_for_nothing_more() {
+    run(async {
+        let worker = Rc::new(worker(Limits::default()));
+        let Limits { header_time, keep_alive, .. } = Limits::default();
+        let client = Client::of(&worker, Some(true));
+        let (sender, connection) = h2::client::handshake(client.stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut sender: h2::client::SendRequest<bytes::Bytes> = sender.ready().await.unwrap();
+        tokio::time::sleep(keep_alive / 2).await;
+        let request = http::Request::options("http://a/").header("max-forwards", "0");
+        let (answer, _) = sender.send_request(request.body(()).unwrap(), true).unwrap();
+        assert_eq!(answer.await.unwrap().status(), 204);
+        // It answers every PING.
+        let begun = Instant::now();
+        connection.await.unwrap().unwrap();
+        assert!((keep_alive..keep_alive + header_time).contains(&begun.elapsed()));
+        client.serving.await.unwrap();
     })
     .await;
 }

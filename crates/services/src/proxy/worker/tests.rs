@@ -26,6 +26,7 @@ pub(in super::super) fn worker(limits: Limits) -> Worker {
         allow: Acl::new(["::1/128".parse().unwrap()]),
         resolver: Some(upstream::Settings::new(vec![nobody])),
         pref64: Vec::new(),
+        translated: Vec::new(),
         eyeballs: Eyeballs::default(),
         tls: None,
         http2: true,
@@ -39,12 +40,22 @@ pub(in super::super) fn worker(limits: Limits) -> Worker {
 }
 
 /// A connection to a server, and the server's end of it.
-async fn connect() -> (Server, std::net::TcpStream) {
+async fn connect(worker: &Worker) -> (Server, std::net::TcpStream) {
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let conn = Conn::new(Stream::Plain(TcpStream::connect(address).await.unwrap()));
     let key = address.to_string();
-    let server = Server { conn, key, address, is_own: true, reused: false, generation: 1 };
+    let place = Place::take(&worker.servers, 100).unwrap();
+    let server = Server {
+        conn,
+        key,
+        address,
+        is_own: true,
+        reused: false,
+        generation: 1,
+        bound: false,
+        _place: place,
+    };
     (server, listener.accept().unwrap().0)
 }
 
@@ -57,7 +68,7 @@ async fn connections_to_servers_are_let_go() {
     let still = Still::new();
     let pool_time = Duration::from_secs(15);
     let worker = worker(Limits { pool_time, ..Limits::default() });
-    let (server, mut there) = connect().await;
+    let (server, mut there) = connect(&worker).await;
     worker.keep(server);
     assert_eq!(idle(&worker), 1);
     still.pass(pool_time).await;
@@ -73,9 +84,9 @@ async fn connections_to_servers_are_let_go() {
 async fn only_so_many_are_kept_and_none_that_the_server_has_ended() {
     let _still = Still::new();
     let worker = worker(Limits { pool: 1, ..Limits::default() });
-    let (server, there) = connect().await;
+    let (server, there) = connect(&worker).await;
     worker.keep(server);
-    let (another, mut its_end) = connect().await;
+    let (another, mut its_end) = connect(&worker).await;
     worker.keep(another);
     assert_eq!(idle(&worker), 1);
     assert_eq!(its_end.read(&mut [0]).unwrap(), 0, "there is one already");

@@ -34,6 +34,7 @@ fn settings(draw: u8) -> Settings {
         allow: Acl::new([CLIENT.into()]),
         resolver: None,
         pref64: Vec::new(),
+        translated: Vec::new(),
         eyeballs: Eyeballs::default(),
         tls: None,
         http2: draw & 8 == 0,

@@ -281,3 +281,34 @@ fn other_settings_are_taken_while_connections_go_on() {
     let got = client.send(&octets).response();
     assert!(got.starts_with("HTTP/1.1 403 "), "not even by the connection that is there: {got}");
 }
+
+#[test]
+fn who_shows_on_a_connection_who_he_is_has_it_alone() {
+    let server = RawServer::saying(OK);
+    let world = World::forward();
+    let get = |more: &str| format!("GET {} HTTP/1.1\r\nHost: a\r\n{more}\r\n", server.url());
+    let (mut one, mut other) = (world.client(), world.client());
+    for more in ["Authorization: NTLM TlRM\r\n", "", "X: 1\r\n"] {
+        assert!(one.send(get(more)).response().ends_with("ok"));
+        assert!(other.send(get("X: other\r\n")).response().ends_with("ok"));
+    }
+    let received = server.received();
+    let [ones, others] = &received[..] else { panic!("{received:?}") };
+    assert!(ones.contains("NTLM") && ones.matches("GET ").count() == 3, "{ones}");
+    assert!(!ones.contains("other") && others.matches("X: other").count() == 3, "{others}");
+}
+
+#[test]
+fn what_a_server_asks_for_once_per_connection_binds_it_as_well() {
+    let server = RawServer::saying(
+        "HTTP/1.1 401 Who?\r\nWWW-Authenticate: Negotiate\r\nContent-Length: 2\r\n\r\nok",
+    );
+    let world = World::forward();
+    let get = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url());
+    let (mut one, mut other) = (world.client(), world.client());
+    assert!(one.send(&get).response().ends_with("ok"));
+    assert!(other.send(&get).response().ends_with("ok"));
+    assert!(one.send(&get).response().ends_with("ok"));
+    let number = |text: &String| text.matches("GET ").count();
+    assert_eq!(server.received().iter().map(number).collect::<Vec<_>>(), [2, 1]);
+}

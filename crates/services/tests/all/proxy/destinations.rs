@@ -55,6 +55,19 @@ fn this_host_is_out_of_reach_however_it_is_written() {
 }
 
 #[test]
+fn what_a_translator_beside_it_would_reach_is_out_of_reach_as_well() {
+    let translated = vec!["2001:db8:64::/96".parse().unwrap(), "2001:db8:65::/48".parse().unwrap()];
+    let rules = Rules { rules: Vec::new(), default: true };
+    let mode = Mode::Forward(Forward { connect_ports: all_ports(), ports: all_ports(), rules });
+    let world = World::new(&Settings { mode, translated, ..forward() });
+    for authority in ["[2001:db8:64::192.168.1.1]", "[2001:db8:65:c0a8:1:100::]:8080"] {
+        let got = get(&world, authority);
+        assert!(got.starts_with("HTTP/1.1 403 "), "{authority}: {got}");
+    }
+    assert_eq!(world.refused("destination_denied"), 2);
+}
+
+#[test]
 fn a_prefix_opens_it_and_a_name_does_not() {
     let server = RawServer::saying(OK);
     let port = server.address.port();

@@ -122,6 +122,27 @@ fn many_streams_at_once_and_a_large_page() {
 }
 
 #[test]
+fn nobody_is_asked_for_what_the_client_has_reset() {
+    // It never answers, and the proxy would wait for a minute.
+    let server = RawServer::start(|_, _| Some(Vec::new()));
+    let world = World::forward();
+    run(async {
+        let mut sender = plain(&world).await;
+        for number in 1..=20 {
+            let request = Request::get(server.url()).body(()).unwrap();
+            let (response, mut stream) = sender.send_request(request, true).unwrap();
+            let asked = || server.received().concat().matches("GET ").count() == number;
+            while !asked() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            stream.send_reset(h2::Reason::CANCEL);
+            drop(response);
+        }
+    });
+    poll("all of its connections end", || (server.ended() == 20).then_some(()));
+}
+
+#[test]
 fn connect_is_a_stream() {
     let server = RawServer::saying("hello");
     let world = World::forward();

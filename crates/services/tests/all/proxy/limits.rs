@@ -76,6 +76,33 @@ fn content_that_does_not_come() {
 }
 
 #[test]
+fn connections_to_servers_of_all_clients() {
+    let server = RawServer::start(|_, _| Some(Vec::new()));
+    let world = limited(|it| it.server_connections = 2);
+    let get = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url());
+    let mut clients = [world.client(), world.client()];
+    clients.each_mut().map(|client| client.send(&get));
+    poll("both are asked for", || {
+        (server.received().concat().matches("GET ").count() == 2).then_some(())
+    });
+    let got = world.client().send(&get).response();
+    assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
+    assert_eq!(world.refused("busy"), 1);
+}
+
+#[test]
+fn a_connection_that_waits_makes_way() {
+    let world = limited(|it| it.server_connections = 1);
+    let servers = [RawServer::saying(OK), RawServer::saying(OK)];
+    for server in servers.iter().cycle().take(6) {
+        let get = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url());
+        let got = world.client().send(get).response();
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    }
+    assert_eq!(world.refused("busy"), 0);
+}
+
+#[test]
 fn servers_that_do_not_answer() {
     let server = RawServer::start(|_, _| Some(Vec::new()));
     let world = limited(|it| it.response_time = Duration::from_millis(50));

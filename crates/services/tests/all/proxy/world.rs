@@ -226,6 +226,7 @@ pub(crate) fn settings(mode: Mode) -> Settings {
         allow: Acl::new([host(Ipv6Addr::LOCALHOST.into())]),
         resolver: None,
         pref64: Vec::new(),
+        translated: Vec::new(),
         eyeballs: Eyeballs::default(),
         tls: None,
         http2: true,

@@ -12,6 +12,7 @@ use fordway_services::proxy::{
     Authority, Destination, Eyeballs, Forward, Forwarded, Host, Limits, Log, LogFormat, LogTarget,
     Mode, Ports, Reverse, Rule, Rules, Settings, Tls,
 };
+use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 /// Octets of answers that a proxy's own resolver keeps.
@@ -19,10 +20,14 @@ const CACHE: usize = 4 << 20;
 
 /// What the proxies are told, by name. `local`: the networks of this host.
 pub(crate) fn proxies(config: &Config, local: &[IpNet]) -> BTreeMap<String, Settings> {
-    config.proxies.iter().map(|proxy| (proxy.name.to_string(), one(proxy, local))).collect()
+    let translated: Vec<Pool6> =
+        config.translators.iter().flat_map(|translator| translator.pool6()).copied().collect();
+    let one = |proxy: &Proxy| (proxy.name.to_string(), one(proxy, &translated, local));
+    config.proxies.iter().map(one).collect()
 }
 
-fn one(proxy: &Proxy, local: &[IpNet]) -> Settings {
+/// `translated`: the prefixes of the translators beside it, through which it may be made to reach IPv4.
+fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
     let everybody: [IpNet; 2] = [Ipv4Net::default().into(), Ipv6Net::default().into()];
     let (mode, default) = match &proxy.mode {
         ProxyMode::Forward { connect_ports, ports: others, rules, default } => {
@@ -56,6 +61,7 @@ fn one(proxy: &Proxy, local: &[IpNet]) -> Settings {
             ..upstream::Settings::new(proxy.resolver.iter().map(super::server).collect())
         }),
         pref64: proxy.pref64.clone(),
+        translated: [&proxy.pref64, translated].concat(),
         eyeballs: Eyeballs { attempt: proxy.attempt_delay, resolution: proxy.resolution_delay },
         tls: proxy.tls.clone().map(|(certificate, key)| Tls { certificate, key }),
         http2: proxy.http2,
@@ -80,6 +86,7 @@ fn one(proxy: &Proxy, local: &[IpNet]) -> Settings {
             connections: limits.connections as usize,
             connections_per_client: limits.connections_per_client as usize,
             streams: limits.streams,
+            server_connections: limits.server_connections as usize,
             pool: limits.pool as usize,
             pool_time: limits.pool_time,
             drain: limits.drain,
