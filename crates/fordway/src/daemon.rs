@@ -125,7 +125,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let started = Instant::now();
-        let mut signals = Signals::catch()?;
+        let mut signals = Signals::catch(job.file.is_some())?;
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
@@ -364,7 +364,14 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 info!("ending, as asked; kernel engines go on");
                 return End::Leave;
             }
-            _ = signals.hangup.recv() => reload(daemon),
+            () = hung_up(&mut signals.hangup) => {
+                if signals.has_file {
+                    reload(daemon);
+                } else {
+                    info!("SIGHUP: ending; there is no file that could be read again");
+                    return End::TakeDown;
+                }
+            }
             _ = watch.tick() => {
                 if daemon.failed() {
                     return End::TakeDown;
@@ -427,20 +434,44 @@ impl Sockets {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
+    /// `None`: it is ignored (nohup).
+    hangup: Option<Signal>,
+    /// SIGHUP means to read it again; without one, that the terminal is gone.
+    has_file: bool,
 }
 
 impl Signals {
-    fn catch() -> Result<Signals, Failure> {
+    fn catch(has_file: bool) -> Result<Signals, Failure> {
         let catch = |kind| {
             signal(kind).map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
         };
         Ok(Signals {
             terminate: catch(SignalKind::terminate())?,
             interrupt: catch(SignalKind::interrupt())?,
-            hangup: catch(SignalKind::hangup())?,
+            hangup: match !has_file && ignores_hangup() {
+                true => None,
+                false => Some(catch(SignalKind::hangup())?),
+            },
+            has_file,
         })
     }
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => {
+            hangup.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Tells systemd, if it listens.

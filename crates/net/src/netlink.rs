@@ -3,7 +3,8 @@
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, NlaBuffer, NlasIterator,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload, NlaBuffer,
+    NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -104,8 +105,15 @@ impl Netlink {
                 self.socket.recv_from_full().map_err(|error| failed(error, None))?;
             let mut rest = datagram.as_slice();
             while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|error| unexpected(error.to_string()))?;
+                let answer = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) {
+                    Ok(answer) => answer,
+                    // One object of a kind that is not known here yet, of a list: the others are.
+                    Err(_) if flags & NLM_F_DUMP == NLM_F_DUMP && is_object(rest) => {
+                        rest = behind(rest);
+                        continue;
+                    }
+                    Err(error) => return Err(unexpected(error.to_string())),
+                };
                 let length = (answer.header.length as usize).next_multiple_of(4);
                 rest = rest.get(length.max(NETLINK_HEADER)..).unwrap_or_default();
                 // An answer to a request that was given up on earlier.
@@ -143,6 +151,18 @@ impl std::fmt::Debug for Netlink {
     }
 }
 
+/// Whether a message is whole, and none of netlink's own (`NLMSG_MIN_TYPE`).
+fn is_object(octets: &[u8]) -> bool {
+    const FIRST: u16 = 16;
+    NetlinkBuffer::new_checked(octets).is_ok_and(|message| message.message_type() >= FIRST)
+}
+
+/// What follows a whole message.
+fn behind(octets: &[u8]) -> &[u8] {
+    let length = NetlinkBuffer::new(octets).length() as usize;
+    octets.get(length.next_multiple_of(4).max(NETLINK_HEADER)..).unwrap_or_default()
+}
+
 /// Octets of a netlink message's header.
 pub(crate) const NETLINK_HEADER: usize = 16;
 
@@ -162,4 +182,32 @@ pub(crate) fn explanation(attributes: &[u8]) -> Option<String> {
             String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
         })
         .filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link (`RTM_NEWLINK`) whose attributes are cut: it can't be read.
+    fn unreadable() -> Vec<u8> {
+        let mut message = vec![0; NETLINK_HEADER + 20];
+        message[0] = 36;
+        message[4] = 16;
+        // An attribute that says it is longer than what is there.
+        message[32] = 200;
+        message
+    }
+
+    #[test]
+    fn an_object_that_can_not_be_read_is_passed_over_and_what_is_cut_is_not() {
+        let octets = [&unreadable()[..], b"next"].concat();
+        assert!(NetlinkMessage::<RouteNetlinkMessage>::deserialize(&octets).is_err());
+        assert!(is_object(&octets));
+        assert_eq!(behind(&octets), b"next");
+        assert!(!is_object(&octets[..20]) && !is_object(&octets[..8]) && !is_object(&[]));
+        // An end of a list is none.
+        let mut done = unreadable();
+        done[4] = 3;
+        assert!(!is_object(&done));
+    }
 }

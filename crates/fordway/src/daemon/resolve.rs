@@ -232,25 +232,38 @@ pub(super) fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool 
     asked && addresses.iter().any(|address| on_link(&address))
 }
 
-/// The path MTU: of the uplink, or of the way to the IPv6 side.
+/// How many of the ways to the IPv6 side are looked at for the path MTU.
+const WAYS: usize = 1024;
+
+/// The path MTU: of the uplink, or the least of the ways to the IPv6 side (RFC 7915 section 4.2).
 fn find_mtu(
     netlink: &mut Netlink,
     config: &Translator,
     uplink: Option<&Uplink>,
 ) -> Result<(u32, String), Failure> {
     let own = config.name.as_str();
-    let destination = match (config.clat(), config.softwire().map(|softwire| &softwire.end)) {
-        (Some(clat), _) => probe(clat),
-        (_, Some(SoftwireEnd::Client(client))) => Some(client.remote),
-        (_, Some(SoftwireEnd::Tep { bindings, .. })) => bindings.first().map(|it| it.remote),
-        _ => config.eam.first().map(|eam| eam.v6().addr()),
-    };
-    let hop = match destination {
-        Some(destination) => netlink.next_hop(destination.into())?,
-        None => None,
-    };
-    let found = match (hop.filter(|hop| hop.device != own), uplink) {
-        (Some(hop), _) => Some((hop.mtu, hop.device)),
+    let destinations: Vec<Ipv6Addr> =
+        match (config.clat(), config.softwire().map(|softwire| &softwire.end)) {
+            (Some(clat), _) => probe(clat).into_iter().collect(),
+            (_, Some(SoftwireEnd::Client(client))) => vec![client.remote],
+            (_, Some(SoftwireEnd::Tep { bindings, .. })) => {
+                bindings.iter().map(|it| it.remote).take(WAYS).collect()
+            }
+            _ => config.eam.iter().map(|eam| eam.v6().addr()).take(WAYS).collect(),
+        };
+    let mut least: Option<(u32, String)> = None;
+    for destination in destinations {
+        // The host's own addresses are reached without a packet on any wire.
+        let hop = netlink.next_hop(destination.into())?;
+        let hop = hop.filter(|hop| hop.device != own && hop.device != "lo");
+        if let Some(hop) = hop
+            && least.as_ref().is_none_or(|(mtu, _)| hop.mtu < *mtu)
+        {
+            least = Some((hop.mtu, hop.device));
+        }
+    }
+    let found = match (least, uplink) {
+        (Some(least), _) => Some(least),
         (None, Some(uplink)) => Some((netlink.link(&uplink.name)?.mtu, uplink.name.clone())),
         (None, None) => None,
     };

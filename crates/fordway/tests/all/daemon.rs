@@ -4,6 +4,7 @@ use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
 
 use fordway_testhost::{PATIENCE, can_use_tun, poll};
 use rustix::process::Signal;
@@ -295,18 +296,44 @@ fn systemd_is_told() {
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("STATUS=Running: clat0"), "{ready}");
     let pid = rustix::process::Pid::from_child(&daemon.0);
-    rustix::process::kill_process(pid, Signal::HUP).unwrap();
-    let mut log = String::new();
-    while !log.contains("SIGHUP") {
-        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
-    }
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert!(receive().contains("STOPPING=1"));
+    let mut log = String::new();
     stderr.read_to_string(&mut log).unwrap();
     assert!(daemon.wait().success());
-    assert!(log.contains("SIGHUP: nothing is changed: there is no file"), "{log}");
     // The journal writes the time itself.
     assert!(log.lines().all(|line| !line.starts_with("20")), "{log}");
+}
+
+#[test]
+fn what_a_terminal_has_begun_ends_with_it() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let before = snapshot(&net.client);
+    let mut daemon = Daemon::start(&run, &net.client, &clat());
+    daemon.signal(Signal::HUP);
+    assert!(daemon.wait().success());
+    assert!(daemon.log().contains("SIGHUP: ending"), "{}", daemon.log());
+    assert_same(&snapshot(&net.client), &before);
+    // nohup has it ignored.
+    let ignoring = run.command(&net.client, &clat());
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=HUP").arg(ignoring.get_program()).args(ignoring.get_args());
+    let mut daemon = Process::start(command.stderr(std::process::Stdio::piped()));
+    let mut stderr = std::io::BufReader::new(daemon.0.stderr.take().unwrap());
+    let mut log = String::new();
+    while !log.contains("ready after") {
+        assert!(stderr.read_line(&mut log).unwrap() > 0, "{log}");
+    }
+    let pid = rustix::process::Pid::from_child(&daemon.0);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    net.client.run(&format!("ping -n -c 1 -W 30 {SERVER_V4}"));
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(daemon.wait().success());
+    stderr.read_to_string(&mut log).unwrap();
+    assert!(log.contains("SIGTERM: ending") && !log.contains("SIGHUP"), "{log}");
 }
 
 #[test]
@@ -478,5 +505,29 @@ fn a_daemon_that_is_not_there_is_said_to_be_not_there() {
     // The stale socket is in nobody's way.
     let daemon = Daemon::start(&run, &net.client, &clat());
     poll("it answers", || (daemon.status()["pid"] == daemon.pid()).then_some(()));
+    daemon.stop();
+}
+
+#[test]
+fn the_path_mtu_is_the_least_of_all_ways() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    net.gateway.configure(&["route add 2001:db8:7::/64 via 2001:db8:6::2 mtu 1400"]);
+    let own = "--eam 192.0.2.1=2001:db8:6::1";
+    let narrow = "--eam 192.0.2.3=2001:db8:7::3";
+    for (more, says) in [
+        (own, "IPv6 path MTU 1500 (the route through g6)"),
+        (narrow, "IPv6 path MTU 1400 (the route through g6)"),
+    ] {
+        let daemon = Daemon::start(&run, &net.gateway, &format!("{BORDER} {more}"));
+        assert!(daemon.log().contains(says), "{}", daemon.log());
+        daemon.stop();
+    }
+    // The host's own address is no way.
+    let alone = format!("siit --pool6 2001:db8:64::/96 {own}");
+    let daemon = Daemon::start(&run, &net.gateway, &alone);
+    assert!(daemon.log().contains("1500 (the default, since no route tells)"), "{}", daemon.log());
     daemon.stop();
 }

@@ -179,14 +179,28 @@ fn run(shared: &Arc<Shared>, index: usize, runtime: &Runtime, sockets: Sockets) 
     local.block_on(runtime, serve(shared, index, sockets));
 }
 
+/// Runs a task, and begins it anew if it panics: the socket that it has serves a part of all clients, who would get no
+/// answer from then on.
+fn keep<F: Future<Output = ()> + 'static>(what: &'static str, task: impl Fn() -> F + 'static) {
+    spawn_local(async move {
+        while let Err(error) = spawn_local(task()).await {
+            if error.is_cancelled() {
+                return;
+            }
+            tracing::error!("a DNS64 {what} has failed, and begins anew: {error}");
+        }
+    });
+}
+
 async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
     let worker = Rc::new(Worker::new(Arc::clone(shared), index));
     let mut datagrams = Vec::new();
     for (udp, tcp) in sockets {
         let udp = Rc::new(Datagrams::new(udp));
         datagrams.push(Rc::clone(&udp));
-        spawn_local(udp.run(Rc::clone(&worker)));
-        spawn_local(stream::accept(tcp, Rc::clone(&worker)));
+        let (tcp, by_udp, by_tcp) = (Rc::new(tcp), Rc::clone(&worker), Rc::clone(&worker));
+        keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&by_udp)));
+        keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
     }
     while !shared.is_stopping() {
         // Tasks look at the settings whenever they begin something; those that have begun are not running now.
@@ -195,5 +209,32 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         }
         shared.takes(index, worker.take_settings());
         shared.threads[index].wake.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_panics_begins_anew() {
+        let local = LocalSet::new();
+        let (begun, ended) = (Rc::new(Cell::new(0)), Rc::new(tokio::sync::Notify::new()));
+        let (times, end) = (Rc::clone(&begun), Rc::clone(&ended));
+        let work = async move {
+            keep("test", move || {
+                times.set(times.get() + 1);
+                let (number, end) = (times.get(), Rc::clone(&end));
+                async move {
+                    assert!(number == 3, "a panic that is wanted");
+                    end.notify_one();
+                }
+            });
+            ended.notified().await;
+        };
+        local.run_until(work).await;
+        assert_eq!(begun.get(), 3);
     }
 }

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Outgoing = (Vec<u8>, OwnedSemaphorePermit);
 
 /// Takes connections; ends never.
-pub(super) async fn accept(listener: TcpListener, worker: Rc<Worker>) {
+pub(super) async fn accept(listener: Rc<TcpListener>, worker: Rc<Worker>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => admit(stream, peer, &worker),

@@ -81,7 +81,9 @@ fn connections_to_servers_of_all_clients() {
     let world = limited(|it| it.server_connections = 2);
     let get = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url());
     let mut clients = [world.client(), world.client()];
-    clients.each_mut().map(|client| client.send(&get));
+    for client in &mut clients {
+        client.send(&get);
+    }
     poll("both are asked for", || {
         (server.received().concat().matches("GET ").count() == 2).then_some(())
     });
