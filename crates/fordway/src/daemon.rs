@@ -374,7 +374,9 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
             }
             _ = watch.tick() => {
                 if daemon.failed() {
-                    return End::TakeDown;
+                    // Nobody else's sessions are to end for it: the service manager starts the daemon again.
+                    error!("an engine has failed: ending; kernel engines go on");
+                    return End::Leave;
                 }
                 match &mut netlink {
                     Some(netlink) => daemon.follow_host(netlink),

@@ -393,6 +393,11 @@ impl Running {
             info!("{name}: there is no kernel engine that could go on, so it is taken down");
             return self.take_down();
         }
+        let link = Netlink::open().and_then(|mut netlink| netlink.find_link(&name));
+        if link.is_ok_and(|link| link.is_none()) {
+            info!("{name}: its interface is gone, so it is taken down");
+            return self.take_down();
+        }
         info!(
             "{name}: the kernel engine goes on; the next start, or fordway down {name}, takes it over"
         );

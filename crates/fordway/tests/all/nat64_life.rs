@@ -263,3 +263,28 @@ fn ports_that_the_host_uses_itself_are_named() {
     assert!(clashes.as_array().unwrap().is_empty(), "{clashes}");
     daemon.stop();
 }
+
+#[test]
+fn one_that_fails_ends_nobody_elses_connections() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    let file = run.path().join("both.toml");
+    let other = "[[translator]]\nname = 'siit0'\nmode = 'siit'\nengine = 'kernel'\n\
+                 pool6 = ['2001:db8:46::/96']\neam = [['203.0.113.9', '2001:db8:6::9']]\n";
+    write(&file, "kernel", &format!("pool4 = ['192.0.2.1:1024-65535']\n{other}"));
+    let arguments = format!("run -c {}", file.display());
+    let mut first = Daemon::start(&run, &net.gateway, &arguments);
+    let mut connection = Connection::open(&net.v6, &net.v4, server());
+    net.gateway.ip("link del siit0");
+    assert_eq!(first.wait().code(), Some(1));
+    assert!(first.log().contains("interface siit0 was deleted"), "{}", first.log());
+    connection.check();
+    let second = Daemon::start(&run, &net.gateway, &arguments);
+    connection.check();
+    drop(connection);
+    second.stop();
+    assert_same(&snapshot(&net.gateway), &before);
+}
