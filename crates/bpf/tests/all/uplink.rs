@@ -4,8 +4,10 @@
 //! offload state; what is somebody else's must not change in any way. Needs root; says so, and does
 //! nothing, without.
 
+use std::process::Command;
+
 use fordway_bpf::Outcome;
-use fordway_testhost::can_use_tun;
+use fordway_testhost::{can_use_tun, poll};
 use fordway_testkit::oracle;
 use fordway_xlat::{Config, Offload, State, Translator, Verdict};
 
@@ -246,6 +248,12 @@ fn tagged_frames_belong_to_another_device() {
             run(&format!("ip link set {device} master bridge"));
         }
         run("ip link set bridge addrgenmode none up");
+        // A port forwards when the kernel has heard of its carrier.
+        poll("both ports forward", || {
+            let links = Command::new("bridge").args(["link", "show"]).output().unwrap().stdout;
+            let links = String::from_utf8_lossy(&links).into_owned();
+            (links.matches("state forwarding").count() == 2).then_some(())
+        });
         assert!(other[0].send(&tagged(&leaving)));
         assert_eq!(port.expect("from the bridge"), leaving);
         assert_eq!(outcome(&bench.before, &bench.totals()), None, "no program saw them");

@@ -277,6 +277,10 @@ impl Veth<'_> {
         });
         run(&format!("ip link set {near} mtu {mtu} addrgenmode none"));
         run(&format!("ip link set {near} up"));
+        // What is sent before the kernel has heard of the carriers goes nowhere, and nobody is told.
+        let is_up = |link: String| link.contains("state UP").then_some(());
+        poll("the near end is active", || is_up(run(&format!("ip link show {near}"))));
+        poll("the far end is active", || is_up(made.0.run(&format!("ip link show {far}"))));
         made
     }
 }
