@@ -1,11 +1,13 @@
 """Checks the runner itself on made-up test binaries: what fails must be counted as failed."""
 
 import contextlib
+import glob
 import io
 import os
 import stat
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -84,6 +86,34 @@ class Runs(unittest.TestCase):
         deadline = time.monotonic() + 20
         while waiting.read(f"/proc/{left}/stat").split()[2:3] not in ([], ["Z"]):
             self.assertLess(time.monotonic(), deadline, "the process goes on")
+            time.sleep(0.01)
+
+    def test_what_a_test_leaves_running_may_tidy_up(self):
+        mark = os.path.join(self.folder.name, "tidied")
+        tidy = f"sh -c 'trap \"touch {mark}; exit\" TERM; while :; do sleep 0.05; done' & sleep 0.5; exit 101"
+        self.assertEqual(self.verdict(tidy)[0], (0, 1, 0))
+        self.assertTrue(os.path.exists(mark))
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_namespaces_of_tests_go_with_them(self):
+        """However the test ends: its guards do not run when a signal ends it."""
+        add = "ip netns add fwt-check-$$-0; ip netns exec fwt-check-$$-0 setsid sleep 1000 & "
+        found = lambda: glob.glob("/run/netns/fwt-check-*")
+        for lines, limit in [(add + "sleep 0.3; kill -KILL $$", 20), (add + "sleep 1000", 0.5)]:
+            self.assertEqual(self.verdict(lines, limit=limit)[0], (0, 1, 0))
+            self.assertEqual(found(), [])
+        run = runner.Runner(4, 20, 0, False)
+        wanted = threading.Thread(target=lambda: (self.until(found), run.interrupt()))
+        wanted.start()
+        with contextlib.redirect_stdout(io.StringIO()):
+            run.run([build.Test(self.binary(add + "sleep 1000"), "a::test")])
+        wanted.join()
+        self.assertEqual(found(), [])
+
+    def until(self, holds):
+        deadline = time.monotonic() + 20
+        while not holds():
+            self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
     def test_each_run_of_a_repeated_test_counts_and_no_two_run_at_once(self):

@@ -1,5 +1,7 @@
 """Runs tests as processes: several at once, each with a time limit, its output kept until it is known to matter."""
 
+import contextlib
+import glob
 import os
 import re
 import shutil
@@ -18,6 +20,8 @@ import waiting
 LANES = {"fordway-lab": 2}
 # A binary that runs whole has threads of its own and thousands of cases.
 WHOLE_WEIGHT, WHOLE_LIMIT = 2, 5
+# Seconds for what a test has left running to tidy up and end.
+PATIENCE = 15
 # Seconds between two lines of progress where nobody looks at a terminal.
 PROGRESS = 15
 CI = os.environ.get("CI") == "true"
@@ -67,19 +71,13 @@ class Runner:
         return self.results, interrupted
 
     def interrupt(self):
-        """Starts nothing more, and asks what runs to end: guards of tests take their namespaces down."""
+        """Starts nothing more, and has what runs end."""
         with self.changed:
             self.stopping = True
             self.waiting.clear()
             running = list(self.running.values())
             self.changed.notify_all()
-        for child, _ in running:
-            end(child, signal.SIGTERM)
-        deadline = time.monotonic() + 3
-        while any(child.poll() is None for child, _ in running) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for child, test in running:
-            sweep(child, test)
+        sweep(child for child, _ in running)
 
     def work(self):
         while True:
@@ -136,7 +134,7 @@ class Runner:
             stuck = f"Not done within {limit:.0f} s. What it was waiting for:\n{waiting.describe(child.pid)}\n"
             status = None
         seconds = time.monotonic() - child.begun
-        sweep(child, test)
+        sweep([child])
         with open(child.log, encoding="utf-8", errors="replace") as file:
             output = file.read() + stuck
         os.unlink(child.log)
@@ -161,23 +159,41 @@ class Runner:
             print(line, flush=True)
 
 
-def end(child, how):
-    """Signals a test and the processes that it has started. Its session is its own."""
+def signal_all(child, how):
+    """Signals a test and the processes that it has started, whose session is its own. Says whether there were any."""
     try:
         os.killpg(child.pid, how)
+        return True
     except ProcessLookupError:
-        pass
+        return False
 
 
-def sweep(child, test):
-    """Ends what a test has left running, and removes namespaces of a test that had to be killed."""
-    was_killed = child.poll() is None
-    end(child, signal.SIGKILL)
-    child.wait()
-    if was_killed and os.path.isdir("/run/netns"):
-        for name in os.listdir("/run/netns"):
-            if f"-{child.pid}-" in name:
-                subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+def sweep(children):
+    """Ends what tests have left running, and removes what their guards did not come to remove."""
+    running = list(children)
+    for child in running:
+        signal_all(child, signal.SIGTERM)
+    # A daemon takes down what it has set up, and so does the lab.
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and any(child.poll() is None or signal_all(child, 0) for child in running):
+        time.sleep(0.02)
+    for child in running:
+        signal_all(child, signal.SIGKILL)
+        child.wait()
+        remove_namespaces(f"-{child.pid}-")
+
+
+def remove_namespaces(part):
+    """Removes network namespaces with this in their names, with the processes in them and what the gateway has pinned for them."""
+    for path in glob.glob(f"/run/netns/*{glob.escape(part)}*"):
+        name, inode = os.path.basename(path), os.stat(path).st_ino
+        inside = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True).stdout
+        for pid in inside.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+        for pins in glob.glob(f"/sys/fs/bpf/fordway/{inode}-*"):
+            shutil.rmtree(pins, ignore_errors=True)
 
 
 def judge(test, seconds, status, output):
