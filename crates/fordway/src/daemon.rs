@@ -25,8 +25,11 @@ mod stateful;
 mod status;
 mod trace;
 mod tunnels;
+mod upkeep;
 mod uplink;
+mod watch;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -51,8 +54,9 @@ use crate::failure::Failure;
 use crate::metrics;
 use prepared::{Prepared, SetUp};
 use running::Running;
+use watch::{Looks, Watch};
 
-/// How often the engines and the way out of the uplink are looked after.
+/// How often the engines are looked after.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// What the daemon is to run.
@@ -346,7 +350,9 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
     let mut watch = tokio::time::interval(WATCH);
     watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut netlink = Netlink::open().ok();
-    let mut addresses = pool4::Watch::open();
+    let mut changes = Watch::of_everything();
+    let mut looks = Looks::new(Instant::now());
+    let mut down = BTreeSet::new();
     loop {
         tokio::select! {
             // In this order, where several wait: whoever keeps sending SIGHUP or changing addresses must not
@@ -378,16 +384,21 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                     error!("an engine has failed: ending; kernel engines go on");
                     return End::Leave;
                 }
-                match &mut netlink {
-                    Some(netlink) => daemon.follow_host(netlink),
-                    None => netlink = Netlink::open().ok(),
-                }
+                daemon.tell_paths();
             }
-            () = addresses.changed() => {
-                if let Some(netlink) = &mut netlink {
-                    daemon.follow_host(netlink);
+            () = tokio::time::sleep_until(looks.due().into()) => {
+                let began = Instant::now();
+                if netlink.is_none() {
+                    netlink = Netlink::open().ok();
                 }
+                let (again, spent) = match &mut netlink {
+                    Some(netlink) => daemon.follow_host(netlink, began),
+                    None => (None, Duration::ZERO),
+                };
+                down.clear();
+                looks.looked(Instant::now(), spent, again);
             }
+            () = changes.changed(&mut down) => looks.hear(Instant::now()),
         }
     }
 }

@@ -7,7 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{
+    Socket, SocketAddr,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
 
 use crate::netlink::NETLINK_HEADER;
 use crate::{Error, Netlink, Result};
@@ -25,16 +28,23 @@ pub enum Topic {
     Routes4,
     /// IPv6 routes.
     Routes6,
+    /// Policy rules of both IP versions.
+    Rules,
+    /// Kernel settings of interfaces and of all of them, as far as the kernel tells: forwarding, reverse path filters,
+    /// neighbour proxies.
+    Settings,
 }
 
 impl Topic {
-    fn group(self) -> u32 {
+    fn groups(self) -> &'static [u32] {
         match self {
-            Topic::Links => libc::RTNLGRP_LINK,
-            Topic::Addresses4 => libc::RTNLGRP_IPV4_IFADDR,
-            Topic::Addresses6 => libc::RTNLGRP_IPV6_IFADDR,
-            Topic::Routes4 => libc::RTNLGRP_IPV4_ROUTE,
-            Topic::Routes6 => libc::RTNLGRP_IPV6_ROUTE,
+            Topic::Links => &[libc::RTNLGRP_LINK],
+            Topic::Addresses4 => &[libc::RTNLGRP_IPV4_IFADDR],
+            Topic::Addresses6 => &[libc::RTNLGRP_IPV6_IFADDR],
+            Topic::Routes4 => &[libc::RTNLGRP_IPV4_ROUTE],
+            Topic::Routes6 => &[libc::RTNLGRP_IPV6_ROUTE],
+            Topic::Rules => &[libc::RTNLGRP_IPV4_RULE, libc::RTNLGRP_IPV6_RULE],
+            Topic::Settings => &[libc::RTNLGRP_IPV4_NETCONF, libc::RTNLGRP_IPV6_NETCONF],
         }
     }
 }
@@ -56,7 +66,11 @@ pub struct Changes {
 /// arriving.
 pub struct ChangeWatch {
     socket: Socket,
+    tells_links: bool,
 }
+
+/// `NFNLGRP_NFTABLES`: changes of nftables.
+const NFTABLES: u32 = 7;
 
 impl ChangeWatch {
     /// Begins to listen.
@@ -65,11 +79,25 @@ impl ChangeWatch {
     ///
     /// [`Error::Netlink`].
     pub fn open(topics: &[Topic]) -> Result<Self> {
+        let groups: Vec<u32> = topics.iter().flat_map(|it| it.groups()).copied().collect();
+        Self::listen(NETLINK_ROUTE, &groups, topics.contains(&Topic::Links))
+    }
+
+    /// Begins to listen for changes of nftables: tables, chains, rules. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`].
+    pub fn open_nftables() -> Result<Self> {
+        Self::listen(NETLINK_NETFILTER, &[NFTABLES], false)
+    }
+
+    fn listen(protocol: isize, groups: &[u32], tells_links: bool) -> Result<Self> {
         let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            let mut socket = Socket::new(protocol)?;
             socket.bind(&SocketAddr::new(0, 0))?;
-            for topic in topics {
-                socket.add_membership(topic.group())?;
+            for group in groups {
+                socket.add_membership(*group)?;
             }
             socket.set_non_blocking(true)?;
             Ok(socket)
@@ -79,7 +107,7 @@ impl ChangeWatch {
             source,
             detail: None,
         })?;
-        Ok(Self { socket })
+        Ok(Self { socket, tells_links })
     }
 
     /// What has changed since the last call; `None` if nothing has.
@@ -93,7 +121,12 @@ impl ChangeWatch {
         loop {
             octets.clear();
             match self.socket.recv(&mut octets, 0) {
-                Ok(_) => note_down(&octets, &mut changes.get_or_insert_default().down),
+                Ok(_) => {
+                    let down = &mut changes.get_or_insert_default().down;
+                    if self.tells_links {
+                        note_down(&octets, down);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {

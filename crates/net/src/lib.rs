@@ -12,7 +12,7 @@
 //! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
 //! - [`ProcessLock`]: what one process has to itself;
 //! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
-//! - [`AddressWatch`]: hearing of addresses that come and go; [`ChangeWatch`]: of changes of any kind;
+//! - [`ChangeWatch`]: hearing of changes of the network;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities;
 //!   [`Host`]: what the host offers.
 //!
@@ -45,7 +45,6 @@ mod socket;
 #[allow(unsafe_code)]
 mod sys;
 pub mod sysctl;
-mod watch;
 
 pub use address::Address;
 pub use address6::AddressV6;
@@ -57,7 +56,7 @@ pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
 pub use link::{Link, Tun};
 pub use lock::ProcessLock;
-pub use manager::{Applied, Change, Manager, Report, reclaim_dead};
+pub use manager::{Applied, Change, Manager, Reconciled, Report, View, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};
 pub use nat44::{Counted, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};
 pub use neighbour::NeighbourProxy;
@@ -71,7 +70,6 @@ pub use sys::stream::{
     at_urgent_mark, keep_syn, syn_traffic_class, tell_fragmented, unacknowledged,
 };
 pub use sysctl::SysctlKey;
-pub use watch::AddressWatch;
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 

@@ -3,6 +3,7 @@
 //! A table is put together first and then given to the kernel as one batch, of
 //! which it takes all or nothing.
 
+mod chain;
 pub(crate) mod connection;
 pub(crate) mod expression;
 mod object;

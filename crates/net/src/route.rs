@@ -154,7 +154,7 @@ impl fmt::Display for Route {
 }
 
 /// Which routes to list; the kernel filters. The default is all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RouteFilter {
     /// Of this table only.
     pub table: Option<u32>,

@@ -3,17 +3,17 @@
 
 use fordway_config::Translator;
 use fordway_engine::Core;
-use fordway_net::{Change, Netlink};
+use fordway_net::{Change, Netlink, View};
 use tracing::{debug, info, warn};
 
-use super::journal;
 use super::kernel::{self, Kernel};
 use super::plan;
 use super::pool4;
-use super::prepared::{apply, core, last_of_each};
+use super::prepared::{Devices, core, keep};
 use super::resolve::{self, Facts};
 use super::running::Running;
 use super::stateful;
+use super::upkeep::last_of_each;
 use super::uplink;
 use crate::failure::Failure;
 
@@ -22,8 +22,9 @@ pub(super) struct Before {
     config: Translator,
     facts: Facts,
     way: Option<uplink::Way>,
+    devices: Devices,
     core: Core,
-    changes: Vec<Change>,
+    wanted: Vec<Change>,
     /// Sessions and mappings for which the other configuration has no place.
     pub(super) unfit: u64,
 }
@@ -50,7 +51,7 @@ impl Running {
     pub(super) fn take_on(&mut self, new: &Translator) -> Result<bool, Failure> {
         let is_new = self.change(new)?.is_some();
         if !is_new {
-            self.put_back();
+            self.settle_quietly();
         }
         Ok(is_new)
     }
@@ -67,7 +68,15 @@ impl Running {
         {
             way = Some(found);
         }
-        if *new == self.config && facts == self.facts && way == self.place.way {
+        let mut devices = self.place.devices.clone();
+        if !devices.is_empty() {
+            devices = Devices::find(&mut View::new(&mut netlink), new);
+        }
+        if *new == self.config
+            && facts == self.facts
+            && way == self.place.way
+            && devices == self.place.devices
+        {
             return Ok(None);
         }
         let old = self.engine.core();
@@ -78,8 +87,9 @@ impl Running {
             config: std::mem::replace(&mut self.config, new.clone()),
             facts: std::mem::replace(&mut self.facts, facts),
             way: std::mem::replace(&mut self.place.way, way),
+            devices: std::mem::replace(&mut self.place.devices, devices),
             core: old,
-            changes: self.changes.clone(),
+            wanted: self.host.as_ref().map(|host| host.wanted().to_vec()).unwrap_or_default(),
             unfit,
         };
         if let Err(failure) = self.take_up(core) {
@@ -102,18 +112,11 @@ impl Running {
         self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
-        let wanted = self.wanted()?;
-        if let Some(manager) = &mut self.manager
-            && self.config.manage
-        {
-            apply(self.config.name.as_str(), manager, &wanted)?;
-        }
-        self.changes = wanted;
-        Ok(())
+        self.renew()
     }
 
     /// Gives the engines another core. Nobody else changes bindings in the meantime.
-    fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
+    pub(super) fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
         let tunnel = self.tunnel.clone();
         let mut held = tunnel.as_ref().map(|tunnel| tunnel.hold());
         let core = match &held {
@@ -146,8 +149,11 @@ impl Running {
 
     /// All that is to be in force on the host.
     pub(super) fn wanted(&self) -> Result<Vec<Change>, Failure> {
+        // It survives, or has survived an earlier run and is still ours.
+        let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
+        let kept = survives.then(|| keep(self.config.name.as_str()));
         if !self.config.manage {
-            return Ok(Vec::new());
+            return Ok(kept.into_iter().collect());
         }
         let ifindex = self.engine.device().ifindex();
         let mut wanted = plan::changes(&self.config, &self.facts, ifindex, !self.own)?;
@@ -155,6 +161,7 @@ impl Running {
             wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
         }
         wanted.extend(plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
+        wanted.extend(kept);
         Ok(last_of_each(wanted))
     }
 
@@ -163,36 +170,30 @@ impl Running {
         self.config = before.config;
         self.facts = before.facts;
         self.place.way = before.way;
-        self.changes = before.changes;
-        if let Err(failure) = self.take_up(before.core) {
+        self.place.devices = before.devices;
+        let put_back = match &mut self.host {
+            Some(host) => host.want(before.wanted),
+            None => Ok(()),
+        };
+        if let Err(failure) = put_back.and_then(|()| self.take_up(before.core)) {
             warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
         }
         self.settle();
     }
 
+    /// Makes sure of what the host should look like, which has not changed.
+    pub(super) fn settle_quietly(&mut self) {
+        if let Some(host) = &mut self.host {
+            host.settle("needed no more: ");
+        }
+    }
+
     /// Takes back what the configuration before needed and this one does not.
     pub(super) fn settle(&mut self) {
-        let keep = super::prepared::keep(self.config.name.as_str());
-        let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
-        let Some(manager) = &mut self.manager else { return };
-        let name = self.config.name.as_str();
-        let settled = manager.review().and_then(|()| {
-            for change in &self.changes {
-                manager.apply(change)?;
-            }
-            if survives {
-                manager.apply(&keep)?;
-            }
-            manager.settle()
-        });
-        match settled {
-            Ok(report) if report.is_empty() => info!("{name}: another configuration"),
-            Ok(report) => {
-                journal::log_report(name, "another configuration: ", &report);
-                // With a device's last IPv4 address the kernel takes all its IPv4 routes away.
-                self.put_back();
-            }
-            Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
+        let is_silent =
+            self.host.as_mut().is_none_or(|host| !host.settle("another configuration: "));
+        if is_silent {
+            info!("{}: another configuration", self.name());
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fordway_config::Config;
-use fordway_net::{Heard, Netlink};
+use fordway_net::{Heard, Netlink, View};
 use fordway_services::dstm::LeaseView;
 use tokio::sync::Notify;
 use tracing::info;
@@ -17,6 +17,7 @@ use super::auto::{Auto, Seen};
 use super::borrow::{self, Borrower};
 use super::running::Running;
 use super::services::Services;
+use super::upkeep::earlier;
 use super::{Context, Job};
 use crate::failure::Failure;
 use crate::report::{Stats, Status};
@@ -206,15 +207,23 @@ impl Handle {
         }
     }
 
-    /// Lets translators follow the host: routes at an uplink, addresses of devices in pool4.
-    pub(super) fn follow_host(&self, netlink: &mut Netlink) {
-        for one in &mut self.0.daemon.borrow_mut().running {
-            one.follow_uplink(netlink);
-            one.tell_paths();
-            one.follow_pool4(netlink);
-        }
-        let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
-        services.follow(config, netlink);
+    /// Tells programs of softwires what their cores have learnt of paths.
+    pub(super) fn tell_paths(&self) {
+        self.0.daemon.borrow().running.iter().for_each(Running::tell_paths);
+    }
+
+    /// Looks at the host once: lets everybody follow it, and puts back what is missing of what they want of it.
+    /// When to look again, if something waits, and what the look has taken of itself.
+    pub(super) fn follow_host(
+        &self,
+        netlink: &mut Netlink,
+        now: Instant,
+    ) -> (Option<Instant>, Duration) {
+        let mut view = View::new(netlink);
+        let Daemon { running, services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let again = running.iter_mut().filter_map(|one| one.follow(&mut view, now)).min();
+        let again = earlier(again, services.follow(config, &mut view, now));
+        (again, view.spent())
     }
 
     /// Keeps somebody who borrows addresses.

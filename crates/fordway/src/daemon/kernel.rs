@@ -15,6 +15,7 @@ use fordway_softwire::{PATH_MTU_LIFETIME, Softwire};
 use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
 
+use super::prepared::Devices;
 use super::uplink::Way;
 use crate::failure::Failure;
 use crate::report::{KernelStatus, ProgramStatus};
@@ -94,11 +95,11 @@ fn forget_the_gone() {
 }
 
 /// Where the programs of a translator are attached.
-pub(crate) fn hook(attach: Attach, tun: u32, way: Option<&Way>, devices: &[u32]) -> Hook {
+pub(super) fn hook(attach: Attach, tun: u32, way: Option<&Way>, devices: &Devices) -> Hook {
     match (attach, way) {
         (Attach::Uplink, Some(way)) => Hook::Uplink { device: way.ifindex, tun },
-        (Attach::Ingress, _) => Hook::Ingress { devices: devices.to_vec(), tun },
-        (Attach::Xdp, _) => Hook::Xdp { devices: devices.to_vec(), tun },
+        (Attach::Ingress, _) => Hook::Ingress { devices: devices.indices(), tun },
+        (Attach::Xdp, _) => Hook::Xdp { devices: devices.indices(), tun },
         _ => Hook::Interface { tun },
     }
 }

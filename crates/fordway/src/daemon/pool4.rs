@@ -4,20 +4,18 @@
 //! the host's as before. What the translator sends with a source of the host has to be believed, too.
 
 mod clash;
-mod watch;
 
 use std::net::Ipv4Addr;
 
 use fordway_config::Translator;
 use fordway_net::{
-    Address, Change, Divert, DivertedPort, DivertedPorts, Ipv4Net, Manager, Route, Rule, SysctlKey,
+    Address, Change, Divert, DivertedPort, DivertedPorts, Ipv4Net, Route, Rule, SysctlKey,
 };
 use fordway_xlat::nat64::Settings;
 
 use super::resolve::Facts;
 
 pub(crate) use clash::{Clash, clashes, sentences};
-pub(crate) use watch::Watch;
 
 /// Base of the marks, and of the numbers of routing tables; the interface's index is added. Marks are
 /// compared whole, so nobody's single bits get in the way.
@@ -71,16 +69,6 @@ pub(crate) fn changes(
         forwards: own.forwards,
     }));
     Ok(changes)
-}
-
-/// Whether somebody has undone changes behind which packets are led astray: nftables rulesets are flushed by
-/// firewalls, and network managers remove rules that they do not know.
-pub(crate) fn undone(manager: &mut Manager, changes: &[Change]) -> bool {
-    let watched = |change: &&Change| {
-        matches!(change, Change::Rule(_) | Change::EarlyRule(_) | Change::Divert(_))
-    };
-    // Where that can't be told, there is nothing to repair.
-    changes.iter().filter(watched).any(|change| matches!(manager.is_in_force(change), Ok(false)))
 }
 
 /// What the translator has of the host's own addresses.

@@ -1,16 +1,17 @@
 //! A translator whose device is open and whose host is set up, but whose engines don't run yet.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fordway_config::{Attach, Translator};
+use fordway_config::{Attach, InterfaceName, Translator};
 use fordway_engine::{Core, Marks, Options, Unbound};
-use fordway_net::{Applied, Change, Manager, Netlink};
+use fordway_net::{Change, Netlink, View};
 use fordway_services::dstm::Waiting;
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::Context;
 use super::journal;
@@ -22,6 +23,7 @@ use super::running::Running;
 use super::softwire;
 use super::stateful::{self, Beside, Tables};
 use super::tunnels::Tunnel;
+use super::upkeep::{Upkeep, last_of_each};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
 
@@ -39,9 +41,8 @@ pub(crate) struct Prepared {
     pub(super) core: Core,
     /// Of a stateful translator.
     pub(super) tables: Option<Tables>,
-    pub(super) manager: Option<Manager>,
-    /// What is in force on the host.
-    pub(super) changes: Vec<Change>,
+    /// What it wants of the host, if anything.
+    pub(super) host: Option<Upkeep>,
     pub(super) intent: Intent,
     pub(super) place: At,
     /// The interface is this program's own, and goes with the translator.
@@ -63,8 +64,8 @@ pub(super) struct At {
     pub(super) reason: Option<String>,
     /// At the uplink: the way there.
     pub(super) way: Option<Way>,
-    /// With XDP: the devices.
-    pub(super) devices: Vec<u32>,
+    /// In front of routing: the devices.
+    pub(super) devices: Devices,
 }
 
 impl At {
@@ -74,10 +75,45 @@ impl At {
     }
 }
 
+/// Devices in front of whose routing programs are: name, index, link-layer address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Devices(Vec<(String, u32, Vec<u8>)>);
+
+impl Devices {
+    /// Those of a configuration that are there.
+    pub(super) fn find(view: &mut View<'_>, config: &Translator) -> Devices {
+        let find = |name: &InterfaceName| {
+            let link = view.find_link(name.as_str()).ok()??;
+            Some((link.name.clone(), link.index, link.hardware_address.clone()))
+        };
+        Devices(config.devices.iter().filter_map(find).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their names, by index.
+    pub(super) fn names(&self) -> impl Iterator<Item = (u32, String)> {
+        self.0.iter().map(|(name, index, _)| (*index, name.clone()))
+    }
+
+    pub(super) fn indices(&self) -> Vec<u32> {
+        self.0.iter().map(|(_, index, _)| *index).collect()
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|(name, ..)| name.as_str()).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
 /// What was set up for a translator that does not run.
 pub(crate) struct SetUp {
     name: String,
-    manager: Option<Manager>,
+    host: Option<Upkeep>,
     survivor: bool,
     /// Pins of tables that were made.
     made: Option<PathBuf>,
@@ -85,12 +121,12 @@ pub(crate) struct SetUp {
 
 impl SetUp {
     /// Takes it back, unless an earlier run's kernel engine needs it.
-    pub(crate) fn take_down(mut self) {
-        match &mut self.manager {
+    pub(crate) fn take_down(self) {
+        match self.host {
             _ if self.survivor => {
                 info!("{}: what an earlier run left is left as it is", self.name);
             }
-            Some(manager) => journal::take_back(&self.name, manager),
+            Some(host) => host.take_back(),
             None => {}
         }
         Tables::discard(self.made.as_ref());
@@ -113,9 +149,9 @@ impl Prepared {
             ..OpenOptions::default()
         };
         let (device, queues) = Device::open(name, &options)?;
-        let (manager, own) = open_manager(config, &intent, &device, context)?;
-        let survivor = match &manager {
-            Some(manager) => manager.is_kept()?,
+        let (mut host, own) = open_host(config, &intent, &device, context)?;
+        let survivor = match &mut host {
+            Some(host) => host.manager().is_kept()?,
             None => false,
         };
         journal::device(&device, own, queues.len());
@@ -136,8 +172,7 @@ impl Prepared {
             queues,
             core,
             tables,
-            manager,
-            changes: Vec::new(),
+            host,
             intent,
             place,
             own,
@@ -158,8 +193,8 @@ impl Prepared {
 
     fn change_host(&mut self) -> Result<(), Failure> {
         let name = self.config.name.as_str();
-        let Some(manager) = &mut self.manager else { return Ok(()) };
-        if manager.has_inherited() {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        if host.manager().has_inherited() {
             info!("{name}: an earlier run left its set-up; it is taken over");
         }
         let (ifindex, adopted) = (self.device.ifindex(), !self.own);
@@ -177,15 +212,15 @@ impl Prepared {
         if self.own && self.device.adopted() {
             changes = last_of_each(changes);
         }
-        if let Err(failure) = apply(name, manager, &changes) {
-            if !self.survivor {
-                journal::take_back(name, manager);
-            }
-            return Err(failure);
-        }
         // What only led there is not done again when the set-up is put back in order.
-        self.changes = last_of_each(changes);
-        Ok(())
+        let made = host.want(changes);
+        if made.is_err()
+            && !self.survivor
+            && let Some(host) = self.host.take()
+        {
+            host.take_back();
+        }
+        made
     }
 
     /// The translator's name.
@@ -197,7 +232,7 @@ impl Prepared {
     pub(crate) fn into_set_up(self) -> SetUp {
         let made = self.made();
         let name = self.config.name.to_string();
-        SetUp { name, manager: self.manager, survivor: self.survivor, made }
+        SetUp { name, host: self.host, survivor: self.survivor, made }
     }
 
     /// Pins of tables that were made for this start.
@@ -207,7 +242,7 @@ impl Prepared {
 
     /// Whether there is something to take down at the end.
     pub(crate) fn manages(&self) -> bool {
-        self.manager.is_some()
+        self.host.is_some()
     }
 
     /// Whether the kernel engine is to run.
@@ -264,16 +299,16 @@ impl Prepared {
                 survivor: self.survivor,
                 kernel: None,
                 stateful,
-                manager: self.manager,
-                changes: self.changes,
+                host: self.host,
                 started: Instant::now(),
+                refused_devices: None,
                 tracing: None,
                 tunnel: self.tunnel,
                 waiting: self.waiting,
             }),
             Err(failure) => {
                 let (name, survivor) = (self.config.name.to_string(), self.survivor);
-                let set_up = SetUp { name, manager: self.manager, survivor, made };
+                let set_up = SetUp { name, host: self.host, survivor, made };
                 Err(Box::new((failure, set_up)))
             }
         }
@@ -293,21 +328,21 @@ fn is_lent(config: &Translator) -> bool {
 
 /// The owner's part of the ledger, where there is anything for it to hold, and whether the interface is
 /// this program's own.
-fn open_manager(
+fn open_host(
     config: &Translator,
     intent: &Intent,
     device: &Device,
     context: &Context,
-) -> Result<(Option<Manager>, bool), Failure> {
+) -> Result<(Option<Upkeep>, bool), Failure> {
     let name = config.name.as_str();
     if !config.manage && !intent.is_kernel() && !device.adopted() {
         return Ok((None, true));
     }
-    let mut manager = Manager::open(&context.run_dir, name)?;
-    let own = !device.adopted() || manager.has_made(&keep(name))?;
+    let mut host = Upkeep::open(&context.run_dir, name, name)?;
+    let own = !device.adopted() || host.manager().has_made(&keep(name))?;
     // An operator's interface, and nothing to do about it.
     let needed = config.manage || intent.is_kernel() || (own && device.adopted());
-    Ok((needed.then_some(manager), own))
+    Ok((needed.then_some(host), own))
 }
 
 /// The interface outlives the process, for the kernel engine goes on.
@@ -333,8 +368,9 @@ pub(super) fn place(
         Attach::Auto if configured => {}
         Attach::Auto | Attach::Interface => return Ok(At::interface(None)),
         Attach::Ingress | Attach::Xdp => {
-            let devices = config.devices.iter().map(|name| Ok(netlink.link(name.as_str())?.index));
-            let devices = devices.collect::<Result<Vec<u32>, Failure>>()?;
+            let mut view = View::new(netlink);
+            config.devices.iter().try_for_each(|name| view.link(name.as_str()).map(drop))?;
+            let devices = Devices::find(&mut view, config);
             return Ok(At { attach, devices, ..At::default() });
         }
     }
@@ -377,27 +413,4 @@ pub(super) fn core(
         Some(nat64) => fordway_xlat::Translator::nat64(core, Arc::clone(nat64)),
     };
     made.map(|made| Arc::new(made).into()).map_err(|error| failed(error.to_string()))
-}
-
-/// Sees to it that all of `changes` are in force.
-pub(super) fn apply(name: &str, manager: &mut Manager, changes: &[Change]) -> Result<(), Failure> {
-    for change in changes {
-        match manager.apply(change)? {
-            Applied::Present => debug!("{name}: {change}: it is so already"),
-            applied => debug!("{name}: {change}: {applied:?}"),
-        }
-    }
-    Ok(())
-}
-
-/// Of several changes of one thing only the last.
-pub(super) fn last_of_each(changes: Vec<Change>) -> Vec<Change> {
-    let mut kept: Vec<Change> = Vec::new();
-    for change in changes.into_iter().rev() {
-        if !kept.iter().any(|later| later.same_object(&change)) {
-            kept.push(change);
-        }
-    }
-    kept.reverse();
-    kept
 }

@@ -66,7 +66,7 @@ impl Daemon {
             match self.running[at].change(&new) {
                 Ok(None) => {
                     names.same += 1;
-                    self.running[at].put_back();
+                    self.running[at].settle_quietly();
                 }
                 Ok(Some(old)) => {
                     names.changed.push(new.name.to_string());

@@ -1,25 +1,28 @@
 //! A translator that runs: its engines, and what it changed on the host.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
 use fordway_engine::{Engine, QueueCounters};
-use fordway_net::{Change, Manager, Netlink};
+use fordway_net::{Netlink, View};
 use fordway_services::dstm::Waiting;
 use tracing::{debug, info, warn};
 
-use super::journal;
 use super::kernel::{self, Intent, Kernel};
 use super::plan;
-use super::prepared::{At, apply, core, keep, refused};
+use super::prepared::{At, Devices, core, keep, refused};
 use super::resolve::Facts;
 use super::stateful::Beside;
 use super::trace::Tracing;
 use super::tunnels::Tunnel;
+use super::upkeep::Upkeep;
 use super::uplink;
 use crate::failure::Failure;
+
+/// After this time devices are tried again at which programs could not be put.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// A translator that runs.
 pub(crate) struct Running {
@@ -34,10 +37,11 @@ pub(crate) struct Running {
     pub(super) kernel: Option<Kernel>,
     /// What a stateful translator has beside its engines.
     pub(super) stateful: Option<Beside>,
-    pub(super) manager: Option<Manager>,
-    /// What is in force on the host.
-    pub(super) changes: Vec<Change>,
+    /// What it wants of the host, if anything.
+    pub(super) host: Option<Upkeep>,
     pub(super) started: Instant,
+    /// Devices at which programs could not be put, and when.
+    pub(super) refused_devices: Option<(Devices, Instant)>,
     /// While somebody traces.
     pub(super) tracing: Option<Tracing>,
     /// Of a tunnel end point: what is lent.
@@ -74,19 +78,9 @@ impl Running {
             Intent::User(why) => self.user_only(&why)?,
         }
         self.begin_lending();
-        if let Some(manager) = &mut self.manager {
-            match manager.settle() {
-                Ok(report) if report.is_empty() => {}
-                Ok(report) => {
-                    let name = self.config.name.as_str();
-                    journal::log_report(name, "from an earlier run: ", &report);
-                    // With a device's last IPv4 address the kernel takes all its IPv4 routes away.
-                    apply(name, manager, &self.changes)?;
-                }
-                Err(error) => {
-                    warn!("{}: cannot take back what an earlier run left: {error}", self.name());
-                }
-            }
+        self.renew()?;
+        if let Some(host) = &mut self.host {
+            host.settle("from an earlier run: ");
         }
         Ok(())
     }
@@ -193,19 +187,19 @@ impl Running {
         self.kernel = Some(kernel);
         // The ledger first: an interface that outlives a killed process unlisted would be taken for
         // somebody else's.
-        if let Some(manager) = &mut self.manager
+        if let Some(host) = &mut self.host
             && self.own
         {
-            manager.apply(&keep(&name))?;
+            host.manager().apply(&keep(&name))?;
         }
         if self.own {
             self.engine.device().set_persistent(true)?;
         }
-        if let Some(manager) = &mut self.manager {
-            manager.keep(true)?;
+        if let Some(host) = &mut self.host {
+            host.manager().keep(true)?;
         }
-        if self.place.attach == Attach::Uplink && self.config.manage {
-            self.route_v4()?;
+        if self.place.attach == Attach::Uplink {
+            self.renew()?;
         }
         let where_ = match (&self.place.attach, &self.place.way) {
             (Attach::Uplink, Some(way)) => format!("the uplink {}", way.device),
@@ -226,91 +220,49 @@ impl Running {
             Ok(true) => info!("{name}: the kernel engine of an earlier run is taken down"),
             Err(error) => debug!("{name}: {error}"),
         }
-        if let Some(manager) = &mut self.manager {
-            manager.keep(false)?;
-            if self.own && self.engine.device().adopted() {
-                // It survived an earlier run and is still ours.
-                manager.apply(&keep(name))?;
-            }
+        if let Some(host) = &mut self.host {
+            host.manager().keep(false)?;
         }
         Ok(())
     }
 
     /// Packets are taken at the interface instead.
     fn move_to_interface(&mut self, reason: Option<String>) -> Result<(), Failure> {
-        let routes_missing = self.place.attach == Attach::Uplink && self.config.manage;
+        let routes_missing = self.place.attach == Attach::Uplink;
         self.place = At::interface(reason);
         self.facts.resolved.attach = Attach::Interface;
         let before = self.engine.core();
         let tables = before.tables();
         let core = core(&self.config, &self.facts, tables, Some(&before))?;
         self.engine.replace(core);
-        if routes_missing { self.route_v4() } else { Ok(()) }
+        if routes_missing { self.renew() } else { Ok(()) }
     }
 
-    /// Puts the IPv4 routes where they belong now.
-    fn route_v4(&mut self) -> Result<(), Failure> {
-        let Some(manager) = &mut self.manager else { return Ok(()) };
-        let routes = plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref());
-        apply(self.config.name.as_str(), manager, &routes)?;
-        self.changes.retain(|change| !routes.iter().any(|route| route.same_object(change)));
-        self.changes.extend(routes);
-        Ok(())
+    /// Has the host be as it is wanted now. What was wanted before stays until it is settled.
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+        let wanted = self.wanted()?;
+        match &mut self.host {
+            Some(host) if host.wanted() != wanted => host.want(wanted),
+            _ => Ok(()),
+        }
     }
 
-    /// Puts back what the kernel takes away when a CLAT's uplink goes down; at the uplink, follows another
-    /// router.
-    pub(crate) fn follow_uplink(&mut self, netlink: &mut Netlink) {
-        if !self.config.manage {
-            return;
-        }
-        let mut followed = self.answer_again(netlink).and(self.translate_again());
-        if self.place.attach == Attach::Uplink {
-            followed = followed.and(self.try_follow_uplink(netlink));
-        }
-        if let Err(failure) = followed {
+    /// Follows the host: the way out of the uplink, devices that are made anew, addresses of pool4; and puts back what is
+    /// missing. When to look again, if something waits.
+    pub(crate) fn follow(&mut self, view: &mut View<'_>, now: Instant) -> Option<Instant> {
+        if self.config.manage
+            && self.place.attach == Attach::Uplink
+            && let Err(failure) = self.follow_uplink(view.netlink())
+        {
             debug!("{}: {}", self.name(), failure.line());
         }
+        self.follow_devices(view, now);
+        self.follow_pool4(view);
+        self.host.as_mut()?.follow(view, now)
     }
 
-    /// Makes changes again that somebody, or the kernel with an interface that went down, has undone.
-    pub(super) fn put_back(&mut self) {
-        if let Some(manager) = &mut self.manager
-            && let Err(failure) = apply(self.config.name.as_str(), manager, &self.changes)
-        {
-            warn!("{}: {}", self.config.name, failure.line());
-        }
-    }
-
-    /// Neighbours are answered for the CLAT's address again after the uplink was down.
-    fn answer_again(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
-        let Some(manager) = &mut self.manager else { return Ok(()) };
-        let wanted = self.changes.iter().filter(|it| matches!(it, Change::NeighbourProxy(_)));
-        for change in wanted {
-            let Change::NeighbourProxy(proxy) = change else { continue };
-            // While the device is away there is nothing to put back.
-            let gone = !netlink.neighbour_proxies()?.iter().any(|it| it.same_object(proxy));
-            if gone && netlink.find_link(&proxy.device)?.is_some() {
-                manager.apply(change)?;
-                info!("{}: {change}, again", self.config.name);
-            }
-        }
-        Ok(())
-    }
-
-    /// A firewall that is loaded anew often flushes all rules that there are.
-    fn translate_again(&mut self) -> Result<(), Failure> {
-        let Some(manager) = &mut self.manager else { return Ok(()) };
-        for change in self.changes.iter().filter(|it| matches!(it, Change::Nat44(_))) {
-            if !manager.is_in_force(change)? {
-                manager.apply(change)?;
-                info!("{}: {change}, again", self.config.name);
-            }
-        }
-        Ok(())
-    }
-
-    fn try_follow_uplink(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
+    /// At the uplink, follows another router, and an uplink that went and came back.
+    fn follow_uplink(&mut self, netlink: &mut Netlink) -> Result<(), Failure> {
         // While there is no way, the last one stays: most likely it comes back.
         let Ok(way) = uplink::find(netlink, &self.config, &self.facts)? else { return Ok(()) };
         let Some(before) = &self.place.way else { return Ok(()) };
@@ -320,15 +272,41 @@ impl Running {
             info!("{}: {} is another device now; its programs are there", self.name(), way.device);
             return Ok(());
         }
-        let changed = way != *before;
-        if !changed && !uplink::routes_are_missing(netlink, &way, self.config.routes4.len())? {
+        if way == *before {
             return Ok(());
         }
         let gateway = way.gateway.map_or("no router".to_owned(), |gateway| gateway.to_string());
         self.place.way = Some(way);
-        self.route_v4()?;
+        self.renew()?;
         info!("{}: IPv4 goes by way of {gateway} now", self.name());
         Ok(())
+    }
+
+    /// With programs at devices, puts them at those that were made anew, and tells them other link-layer addresses. Those
+    /// that are not there are waited for.
+    fn follow_devices(&mut self, view: &mut View<'_>, now: Instant) {
+        if self.place.devices.is_empty() || self.kernel.is_none() {
+            return;
+        }
+        let devices = Devices::find(view, &self.config);
+        if devices.is_empty() || devices == self.place.devices {
+            self.refused_devices = None;
+            return;
+        }
+        // What could not be attached a moment ago most likely can't now.
+        let refused = self.refused_devices.as_ref();
+        if refused.is_some_and(|(them, at)| *them == devices && now < *at + AGAIN) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.place.devices, devices.clone());
+        match self.change_engines(self.engine.core()) {
+            Ok(()) => info!("{}: programs are at {devices} now", self.name()),
+            Err(failure) => {
+                self.place.devices = before;
+                self.refused_devices = Some((devices, now));
+                warn!("{}: its devices are not followed: {}", self.name(), failure.line());
+            }
+        }
     }
 
     /// The folder of its pins; one that can't be there if the namespace is not known.
@@ -346,19 +324,15 @@ impl Running {
         self.end_lending();
         self.end_keeping();
         if let Some(kernel) = self.kernel.take() {
-            if let (Attach::Uplink, Some(manager)) = (self.place.attach, &mut self.manager) {
-                for route in plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()) {
-                    if let Err(error) = manager.retract(&route) {
-                        warn!("{name}: {error}");
-                    }
-                }
+            if let (Attach::Uplink, Some(host)) = (self.place.attach, &mut self.host) {
+                host.give_up(&plan::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
             }
             if let Err(error) = kernel.detach() {
                 warn!("{name}: cannot take the kernel engine down: {error}");
             }
         }
-        if let Some(manager) = &mut self.manager {
-            journal::take_back(&name, manager);
+        if let Some(host) = self.host.take() {
+            host.take_back();
         }
         match self.engine.stop() {
             Err(error) if failed => Err(Failure::failed(format!("{name}: {error}"))),

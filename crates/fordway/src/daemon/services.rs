@@ -19,15 +19,17 @@ mod status;
 use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use fordway_config::Config;
 use fordway_net::privilege::Capability;
-use fordway_net::{IpNet, Netlink};
+use fordway_net::{IpNet, Netlink, View};
 use fordway_services::{dns64, dstm as lending, proxy, router, trt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use super::tunnels::Tunnels;
+use super::upkeep::earlier;
 use crate::failure::Failure;
 pub(super) use dstm::key as dstm_key;
 use forwarding::Forwarding;
@@ -229,17 +231,17 @@ struct Seen {
 
 impl Seen {
     fn now(config: &Config) -> Result<Seen, Failure> {
-        Seen::look(config, &mut Netlink::open()?)
+        Seen::look(config, &mut View::new(&mut Netlink::open()?))
     }
 
-    fn look(config: &Config, netlink: &mut Netlink) -> Result<Seen, Failure> {
+    fn look(config: &Config, view: &mut View<'_>) -> Result<Seen, Failure> {
         let dns64 = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
         let proxy = config.proxies.iter().any(|proxy| proxy.allow.is_none());
         let local = match dns64 || proxy || config.trt.iter().any(|trt| trt.allow.is_none()) {
-            true => settings::local(&netlink.addresses(None)?),
+            true => settings::local(view.addresses()?),
             false => Vec::new(),
         };
-        Ok(Seen { local, own4: relays::own4(config, netlink)? })
+        Ok(Seen { local, own4: relays::own4(config, view)? })
     }
 }
 
@@ -388,10 +390,17 @@ impl Services {
     }
 
     /// Follows the host: devices that have come, networks of the host's own; and translators that have gone.
-    pub(super) fn follow(&mut self, config: &Config, netlink: &mut Netlink) {
-        self.host.follow(config, netlink);
-        self.forwarding.follow(config, netlink);
-        if let Ok(seen) = Seen::look(config, netlink)
+    /// When to look again, if something waits.
+    pub(super) fn follow(
+        &mut self,
+        config: &Config,
+        view: &mut View<'_>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let again =
+            earlier(self.host.follow(config, view, now), self.relay_hosts.follow(view, now));
+        let again = earlier(again, self.forwarding.follow(config, view, now));
+        if let Ok(seen) = Seen::look(config, view)
             && seen != self.seen
         {
             if seen.local != self.seen.local {
@@ -399,6 +408,7 @@ impl Services {
             }
             self.take_up(config);
         }
+        again
     }
 
     /// Takes the configuration up as it is now, after something else has changed it.

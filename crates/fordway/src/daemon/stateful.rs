@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use fordway_bpf::{Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
-use fordway_net::Netlink;
+use fordway_net::View;
 use fordway_xlat::nat64::{
     Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
 };
@@ -353,21 +353,14 @@ impl Running {
         }
     }
 
-    /// Takes up other addresses of the host and of devices that are pools, and puts back what somebody
-    /// has taken away.
-    pub(super) fn follow_pool4(&mut self, netlink: &mut Netlink) {
-        if let Some(manager) = &mut self.manager
-            && pool4::undone(manager, &self.changes)
-        {
-            info!("{}: somebody took a part of the set-up away; it is put back", self.config.name);
-            self.put_back();
-        }
+    /// Takes up other addresses of the host and of devices that are pools.
+    pub(super) fn follow_pool4(&mut self, view: &mut View<'_>) {
         if self.config.nat64().is_none() {
             return;
         }
-        let Ok(addresses) = netlink.addresses(None) else { return };
-        let devices = resolve::device_v4(&self.config, &addresses);
-        let own = resolve::hosts_v4(&self.config, &addresses);
+        let Ok(addresses) = view.addresses() else { return };
+        let devices = resolve::device_v4(&self.config, addresses);
+        let own = resolve::hosts_v4(&self.config, addresses);
         if devices == self.facts.device_v4 && own == self.facts.own_v4 {
             return;
         }
@@ -444,10 +437,11 @@ impl Running {
             self.resume_tracing();
         }
         // A port on the host's own address has to be led here, or no more.
-        let wanted = self.wanted()?;
-        if wanted != self.changes {
-            self.changes = wanted;
-            self.put_back();
+        if let Err(failure) = self.renew() {
+            warn!("{}", failure.line());
+        }
+        if let Some(host) = &mut self.host {
+            host.settle("");
         }
         info!("{done}");
         Ok(done)

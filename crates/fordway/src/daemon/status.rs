@@ -20,7 +20,8 @@ impl Running {
         let (config, core) = (&self.config, self.engine.core());
         let (translator, device) = (core.translator().map(|it| it.config()), self.engine.device());
         let applied = |wanted: fn(&Change) -> bool| -> Vec<String> {
-            let wanted = self.changes.iter().filter(|change| wanted(change));
+            let all = self.host.iter().flat_map(|host| host.wanted());
+            let wanted = all.filter(|change| wanted(change));
             wanted.map(|change| without_verb(&change.to_string())).collect()
         };
         TranslatorStatus {

@@ -158,9 +158,7 @@ impl Running {
     fn device_names(&self) -> HashMap<u32, String> {
         let own = (self.engine.device().ifindex(), self.config.name.to_string());
         let uplink = self.place.way.iter().map(|way| (way.ifindex, way.device.clone()));
-        let named = self.config.devices.iter().map(ToString::to_string);
-        let devices = self.place.devices.iter().copied().zip(named);
-        std::iter::once(own).chain(uplink).chain(devices).collect()
+        std::iter::once(own).chain(uplink).chain(self.place.devices.names()).collect()
     }
 }
 

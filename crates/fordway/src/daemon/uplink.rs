@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use fordway_config::{SoftwireEnd, Translator};
-use fordway_net::{Netlink, PROTOCOL, RouteFilter};
+use fordway_net::Netlink;
 
 use super::resolve::{Facts, PROBE_V4};
 use crate::failure::Failure;
@@ -70,21 +70,4 @@ pub(crate) fn find(
         }
     };
     Ok(Ok(Way { device: hop.device, ifindex: hop.index, gateway }))
-}
-
-/// Whether fewer than `wanted` of our IPv4 routes lead out of the uplink: the kernel takes them away when it
-/// goes down.
-pub(crate) fn routes_are_missing(
-    netlink: &mut Netlink,
-    way: &Way,
-    wanted: usize,
-) -> Result<bool, Failure> {
-    let filter = RouteFilter {
-        protocol: Some(PROTOCOL),
-        index: Some(way.ifindex),
-        ..RouteFilter::default()
-    };
-    let routes = netlink.routes(filter)?;
-    let ours = routes.iter().filter(|route| route.destination.addr().is_ipv4()).count();
-    Ok(ours < wanted)
 }

@@ -89,6 +89,46 @@ fn status_names_the_programs_and_what_they_left_is_told() {
 }
 
 #[test]
+fn devices_that_are_made_anew_get_their_programs() {
+    if !can_test_kernel() {
+        return;
+    }
+    for attach in ["ingress", "xdp"] {
+        let (net, run) = (Border::new(), RunDir::new());
+        let options = DEVICES.replace("ingress", attach);
+        let daemon = Daemon::start(&run, &net.gateway, &format!("{BORDER} {options}"));
+        net.gateway.ip("link del g6");
+        // One that is there goes on.
+        poll("the other is followed", || {
+            daemon.log().contains("programs are at g4 now").then_some(())
+        });
+        net.gateway.link("g6", &net.v6, "h6");
+        net.gateway.configure(&["addr add 2001:db8:6::1/64 dev g6"]);
+        net.v6.configure(&[
+            "addr add 2001:db8:6::2/64 dev h6",
+            "route add default via 2001:db8:6::1",
+        ]);
+        poll("both are followed", || {
+            daemon.log().contains("programs are at g4, g6 now").then_some(())
+        });
+        let before = daemon.stats("siit0");
+        let ping = net.v6.run(&format!("ping -n -c 3 -i 0.2 {V4_HOST_AS_V6}"));
+        assert!(ping.contains("3 received"), "{ping}");
+        let after = daemon.stats("siit0");
+        assert!(by_programs(&after) >= by_programs(&before) + 6, "{before} {after}");
+        let status = daemon.status()["translators"][0].clone();
+        let programs = status["kernel"]["programs"].as_array().unwrap();
+        assert!(
+            programs.iter().any(|it| it["device"] == "g6" && it["place"] == attach),
+            "{status}"
+        );
+        let output = run.output(&net.gateway, "down siit0");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        daemon.stop();
+    }
+}
+
+#[test]
 fn routing_decides_what_is_the_translators() {
     if !can_test_kernel() {
         return;

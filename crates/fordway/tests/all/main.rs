@@ -40,4 +40,5 @@ mod softwire;
 mod ssh;
 mod trace;
 mod trt;
+mod upkeep;
 mod xlat464;

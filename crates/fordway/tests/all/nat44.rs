@@ -307,7 +307,11 @@ fn a_reload_keeps_connections_and_a_flushed_ruleset_comes_back() {
         home.gateway.run("nft list ruleset").contains("fordway-nat44-home").then_some(())
     });
     connect(&home.server, SocketAddr::new(OUTER, 80), &home.b, 8080).unwrap();
-    assert!(daemon.log().contains("somebody has deleted its nftables table"), "{}", daemon.log());
+    assert!(
+        daemon.log().contains("somebody took it away, and it is put back: add nftables table"),
+        "{}",
+        daemon.log()
+    );
 
     // Down at run time, and up again by the file.
     let output = run.output(&home.gateway, "down home");

@@ -125,7 +125,8 @@ impl Change {
 
     /// What the change is about: two changes with the same key cannot both be
     /// in force unless they are equal.
-    pub(crate) fn key(&self) -> String {
+    #[must_use]
+    pub fn key(&self) -> String {
         match self {
             Self::Sysctl { key, .. } => format!("sysctl {key}"),
             Self::Up { device } => format!("up {device}"),

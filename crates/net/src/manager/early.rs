@@ -15,10 +15,10 @@ use crate::{Netlink, PROTOCOL, Result, Rule, table};
 /// made it anew.
 const KERNEL: u8 = 2;
 
-/// How `rule` will be taken back; none if it stands where it should.
-pub(super) fn prepare(netlink: &mut Netlink, rule: &Rule) -> Result<Option<Undo>> {
-    let places = Places::find(netlink, rule)?;
-    Ok((!places.in_force()).then_some(Undo::EarlyRule { local: places.local_maker() }))
+/// How `rule` will be taken back; none if it stands where it should among `rules`.
+pub(super) fn prepare(rules: &[Rule], rule: &Rule) -> Option<Undo> {
+    let places = Places::among(rules, rule);
+    (!places.in_force()).then_some(Undo::EarlyRule { local: places.local_maker() })
 }
 
 /// Files `rule` before the local table's.
@@ -83,13 +83,16 @@ struct Places {
 
 impl Places {
     fn find(netlink: &mut Netlink, rule: &Rule) -> Result<Self> {
-        let rules = netlink.rules()?;
+        Ok(Self::among(&netlink.rules()?, rule))
+    }
+
+    fn among(rules: &[Rule], rule: &Rule) -> Self {
         let place = |wanted: &Rule| {
             let found = rules.iter().enumerate().find(|(_, it)| it.same_object(wanted));
             found.map(|(at, it)| (at, it.protocol))
         };
         let stand_in = place(&stand_in()).filter(|(_, maker)| *maker == PROTOCOL);
-        Ok(Self { ours: place(rule), local: place(&local(KERNEL)), stand_in })
+        Self { ours: place(rule), local: place(&local(KERNEL)), stand_in }
     }
 
     fn in_force(&self) -> bool {

@@ -3,59 +3,72 @@
 use std::fs;
 
 use super::change::Change;
-use super::early;
 use super::ledger::{Entry, Undo};
-use crate::{
-    Address, Error, NeighbourProxy, Netlink, PROTOCOL, Result, Route, RouteFilter, Rule, SysctlKey,
-    sysctl,
-};
+use super::view::View;
+use super::{early, others};
+use crate::{Address, Error, Netlink, PROTOCOL, Result, SysctlKey, sysctl};
 
 /// Index of the interface that `change` vanishes with, if there is such.
-pub(super) fn ifindex(netlink: &mut Netlink, change: &Change) -> Result<Option<u32>> {
+pub(super) fn ifindex(view: &mut View<'_>, change: &Change) -> Result<Option<u32>> {
     match change.device() {
-        Some(device) => Ok(Some(netlink.link(device)?.index)),
+        Some(device) => Ok(Some(view.link(device)?.index)),
         None => Ok(None),
     }
 }
 
 /// How `change` will be taken back; none if it is in force already.
-pub(super) fn prepare(netlink: &mut Netlink, change: &Change) -> Result<Option<Undo>> {
+pub(super) fn prepare(view: &mut View<'_>, change: &Change) -> Result<Option<Undo>> {
     Ok(match change {
         Change::Sysctl { key, value } => {
             let before = sysctl::read(key)?;
             if before == *value {
                 return Ok(None);
             }
-            Some(Undo::Sysctl { value: before, overwritten: overwritten_by(key) })
+            let forwards = others::who_forward(key)?;
+            Some(Undo::Sysctl { value: before, overwritten: overwritten_by(key), forwards })
         }
-        Change::Up { device } => (!netlink.link(device)?.up).then_some(Undo::Down),
+        Change::Up { device } => (!view.link(device)?.up).then_some(Undo::Down),
         Change::Interface { .. } => Some(Undo::Delete),
         Change::Mtu { device, mtu } => {
-            let before = netlink.link(device)?.mtu;
+            let before = view.link(device)?.mtu;
             (before != *mtu).then_some(Undo::Mtu { mtu: before })
         }
         Change::Group { device, group } => {
-            let before = netlink.link(device)?.group;
+            let before = view.link(device)?.group;
             (before != *group).then_some(Undo::Group { group: before })
         }
-        Change::NoMulticast { device } => {
-            netlink.link(device)?.multicast.then_some(Undo::Multicast)
-        }
-        Change::Address(address) => absent(find_address(netlink, address)?.as_ref()),
+        Change::NoMulticast { device } => view.link(device)?.multicast.then_some(Undo::Multicast),
+        Change::Address(address) => absent(view.address(address)?),
         Change::Route(route) => {
-            let found = find_route(netlink, route)?;
+            let found = view.route(route)?;
             absent(found.filter(|found| found.same_effect(route)).as_ref())
         }
-        Change::Rule(rule) => absent(find_rule(netlink, rule)?.as_ref()),
-        Change::EarlyRule(rule) => early::prepare(netlink, rule)?,
+        Change::Rule(rule) => absent(view.rule(rule)?),
+        Change::EarlyRule(rule) => early::prepare(view.rules()?, rule),
         Change::Divert(divert) => {
             let found = divert.find()?;
             absent(found.filter(|found| found.is(divert)).as_ref())
         }
         Change::Intercept(it) => absent(it.find()?.filter(|found| found.is(it)).as_ref()),
         Change::Nat44(nat44) => absent(nat44.find()?.filter(|found| found.is(nat44)).as_ref()),
-        Change::NeighbourProxy(proxy) => absent(find_proxy(netlink, proxy)?.as_ref()),
+        Change::NeighbourProxy(proxy) => absent(view.proxy(proxy)?),
     })
+}
+
+/// Whether `change` is in force; `None` if it can't be, because the interface that it is about is not there, or is down.
+pub(super) fn in_force(view: &mut View<'_>, change: &Change) -> Result<Option<bool>> {
+    if let Some(device) = change.device() {
+        match view.find_link(device)? {
+            None => return Ok(None),
+            Some(link) if !link.up && matches!(change, Change::Route(_)) => return Ok(None),
+            Some(_) => {}
+        }
+    }
+    Ok(Some(match change {
+        Change::Sysctl { key, value } => sysctl::read(key)? == *value,
+        Change::Interface { .. } => true,
+        other => prepare(view, other)?.is_none(),
+    }))
 }
 
 /// Makes a change that [`prepare`] found not to be in force.
@@ -85,7 +98,7 @@ pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
         Change::Route(route) => netlink.replace_route(route),
         Change::Address(address) => {
-            if find_address(netlink, address)?.is_some() {
+            if View::new(netlink).address(address)?.is_some() {
                 netlink.delete_address(address)?;
             }
             netlink.add_address(address)
@@ -96,12 +109,24 @@ pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
 
 /// Takes a change back if it still is as this program left it; else says what
 /// was found instead.
-pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<String>> {
-    if let Some(found) = interface_gone(netlink, entry)? {
+pub(super) fn unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
+    let undone = try_unmake(view, entry);
+    match &undone {
+        // It went while others were taken back: with an interface's last address go its routes.
+        Err(error) if error.errno().is_some_and(|errno| GONE.contains(&errno)) => gone(),
+        _ => undone,
+    }
+}
+
+/// What the kernel says when there is nothing to delete.
+const GONE: [i32; 3] = [libc::ESRCH, libc::ENOENT, libc::EADDRNOTAVAIL];
+
+fn try_unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
+    if let Some(found) = interface_gone(view, entry)? {
         return Ok(Some(found));
     }
     match (&entry.change, &entry.undo) {
-        (Change::Sysctl { key, .. }, Undo::Sysctl { value: before, overwritten }) => {
+        (Change::Sysctl { key, .. }, Undo::Sysctl { value: before, overwritten, forwards }) => {
             let now = match sysctl::read(key) {
                 Err(error) if error.errno() == Some(libc::ENOENT) => return gone(),
                 result => result?,
@@ -110,54 +135,57 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             if !entry.left().any(ours) {
                 return Ok(Some(format!("it is {now} now")));
             }
+            if let Some(who) = others::who_needs(key, before, forwards)? {
+                return Ok(Some(format!("{who} needs it now")));
+            }
             sysctl::write(key, before)?;
             restore_overwritten(overwritten)?;
         }
         (Change::Up { device }, Undo::Down) => {
-            if !netlink.link(device)?.up {
+            if !view.link(device)?.up {
                 return Ok(Some("it is down".to_owned()));
             }
-            netlink.set_up(device, false)?;
+            view.netlink().set_up(device, false)?;
         }
-        (Change::Interface { device }, Undo::Delete) => netlink.delete_link(device)?,
+        (Change::Interface { device }, Undo::Delete) => view.netlink().delete_link(device)?,
         (Change::Mtu { device, .. }, Undo::Mtu { mtu: before }) => {
-            let now = netlink.link(device)?.mtu;
+            let now = view.link(device)?.mtu;
             if !entry.left().any(|it| matches!(it, Change::Mtu { mtu, .. } if *mtu == now)) {
                 return Ok(Some(format!("it is {now} now")));
             }
-            netlink.set_mtu(device, *before)?;
+            view.netlink().set_mtu(device, *before)?;
         }
         (Change::Group { device, .. }, Undo::Group { group: before }) => {
-            let now = netlink.link(device)?.group;
+            let now = view.link(device)?.group;
             if !entry.left().any(|it| matches!(it, Change::Group { group, .. } if *group == now)) {
                 return Ok(Some(format!("it is {now} now")));
             }
-            netlink.set_group(device, *before)?;
+            view.netlink().set_group(device, *before)?;
         }
         (Change::NoMulticast { device }, Undo::Multicast) => {
-            if netlink.link(device)?.multicast {
+            if view.link(device)?.multicast {
                 return Ok(Some("it takes part".to_owned()));
             }
-            netlink.set_multicast(device, true)?;
+            view.netlink().set_multicast(device, true)?;
         }
-        (Change::Address(address), _) => match find_address(netlink, address)? {
+        (Change::Address(address), _) => match view.address(address)? {
             None => return gone(),
             // Kernels before 5.18 do not keep who made an address.
-            Some(Address { protocol: Some(other), .. }) if other != PROTOCOL => return replaced(),
-            Some(_) => netlink.delete_address(address)?,
+            Some(Address { protocol: Some(other), .. }) if *other != PROTOCOL => return replaced(),
+            Some(_) => view.netlink().delete_address(address)?,
         },
-        (Change::Route(route), _) => match find_route(netlink, route)? {
+        (Change::Route(route), _) => match view.route(route)? {
             None => return gone(),
             Some(found) if found.protocol != PROTOCOL => return replaced(),
-            Some(_) => netlink.delete_route(route)?,
+            Some(_) => view.netlink().delete_route(route)?,
         },
-        (Change::Rule(rule), _) => match find_rule(netlink, rule)? {
+        (Change::Rule(rule), _) => match view.rule(rule)? {
             None => return gone(),
             Some(found) if found.protocol != PROTOCOL => return replaced(),
-            Some(_) => netlink.delete_rule(rule)?,
+            Some(_) => view.netlink().delete_rule(rule)?,
         },
         (Change::EarlyRule(rule), Undo::EarlyRule { local }) => {
-            return early::unmake(netlink, rule, *local);
+            return early::unmake(view.netlink(), rule, *local);
         }
         (Change::Divert(divert), _) => match divert.find()? {
             None => return gone(),
@@ -174,10 +202,10 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
             Some(found) if !found.ours => return replaced(),
             Some(_) => nat44.delete()?,
         },
-        (Change::NeighbourProxy(proxy), _) => match find_proxy(netlink, proxy)? {
+        (Change::NeighbourProxy(proxy), _) => match view.proxy(proxy)? {
             None => return gone(),
             Some(found) if found.protocol != Some(PROTOCOL) => return replaced(),
-            Some(_) => netlink.delete_neighbour_proxy(proxy)?,
+            Some(_) => view.netlink().delete_neighbour_proxy(proxy)?,
         },
         (change, _) => {
             return Ok(Some(format!("the ledger does not say how to undo: {change}")));
@@ -187,11 +215,11 @@ pub(super) fn unmake(netlink: &mut Netlink, entry: &Entry) -> Result<Option<Stri
 }
 
 /// Whether the interface that a change vanishes with is not the same any more.
-fn interface_gone(netlink: &mut Netlink, entry: &Entry) -> Result<Option<String>> {
+fn interface_gone(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
     let (Some(device), Some(index)) = (entry.change.device(), entry.ifindex) else {
         return Ok(None);
     };
-    Ok(match netlink.find_link(device)? {
+    Ok(match view.find_link(device)? {
         Some(link) if link.index == index => None,
         Some(_) => Some(format!("{device} is another interface now")),
         None => Some(format!("{device} is gone")),
@@ -213,36 +241,6 @@ fn absent<T>(found: Option<&T>) -> Option<Undo> {
         Some(_) => None,
         None => Some(Undo::Delete),
     }
-}
-
-fn find_address(netlink: &mut Netlink, wanted: &Address) -> Result<Option<Address>> {
-    let addresses = netlink.addresses(Some(&wanted.device))?;
-    Ok(addresses.into_iter().find(|it| it.same_object(wanted)))
-}
-
-/// The route at the place of `wanted`; among several the one that does the
-/// same, else the one that is ours.
-fn find_route(netlink: &mut Netlink, wanted: &Route) -> Result<Option<Route>> {
-    // Other interfaces' routes at the same place make adding fail by themselves.
-    let index = match &wanted.device {
-        Some(device) => Some(netlink.link(device)?.index),
-        None => None,
-    };
-    let mut routes =
-        netlink.routes(RouteFilter { table: Some(wanted.table), protocol: None, index })?;
-    routes.retain(|route| route.same_object(wanted));
-    routes.sort_by_key(|route| (!route.same_effect(wanted), route.protocol != PROTOCOL));
-    Ok(routes.into_iter().next())
-}
-
-fn find_rule(netlink: &mut Netlink, wanted: &Rule) -> Result<Option<Rule>> {
-    let rules = netlink.rules()?;
-    Ok(rules.into_iter().find(|it| it.same_object(wanted)))
-}
-
-fn find_proxy(netlink: &mut Netlink, wanted: &NeighbourProxy) -> Result<Option<NeighbourProxy>> {
-    let proxies = netlink.neighbour_proxies()?;
-    Ok(proxies.into_iter().find(|it| it.same_object(wanted)))
 }
 
 /// The settings that writing `key` overwrites, with their values.

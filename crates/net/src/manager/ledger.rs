@@ -1,39 +1,55 @@
 //! The file that records all changes in a network namespace.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::change::Change;
 use crate::lock::BriefLock;
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
-/// Version of the file's form.
+/// Version of the file's form. Only a form that earlier programs can't go on with gets another: what they don't know they
+/// leave as it is.
 const VERSION: u32 = 1;
 
 /// All changes in a network namespace, in the order in which they were made.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub(super) struct Ledger {
-    version: u32,
     /// The kernel's number of this run of the host. Whatever was recorded in
     /// another is gone.
     boot: String,
     pub(super) entries: Vec<Entry>,
+    /// Where the change about each thing stands among the entries.
+    places: HashMap<String, usize>,
     /// Owners whose changes are in use although their process has ended.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) kept: BTreeSet<String>,
+    /// Entries that another version of this program has made, and that this one can't read: it leaves them as they are.
+    foreign: Vec<Value>,
+    /// The same of the ledger itself.
+    more: Map<String, Value>,
+}
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct File {
+    version: u32,
+    boot: String,
+    entries: Vec<Value>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    kept: BTreeSet<String>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 /// One change, and how to take it back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Who needs it; never empty.
+    /// Who needs it. Nobody: it is struck out, and gone with the next save.
     pub(super) owners: Vec<String>,
     pub(super) change: Change,
     /// What was in force before, while one value takes the place of another: a
@@ -43,6 +59,9 @@ pub(super) struct Entry {
     /// Index of the interface that the change vanishes with.
     pub(super) ifindex: Option<u32>,
     pub(super) undo: Undo,
+    /// What another version of this program has noted.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
 }
 
 impl Entry {
@@ -59,7 +78,7 @@ impl Entry {
 
 /// How to take a change back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "undo", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "undo", rename_all = "snake_case")]
 pub(super) enum Undo {
     /// Remove what was added.
     Delete,
@@ -79,7 +98,13 @@ pub(super) enum Undo {
     },
     /// Write the former value, and then these settings, which writing it
     /// overwrites.
-    Sysctl { value: String, overwritten: Vec<(SysctlKey, String)> },
+    Sysctl {
+        value: String,
+        overwritten: Vec<(SysctlKey, String)>,
+        /// Of forwarding: who saw forwarded packets then.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        forwards: BTreeSet<String>,
+    },
 }
 
 impl Ledger {
@@ -87,37 +112,59 @@ impl Ledger {
     /// host's last start, an empty one.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let boot = boot_id()?;
-        let empty = Self {
-            version: VERSION,
-            boot: boot.clone(),
-            entries: Vec::new(),
-            kept: BTreeSet::new(),
-        };
         let path = dir.join(FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::empty(boot)),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
         let damaged = |reason: String| Error::Ledger { path: path.clone(), reason };
-        let ledger: Self =
+        let file: File =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        if ledger.version != VERSION {
-            return Err(damaged(format!("version {}", ledger.version)));
+        if file.version != VERSION {
+            return Err(damaged(format!("version {}", file.version)));
         }
-        if ledger.entries.iter().any(|entry| entry.owners.is_empty()) {
-            return Err(damaged("a change without an owner".to_owned()));
+        if file.boot != boot {
+            return Ok(Self::empty(boot));
         }
-        Ok(if ledger.boot == boot { ledger } else { empty })
+        let mut ledger = Self { kept: file.kept, more: file.more, ..Self::empty(boot) };
+        for value in file.entries {
+            match Entry::deserialize(&value) {
+                Ok(entry) if entry.owners.is_empty() => {
+                    return Err(damaged("a change without an owner".to_owned()));
+                }
+                Ok(entry) => ledger.push(entry),
+                Err(_) if is_entry(&value) => ledger.foreign.push(value),
+                Err(error) => return Err(damaged(error.to_string())),
+            }
+        }
+        Ok(ledger)
     }
 
-    /// Brings the ledger to disk: at any time either the old or the new one is
+    fn empty(boot: String) -> Self {
+        Self {
+            boot,
+            entries: Vec::new(),
+            places: HashMap::new(),
+            kept: BTreeSet::new(),
+            foreign: Vec::new(),
+            more: Map::new(),
+        }
+    }
+
+    /// Brings the ledger to disk, without what was struck out: at any time either the old or the new one is
     /// there as a whole, whatever happens. One that records nothing is removed,
     /// for which a full disk has room, too.
-    pub(super) fn save(&self, dir: &Path) -> Result<()> {
+    pub(super) fn save(&mut self, dir: &Path) -> Result<()> {
+        let before = self.entries.len();
+        self.entries.retain(|entry| !entry.owners.is_empty());
+        if self.entries.len() < before {
+            let places = self.entries.iter().enumerate();
+            self.places = places.map(|(at, entry)| (entry.change.key(), at)).collect();
+        }
         let path = dir.join(FILE);
         let draft = dir.join(format!("{FILE}.new"));
-        if self.entries.is_empty() && self.kept.is_empty() {
+        if self.entries.is_empty() && self.kept.is_empty() && self.foreign.is_empty() {
             // What a full disk has left of it.
             let _ = fs::remove_file(&draft);
             return match fs::remove_file(&path) {
@@ -125,8 +172,16 @@ impl Ledger {
                 result => result.map_err(Error::file("remove", &path)),
             };
         }
-        let mut text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Error::Ledger { path: path.clone(), reason: error.to_string() })?;
+        let failed = |error: serde_json::Error| Error::Ledger {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        let entries = self.entries.iter().map(serde_json::to_value);
+        let mut entries: Vec<Value> = entries.collect::<Result<_, _>>().map_err(failed)?;
+        entries.extend(self.foreign.iter().cloned());
+        let (boot, kept, more) = (self.boot.clone(), self.kept.clone(), self.more.clone());
+        let file = File { version: VERSION, boot, entries, kept, more };
+        let mut text = serde_json::to_vec_pretty(&file).map_err(failed)?;
         text.push(b'\n');
         write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
         // The directory is not synced: should the host lose power, either file
@@ -134,9 +189,37 @@ impl Ledger {
         fs::rename(&draft, &path).map_err(Error::file("replace", &path))
     }
 
+    /// Where the change about a thing stands.
     pub(super) fn position(&self, key: &str) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.change.key() == key)
+        self.places.get(key).copied()
     }
+
+    /// Adds an entry, whose thing has none.
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.places.insert(entry.change.key(), self.entries.len());
+        self.entries.push(entry);
+    }
+
+    /// Strikes an entry out.
+    pub(super) fn strike(&mut self, position: usize) {
+        let entry = &mut self.entries[position];
+        entry.owners.clear();
+        self.places.remove(&entry.change.key());
+    }
+
+    /// How many changes of `owner` another version of this program has made, which this one can't read.
+    pub(super) fn foreign(&self, owner: &str) -> usize {
+        self.foreign.iter().filter(|value| owners(value).any(|name| name == owner)).count()
+    }
+}
+
+/// Whether a value is an entry, though perhaps of a kind that is not known here: somebody needs it.
+fn is_entry(value: &Value) -> bool {
+    value.get("change").is_some() && value.get("undo").is_some() && owners(value).next().is_some()
+}
+
+fn owners(value: &Value) -> impl Iterator<Item = &str> {
+    value.get("owners").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 const FILE: &str = "ledger.json";

@@ -1,14 +1,20 @@
 //! Changes to the host that are taken back.
 //!
+//! What an owner wants of the host is a list of changes. [`Manager::reconcile`] makes it so: what is missing is made, what
+//! is in the list no more is taken back. [`Manager::missing`] tells cheaply whether there is something to do.
+//!
 //! All owners in a network namespace share one ledger, a JSON file that is
-//! brought to disk before each change is made. It records who needs a change
+//! brought to disk before changes are made, a list of them at once. It records who needs a change
 //! and what was there before. The last owner to give a change up takes it
 //! back, and only if it still is as this program left it.
 
+mod batch;
 mod change;
 mod early;
 mod effect;
 mod ledger;
+mod others;
+mod view;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,8 +23,10 @@ use std::path::{Path, PathBuf};
 use crate::lock::{BriefLock, ProcessLock};
 use crate::{Error, NamespaceId, Netlink, Result};
 
+pub use batch::Reconciled;
 pub use change::Change;
 use ledger::{Entry, Ledger};
+pub use view::View;
 
 /// What came of [`Manager::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub struct Report {
     pub left: Vec<(Change, String)>,
     /// Could not be taken back; they stay in the ledger for another attempt.
     pub failed: Vec<(Change, Error)>,
+    /// How many another version of this program has made that this one does not know: they are left to that one.
+    pub foreign: usize,
 }
 
 impl Report {
@@ -57,6 +67,7 @@ impl Report {
             && self.shared.is_empty()
             && self.left.is_empty()
             && self.failed.is_empty()
+            && self.foreign == 0
     }
 }
 
@@ -73,6 +84,9 @@ impl fmt::Display for Report {
         for (change, error) in &self.failed {
             write!(f, "; failed: {change} ({error})")?;
         }
+        if self.foreign > 0 {
+            write!(f, "; {} left to the version that made them", self.foreign)?;
+        }
         Ok(())
     }
 }
@@ -84,8 +98,8 @@ impl fmt::Display for Report {
 /// can be the same owner. Dropping it takes nothing back: that is for
 /// [`Manager::restore`], or, after a crash, for the next manager of the owner,
 /// which finds all changes in the ledger. That one either calls
-/// [`Manager::restore`] at once, or applies what it needs, keeping what is
-/// there already in being, and then calls [`Manager::settle`].
+/// [`Manager::restore`] at once, or [`Manager::reconcile`] with the list of what it needs, which keeps
+/// what is there already in being and takes the rest back.
 ///
 /// Must be used in the network namespace that it was opened in.
 #[derive(Debug)]
@@ -94,8 +108,8 @@ pub struct Manager {
     namespace: NamespaceId,
     dir: PathBuf,
     netlink: Netlink,
-    /// Keys of changes from an earlier life that were not applied again so far.
-    inherited: BTreeSet<String>,
+    /// Whether an earlier life has left changes.
+    inherited: bool,
     /// None only at the end.
     lock: Option<ProcessLock>,
 }
@@ -131,85 +145,18 @@ impl Manager {
             namespace,
             dir,
             netlink: Netlink::open()?,
-            inherited: BTreeSet::new(),
+            inherited: false,
             lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
-        let inherited = ledger.entries.iter().filter(|entry| entry.has(owner));
-        manager.inherited = inherited.map(|entry| entry.change.key()).collect();
+        manager.inherited = ledger.entries.iter().any(|entry| entry.has(owner));
         Ok(manager)
     }
 
-    /// Whether an earlier process left changes that were neither applied again
-    /// nor taken back.
+    /// Whether an earlier process had left changes when this manager was opened.
     #[must_use]
     pub fn has_inherited(&self) -> bool {
-        !self.inherited.is_empty()
-    }
-
-    /// Sees to it that `change` is in force.
-    ///
-    /// If this owner alone has made the same setting with another value, the
-    /// value is changed, and the one from before this program is still what
-    /// will be restored.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`] if another owner needs it otherwise; the errors of
-    /// the operation itself, with nothing changed; [`Error::File`];
-    /// [`Error::OtherNamespace`].
-    pub fn apply(&mut self, change: &Change) -> Result<Applied> {
-        let (_guard, mut ledger) = self.ledger()?;
-        let change = &change.normalised();
-        let key = change.key();
-        let ifindex = effect::ifindex(&mut self.netlink, change)?;
-        let found = ledger.position(&key);
-        if let Some(position) = found {
-            let entry = &ledger.entries[position];
-            let moved = entry.change.device() != change.device();
-            if entry.ifindex == ifindex || moved {
-                ledger.entries[position].ifindex = ifindex;
-                let applied = self.apply_known(&mut ledger, position, change)?;
-                self.inherited.remove(&key);
-                return Ok(applied);
-            }
-            // The interface went away with what was changed; this is a new one
-            // of the same name, so nothing is inherited either.
-            ledger.entries.remove(position);
-            self.inherited.remove(&key);
-        }
-        let Some(undo) = effect::prepare(&mut self.netlink, change)? else {
-            if found.is_some() {
-                ledger.save(&self.dir)?;
-            }
-            return Ok(Applied::Present);
-        };
-        ledger.entries.push(Entry {
-            owners: vec![self.owner.clone()],
-            change: change.clone(),
-            earlier: None,
-            ifindex,
-            undo,
-        });
-        ledger.save(&self.dir)?;
-        if let Err(error) = effect::make(&mut self.netlink, change) {
-            ledger.entries.pop();
-            ledger.save(&self.dir)?;
-            return Err(error);
-        }
-        Ok(Applied::Made)
-    }
-
-    /// Whether `change` is in force, whoever made it.
-    ///
-    /// # Errors
-    ///
-    /// The errors of looking at it.
-    pub fn is_in_force(&mut self, change: &Change) -> Result<bool> {
-        if NamespaceId::current()? != self.namespace {
-            return Err(Error::OtherNamespace);
-        }
-        Ok(effect::prepare(&mut self.netlink, &change.normalised())?.is_none())
+        self.inherited
     }
 
     /// Whether the ledger says that this owner has made `change`, on the interface
@@ -222,7 +169,7 @@ impl Manager {
     pub fn has_made(&mut self, change: &Change) -> Result<bool> {
         let (_guard, ledger) = self.ledger()?;
         let change = change.normalised();
-        let ifindex = effect::ifindex(&mut self.netlink, &change)?;
+        let ifindex = effect::ifindex(&mut View::new(&mut self.netlink), &change)?;
         Ok(ledger.entries.iter().any(|entry| {
             entry.has(&self.owner) && entry.change == change && entry.ifindex == ifindex
         }))
@@ -255,124 +202,41 @@ impl Manager {
         Ok(ledger.kept.contains(&self.owner))
     }
 
-    /// Begins anew: what is not applied again before the next [`Manager::settle`] is taken back by it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
-    pub fn review(&mut self) -> Result<()> {
-        let (_guard, ledger) = self.ledger()?;
-        let ours = ledger.entries.iter().filter(|entry| entry.has(&self.owner));
-        self.inherited = ours.map(|entry| entry.change.key()).collect();
-        Ok(())
-    }
-
-    /// Gives one change up and takes it back, unless another owner needs it.
-    /// One that this owner has not made is left alone.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures
-    /// of the operation itself are in the report.
-    pub fn retract(&mut self, change: &Change) -> Result<Report> {
-        let key = change.normalised().key();
-        self.take_back(|entry| entry.change.key() == key)
-    }
-
-    /// Takes back what an earlier life of this owner left and nobody applied
-    /// again since [`Manager::open`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Manager::retract`].
-    pub fn settle(&mut self) -> Result<Report> {
-        let inherited = std::mem::take(&mut self.inherited);
-        self.take_back(|entry| inherited.contains(&entry.change.key()))
-    }
-
     /// Takes everything back that this owner has made in this or an earlier
     /// life, the latest first.
     ///
     /// # Errors
     ///
-    /// As [`Manager::retract`].
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures of the operation itself are in the report.
     pub fn restore(&mut self) -> Result<Report> {
-        self.inherited.clear();
         let report = self.take_back(|_| true)?;
         self.keep(false)?;
         Ok(report)
     }
 
-    /// Handles a change whose object the ledger knows.
-    fn apply_known(
-        &mut self,
-        ledger: &mut Ledger,
-        position: usize,
-        change: &Change,
-    ) -> Result<Applied> {
-        let entry = &mut ledger.entries[position];
-        let ours = entry.has(&self.owner);
-        if entry.change == *change {
-            if !ours {
-                entry.owners.push(self.owner.clone());
-                ledger.save(&self.dir)?;
-            }
-            // Somebody may have undone it meanwhile, or a crash came between
-            // the ledger and the change.
-            if effect::prepare(&mut self.netlink, change)?.is_some() {
-                effect::make(&mut self.netlink, change)?;
-            }
-            if ledger.entries[position].earlier.take().is_some() {
-                ledger.save(&self.dir)?;
-            }
-            return Ok(if ours { Applied::Kept } else { Applied::Shared });
-        }
-        if entry.owners != [self.owner.as_str()] {
-            let others = entry.owners.iter().filter(|owner| **owner != self.owner);
-            return Err(Error::Conflict {
-                wanted: change.to_string(),
-                present: entry.change.to_string(),
-                owners: others.cloned().collect(),
-            });
-        }
-        let before = std::mem::replace(&mut entry.change, change.clone());
-        entry.earlier = Some(before.clone());
-        ledger.save(&self.dir)?;
-        let made = effect::remake(&mut self.netlink, change);
-        let entry = &mut ledger.entries[position];
-        entry.earlier = None;
-        if made.is_err() {
-            entry.change = before;
-        }
-        ledger.save(&self.dir)?;
-        made.map(|()| Applied::Made)
-    }
-
     fn take_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Report> {
         let (_guard, mut ledger) = self.ledger()?;
-        let mut report = Report::default();
-        // A ledger that cannot be written (the disk is full) must not keep the rest from being taken
-        // back. Each file is whole, so the last attempt is the one that counts.
-        let mut saved = Ok(());
+        let mut report = Report { foreign: ledger.foreign(&self.owner), ..Report::default() };
+        let mut changed = false;
         // Interfaces last: with an interface goes all that is about it.
         for interfaces in [false, true] {
+            let mut view = View::new(&mut self.netlink);
             for position in (0..ledger.entries.len()).rev() {
                 let entry = &ledger.entries[position];
                 let is_interface = matches!(entry.change, Change::Interface { .. });
                 if is_interface != interfaces || !entry.has(&self.owner) || !wanted(entry) {
                     continue;
                 }
+                changed = true;
                 let change = entry.change.clone();
-                self.inherited.remove(&change.key());
                 if entry.owners.len() > 1 {
                     ledger.entries[position].owners.retain(|owner| *owner != self.owner);
-                    saved = ledger.save(&self.dir);
                     report.shared.push(change);
                     continue;
                 }
                 // Undone first, struck out afterwards: after a crash in between the
                 // next attempt finds that there is nothing left to do.
-                match effect::unmake(&mut self.netlink, entry) {
+                match effect::unmake(&mut view, entry) {
                     Ok(None) => report.undone.push(change),
                     Ok(Some(found)) => report.left.push((change, found)),
                     Err(error) => {
@@ -380,11 +244,14 @@ impl Manager {
                         continue;
                     }
                 }
-                ledger.entries.remove(position);
-                saved = ledger.save(&self.dir);
+                ledger.strike(position);
             }
         }
-        saved.map(|()| report)
+        // A ledger that cannot be written (the disk is full) has kept nothing from being taken back.
+        if changed {
+            ledger.save(&self.dir)?;
+        }
+        Ok(report)
     }
 
     /// Locks and reads the ledger.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{in_namespace, ip};
-use fordway_net::{ChangeWatch, DefaultRoute, Netlink, Topic};
+use crate::common::{in_namespace, ip, ip_output, nft};
+use fordway_net::{ChangeWatch, Changes, DefaultRoute, Netlink, Topic};
 use fordway_testhost::poll;
 
 #[test]
@@ -115,5 +115,62 @@ fn default_routes_are_told_with_all_their_next_hops() {
         let several = [one, two].map(|index| DefaultRoute { index, metric: 50 });
         assert_eq!(routes.len(), 3, "{routes:?}");
         assert!(several.iter().all(|route| routes.contains(route)), "{routes:?}");
+    });
+}
+
+#[test]
+fn addresses_and_interfaces_that_come_and_go_are_heard_of() {
+    in_namespace(|| {
+        let mut watch = ChangeWatch::open(&[Topic::Links, Topic::Addresses4]).unwrap();
+        assert!(watch.take().unwrap().is_none());
+        let add_link = || {
+            ip("link add veth0 type veth peer name veth1");
+            // The kernel tells of a link once more when it has found out that it has no carrier.
+            let is_down = |name| ip_output(&format!("link show {name}")).contains("state DOWN");
+            poll("both are down", || (is_down("veth0") && is_down("veth1")).then_some(()));
+        };
+        add_link();
+        assert!(watch.take().unwrap().is_some());
+        assert!(watch.take().unwrap().is_none());
+        for line in [
+            "address add 192.0.2.1/24 dev veth0",
+            "address del 192.0.2.1/24 dev veth0",
+            "link set veth0 name veth2",
+            "link del veth2",
+        ] {
+            ip(line);
+            assert!(watch.take().unwrap().is_some(), "{line}");
+            assert!(watch.take().unwrap().is_none(), "{line}");
+        }
+        // So many that the kernel can't keep them all.
+        add_link();
+        for _ in 0..300 {
+            ip("link set veth0 mtu 1400");
+            ip("link set veth0 mtu 1500");
+        }
+        assert!(watch.take().unwrap().is_some());
+        assert!(watch.take().unwrap().is_none());
+    });
+}
+
+#[test]
+fn rules_settings_and_nftables_are_heard_of() {
+    in_namespace(|| {
+        let mut watch = ChangeWatch::open(&[Topic::Rules, Topic::Settings]).unwrap();
+        let mut tables = ChangeWatch::open_nftables().unwrap();
+        for line in ["rule add priority 7 table 7", "-6 rule add priority 7 table 7"] {
+            ip(line);
+            assert!(watch.take().unwrap().is_some(), "{line}");
+        }
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        assert!(watch.take().unwrap().is_some());
+        std::fs::write("/proc/sys/net/ipv6/conf/lo/forwarding", "1").unwrap();
+        assert!(watch.take().unwrap().is_some());
+        assert!(watch.take().unwrap().is_none() && tables.take().unwrap().is_none());
+        nft("add table ip one");
+        assert!(tables.take().unwrap().is_some());
+        nft("flush ruleset");
+        assert_eq!(tables.take().unwrap(), Some(Changes::default()));
+        assert!(watch.take().unwrap().is_none() && tables.take().unwrap().is_none());
     });
 }

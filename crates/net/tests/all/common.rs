@@ -5,6 +5,7 @@ pub(crate) mod changes;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use fordway_net::{Change, Manager, Netlink, View};
 use fordway_testhost::{has_programs, is_root};
 
 /// Whether namespaces can be made here, and looked at; a skip where not.
@@ -33,6 +34,13 @@ pub(crate) fn in_new_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Whether a change is in force, whoever made it.
+pub(crate) fn in_force(manager: &Manager, change: &Change) -> bool {
+    let mut netlink = Netlink::open().unwrap();
+    let missing = manager.missing(std::slice::from_ref(change), &mut View::new(&mut netlink));
+    missing.unwrap().is_empty()
+}
+
 /// A pair of interfaces veth0 and veth1, both up, without IPv6 address
 /// detection.
 pub(crate) fn veth() {
@@ -59,4 +67,12 @@ fn run_ip(line: &str) -> std::process::Output {
         .stdin(Stdio::null())
         .output()
         .expect("ip (package iproute2)")
+}
+
+/// Runs `nft`; gives what it prints.
+pub(crate) fn nft(line: &str) -> String {
+    let mut command = Command::new("nft");
+    let output = command.args(line.split_whitespace()).stdin(Stdio::null()).output().expect("nft");
+    assert!(output.status.success(), "nft {line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -1,9 +1,8 @@
 //! The nftables table that tells a translator's packets from the host's own.
 
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 
-use crate::common::{in_namespace, ip};
+use crate::common::{in_force, in_namespace, ip, nft};
 use fordway_net::{Applied, Change, Divert, DivertedPort, DivertedPorts, Error, Manager};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -18,24 +17,16 @@ fn divert() -> Divert {
     }
 }
 
-/// Runs `nft`; gives what it prints.
-fn nft(line: &str) -> String {
-    let mut command = Command::new("nft");
-    let output = command.args(line.split_whitespace()).stdin(Stdio::null()).output().expect("nft");
-    assert!(output.status.success(), "nft {line}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
 fn it_is_made_replaced_and_deleted_as_a_whole() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
         let mut manager = Manager::open(run.path(), "fw0").unwrap();
         let change = Change::Divert(divert());
-        assert!(!manager.is_in_force(&change).unwrap());
+        assert!(!in_force(&manager, &change));
         assert_eq!(manager.apply(&change).unwrap(), Applied::Made);
         assert_eq!(manager.apply(&change).unwrap(), Applied::Kept);
-        assert!(manager.is_in_force(&change).unwrap());
+        assert!(in_force(&manager, &change));
         let text = nft("list table ip fordway-fw0");
         for rule in [
             "type filter hook prerouting priority -50; policy accept;",
@@ -57,7 +48,7 @@ fn it_is_made_replaced_and_deleted_as_a_whole() {
         let mut other = divert();
         other.ports.push(DivertedPorts { address: OWN, first: 61_000, last: 61_000 });
         let change = Change::Divert(other);
-        assert!(!manager.is_in_force(&change).unwrap());
+        assert!(!in_force(&manager, &change));
         assert_eq!(manager.apply(&change).unwrap(), Applied::Made);
         let text = nft("list table ip fordway-fw0");
         assert!(text.contains("tcp dport 61000 goto pool"), "{text}");
@@ -92,7 +83,7 @@ fn what_others_flush_is_seen_and_made_anew() {
         let whole = nft("list ruleset");
         for flush in ["flush ruleset", "flush table ip fordway-fw0"] {
             nft(flush);
-            assert!(!manager.is_in_force(&change).unwrap(), "{flush}");
+            assert!(!in_force(&manager, &change), "{flush}");
             assert_eq!(manager.apply(&change).unwrap(), Applied::Kept);
             assert_eq!(nft("list ruleset"), whole);
         }

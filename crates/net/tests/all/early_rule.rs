@@ -1,6 +1,6 @@
 //! A policy rule before the local table's: the host must never be without that one.
 
-use crate::common::{in_namespace, ip, ip_output};
+use crate::common::{in_force, in_namespace, ip, ip_output};
 use fordway_net::{Applied, Change, Manager, Rule};
 
 fn early(mark: u32) -> Change {
@@ -26,7 +26,7 @@ fn it_comes_first_and_the_kernels_own_is_as_it_was() {
         assert_eq!(before[0], LOCAL);
         let mut one = Manager::open(run.path(), "one").unwrap();
         let mut two = Manager::open(run.path(), "two").unwrap();
-        assert!(!one.is_in_force(&early(0x464f_0001)).unwrap());
+        assert!(!in_force(&one, &early(0x464f_0001)));
         assert_eq!(one.apply(&early(0x464f_0001)).unwrap(), Applied::Made);
         assert_eq!(one.apply(&early(0x464f_0001)).unwrap(), Applied::Kept);
         assert_eq!(rules()[..2], [OURS, LOCAL]);
@@ -53,7 +53,7 @@ fn it_is_put_first_again_where_somebody_filed_the_local_tables_anew() {
         ip("rule del priority 0 fwmark 0x464f0001");
         ip("rule add priority 0 fwmark 0x464f0001 table 4646 protocol 246");
         assert_eq!(rules()[..2], [LOCAL, OURS]);
-        assert!(!manager.is_in_force(&early).unwrap());
+        assert!(!in_force(&manager, &early));
         assert_eq!(manager.apply(&early).unwrap(), Applied::Kept);
         assert_eq!(rules()[..3], [OURS, LOCAL, "5: from all lookup local proto unspec"]);
         let _ = manager.restore().unwrap();

@@ -78,7 +78,7 @@ fn a_ledger_from_before_the_last_start_is_void_and_a_damaged_one_is_told() {
             "[]",
             "\0",
             &text[..text.len() / 2],
-            &text.replace("\"mtu\": 1480", "\"mtu\": -1"),
+            &text.replace("\"entries\": [", "\"entries\": [3, "),
         ] {
             std::fs::write(&path, damage).unwrap();
             let error = open().unwrap_err();
@@ -307,5 +307,45 @@ fn owners_that_come_and_go_at_once_do_not_disturb_each_other() {
         });
         assert_eq!(snapshot(), before);
         assert!(folders(run.path()).is_empty());
+    });
+}
+
+#[test]
+fn what_another_version_has_noted_is_left_as_it_is() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        let forward = Change::sysctl(SysctlKey::forwarding_v4(), "1");
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let _ = manager.apply(&forward).unwrap();
+        drop(manager);
+        let file = std::fs::read_dir(run.path().join("net")).unwrap().next().unwrap().unwrap();
+        let file = file.path().join("ledger.json");
+        let mut ledger: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        ledger["hint"] = "of the ledger".into();
+        ledger["entries"][0]["noted"] = 7.into();
+        ledger["entries"][0]["undo"]["why"] = "of a way back".into();
+        let unknown = serde_json::json!({
+            "owners": ["nat64"], "change": {"change": "qdisc", "device": "lo"}, "ifindex": 1, "undo": {"undo": "qdisc"},
+        });
+        ledger["entries"].as_array_mut().unwrap().push(unknown.clone());
+        std::fs::write(&file, ledger.to_string()).unwrap();
+
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        assert!(manager.has_inherited());
+        manager.keep(true).unwrap();
+        let read = || -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+        };
+        assert_eq!(read()["hint"], "of the ledger");
+        assert_eq!(read()["entries"][0]["noted"], 7);
+        assert_eq!(read()["entries"][1], unknown);
+        let report = manager.restore().unwrap();
+        assert_eq!((report.undone.as_slice(), report.foreign), ([forward].as_slice(), 1));
+        assert_eq!(
+            report.to_string(),
+            "1 changes taken back; 1 left to the version that made them"
+        );
+        assert_eq!(read()["entries"], serde_json::json!([unknown]));
     });
 }

@@ -1,8 +1,10 @@
 //! Changes: applying, sharing, restoring.
 
 use crate::common::changes::{changes, net, prepared_host, read, snapshot, write};
-use crate::common::{in_namespace, in_new_namespace, ip, ip_output, veth};
-use fordway_net::{Address, Applied, Change, Error, Manager, Route, Rule, SysctlKey, sysctl};
+use crate::common::{in_namespace, in_new_namespace, ip, ip_output, nft, veth};
+use fordway_net::{
+    Address, Applied, Change, Error, Manager, Netlink, Route, Rule, SysctlKey, View, sysctl,
+};
 
 #[test]
 fn everything_is_made_once_and_taken_back() {
@@ -244,7 +246,7 @@ fn an_interface_that_came_anew_is_another() {
         let mut manager = Manager::open(run.path(), "nat64").unwrap();
         assert!(manager.has_inherited());
         assert_eq!(manager.apply(&change).unwrap(), Applied::Made);
-        assert!(manager.settle().unwrap().is_empty());
+        assert!(manager.reconcile(&[change]).unwrap().taken_back.is_empty());
         assert!(ip_output("address show veth0").contains("192.0.2.1"));
     });
 }
@@ -288,18 +290,16 @@ fn the_next_life_keeps_what_it_needs_and_drops_the_rest() {
         ip("-6 route del 64:ff9b::/96");
         let all = changes();
         let (dropped, kept) = all.split_at(4);
-        for change in kept {
-            assert_eq!(manager.apply(change).unwrap(), Applied::Kept);
-        }
+        assert_eq!(manager.apply_all(kept).unwrap(), vec![Applied::Kept; kept.len()]);
         assert!(ip_output("-6 route show 64:ff9b::/96").contains("mtu 1400"));
-        let report = manager.settle().unwrap();
-        assert_eq!(report.undone.len(), dropped.len(), "{report}");
-        assert!(!manager.has_inherited());
+        let done = manager.reconcile(kept).unwrap();
+        assert_eq!(done.taken_back.undone.len(), dropped.len(), "{}", done.taken_back);
+        assert!(done.failed.is_empty() && done.made.is_empty(), "{done:?}");
         assert_eq!(read("net.ipv4.ip_forward"), "0");
         assert!(ip_output("address show veth0").contains("192.0.2.1/24"));
-        let one = manager.retract(&kept[1]).unwrap();
+        let without: Vec<Change> = kept.iter().filter(|it| **it != kept[1]).cloned().collect();
+        let one = manager.reconcile(&without).unwrap().taken_back;
         assert_eq!(one.undone, [kept[1].clone()]);
-        assert!(manager.retract(&dropped[0]).unwrap().is_empty());
         let report = manager.restore().unwrap();
         assert_eq!(report.undone.len(), kept.len() - 1, "{report}");
         assert_eq!(snapshot(), before);
@@ -335,4 +335,98 @@ fn owners_have_plain_names() {
         let error = Manager::open(run.path(), bad).unwrap_err();
         assert!(matches!(error, Error::OwnerName { .. }), "{bad:?}");
     }
+}
+
+#[test]
+fn a_list_is_made_as_a_whole_kept_and_changed_into_another() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        ip("link set veth0 up");
+        ip("link set veth1 up");
+        let before = snapshot();
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let route = |number: u16| {
+            let destination = format!("2001:db8:{number:x}::/48");
+            Change::Route(Route::new(net(&destination), "veth0"))
+        };
+        let many: Vec<Change> = (0..3_000).map(route).collect();
+        let done = manager.reconcile(&many).unwrap();
+        assert_eq!((done.made.len(), done.failed.len()), (3_000, 0));
+        let count = || ip_output("-6 route show proto 246").lines().count();
+        assert_eq!(count(), 3_000);
+
+        // Somebody takes some away.
+        for number in 10..20 {
+            ip(&format!("-6 route del 2001:db8:{number:x}::/48"));
+        }
+        let mut netlink = Netlink::open().unwrap();
+        let missing = manager.missing(&many, &mut View::new(&mut netlink)).unwrap();
+        assert_eq!(missing, many[10..20]);
+        // What can't be made keeps nothing else from being made.
+        ip("-6 route add 2001:db8:b::/48 dev veth1");
+        let done = manager.make(&missing).unwrap();
+        let failed: Vec<&Change> = done.failed.iter().map(|(change, _)| change).collect();
+        assert_eq!(failed, [&many[11]]);
+        assert_eq!(count(), 2_999);
+        ip("-6 route del 2001:db8:b::/48 dev veth1");
+
+        let others: Vec<Change> = (2_990..3_010).map(route).collect();
+        let done = manager.reconcile(&others).unwrap();
+        assert_eq!((done.made.len(), done.taken_back.undone.len()), (10, 2_989));
+        assert_eq!(count(), 20);
+        assert_eq!(manager.restore().unwrap().undone.len(), 20);
+        assert_eq!(snapshot(), before);
+    });
+}
+
+#[test]
+fn one_change_may_undo_another_of_its_list() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        veth();
+        write("net.ipv4.conf.all.accept_redirects", "1");
+        let before = snapshot();
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        // Switching forwarding on overwrites the other, which was as it should be.
+        let redirects = "net/ipv4/conf/all/accept_redirects".parse().unwrap();
+        let list =
+            [Change::sysctl(SysctlKey::forwarding_v4(), "1"), Change::sysctl(redirects, "1")];
+        let done = manager.reconcile(&list).unwrap();
+        assert!(done.failed.is_empty(), "{done:?}");
+        assert_eq!(read("net.ipv4.conf.all.accept_redirects"), "1");
+        let _ = manager.restore().unwrap();
+        assert_eq!(snapshot(), before);
+    });
+}
+
+#[test]
+fn forwarding_that_somebody_else_has_begun_to_need_stays() {
+    let run = tempfile::tempdir().unwrap();
+    let forward = Change::sysctl(SysctlKey::forwarding_v4(), "1");
+    let forward6 = Change::sysctl(SysctlKey::forwarding_v6(), "1");
+    // As container engines do: they find it on, and say nothing.
+    let engine = "add table ip nat; add chain ip nat POSTROUTING { type nat hook postrouting priority 100; }";
+    in_namespace(|| {
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let _ = manager.apply_all(&[forward.clone(), forward6.clone()]).unwrap();
+        nft(engine);
+        let report = manager.restore().unwrap();
+        assert_eq!(report.undone, [forward6], "{report}");
+        let [(change, why)] = report.left.as_slice() else { panic!("{report}") };
+        assert_eq!(*change, forward);
+        assert_eq!(why, "chain POSTROUTING of nftables table ip nat needs it now");
+        assert_eq!(
+            (read("net.ipv4.ip_forward"), read("net.ipv6.conf.all.forwarding")),
+            ("1".into(), "0".into())
+        );
+    });
+    // Who was there before did without.
+    in_namespace(|| {
+        nft(engine);
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let _ = manager.apply(&forward).unwrap();
+        assert_eq!(manager.restore().unwrap().undone, [forward.clone()]);
+        assert_eq!(read("net.ipv4.ip_forward"), "0");
+    });
 }

@@ -1,9 +1,8 @@
 //! The nftables table of NAT44, as `nft` reads it, beside the rules of others.
 
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 
-use crate::common::in_namespace;
+use crate::common::{in_namespace, nft};
 use fordway_net::{Applied, Change, Error, Manager, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};
 
 const TABLE: &str = "list table ip fordway-nat44-home";
@@ -48,14 +47,6 @@ fn full() -> Nat44 {
         log: true,
         ..nat44()
     }
-}
-
-/// Runs `nft`; gives what it prints.
-fn nft(line: &str) -> String {
-    let mut command = Command::new("nft");
-    let output = command.args(line.split_whitespace()).stdin(Stdio::null()).output().expect("nft");
-    assert!(output.status.success(), "nft {line}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
 }
 
 #[track_caller]
@@ -192,11 +183,11 @@ fn what_a_killed_process_has_left_is_taken_over_or_back() {
         let mut manager = Manager::open(run.path(), "home").unwrap();
         assert!(manager.has_inherited());
         assert_eq!(manager.apply(&Change::Nat44(full())).unwrap(), Applied::Made);
-        let report = manager.settle().unwrap();
+        let report = manager.reconcile(&[Change::Nat44(full())]).unwrap().taken_back;
         assert!(report.is_empty(), "{report}");
         assert_rules(&["snat to 192.0.2.1:1024-65535"]);
         drop(manager);
-        let report = Manager::open(run.path(), "home").unwrap().settle().unwrap();
+        let report = Manager::open(run.path(), "home").unwrap().reconcile(&[]).unwrap().taken_back;
         assert_eq!(report.undone, [Change::Nat44(full())], "{report}");
         assert_eq!(nft("list ruleset"), "");
     });

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::future::pending;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::Translator;
 use fordway_dns64::discovery::Found;
-use fordway_net::{ChangeWatch, NeighbourSocket, Netlink, Topic};
+use fordway_net::{NeighbourSocket, Netlink, Topic};
 use fordway_services::discovery::{Settings, Watcher};
 use sd_notify::NotifyState;
 use tokio::io::unix::AsyncFd;
@@ -19,6 +18,7 @@ use tracing::{debug, warn};
 use super::{AGAIN, Seen};
 use crate::daemon::handle::Handle;
 use crate::daemon::notify;
+use crate::daemon::watch::{Watch, own_fd};
 use crate::failure::Failure;
 
 /// Shortest time between two looks, for hosts whose routes never rest.
@@ -26,6 +26,10 @@ const GAP: Duration = Duration::from_millis(20);
 
 /// Longest time between them: whatever was not heard of is seen then.
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// What the decision rests on.
+const TOPICS: [Topic; 5] =
+    [Topic::Links, Topic::Addresses4, Topic::Addresses6, Topic::Routes4, Topic::Routes6];
 
 /// The longest Neighbor Discovery message that matters.
 const MESSAGE: usize = 1500;
@@ -86,7 +90,7 @@ async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) 
     let mut found = watcher.found();
     let _discovery = Task::spawn(name.clone(), watcher);
     let mut neighbours = Neighbours::new(neighbours);
-    let mut changes = HostChanges::open();
+    let mut changes = Watch::open(&TOPICS);
     let mut netlink = Netlink::open().ok();
     let mut down = BTreeSet::new();
     let mut names = daemon.names();
@@ -189,50 +193,4 @@ impl Neighbours {
             }
         }
     }
-}
-
-/// Changes of links, addresses and routes.
-struct HostChanges(Option<AsyncFd<ChangeWatch>>);
-
-impl HostChanges {
-    fn open() -> HostChanges {
-        let topics =
-            [Topic::Links, Topic::Addresses4, Topic::Addresses6, Topic::Routes4, Topic::Routes6];
-        let opened = ChangeWatch::open(&topics).map_err(|error| error.to_string());
-        let opened = opened.and_then(|it| own_fd(it).map_err(|error| error.to_string()));
-        HostChanges(opened.inspect_err(|error| unheard(error)).ok())
-    }
-
-    /// Waits for a change; adds devices that were down.
-    async fn changed(&mut self, down: &mut BTreeSet<u32>) {
-        let Some(watch) = &mut self.0 else { return pending().await };
-        let changed = loop {
-            match watch.readable_mut().await {
-                Ok(mut ready) => {
-                    ready.clear_ready();
-                    match ready.get_inner_mut().take() {
-                        Ok(Some(changes)) => {
-                            down.extend(changes.down);
-                            return;
-                        }
-                        Ok(None) => {}
-                        Err(error) => break error.to_string(),
-                    }
-                }
-                Err(error) => break error.to_string(),
-            }
-        };
-        unheard(&changed);
-        self.0 = None;
-        pending::<()>().await;
-    }
-}
-
-#[allow(deprecated, reason = "the descriptor is the same for as long as the value lives")]
-fn own_fd<T: AsRawFd>(inner: T) -> std::io::Result<AsyncFd<T>> {
-    AsyncFd::new(inner)
-}
-
-fn unheard(error: &str) {
-    warn!("changes of the network are seen with some delay: {error}");
 }

@@ -8,13 +8,14 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 use fordway_config::{Config, DualStack, Nat44};
 use fordway_net::privilege::{self, Capability};
-use fordway_net::{Change, Manager, Netlink};
+use fordway_net::{Netlink, View};
 use tracing::{info, warn};
 
-use super::super::{journal, prepared};
+use super::super::upkeep::{Upkeep, earlier};
 use crate::failure::Failure;
 
 /// An entry of the configuration.
@@ -39,16 +40,20 @@ impl Entry {
     }
 }
 
+/// Why something is taken back, for the log.
+const CHANGED: &str = "another configuration: ";
+
 /// What is in force. What is dropped without [`Forwarding::restore`] stays, for the next start to take over.
 #[derive(Default)]
 pub(super) struct Forwarding(BTreeMap<String, Owned>);
 
 struct Owned {
-    manager: Manager,
+    host: Upkeep,
     entry: Entry,
-    changes: Vec<Change>,
     /// Devices that were not there at the last look.
     absent: Vec<String>,
+    /// Why the host could not be followed at the last look.
+    failed: Option<String>,
 }
 
 impl Forwarding {
@@ -101,16 +106,12 @@ impl Forwarding {
         netlink: &mut Netlink,
     ) -> Result<(), Failure> {
         let name = entry.name().to_owned();
-        let manager = Manager::open(run_dir, &name)?;
-        let (changes, absent) = (Vec::new(), Vec::new());
-        let mut owned = Owned { manager, entry: entry.clone(), changes, absent };
+        let host = Upkeep::open(run_dir, &name, &name)?;
+        let mut owned = Owned { host, entry: entry.clone(), absent: Vec::new(), failed: None };
         let made = owned.become_like(config, entry, netlink).and_then(|()| {
             // What an earlier life has left and this one does not need.
-            let report = owned.manager.settle()?;
-            if !report.is_empty() {
-                journal::log_report(&name, "left by an earlier run: ", &report);
-            }
-            Ok(owned.manager.keep(true)?)
+            owned.host.settle("left by an earlier run: ");
+            Ok(owned.host.manager().keep(true)?)
         });
         self.0.insert(name, owned);
         made
@@ -123,7 +124,7 @@ impl Forwarding {
         if let Err(failure) = owned.become_like(config, entry, netlink) {
             warn!("{name}: the old configuration is not whole again: {}", failure.line());
         }
-        owned.settle();
+        owned.host.settle(CHANGED);
     }
 
     /// Makes it as the configuration in force has it: entries that are not in it are taken back, as is what
@@ -142,32 +143,35 @@ impl Forwarding {
             {
                 warn!("{name}: {}", failure.line());
             }
-            owned.settle();
+            owned.host.settle(CHANGED);
         }
     }
 
     /// Follows the host: devices that come and go, addresses of uplinks whose ports are forwarded.
-    pub(super) fn follow(&mut self, config: &Config, netlink: &mut Netlink) {
+    pub(super) fn follow(
+        &mut self,
+        config: &Config,
+        view: &mut View<'_>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let mut again = None;
         for (name, owned) in &mut self.0 {
-            let wanted = match plan::plan(config, &owned.entry, &owned.changes, netlink) {
-                Ok(wanted) => wanted,
-                Err(failure) => {
-                    warn!("{name}: {}", failure.line());
-                    continue;
+            match plan::plan(config, &owned.entry, owned.host.wanted(), view.netlink()) {
+                Ok(wanted) if wanted.changes == owned.host.wanted() => {
+                    again = earlier(again, owned.host.follow(view, now));
+                    owned.failed = None;
                 }
-            };
-            if wanted.changes != owned.changes {
-                info!("{name}: the host has changed: following it");
-            } else if !owned.has_its_table() {
-                warn!("{name}: somebody has deleted its nftables table: making it again");
-            } else {
-                continue;
-            }
-            match owned.take_up(wanted) {
-                Ok(()) => owned.settle(),
-                Err(failure) => warn!("{name}: {}", failure.line()),
+                Ok(wanted) => match owned.take_up(wanted) {
+                    Ok(()) => {
+                        info!("{name}: the host has changed, and is followed");
+                        owned.host.settle(CHANGED);
+                    }
+                    Err(failure) => owned.fails(&failure),
+                },
+                Err(failure) => owned.fails(&failure),
             }
         }
+        again
     }
 
     /// Takes everything back.
@@ -182,8 +186,8 @@ impl Forwarding {
     }
 
     fn give_back(&mut self, name: &str) {
-        if let Some(mut owned) = self.0.remove(name) {
-            journal::take_back(name, &mut owned.manager);
+        if let Some(owned) = self.0.remove(name) {
+            owned.host.take_back();
         }
     }
 }
@@ -196,7 +200,7 @@ impl Owned {
         entry: Entry,
         netlink: &mut Netlink,
     ) -> Result<(), Failure> {
-        let wanted = plan::plan(config, &entry, &self.changes, netlink)?;
+        let wanted = plan::plan(config, &entry, self.host.wanted(), netlink)?;
         self.entry = entry;
         self.take_up(wanted)
     }
@@ -207,32 +211,15 @@ impl Owned {
             warn!("{name}: there is no interface {device} now; it takes part when it comes");
         }
         self.absent = wanted.absent;
-        prepared::apply(name, &mut self.manager, &wanted.changes)?;
-        self.changes = wanted.changes;
-        Ok(())
+        self.host.want(wanted.changes)
     }
 
-    /// Whether the rules are there: a firewall that is loaded anew often flushes all that there are.
-    fn has_its_table(&mut self) -> bool {
-        let mut tables = self.changes.iter().filter(|it| matches!(it, Change::Nat44(_)));
-        tables.all(|table| self.manager.is_in_force(table).unwrap_or(true))
-    }
-
-    /// Takes back what is in force and not needed any more.
-    fn settle(&mut self) {
-        let name = self.entry.name();
-        let changes = &self.changes;
-        let manager = &mut self.manager;
-        let settled = manager.review().and_then(|()| {
-            for change in changes {
-                manager.apply(change)?;
-            }
-            manager.settle()
-        });
-        match settled {
-            Ok(report) if report.is_empty() => {}
-            Ok(report) => journal::log_report(name, "another configuration: ", &report),
-            Err(error) => warn!("{name}: cannot take back what is needed no more: {error}"),
+    /// Says why the host can't be followed, once.
+    fn fails(&mut self, failure: &Failure) {
+        let line = failure.line();
+        if self.failed.as_ref() != Some(&line) {
+            warn!("{}: {line}", self.entry.name());
+            self.failed = Some(line);
         }
     }
 }

@@ -2,28 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 use fordway_config::{Advertise, Config};
 use fordway_net::privilege::{self, Capability};
-use fordway_net::{Change, Manager, Netlink, SysctlKey};
+use fordway_net::{Change, Netlink, SysctlKey, View};
 use tracing::{info, warn};
 
-use super::super::{journal, prepared, resolve};
+use super::super::resolve;
+use super::super::upkeep::{Upkeep, earlier};
 use crate::failure::Failure;
 
 /// In front of a device's name: the owner of its changes in the ledger. Too long to be a translator's.
 const OWNER: &str = "router-advertisements.";
 
-/// The changes for each device that advertises. What is dropped without [`Host::restore`] stays, for the next
+/// The changes for each device that advertises, none as long as it is not there. What is dropped without [`Host::restore`] stays, for the next
 /// start to take over.
 #[derive(Default)]
-pub(super) struct Host(BTreeMap<String, Owned>);
-
-struct Owned {
-    manager: Manager,
-    /// What is in force; nothing as long as the device is not there.
-    changes: Vec<Change>,
-}
+pub(super) struct Host(BTreeMap<String, Upkeep>);
 
 impl Host {
     /// Whether there is nothing that could have to be taken back.
@@ -65,20 +61,14 @@ impl Host {
         fresh: &mut Vec<String>,
     ) -> Result<(), Failure> {
         if !self.0.contains_key(device) {
-            let manager = Manager::open(run_dir, &owner(device))?;
-            self.0.insert(device.to_owned(), Owned { manager, changes: Vec::new() });
+            let upkeep = Upkeep::open(run_dir, &owner(device), device)?;
+            self.0.insert(device.to_owned(), upkeep);
             fresh.push(device.to_owned());
         }
         let there = netlink.find_link(device)?.is_some();
-        let Some(owned) = self.0.get_mut(device).filter(|_| there) else { return Ok(()) };
-        let changes = changes(config, device, netlink)?;
-        prepared::apply(device, &mut owned.manager, &changes)?;
-        owned.changes = changes;
-        // What an earlier life has left and this one does not need.
-        let report = owned.manager.settle()?;
-        if !report.is_empty() {
-            journal::log_report(device, "left by an earlier run: ", &report);
-        }
+        let Some(upkeep) = self.0.get_mut(device).filter(|_| there) else { return Ok(()) };
+        upkeep.want(changes(config, device, netlink)?)?;
+        upkeep.settle("left by an earlier run: ");
         Ok(())
     }
 
@@ -93,24 +83,26 @@ impl Host {
         }
     }
 
-    /// Makes the changes for devices that have come since, if any.
-    pub(super) fn follow(&mut self, config: &Config, netlink: &mut Netlink) {
-        for (device, owned) in &mut self.0 {
-            if !owned.changes.is_empty() || !matches!(netlink.find_link(device), Ok(Some(_))) {
-                continue;
-            }
-            let made = changes(config, device, netlink).and_then(|changes| {
-                prepared::apply(device, &mut owned.manager, &changes)?;
-                Ok(changes)
-            });
-            match made {
-                Ok(changes) => {
-                    info!("{device}: it is there, and forwards");
-                    owned.changes = changes;
+    /// Makes the changes for devices that have come since, if any, and keeps up those of the others.
+    pub(super) fn follow(
+        &mut self,
+        config: &Config,
+        view: &mut View<'_>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let mut again = None;
+        for (device, upkeep) in &mut self.0 {
+            if !upkeep.wanted().is_empty() {
+                again = earlier(again, upkeep.follow(view, now));
+            } else if matches!(view.find_link(device), Ok(Some(_))) {
+                let wanted = changes(config, device, view.netlink());
+                match wanted.and_then(|wanted| upkeep.want(wanted)) {
+                    Ok(()) => info!("{device}: it is there, and forwards"),
+                    Err(failure) => warn!("{device}: {}", failure.line()),
                 }
-                Err(failure) => warn!("{device}: {}", failure.line()),
             }
         }
+        again
     }
 
     /// Takes everything back.
@@ -122,8 +114,8 @@ impl Host {
     }
 
     fn give_back(&mut self, device: &str) {
-        if let Some(mut owned) = self.0.remove(device) {
-            journal::take_back(&owner(device), &mut owned.manager);
+        if let Some(upkeep) = self.0.remove(device) {
+            upkeep.take_back();
         }
     }
 }

@@ -3,24 +3,24 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::time::Instant;
 
 use fordway_config::{Config, Trt};
 use fordway_net::privilege::{self, Capability};
-use fordway_net::{Intercept, Manager, Netlink};
+use fordway_net::{Intercept, View};
 
-use super::super::{journal, prepared};
+use super::super::upkeep::Upkeep;
 use crate::failure::Failure;
 
 /// In front of a relay's name: the owner of its changes in the ledger. Too long to be a translator's.
 const OWNER: &str = "transport-relay.";
 
 /// The IPv4 addresses of this host, where a relay asks for them.
-pub(super) fn own4(config: &Config, netlink: &mut Netlink) -> Result<HashSet<Ipv4Addr>, Failure> {
+pub(super) fn own4(config: &Config, view: &mut View<'_>) -> Result<HashSet<Ipv4Addr>, Failure> {
     if config.trt.is_empty() {
         return Ok(HashSet::new());
     }
-    let addresses = netlink.addresses(None)?;
-    let own4 = addresses.iter().filter_map(|it| match it.address.addr() {
+    let own4 = view.addresses()?.iter().filter_map(|it| match it.address.addr() {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,
     });
@@ -36,7 +36,7 @@ pub(super) fn descriptors(config: &Config) -> u64 {
 /// The changes to the host for each relay. What is dropped without [`Hosts::restore`] stays, for the next start to take
 /// over.
 #[derive(Default)]
-pub(super) struct Hosts(BTreeMap<String, Manager>);
+pub(super) struct Hosts(BTreeMap<String, Upkeep>);
 
 impl Hosts {
     pub(super) fn is_empty(&self) -> bool {
@@ -72,18 +72,14 @@ impl Hosts {
     ) -> Result<(), Failure> {
         let name = &intercept.name;
         if !self.0.contains_key(name) {
-            let manager = Manager::open(run_dir, &format!("{OWNER}{name}"))?;
-            self.0.insert(name.clone(), manager);
+            let upkeep = Upkeep::open(run_dir, &format!("{OWNER}{name}"), name)?;
+            self.0.insert(name.clone(), upkeep);
             fresh.push(name.clone());
         }
-        let Some(manager) = self.0.get_mut(name) else { return Ok(()) };
-        manager.review()?;
-        prepared::apply(name, manager, &intercept.changes())?;
+        let Some(upkeep) = self.0.get_mut(name) else { return Ok(()) };
+        upkeep.want(intercept.changes())?;
         // Prefixes that it has no more, and what an earlier life has left.
-        let report = manager.settle()?;
-        if !report.is_empty() {
-            journal::log_report(name, "not needed any more: ", &report);
-        }
+        upkeep.settle("not needed any more: ");
         Ok(())
     }
 
@@ -94,6 +90,11 @@ impl Hosts {
         gone.iter().for_each(|name| self.give_back(name));
     }
 
+    /// Keeps up what relays need.
+    pub(super) fn follow(&mut self, view: &mut View<'_>, now: Instant) -> Option<Instant> {
+        self.0.values_mut().filter_map(|upkeep| upkeep.follow(view, now)).min()
+    }
+
     /// Takes everything back.
     pub(super) fn restore(&mut self) {
         let names: Vec<String> = self.0.keys().cloned().collect();
@@ -101,8 +102,8 @@ impl Hosts {
     }
 
     fn give_back(&mut self, name: &str) {
-        if let Some(mut manager) = self.0.remove(name) {
-            journal::take_back(&format!("{OWNER}{name}"), &mut manager);
+        if let Some(upkeep) = self.0.remove(name) {
+            upkeep.take_back();
         }
     }
 }

@@ -13,6 +13,7 @@ use fordway_net::{
 
 use super::Entry;
 use crate::daemon::resolve;
+use crate::daemon::upkeep::last_of_each;
 use crate::failure::Failure;
 
 /// Numbers of transport protocols.
@@ -34,10 +35,11 @@ pub(super) fn plan(
     earlier: &[Change],
     netlink: &mut Netlink,
 ) -> Result<Plan, Failure> {
-    match entry {
+    let plan = match entry {
         Entry::Nat44(entry) => nat44(entry, netlink),
         Entry::DualStack(entry) => dual_stack(config, entry, earlier, netlink),
-    }
+    }?;
+    Ok(Plan { changes: last_of_each(plan.changes), ..plan })
 }
 
 /// The table first: nothing may leave untranslated. Forwarding last.

@@ -35,7 +35,7 @@ impl Services {
     /// What they have counted. What can't be read is left out.
     pub(in crate::daemon) fn nat44_stats(&self) -> Vec<Nat44Stats> {
         let all = self.forwarding.0.values().filter_map(|owned| {
-            let table = owned.changes.iter().find_map(|change| match change {
+            let table = owned.host.wanted().iter().find_map(|change| match change {
                 Change::Nat44(table) => Some(table),
                 _ => None,
             })?;
@@ -65,7 +65,7 @@ impl Services {
 
 fn nat44_status(owned: &Owned) -> Option<Nat44Status> {
     let Entry::Nat44(entry) = &owned.entry else { return None };
-    let table = owned.changes.iter().find_map(|change| match change {
+    let table = owned.host.wanted().iter().find_map(|change| match change {
         Change::Nat44(table) => Some(table),
         _ => None,
     })?;
@@ -99,7 +99,8 @@ fn settings(owned: &Owned) -> Vec<String> {
 
 /// Changes of a kind, without the verb.
 fn applied(owned: &Owned, wanted: impl Fn(&Change) -> bool, verb: &str) -> Vec<String> {
-    let changes = owned.changes.iter().filter(|change| wanted(change)).map(ToString::to_string);
+    let changes =
+        owned.host.wanted().iter().filter(|change| wanted(change)).map(ToString::to_string);
     changes.map(|text| text.strip_prefix(verb).map_or(text.clone(), str::to_owned)).collect()
 }
 
