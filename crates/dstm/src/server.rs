@@ -112,6 +112,8 @@ pub struct Server {
     jar: Jar,
     pool: Pool,
     peers: HashMap<Identity, Peer>,
+    /// How many of them have a lease.
+    held: usize,
     /// When leases end, and when those without one are forgotten.
     ends: BTreeSet<(u64, Identity)>,
     stats: ServerStats,
@@ -141,6 +143,7 @@ impl Server {
             jar: Jar::new(secret),
             pool,
             peers: HashMap::new(),
+            held: 0,
             ends: BTreeSet::new(),
             stats: ServerStats::default(),
         })
@@ -158,7 +161,7 @@ impl Server {
                 None => self.pool.take(&lease.slot),
             };
         if fits {
-            self.peer(identity).lease = Some(lease.clone());
+            self.put_lease(identity, lease.clone());
             self.ends.insert((lease.until, identity.clone()));
         }
         fits
@@ -195,6 +198,12 @@ impl Server {
         self.peers.values().filter_map(|peer| peer.lease.as_ref())
     }
 
+    /// How many leases there are.
+    #[must_use]
+    pub fn lease_count(&self) -> usize {
+        self.held
+    }
+
     /// The lease of one.
     #[must_use]
     pub fn lease(&self, identity: &Identity) -> Option<&Lease> {
@@ -224,12 +233,12 @@ impl Server {
         let mut step = Step::default();
         while self.ends.first().is_some_and(|(end, _)| *end <= now) {
             let Some((_, identity)) = self.ends.pop_first() else { break };
-            let Some(peer) = self.peers.get_mut(&identity) else { continue };
+            let Some(peer) = self.peers.get(&identity) else { continue };
             match &peer.lease {
                 // It has got one since, which has an end of its own.
                 Some(lease) if lease.until > now => {}
                 Some(_) => {
-                    if let Some(lease) = peer.lease.take() {
+                    if let Some(lease) = self.take_lease(&identity) {
                         self.stats.expired += 1;
                         self.end(&identity, &lease, now, &mut step);
                     }
@@ -243,8 +252,7 @@ impl Server {
 
     /// Ends a lease because somebody who runs the server wants it. `None`: there is none.
     pub fn revoke(&mut self, identity: &Identity, now: u64) -> Option<Step> {
-        let peer = self.peers.get_mut(identity)?;
-        let lease = peer.lease.take()?;
+        let lease = self.take_lease(identity)?;
         self.ends.remove(&(lease.until, identity.clone()));
         let mut step = Step::default();
         self.end(identity, &lease, now, &mut step);
@@ -256,7 +264,7 @@ impl Server {
         self.stats.failed += 1;
         let (Some(undo), Some(reply)) = (&step.undo, &step.reply) else { return Step::default() };
         let mut back = Step::default();
-        let now_has = self.peers.get_mut(&undo.identity).and_then(|peer| peer.lease.take());
+        let now_has = self.take_lease(&undo.identity);
         if let Some(lease) = now_has {
             self.ends.remove(&(lease.until, undo.identity.clone()));
             match &undo.before {
@@ -273,7 +281,7 @@ impl Server {
             self.ends.insert((before.until, undo.identity.clone()));
             back.records.push(Record::Lent(before.clone()));
             back.come = Some(before.clone());
-            self.peer(&undo.identity).lease = Some(before.clone());
+            self.put_lease(&undo.identity, before.clone());
         }
         let body = Body::Refuse { reason: Reason::Trouble, expected: None, retry: RETRY };
         let message = Message { transaction: undo.transaction, number: undo.number, body };
@@ -322,6 +330,20 @@ impl Server {
     fn prefix_of(&self, address: std::net::Ipv6Addr) -> Option<&PrefixKey> {
         let fits = self.settings.prefixes.iter().filter(|it| it.prefix.contains(&address));
         fits.max_by_key(|it| it.prefix.prefix_len())
+    }
+
+    /// Gives a client a lease, in the place of one that it may have.
+    fn put_lease(&mut self, identity: &Identity, lease: Lease) {
+        if self.peer(identity).lease.replace(lease).is_none() {
+            self.held += 1;
+        }
+    }
+
+    /// Takes a client's lease, if it has one.
+    fn take_lease(&mut self, identity: &Identity) -> Option<Lease> {
+        let lease = self.peers.get_mut(identity)?.lease.take()?;
+        self.held -= 1;
+        Some(lease)
     }
 
     fn peer(&mut self, identity: &Identity) -> &mut Peer {

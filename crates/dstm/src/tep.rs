@@ -81,6 +81,12 @@ impl Tep {
         }
     }
 
+    /// How many bindings there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.bindings.len()
+    }
+
     /// The bindings.
     pub fn bindings(&self) -> impl Iterator<Item = &Binding> {
         self.bindings.values().map(|(binding, _)| binding)

@@ -168,8 +168,7 @@ impl Server {
         let body = Body::Ack { v4: slot.v4, ports: slot.ports, lifetime: 0, tep };
         let mut step = answer(asked, body);
         let held = self.lease(&asked.identity).is_some_and(|lease| lease.slot == slot);
-        let lease = self.peers.get_mut(&asked.identity).filter(|_| held);
-        if let Some(lease) = lease.and_then(|peer| peer.lease.take()) {
+        if held && let Some(lease) = self.take_lease(&asked.identity) {
             self.stats.released += 1;
             self.ends.remove(&(lease.until, asked.identity.clone()));
             self.end(&asked.identity, &lease, now, &mut step);
@@ -207,7 +206,7 @@ impl Server {
         let moved = before.as_ref().filter(|before| before.remote != lease.remote);
         step.gone.extend(moved.map(Lease::binding));
         self.ends.insert((lease.until, asked.identity.clone()));
-        self.peer(&asked.identity).lease = Some(lease.clone());
+        self.put_lease(&asked.identity, lease.clone());
         step.come = Some(lease);
         step.undo = Some(undo(asked, before));
         step

@@ -178,7 +178,7 @@ impl Shell {
             core.stats();
         let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         *stats = AgentStats {
-            bindings: core.bindings().count() as u64,
+            bindings: core.count() as u64,
             sessions,
             bound,
             unbound,

@@ -1,14 +1,17 @@
 //! The lease file: a record is on disk before a client hears of it.
 //!
 //! Records are added at the end; a process that is killed in the middle of one leaves a damaged last line,
-//! of which the client has not heard. When most lines are of the past, the file is written anew beside the
-//! old one and takes its place in one step.
+//! of which the client has not heard. When most lines are of the past, a thread writes the file anew beside
+//! the old one, from what the old one holds. Records that are added meanwhile go to the old one; then they
+//! are added to the new one, which takes the place of the old one in one step. So at any moment the file
+//! has all leases, and nobody waits for a disk but the thread.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use fordway_dstm::{BadLine, Lease, Record, Slot};
 use tracing::warn;
@@ -33,6 +36,17 @@ pub(super) struct LeaseFile {
     lines: usize,
     /// The last line may be half written.
     broken: bool,
+    anew: Option<Anew>,
+}
+
+/// A file that is being written in the place of another.
+#[derive(Debug)]
+struct Anew {
+    /// Writes it, and gives it with the number of its lines.
+    thread: JoinHandle<io::Result<(File, usize)>>,
+    /// What was added to the old one meanwhile.
+    since: String,
+    lines: usize,
 }
 
 /// What a file holds.
@@ -50,11 +64,15 @@ pub struct Kept {
 ///
 /// It can't be read. Damage is none: what can be read is.
 pub fn read(path: &Path) -> io::Result<Kept> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
-        opened => opened?,
-    };
-    let mut reader = BufReader::new(file.take(MOST));
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+        opened => read_from(opened?, MOST),
+    }
+}
+
+/// Reads so many octets of a file.
+fn read_from(file: File, octets: u64) -> io::Result<Kept> {
+    let mut reader = BufReader::new(file.take(octets));
     let mut leases: BTreeMap<Slot, Lease> = BTreeMap::new();
     let mut damaged = 0;
     let mut line = Vec::new();
@@ -91,8 +109,10 @@ impl LeaseFile {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
         }
-        let file = write(path, leases)?;
-        Ok(LeaseFile { path: path.to_owned(), file, lines: leases.len(), broken: false })
+        let file = write_beside(path, leases)?;
+        take_place(path)?;
+        let (path, lines) = (path.to_owned(), leases.len());
+        Ok(LeaseFile { path, file, lines, broken: false, anew: None })
     }
 
     /// Adds records. When this returns they are with the kernel, so no end of this process loses them.
@@ -100,46 +120,93 @@ impl LeaseFile {
         if records.is_empty() {
             return Ok(());
         }
-        let mut text = String::new();
-        if self.broken {
-            text.push('\n');
-        }
-        for record in records {
-            text += &format!("{record}\n");
-        }
+        self.settle(false);
+        let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+        let end = if self.broken { "\n" } else { "" };
         self.broken = true;
-        self.file.write_all(text.as_bytes())?;
+        self.file.write_all(format!("{end}{text}").as_bytes())?;
         self.broken = false;
         self.lines += records.len();
+        if let Some(anew) = &mut self.anew {
+            anew.since += &text;
+            anew.lines += records.len();
+        }
         Ok(())
     }
 
-    /// Writes the file anew if most of its lines are of the past.
-    pub(super) fn tidy<'a>(&mut self, leases: impl Iterator<Item = &'a Lease>, count: usize) {
-        if self.lines <= 2 * count + PAST {
+    /// Has the file written anew if most of its lines are of the past: `count` leases there are. Takes the new one when
+    /// it is there.
+    pub(super) fn tidy(&mut self, count: usize) {
+        self.settle(false);
+        if self.anew.is_some() || self.lines <= 2 * count + PAST {
             return;
         }
-        let leases: Vec<&Lease> = leases.collect();
-        match write(&self.path, &leases) {
-            Ok(file) => {
-                self.file = file;
-                self.lines = leases.len();
-                self.broken = false;
-            }
+        let begin = || {
+            let old = File::open(&self.path)?;
+            let octets = old.metadata()?.len().min(MOST);
+            let path = self.path.clone();
+            let work = move || {
+                let kept = read_from(old, octets)?;
+                let leases: Vec<&Lease> = kept.leases.iter().collect();
+                Ok((write_beside(&path, &leases)?, leases.len()))
+            };
+            thread::Builder::new().name("fordway-leases".to_owned()).spawn(work)
+        };
+        match begin() {
+            Ok(thread) => self.anew = Some(Anew { thread, since: String::new(), lines: 0 }),
+            Err(error) => self.not_anew(&error),
+        }
+    }
+
+    /// Takes the file that was written anew, if it is there or `wait`s for it.
+    fn settle(&mut self, wait: bool) {
+        let is_ready = |anew: &mut Anew| wait || anew.thread.is_finished();
+        let Some(anew) = self.anew.take_if(is_ready) else { return };
+        let taken = anew.thread.join().unwrap_or_else(|_| Err(io::Error::other("a panic")));
+        let taken = taken.and_then(|(mut file, lines)| {
+            file.write_all(anew.since.as_bytes())?;
+            take_place(&self.path)?;
+            Ok((file, lines + anew.lines))
+        });
+        match taken {
+            Ok((file, lines)) => (self.file, self.lines, self.broken) = (file, lines, false),
             Err(error) => {
-                warn!("dstm-server: can't write {} anew: {error}", self.path.display());
-                // Not again at once.
-                self.lines /= 2;
+                // A disk that is full has better use for the room.
+                let _gone_or_not = std::fs::remove_file(beside(&self.path));
+                self.not_anew(&error);
             }
         }
     }
+
+    fn not_anew(&mut self, error: &io::Error) {
+        warn!("dstm-server: can't write {} anew: {error}", self.path.display());
+        // Not again at once.
+        self.lines /= 2;
+    }
 }
 
-/// Writes a file in one step, and gives it to be added to.
-fn write(path: &Path, leases: &[&Lease]) -> io::Result<File> {
+impl Drop for LeaseFile {
+    /// The next server writes to the same place.
+    fn drop(&mut self) {
+        self.settle(true);
+    }
+}
+
+/// Where a file is written that is to take the place of another.
+fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
-    let new = PathBuf::from(name);
+    PathBuf::from(name)
+}
+
+/// Puts what was written beside a file in its place.
+fn take_place(path: &Path) -> io::Result<()> {
+    std::fs::rename(beside(path), path)
+}
+
+/// Writes a file beside another, to the disk, and gives it to be added to.
+fn write_beside(path: &Path, leases: &[&Lease]) -> io::Result<File> {
+    let new = beside(path);
     let made = || -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -150,7 +217,6 @@ fn write(path: &Path, leases: &[&Lease]) -> io::Result<File> {
         }
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
-        std::fs::rename(&new, path)?;
         Ok(file)
     };
     made().inspect_err(|_| {
@@ -237,10 +303,67 @@ mod tests {
         let kept = lease(1, 5);
         for until in 0..2000 {
             file.add(&[Record::Lent(lease(1, until)), Record::Lent(kept.clone())]).unwrap();
-            file.tidy(std::iter::once(&kept), 1);
+            file.tidy(1);
+            file.settle(true);
         }
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines < 1100, "{lines}");
         assert_eq!(read(&path).unwrap().leases, [kept]);
+    }
+
+    #[test]
+    fn a_lease_is_in_the_file_at_every_moment_while_it_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let mut file = LeaseFile::create(&path, &[]).unwrap();
+        let past: Vec<Record> = (0..2000).map(|until| Record::Lent(lease(1, until))).collect();
+        file.add(&past).unwrap();
+        let now = |path: &Path| read(path).unwrap().leases;
+        file.tidy(1);
+        let anew = file.anew.take().expect("it is begun, and not waited for");
+        assert_eq!(now(&path), [lease(1, 1999)], "as far as anybody sees, nothing has happened");
+        // The thread has done its work; whoever is killed now has the old file.
+        while !anew.thread.is_finished() {
+            thread::yield_now();
+        }
+        file.anew = Some(anew);
+        let mut other = file.file.try_clone().unwrap();
+        writeln!(other, "{}", Record::Lent(lease(2, 7))).unwrap();
+        let anew = file.anew.as_mut().unwrap();
+        anew.since += &format!("{}\n", Record::Lent(lease(2, 7)));
+        anew.lines += 1;
+        assert_eq!(now(&path), [lease(1, 1999), lease(2, 7)]);
+        // What is added next takes the new file, with all that was added meanwhile.
+        file.add(&[Record::Lent(lease(3, 8)), Record::Ended(lease(1, 0).slot)]).unwrap();
+        assert!(file.anew.is_none());
+        assert_eq!(now(&path), [lease(2, 7), lease(3, 8)]);
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert_eq!(
+            (lines, file.lines),
+            (5, 4),
+            "a head, one of before, one of meanwhile, two more"
+        );
+        assert!(!beside(&path).exists());
+    }
+
+    #[test]
+    fn who_ends_while_the_file_is_written_anew_leaves_all_leases() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let mut file = LeaseFile::create(&path, &[]).unwrap();
+        let past: Vec<Record> = (0..2000).map(|until| Record::Lent(lease(1, until))).collect();
+        file.add(&past).unwrap();
+        file.tidy(1);
+        drop(file);
+        assert_eq!(read(&path).unwrap().leases, [lease(1, 1999)]);
+        assert!(!beside(&path).exists());
+        // A file that can't be had costs nothing but the next try.
+        let mut file = LeaseFile::create(&path, &[&lease(1, 5)]).unwrap();
+        file.add(&past).unwrap();
+        std::fs::create_dir(beside(&path)).unwrap();
+        file.tidy(1);
+        file.settle(true);
+        file.add(&[Record::Lent(lease(2, 5))]).unwrap();
+        assert_eq!(read(&path).unwrap().leases, [lease(1, 1999), lease(2, 5)]);
     }
 }

@@ -211,8 +211,7 @@ impl State {
         let now = self.clock.now();
         let step = self.core.expire(now);
         let mut send = self.carry_out(0, step);
-        let count = self.core.leases().count();
-        self.file.tidy(self.core.leases(), count);
+        self.file.tidy(self.core.lease_count());
         let Place::There { link, waiting, .. } = &mut self.tep else { return send };
         let was_up = link.is_up();
         let messages = link.tick(now);
@@ -279,7 +278,7 @@ impl State {
             Place::There { link, .. } => link.is_up(),
         };
         Stats {
-            leases: self.core.leases().count() as u64,
+            leases: self.core.lease_count() as u64,
             free: self.core.free() as u64,
             tep_up,
             unsent: self.unsent,
