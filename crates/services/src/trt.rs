@@ -22,6 +22,7 @@ mod settings;
 mod slab;
 mod sockets;
 mod tcp;
+mod timers;
 mod udp;
 mod worker;
 

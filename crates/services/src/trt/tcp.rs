@@ -2,6 +2,8 @@
 
 mod connection;
 mod flow;
+#[cfg(test)]
+mod tests;
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +19,7 @@ use super::limits::Over;
 use super::settings::{Class, Settings};
 use super::slab::{Key, Slab};
 use super::sockets::keepalive;
+use super::timers::Timers;
 use super::worker::{Core, TCP_V4, TCP_V6};
 use crate::pipe::Pipes;
 pub(super) use connection::Side;
@@ -43,8 +46,11 @@ pub(super) struct Tcp {
     pipes: Pipes,
     /// Those that have more to do although the kernel won't say so.
     again: Vec<Key>,
-    /// Those that wait until what was sent has arrived.
-    draining: Vec<Key>,
+    /// Those that wait for a pipe.
+    starved: Vec<Key>,
+    timers: Timers<Key>,
+    /// How often a connection was looked at because of the time.
+    looks: u64,
     /// Until when no connection is taken.
     paused: Option<Instant>,
 }
@@ -56,7 +62,9 @@ impl Tcp {
             connections: Slab::default(),
             pipes: Pipes::default(),
             again: Vec::new(),
-            draining: Vec::new(),
+            starved: Vec::new(),
+            timers: Timers::default(),
+            looks: 0,
             paused: None,
         }
     }
@@ -65,16 +73,14 @@ impl Tcp {
         &self.listener
     }
 
-    /// How soon there is something to do without an event, if at all.
-    pub(super) fn waits(&self) -> Option<Duration> {
+    /// How soon after `now` there is something to do without an event, if at all.
+    pub(super) fn waits(&self, now: Instant) -> Option<Duration> {
         if !self.again.is_empty() {
-            Some(Duration::ZERO)
-        } else if !self.draining.is_empty() {
-            Some(Duration::from_millis(10))
-        } else {
-            let idle = self.connections.is_empty() && self.paused.is_none();
-            (!idle).then_some(PAUSE)
+            return Some(Duration::ZERO);
         }
+        let starved = (!self.starved.is_empty()).then(|| now + PAUSE);
+        let next = [self.timers.next(), self.paused, starved].into_iter().flatten().min();
+        next.map(|next| next.saturating_duration_since(now))
     }
 
     /// Takes connections.
@@ -162,9 +168,8 @@ impl Tcp {
             epoll::add(&core.epoll, socket, epoll::EventData::new_u64(key.to_bits(kind)), EVENTS)
         };
         let added = add(&connection.v6, TCP_V6).and_then(|()| add(&connection.v4, TCP_V4));
-        if added.is_err() {
-            self.end(key, End::Failed(Errno::NOMEM), core);
-        }
+        let next = if added.is_err() { Next::End(End::Failed(Errno::NOMEM)) } else { Next::Wait };
+        self.follow(key, next, core);
     }
 
     /// Something has happened on a side of a connection.
@@ -181,8 +186,13 @@ impl Tcp {
         match next {
             Next::Wait => {}
             Next::Again => self.again.push(key),
-            Next::Drain => self.draining.push(key),
-            Next::End(end) => self.end(key, end, core),
+            Next::End(end) => return self.end(key, end, core),
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let due = connection.due(&core.settings.limits);
+        self.timers.arm(key, &mut connection.timer, due);
+        if connection.is_starved() && !std::mem::replace(&mut connection.listed, true) {
+            self.starved.push(key);
         }
     }
 
@@ -199,25 +209,37 @@ impl Tcp {
                 self.follow(key, next, core);
             }
         }
-        for key in std::mem::take(&mut self.draining) {
+        while let Some((at, key)) = self.timers.due(core.now) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if connection.timer != Some(at) {
+                continue;
+            }
+            connection.timer = None;
+            self.looks += 1;
+            let next = connection.look(&core.settings.limits, core.now);
+            self.follow(key, next, core);
+        }
+    }
+
+    /// Has those go on that had no pipe.
+    pub(super) fn feed(&mut self) {
+        for key in std::mem::take(&mut self.starved) {
             if let Some(connection) = self.connections.get_mut(key) {
-                let next = connection.drained(core.now);
-                self.follow(key, next, core);
+                connection.listed = false;
+                self.again.push(key);
             }
         }
     }
 
-    /// Ends connections whose time is over, and has those go on that had no pipe.
-    pub(super) fn sweep(&mut self, core: &mut Core) {
-        let limits = core.settings.limits;
-        let late = self.connections.iter();
-        let late = late.filter_map(|(key, it)| Some((key, it.overdue(&limits, core.now)?)));
-        let late: Vec<(Key, End)> = late.collect();
-        for (key, end) in late {
-            self.end(key, end, core);
+    /// Other settings: times may have become shorter.
+    pub(super) fn take_settings(&mut self, core: &Core) {
+        let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(connection) = self.connections.get_mut(key) {
+                let due = connection.due(&core.settings.limits);
+                self.timers.arm(key, &mut connection.timer, due);
+            }
         }
-        let starved = self.connections.iter().filter(|(_, it)| it.is_starved());
-        self.again.extend(starved.map(|(key, _)| key));
     }
 
     fn end(&mut self, key: Key, end: End, core: &mut Core) {

@@ -9,7 +9,7 @@ mod session;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
 use fordway_net::{Datagram, Peer, RecvBatch, SendBatch};
@@ -22,6 +22,7 @@ use super::icmp::{About, Errors, Trouble, checksum};
 use super::limits::Over;
 use super::settings::Class;
 use super::slab::{Key, Slab};
+use super::timers::Timers;
 use super::worker::{Core, UDP_V4};
 use session::{Mapping, Session};
 
@@ -46,6 +47,7 @@ pub(super) struct Udp {
     mappings: Slab<Mapping>,
     clients: HashMap<Client, Key, RandomState>,
     sessions: HashMap<(Key, SocketAddrV4), Session, RandomState>,
+    timers: Timers<(Key, SocketAddrV4)>,
     received: RecvBatch,
     to_clients: SendBatch,
     to_servers: SendBatch,
@@ -60,15 +62,16 @@ impl Udp {
             mappings: Slab::default(),
             clients: HashMap::default(),
             sessions: HashMap::default(),
+            timers: Timers::default(),
             received: RecvBatch::new(BATCH, LONGEST),
             to_clients: SendBatch::default(),
             to_servers: SendBatch::default(),
         }
     }
 
-    /// How soon there is something to do without an event, if at all.
-    pub(super) fn waits(&self) -> Option<Duration> {
-        (!self.sessions.is_empty()).then_some(Duration::from_secs(1))
+    /// How soon after `now` there is something to do without an event, if at all.
+    pub(super) fn waits(&self, now: Instant) -> Option<Duration> {
+        self.timers.next().map(|next| next.saturating_duration_since(now))
     }
 
     /// Takes datagrams of clients.
@@ -167,7 +170,8 @@ impl Udp {
         };
         let mapping = self.mappings.get_mut(key)?;
         mapping.sessions += 1;
-        let session = Session { asked, active: core.now, opened: core.now, down: 0 };
+        let mut session = Session::new(asked, core.now);
+        self.timers.arm((key, v4), &mut session.timer, core.now + limits.udp_idle);
         self.sessions.insert((key, v4), session);
         core.counters.udp_opened.add(1);
         tracing::debug!(%client, %asked, server = %v4, "UDP session");
@@ -264,26 +268,44 @@ impl Udp {
     }
 
     /// Ends sessions whose time is over.
-    pub(super) fn sweep(&mut self, core: &mut Core) {
+    pub(super) fn tend(&mut self, core: &mut Core) {
         let idle = core.settings.limits.udp_idle;
-        let mappings = &mut self.mappings;
-        let clients = &mut self.clients;
-        self.sessions.retain(|(key, server), session| {
-            if core.now.saturating_duration_since(session.active) < idle {
-                return true;
+        while let Some((at, key)) = self.timers.due(core.now) {
+            let Some(session) = self.sessions.get_mut(&key) else { continue };
+            if session.timer != Some(at) {
+                continue;
             }
-            core.counters.udp_idle.add(1);
-            let Some(mapping) = mappings.get_mut(*key) else { return false };
-            core.shared.sessions.give(mapping.network);
-            let seconds = core.now.saturating_duration_since(session.opened).as_secs_f32();
-            tracing::debug!(client = %mapping.client, %server, down = session.down, seconds, "UDP session ended");
-            mapping.sessions -= 1;
-            if mapping.sessions == 0 {
-                clients.remove(&mapping.client);
-                mappings.remove(*key);
+            session.timer = None;
+            let end = session.active + idle;
+            if core.now < end {
+                self.timers.arm(key, &mut session.timer, end);
+            } else {
+                self.end(key, core);
             }
-            false
-        });
+        }
+    }
+
+    /// Other settings: times may have become shorter.
+    pub(super) fn take_settings(&mut self, core: &Core) {
+        for (key, session) in &mut self.sessions {
+            let end = session.active + core.settings.limits.udp_idle;
+            self.timers.arm(*key, &mut session.timer, end);
+        }
+    }
+
+    fn end(&mut self, session: (Key, SocketAddrV4), core: &mut Core) {
+        let (key, server) = session;
+        let Some(session) = self.sessions.remove(&session) else { return };
+        core.counters.udp_idle.add(1);
+        let Some(mapping) = self.mappings.get_mut(key) else { return };
+        core.shared.sessions.give(mapping.network);
+        let seconds = core.now.saturating_duration_since(session.opened).as_secs_f32();
+        tracing::debug!(client = %mapping.client, %server, down = session.down, seconds, "UDP session ended");
+        mapping.sessions -= 1;
+        if mapping.sessions == 0 {
+            self.clients.remove(&mapping.client);
+            self.mappings.remove(key);
+        }
     }
 
     /// Tells a client what is wrong with its datagram.

@@ -38,7 +38,7 @@ const WAKE: u64 = 2;
 /// Events that are taken with one system call.
 const EVENTS: usize = 256;
 
-/// How often timers are looked at.
+/// How often those go on that had no pipe.
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// What all threads share.
@@ -110,6 +110,14 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// One without sockets of its own, whose time a test moves.
+    #[cfg(test)]
+    pub(super) fn of_test(settings: Settings) -> Core {
+        let shared = Arc::new(Shared::new(settings).unwrap());
+        let sockets = Sockets { tcp: None, udp: None };
+        Start::new(shared, 0, sockets).unwrap().core
+    }
+
     pub(super) fn listener_token(&self) -> EventData {
         own(LISTENER)
     }
@@ -229,13 +237,13 @@ impl Worker {
             if let Some(tcp) = &mut self.tcp {
                 tcp.tend(&mut self.core);
             }
+            if let Some(udp) = &mut self.udp {
+                udp.tend(&mut self.core);
+            }
             if self.core.now.saturating_duration_since(self.swept) >= SWEEP {
                 self.swept = self.core.now;
                 if let Some(tcp) = &mut self.tcp {
-                    tcp.sweep(&mut self.core);
-                }
-                if let Some(udp) = &mut self.udp {
-                    udp.sweep(&mut self.core);
+                    tcp.feed();
                 }
             }
         }
@@ -243,8 +251,8 @@ impl Worker {
 
     /// How long there is nothing to do without an event.
     fn timeout(&self) -> Option<Timespec> {
-        let tcp = self.tcp.as_ref().and_then(Tcp::waits);
-        let udp = self.udp.as_ref().and_then(Udp::waits);
+        let tcp = self.tcp.as_ref().and_then(|tcp| tcp.waits(self.core.now));
+        let udp = self.udp.as_ref().and_then(|udp| udp.waits(self.core.now));
         let wait = tcp.into_iter().chain(udp).min()?;
         Timespec::try_from(wait).ok()
     }
@@ -259,14 +267,19 @@ impl Worker {
             (OWN, tcp, udp) => match (token >> 2, tcp, udp) {
                 (LISTENER, Some(tcp), _) => tcp.accept(core),
                 (DATAGRAMS, _, Some(udp)) => udp.hear_clients(core),
-                (WAKE, tcp, _) => {
+                (WAKE, tcp, udp) => {
                     let mut count = [0; 8];
                     let _ = rustix::io::read(&core.shared.wakes[self.index], &mut count);
                     core.settings = core.shared.settings.load_full();
-                    if let Some(tcp) = tcp
-                        && let Err(error) = sockets::follow_settings(tcp.listener(), &core.settings)
-                    {
-                        tracing::warn!("{}: {error}", core.settings.name);
+                    if let Some(udp) = udp {
+                        udp.take_settings(core);
+                    }
+                    if let Some(tcp) = tcp {
+                        tcp.take_settings(core);
+                        let taken = sockets::follow_settings(tcp.listener(), &core.settings);
+                        if let Err(error) = taken {
+                            tracing::warn!("{}: {error}", core.settings.name);
+                        }
                     }
                 }
                 _ => {}

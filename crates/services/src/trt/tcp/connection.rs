@@ -18,6 +18,9 @@ use crate::pipe::Pipes;
 /// How long a reset waits for what was sent before it to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How soon it is looked whether it has; each time twice as long, and at most a fifth of the time that has passed.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+
 /// A side of the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Side {
@@ -49,8 +52,6 @@ pub(super) enum Next {
     Wait,
     /// More, when others had their turn.
     Again,
-    /// To look again whether what was sent has arrived.
-    Drain,
     /// It ends.
     End(End),
 }
@@ -61,7 +62,7 @@ enum State {
     Connecting,
     /// Both sides are there.
     Open,
-    /// This side has failed. The other one gets what had come before, then a reset.
+    /// This side has failed, and until then the other one gets what had come before; then a reset.
     Failed(Side, Instant),
 }
 
@@ -75,6 +76,12 @@ pub(super) struct Connection {
     up: Flow,
     down: Flow,
     state: State,
+    /// When it is looked at without an event.
+    pub(super) timer: Option<Instant>,
+    /// It is in the list of those that wait for a pipe.
+    pub(super) listed: bool,
+    /// Octets sent after a failure have not arrived: when to look again.
+    look: Option<Instant>,
     opened: Instant,
     active: Instant,
     /// The client, what it has asked for, and the server.
@@ -91,7 +98,20 @@ impl Connection {
     ) -> Connection {
         let (up, down) = (Flow::default(), Flow::default());
         let state = State::Connecting;
-        Connection { v6, v4, network, up, down, state, opened: now, active: now, ends }
+        Connection {
+            v6,
+            v4,
+            network,
+            up,
+            down,
+            state,
+            timer: None,
+            listed: false,
+            look: None,
+            opened: now,
+            active: now,
+            ends,
+        }
     }
 
     /// The kernel says something of a side. An end, if the connection did not come about.
@@ -193,31 +213,50 @@ impl Connection {
     }
 
     /// After a failure: has all arrived?
-    pub(super) fn drained(&self, now: Instant) -> Next {
+    pub(super) fn drained(&mut self, now: Instant) -> Next {
         let State::Failed(side, until) = self.state else { return Next::Wait };
         let rest = match side {
             Side::V4 => unacknowledged(&self.v6),
             Side::V6 => unacknowledged(&self.v4),
         };
         match rest {
-            Ok(1..) if now < until => Next::Drain,
+            Ok(1..) if now < until => {
+                let waited = DRAIN.saturating_sub(until - now);
+                self.look = Some(now + (waited / 5).max(FIRST_LOOK));
+                Next::Wait
+            }
             _ => Next::End(End::Reset(side)),
         }
     }
 
-    /// How it ends, if its time is over.
-    pub(super) fn overdue(&self, limits: &Limits, now: Instant) -> Option<End> {
-        let since = |then: Instant| now.saturating_duration_since(then);
+    /// When its time is over, unless something comes before, and how it ends then.
+    fn limit(&self, limits: &Limits) -> (Instant, End) {
         match self.state {
-            State::Connecting => {
-                (since(self.opened) >= limits.connect).then_some(End::Failed(Errno::TIMEDOUT))
-            }
+            State::Connecting => (self.opened + limits.connect, End::Failed(Errno::TIMEDOUT)),
             State::Open => {
                 let half = self.up.has_ended() || self.down.has_ended();
                 let idle = if half { limits.half_closed.min(limits.idle) } else { limits.idle };
-                (since(self.active) >= idle).then_some(End::Idle)
+                (self.active + idle, End::Idle)
             }
-            State::Failed(side, until) => (now >= until).then_some(End::Reset(side)),
+            State::Failed(side, until) => (until, End::Reset(side)),
+        }
+    }
+
+    /// When it has to be looked at without an event.
+    pub(super) fn due(&self, limits: &Limits) -> Instant {
+        let (end, _) = self.limit(limits);
+        self.look.map_or(end, |look| look.min(end))
+    }
+
+    /// A look without an event: is its time over, has everything arrived?
+    pub(super) fn look(&mut self, limits: &Limits, now: Instant) -> Next {
+        let (until, end) = self.limit(limits);
+        if now >= until {
+            Next::End(end)
+        } else if self.look.take_if(|look| now >= *look).is_some() {
+            self.drained(now)
+        } else {
+            Next::Wait
         }
     }
 

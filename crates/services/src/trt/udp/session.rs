@@ -32,6 +32,14 @@ pub(super) struct Session {
     pub(super) opened: Instant,
     /// Octets from the server.
     pub(super) down: u64,
+    /// When it is looked at.
+    pub(super) timer: Option<Instant>,
+}
+
+impl Session {
+    pub(super) fn new(asked: SocketAddrV6, now: Instant) -> Session {
+        Session { asked, active: now, opened: now, down: 0, timer: None }
+    }
 }
 
 /// A socket towards servers.
