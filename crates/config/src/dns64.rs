@@ -71,6 +71,10 @@ pub struct Dns64 {
     pub tcp_clients: u32,
     /// Time after which a TCP connection without a question is closed.
     pub tcp_idle: Duration,
+    /// Leading bits of an IPv6 address that name a client network.
+    pub client_len: u8,
+    /// Leading bits of an IPv4 address that name one.
+    pub client_len4: u8,
     /// What differs for some clients.
     pub policies: Vec<Dns64Policy>,
 }

@@ -160,6 +160,8 @@ pub struct ProxyLimits {
     pub requests: u32,
     pub connections: u32,
     pub connections_per_client: u32,
+    pub client_len: u8,
+    pub client_len4: u8,
     pub streams: u32,
     pub server_connections: u32,
     pub pool: u32,

@@ -16,6 +16,7 @@ mod resolve;
 mod server;
 mod settings;
 mod shared;
+mod shares;
 mod sockets;
 mod stats;
 mod stream;
@@ -23,6 +24,7 @@ pub mod upstream;
 mod worker;
 
 pub use acl::Acl;
+pub use network::ClientLen;
 pub(crate) use network::{Network, Tally, Ticket};
 pub use server::{Bound, Error, Server, bind};
 pub use settings::{Limits, Rate, Settings};

@@ -42,6 +42,8 @@ pub(crate) struct Dns64Table {
     udp_size: u16,
     tcp_clients: u32,
     tcp_idle: String,
+    client_len: u8,
+    client_len4: u8,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     policy: Vec<PolicyTable>,
 }
@@ -99,6 +101,8 @@ impl Dns64Table {
             udp_size: dns64.udp_size,
             tcp_clients: dns64.tcp_clients,
             tcp_idle: time(dns64.tcp_idle),
+            client_len: dns64.client_len,
+            client_len4: dns64.client_len4,
             policy: dns64.policies.iter().map(PolicyTable::of).collect(),
         }
     }

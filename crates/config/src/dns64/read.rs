@@ -135,6 +135,8 @@ pub(crate) fn dns64((table, span): Table<'_, '_>, sink: &mut Sink) -> Draft {
             udp_size: limits.udp_size,
             tcp_clients: limits.tcp_clients,
             tcp_idle: limits.tcp_idle,
+            client_len: limits.client_len,
+            client_len4: limits.client_len4,
             policies,
         }),
         _ => None,
@@ -245,10 +247,16 @@ struct Limits {
     udp_size: u16,
     tcp_clients: u32,
     tcp_idle: Duration,
+    client_len: u8,
+    client_len4: u8,
 }
 
 /// Memory that the caches may take.
 const CACHE: RangeInclusive<i64> = 1 << 20..=16 << 30;
+
+/// Which clients are of one network: what sites have of IPv6 (RFC 6177), and what is routed by itself of IPv4.
+pub(crate) const CLIENT_LEN: u8 = 56;
+pub(crate) const CLIENT_LEN4: u8 = 24;
 
 /// Answers at once.
 const MAX_BURST: u32 = 1_000_000;
@@ -268,6 +276,8 @@ impl Limits {
             udp_size: 1232,
             tcp_clients: 256,
             tcp_idle: Duration::from_secs(10),
+            client_len: CLIENT_LEN,
+            client_len4: CLIENT_LEN4,
         };
         let try_range = Duration::from_millis(100)..=Duration::from_secs(10);
         let deadline_range = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -298,6 +308,10 @@ impl Limits {
         set(&mut limits.tcp_clients, section.read(sink, "tcp_clients", tcp_clients));
         let idle = section.read(sink, "tcp_idle", |v| value::duration(v, idle_range));
         set(&mut limits.tcp_idle, idle);
+        let len = section.read(sink, "client_len", value::client_len);
+        set(&mut limits.client_len, len);
+        let len = section.read(sink, "client_len4", value::client_len4);
+        set(&mut limits.client_len4, len);
         limits
     }
 }

@@ -12,7 +12,7 @@ use super::{
     Proxy, ProxyDestination, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat, ProxyMode,
     ProxyPorts, ProxyRule, ProxyServer, ProxyServerError,
 };
-use crate::dns64::read::{inner, some};
+use crate::dns64::read::{CLIENT_LEN, CLIENT_LEN4, inner, some};
 use crate::dns64::{Upstream, UpstreamError};
 use crate::name::InterfaceName;
 use crate::section::{Problem, Problems, Section, Value};
@@ -361,6 +361,8 @@ fn limits(section: &mut Section<'_, '_>, sink: &mut crate::diagnostic::Sink) -> 
         requests: 100_000,
         connections: 4096,
         connections_per_client: 512,
+        client_len: CLIENT_LEN,
+        client_len4: CLIENT_LEN4,
         streams: 100,
         server_connections: 8192,
         pool: 512,
@@ -406,6 +408,8 @@ fn limits(section: &mut Section<'_, '_>, sink: &mut crate::diagnostic::Sink) -> 
         let number = section.read(sink, key, |v| Ok(value::integer(v, range, "")? as u32));
         set(place, number);
     }
+    set(&mut limits.client_len, section.read(sink, "client_len", value::client_len));
+    set(&mut limits.client_len4, section.read(sink, "client_len4", value::client_len4));
     if !section.has("connections_per_client") {
         limits.connections_per_client = limits.connections_per_client.min(limits.connections);
     }

@@ -132,7 +132,6 @@ fn read_rest(section: &mut Section<'_, '_>, sink: &mut Sink, t: &mut Trt) {
     // All ranges lie within the types.
     let count = |v: &Value<'_>| Ok(value::integer(v, 1..=4_000_000, "")? as u32);
     let number = |v: &Value<'_>| Ok(value::integer(v, 1..=i64::from(u32::MAX), "")? as u32);
-    let length = |v: &Value<'_>| Ok(value::integer(v, 32..=128, "bits")? as u8);
     let connect = Duration::from_secs(1)..=Duration::from_secs(120);
     set(&mut t.threads, section.read(sink, "threads", threads));
     set(&mut t.tcp, section.read(sink, "tcp", value::boolean));
@@ -147,7 +146,7 @@ fn read_rest(section: &mut Section<'_, '_>, sink: &mut Sink, t: &mut Trt) {
     set(&mut t.max_connections, section.read(sink, "max_connections", count));
     set(&mut t.max_sessions, section.read(sink, "max_sessions", count));
     set(&mut t.max_per_client, section.read(sink, "max_per_client", count));
-    set(&mut t.client_len, section.read(sink, "client_len", length));
+    set(&mut t.client_len, section.read(sink, "client_len", value::client_len));
     let time = |v: &Value<'_>| value::duration(v, IDLE);
     let read = section.read(sink, "connect_timeout", |v| value::duration(v, connect));
     set(&mut t.connect_timeout, read);

@@ -127,6 +127,7 @@ prop_compose! {
         (rate, burst) in (option::of(1u32..), 1u32..=1_000_000),
         (cache, udp_size, attempts) in (1u64 << 20..=16 << 30, 512u16..=4096, 1u8..=8),
         (tcp_clients, tcp_idle, threads) in (1u32..=65_535, seconds(1..=300), option::of(1usize..=64)),
+        (client_len, client_len4) in (32u8..=128, 8u8..=32),
         policies in vec(policy(), 0..3),
     ) -> Dns64 {
         let file = |wanted: bool| wanted.then(|| PathBuf::from("/etc/fordway/a file"));
@@ -161,6 +162,8 @@ prop_compose! {
             udp_size,
             tcp_clients,
             tcp_idle,
+            client_len,
+            client_len4,
             policies: policies.collect(),
         }
     }

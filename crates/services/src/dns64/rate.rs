@@ -71,6 +71,7 @@ mod tests {
     use std::net::{IpAddr, Ipv6Addr};
     use std::num::NonZeroU32;
 
+    use super::super::network::ClientLen;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -81,7 +82,8 @@ mod tests {
     }
 
     fn network(number: u64) -> Network {
-        Network::of(IpAddr::V6(Ipv6Addr::from(u128::from(number) << 72)))
+        let address = IpAddr::V6(Ipv6Addr::from(u128::from(number) << 72));
+        Network::of(address, ClientLen::default())
     }
 
     fn allowed(limiter: &Limiter, network: Network, now: u64, tries: usize) -> usize {

@@ -10,6 +10,7 @@ use fordway_dns64::{self as dns64, Failure, Outcome, Question, Response, Step, b
 use futures_util::future::{Either, select};
 use hickory_proto::op::Message;
 
+use super::network::Network;
 use super::shared::Active;
 use super::upstream::{Answer, LookupError, Resolver};
 use crate::clock;
@@ -29,6 +30,7 @@ pub(super) async fn resolve(
     query: &Message,
 ) -> (Response, Option<Instant>) {
     let (_, policy) = active.settings.policies.of(client);
+    let network = Some(Network::of(client, active.settings.limits.client_len));
     let mut until: Option<Instant> = None;
     let mut ahead: Option<(Question, Ahead<'_>)> = None;
     let mut step = begin(policy, query);
@@ -43,9 +45,10 @@ pub(super) async fn resolve(
                 found.await
             }
             _ => match pending.ahead() {
-                None => active.resolver.lookup(pending.question()).await,
+                None => active.resolver.lookup_for(network, pending.question()).await,
                 Some(next) => {
-                    let (found, rest) = ask_both(&active.resolver, pending.question(), &next).await;
+                    let (found, rest) =
+                        ask_both(&active.resolver, network, pending.question(), &next).await;
                     ahead = Some((next, rest));
                     found
                 }
@@ -61,13 +64,14 @@ pub(super) async fn resolve(
 /// Asks two questions at once, and comes back with the answer to the first.
 async fn ask_both<'a>(
     resolver: &'a Resolver,
+    client: Option<Network>,
     question: &Question,
     next: &Question,
 ) -> (Found, Ahead<'a>) {
-    let first = pin!(resolver.lookup(question));
+    let first = pin!(resolver.lookup_for(client, question));
     let next = next.clone();
     let second: Pin<Box<dyn Future<Output = Found> + 'a>> =
-        Box::pin(async move { resolver.lookup(&next).await });
+        Box::pin(async move { resolver.lookup_for(client, &next).await });
     match select(first, second).await {
         Either::Left((found, second)) => (found, Ahead::UnderWay(second)),
         Either::Right((second, first)) => (first.await, Ahead::Done(second)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fordway_dns64::Policies;
 
-use super::{Acl, upstream};
+use super::{Acl, ClientLen, upstream};
 
 /// All that a server is told; [`Server::replace`](super::Server::replace) takes another while it runs.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Settings {
     pub policies: Policies,
     /// Whose queries are answered.
     pub allow: Acl,
-    /// Answers by UDP to one client network (IPv4 /24, IPv6 /56); `None` for as many as it asks for. The host's own
+    /// Answers by UDP to one client network ([`Limits::client_len`]); `None` for as many as it asks for. The host's own
     /// loopback addresses are not limited.
     pub rate: Option<Rate>,
     /// Octets of memory for ready answers, of all threads together.
@@ -45,10 +45,9 @@ pub struct Rate {
 /// Bounds of what clients can make a server hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Queries that wait for an upstream server.
+    /// Queries that wait for an upstream server. Clients and zones share the places: one client network gets at most a
+    /// third of them, one zone two thirds, and all get less the fewer are free. What finds no place gets SERVFAIL at once.
     pub queries: usize,
-    /// Of these, those of one client network.
-    pub queries_per_client: usize,
     /// TCP connections.
     pub connections: usize,
     /// Of these, those of one client network.
@@ -56,16 +55,18 @@ pub struct Limits {
     /// How long a connection may be silent between queries, and how long a client may take for the octets of one
     /// message, in either direction (RFC 7766 section 6.2.3).
     pub idle: Duration,
+    /// Which clients are of one network.
+    pub client_len: ClientLen,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             queries: 10_000,
-            queries_per_client: 2_500,
             connections: 256,
             connections_per_client: 64,
             idle: Duration::from_secs(10),
+            client_len: ClientLen::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::network::Tally;
 use super::rate::Limiter;
 use super::settings::{Rate, Settings};
+use super::shares::Shares;
 use super::stats::{Counters, Stats};
 use super::upstream::{self, Resolver};
 use crate::clock;
@@ -59,8 +60,10 @@ impl Active {
 pub(super) struct Shared {
     pub(super) active: ArcSwap<Active>,
     /// Queries that wait for an upstream server.
-    pub(super) queries: Arc<Tally>,
+    pub(super) queries: Arc<Shares>,
     pub(super) connections: Arc<Tally>,
+    /// Octets of answers by TCP that clients have not taken yet.
+    pub(super) unread: Arc<Tally>,
     /// Those that may not ask.
     pub(super) refusals: Limiter,
     /// What times are counted from.
@@ -88,6 +91,7 @@ impl Shared {
             active: ArcSwap::from_pointee(active),
             queries: Arc::default(),
             connections: Arc::default(),
+            unread: Arc::default(),
             refusals: Limiter::new(REFUSALS),
             start: clock::now(),
             threads: (0..threads).map(|_| Thread::default()).collect(),

@@ -12,6 +12,8 @@ use super::server::Error;
 
 /// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.
 const RECEIVE_ROOM: usize = 4 << 20;
+/// Octets of a connection that the kernel takes beyond those under way.
+const UNSENT: u32 = 16 << 10;
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 256;
 /// How often another port is tried, where the system chooses it and another program has the same one of UDP.
@@ -76,6 +78,8 @@ fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(address, Type::STREAM, Protocol::TCP)?;
     // Connections of a server that has ended do not keep the next one from its port.
     socket.set_reuse_address(true)?;
+    // Connections have this from their listener: what a client does not take stays with the server, which counts it.
+    socket.set_tcp_notsent_lowat(UNSENT)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -43,6 +43,8 @@ pub struct Stats {
     pub connections_accepted: u64,
     /// TCP connections refused: too many, or of a client that may not ask.
     pub connections_refused: u64,
+    /// TCP connections closed because their client took no answers and asked for more.
+    pub connections_unread: u64,
     /// TCP connections open now.
     pub connections: u64,
     /// Queries that wait for an upstream server now.
@@ -121,6 +123,7 @@ pub(super) struct Counters {
     pub(super) dropped_unsent: Counter,
     pub(super) connections_accepted: Counter,
     pub(super) connections_refused: Counter,
+    pub(super) connections_unread: Counter,
     latency: [Counter; LATENCIES],
 }
 
@@ -180,6 +183,7 @@ impl Counters {
             (&mut stats.dropped.unsent, &self.dropped_unsent),
             (&mut stats.connections_accepted, &self.connections_accepted),
             (&mut stats.connections_refused, &self.connections_refused),
+            (&mut stats.connections_unread, &self.connections_unread),
         ] {
             *sum += counter.get();
         }

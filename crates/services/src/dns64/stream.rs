@@ -1,5 +1,7 @@
 //! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers are found.
 
+mod unread;
+
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::network::Network;
 use super::query::HEADER;
 use super::worker::{Client, Transport, Worker};
+use unread::{Octets, Unread};
 
 /// Queries of one connection that may be under way; more are not read before answers have been taken.
 const PIPELINE: usize = 128;
@@ -26,8 +29,13 @@ const TOGETHER: usize = 16 << 10;
 /// How long nothing is taken when the system has no room for connections.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An answer with its length in front, and the place in the pipeline that it gives back when it is written.
-type Outgoing = (Vec<u8>, OwnedSemaphorePermit);
+/// An answer that is to be written.
+struct Outgoing {
+    /// With its length in front.
+    octets: Vec<u8>,
+    /// Given back when it is written, or the connection ends.
+    _held: (Octets, OwnedSemaphorePermit),
+}
 
 /// Takes connections; ends never.
 pub(super) async fn accept(listener: Rc<TcpListener>, worker: Rc<Worker>) {
@@ -53,7 +61,7 @@ fn is_of_connection(error: &io::Error) -> bool {
 fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     let active = worker.shared.active.load();
     let (settings, limits) = (&active.settings, &active.settings.limits);
-    let network = Network::of(peer.ip());
+    let network = Network::of(peer.ip(), limits.client_len);
     let ticket = settings.allow.contains(peer.ip()).then(|| {
         let tally = &worker.shared.connections;
         tally.enter(network, limits.connections, limits.connections_per_client)
@@ -71,7 +79,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
         let _ = stream.set_nodelay(true);
         let client = Client { address: peer.ip().to_canonical(), transport: Transport::Tcp };
         let (read, write) = stream.into_split();
-        serve(read, write, client, idle, worker).await;
+        serve(read, write, client, network, idle, worker).await;
     });
 }
 
@@ -80,20 +88,33 @@ async fn serve(
     read: impl AsyncRead + Unpin,
     write: impl AsyncWrite + Unpin + 'static,
     client: Client,
+    network: Network,
     idle: Duration,
     worker: Rc<Worker>,
 ) {
     let (answers, outgoing) = mpsc::channel(PIPELINE);
-    let writing = spawn_local(write_all(write, outgoing, idle));
+    let mut writing = spawn_local(write_all(write, outgoing, idle));
     let room = Arc::new(Semaphore::new(PIPELINE));
-    let reading = Connection { worker, client, idle, answers, room };
-    // Either side's end is the end of both; but answers under way are still written after the last query.
-    tokio::select! {
-        () = reading.run(BufReader::new(read)) => {}
-        () = reading.answers.closed() => {}
+    let unread = Unread::new(Arc::clone(&worker.shared.unread), network);
+    let reading = Connection { worker, client, idle, answers, room, unread: Rc::clone(&unread) };
+    let worker = Rc::clone(&reading.worker);
+    let all = async {
+        // Either side's end is the end of both; but answers under way are still written after the last query.
+        tokio::select! {
+            () = reading.run(BufReader::new(read)) => {}
+            () = reading.answers.closed() => {}
+        }
+        drop(reading);
+        let _ = (&mut writing).await;
+    };
+    let is_over = tokio::select! {
+        () = all => false,
+        () = unread.over() => true,
+    };
+    if is_over {
+        worker.counters().connections_unread.add(1);
+        writing.abort();
     }
-    drop(reading);
-    let _ = writing.await;
 }
 
 /// The reading side of a connection.
@@ -104,6 +125,7 @@ struct Connection {
     answers: mpsc::Sender<Outgoing>,
     /// A permit for each query under way.
     room: Arc<Semaphore>,
+    unread: Rc<Unread>,
 }
 
 impl Connection {
@@ -112,6 +134,8 @@ impl Connection {
         let mut octets = Vec::new();
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
+            // Who does not take answers gets no more of them; the writing side ends it in time.
+            self.unread.room().await;
             let Some(len) = self.next_length(&mut read).await else { return };
             if usize::from(len) < HEADER {
                 return;
@@ -149,17 +173,18 @@ impl Connection {
             None => {
                 let micros = self.worker.now().instant.saturating_duration_since(now.instant);
                 self.worker.counters().took(micros.as_micros() as u64, 1);
-                send(&self.answers, answer, permit).await;
+                send(&self.answers, &self.unread, answer, permit).await;
             }
             Some(waiting) => {
                 let (worker, answers) = (Rc::clone(&self.worker), self.answers.clone());
+                let unread = Rc::clone(&self.unread);
                 spawn_local(async move {
                     let answer = worker.finish(waiting, |write| {
                         let mut answer = vec![0; 2];
                         write(&mut answer);
                         answer
                     });
-                    send(&answers, answer.await, permit).await;
+                    send(&answers, &unread, answer.await, permit).await;
                 });
             }
         }
@@ -167,11 +192,18 @@ impl Connection {
 }
 
 /// Hands an answer to the writing side; one without octets is none.
-async fn send(answers: &mpsc::Sender<Outgoing>, mut answer: Vec<u8>, permit: OwnedSemaphorePermit) {
-    let Ok(len @ 1..) = u16::try_from(answer.len() - 2) else { return };
-    answer[..2].copy_from_slice(&len.to_be_bytes());
+async fn send(
+    answers: &mpsc::Sender<Outgoing>,
+    unread: &Rc<Unread>,
+    mut octets: Vec<u8>,
+    permit: OwnedSemaphorePermit,
+) {
+    let Ok(len @ 1..) = u16::try_from(octets.len() - 2) else { return };
+    octets[..2].copy_from_slice(&len.to_be_bytes());
+    // None: the connection ends.
+    let Some(held) = unread.add(octets.len()) else { return };
     // The writing side is gone: so is the client.
-    let _ = answers.send((answer, permit)).await;
+    let _ = answers.send(Outgoing { octets, _held: (held, permit) }).await;
 }
 
 /// Writes answers, those together that are there together; ends when the client does not take them in time.
@@ -180,15 +212,15 @@ async fn write_all(
     mut outgoing: mpsc::Receiver<Outgoing>,
     patience: Duration,
 ) {
-    while let Some((mut octets, permit)) = outgoing.recv().await {
-        let mut permits = vec![permit];
-        while octets.len() < TOGETHER
-            && let Ok((more, permit)) = outgoing.try_recv()
+    while let Some(mut first) = outgoing.recv().await {
+        let mut others = Vec::new();
+        while first.octets.len() < TOGETHER
+            && let Ok(other) = outgoing.try_recv()
         {
-            octets.extend_from_slice(&more);
-            permits.push(permit);
+            first.octets.extend_from_slice(&other.octets);
+            others.push(other);
         }
-        match timeout(patience, write.write_all(&octets)).await {
+        match timeout(patience, write.write_all(&first.octets)).await {
             Ok(Ok(())) => {}
             _ => return,
         }

@@ -48,6 +48,7 @@ pub use settings::{Protocol, Server, Settings, TrustAnchors};
 pub use stats::{ServerStats, Stats};
 use validate::Validator;
 
+use super::network::Network;
 use crate::clock;
 
 /// Asks upstream servers, and remembers what they said.
@@ -85,6 +86,15 @@ impl Resolver {
     /// No server gave an answer in time. An answer with an error code (SERVFAIL, NXDOMAIN) is an [`Answer`], and so is
     /// one that does not validate.
     pub async fn lookup(&self, question: &Question) -> Result<Arc<Answer>, LookupError> {
+        self.lookup_for(None, question).await
+    }
+
+    /// As [`Resolver::lookup`], for a client that has only its share of the questions under way.
+    pub(crate) async fn lookup_for(
+        &self,
+        client: Option<Network>,
+        question: &Question,
+    ) -> Result<Arc<Answer>, LookupError> {
         let forwarder = &self.forwarder;
         forwarder.counters.lookups.count();
         // Signatures exist in class IN.
@@ -98,8 +108,8 @@ impl Resolver {
         forwarder.counters.cache_misses.count();
         let key = key.to_key();
         match validator {
-            Some(validator) => validator.fetch(question, &key).await,
-            None => forwarder.fetch(question, &key).await,
+            Some(validator) => validator.fetch(question, &key, client).await,
+            None => forwarder.fetch(question, &key, client).await,
         }
     }
 

@@ -9,14 +9,16 @@ use std::time::Instant;
 use fordway_dns64::{Kind, Rejected};
 use hickory_proto::op::Message;
 use hickory_proto::rr::RecordType;
+use hickory_proto::serialize::binary::BinEncodable;
 
 use super::brief::Brief;
 use super::cache::{Key, ReadyCache};
-use super::network::{Network, Ticket};
+use super::network::Network;
 use super::query::{MIN_UDP_SIZE, Query};
 use super::ready::{Asked, Form, Ready};
 use super::resolve;
 use super::shared::{Active, Shared};
+use super::shares::Place;
 use super::stats::Counters;
 use crate::clock;
 
@@ -58,7 +60,7 @@ pub(super) struct Waiting {
     /// As the client has written it.
     question: Vec<u8>,
     since: Instant,
-    _ticket: Ticket,
+    _place: Place,
 }
 
 /// One moment, as it is needed.
@@ -123,7 +125,7 @@ impl Worker {
         };
         if !active.settings.allow.contains(client.address) {
             match query {
-                Some(query) if self.may_refuse(client, now) => {
+                Some(query) if self.may_refuse(active, client, now) => {
                     counters.refused.add(1);
                     brief(&query, Brief::Prohibited, out);
                 }
@@ -161,7 +163,7 @@ impl Worker {
             }
             return None;
         }
-        let waiting = self.admit(active, client, now, form, || {
+        let waiting = self.admit(active, client, now, form, key.name(), || {
             Some((query.to_message(key.name())?, Some(Box::new(key)), query.question.to_vec()))
         });
         if waiting.is_none() {
@@ -196,9 +198,11 @@ impl Worker {
                     Transport::Udp => Form::Datagram(limit),
                     Transport::Tcp => Form::Stream(None),
                 };
+                let name = message.queries.first().map(|asked| asked.name.to_lowercase());
+                let name = name.and_then(|name| name.to_bytes().ok()).unwrap_or_default();
                 // Its question is repeated as the library writes it.
-                let waiting =
-                    self.admit(active, client, now, form, || Some((message, None, Vec::new())));
+                let query = || Some((message, None, Vec::new()));
+                let waiting = self.admit(active, client, now, form, &name, query);
                 if waiting.is_none() {
                     self.counters().dropped_limited.add(1);
                 }
@@ -208,19 +212,20 @@ impl Worker {
         None
     }
 
-    /// A place among the queries that wait, if there is one.
+    /// A place among the queries that wait, if there is one for this client and this name (in lower case, as on the
+    /// wire).
     fn admit(
         &self,
         active: &Arc<Active>,
         client: Client,
         now: Now,
         form: Form,
+        name: &[u8],
         query: impl FnOnce() -> Option<(Message, Option<Box<Key>>, Vec<u8>)>,
     ) -> Option<Box<Waiting>> {
         let limits = &active.settings.limits;
-        let network = Network::of(client.address);
-        let ticket =
-            self.shared.queries.enter(network, limits.queries, limits.queries_per_client)?;
+        let network = network(active, client.address);
+        let place = self.shared.queries.take(limits.queries, Some(network), name)?;
         let (message, key, question) = query()?;
         Some(Box::new(Waiting {
             active: Arc::clone(active),
@@ -230,7 +235,7 @@ impl Worker {
             key,
             question,
             since: now.instant,
-            _ticket: ticket,
+            _place: place,
         }))
     }
 
@@ -291,9 +296,9 @@ impl Worker {
         }
     }
 
-    fn may_refuse(&self, client: Client, now: Now) -> bool {
+    fn may_refuse(&self, active: &Active, client: Client, now: Now) -> bool {
         client.transport == Transport::Tcp
-            || self.shared.refusals.allow(Network::of(client.address), now.nanos)
+            || self.shared.refusals.allow(network(active, client.address), now.nanos)
     }
 
     fn slips(&self) -> bool {
@@ -303,10 +308,14 @@ impl Worker {
     }
 }
 
+fn network(active: &Active, client: IpAddr) -> Network {
+    Network::of(client, active.settings.limits.client_len)
+}
+
 /// Whether the rate of the client's network leaves an answer. Nobody can forge an address of the host itself.
 fn may_answer(active: &Active, client: IpAddr, now: Now) -> bool {
     match &active.limiter {
-        Some(limiter) => client.is_loopback() || limiter.allow(Network::of(client), now.nanos),
+        Some(limiter) => client.is_loopback() || limiter.allow(network(active, client), now.nanos),
         None => true,
     }
 }

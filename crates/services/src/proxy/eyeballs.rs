@@ -17,10 +17,13 @@ use super::names::Names;
 use super::order::{Candidate, sort};
 use super::reason::Reason;
 use super::settings::Eyeballs;
+use crate::dns64::Network;
 
 /// How a connection is to be made.
 pub(super) struct Plan<'a> {
     pub(super) names: &'a Names,
+    /// Whose question for addresses it is; `None`: the proxy's own.
+    pub(super) client: Option<Network>,
     pub(super) eyeballs: Eyeballs,
     /// IPv4 addresses are reached through the first of these.
     pub(super) pref64: &'a [Pool6],
@@ -76,7 +79,8 @@ pub(super) async fn connect(to: &Authority, plan: &Plan<'_>) -> Result<Connected
             None => Some(name),
         },
     };
-    let lookup = |kind| OptionFuture::from(name.map(|name| plan.names.lookup(name, kind)));
+    let lookup =
+        |kind| OptionFuture::from(name.map(|name| plan.names.lookup(plan.client, name, kind)));
     // Section 3: AAAA first, A at once behind it, neither waits for the other.
     let mut aaaa = pin!(lookup(RecordType::AAAA).fuse());
     let mut a = pin!(lookup(RecordType::A).fuse());

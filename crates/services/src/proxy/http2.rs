@@ -124,7 +124,7 @@ async fn answer(
 /// Returns when the client has reset its request before there was an answer: nobody is to be asked for it any more.
 async fn abandoned(waits: oneshot::Receiver<()>) {
     if waits.await.is_ok() {
-        pending().await
+        pending::<()>().await;
     }
 }
 

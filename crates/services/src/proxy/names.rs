@@ -11,6 +11,7 @@ use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 use resolv_conf::ScopedIp;
 
 use super::reason::Reason;
+use crate::dns64::Network;
 use crate::dns64::upstream::{Error, LookupError, Resolver, Server, Settings};
 
 /// Octets of answers that are kept where the system's servers are asked.
@@ -47,8 +48,13 @@ impl Names {
         is_local.then(|| vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()])
     }
 
-    /// The addresses of one kind that a name has; there may be none.
-    pub(super) async fn lookup(&self, name: &str, kind: RecordType) -> Result<Vec<IpAddr>, Reason> {
+    /// The addresses of one kind that a name has; there may be none. The question counts for a client, if it is one's.
+    pub(super) async fn lookup(
+        &self,
+        client: Option<Network>,
+        name: &str,
+        kind: RecordType,
+    ) -> Result<Vec<IpAddr>, Reason> {
         let mut owner = Name::from_ascii(name).map_err(|_| Reason::NoSuchName)?;
         owner.set_fqdn(true);
         let question = Question {
@@ -58,11 +64,12 @@ impl Names {
             dnssec_ok: false,
             checking_disabled: false,
         };
-        let answer = self.resolver.lookup(&question).await.map_err(|error| match error {
-            LookupError::Timeout => Reason::NameTimeout,
-            LookupError::Unreachable | LookupError::Unusable => Reason::NameFailed,
-            LookupError::Busy => Reason::Busy,
-        })?;
+        let answer =
+            self.resolver.lookup_for(client, &question).await.map_err(|error| match error {
+                LookupError::Timeout => Reason::NameTimeout,
+                LookupError::Unreachable | LookupError::Unusable => Reason::NameFailed,
+                LookupError::Busy => Reason::Busy,
+            })?;
         match answer.message.response_code {
             ResponseCode::NoError => {}
             ResponseCode::NXDomain => return Err(Reason::NoSuchName),

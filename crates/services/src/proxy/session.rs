@@ -44,8 +44,8 @@ pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     let limits = &active.settings.limits;
     let address = peer.ip().to_canonical();
     let tally = &worker.shared.connections;
-    let ticket =
-        tally.enter(Network::of(address), limits.connections, limits.connections_per_client);
+    let network = Network::of(address, limits.client_len);
+    let ticket = tally.enter(network, limits.connections, limits.connections_per_client);
     let Some(ticket) = ticket else {
         worker.counters().connections_refused.add(1);
         return;

@@ -9,7 +9,7 @@ use fordway_xlat::addr::Pool6;
 
 use super::authority::Authority;
 use super::rules::{Ports, Rules};
-use crate::dns64::{Acl, upstream};
+use crate::dns64::{Acl, ClientLen, upstream};
 
 /// All that a proxy is told; [`Server::replace`](super::Server::replace) takes another while it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,8 +143,10 @@ pub struct Limits {
     pub requests: u64,
     /// Connections of clients.
     pub connections: usize,
-    /// Of these, those of one network: an IPv4 /24 or an IPv6 /56.
+    /// Of these, those of one client network.
     pub connections_per_client: usize,
+    /// Which clients are of one network.
+    pub client_len: ClientLen,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
     /// Connections to servers, of all threads together.
@@ -172,6 +174,7 @@ impl Default for Limits {
             requests: 100_000,
             connections: 4096,
             connections_per_client: 512,
+            client_len: ClientLen::default(),
             streams: 100,
             server_connections: 8192,
             pool: 512,

@@ -20,6 +20,7 @@ use super::reason::Reason;
 use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
+use crate::dns64::Network;
 use crate::pipe::Pipes;
 
 /// What a thread has.
@@ -230,7 +231,8 @@ impl Worker {
                 return Ok(server);
             }
         }
-        self.connect(active, to, key, &allows).await
+        let client = Network::of(client, active.settings.limits.client_len);
+        self.connect(active, Some(client), to, key, &allows).await
     }
 
     /// A connection to a server of the site: the first that can be had.
@@ -247,7 +249,8 @@ impl Worker {
                 Some(server) => Ok(server),
                 // Whoever has written the configuration knows where its servers are.
                 None => {
-                    self.connect(active, &member.authority, member.key.clone(), &|_, _| true).await
+                    let (to, key) = (&member.authority, member.key.clone());
+                    self.connect(active, None, to, key, &|_, _| true).await
                 }
             };
             match outcome {
@@ -267,6 +270,7 @@ impl Worker {
     async fn connect(
         &self,
         active: &Active,
+        client: Option<Network>,
         to: &Authority,
         key: String,
         allows: &dyn Fn(IpAddr, bool) -> bool,
@@ -279,6 +283,7 @@ impl Worker {
         let place = Place::take(&self.servers, most).ok_or(Reason::Busy)?;
         let plan = Plan {
             names: &active.names,
+            client,
             eyeballs: settings.eyeballs,
             pref64: &settings.pref64,
             translated: &settings.translated,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fordway_config::{Advertise, Config, Dns64, Preference, Reverse, Upstream, UpstreamProtocol};
 use fordway_dns64::{Policies, Policy, Range};
 use fordway_net::{Address, IpNet};
-use fordway_services::dns64::{self, Acl, Limits, Rate, upstream};
+use fordway_services::dns64::{self, Acl, ClientLen, Limits, Rate, upstream};
 use fordway_services::router::{self, Device, Prefixes, Rdnss, Route};
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -46,6 +46,7 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
         limits: Limits {
             connections: dns64.tcp_clients as usize,
             idle: dns64.tcp_idle,
+            client_len: ClientLen { v6: dns64.client_len, v4: dns64.client_len4 },
             ..Limits::default()
         },
     }))

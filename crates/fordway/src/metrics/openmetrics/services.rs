@@ -75,7 +75,11 @@ fn queries(stats: &dns64::Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded
     by(
         encoder,
         ("dns64_connections", "TCP connections, by what became of them", "how"),
-        &[("accepted", stats.connections_accepted), ("refused", stats.connections_refused)],
+        &[
+            ("accepted", stats.connections_accepted),
+            ("refused", stats.connections_refused),
+            ("unread", stats.connections_unread),
+        ],
     )?;
     now(encoder, "dns64_open_connections", "TCP connections that are open", stats.connections)?;
     now(encoder, "dns64_waiting", "Queries that wait for an upstream server", stats.waiting)

@@ -32,6 +32,7 @@ pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {
         ("dropped, refused", stats.dropped.refused, "may not ask, no answer"),
         ("unsent", stats.dropped.unsent, "the system did not take the answer"),
         ("TCP refused", stats.connections_refused, "too many connections, or may not ask"),
+        ("TCP unread", stats.connections_unread, "closed: asked on, and took no answers"),
     ];
     for (label, count, what) in trouble.into_iter().filter(|(_, count, _)| *count > 0) {
         warn(&mut text, label, count, what);

@@ -3,12 +3,14 @@
 use std::num::NonZeroUsize;
 
 use fordway_dns64::{Policies, Policy};
+use fordway_xlat::addr::Pool6;
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use tokio::io::DuplexStream;
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
+use super::super::network::ClientLen;
 use super::super::settings::{Limits, Settings};
 use super::super::shared::{Active, Shared};
 use super::super::{Acl, upstream};
@@ -24,9 +26,13 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(vec!["2001:db8:64::/96".parse().unwrap()])
+    }
+
+    /// One that synthesises behind these prefixes.
+    fn with(pool6: Vec<Pool6>) -> World {
         let silent = std::net::UdpSocket::bind("[::1]:0").unwrap();
         let server = upstream::Server::udp(silent.local_addr().unwrap());
-        let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
         let policy = Policy { pool6, ..Policy::default() };
         let settings = Settings {
             listen: Vec::new(),
@@ -49,8 +55,13 @@ impl World {
         let (read, write) = tokio::io::split(served);
         let from = Client { address: [0, 0, 0, 0, 0, 0, 0, 1].into(), transport: Transport::Tcp };
         let worker = Rc::clone(&self.worker);
-        (client, spawn_local(serve(read, write, from, IDLE, worker)))
+        (client, spawn_local(serve(read, write, from, network(), IDLE, worker)))
     }
+}
+
+/// That of clients.
+fn network() -> Network {
+    Network::of([0, 0, 0, 0, 0, 0, 0, 1].into(), ClientLen::default())
 }
 
 /// A query for AAAA, with its length in front.
@@ -119,6 +130,46 @@ async fn a_client_that_does_not_read_is_left() {
         writing.await.unwrap().unwrap_err();
         assert_eq!(begun.elapsed(), IDLE);
         serving.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_makes_the_server_hold_little() {
+    run(async {
+        // Answers of 56 kB.
+        let prefix = |number: u32| format!("2001:db8:{number:x}::/96").parse().unwrap();
+        let world = World::with((1..=1000).map(prefix).collect());
+        let (mut client, serving) = world.connect(64);
+        let all = query("ipv4only.arpa.").repeat(100);
+        let writing = spawn_local(async move { client.write_all(&all).await });
+        tokio::time::sleep(IDLE - Duration::from_millis(1)).await;
+        assert_eq!(world.worker.counters().tcp_queries.get(), 2);
+        let held = world.worker.shared.unread.count();
+        assert!((110_000..120_000).contains(&held), "{held}");
+        writing.await.unwrap().unwrap_err();
+        serving.await.unwrap();
+        assert_eq!(world.worker.shared.unread.count(), 0);
+        assert_eq!(world.worker.counters().connections_unread.get(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_others_hold_too_much_is_closed() {
+    run(async {
+        let world = World::new();
+        let most = 8 << 20;
+        let others = world.worker.shared.unread.enter_many(network(), most, 8 * most, most);
+        let (mut client, serving) = world.connect(4096);
+        client.write_all(&query("ipv4only.arpa.")).await.unwrap();
+        assert_eq!(closed(&mut client).await, (Duration::ZERO, 0));
+        serving.await.unwrap();
+        assert_eq!(world.worker.counters().connections_unread.get(), 1);
+        drop(others);
+        let (mut client, _) = world.connect(4096);
+        client.write_all(&query("ipv4only.arpa.")).await.unwrap();
+        assert_eq!(answer(&mut client).await.answers.len(), 2);
     })
     .await;
 }

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::quality::RandomState;
 use tokio::sync::Notify;
 
+use super::super::network::Network;
+use super::super::shares::{Place, Shares};
 use super::cache::Outcome;
-use super::key::Key;
+use super::key::{self, Key};
 
 /// Tables that are locked apart.
 const SHARDS: usize = 16;
@@ -21,7 +22,7 @@ const SHARDS: usize = 16;
 pub(super) struct Flights {
     shards: [Mutex<HashMap<Key, Arc<Flight>, RandomState>>; SHARDS],
     hasher: RandomState,
-    count: AtomicUsize,
+    places: Arc<Shares>,
     most: usize,
 }
 
@@ -39,7 +40,7 @@ pub(super) enum Boarding<'a> {
     Ask(Asker<'a>),
     /// Wait for the one who asks.
     Wait(Arc<Flight>),
-    /// Nothing: too many questions are under way.
+    /// Nothing: too many questions are under way, in all, of this client, or about this zone.
     Full,
 }
 
@@ -49,30 +50,29 @@ impl Flights {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::default(),
-            count: AtomicUsize::new(0),
+            places: Arc::default(),
             most,
         }
     }
 
-    /// Joins the question, or takes it on.
-    pub(super) fn board(&self, key: &Key) -> Boarding<'_> {
+    /// Joins the question, or takes it on for a client, where there is one.
+    pub(super) fn board(&self, key: &Key, client: Option<Network>) -> Boarding<'_> {
         let mut shard = self.shard(key);
         match shard.entry(Arc::clone(key)) {
             Entry::Occupied(entry) => Boarding::Wait(Arc::clone(entry.get())),
             Entry::Vacant(place) => {
-                if self.count.fetch_add(1, Ordering::Relaxed) >= self.most {
-                    self.count.fetch_sub(1, Ordering::Relaxed);
+                let Some(held) = self.places.take(self.most, client, key::name(key)) else {
                     return Boarding::Full;
-                }
+                };
                 let flight = Arc::clone(place.insert(Arc::default()));
-                Boarding::Ask(Asker { flights: self, key: Arc::clone(key), flight })
+                Boarding::Ask(Asker { flights: self, key: Arc::clone(key), flight, _place: held })
             }
         }
     }
 
     /// How many questions are under way.
     pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.places.count()
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<Flight>, RandomState>> {
@@ -102,6 +102,7 @@ pub(super) struct Asker<'a> {
     flights: &'a Flights,
     key: Key,
     flight: Arc<Flight>,
+    _place: Place,
 }
 
 impl Asker<'_> {
@@ -116,7 +117,6 @@ impl Drop for Asker<'_> {
     /// Also when the asker has gone away: one of those who wait asks in its place.
     fn drop(&mut self) {
         self.flights.shard(&self.key).remove(&self.key);
-        self.flights.count.fetch_sub(1, Ordering::Relaxed);
         let _ = self.flight.outcome.set(None);
         self.flight.landed.notify_waiters();
     }
@@ -128,14 +128,16 @@ mod tests {
     use super::*;
 
     fn key(text: &str) -> Key {
-        Arc::from(text.as_bytes())
+        Arc::from([&[0; 5][..], &[text.len() as u8], text.as_bytes(), &[0]].concat())
     }
 
     #[tokio::test]
     async fn whoever_waits_is_told() {
         let flights = Flights::new(10);
-        let Boarding::Ask(asker) = flights.board(&key("a")) else { panic!("nobody asks yet") };
-        let waiting = [(); 2].map(|()| match flights.board(&key("a")) {
+        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
+            panic!("nobody asks yet")
+        };
+        let waiting = [(); 2].map(|()| match flights.board(&key("a"), None) {
             Boarding::Wait(flight) => flight,
             _ => panic!("somebody asks already"),
         });
@@ -144,30 +146,34 @@ mod tests {
         assert_eq!(first.unwrap().unwrap_err(), LookupError::Timeout);
         assert_eq!(second.unwrap().unwrap_err(), LookupError::Timeout);
         assert_eq!(flights.len(), 0);
-        assert!(matches!(flights.board(&key("a")), Boarding::Ask(_)));
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
     }
 
     #[tokio::test]
     async fn one_who_waits_learns_that_the_asker_is_gone() {
         let flights = Flights::new(10);
-        let Boarding::Ask(asker) = flights.board(&key("a")) else { panic!("nobody asks yet") };
-        let Boarding::Wait(flight) = flights.board(&key("a")) else { panic!("somebody asks") };
+        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
+            panic!("nobody asks yet")
+        };
+        let Boarding::Wait(flight) = flights.board(&key("a"), None) else {
+            panic!("somebody asks")
+        };
         drop(asker);
         assert!(flight.wait().await.is_none());
-        assert!(matches!(flights.board(&key("a")), Boarding::Ask(_)));
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
     }
 
     #[test]
     fn the_table_is_bounded_but_joining_is_free() {
         let flights = Flights::new(2);
-        let asking = ["a", "b"].map(|name| match flights.board(&key(name)) {
+        let asking = ["a", "b"].map(|name| match flights.board(&key(name), None) {
             Boarding::Ask(asker) => asker,
             _ => panic!("there is room"),
         });
-        assert!(matches!(flights.board(&key("c")), Boarding::Full));
-        assert!(matches!(flights.board(&key("a")), Boarding::Wait(_)));
+        assert!(matches!(flights.board(&key("c"), None), Boarding::Full));
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Wait(_)));
         drop(asking);
-        assert!(matches!(flights.board(&key("c")), Boarding::Ask(_)));
+        assert!(matches!(flights.board(&key("c"), None), Boarding::Ask(_)));
         assert_eq!(flights.len(), 0);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fordway_dns64::{Question, Security};
 use hickory_proto::op::Query;
 
+use super::super::network::Network;
 use super::answer::Answer;
 use super::cache::{Cache, Outcome};
 use super::clean::clean;
@@ -39,25 +40,36 @@ impl Forwarder {
     }
 
     /// What servers say to a question, as they say it; it may be in the cache.
-    pub(super) async fn lookup(&self, question: &Question) -> Outcome {
+    pub(super) async fn lookup(&self, question: &Question, client: Option<Network>) -> Outcome {
         let Some(key) = KeyBuf::new(question, false) else {
             return Err(LookupError::Unusable);
         };
         match self.cache.get(key.as_octets(), clock::now()) {
             Some(outcome) => outcome,
-            None => self.fetch(question, &key.to_key()).await,
+            None => self.fetch(question, &key.to_key(), client).await,
         }
     }
 
     /// What servers say to a question that is not in the cache.
-    pub(super) async fn fetch(&self, question: &Question, key: &Key) -> Outcome {
-        self.once(key, async |key| self.ask(question, key).await).await
+    pub(super) async fn fetch(
+        &self,
+        question: &Question,
+        key: &Key,
+        client: Option<Network>,
+    ) -> Outcome {
+        self.once(key, client, async |key| self.ask(question, key).await).await
     }
 
-    /// Has `ask` find what is not in the cache, once for all who look for it, and keeps it.
-    pub(super) async fn once(&self, key: &Key, ask: impl AsyncFnOnce(&Key) -> Outcome) -> Outcome {
+    /// Has `ask` find what is not in the cache, once for all who look for it, and keeps it. The question counts for the
+    /// client that was first.
+    pub(super) async fn once(
+        &self,
+        key: &Key,
+        client: Option<Network>,
+        ask: impl AsyncFnOnce(&Key) -> Outcome,
+    ) -> Outcome {
         loop {
-            match self.flights.board(key) {
+            match self.flights.board(key, client) {
                 Boarding::Ask(asker) => {
                     // Somebody may have landed since the cache was looked at.
                     if let Some(outcome) = self.cache.get(key, clock::now()) {

@@ -20,7 +20,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// How many octets of answers are kept.
     pub cache_octets: usize,
-    /// How many different questions may be under way at once; more are refused.
+    /// How many different questions may be under way at once; more are refused. Clients and zones share them: one client
+    /// network has at most a third, one zone two thirds, and all have less the fewer are free.
     pub in_flight: usize,
     /// Validate signatures (RFC 4035), from these anchors.
     pub validate: Option<TrustAnchors>,

@@ -25,6 +25,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tracing::warn;
 
+use super::super::network::Network;
 use super::anchors::Anchors;
 use super::answer::Answer;
 use super::cache::Outcome;
@@ -68,17 +69,22 @@ impl Validator {
     }
 
     /// The validated answer to a question without CD, which is not in the cache.
-    pub(super) async fn fetch(&self, question: &Question, key: &Key) -> Outcome {
-        self.forwarder.once(key, async |_| self.check(question).await).await
+    pub(super) async fn fetch(
+        &self,
+        question: &Question,
+        key: &Key,
+        client: Option<Network>,
+    ) -> Outcome {
+        self.forwarder.once(key, client, async |_| self.check(question, client).await).await
     }
 
-    async fn check(&self, question: &Question) -> Outcome {
+    async fn check(&self, question: &Question, client: Option<Network>) -> Outcome {
         let find = async {
             if question.dnssec_ok {
-                return self.validate(question, 0).await;
+                return self.validate(question, 0, client).await;
             }
             let signed = Question { dnssec_ok: true, ..question.clone() };
-            let answer = self.find(signed, 0).await?;
+            let answer = self.find(signed, 0, client).await?;
             Ok(Arc::new(without_signatures(&answer, question)))
         };
         let found = timeout(self.deadline, find).await;
@@ -94,7 +100,12 @@ impl Validator {
     }
 
     /// Finds an answer with signatures, which may be in the cache.
-    fn find(&self, question: Question, aliases: usize) -> BoxFuture<'_, Outcome> {
+    fn find(
+        &self,
+        question: Question,
+        aliases: usize,
+        client: Option<Network>,
+    ) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let Some(key) = KeyBuf::new(&question, true).map(|key| key.to_key()) else {
                 return Err(LookupError::Unusable);
@@ -102,22 +113,27 @@ impl Validator {
             if let Some(outcome) = self.forwarder.cache.get(&key, clock::now()) {
                 return outcome;
             }
-            let outcome = self.validate(&question, aliases).await;
+            let outcome = self.validate(&question, aliases, client).await;
             self.forwarder.cache.insert(key, &outcome, clock::now());
             outcome
         })
     }
 
-    async fn validate(&self, question: &Question, aliases: usize) -> Outcome {
+    async fn validate(
+        &self,
+        question: &Question,
+        aliases: usize,
+        client: Option<Network>,
+    ) -> Outcome {
         let unchecked = Question { checking_disabled: true, ..question.clone() };
-        let raw = self.forwarder.lookup(&unchecked).await?;
+        let raw = self.forwarder.lookup(&unchecked, client).await?;
         if ![ResponseCode::NoError, ResponseCode::NXDomain].contains(&raw.message.response_code) {
             return Ok(raw);
         }
         let follows = ![RecordType::CNAME, RecordType::ANY].contains(&question.record_type);
         match alias(&raw.message, &question.name).filter(|_| follows) {
             Some(alias) if aliases < MAX_ALIASES => {
-                self.validate_chain(question, alias, aliases).await
+                self.validate_chain(question, alias, aliases, client).await
             }
             Some(_) => Err(LookupError::Unusable),
             None => self.validate_plain(question, &raw).await,
@@ -125,16 +141,22 @@ impl Validator {
     }
 
     /// Validates the alias, and what it leads to, apart.
-    async fn validate_chain(&self, question: &Question, alias: Alias, aliases: usize) -> Outcome {
+    async fn validate_chain(
+        &self,
+        question: &Question,
+        alias: Alias,
+        aliases: usize,
+        client: Option<Network>,
+    ) -> Outcome {
         let link =
             Question { name: alias.owner, record_type: alias.record_type, ..question.clone() };
-        let link = self.find(link, MAX_ALIASES).await?;
+        let link = self.find(link, MAX_ALIASES, client).await?;
         let Some((found, target)) = follow(&link.message, &question.name) else {
             // It is another answer than a moment ago.
             return Err(LookupError::Unusable);
         };
         let rest = Question { name: target, ..question.clone() };
-        let rest = self.find(rest, aliases + 1).await?;
+        let rest = self.find(rest, aliases + 1, client).await?;
         let now = clock::now();
         let (head, tail) = (link.message_at(now), rest.message_at(now));
         let mut message = tail;
@@ -184,8 +206,10 @@ impl Validator {
         let mut zones: Vec<Name> = anchors.digests.iter().map(|(zone, _)| zone.clone()).collect();
         zones.dedup();
         for zone in zones {
-            let keys =
-                self.forwarder.lookup(&raw_question(zone.clone(), RecordType::DNSKEY)).await?;
+            let keys = self
+                .forwarder
+                .lookup(&raw_question(zone.clone(), RecordType::DNSKEY), None)
+                .await?;
             let mut vouched = false;
             for record in &keys.message.answers {
                 if let RData::DNSSEC(DNSSECRData::DNSKEY(key)) = &record.data {
@@ -216,7 +240,7 @@ impl DnsHandle for Upstream {
         Box::pin(stream::once(async move {
             let query = request.queries.first().ok_or(NetError::Message("no question"))?;
             let question = raw_question(query.name().clone(), query.query_type());
-            let answer = forwarder.lookup(&question).await.map_err(|error| match error {
+            let answer = forwarder.lookup(&question, None).await.map_err(|error| match error {
                 LookupError::Timeout => NetError::Timeout,
                 LookupError::Unreachable => NetError::NoConnections,
                 LookupError::Busy => NetError::Busy,

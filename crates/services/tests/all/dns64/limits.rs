@@ -101,7 +101,8 @@ fn the_host_itself_is_not_limited() {
 fn so_many_may_wait() {
     let upstream = Upstream::start();
     let mut settings = settings(&upstream);
-    settings.limits.queries_per_client = 3;
+    // A client has at most a third of the places.
+    settings.limits.queries = 9;
     let server = serve(&settings);
     let client = client(server.local_addrs()[0]);
     for number in 0..3 {

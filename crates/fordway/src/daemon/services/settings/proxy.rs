@@ -7,7 +7,7 @@ use fordway_config::{
     ProxyPorts, ProxyRule, ProxyServer,
 };
 use fordway_net::IpNet;
-use fordway_services::dns64::{Acl, upstream};
+use fordway_services::dns64::{Acl, ClientLen, upstream};
 use fordway_services::proxy::{
     Authority, Destination, Eyeballs, Forward, Forwarded, Host, Limits, Log, LogFormat, LogTarget,
     Mode, Ports, Reverse, Rule, Rules, Settings, Tls,
@@ -21,7 +21,7 @@ const CACHE: usize = 4 << 20;
 /// What the proxies are told, by name. `local`: the networks of this host.
 pub(crate) fn proxies(config: &Config, local: &[IpNet]) -> BTreeMap<String, Settings> {
     let translated: Vec<Pool6> =
-        config.translators.iter().flat_map(|translator| translator.pool6()).copied().collect();
+        config.translators.iter().flat_map(fordway_config::Translator::pool6).copied().collect();
     let one = |proxy: &Proxy| (proxy.name.to_string(), one(proxy, &translated, local));
     config.proxies.iter().map(one).collect()
 }
@@ -85,6 +85,7 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
             requests: limits.requests.into(),
             connections: limits.connections as usize,
             connections_per_client: limits.connections_per_client as usize,
+            client_len: ClientLen { v6: limits.client_len, v4: limits.client_len4 },
             streams: limits.streams,
             server_connections: limits.server_connections as usize,
             pool: limits.pool as usize,

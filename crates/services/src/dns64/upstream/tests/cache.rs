@@ -5,7 +5,8 @@ use std::thread;
 use hickory_proto::op::ResponseCode;
 use tokio::sync::Semaphore;
 
-use super::fake::{Deed, Fake, respond};
+use super::super::super::network::{ClientLen, Network};
+use super::fake::{Deed, Fake, name_seen, respond};
 use super::*;
 
 const WWW: &str = "www.example.net.";
@@ -215,13 +216,65 @@ async fn when_the_asker_goes_away_another_asks() {
     assert_eq!(resolver.stats().merged, 1);
 }
 
+/// A server that answers but for what is below `dead`.
+async fn with_a_dead_zone() -> Fake {
+    Fake::start(|seen| match name_seen(seen).to_ascii_lowercase().ends_with("dead.example.") {
+        true => Vec::new(),
+        false => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
+    })
+    .await
+}
+
+fn of_client(number: u128) -> Option<Network> {
+    let address = std::net::Ipv6Addr::from(0x2001_0db8 << 96 | number << 72);
+    Some(Network::of(address.into(), ClientLen::default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_a_dead_zone_nor_one_client_takes_all_places() {
+    let _still = Still::new();
+    let fake = with_a_dead_zone().await;
+    for one_client in [true, false] {
+        let settings = Settings { in_flight: 60, ..settings(&[&fake]) };
+        let resolver = Resolver::new(settings).unwrap();
+        let questions: Vec<_> =
+            (0..200).map(|number| question(&format!("r{number}.dead.example."))).collect();
+        let client = |number| of_client(if one_client { 0 } else { number });
+        let mut under_way: Vec<_> = questions
+            .iter()
+            .zip(0..)
+            .map(|(question, number)| Box::pin(resolver.lookup_for(client(number), question)))
+            .collect();
+        let mut refused = 0;
+        for lookup in &mut under_way {
+            match futures_util::poll!(lookup) {
+                std::task::Poll::Pending => {}
+                std::task::Poll::Ready(outcome) => {
+                    assert_eq!(outcome.unwrap_err(), LookupError::Busy, "at once");
+                    refused += 1;
+                }
+            }
+        }
+        let held = if one_client { 20 } else { 30 };
+        assert_eq!((200 - refused, resolver.stats().in_flight), (held, held), "{one_client}");
+        // Somebody else, and about another zone the same, notices nothing of it.
+        for number in 0..100 {
+            let asked = question(&format!("www{number}.alive{one_client}.example."));
+            let answer = resolver.lookup_for(of_client(1000), &asked).await.unwrap();
+            assert_eq!(addresses(&answer), [1]);
+        }
+        drop(under_way);
+        assert_eq!(resolver.stats().in_flight, 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn questions_under_way_are_bounded() {
     let _still = Still::new();
     let fake = Fake::silent().await;
     let settings = Settings { in_flight: 2, ..settings(&[&fake]) };
     let resolver = Resolver::new(settings).unwrap();
-    let [a, b, c] = ["a.example.net.", "b.example.net.", "c.example.net."].map(question);
+    let [a, b, c] = ["www.a.net.", "www.b.org.", "www.c.com."].map(question);
     let mut under_way = [Box::pin(resolver.lookup(&a)), Box::pin(resolver.lookup(&b))];
     for lookup in &mut under_way {
         assert!(futures_util::poll!(lookup).is_pending());
