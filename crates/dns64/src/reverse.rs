@@ -27,7 +27,13 @@ pub(crate) enum Lookup {
 /// Whether the question is about an address that begins with one of the site's prefixes, or the Well-Known
 /// Prefix; `None` leaves it to the servers upstream, like any other.
 pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Option<Lookup> {
-    if question.query_type != RecordType::PTR || question.query_class != DNSClass::IN {
+    if question.query_class != DNSClass::IN {
+        return None;
+    }
+    if let Some(response) = above(policy, query, question) {
+        return Some(Lookup::Local(Box::new(response)));
+    }
+    if question.query_type != RecordType::PTR {
         return None;
     }
     let v6 = address(&question.name)?;
@@ -55,6 +61,25 @@ pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Opti
     let data = names.into_iter().map(|name| RData::PTR(PTR(name)));
     message.answers.extend(special::records(question, LOCAL_TTL, data));
     Some(Lookup::Local(Box::new(special::done(message, query))))
+}
+
+/// The response at the top of a prefix's zone, and between it and the names of addresses.
+///
+/// Those names exist because names below them do (RFC 8020 section 2): whoever hears NXDOMAIN may take all below for
+/// absent. DS belongs to the zone above, and is asked there.
+fn above(policy: &Policy, query: &Message, question: &Query) -> Option<Response> {
+    let (first, nibbles) = nibbles(&question.name).filter(|(_, nibbles)| *nibbles < 32)?;
+    let len = policy.covering(first)?.len();
+    if nibbles < usize::from(len / 4) || question.query_type == RecordType::DS {
+        return None;
+    }
+    let apex = zone(question, len);
+    let soa = special::soa(apex.clone(), LOCAL_TTL);
+    let mut message = special::local(query);
+    let is_soa = question.query_type == RecordType::SOA && apex == question.name;
+    let section = if is_soa { &mut message.answers } else { &mut message.authorities };
+    section.push(soa);
+    Some(special::done(message, query))
 }
 
 /// The response from what was found at the name in IN-ADDR.ARPA.
@@ -117,22 +142,24 @@ fn zone(question: &Query, len: u8) -> Name {
 
 /// The address that a name below IP6.ARPA stands for (RFC 3596 section 2.5): 32 nibbles, the lowest first.
 pub(crate) fn address(name: &Name) -> Option<Ipv6Addr> {
+    nibbles(name).filter(|(_, nibbles)| *nibbles == 32).map(|(address, _)| address)
+}
+
+/// The first of the addresses whose names are below a name in IP6.ARPA, and how many nibbles of theirs it has.
+fn nibbles(name: &Name) -> Option<(Ipv6Addr, usize)> {
     let labels: Vec<&[u8]> = name.iter().collect();
-    let (nibbles, end) = labels.split_first_chunk::<32>()?;
-    let [ip6, arpa] = end else {
-        return None;
-    };
+    let (nibbles, [ip6, arpa]) = labels.split_last_chunk::<2>()?;
     if !ip6.eq_ignore_ascii_case(b"ip6") || !arpa.eq_ignore_ascii_case(b"arpa") {
         return None;
     }
     let mut bits = 0;
-    for (index, label) in nibbles.iter().enumerate() {
+    for (label, shift) in nibbles.iter().rev().zip((0..32).rev()) {
         let [digit] = label else {
             return None;
         };
-        bits |= u128::from(char::from(*digit).to_digit(16)?) << (4 * index);
+        bits |= u128::from(char::from(*digit).to_digit(16)?) << (4 * shift);
     }
-    Some(Ipv6Addr::from_bits(bits))
+    (nibbles.len() <= 32).then_some((Ipv6Addr::from_bits(bits), nibbles.len()))
 }
 
 /// `1.2.0.192.in-addr.arpa.`

@@ -6,6 +6,7 @@ use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
+use crate::ede::Ede;
 use crate::policy::Policy;
 use crate::resolve::{Kind, Response};
 use crate::response::{add_edns, header, lifetime};
@@ -37,6 +38,7 @@ pub(crate) fn answer(policy: &Policy, query: &Message, question: &Query) -> Opti
     }
     let exists = zone == question.name;
     let mut message = local(query);
+    let mut synthetic = false;
     match question.query_type {
         _ if !exists => message.metadata.response_code = ResponseCode::NXDomain,
         RecordType::DS => return None,
@@ -50,13 +52,15 @@ pub(crate) fn answer(policy: &Policy, query: &Message, question: &Query) -> Opti
                 WELL_KNOWN_V4.map(|v4| RData::AAAA(AAAA(pool6.embed(v4))))
             });
             message.answers.extend(records(question, LOCAL_TTL, pairs));
+            synthetic = !message.answers.is_empty();
         }
         _ => {}
     }
     if message.answers.is_empty() {
         message.authorities.push(soa(zone, LOCAL_TTL));
     }
-    Some(done(message, query))
+    let synthetic = synthetic.then(|| Ede::new(Ede::SYNTHESIZED, ""));
+    Some(explained(message, query, synthetic.as_slice()))
 }
 
 /// A response of ours, with authority.
@@ -67,8 +71,13 @@ pub(crate) fn local(query: &Message) -> Message {
 }
 
 /// Completes a response of ours.
-pub(crate) fn done(mut message: Message, query: &Message) -> Response {
-    add_edns(&mut message, query, &[]);
+pub(crate) fn done(message: Message, query: &Message) -> Response {
+    explained(message, query, &[])
+}
+
+/// Completes a response of ours that says why it is what it is.
+fn explained(mut message: Message, query: &Message, why: &[Ede]) -> Response {
+    add_edns(&mut message, query, why);
     let lifetime = lifetime(&message);
     Response { message, kind: Kind::Local, lifetime }
 }

@@ -42,6 +42,35 @@ fn names_are_those_of_addresses() {
 }
 
 #[test]
+fn the_zone_of_a_prefix_exists_from_its_top_down() {
+    let apex = NAME.split_once("6.c.").unwrap().1;
+    let asked = |what: &str, expected: &str| {
+        let response = check(&policy(), what, &[], expected);
+        assert_eq!((response.kind, response.lifetime), (Kind::Local, LOCAL_TTL), "{what}");
+    };
+    asked(&format!("SOA {apex}"), &format!("NOERROR AA\n{}", &zone_soa(600)[2..]));
+    for kind in ["NS", "PTR", "TXT"] {
+        asked(&format!("{kind} {apex}"), &format!("NOERROR AA\n{}", zone_soa(600)));
+    }
+    // A name without data of its own, above those of addresses.
+    for kind in ["SOA", "PTR"] {
+        asked(&format!("{kind} 6.c.{apex}"), &format!("NOERROR AA\n{}", zone_soa(600)));
+    }
+    // What is above the zone, beside it or below the names of addresses is asked, and so is what belongs to the zone above.
+    let above = apex.split_once('.').unwrap().1;
+    let others = [
+        format!("SOA {above}"),
+        format!("SOA 1.{above}"),
+        format!("SOA x.{apex}"),
+        format!("SOA 0.{NAME}"),
+        format!("DS {apex}"),
+    ];
+    for other in others {
+        check(&policy(), &other, &[(&other, "NXDOMAIN")], "NXDOMAIN");
+    }
+}
+
+#[test]
 fn a_cname_leads_to_the_ipv4_name() {
     let response = check(
         &policy(),
@@ -199,10 +228,9 @@ fn everything_else_is_asked_upstream() {
     let pass =
         |policy: &Policy, asked: &str| check(policy, asked, &[(asked, &nxdomain)], &nxdomain);
     let local = Policy { reverse: Reverse::Local, ..policy() };
-    // Another prefix, another type, a name in between, octet u that is not zero, DNS64 switched off.
+    // Another prefix, another type, octet u that is not zero, DNS64 switched off.
     pass(&local, &format!("PTR {}", arpa("2001:db8:65::198.51.100.1")));
     pass(&local, &format!("TXT {NAME}"));
-    pass(&local, &format!("PTR {}", &NAME[8..]));
     let wide = Policy { pool6: vec!["2001:db8:122::/48".parse().unwrap()], ..local.clone() };
     pass(&wide, &format!("PTR {}", arpa("2001:db8:122:c000:ff02:2100::")));
     pass(&Policy { enabled: false, ..local }, &ptr());

@@ -39,6 +39,20 @@ fn the_well_known_prefix_is_told_although_the_addresses_are_not_global() {
 }
 
 #[test]
+fn synthetic_addresses_say_so_to_those_who_understand() {
+    let addresses =
+        "ipv4only.arpa. 600 AAAA 64:ff9b::c000:aa\nipv4only.arpa. 600 AAAA 64:ff9b::c000:ab";
+    let (policy, asked) = (Policy::default(), "AAAA ipv4only.arpa. edns");
+    check(&policy, asked, &[], &format!("NOERROR AA ede=29\n{addresses}"));
+    // What is fixed, and what is not there, is not synthesised.
+    for asked in ["MX ipv4only.arpa. edns", "AAAA x.ipv4only.arpa. edns", "A ipv4only.arpa. edns"] {
+        let mut world = World::new(&[]);
+        let response = world.resolve(&policy, &query(asked));
+        assert_eq!(crate::ede::Ede::of(&response.message), [], "{asked}");
+    }
+}
+
+#[test]
 fn all_other_types_are_empty() {
     for kind in ["MX", "NS", "SOA", "TXT", "ANY", "CNAME", "HTTPS", "TYPE65280"] {
         let asked = format!("{kind} ipv4only.arpa.");
@@ -74,8 +88,9 @@ fn nothing_changes_the_answer() {
         ("AAAA ipv4only.arpa. nord", ""),
     ] {
         let owner = asked.split(' ').nth(1).unwrap();
+        let why = if asked.contains(" do") { " ede=29" } else { "" };
         let expected = format!(
-            "NOERROR AA{flag}\n{owner} 600 AAAA 2001:db8:64::c000:aa\n{owner} 600 AAAA 2001:db8:64::c000:ab"
+            "NOERROR AA{flag}{why}\n{owner} 600 AAAA 2001:db8:64::c000:aa\n{owner} 600 AAAA 2001:db8:64::c000:ab"
         );
         check(&policy, asked, &[], &expected);
     }
