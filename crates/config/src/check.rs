@@ -67,7 +67,9 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     trt::check::trt(&drafts.trt, &prefixes, &clats.collect::<Vec<_>>(), sink);
     prefixes.extend(drafts.trt.iter().flat_map(|it| &it.pool6).map(|pool6| *pool6.get_ref()));
     if let Some(draft) = &drafts.dns64 {
-        dns64::check::dns64(draft, &prefixes, sink);
+        let unread = drafts.translators.iter().any(|draft| draft.pool6_unread)
+            || drafts.trt.iter().any(|draft| draft.pool6.is_empty());
+        dns64::check::dns64(draft, &prefixes, unread, sink);
         for listen in &draft.listen {
             let taken = |it: &&SocketAddr| dns64::check::same_place(**it, *listen.get_ref());
             if let Some(metrics) = drafts.metrics.listen.iter().find(taken) {

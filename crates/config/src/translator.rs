@@ -34,6 +34,8 @@ pub(crate) struct Draft {
     pub(crate) span: Range<usize>,
     pub(crate) name: Option<Spanned<InterfaceName>>,
     pub(crate) pool6: Vec<Spanned<Pool6>>,
+    /// There may be prefixes that could not be read.
+    pub(crate) pool6_unread: bool,
     pub(crate) eam: Vec<Spanned<Eam>>,
     pub(crate) v6: Option<Range<usize>>,
     pub(crate) routes4: Vec<Spanned<Ipv4Net>>,
@@ -106,7 +108,7 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         _ => Place::Gateway,
     };
     let translator = read_common(&mut section, sink, kind, place, has_mapping);
-    let span = section.span();
+    let (span, pool6_written) = (section.span(), section.has("pool6"));
     section.finish(sink);
     let translator = match (name.clone(), particular.mode.take()) {
         (Some(name), Some(mode)) => Some(Translator {
@@ -119,7 +121,20 @@ pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draf
         _ => None,
     };
     let Particular { pool6, v6, nat64, dynamic4, softwire, .. } = particular;
-    Some(Draft { translator, span, name, pool6, eam, v6, routes4, nat64, dynamic4, softwire })
+    let pool6_unread = translator.is_none() || pool6_written && pool6.is_empty();
+    Some(Draft {
+        translator,
+        span,
+        name,
+        pool6,
+        pool6_unread,
+        eam,
+        v6,
+        routes4,
+        nat64,
+        dynamic4,
+        softwire,
+    })
 }
 
 /// The mode; `None` where [`crate::draft`] has the entry read by somebody else.

@@ -12,15 +12,15 @@ use super::{Reverse, Upstream, UpstreamProtocol};
 use crate::check::{duplicates, well_known_prefix};
 use crate::diagnostic::{Diagnostic, Sink};
 
-/// Checks the section. `prefixes`: those of the translators.
-pub(crate) fn dns64(draft: &Draft, prefixes: &[Pool6], sink: &mut Sink) {
+/// Checks the section. `prefixes`: those of the translators; `unread`: they may have others that could not be read.
+pub(crate) fn dns64(draft: &Draft, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
     duplicates("listen", &draft.listen, sink);
     covered(&draft.listen, sink);
     duplicate_upstream(&draft.upstream, sink);
     loops(draft, sink);
     duplicates("allow", &draft.allow, sink);
     open_resolver(&draft.allow, sink);
-    synthesis(draft, prefixes, sink);
+    synthesis(draft, prefixes, unread, sink);
     policies(&draft.policies, sink);
     let Some(dns64) = draft.dns64() else { return };
     let shows_certificate = |upstream: &Upstream| {
@@ -128,14 +128,15 @@ fn open_resolver(allow: &[Spanned<IpNet>], sink: &mut Sink) {
 }
 
 /// The prefixes of synthesised addresses.
-fn synthesis(draft: &Draft, prefixes: &[Pool6], sink: &mut Sink) {
+fn synthesis(draft: &Draft, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
     duplicates("pool6", &draft.pool6, sink);
     duplicate_ranges(&draft.ranges, sink);
     for policy in &draft.policies {
         duplicates("pool6", &policy.pool6, sink);
         duplicate_ranges(&policy.ranges, sink);
     }
-    let written = draft.dns64().is_none_or(|dns64| dns64.pool6.is_some());
+    // One that can't be read is written: its own mistake is told, and is all that is wrong.
+    let written = draft.dns64().is_none() || draft.pool6_written || unread;
     if !written && prefixes.is_empty() {
         let message =
             "[dns64] has no `pool6`, and no translator here has a prefix to make addresses of";

@@ -33,6 +33,8 @@ pub(crate) struct Draft {
     pub(crate) listen: Vec<Spanned<SocketAddr>>,
     pub(crate) upstream: Vec<Spanned<Upstream>>,
     pub(crate) pool6: Vec<Spanned<Pool6>>,
+    /// There is a `pool6`, whether it could be read or not.
+    pub(crate) pool6_written: bool,
     pub(crate) ranges: Vec<Spanned<(Ipv4Net, Pool6)>>,
     pub(crate) reverse_domain: Option<Range<usize>>,
     pub(crate) allow: Vec<Spanned<IpNet>>,
@@ -105,7 +107,7 @@ pub(crate) fn dns64((table, span): Table<'_, '_>, sink: &mut Sink) -> Draft {
     let policies = section.read(sink, "policy", |v| tables(v, "[[dns64.policy]]"));
     let policies = policies.map(Spanned::into_inner).unwrap_or_default();
     let policies: Vec<PolicyDraft> = policies.into_iter().map(|it| policy(it, sink)).collect();
-    let span = section.span();
+    let (span, pool6_written) = (section.span(), section.has("pool6"));
     section.finish(sink);
     let read_policies: Option<Vec<_>> = policies.iter().map(|it| it.policy.clone()).collect();
     let dns64 = match (&listen, &upstream, read_policies) {
@@ -148,6 +150,7 @@ pub(crate) fn dns64((table, span): Table<'_, '_>, sink: &mut Sink) -> Draft {
         listen: listen.map(Spanned::into_inner).unwrap_or_default(),
         upstream: upstream.map(Spanned::into_inner).unwrap_or_default(),
         pool6: synthesis.pool6.map(Spanned::into_inner).unwrap_or_default(),
+        pool6_written,
         ranges: synthesis.ranges.map(Spanned::into_inner).unwrap_or_default(),
         reverse_domain: reverse_domain_at,
         allow: allow.and_then(Spanned::into_inner).unwrap_or_default(),
