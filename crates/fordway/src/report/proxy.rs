@@ -100,6 +100,7 @@ pub(crate) fn proxy_table(stats: &Stats) -> String {
     let trouble = [
         ("fell back", stats.fell_back, "to the other family (RFC 8305)"),
         ("retried", stats.retried, "on another connection"),
+        ("abandoned", stats.abandoned, "the client had gone before there was an answer"),
         ("too many", stats.connections_refused, "connections of clients"),
         ("log lines lost", stats.log_lost, "the access log was held up"),
     ];

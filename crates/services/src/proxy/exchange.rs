@@ -1,8 +1,10 @@
 //! A request of an HTTP/1.x client, and its response.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::time::Instant;
@@ -23,6 +25,9 @@ use super::worker::Worker;
 /// Interim responses (1xx) that a server may send before its final one.
 const MOST_INTERIM: u32 = 32;
 
+/// How long a client that has ended its direction is still taken for one that waits for its answer: most have gone.
+pub(super) const HALF_CLOSED: Duration = Duration::from_secs(5);
+
 /// What an exchange works with.
 pub(super) struct Exchange<'a> {
     pub(super) worker: &'a Rc<Worker>,
@@ -34,6 +39,8 @@ pub(super) struct Exchange<'a> {
     pub(super) last: bool,
     /// A connection to a server that is this client's alone, and whom it was for.
     pub(super) pinned: &'a mut Option<(Option<Authority>, Server)>,
+    /// Until when a client that has ended its direction is waited for.
+    pub(super) half_closed: Option<Instant>,
 }
 
 /// How an exchange has ended for the client's connection.
@@ -78,7 +85,14 @@ impl Exchange<'_> {
             let to = request.to.as_ref();
             let server = match self.pinned(to).filter(|_| !fresh) {
                 Some(server) => Ok(server),
-                None => self.worker.server(self.active, self.client_address, to, fresh).await,
+                None => {
+                    let (worker, active) = (self.worker, self.active);
+                    let found = worker.server(active, self.client_address, to, fresh);
+                    match self.while_there(found).await {
+                        Some(found) => found,
+                        None => return self.gone(),
+                    }
+                }
             };
             let mut server = match server {
                 Ok(server) => server,
@@ -116,7 +130,7 @@ impl Exchange<'_> {
                     return self.refuse(Reason::Incomplete, &request, outcome).await;
                 }
                 Head::Refused(reason) => return self.refuse(reason, &request, outcome).await,
-                Head::Gone => return End::Broken,
+                Head::Gone => return self.gone(),
             }
         }
     }
@@ -162,6 +176,9 @@ impl Exchange<'_> {
                 up.moved = false;
                 let time = if up.is_done() { limits.response_time } else { limits.idle_time };
                 deadline = Instant::now() + time;
+            }
+            if up.is_done() && self.poll_gone(cx) {
+                return Poll::Ready(Head::Gone);
             }
             match self.watch.poll_late(cx, deadline) {
                 true if !up.is_done() && up.waits_for_source => {
@@ -270,15 +287,58 @@ impl Exchange<'_> {
             if up.moved || down.moved {
                 (up.moved, down.moved) = (false, false);
                 deadline = Instant::now() + idle;
+                // Who takes octets is there.
+                self.half_closed = None;
+            }
+            if !uploads && self.poll_gone(cx) {
+                return Poll::Ready(false);
             }
             if self.watch.poll_late(cx, deadline) { Poll::Ready(false) } else { Poll::Pending }
         })
         .await
     }
 
+    /// Whether the client has gone while somebody else is waited for: it has reset the connection, or ended its direction
+    /// some time ago. RFC 9112 section 9.5: who sees the end of a connection acts on it.
+    ///
+    /// An end alone does not tell a client that has gone from one that has said all and reads on. So it may still wait
+    /// for a while, which is as long as such clients usually need, and much less than a server may take.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        // What comes is the client's next request: so much of it is read in advance.
+        while !self.client.ended && self.client.buf.len() < LITTLE {
+            match self.client.poll_fill(cx, LITTLE) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => return false,
+            }
+        }
+        if !self.client.ended {
+            return false;
+        }
+        let until = *self.half_closed.get_or_insert_with(|| Instant::now() + HALF_CLOSED);
+        self.watch.poll_late(cx, until)
+    }
+
+    /// What comes of `future`; `None`: the client has gone before.
+    async fn while_there<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.poll_gone(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    fn gone(&self) -> End {
+        self.worker.counters().abandoned.add(1);
+        End::Broken
+    }
+
     async fn connect(&mut self, request: &Request, outcome: &mut Outcome) -> End {
-        let far_end =
-            self.worker.far_end(self.active, self.client_address, request.to.as_ref()).await;
+        let (worker, active) = (self.worker, self.active);
+        let far_end = worker.far_end(active, self.client_address, request.to.as_ref());
+        let Some(far_end) = self.while_there(far_end).await else { return self.gone() };
         let mut server = match far_end {
             Ok(server) => server,
             Err(reason) => return self.refuse(reason, request, outcome).await,

@@ -104,14 +104,14 @@ async fn answer(
         about.fields(lines(request.headers()));
         about
     });
-    let exchange = Exchange::new(worker, active, client, about, under_way);
+    let exchange = Exchange::new(Rc::clone(&worker), active, client, about, under_way);
     let (tell, told) = oneshot::channel();
     let (wait, waits) = oneshot::channel();
     spawn_local(async move {
         tokio::select! {
             biased;
             () = exchange.run(request, tls, tell) => {}
-            () = abandoned(waits) => {}
+            () = abandoned(waits) => worker.counters().abandoned.add(1),
         }
     });
     // The task tells, whatever happens; one that was ended by the end of the thread tells nobody.

@@ -155,6 +155,7 @@ impl Session {
                 watch: &mut self.watch,
                 last,
                 pinned: &mut self.pinned,
+                half_closed: None,
             };
             let end = match read {
                 Ok(request) => exchange.run(request, &mut outcome).await,

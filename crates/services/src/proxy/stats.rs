@@ -41,6 +41,8 @@ pub struct Stats {
     pub reused: u64,
     /// Requests sent again, because a connection that had served before was gone.
     pub retried: u64,
+    /// Requests whose client had gone before there was an answer.
+    pub abandoned: u64,
     /// Connections to servers that wait for a request now.
     pub idle: u64,
     /// Octets from clients to servers, without header sections of HTTP/2.
@@ -82,6 +84,7 @@ pub(super) struct Counters {
     pub(super) fell_back: Counter,
     pub(super) reused: Counter,
     pub(super) retried: Counter,
+    pub(super) abandoned: Counter,
     pub(super) pooled: Counter,
     pub(super) unpooled: Counter,
     pub(super) octets_in: Counter,
@@ -129,6 +132,7 @@ impl Counters {
             (&mut stats.fell_back, &self.fell_back),
             (&mut stats.reused, &self.reused),
             (&mut stats.retried, &self.retried),
+            (&mut stats.abandoned, &self.abandoned),
             (&mut stats.octets_in, &self.octets_in),
             (&mut stats.octets_out, &self.octets_out),
         ] {

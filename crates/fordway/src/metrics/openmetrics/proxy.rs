@@ -60,11 +60,14 @@ pub(super) fn encode(all: &[Stats], encoder: &mut DescriptorEncoder<'_>) -> Enco
             }
         }
     }
-    let plain: [(&str, &str, Pick); 5] = [
+    let plain: [(&str, &str, Pick); 6] = [
         ("proxy_tunnels", "Tunnels made by CONNECT or Upgrade", |it| it.tunnels),
         ("proxy_fallbacks", "Connections made to the second family (RFC 8305)", |it| it.fell_back),
         ("proxy_reused", "Requests on connections that had served before", |it| it.reused),
         ("proxy_retries", "Requests sent again on another connection", |it| it.retried),
+        ("proxy_abandoned", "Requests whose client had gone before there was an answer", |it| {
+            it.abandoned
+        }),
         ("proxy_log_lost", "Lines that the access log did not take", |it| it.log_lost),
     ];
     for (name, help, pick) in plain {

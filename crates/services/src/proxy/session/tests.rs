@@ -5,9 +5,12 @@ use std::net::Ipv6Addr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet};
 
+use super::super::exchange::HALF_CLOSED;
+use super::super::rules::{Destination, Rule, Rules};
 use super::super::settings::Limits;
-use super::super::worker::tests::worker;
+use super::super::worker::tests::{worker, worker_with};
 use super::*;
+use crate::still::Still;
 
 /// What the proxy answers itself.
 const REQUEST: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -94,6 +97,69 @@ async fn requests_that_do_not_come() {
         assert!(client.ask().await.starts_with(ANSWER));
         assert_eq!(client.rest().await, (String::new(), keep_alive));
         assert_eq!(refused(&worker, "header_timeout"), 2);
+    })
+    .await;
+}
+
+/// A request that has reached a server of loopback, and the server's end of its connection.
+async fn under_way(worker: &Rc<Worker>) -> (Client, tokio::net::TcpStream) {
+    let listener = tokio::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = Client::new(worker);
+    let request = format!("GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    client.stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(server.read_u8().await.unwrap());
+    }
+    (client, server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_ends_its_direction_has_a_while() {
+    run(async {
+        let still = Still::new();
+        let to = vec![Destination::Net("::1/128".parse().unwrap())];
+        let rule = Rule { clients: None, to, ports: None, allow: true };
+        let rules = Rules { rules: vec![rule], default: false };
+        let worker = Rc::new(worker_with(Limits::default(), rules));
+        let abandoned = || worker.shared.stats().abandoned;
+
+        let (mut client, mut server) = under_way(&worker).await;
+        client.stream.shutdown().await.unwrap();
+        still.pass(Duration::ZERO).await;
+        still.pass(HALF_CLOSED - Duration::from_millis(1)).await;
+        assert_eq!(abandoned(), 0);
+        still.pass(Duration::from_millis(1)).await;
+        assert_eq!(abandoned(), 1);
+        assert_eq!(server.read(&mut [0]).await.unwrap(), 0, "the server is told");
+        client.serving.await.unwrap();
+
+        // One that has not ended it has the server's time.
+        let (client, mut server) = under_way(&worker).await;
+        still.pass(2 * HALF_CLOSED).await;
+        server.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
+        let answered = || worker.shared.stats().responses[0] == 1;
+        crate::still::until("an answer", answered).await;
+        assert_eq!(abandoned(), 1);
+        drop(client);
+
+        // What comes in time reaches one that has, however long it takes as long as it goes on.
+        let (mut client, mut server) = under_way(&worker).await;
+        client.stream.shutdown().await.unwrap();
+        still.pass(HALF_CLOSED / 2).await;
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n").await.unwrap();
+        let mut got = String::new();
+        while !got.ends_with("\r\n\r\n") {
+            got.push(client.stream.read_u8().await.unwrap().into());
+        }
+        for octet in *b"abcd" {
+            still.pass(HALF_CLOSED / 2).await;
+            server.write_all(&[octet]).await.unwrap();
+            assert_eq!(client.stream.read_u8().await.unwrap(), octet);
+        }
+        assert_eq!(abandoned(), 1);
     })
     .await;
 }

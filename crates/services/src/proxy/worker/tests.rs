@@ -15,8 +15,13 @@ use crate::still::{Still, until};
 
 /// A forward proxy's, which nobody runs.
 pub(in super::super) fn worker(limits: Limits) -> Worker {
+    worker_with(limits, Rules::default())
+}
+
+/// One that has these rules.
+pub(in super::super) fn worker_with(limits: Limits, rules: Rules) -> Worker {
     let all = || Ports(vec![1..=u16::MAX]);
-    let forward = Forward { connect_ports: all(), ports: all(), rules: Rules::default() };
+    let forward = Forward { connect_ports: all(), ports: all(), rules };
     let nobody = upstream::Server::udp((Ipv6Addr::LOCALHOST, 53).into());
     let settings = Settings {
         name: "test".to_owned(),

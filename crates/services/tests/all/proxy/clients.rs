@@ -1,6 +1,7 @@
 //! Connections of clients: keep-alive, pipelines, versions, methods, expectations, ends.
 
 use std::net::Shutdown;
+use std::time::Duration;
 
 use fordway_services::proxy::{Forward, Limits, Mode, Rules, Settings};
 use fordway_testhost::{PATIENCE, poll};
@@ -202,6 +203,21 @@ fn a_client_that_has_said_all_gets_its_answer() {
     client.0.shutdown(Shutdown::Write).unwrap();
     let got = client.all();
     assert!(got.ends_with("ok"), "{got}");
+    poll("the connection is gone", || (world.server.stats().connections == 0).then_some(()));
+}
+
+#[test]
+fn a_client_that_resets_its_connection_ends_its_request() {
+    // It takes the request, and says nothing.
+    let server = RawServer::start(|_, _| Some(Vec::new()));
+    let world = World::forward();
+    let mut client = world.client();
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url()));
+    server.wait(|got| got.ends_with("\r\n\r\n"));
+    socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    poll("it is counted", || (world.server.stats().abandoned == 1).then_some(()));
+    poll("the server is told", || (server.ended() == 1).then_some(()));
     poll("the connection is gone", || (world.server.stats().connections == 0).then_some(()));
 }
 
