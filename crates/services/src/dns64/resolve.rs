@@ -1,14 +1,14 @@
 //! From a query to its response: what `fordway_dns64` wants to know is asked of the upstream servers.
 
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_dns64::{self as dns64, Failure, Outcome, Question, Response, Step, begin};
-use futures_util::future::{Either, select};
+use futures_util::FutureExt;
 use hickory_proto::op::Message;
+use tokio::task::JoinHandle;
 
 use super::network::Network;
 use super::shared::Active;
@@ -17,11 +17,8 @@ use crate::clock;
 
 type Found = Result<Arc<Answer>, LookupError>;
 
-/// What was asked before it was needed (RFC 6147 section 5.1.8).
-enum Ahead<'a> {
-    UnderWay(Pin<Box<dyn Future<Output = Found> + 'a>>),
-    Done(Found),
-}
+/// A question that was asked before it was needed (RFC 6147 section 5.1.8).
+type Ahead = (Question, JoinHandle<Found>);
 
 /// The response to a query, and until when the answers it was made of may be used.
 pub(super) async fn resolve(
@@ -32,7 +29,7 @@ pub(super) async fn resolve(
     let (_, policy) = active.settings.policies.of(client);
     let network = Some(Network::of(client, active.settings.limits.client_len));
     let mut until: Option<Instant> = None;
-    let mut ahead: Option<(Question, Ahead<'_>)> = None;
+    let mut ahead: Option<Ahead> = None;
     let mut step = begin(policy, query);
     loop {
         let pending = match step {
@@ -40,16 +37,16 @@ pub(super) async fn resolve(
             Step::Ask(pending) => pending,
         };
         let found = match ahead.take() {
-            Some((question, Ahead::Done(found))) if question == *pending.question() => found,
-            Some((question, Ahead::UnderWay(found))) if question == *pending.question() => {
-                found.await
+            Some((question, found)) if question == *pending.question() => {
+                // It ends without an answer only if the runtime does.
+                found.await.unwrap_or(Err(LookupError::Unreachable))
             }
             _ => match pending.ahead() {
                 None => active.resolver.lookup_for(network, pending.question()).await,
                 Some(next) => {
-                    let (found, rest) =
-                        ask_both(&active.resolver, network, pending.question(), &next).await;
-                    ahead = Some((next, rest));
+                    let resolver = &active.resolver;
+                    let found;
+                    (found, ahead) = ask_both(resolver, network, pending.question(), next).await;
                     found
                 }
             },
@@ -62,20 +59,22 @@ pub(super) async fn resolve(
 }
 
 /// Asks two questions at once, and comes back with the answer to the first.
-async fn ask_both<'a>(
-    resolver: &'a Resolver,
+///
+/// The second is not asked if the first is in the cache. Once it is asked, it goes on whether it is needed or not: its
+/// answer is kept for the next time, and for the client, who mostly asks for A records as well.
+async fn ask_both(
+    resolver: &Arc<Resolver>,
     client: Option<Network>,
     question: &Question,
-    next: &Question,
-) -> (Found, Ahead<'a>) {
-    let first = pin!(resolver.lookup_for(client, question));
-    let next = next.clone();
-    let second: Pin<Box<dyn Future<Output = Found> + 'a>> =
-        Box::pin(async move { resolver.lookup_for(client, &next).await });
-    match select(first, second).await {
-        Either::Left((found, second)) => (found, Ahead::UnderWay(second)),
-        Either::Right((second, first)) => (first.await, Ahead::Done(second)),
+    next: Question,
+) -> (Found, Option<Ahead>) {
+    let mut first = pin!(resolver.lookup_for(client, question));
+    if let Some(found) = (&mut first).now_or_never() {
+        return (found, None);
     }
+    let (resolver, asked) = (Arc::clone(resolver), next.clone());
+    let second = tokio::spawn(async move { resolver.lookup_for(client, &asked).await });
+    (first.await, Some((next, second)))
 }
 
 /// What came of a question, in the words of `fordway_dns64`.

@@ -22,6 +22,10 @@ use super::shares::Place;
 use super::stats::Counters;
 use crate::clock;
 
+/// Octets of ready answers that a thread keeps at least: some thousand names, below which hardly any is asked for again
+/// in time.
+const LEAST_READY: usize = 1 << 20;
+
 /// Of the queries over the rate, one in so many is answered with TC, so that a client whose address somebody else
 /// forges still gets its answers, by TCP.
 const SLIP: u32 = 2;
@@ -99,7 +103,8 @@ impl Worker {
     pub(super) fn take_settings(&self) -> u64 {
         let active = self.shared.active.load();
         let threads = active.settings.threads.get();
-        self.cache.borrow_mut().enter(active.generation, active.settings.cache_octets / threads);
+        let octets = ready_octets(active.settings.cache_octets, threads);
+        self.cache.borrow_mut().enter(active.generation, octets);
         active.generation
     }
 
@@ -308,6 +313,11 @@ impl Worker {
     }
 }
 
+/// Octets of ready answers of each thread.
+fn ready_octets(all: usize, threads: usize) -> usize {
+    (all / threads).max(LEAST_READY)
+}
+
 fn network(active: &Active, client: IpAddr) -> Network {
     Network::of(client, active.settings.limits.client_len)
 }
@@ -333,5 +343,17 @@ fn form(active: &Active, query: &Query<'_>, transport: Transport) -> Form {
             let wanted = query.edns.is_some_and(|edns| edns.keepalive);
             Form::Stream(wanted.then_some(u16::try_from(idle).unwrap_or(u16::MAX)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_threads_do_not_make_their_caches_useless() {
+        assert_eq!(ready_octets(8 << 20, 2), 4 << 20);
+        assert_eq!(ready_octets(8 << 20, 64), 1 << 20);
+        assert_eq!(ready_octets(0, 1), 1 << 20);
     }
 }

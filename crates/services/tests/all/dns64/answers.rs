@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use fordway_services::dns64::{Error, Settings};
-use fordway_testhost::poll;
+use fordway_testhost::{PATIENCE, poll};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
 
@@ -51,6 +51,30 @@ fn what_upstream_says_is_passed_on() {
     assert_eq!(none.authorities.len(), 1);
     assert_eq!(server.stats().answers.nxdomain, 1);
     assert_eq!(server.stats().forwarded, 3);
+}
+
+#[test]
+fn what_was_asked_in_advance_is_asked_once_although_it_is_not_needed() {
+    let upstream = Upstream::start();
+    let mut settings = settings(&upstream);
+    // However slow this host is, there is one try.
+    settings.upstream.attempts = 1;
+    (settings.upstream.timeout, settings.upstream.deadline) = (PATIENCE, PATIENCE);
+    let server = serve(&settings);
+    let client = client(server.local_addrs()[0]);
+    let both = ask(&client, &query("half.example.net.", RecordType::AAAA));
+    assert_eq!(addresses(&both), [std::net::IpAddr::V6(NATIVE)]);
+    let asked = || upstream.count("half.example.net.", RecordType::A);
+    poll("A is asked for as well", || (asked() == 1).then_some(()));
+    // Most clients ask for A, too.
+    client.send(&query("half.example.net.", RecordType::A).to_vec().unwrap()).unwrap();
+    poll("it waits", || (server.stats().waiting == 1).then_some(()));
+    upstream.release();
+    let mut octets = [0; 512];
+    let len = client.recv(&mut octets).expect("an answer");
+    let answer = hickory_proto::op::Message::from_vec(&octets[..len]).unwrap();
+    assert_eq!(addresses(&answer).len(), 1);
+    assert_eq!((asked(), server.stats().upstream.merged), (1, 1));
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(crate) fn name(text: &str) -> Name {
 /// - `native...`: an AAAA record, 2001:db8::80, and an A record;
 /// - `many...`: 100 A records;
 /// - `slow...`: as others, but not before [`Upstream::release`];
+/// - `half...`: as `native...`, but the A record as `slow...`;
 /// - `brief...`: a TTL of 1 s;
 /// - `none...`: NXDOMAIN;
 /// - others: an A record, 192.0.2.1.
@@ -125,7 +126,8 @@ impl State {
         let text = asked.name.to_string().to_ascii_lowercase();
         let key = (text.clone(), asked.query_type);
         *self.asked.lock().expect("no test has failed").entry(key).or_default() += 1;
-        if text.starts_with("slow") {
+        let is_half = text.starts_with("half");
+        if text.starts_with("slow") || is_half && asked.query_type == RecordType::A {
             let mut released = self.released.lock().expect("no test has failed");
             while !*released && !self.ended.load(Ordering::Acquire) {
                 released = self.is_released.wait(released).expect("no test has failed");
@@ -143,7 +145,7 @@ impl State {
                 (1..=100).for_each(|last| add(RData::A(A(Ipv4Addr::new(198, 51, 100, last)))));
             }
             RecordType::A => add(RData::A(A(Ipv4Addr::new(192, 0, 2, 1)))),
-            RecordType::AAAA if text.starts_with("native") => {
+            RecordType::AAAA if text.starts_with("native") || is_half => {
                 add(RData::AAAA(AAAA(NATIVE)));
             }
             _ => {}
