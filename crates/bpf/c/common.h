@@ -406,4 +406,21 @@ struct packet {
 	__u32 gso_size;
 };
 
+/* Above all places in front of which headers lie: 128 octets. */
+#define HEADERS_MASK 0xff
+
+/*
+ * The `len` octets (a constant) of the packet from octet `at` of its headers on; 0: they are out of reach. The place
+ * is bounded, and the address tested and used in the same register: Linux 6.1 forgets the bounds of what was kept on
+ * the stack, and does not conclude from one sum to another that the compiler made of the same numbers.
+ */
+always_inline void *octets_at(const struct packet *p, __u32 at, __u32 len)
+{
+	asm volatile("" : "+r"(at));
+	void *octets = p->data + (at & HEADERS_MASK);
+
+	asm volatile("" : "+r"(octets));
+	return octets + len > p->data_end ? 0 : octets;
+}
+
 #endif

@@ -100,8 +100,10 @@ always_inline int is_left_port(__u16 port)
 }
 
 /* What a packet from an IPv6 host finds. */
-always_inline verdict look_from_v6(struct flow *flow)
+__noinline int look_from_v6(struct flow *flow)
 {
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
 	int may_open = !is_tcp(flow) || opens(flow->segment);
 	int found = find_bib6(flow);
 
@@ -137,16 +139,13 @@ always_inline verdict look_from_v6(struct flow *flow)
 }
 
 /* A packet from an IPv6 host: updates the tables, and finds (T,t). */
-__noinline int from_v6(struct flow *flow)
+always_inline verdict from_v6(struct flow *flow)
 {
-	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
-		return LEAVE;
-	LOOP (int i = 0; i < ROUNDS; i++) {
-		verdict v = look_from_v6(flow);
-		if (v != AGAIN)
-			return v;
-	}
-	return LEAVE;
+	verdict v = look_from_v6(flow);
+
+	LOOP (int i = 1; v == AGAIN && i < ROUNDS; i++)
+		v = look_from_v6(flow);
+	return v == AGAIN ? LEAVE : v;
 }
 
 /* There is no BIB entry of (T,t). */
@@ -165,8 +164,10 @@ always_inline verdict without_bib(const struct flow *flow)
 }
 
 /* What a packet from IPv4 finds. */
-always_inline verdict look_from_v4(struct flow *flow)
+__noinline int look_from_v4(struct flow *flow)
 {
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
 	int syn = is_tcp(flow) && opens(flow->segment);
 	int found = find_session(flow);
 
@@ -219,16 +220,13 @@ always_inline verdict look_from_v4(struct flow *flow)
 }
 
 /* A packet from IPv4: updates the tables, and finds (X',x), and which of pool6 the other end is embedded in. */
-__noinline int from_v4(struct flow *flow)
+always_inline verdict from_v4(struct flow *flow)
 {
-	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
-		return LEAVE;
-	LOOP (int i = 0; i < ROUNDS; i++) {
-		verdict v = look_from_v4(flow);
-		if (v != AGAIN)
-			return v;
-	}
-	return LEAVE;
+	verdict v = look_from_v4(flow);
+
+	LOOP (int i = 1; v == AGAIN && i < ROUNDS; i++)
+		v = look_from_v4(flow);
+	return v == AGAIN ? LEAVE : v;
 }
 
 /* Counts a packet that was translated. */

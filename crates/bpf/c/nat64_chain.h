@@ -258,10 +258,11 @@ always_inline struct fw_free *free_list(__u32 kind, __u32 shard)
 }
 
 /* Takes a free entry of a shard; 0: it has none. */
-always_inline __u32 pop_free(__u32 kind, __u32 shard)
+__noinline __u32 pop_free(__u32 kind, __u32 shard)
 {
+	if (nat64.mode != FW_NAT64_STATEFUL)
+		return 0;
 	struct fw_free *list = free_list(kind, shard);
-
 	if (!list)
 		return 0;
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -278,17 +279,33 @@ always_inline __u32 pop_free(__u32 kind, __u32 shard)
 	return 0;
 }
 
+/* How many entries there are of the two kinds that programs make. Places are constants: Linux 6.1
+ * forgets the bounds of an index that was kept on the stack. */
+always_inline __u32 entries_of(__u32 kind)
+{
+	return kind == FW_KIND_BIB ? nat64.entries[FW_KIND_BIB] : nat64.entries[FW_KIND_SESSION];
+}
+
+/* The first one that was never used, likewise. */
+always_inline __u32 *fresh_of(struct fw_nat64_meta *meta, __u32 kind)
+{
+	return kind == FW_KIND_BIB ? &meta->fresh[FW_KIND_BIB] : &meta->fresh[FW_KIND_SESSION];
+}
+
 /* Takes the next entry that was never used; 0: there is none. */
 always_inline __u32 take_fresh(__u32 kind)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, entries = entries_of(kind);
 	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
 
-	/* Looked at first, so that the count of a full table does not run away. */
-	if (!meta || READ_ONCE(meta->fresh[kind]) >= nat64.entries[kind])
+	if (!meta)
 		return 0;
-	__u32 index = __sync_fetch_and_add(&meta->fresh[kind], 1);
-	return index < nat64.entries[kind] ? index : 0;
+	__u32 *fresh = fresh_of(meta, kind);
+	/* Looked at first, so that the count of a full table does not run away. */
+	if (READ_ONCE(*fresh) >= entries)
+		return 0;
+	__u32 index = __sync_fetch_and_add(fresh, 1);
+	return index < entries ? index : 0;
 }
 
 /* Gives an entry back that nobody has seen. */
@@ -314,20 +331,18 @@ __noinline int push_free(__u32 kind, __u32 index)
 
 /* Takes a free entry of a kind: of the processor's own shard, else one that was never used, else of any other
  * shard; 0: there is none. The core's FreeList::take. */
-__noinline int take_free(__u32 kind)
+__noinline __u32 take_free(__u32 kind)
 {
 	__u32 shard = bpf_get_smp_processor_id();
 
 	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS)
 		return 0;
-	LOOP (__u32 step = 0; step < FW_FREE_SHARDS; step++) {
-		__u32 index = pop_free(kind, shard + step);
-		if (!index && step == 0)
-			index = take_fresh(kind);
-		if (index)
-			return index;
-	}
-	return 0;
+	__u32 index = pop_free(kind, shard);
+	if (!index)
+		index = take_fresh(kind);
+	LOOP (__u32 step = 1; !index && step < FW_FREE_SHARDS; step++)
+		index = pop_free(kind, shard + step);
+	return index;
 }
 
 /* Takes one off a counter that others count up and down; stays at 0, where a killed process may have left it too

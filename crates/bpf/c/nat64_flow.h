@@ -51,12 +51,12 @@ __noinline int note_mark(struct __sk_buff *skb)
 always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
 				 struct ports *ports, struct flow *flow)
 {
-	const __u8 *transport = p->data + at;
+	const __u8 *transport = octets_at(p, at, UDP_LEN);
 	__u32 len = protocol == PROTOCOL_TCP ? TCP_LEN : UDP_LEN;
 
 	if (fields->payload_len < len)
 		return PASS_ON(FW_PASS_MALFORMED);
-	if ((void *)(transport + UDP_LEN) > p->data_end)
+	if (!transport)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	flow->protocol = protocol;
 	flow->segment = SEGMENT_OTHER;

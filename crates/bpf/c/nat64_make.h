@@ -136,12 +136,15 @@ always_inline int is_draining(void)
 __noinline int has_reserve(__u32 kind)
 {
 	__u32 zero = 0;
-	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
 
-	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS || !meta)
+	/* Before any map: verifiers before Linux 6.8 look at functions that are never called, too. */
+	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS)
 		return 0;
-	__u32 entries = nat64.entries[kind], most = (__u64)entries * 7 / 8;
-	__u32 ever = READ_ONCE(meta->fresh[kind]);
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+	if (!meta)
+		return 0;
+	__u32 entries = entries_of(kind), most = (__u64)entries * 7 / 8;
+	__u32 ever = READ_ONCE(*fresh_of(meta, kind));
 	__s64 free = 0;
 	if (ever < most)
 		return 1;

@@ -94,6 +94,31 @@ always_inline int is_in_blocks(const struct flow *flow, const struct fw_subscrib
 	return 0;
 }
 
+/* Tries the port of the subscriber's blocks that stands at this place of the host's order. 1: linked; 0: held, or of
+ * the wrong class; negative: not now. */
+__noinline int try_port(struct flow *flow, __u32 attempt)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return -1;
+	struct fw_subscriber *subscriber = subscriber_at(flow->subscriber);
+	if (!subscriber)
+		return -1;
+	__u32 blocks = life_number(READ_ONCE(subscriber->life)) & ~ADDING;
+	if (blocks == 0 || blocks > FW_MAX_BLOCKS)
+		return -1;
+	__u64 hash = hash_again(hash_port(flow->host, flow->host_port, flow->protocol), attempt);
+	__u32 number = (__u32)(hash >> 32) % blocks;
+	/* The compiler knows that the mask does nothing; verifiers do not. */
+	asm volatile("" : "+r"(number));
+	const struct fw_block *block = &subscriber->blocks[number & (FW_MAX_BLOCKS - 1)];
+	__u16 port = port_by_hash(block, flow->protocol, flow->host_port, hash);
+	if (port == 0)
+		return 0;
+	flow->local = block->v4;
+	flow->local_port = port;
+	return claim_port(flow);
+}
+
 /* Finds a port of the subscriber's blocks for the claimed entry, and links it there: `flow->local_port` if that is
  * set and still the subscriber's. 0: there is none. */
 __noinline int choose_port(struct flow *flow)
@@ -111,19 +136,10 @@ __noinline int choose_port(struct flow *flow)
 		if (again)
 			return again > 0;
 	}
-	__u64 first = hash_port(flow->host, flow->host_port, flow->protocol);
 	LOOP (__u32 attempt = 0; attempt < FW_PORT_TRIES; attempt++) {
-		__u64 hash = hash_again(first, attempt);
-		__u32 number = (__u32)(hash >> 32) % blocks;
-		const struct fw_block *block = &subscriber->blocks[number & (FW_MAX_BLOCKS - 1)];
-		__u16 port = port_by_hash(block, flow->protocol, flow->host_port, hash);
-		if (port == 0)
-			continue;
-		flow->local = block->v4;
-		flow->local_port = port;
-		int claimed = claim_port(flow);
-		if (claimed)
-			return claimed > 0;
+		int tried = try_port(flow, attempt);
+		if (tried)
+			return tried > 0;
 	}
 	return 0;
 }

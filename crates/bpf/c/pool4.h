@@ -14,18 +14,25 @@ enum pool4 {
 	POOL4_FIXED,
 };
 
-always_inline enum pool4 pool4_of(__u32 address, __u16 port, __u8 protocol)
+/* Negative if the number is not in the range. */
+always_inline __u64 beyond(__u32 number, __u32 first, __u32 last)
 {
+	return (__u64)(last - first) - (__u32)(number - first);
+}
+
+/* An enum pool4. One branch for each range: verifiers follow every way through all of them. */
+always_inline int pool4_of(__u32 address, __u32 port, __u32 protocol)
+{
+	__u64 port_counts = protocol == PROTOCOL_ICMP ? 0 : ~0ull;
+
 	LOOP (__u32 i = 0; i < FW_MAX_POOL4; i++) {
 		if (i >= nat64.pool4_count)
 			break;
-		if (address < nat64.pool4[i].first || address > nat64.pool4[i].last)
-			continue;
-		if (protocol == PROTOCOL_ICMP && i < nat64.pool4_pools)
-			return POOL4_POOL;
-		if (protocol == PROTOCOL_ICMP)
-			return POOL4_FIXED;
-		if (port >= nat64.pool4[i].low && port <= nat64.pool4[i].high)
+		__s64 misses = beyond(address, nat64.pool4[i].first, nat64.pool4[i].last) |
+			       (beyond(port, nat64.pool4[i].low, nat64.pool4[i].high) & port_counts);
+		/* The compiler would make branches of the parts again. */
+		asm volatile("" : "+r"(misses));
+		if (misses >= 0)
 			return i < nat64.pool4_pools ? POOL4_POOL : POOL4_FIXED;
 	}
 	return POOL4_NONE;

@@ -15,9 +15,9 @@
 /* Octets of the TCP header at `at`; 0: contradicts itself. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
 {
-	__u8 *tcp = p->data + at;
+	const __u8 *tcp = octets_at(p, at, TCP_LEN);
 
-	if ((void *)(tcp + TCP_LEN) > p->data_end)
+	if (!tcp)
 		return 0;
 	__u32 len = (tcp[12] >> 4) * 4;
 	return len >= TCP_LEN && len <= payload_len ? len : 0;
@@ -32,11 +32,11 @@ always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u
 	/* The loader has checked that both are large enough. */
 	__u32 limit4 = config.mtu4 - 40, limit6 = config.mtu6 - 60;
 	__u32 limit = limit4 < limit6 ? limit4 : limit6;
-	const __u8 *tcp = p->data + at;
+	const __u8 *tcp = octets_at(p, at, TCP_LEN);
 
 	if (limit > 0xffff)
 		return GO_ON;
-	if ((void *)(tcp + TCP_LEN) > p->data_end)
+	if (!tcp)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	if (!(tcp[13] & 0x02))
 		return GO_ON;
@@ -62,9 +62,9 @@ always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u
 /* A field of two octets in the transport header. */
 always_inline verdict read_field(const struct packet *p, __u32 at, __be16 *out)
 {
-	__be16 *field = p->data + at;
+	const __be16 *field = octets_at(p, at, sizeof(*field));
 
-	if ((void *)(field + 1) > p->data_end)
+	if (!field)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	*out = *field;
 	return GO_ON;
@@ -83,9 +83,9 @@ always_inline int looks_partial(__be16 checksum, __u64 addresses, __u8 protocol,
 always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 addresses,
 				  int to_v6, int hook, struct plan *plan)
 {
-	const struct udp_header *udp = p->data + at;
+	const struct udp_header *udp = octets_at(p, at, sizeof(*udp));
 
-	if ((void *)(udp + 1) > p->data_end)
+	if (!udp)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	__be16 checksum = udp->checksum, length = udp->length;
 	if (checksum == 0) {
@@ -210,11 +210,11 @@ always_inline __u32 segment_count(__u32 payload_len, __u32 header_len, __u32 gso
 always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 pseudo,
 				    int to_v6, int hook, struct plan *plan)
 {
-	struct icmp_header *icmp = p->data + at;
+	const struct icmp_header *icmp = octets_at(p, at, sizeof(*icmp));
 
 	if (fields->payload_len < ICMP_LEN)
 		return DROP(FW_DROP_TRUNCATED);
-	if ((void *)(icmp + 1) > p->data_end)
+	if (!icmp)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	int type = echo_type(icmp->type, to_v6);
 	if (type < 0)

@@ -200,8 +200,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 
 	int is_error = 0;
 	if (fields.protocol == PROTOCOL_ICMPV6 && has_transport(&fields) && fields.payload_len > 0) {
-		__u8 *type = p->data + at;
-		if ((void *)(type + 1) > p->data_end)
+		const __u8 *type = octets_at(p, at, sizeof(*type));
+		if (!type)
 			return PASS_ON(FW_PASS_NOT_LINEAR);
 		is_error = is_error_v6(*type);
 	}
