@@ -40,7 +40,7 @@ pub enum Error {
     Unsupported(#[from] Unsupported),
 
     /// The kernel refused programs or maps.
-    #[error("cannot load the {object} programs: {source}{}", log_lines(log))]
+    #[error("{}", refusal(object, source, log))]
     Load {
         /// Which object: `tc` or `xdp`.
         object: &'static str,
@@ -118,6 +118,10 @@ impl Error {
                     "see what it is with `ip link show {device}`; choose another attach point, or take that program off"
                 ));
             }
+            Error::Load { log, .. } if verifier_reason(log).is_some() => {
+                "engine = \"auto\" takes the user engine instead; please report this with the kernel's release and the \
+                 log of --log-level debug"
+            }
             Error::Load { source, .. }
             | Error::Attach { source, .. }
             | Error::Pin { source, .. }
@@ -134,6 +138,97 @@ impl Error {
     }
 }
 
-fn log_lines(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!("\n{log}") }
+/// Which program was refused and why, in the first line; then the log.
+fn refusal(object: &str, source: &io::Error, log: &str) -> String {
+    let mut text = match (refused_program(log), verifier_reason(log)) {
+        (program, Some(reason)) => {
+            let program = program.unwrap_or(object);
+            format!("the kernel's verifier refuses the program {program}: {reason}")
+        }
+        _ => format!("cannot load the {object} programs: {source}"),
+    };
+    if !log.is_empty() {
+        text.push('\n');
+        text.push_str(log);
+    }
+    text
+}
+
+/// The program that a log of libbpf is about.
+fn refused_program(log: &str) -> Option<&str> {
+    let (_, after) = log.rsplit_once("prog '")?;
+    after.split_once('\'').map(|(name, _)| name)
+}
+
+/// The verifier's last words before its sum: what is neither an instruction nor a line of source. `None`: it was not the
+/// verifier that refused.
+fn verifier_reason(log: &str) -> Option<String> {
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    let sum = lines.iter().rposition(|line| line.starts_with("processed "))?;
+    let says_why = |line: &&&str| {
+        let is_instruction = line.split_once(':').is_some_and(|(number, _)| {
+            !number.is_empty() && number.bytes().all(|octet| octet.is_ascii_digit())
+        });
+        let is_state = ["cur state:", "old state:", ";"].iter().any(|it| line.starts_with(it));
+        !is_instruction && !is_state
+    };
+    let mut why: Vec<&str> = lines[..sum]
+        .iter()
+        .rev()
+        .skip_while(|line| !says_why(line))
+        .take_while(|line| says_why(line))
+        .take(2)
+        .copied()
+        .collect();
+    why.reverse();
+    Some(if why.is_empty() { "it does not say why".to_owned() } else { why.join("; ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(log: &str) -> Error {
+        let source = io::ErrorKind::PermissionDenied.into();
+        Error::Load { object: "tc", source, log: log.to_owned() }
+    }
+
+    #[test]
+    fn who_refuses_which_program_and_why_stands_first() {
+        let log = "8156: (0f) r0 += r1\n8157: (61) r1 = *(u32 *)(r0 +60)\n\
+                   R0 unbounded memory access, make sure to bounds check any such access\n\
+                   processed 31830 insns (limit 1000000)\n-- END PROG LOAD LOG --\n\
+                   libbpf: prog 'fordway_interface': failed to load: -EACCES";
+        let error = refused(log);
+        let text = error.to_string();
+        assert_eq!(
+            text.lines().next(),
+            Some(
+                "the kernel's verifier refuses the program fordway_interface: R0 unbounded memory access, make sure \
+                 to bounds check any such access"
+            )
+        );
+        assert!(text.ends_with("-EACCES"), "the log follows: {text}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("auto") && !hint.contains("CAP_BPF"), "{hint}");
+    }
+
+    #[test]
+    fn states_are_no_reason() {
+        let log = "; flow->session = found;\ninfinite loop detected at insn 7440\ncur state: R0=1\n\
+                   old state: R0=1\nprocessed 35635 insns\nlibbpf: prog 'p': failed";
+        let text = refused(log).to_string();
+        let first = text.lines().next().unwrap();
+        assert_eq!(
+            first,
+            "the kernel's verifier refuses the program p: infinite loop detected at insn 7440"
+        );
+    }
+
+    #[test]
+    fn missing_privileges_are_not_the_verifiers_business() {
+        let error = refused("libbpf: failed to create map: -EPERM");
+        assert!(error.to_string().starts_with("cannot load the tc programs: "), "{error}");
+        assert!(error.hint().unwrap().contains("CAP_BPF"));
+    }
 }

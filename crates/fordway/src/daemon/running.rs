@@ -214,7 +214,14 @@ impl Running {
     /// No kernel engine: what an earlier run's left goes away.
     fn user_only(&mut self, why: &str) -> Result<(), Failure> {
         let name = self.config.name.as_str();
-        info!("{name}: user engine ({why})");
+        // Packets cost several times as much: whoever left the choice to us has to be told.
+        if self.config.engine == EngineChoice::Auto {
+            warn!(
+                "{name}: the kernel engine does not run; the user engine takes all packets ({why})"
+            );
+        } else {
+            info!("{name}: user engine ({why})");
+        }
         match fordway_bpf::take_down(&self.pins()) {
             Ok(false) => {}
             Ok(true) => info!("{name}: the kernel engine of an earlier run is taken down"),

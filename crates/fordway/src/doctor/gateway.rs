@@ -160,6 +160,17 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
             "its log says why; systemctl restart fordway",
         );
     }
+    for it in &status.translators {
+        if it.engine == "user" && it.engine_reason.starts_with("engine = \"auto\"") {
+            let text =
+                format!("{}: the kernel engine does not run ({})", it.name, it.engine_reason);
+            findings.warning("engine", text, "translation works, and costs more processor time");
+        }
+        if let Some(reason) = &it.attach_reason {
+            let text = format!("{}: programs are attached elsewhere: {reason}", it.name);
+            findings.warning("attach", text, "translation works, and costs more processor time");
+        }
+    }
     let clashes = status.translators.iter().filter_map(|it| it.nat64.as_ref());
     for sentence in clashes.flat_map(|nat64| sentences(&nat64.clashes)) {
         findings.warning("ports", sentence, "fordway status shows it with what to do");

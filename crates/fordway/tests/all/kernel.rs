@@ -353,6 +353,13 @@ fn what_programs_can_not_hold_falls_to_the_user_engine() {
     assert_eq!(status["engine"], "user");
     let reason = status["engine_reason"].as_str().unwrap();
     assert!(reason.starts_with("engine = \"auto\": ") && reason.contains("17"), "{reason}");
+    let told = daemon.log();
+    let warned = told.lines().any(|line| {
+        line.contains("WARN")
+            && line.contains("the kernel engine does not run")
+            && line.contains("17")
+    });
+    assert!(warned, "{told}");
     ping(&net.v6, "2001:db8:64:0:0:0:c633:6402");
     daemon.stop();
     assert_same(&snapshot(&net.gateway), &before);
