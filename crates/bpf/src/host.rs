@@ -2,15 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use caps::{CapSet, Capability};
 
 use crate::capture::captured;
 use crate::options::BPFFS;
 use crate::{Unsupported, pins, sys};
-
-/// The oldest kernel that the programs are made for.
-const OLDEST: (u32, u32) = (5, 15);
 
 /// What a host offers that can have the kernel engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +26,6 @@ pub struct Host {
 /// Looks whether the host allows the kernel engine. Takes about a millisecond at most.
 pub fn probe() -> Result<Host, Unsupported> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    check_kernel(&kernel)?;
     check_capabilities()?;
     let (loaded, _) = captured(sys::load_trivial);
     loaded.map_err(|error| {
@@ -37,6 +34,7 @@ pub fn probe() -> Result<Host, Unsupported> {
             "a container may have to be privileged; see also kernel lockdown and CONFIG_BPF_SYSCALL",
         )
     })?;
+    check_features(&kernel, |feature| captured(|| sys::has(feature)).0)?;
     let jit = fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
     Ok(Host {
         kernel,
@@ -46,25 +44,57 @@ pub fn probe() -> Result<Host, Unsupported> {
     })
 }
 
-fn check_kernel(release: &str) -> Result<(), Unsupported> {
-    if version(release) < OLDEST {
-        let (major, minor) = OLDEST;
-        return Err(Unsupported::new(format!(
-            "the kernel engine needs Linux {major}.{minor}, and this is {release}"
-        )));
+/// What the programs need that older kernels have not. Distributions bring it to kernels with lower numbers, too, so the
+/// kernel is asked and its release is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// Ring buffers: events of a trace.
+    RingBuffer,
+    /// `bpf_ktime_get_coarse_ns`: the time of sessions.
+    CoarseTime,
+    /// `bpf_check_mtu`: whether a packet may leave an uplink.
+    CheckMtu,
+    /// Compare-and-swap: the tables of state. It came with functions that take pointers.
+    CompareAndSwap,
+}
+
+impl Feature {
+    const ALL: [Feature; 4] =
+        [Feature::RingBuffer, Feature::CoarseTime, Feature::CheckMtu, Feature::CompareAndSwap];
+
+    /// What it is called, and the first kernel with it.
+    const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Feature::RingBuffer => ("BPF ring buffers", "5.8"),
+            Feature::CoarseTime => ("the BPF helper ktime_get_coarse_ns", "5.11"),
+            Feature::CheckMtu => ("the BPF helper check_mtu", "5.12"),
+            Feature::CompareAndSwap => ("compare-and-swap in BPF programs", "5.12"),
+        }
     }
-    Ok(())
+}
+
+fn check_features(release: &str, has: impl Fn(Feature) -> bool) -> Result<(), Unsupported> {
+    let missing: Vec<String> = Feature::ALL
+        .into_iter()
+        .filter(|&feature| !has(feature))
+        .map(|feature| {
+            let (name, since) = feature.told();
+            format!("{name} (Linux {since})")
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Unsupported::new(format!(
+        "the kernel engine needs {}, and the kernel {release} has not",
+        missing.join(", ")
+    )))
 }
 
 /// Whether XDP programs may be given frames of several buffers.
 pub(crate) fn has_xdp_frags() -> bool {
-    version(&rustix::system::uname().release().to_string_lossy()) >= (5, 18)
-}
-
-fn version(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0);
-    (next(), next())
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| captured(sys::takes_xdp_frags).0)
 }
 
 fn check_capabilities() -> Result<(), Unsupported> {
@@ -87,16 +117,27 @@ fn check_capabilities() -> Result<(), Unsupported> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_kernel;
+    use super::*;
 
     #[test]
-    fn old_kernels_are_refused() {
-        for release in ["5.15.0-91-generic", "5.16-rc1", "6.1.0-18-amd64", "10.0"] {
-            assert_eq!(check_kernel(release), Ok(()), "{release}");
+    fn features_count_and_numbers_do_not() {
+        for release in ["5.14.0-503.el9.x86_64", "6.1.0-18-amd64", "strange"] {
+            assert_eq!(check_features(release, |_| true), Ok(()), "{release}");
         }
-        for release in ["5.14.21", "4.19.0-25-amd64", "strange"] {
-            let refused = check_kernel(release).unwrap_err();
-            assert!(refused.to_string().contains(release), "{refused}");
+        let refused = check_features("5.10.0-46-amd64", |it| it == Feature::RingBuffer);
+        let refused = refused.unwrap_err().to_string();
+        for part in ["5.10.0-46-amd64", "ktime_get_coarse_ns (Linux 5.11)", "check_mtu", "swap"] {
+            assert!(refused.contains(part), "{part}: {refused}");
         }
+        assert!(!refused.contains("ring"), "{refused}");
+    }
+
+    /// Every supported kernel has them; one without would answer with a reason.
+    #[test]
+    fn this_kernel_is_asked() {
+        if !fordway_testhost::is_root() {
+            return;
+        }
+        assert!(Feature::ALL.into_iter().all(|feature| captured(|| sys::has(feature)).0));
     }
 }

@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicU64;
 use fordway_xlat::nat64::layout;
 use libbpf_rs::{RingBuffer, libbpf_sys};
 
+use crate::host::Feature;
+
 /// Where a link goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkType {
@@ -92,20 +94,74 @@ pub(crate) fn has_tcx() -> bool {
 
 /// Loads and drops the shortest program that there is.
 pub(crate) fn load_trivial() -> io::Result<()> {
-    const MOV64_IMM: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let instructions =
-        [MOV64_IMM, EXIT].map(|code| libbpf_sys::bpf_insn { code, ..Default::default() });
-    // SAFETY: name, licence and instructions outlive the call, which is told how many instructions
-    // there are; no options are given.
+    load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &ENDS)
+}
+
+/// Whether the kernel lets XDP programs see frames in several buffers.
+pub(crate) fn takes_xdp_frags() -> bool {
+    load(libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, &ENDS).is_ok()
+}
+
+/// Whether the kernel has a feature. What can't be found out is taken for missing.
+pub(crate) fn has(feature: Feature) -> bool {
+    let helper = match feature {
+        // SAFETY: takes numbers only; there are no options.
+        Feature::RingBuffer => {
+            return unsafe {
+                libbpf_sys::libbpf_probe_bpf_map_type(libbpf_sys::BPF_MAP_TYPE_RINGBUF, ptr::null())
+                    == 1
+            };
+        }
+        Feature::CompareAndSwap => {
+            return load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &SWAPS).is_ok();
+        }
+        Feature::CoarseTime => libbpf_sys::BPF_FUNC_ktime_get_coarse_ns,
+        Feature::CheckMtu => libbpf_sys::BPF_FUNC_check_mtu,
+    };
+    let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+    // SAFETY: takes numbers only; there are no options.
+    unsafe { libbpf_sys::libbpf_probe_bpf_helper(kind, helper, ptr::null()) == 1 }
+}
+
+/// An instruction: code, registers (the destination in the low four bits), offset, number.
+type Instruction = (u8, u8, i16, i32);
+
+/// `r0 = 0; exit`.
+const ENDS: [Instruction; 2] = [(0xb7, 0x00, 0, 0), (0x95, 0x00, 0, 0)];
+
+/// `r0 = 0; *(u64 *)(r10 - 8) = r0; r0 = cmpxchg_64(r10 - 8, r0, r0); r0 = 0; exit`.
+const SWAPS: [Instruction; 5] = [
+    (0xb7, 0x00, 0, 0),
+    (0x7b, 0x0a, -8, 0),
+    (0xdb, 0x0a, -8, 0xf1),
+    (0xb7, 0x00, 0, 0),
+    (0x95, 0x00, 0, 0),
+];
+
+/// Loads and drops a program.
+fn load(kind: libbpf_sys::bpf_prog_type, flags: u32, program: &[Instruction]) -> io::Result<()> {
+    let instruction = |&(code, registers, off, imm): &Instruction| {
+        let mut instruction = libbpf_sys::bpf_insn { code, off, imm, ..Default::default() };
+        instruction.set_dst_reg(registers & 15);
+        instruction.set_src_reg(registers >> 4);
+        instruction
+    };
+    let instructions: Vec<libbpf_sys::bpf_insn> = program.iter().map(instruction).collect();
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        prog_flags: flags,
+        ..Default::default()
+    };
+    // SAFETY: name, licence, instructions and options outlive the call, which is told how many instructions
+    // there are; the options say their own size.
     descriptor(unsafe {
         libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            kind,
             c"fordway_probe".as_ptr(),
             c"Dual MIT/GPL".as_ptr(),
             instructions.as_ptr(),
             instructions.len() as libbpf_sys::size_t,
-            ptr::null_mut(),
+            &mut options,
         )
     })
     .map(drop)
