@@ -29,16 +29,12 @@ __noinline int ask_routing(FRAME *frame, struct pair_key *key, int to_v6)
 
 	if (!key)
 		return 0;
-	__u32 place = place_of(key);
-	struct ours *found = bpf_map_lookup_elem(&ours, &place);
-	__u64 tick = bpf_jiffies64();
+	int is_known;
+	struct ours *found = REMEMBERED(ours, key, is_known);
 	if (!found)
 		return 0;
-	if (found->tick != tick || !is_same(&found->key, key)) {
-		found->key = *key;
+	if (!is_known)
 		found->is_ours = is_routed_here(frame, key, to_v6, &fib);
-		found->tick = tick;
-	}
 	return found->is_ours;
 }
 

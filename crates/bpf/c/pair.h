@@ -110,14 +110,13 @@ always_inline verdict route_pair(struct xdp_md *ctx, int to_v6, struct bpf_fib_l
 /* Maps both addresses (fordway_xdp.bpf.c). */
 always_inline verdict map_pair(int to_v6, struct pair *pair);
 
-/* Finds everything out. */
-always_inline void find_pair(struct xdp_md *ctx, const struct pair_key *key, int to_v6, struct pair *pair)
+/* Finds everything out beside key and tick. */
+always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
 {
 	struct bpf_fib_lookup fib;
-	__u32 device = key->ifindex;
+	__u32 device = pair->key.ifindex;
 	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
 
-	pair->key = *key;
 	pair->mac = mac ? *mac : 0;
 	pair->verdict = UNMATCHED;
 	if (!mac || !is_routed_here(ctx, &pair->key, to_v6, &fib))
@@ -134,15 +133,10 @@ always_inline struct pair *pair_of(struct xdp_md *ctx, const struct packet *p, i
 
 	if (!read_pair(p, to_v6, &key))
 		return 0;
-	__u32 place = place_of(&key);
-	struct pair *pair = bpf_map_lookup_elem(&pairs, &place);
-	__u64 tick = bpf_jiffies64();
-	if (!pair)
-		return 0;
-	if (pair->tick != tick || !is_same(&pair->key, &key)) {
-		find_pair(ctx, &key, to_v6, pair);
-		pair->tick = tick;
-	}
+	int is_known;
+	struct pair *pair = REMEMBERED(pairs, &key, is_known);
+	if (pair && !is_known)
+		find_pair(ctx, to_v6, pair);
 	return pair;
 }
 #else
@@ -162,14 +156,11 @@ always_inline const struct pair *way_of(struct xdp_md *ctx, int to_v6, const str
 		key.tos = plan->v4.tos;
 		key.address[0] = plan->v4.src | (__u64)plan->v4.dst << 32;
 	}
-	__u32 place = place_of(&key);
-	struct pair *way = bpf_map_lookup_elem(&pairs, &place);
-	__u64 tick = bpf_jiffies64();
+	int is_known;
+	struct pair *way = REMEMBERED(pairs, &key, is_known);
 	if (!way)
 		return 0;
-	if (way->tick != tick || !is_same(&way->key, &key)) {
-		way->key = key;
-		way->tick = tick;
+	if (!is_known) {
 		if (to_v6) {
 			way->v6.src = plan->v6.src;
 			way->v6.dst = plan->v6.dst;

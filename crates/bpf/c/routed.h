@@ -36,6 +36,25 @@ always_inline __u32 place_of(const struct pair_key *key)
 	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - PAIRS_BITS);
 }
 
+/*
+ * A value that was found for a key, in a per-processor array map with a place for each place_of(): its type begins with
+ * `key` and `tick`, and it is good until the kernel's clock's next tick (1 to 10 ms). Gives the value of the map, or 0;
+ * and with `found`, whether it is this key's, and of this tick. If it is not, the caller finds the rest out: key and tick
+ * are written already.
+ */
+#define REMEMBERED(map, wanted, found)                                                                                \
+	({                                                                                                            \
+		__u32 cache_place = place_of(wanted);                                                                 \
+		__typeof__(*(map).value) *cached = bpf_map_lookup_elem(&(map), &cache_place);                         \
+		__u64 cache_tick = bpf_jiffies64();                                                                   \
+		(found) = cached && cached->tick == cache_tick && is_same(&cached->key, wanted);                      \
+		if (cached && !(found)) {                                                                             \
+			cached->key = *(wanted);                                                                      \
+			cached->tick = cache_tick;                                                                    \
+		}                                                                                                     \
+		cached;                                                                                               \
+	})
+
 /* The hosts of a packet. 0: its header is out of reach. */
 always_inline int read_pair(const struct packet *p, int to_v6, struct pair_key *key)
 {

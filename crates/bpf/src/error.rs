@@ -169,8 +169,8 @@ fn verifier_reason(log: &str) -> Option<String> {
         let is_instruction = line.split_once(':').is_some_and(|(number, _)| {
             !number.is_empty() && number.bytes().all(|octet| octet.is_ascii_digit())
         });
-        let is_state = ["cur state:", "old state:", ";"].iter().any(|it| line.starts_with(it));
-        !is_instruction && !is_state
+        let is_frame = ["cur state:", "old state:", ";", "libbpf:", "--"];
+        !is_instruction && !is_frame.iter().any(|it| line.starts_with(it))
     };
     let mut why: Vec<&str> = lines[..sum]
         .iter()
@@ -215,13 +215,25 @@ mod tests {
 
     #[test]
     fn states_are_no_reason() {
-        let log = "; flow->session = found;\ninfinite loop detected at insn 7440\ncur state: R0=1\n\
+        let log = "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n; flow->session = found;\ninfinite loop detected at insn 7440\ncur state: R0=1\n\
                    old state: R0=1\nprocessed 35635 insns\nlibbpf: prog 'p': failed";
         let text = refused(log).to_string();
         let first = text.lines().next().unwrap();
         assert_eq!(
             first,
             "the kernel's verifier refuses the program p: infinite loop detected at insn 7440"
+        );
+    }
+
+    #[test]
+    fn the_frame_of_the_log_is_no_reason() {
+        let log = "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\nBPF_STX uses reserved fields\n\
+                   processed 0 insns\n-- END PROG LOAD LOG --";
+        let text = refused(log).to_string();
+        let first = text.lines().next().unwrap();
+        assert_eq!(
+            first,
+            "the kernel's verifier refuses the program p: BPF_STX uses reserved fields"
         );
     }
 

@@ -50,6 +50,7 @@ enum fw_bib_flags {
 	FW_BIB_SEEN = 2,	/* the sweeper has told the log */
 	FW_BIB_ADDED = 4,	/* made while the daemon ran, not by its configuration */
 	FW_BIB_EXPECTED = 8,	/* made for a gateway: nobody may connect through it but those that are expected */
+	FW_BIB_HELD = 16,	/* protocol 0: asked for by name, and not yet used */
 };
 
 /* A BIB entry (RFC 6146 section 3.1): (X',x) <--> (T,t). With protocol 0 and ports 0: X' <--> T. */

@@ -97,6 +97,31 @@ fn entries_of_the_tables_are_the_cores() {
 #[test]
 fn states_are_the_cores() {
     let states = enumeration("fw_entry_state");
+    use layout::{bib_flags, entry_state, session_seen};
+    let entry_states = [
+        ("FW_ENTRY_FREE", entry_state::FREE),
+        ("FW_ENTRY_CLAIMED", entry_state::CLAIMED),
+        ("FW_ENTRY_DEAD", entry_state::DEAD),
+        ("FW_ENTRY_LIMBO", entry_state::LIMBO),
+        ("FW_ENTRY_LIVE", entry_state::LIVE),
+        ("FW_ENTRY_RESTING", entry_state::RESTING),
+    ];
+    let wide = |(name, number): (&'static str, u8)| (name, u32::from(number));
+    assert_eq!(states[..6], named(&entry_states.map(wide)));
+    assert_eq!(states.len(), entry_states.len() + TcpState::ALL.len());
+    let flags = [
+        ("FW_BIB_STATIC", bib_flags::STATIC),
+        ("FW_BIB_SEEN", bib_flags::SEEN),
+        ("FW_BIB_ADDED", bib_flags::ADDED),
+        ("FW_BIB_EXPECTED", bib_flags::EXPECTED),
+        ("FW_BIB_HELD", bib_flags::HELD),
+    ];
+    assert_eq!(enumeration("fw_bib_flags"), named(&flags.map(wide)));
+    let seen = [
+        ("FW_SESSION_TOLD", u32::from(session_seen::TOLD)),
+        ("FW_SESSION_SHIFTED", u32::from(session_seen::SHIFTED)),
+    ];
+    assert_eq!(enumeration("fw_session_seen"), named(&seen));
     for state in TcpState::ALL {
         let name = format!("FW_TCP_{}", state.label().to_uppercase());
         assert!(states.contains(&(name.clone(), state as u32)), "{name} {states:?}");

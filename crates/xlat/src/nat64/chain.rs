@@ -6,15 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use super::layout::{Bib, FREE_SHARDS, Free, Kind, Session, Subscriber};
 use super::memory::Regions;
 
-/// State of an entry, in the top octet of its `life`; a session's, in bits 32 to 39.
-pub(crate) mod state {
-    pub(crate) const FREE: u8 = 0;
-    pub(crate) const CLAIMED: u8 = 1;
-    pub(crate) const DEAD: u8 = 2;
-    pub(crate) const LIMBO: u8 = 3;
-    pub(crate) const LIVE: u8 = 4;
-    pub(crate) const RESTING: u8 = 5;
-}
+pub(crate) use super::layout::entry_state as state;
 
 /// Links that one search follows at most. A chain has one entry on average; this bounds a search
 /// through memory that something else has damaged.

@@ -75,6 +75,22 @@ pub struct Bib {
     pub alg_shift: [AtomicU32; 2],
 }
 
+/// State of an entry: the top octet of a [`Bib`]'s and a [`Subscriber`]'s `life`, bits 32 to 39 of a [`Session`]'s.
+pub mod entry_state {
+    /// In a free list.
+    pub const FREE: u8 = 0;
+    /// Taken off the free list, not complete yet.
+    pub const CLAIMED: u8 = 1;
+    /// Gone; may still be in chains.
+    pub const DEAD: u8 = 2;
+    /// In no chain; not free before nobody can be reading it.
+    pub const LIMBO: u8 = 3;
+    /// In use. Sessions of TCP have the states of [`TcpState`](super::TcpState) in its place.
+    pub const LIVE: u8 = 4;
+    /// [`Bib`]: its port is held back (RFC 6888 REQ-8).
+    pub const RESTING: u8 = 5;
+}
+
 /// Flags of a [`Bib`].
 pub mod bib_flags {
     /// Set by the operator: never expires.
