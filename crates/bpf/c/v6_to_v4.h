@@ -7,8 +7,30 @@
 #include "common.h"
 #include "headers.h"
 #include "icmp_error.h"
+#include "mix.h"
 #include "transport.h"
 #include "v4_to_v6.h"
+
+#define IDENTIFICATIONS_BITS 12
+
+/* Identifications that were used, by a hash of the packet's ends: shared by all processors. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << IDENTIFICATIONS_BITS);
+	__type(key, __u32);
+	__type(value, __u32);
+} identifications SEC(".maps");
+
+/* RFC 6864 section 4.1: what may be fragmented does not repeat an identification of the same source, destination and
+ * protocol. Gives the first of so many. */
+always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u32 segments)
+{
+	__u64 hash = mix(mix(config.identification_secret ^ ((__u64)src << 32 | dst)) + protocol);
+	__u32 place = hash >> (64 - IDENTIFICATIONS_BITS);
+	__u32 *used = bpf_map_lookup_elem(&identifications, &place);
+
+	return used ? hash + __sync_fetch_and_add(used, segments) : hash;
+}
 
 always_inline int may_be_walked(__u8 next_header)
 {
@@ -181,7 +203,8 @@ always_inline int is_for_clat(const struct packet *p)
 	       map_v6(to_halves(&ip->dst), &ignored) == VIA_EAM;
 }
 
-/* Decides on a packet whose first octet says IPv6. `identification`: the next one, if it needs one. */
+/* Decides on a packet whose first octet says IPv6. `identification`: of this processor, for packets
+ * that nobody may fragment; it may repeat (RFC 6864 section 4.1). */
 always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, const struct pair *pair,
 			       __u16 identification, struct plan *plan)
 {
@@ -249,6 +272,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 	if (is_error) {
 		__builtin_memset(plan, 0, offsetof(struct plan, mapped));
 		plan->len = fields.header_len + fields.payload_len;
+		if (!fields.is_fragment)
+			identification = next_identification(mapped->src, mapped->dst, PROTOCOL_ICMP, 1);
 		plan->v4.identification = bpf_htons(identification);
 		plan->v4.src = bpf_htonl(mapped->src);
 		plan->v4.dst = bpf_htonl(mapped->dst);
@@ -280,6 +305,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		plan->difference = sum_difference(pseudo, 0);
 	else
 		finish_transport(pair, sums, plan);
+	if (!fields.is_fragment && !dont_fragment)
+		identification = next_identification(mapped->src, mapped->dst, protocol, plan->segments);
 	write_v4(&plan->v4, &fields, IPV4_LEN + fields.payload_len, identification, dont_fragment,
 		 fields.hop_limit - hops, protocol, mapped->src, mapped->dst);
 	plan->old_len = fields.header_len;

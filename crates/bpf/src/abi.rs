@@ -185,12 +185,13 @@ abi_struct! {
 
 abi_struct! {
     /// The configuration of the programs.
-    FwConfig = "fw_config", 24 * (MAX_POOL6 + 2 * MAX_INLINE_EAM) + 72;
+    FwConfig = "fw_config", 24 * (MAX_POOL6 + 2 * MAX_INLINE_EAM) + 80;
     pool6: [FwPool6; MAX_POOL6],
     eam4: [FwEam; MAX_INLINE_EAM],
     eam6: [FwEam; MAX_INLINE_EAM],
     icmp_source6_hi: u64,
     icmp_source6_lo: u64,
+    identification_secret: u64,
     pool6_count: u32,
     pool6_first: u32,
     eam_count: u32,

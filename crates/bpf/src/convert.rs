@@ -1,6 +1,7 @@
 //! From the translator's configuration to the programs'.
 
 use std::cmp::Reverse;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::Ipv4Addr;
 
 use fordway_xlat::addr::Eam;
@@ -59,6 +60,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
     let mut fw = FwConfig {
         tun_ifindex: extra.tun,
         link_layer_len: extra.link_layer_len,
+        identification_secret: random(),
         trace_rate: extra.trace.unwrap_or(0),
         measure: u8::from(extra.measure),
         trace: u8::from(extra.trace.is_some()),
@@ -69,6 +71,11 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         fw.traffic_class = octet;
     }
     fw
+}
+
+/// A random number: a hash of nothing, with the library's random key.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Whether the explicit mappings go into maps, being too many for the configuration.

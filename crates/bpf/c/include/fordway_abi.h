@@ -188,6 +188,8 @@ struct fw_config {
 	/* The translator's own source of ICMPv6 errors; 0: none. */
 	__u64 icmp_source6_hi;
 	__u64 icmp_source6_lo;
+	/* Key of the hash that IPv4 identifications begin with; drawn at each load. */
+	__u64 identification_secret;
 	__u32 pool6_count;
 	/* Which of pool6 IPv4 addresses are embedded in. */
 	__u32 pool6_first;
@@ -220,7 +222,7 @@ struct fw_config {
 	__u8 trace;
 	__u8 reserved[5];
 };
-_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 72, "fw_config");
+_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 80, "fw_config");
 
 /* What one direction carried (the core's DirectionTotals). */
 struct fw_direction_counters {
@@ -247,7 +249,7 @@ struct fw_counters {
 	/* Trace rate limit: the current second, and events in it. */
 	__u64 trace_second;
 	__u64 trace_events;
-	/* The next IPv4 identification of this processor. */
+	/* The next IPv4 identification of this processor, of packets that nobody may fragment. */
 	__u64 identification;
 	/* BIB entries and sessions made, by protocol: TCP, UDP, ICMP. */
 	__u64 bibs_created[3];

@@ -176,3 +176,43 @@ fn a_hundred_thousand_mappings_are_looked_up() {
     let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
     assert_eq!(addresses(&run.frame).0, "2001:db8:64::c613:86a0".parse::<Ipv6Addr>().unwrap());
 }
+
+/// The identifications that a program gives to so many packets of the same ends, on one processor.
+fn identifications(loaded: &mut Loaded, packets: usize, processor: usize) -> Vec<u16> {
+    fordway_tun::set_processors(&[processor]).unwrap();
+    let mut frame = vec![0; 12];
+    frame.extend(IPV6);
+    frame.extend([0x60, 0, 0, 0, 0, 8, 17, 64]);
+    frame.extend("2001:db8:64::c000:201".parse::<Ipv6Addr>().unwrap().octets());
+    frame.extend("2001:db8:1::1".parse::<Ipv6Addr>().unwrap().octets());
+    frame.extend([0x10, 0x20, 0x30, 0x40, 0, 8, 0x12, 0x34]);
+    let one = |_| {
+        let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
+        assert_eq!(run.outcome, Some(Outcome::Translated), "{run:?}");
+        u16::from_be_bytes([run.frame[ETHERNET + 4], run.frame[ETHERNET + 5]])
+    };
+    (0..packets).map(one).collect()
+}
+
+/// RFC 6864 section 4.1.
+#[test]
+fn processors_do_not_repeat_identifications() {
+    if !is_root() {
+        return;
+    }
+    let host = Eam::new("192.0.2.9/32".parse().unwrap(), "2001:db8:1::1/128".parse().unwrap());
+    let config = Config { eam: EamTable::new(host).unwrap(), ..config() };
+    let load = || Loaded::load(&config, &[Program::Interface], &TestOptions::default()).unwrap();
+    let mut loaded = load();
+    let processors = fordway_tun::allowed_processors().unwrap();
+    let (first, last) = (processors[0], processors[processors.len() - 1]);
+    let mut seen = Vec::new();
+    for processor in [first, last, first, last] {
+        seen.extend(identifications(&mut loaded, 50, processor));
+    }
+    let distinct: std::collections::HashSet<u16> = seen.iter().copied().collect();
+    assert_eq!(distinct.len(), seen.len(), "{seen:?}");
+    // Four loads that all begin alike would be one chance in 2^48.
+    let begins: Vec<u16> = (0..4).map(|_| identifications(&mut load(), 1, first)[0]).collect();
+    assert!(begins.iter().any(|&begin| begin != begins[0]), "{begins:?}");
+}
