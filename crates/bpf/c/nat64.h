@@ -54,7 +54,7 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 		}
 		if (anew && is_later(flow->now, tick))
 			tick = flow->now;
-		__u64 after = session_life(tick, state, timeout);
+		__u64 after = session_life(tick, state, timeout) | (before & FW_SESSION_PERMITS);
 		if (after == before || __sync_val_compare_and_swap(&session->life, before, after) == before)
 			return GO_ON;
 	}
@@ -121,6 +121,10 @@ __noinline int look_from_v6(struct flow *flow)
 		if (session) {
 			/* One that was left behind. */
 			if (session->bib != flow->bib)
+				return LEAVE;
+			/* The answer to a stored SYN lets others in from now on. */
+			if (nat64.address_dependent &&
+			    session_timeout(READ_ONCE(session->life)) == FW_TIMEOUT_TCP_INCOMING_SYN)
 				return LEAVE;
 			/* Answers come from where the host asked last. */
 			if (session->pool6 != flow->pool6)
@@ -205,14 +209,14 @@ __noinline int look_from_v4(struct flow *flow)
 		return PASS_ON(FW_PASS_ALG);
 	if (syn && !nat64.accept_v4_syn)
 		return nat64.left_ports[0] ? PASS_ON(FW_PASS_ALG) : DROP(FW_DROP_EXTERNALLY_INITIATED);
+	flow->bib = found;
 	if (nat64.address_dependent) {
 		if (is_tcp(flow) && flow->segment == SEGMENT_SYN)
 			return LEAVE;
-		int known = find_session_with(flow);
-		if (known <= 0)
-			return known < 0 ? PASS_ON(FW_PASS_CHAIN) : DROP(FW_DROP_FILTERED);
+		verdict v = check_permission(flow);
+		if (v != GO_ON)
+			return v;
 	}
-	flow->bib = found;
 	flow->host.hi = bib->v6_hi;
 	flow->host.lo = bib->v6_lo;
 	flow->host_port = bib->v6_port;

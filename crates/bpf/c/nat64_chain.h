@@ -151,15 +151,15 @@ __noinline int find_bib4(struct flow *flow)
 
 always_inline __u64 *session_head(const struct flow *flow)
 {
-	__u16 port = nat64.address_dependent ? 0 : flow->remote_port;
 	return HEAD(nat64_session, DIRECTORY_SESSION,
-		    hash_session(flow->local, flow->local_port, flow->remote, port, flow->protocol));
+		    hash_session(flow->local, flow->local_port, flow->remote, flow->remote_port, flow->protocol));
 }
 
-/* The live session of (T,t) and (Z,z). With `any_port`, any one of (T,t) and Z that the host wants: where sessions
- * are hashed by address. */
-always_inline int search_session(struct flow *flow, int any_port)
+/* The live session of (T,t) and (Z,z). */
+__noinline int find_session(struct flow *flow)
 {
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return 0;
 	__u64 *head = session_head(flow);
 	if (!head)
 		return 0;
@@ -171,26 +171,13 @@ always_inline int search_session(struct flow *flow, int any_port)
 			return 0;
 		__u64 life = READ_ONCE(session->life);
 		__u32 differs = (session->local ^ flow->local) | (session->remote ^ flow->remote) |
-				(session->local_port ^ flow->local_port) | (session->protocol ^ flow->protocol);
-		if (!any_port)
-			differs |= session->remote_port ^ flow->remote_port;
-		/* What a stored SYN left is no sign that the host wants to hear of its sender. */
-		int stored = any_port && session_timeout(life) == FW_TIMEOUT_TCP_INCOMING_SYN;
-		if (differs == 0 && session_state(life) >= FW_ENTRY_LIVE && !stored)
+				(session->local_port ^ flow->local_port) | (session->protocol ^ flow->protocol) |
+				(session->remote_port ^ flow->remote_port);
+		if (differs == 0 && session_state(life) >= FW_ENTRY_LIVE)
 			return index;
 		index = READ_ONCE(session->next);
 	}
 	return TOO_LONG;
-}
-
-__noinline int find_session(struct flow *flow)
-{
-	return nat64.mode == FW_NAT64_STATEFUL && flow ? search_session(flow, 0) : 0;
-}
-
-__noinline int find_session_with(struct flow *flow)
-{
-	return nat64.mode == FW_NAT64_STATEFUL && nat64.address_dependent && flow ? search_session(flow, 1) : 0;
 }
 
 /* The first bits of an address. */

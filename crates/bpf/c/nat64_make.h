@@ -13,6 +13,7 @@
 #include "common.h"
 #include "nat64_chain.h"
 #include "nat64_maps.h"
+#include "nat64_permission.h"
 #include "nat64_tcp.h"
 
 /* What a step says beside a verdict: look anew. */
@@ -208,15 +209,18 @@ __noinline int open_session(struct flow *flow)
 		one_session_less(bib);
 		return v;
 	}
-	__u32 index = take_free(FW_KIND_SESSION);
+	int permission = nat64.address_dependent ? permit(flow) : 0;
+	__u32 index = permission || !nat64.address_dependent ? take_free(FW_KIND_SESSION) : 0;
 	struct fw_session *session = index ? session_at(index) : 0;
 	if (!session) {
 		one_session_less(bib);
 		if (subscriber)
 			one_less(&subscriber->sessions);
+		if (permission)
+			unpermit(permission);
 		return LEAVE;
 	}
-	__u64 born = birth(flow);
+	__u64 born = birth(flow) | (permission ? FW_SESSION_PERMITS : 0);
 	session->bib = flow->bib;
 	session->remote = flow->remote;
 	session->remote_port = flow->remote_port;
@@ -235,7 +239,8 @@ __noinline int open_session(struct flow *flow)
 		return GO_ON;
 	}
 	/* Fails if the sweeper was quicker. */
-	__sync_val_compare_and_swap(&session->life, born, session_life(born, FW_ENTRY_DEAD, session_timeout(born)));
+	__u64 dead = session_life(born, FW_ENTRY_DEAD, session_timeout(born)) | (born & FW_SESSION_PERMITS);
+	__sync_val_compare_and_swap(&session->life, born, dead);
 	return v;
 }
 

@@ -141,6 +141,9 @@ pub enum Origin {
     Made,
     /// An earlier process has left them, with all that is in them.
     Adopted,
+    /// Those of an earlier version can't be used any more. New ones were made in their place, and so many sessions are
+    /// lost.
+    Replaced(u64),
 }
 
 /// The tables of a stateful translator as maps of the kernel.
@@ -158,20 +161,26 @@ impl StateMaps {
     /// Adopts the tables that are pinned in the folder `pins`, or makes and pins new ones. `secret`: random;
     /// it counts only if they are made.
     ///
-    /// What was pinned has to be of this version's layout and of these sizes;
-    /// [`discard`](StateMaps::discard) removes what does not fit.
+    /// What was pinned has to be of a known layout and of these sizes;
+    /// [`discard`](StateMaps::discard) removes what does not fit. Tables of an earlier version with address-dependent
+    /// filtering, whose chains have no bound, are replaced.
     pub fn open(pins: &Path, sizes: &Sizes, secret: [u64; 2]) -> Result<(StateMaps, Origin)> {
         let pins = Pins::create(pins)?;
         // The last that is pinned: where it is, the others are.
-        if pins.exists(Pin::State(StateMap::Meta)) {
-            return Ok((StateMaps::adopt(&pins, sizes)?, Origin::Adopted));
-        }
+        let lost = if pins.exists(Pin::State(StateMap::Meta)) {
+            match superseded(&pins)? {
+                None => return Ok((StateMaps::adopt(&pins, sizes)?, Origin::Adopted)),
+                lost => lost,
+            }
+        } else {
+            None
+        };
         let made = StateMaps::make_in(&pins, sizes, secret);
         if made.is_err() {
             // The error that led here is the one to tell.
             let _ = StateMaps::discard(pins.folder());
         }
-        Ok((made?, Origin::Made))
+        Ok((made?, lost.map_or(Origin::Made, Origin::Replaced)))
     }
 
     fn make_in(pins: &Pins, sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
@@ -287,6 +296,25 @@ impl StateMaps {
         let maps = StateMaps::of(tables, sizes)?;
         if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
     }
+}
+
+/// A pinned map in this process's memory, as large as it is.
+fn pinned(pins: &Pins, state: StateMap) -> Result<Mapped> {
+    let path = pins.path(Pin::State(state));
+    let failed = |source| Error::Pin { operation: "open", path: path.clone(), source };
+    let map = MapHandle::from_pinned_path(&path).map_err(|error| failed(io_error(&error)))?;
+    Mapped::of(map.as_fd(), map.value_size() as usize * map.max_entries() as usize).map_err(failed)
+}
+
+/// How many sessions pinned tables hold that an earlier version has left and nobody can use; `None`: they are no such.
+fn superseded(pins: &Pins) -> Result<Option<u64>> {
+    let meta = pinned(pins, StateMap::Meta)?;
+    let is_superseded = meta.slice::<Meta>().first().is_some_and(memory::is_superseded);
+    if !is_superseded {
+        return Ok(None);
+    }
+    let sessions = pinned(pins, StateMap::Sessions)?;
+    Ok(Some(memory::live_sessions(sessions.slice())))
 }
 
 fn misfit() -> Error {

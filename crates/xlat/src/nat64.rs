@@ -4,8 +4,8 @@
 //!
 //! 1. Determining the incoming tuple: [`tuple`](crate::tuple).
 //! 2. Filtering and updating binding and session information: `filter`, with `tcp` (the state machine) and
-//!    `make` (new entries), which asks `subscriber` (who is given what, and how much) and `allocate` (which
-//!    port).
+//!    `make` (new entries), which asks `subscriber` (who is given what, and how much), `allocate` (which port)
+//!    and `permission` (from which addresses packets are let in).
 //! 3. Computing the outgoing tuple: `mapper`.
 //! 4. Translating the packet: the same code as for stateless translation.
 //! 5. Handling hairpinning: `mapper`.
@@ -20,6 +20,7 @@ mod allocate;
 mod chain;
 mod dynamic;
 mod dynamic_mapper;
+mod error;
 mod exhausted;
 mod expect;
 mod filter;
@@ -29,6 +30,7 @@ mod make;
 mod mapper;
 pub mod memory;
 mod owned;
+mod permission;
 mod pool;
 mod probe;
 mod settings;
@@ -40,11 +42,13 @@ mod table;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod view;
 
 pub use address::Bound;
 pub use adopt::Adopted;
 pub(crate) use dynamic_mapper::Dynamic;
+pub use error::Nat64Error;
 pub use filter::{Outgoing6, Refusal, Tuple};
 pub(crate) use mapper::Stateful;
 pub use memory::{Heap, Memory, Regions, Sizes};
@@ -71,50 +75,11 @@ use crate::verdict::DropReason;
 
 use self::chain::{FreeList, state};
 use self::hash::Secret;
-use self::layout::{Bib, Kind, Subscriber, TICK_SHIFT, bib_flags};
+use self::layout::{Bib, Kind, LAYOUT, LAYOUT_PERMISSIONS, Subscriber, bib_flags};
 use self::owned::Owned;
 use self::pool::Given;
-use self::tcp::TIMEOUTS;
+use self::ticks::{Ticks, tick};
 use self::view::View;
-
-/// The tick of a time.
-fn tick(now: Duration) -> u32 {
-    (now.as_nanos() >> TICK_SHIFT) as u32
-}
-
-/// Lifetimes in ticks, rounded up: nothing expires early.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticks {
-    sessions: [u32; TIMEOUTS],
-    pub(crate) port_rest: u32,
-    pub(crate) subscriber: u32,
-    pub(crate) dynamic4: u32,
-    pub(crate) hold: u32,
-}
-
-fn ticks(lifetime: Duration) -> u32 {
-    let ticks = lifetime.as_nanos().div_ceil(1 << TICK_SHIFT);
-    // Half of what the counter holds, so that ages can be told; nine years.
-    u32::try_from(ticks).unwrap_or(u32::MAX).min(u32::MAX / 2 - 1)
-}
-
-impl Ticks {
-    fn of(settings: &Settings) -> Ticks {
-        let lifetimes = &settings.lifetimes;
-        let Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, .. } = *lifetimes;
-        Ticks {
-            sessions: [udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn].map(ticks),
-            port_rest: ticks(lifetimes.port_rest),
-            subscriber: ticks(lifetimes.subscriber),
-            dynamic4: ticks(lifetimes.dynamic4),
-            hold: settings.addresses.as_ref().map_or(0, |addresses| ticks(addresses.hold)),
-        }
-    }
-
-    pub(crate) fn of_class(&self, timeout: u8) -> u32 {
-        self.sessions.get(usize::from(timeout)).copied().unwrap_or(0)
-    }
-}
 
 /// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted
 /// as drops.
@@ -188,7 +153,6 @@ pub struct Nat64 {
     memory: Arc<dyn Memory>,
     secret: Secret,
     ticks: Ticks,
-    by_address: bool,
     by_mark: bool,
     /// Blocks that are given away, by pool.
     given: Vec<Arc<Given>>,
@@ -201,32 +165,12 @@ pub struct Nat64 {
     exhausted: [AtomicU64; 64],
 }
 
-/// Why there is no stateful translation with these settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nat64Error {
-    /// The tables' layout or sizes are not those of the settings.
-    Memory,
-    /// Filtering can't change while there are sessions: they are hashed by it.
-    Filtering,
-}
-
-impl core::fmt::Display for Nat64Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Nat64Error::Memory => "the tables that exist have another layout or other sizes",
-            Nat64Error::Filtering => "filtering can't change while the tables have entries",
-        })
-    }
-}
-
-impl core::error::Error for Nat64Error {}
-
 impl Nat64 {
     /// Stateful translation on tables that are empty, or that an earlier process has left.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
         let given = settings.pools.iter().map(|pool| Arc::new(Given::of(pool))).collect();
         let nat = Nat64::with(settings, memory, Arc::default(), given)?;
-        nat.tell_filtering();
+        nat.tell_layout();
         Ok(nat)
     }
 
@@ -264,9 +208,17 @@ impl Nat64 {
         }
     }
 
+    /// The layout of the tables that its filtering needs.
+    fn layout(&self) -> u32 {
+        match self.settings.filtering {
+            Filtering::AddressDependent => LAYOUT_PERMISSIONS,
+            Filtering::EndpointIndependent => LAYOUT,
+        }
+    }
+
     /// For whoever takes the tables over.
-    fn tell_filtering(&self) {
-        self.memory.regions().meta.by_address.store(u32::from(self.by_address), Relaxed);
+    fn tell_layout(&self) {
+        self.memory.regions().meta.layout.store(self.layout(), Relaxed);
     }
 
     fn with(
@@ -276,14 +228,16 @@ impl Nat64 {
         given: Vec<Arc<Given>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
+        let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
+        let other = match settings.filtering {
+            Filtering::AddressDependent => LAYOUT,
+            Filtering::EndpointIndependent => LAYOUT_PERMISSIONS,
+        };
+        if meta.layout.load(Relaxed) == other && !memory::is_superseded(meta) && !is_new {
+            return Err(Nat64Error::Filtering);
+        }
         if !memory::fits(meta, &settings.sizes) {
             return Err(Nat64Error::Memory);
-        }
-        let by_address = settings.filtering == Filtering::AddressDependent;
-        let was_by_address = meta.by_address.load(Relaxed) != 0;
-        let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
-        if by_address != was_by_address && !is_new {
-            return Err(Nat64Error::Filtering);
         }
         let counters = |alg: &Arc<dyn Alg>| shared.watched.counters(alg.label());
         let alg_counters = settings.algs.iter().map(counters).collect();
@@ -291,7 +245,6 @@ impl Nat64 {
         let nat = Nat64 {
             secret,
             ticks: Ticks::of(&settings),
-            by_address,
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
             given,
             alg_counters,

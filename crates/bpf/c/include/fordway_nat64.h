@@ -23,6 +23,9 @@
 /* Changes whenever an entry's layout or meaning changes: tables of another version are not adopted. */
 #define FW_NAT64_LAYOUT 1
 
+/* The same with permissions, for address-dependent filtering. */
+#define FW_NAT64_LAYOUT_PERMISSIONS 2
+
 /* A tick is 2^27 ns, 0.134 s. */
 #define FW_TICK_SHIFT 27
 
@@ -85,9 +88,21 @@ enum fw_session_seen {
 	FW_SESSION_SHIFTED = 2,	/* its BIB entry says what is added to its sequence numbers */
 };
 
-/* A session table entry (RFC 6146 section 3.2). */
+/* In a session's `life`: a permission counts it. */
+#define FW_SESSION_PERMITS (1ull << 48)
+
+/* In an entry's `protocol`: it is no session, but a permission. */
+#define FW_PERMISSION 128
+
+/*
+ * A session table entry (RFC 6146 section 3.2).
+ *
+ * With address-dependent filtering some entries are permissions: for (T,t), Z and the BIB entry, with remote port 0. The
+ * low 32 bits of their `life` are the number of sessions that they count; FW_ENTRY_LIVE stands where a session's state
+ * does.
+ */
 struct fw_session {
-	/* Tick of the last use that counts (32 bits), state (8 bits), timeout class (8 bits), 0 (16 bits). */
+	/* Tick of the last use that counts (32 bits), state (8 bits), timeout class (8 bits), FW_SESSION_PERMITS, 0. */
 	__u64 life;
 	__u32 bib;
 	__u32 next;
@@ -180,7 +195,7 @@ struct fw_nat64_meta {
 	__u32 draining;
 	/* The first entry of each kind that was never used; taken when the free lists are empty. */
 	__u32 fresh[FW_KINDS];
-	/* 1: remote ports are left out of the sessions' hash, for address-dependent filtering. */
+	/* 1: tables of an earlier version that left remote ports out of the sessions' hash. They are not adopted. */
 	__u32 by_address;
 	__u32 reserved;
 };

@@ -237,6 +237,8 @@ fn numbers_are_as_in_the_header() {
         ("FW_MAX_POOL4", MAX_POOL4),
         ("FW_LEFT_PORTS", LEFT_PORTS),
         ("FW_NAT64_LAYOUT", layout::LAYOUT as usize),
+        ("FW_NAT64_LAYOUT_PERMISSIONS", layout::LAYOUT_PERMISSIONS as usize),
+        ("FW_PERMISSION", layout::PERMISSION.into()),
         ("FW_TICK_SHIFT", layout::TICK_SHIFT as usize),
         ("FW_MAX_BLOCKS", layout::MAX_BLOCKS),
         ("FW_FREE_SHARDS", layout::FREE_SHARDS),

@@ -107,6 +107,52 @@ fn recycled_tables_are_still_the_kernels() {
     pair.compare().unwrap();
 }
 
+/// Address-dependent filtering: one host in IPv4 that sends from thousands of ports makes no long chain, and the program
+/// lets in whom the core lets in.
+#[test]
+fn a_sender_with_many_ports_is_the_kernels() {
+    const PORTS: u16 = 6000;
+    if !is_root() {
+        return;
+    }
+    let (_, config, ordinary) = &all_settings()[0];
+    let settings = Settings {
+        filtering: Filtering::AddressDependent,
+        sizes: Sizes { bibs: 64, sessions: 8192, subscribers: 8 },
+        ..ordinary.clone()
+    };
+    let mut pair = Pair::new(config, &settings);
+    let host = (draw::HOSTS[0].parse().expect("an address"), 5004);
+    let prefix = config.pool6[0].net().addr();
+    let sender = Ipv4Addr::new(198, 51, 100, 1);
+    let stranger = (Ipv4Addr::new(198, 51, 100, 2), 53);
+    let translated = |pair: &mut Pair, packet: &[u8]| {
+        assert_eq!(pair.pass(packet, 0), Ok(Way::Translated));
+    };
+    // The first packet of a subscriber is the core's.
+    pair.pass(&draw::datagram6(host, prefix, stranger), 0).unwrap();
+    for round in 0..2 {
+        translated(&mut pair, &draw::datagram6(host, prefix, (sender, 53)));
+        let local = pair.alone.nat.bib(pair.now).next().expect("a binding").binding.v4;
+        let other = (Ipv4Addr::new(198, 51, 100, 3), 53);
+        assert_eq!(pair.pass(&draw::datagram(other, local), 0), Ok(Way::Dropped));
+        for _ in 0..2 {
+            for port in 1000..1000 + PORTS {
+                translated(&mut pair, &draw::datagram((sender, port), local));
+            }
+        }
+        pair.compare().unwrap();
+        // All of them end, and their entries are used again.
+        pair.wait(settings.lifetimes.udp / 2);
+        translated(&mut pair, &draw::datagram6(host, prefix, stranger));
+        pair.wait(settings.lifetimes.udp / 2 + Duration::from_secs(1));
+        pair.sweep().unwrap();
+        pair.compare().unwrap();
+        let refused = pair.pass(&draw::datagram((sender, 1000), local), 0);
+        assert_eq!(refused, Ok(Way::Dropped), "round {round}");
+    }
+}
+
 fn interface_agrees(first: usize) {
     if is_root() {
         agrees(first, MAX_LEFT, &Pair::new);
@@ -256,6 +302,11 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
         filtering: Filtering::AddressDependent,
         ..ordinary.clone()
     };
+    let by_address = Settings {
+        filtering: Filtering::AddressDependent,
+        sizes: Sizes { bibs: 500, sessions: 60, subscribers: 50 },
+        ..ordinary.clone()
+    };
     let limited = Settings {
         quotas: Quotas { ports: [3, 4, 2], sessions: 6, new_per_second: 4 },
         refresh_from_v4: false,
@@ -303,6 +354,7 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
         ("the Well-Known Prefix and another", well_known_first, ordinary),
         ("blocks, address-dependent", config.clone(), crowded),
         ("quotas", config.clone(), limited),
+        ("few entries, address-dependent", config.clone(), by_address),
         ("full tables", config.clone(), full),
         ("marks and forwards", config.clone(), forwards),
         ("NAPT-PT", config.clone(), napt_pt),

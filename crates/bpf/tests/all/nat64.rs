@@ -17,7 +17,7 @@ use fordway_bpf::{
 use fordway_testhost::is_root;
 use fordway_xlat::nat64::layout::{Bib, Session, Subscriber, TICK_SHIFT};
 use fordway_xlat::nat64::{
-    Allocation, Memory, Nat64, Pool, Protocol, Quotas, Range, Settings, Sizes, Sweeper,
+    Allocation, Memory, Nat64, Pool, Protocol, Quotas, Range, Settings, Sizes, Sweeper, TcpState,
 };
 use fordway_xlat::{Config, HEADROOM, Offload, Packet, State, Translator};
 
@@ -509,6 +509,28 @@ fn tables_in_memory_take_it_when_they_are_used() {
     let last = memory.regions().sessions.last().unwrap();
     last.remote.store(7, SeqCst);
     assert_eq!((last.remote.load(SeqCst), last.life.load(SeqCst)), (7, 0));
+}
+
+/// An earlier version hashed sessions by address where filtering is address-dependent: such tables would be misread.
+#[test]
+fn tables_of_an_earlier_version_are_replaced() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let sizes = settings().sizes;
+        let (old, _) = StateMaps::open(folder.path(), &sizes, [7, 8]).unwrap();
+        let live = u64::from(TcpState::Established as u8) << 32;
+        old.regions().sessions[3].life.store(live, SeqCst);
+        old.regions().meta.by_address.store(1, SeqCst);
+        // The table for permissions is larger.
+        let sizes = Sizes { sessions: sizes.sessions * 2, ..sizes };
+        let (maps, origin) = StateMaps::open(folder.path(), &sizes, [9, 10]).unwrap();
+        assert_eq!(origin, Origin::Replaced(1));
+        assert_eq!(maps.regions().meta.secret[0].load(SeqCst), 9);
+        assert_eq!(old.regions().sessions[3].life.load(SeqCst), live, "programs may still use it");
+        drop((maps, old));
+        let (_, origin) = StateMaps::open(folder.path(), &sizes, [1, 1]).unwrap();
+        assert_eq!(origin, Origin::Adopted);
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use fordway_xlat::nat64::{
-    Dynamic4 as CoreDynamic4, Lifetimes, Pool as CorePool, Range, Settings, Sizes,
+    Dynamic4 as CoreDynamic4, Filtering, Lifetimes, Pool as CorePool, Range, Settings, Sizes,
 };
 
 use super::{Dynamic4, Nat64, Pool, Pool4, Pool4Source};
@@ -33,8 +33,17 @@ impl Nat64 {
             dns: None,
             // Where there is no pool of ports, hosts send from addresses of their own.
             addresses: self.nat_pt.as_ref().map(|it| it.core(self.pools.is_empty())),
-            sizes: self.sizes,
+            sizes: self.table_sizes(),
         }
+    }
+
+    /// With address-dependent filtering each session may need a permission, which is an entry of the same table.
+    fn table_sizes(&self) -> Sizes {
+        let sessions = match self.filtering {
+            Filtering::EndpointIndependent => self.sizes.sessions,
+            Filtering::AddressDependent => self.sizes.sessions.saturating_mul(2).min(Sizes::MAX),
+        };
+        Sizes { sessions, ..self.sizes }
     }
 
     /// Whether some pool is for packets with a mark.

@@ -20,6 +20,7 @@ use fordway_bpf::{Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::View;
+use fordway_xlat::nat64::memory::live_sessions;
 use fordway_xlat::nat64::{
     Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
 };
@@ -87,7 +88,13 @@ impl Tables {
             match StateMaps::open(&pins, &settings.sizes, secret) {
                 Ok((opened, origin)) => {
                     maps = Some(Arc::new(opened));
-                    made = (origin == Origin::Made).then_some(pins);
+                    made = (origin != Origin::Adopted).then_some(pins);
+                    if let Origin::Replaced(lost) = origin {
+                        warn!(
+                            "{name}: {lost} sessions of an earlier run are lost: an earlier version left them in tables \
+                             that address-dependent filtering can't use any more"
+                        );
+                    }
                 }
                 // Sessions are worth more than a start: who wants to lose them says so.
                 Err(error @ fordway_bpf::Error::Unsupported(_)) => {
@@ -123,8 +130,8 @@ impl Tables {
                     "{name}: of a killed run, {counts} counts are mended and {entries} entries found"
                 );
             }
-            let [_, sessions, _] = tables.nat64.occupancy();
-            info!("{name}: {} sessions of an earlier run go on", sessions.used);
+            let sessions = live_sessions(tables.nat64.memory().regions().sessions);
+            info!("{name}: {sessions} sessions of an earlier run go on");
         }
         let by_mark = |pool: &fordway_xlat::nat64::Pool| pool.mark.is_some();
         if tables.maps.is_none() && tables.nat64.settings().pools.iter().any(by_mark) {
@@ -157,7 +164,9 @@ fn random_secret() -> Result<[u64; 2], Failure> {
 
 fn misfit(name: &str, error: Nat64Error) -> Failure {
     let hint = match error {
-        Nat64Error::Memory => "max_sessions, max_bib and max_subscribers stay while it runs",
+        Nat64Error::Memory => {
+            "max_sessions, max_bib, max_subscribers and filtering stay while it runs"
+        }
         Nat64Error::Filtering => "filtering stays while there are sessions",
     };
     Failure::failed(format!("{name}: {error}"))

@@ -1,5 +1,6 @@
 //! RFC 6146 section 3.5 to 3.8: what a packet does to the tables, and what becomes of it.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::packet::{Datagram, End4, End6, Quoted4, Quoted6, Transport};
@@ -220,6 +221,12 @@ impl Model {
         };
         if let Some(place) = self.session(packet.transport, local, remote) {
             self.sessions[place].pool6 = pool6;
+            if self.answers_stored_syn(place, packet.flags)
+                && self.needs_permission(packet.transport, local, remote)
+                && self.used_entries() >= self.rules.sizes[1]
+            {
+                return Ok(refuse("sessions_full"));
+            }
             self.refresh(place, true, packet.flags);
             return Ok(Ok(local));
         }
@@ -297,11 +304,7 @@ impl Model {
                 self.sessions[place].pool6 = pool6.unwrap_or(0);
                 return self.store(packet, hairpin);
             }
-            let asked = self.sessions.iter().any(|session| {
-                (session.transport, session.v4, session.remote.0) == (transport, local, remote.0)
-                    && !session.is_stored_syn
-            });
-            if !asked {
+            if !self.has_asked(transport, local, remote) {
                 return drop("filtered");
             }
         }
@@ -361,16 +364,7 @@ impl Model {
             return refuse("draining");
         }
         self.count_session(v6, opener, peek)?;
-        let used = self.sessions.len() + self.garbage[1];
-        let size = self.rules.sizes[1];
-        let is_full = match opener {
-            Opener::V6 => used >= size,
-            // The last eighth is for those inside.
-            Opener::V4 => used as u64 >= (size as u64 + 1) * 7 / 8,
-        };
-        if is_full {
-            return refuse("sessions_full");
-        }
+        self.check_room(transport, v4, remote, opener)?;
         let (tcp, lifetime) = match (transport, opener) {
             (Transport::Udp, _) => (None, self.rules.udp),
             (Transport::Icmp, _) => (None, self.rules.icmp),
@@ -394,6 +388,65 @@ impl Model {
             }
         }
         Ok(self.sessions.len() - 1)
+    }
+
+    /// Whether there is room for a session.
+    fn check_room(
+        &mut self,
+        transport: Transport,
+        v4: End4,
+        remote: End4,
+        opener: Opener,
+    ) -> Step<()> {
+        let size = self.rules.sizes[1];
+        // The last eighth is for those inside.
+        let most = (size as u64 + 1) * 7 / 8;
+        let at_most = 2 * (self.sessions.len() + 1) + self.garbage[1];
+        if (at_most as u64) < most {
+            return Ok(());
+        }
+        let used = self.used_entries();
+        if opener == Opener::V4 {
+            return if used as u64 >= most { refuse("sessions_full") } else { Ok(()) };
+        }
+        let permission = usize::from(self.needs_permission(transport, v4, remote));
+        if used + permission < size {
+            return Ok(());
+        }
+        if used < size {
+            // The permission had its place, and dies with the attempt.
+            self.garbage[1] += permission;
+        }
+        refuse("sessions_full")
+    }
+
+    /// Whether a host wants to hear of an address: there is a session with it (3.5.1, 3.5.2.2, 3.5.3).
+    fn has_asked(&self, transport: Transport, local: End4, remote: End4) -> bool {
+        self.sessions.iter().any(|session| {
+            (session.transport, session.v4, session.remote.0) == (transport, local, remote.0)
+                && !session.is_stored_syn
+        })
+    }
+
+    /// Whether a session needs a second entry, for the first with its address.
+    fn needs_permission(&self, transport: Transport, local: End4, remote: End4) -> bool {
+        self.rules.by_address && !self.has_asked(transport, local, remote)
+    }
+
+    /// Entries of the session table that are in use: with address-dependent filtering one more for each local transport
+    /// address and remote address.
+    fn used_entries(&self) -> usize {
+        let let_in = self.sessions.iter().filter(|it| self.rules.by_address && !it.is_stored_syn);
+        let permissions: HashSet<_> =
+            let_in.map(|session| (session.transport, session.v4, session.remote.0)).collect();
+        self.sessions.len() + permissions.len() + self.garbage[1]
+    }
+
+    /// Whether a packet from the host opens what a stored SYN has begun.
+    fn answers_stored_syn(&self, place: usize, flags: u8) -> bool {
+        let session = &self.sessions[place];
+        let next = session.tcp.map(|state| tcp::next(state, true, flags).0);
+        session.is_stored_syn && next.is_some_and(|next| next != State::V4Init)
     }
 
     /// A packet of a session.

@@ -59,6 +59,7 @@ fn core_and_model_agree() {
         "dropped icmp_inner",
         "dropped session_quota",
         "dropped sessions_full",
+        "a thousand sessions of one pair",
     ] {
         assert!(tally.get(name).is_some_and(|number| *number >= 10), "hardly any `{name}`");
     }

@@ -5,6 +5,7 @@
 //! nothing for a moment (the flag for draining; what wants a new session goes to the user engine, and waits
 //! there). Then nobody makes anything, and whatever is half made was left behind.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
@@ -13,7 +14,8 @@ use core::time::Duration;
 
 use super::Nat64;
 use super::chain::{Chained, FreeList, state};
-use super::layout::{Bib, Kind, Subscriber, bib_flags};
+use super::layout::{Bib, Kind, Session, Subscriber, bib_flags};
+use super::permission::PermissionKey;
 use super::settings::Protocol;
 use super::subscriber::ADDING;
 use super::view::{life, life_parts};
@@ -35,7 +37,8 @@ impl Nat64 {
         let draining = &self.memory.regions().meta.draining;
         let before = draining.swap(1, SeqCst);
         kernel_grace();
-        let adopted = Adopted { counts: self.mend_counts(), entries: self.find_entries() };
+        let counts = self.mend_counts() + self.mend_permissions();
+        let adopted = Adopted { counts, entries: self.find_entries() };
         draining.store(before, SeqCst);
         adopted
     }
@@ -47,9 +50,8 @@ impl Nat64 {
         let mut sessions = vec![0_u32; regions.bibs.len()];
         let mut used = vec![[0_u32; 4]; regions.subscribers.len()];
         for session in regions.sessions {
-            let life = session.life();
             let entry = session.bib.load(Relaxed) as usize;
-            if life.state != state::DEAD && !life.is_live() || entry == 0 {
+            if !is_counted(session) || entry == 0 {
                 continue;
             }
             let Some(bib) = regions.bibs.get(entry) else { continue };
@@ -71,6 +73,26 @@ impl Nat64 {
         let mended = bibs.filter(|(bib, sessions)| mend_bib(bib, *sessions)).count();
         let subscribers = regions.subscribers.iter().zip(used).skip(1);
         mended + subscribers.map(|(entry, used)| mend_subscriber(entry, used)).sum::<usize>()
+    }
+
+    /// A permission counts the sessions that let others in. A count too high: it would never go.
+    fn mend_permissions(&self) -> usize {
+        let view = self.view(Duration::ZERO, 0);
+        let mut counted = BTreeMap::new();
+        for session in view.regions.sessions {
+            if is_counted(session) && session.life().permits {
+                let key = PermissionKey::of(session.bib.load(Relaxed), &session.key());
+                if let Some((index, _)) = view.permission(&key) {
+                    *counted.entry(index as usize).or_insert(0) += 1;
+                }
+            }
+        }
+        let permissions = view.regions.sessions.iter().enumerate();
+        let permissions = permissions.filter(|(_, entry)| entry.is_permission());
+        let mend = |&(index, entry): &(usize, &Session)| {
+            entry.mend_permitted(counted.get(&index).copied().unwrap_or(0))
+        };
+        permissions.filter(mend).count()
     }
 
     /// BIB entries that were half made die. Entries of any kind that are in no list get into one.
@@ -120,6 +142,12 @@ impl FreeList<'_> {
         }
         lost.len()
     }
+}
+
+/// Whether a session stands in the counts of others: from its making until the sweeper has taken it out.
+fn is_counted(session: &Session) -> bool {
+    let life = session.life();
+    (life.state == state::DEAD || life.is_live()) && !session.is_permission()
 }
 
 fn mend_bib(bib: &Bib, sessions: u32) -> bool {

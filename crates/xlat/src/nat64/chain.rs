@@ -53,9 +53,43 @@ pub(crate) struct Chain<'a, T> {
     directory: Directory,
 }
 
-/// A head as it was when a search began.
+/// What a search has seen: the head from which it began, and whether it came to the chain's end or to what it looked
+/// for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen(u64);
+pub(crate) struct Seen {
+    head: u64,
+    is_whole: bool,
+}
+
+impl Seen {
+    /// `false`: the chain is longer than a search follows. What was not found may be in it, so nothing is inserted.
+    pub(crate) fn is_whole(self) -> bool {
+        self.is_whole
+    }
+}
+
+/// What became of taking an entry out of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unlinked {
+    /// It was in the chain, and is no more.
+    Done,
+    /// It is not in the chain.
+    Absent,
+    /// The chain has no end, so memory is damaged. The entry may be in it, and must not be freed.
+    GaveUp,
+}
+
+impl Unlinked {
+    /// Of an entry that has two chains.
+    pub(crate) fn and(self, other: Unlinked) -> Unlinked {
+        use Unlinked::{Absent, Done, GaveUp};
+        match (self, other) {
+            (GaveUp, _) | (_, GaveUp) => GaveUp,
+            (Done, Done) => Done,
+            _ => Absent,
+        }
+    }
+}
 
 /// Index and version of a head.
 fn parts(head: u64) -> (u32, u32) {
@@ -83,22 +117,24 @@ impl<'a, T: Chained> Chain<'a, T> {
     /// The first entry that `matches`, and the head from which it was searched.
     #[inline]
     pub(crate) fn find(&self, matches: impl Fn(&T) -> bool) -> (Option<u32>, Seen) {
-        let seen = self.head.load(Acquire);
-        let (mut index, _) = parts(seen);
+        let head = self.head.load(Acquire);
+        let (mut index, _) = parts(head);
         for _ in 0..LINKS_MAX {
             let Some(entry) = self.entries.get(index as usize).filter(|_| index != 0) else {
-                break;
+                return (None, Seen { head, is_whole: true });
             };
             if matches(entry) {
-                return (Some(index), Seen(seen));
+                return (Some(index), Seen { head, is_whole: true });
             }
             index = entry.next(self.directory).load(Acquire);
         }
-        (None, Seen(seen))
+        (None, Seen { head, is_whole: index == 0 })
     }
 
-    /// Puts an entry in front, if nothing has changed in front since `seen`.
-    pub(crate) fn insert(&self, index: u32, Seen(seen): Seen) -> bool {
+    /// Puts an entry in front, if nothing has changed in front since `seen`. The search that saw it has to have been
+    /// [whole](Seen::is_whole).
+    pub(crate) fn insert(&self, index: u32, Seen { head: seen, is_whole }: Seen) -> bool {
+        debug_assert!(is_whole, "what was not found may be there");
         let Some(entry) = self.entries.get(index as usize) else { return false };
         let (first, version) = parts(seen);
         entry.next(self.directory).store(first, Relaxed);
@@ -106,36 +142,37 @@ impl<'a, T: Chained> Chain<'a, T> {
         self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok()
     }
 
-    /// Takes an entry out. Only the sweeper does. `false`: it was in no such chain.
-    pub(crate) fn unlink(&self, index: u32) -> bool {
+    /// Takes an entry out. Only the sweeper does.
+    pub(crate) fn unlink(&self, index: u32) -> Unlinked {
         loop {
             let seen = self.head.load(Acquire);
             let (first, version) = parts(seen);
-            let Some(victim) = self.entries.get(index as usize) else { return false };
+            let Some(victim) = self.entries.get(index as usize) else { return Unlinked::Absent };
             let next = victim.next(self.directory).load(Acquire);
             if first == index {
                 let new = head(next, version.wrapping_add(1));
                 if self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok() {
-                    return true;
+                    return Unlinked::Done;
                 }
                 // Somebody inserted in front of it.
                 continue;
             }
             let mut before = first;
-            for _ in 0..LINKS_MAX {
+            // A chain has no more links than there are entries.
+            for _ in self.entries {
                 let Some(entry) = self.entries.get(before as usize).filter(|_| before != 0) else {
-                    return false;
+                    return Unlinked::Absent;
                 };
                 let link = entry.next(self.directory);
                 let after = link.load(Acquire);
                 if after == index {
                     // Links behind the head are changed by the sweeper alone.
                     link.store(next, Release);
-                    return true;
+                    return Unlinked::Done;
                 }
                 before = after;
             }
-            return false;
+            return Unlinked::GaveUp;
         }
     }
 }

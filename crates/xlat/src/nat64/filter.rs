@@ -1,7 +1,7 @@
 //! Filtering and updating binding and session information (RFC 6146 section 3.5).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::verdict::DropReason;
 
@@ -9,6 +9,7 @@ use super::chain::state;
 use super::expect::fulfil;
 use super::layout::{Session, bib_flags};
 use super::make::Birth;
+use super::permission::PermissionKey;
 use super::settings::{Filtering, Protocol};
 use super::tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
 use super::view::{SessionKey, SessionLife, View};
@@ -105,11 +106,8 @@ impl View<'_> {
                     // Answers come from where the host asked last.
                     session.pool6.store(tuple.pool6, Relaxed);
                 }
-                return if self.refresh(session, Side::V6, tuple) {
-                    Ok(local)
-                } else {
-                    Err(Trouble::Again)
-                };
+                self.refresh(session, Side::V6, tuple)?;
+                return Ok(local);
             }
             if opens {
                 let birth = Birth::of(tuple.protocol, Side::V6);
@@ -168,9 +166,7 @@ impl View<'_> {
                     Err(DropReason::Filtered.into())
                 };
             }
-            if !self.refresh(session, Side::V4, tuple) {
-                return Err(Trouble::Again);
-            }
+            self.refresh(session, Side::V4, tuple)?;
             let pool6 = session.pool6.load(Relaxed);
             return Ok(Some(Outgoing6 { host: bib.v6(), pool6 }));
         }
@@ -204,7 +200,7 @@ impl View<'_> {
         let mut birth = Birth::of(tuple.protocol, Side::V4);
         if tuple.segment == Segment::Syn && syn && filters {
             birth.timeout = Timeout::TcpIncomingSyn;
-        } else if filters && !self.has_session_with(tuple.near, tuple.remote.0, protocol) {
+        } else if filters && !self.is_permitted(&PermissionKey::of(index, &key)) {
             return Err(DropReason::Filtered.into());
         }
         let pool6 = expectation.map_or(tuple.pool6, |expected| expected.pool6.load(Relaxed));
@@ -247,13 +243,12 @@ impl View<'_> {
             .then(|| Outgoing6 { host: bib.v6(), pool6: session.pool6.load(Relaxed) })
     }
 
-    /// A packet of a session: its state and lifetime follow, and it is counted. `false`: it died meanwhile.
-    fn refresh<A>(&self, session: &Session, side: Side, tuple: &Tuple<A>) -> bool {
+    /// A packet of a session: its state and lifetime follow, and it is counted.
+    fn refresh<A>(&self, session: &Session, side: Side, tuple: &Tuple<A>) -> Result<(), Trouble> {
         loop {
-            let word = session.life.load(Acquire);
-            let before = SessionLife::of(word);
+            let before = session.life();
             if !before.is_live() {
-                return false;
+                return Err(Trouble::Again);
             }
             let mut after = before;
             if let Some(state) = TcpState::of(before.state) {
@@ -269,14 +264,38 @@ impl View<'_> {
             } else if side == Side::V6 || self.nat.settings.refresh_from_v4 {
                 after.tick = self.now;
             }
-            if after == before
-                || session.life.compare_exchange(word, after.word(), AcqRel, Acquire).is_ok()
-            {
+            if self.answers_stored_syn(before, after) {
+                if self.answer_stored_syn(session, before, after)? {
+                    break;
+                }
+            } else if after == before || session.change(before, after) {
                 break;
             }
         }
         count(session, side, tuple);
-        true
+        Ok(())
+    }
+
+    /// Whether the host has answered a stored SYN: from now on the session lets others in.
+    fn answers_stored_syn(&self, before: SessionLife, after: SessionLife) -> bool {
+        let stored = Timeout::TcpIncomingSyn as u8;
+        self.filters_by_address() && before.timeout == stored && after.timeout != stored
+    }
+
+    /// `false`: the session has changed meanwhile.
+    fn answer_stored_syn(
+        &self,
+        session: &Session,
+        before: SessionLife,
+        after: SessionLife,
+    ) -> Result<bool, Trouble> {
+        let permission = PermissionKey::of(session.bib.load(Relaxed), &session.key());
+        self.permit(&permission)?;
+        let has_changed = session.change(before, SessionLife { permits: true, ..after });
+        if !has_changed {
+            self.unpermit(&permission);
+        }
+        Ok(has_changed)
     }
 }
 

@@ -10,6 +10,15 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// Version of the layout: tables of another one are not adopted.
 pub const LAYOUT: u32 = 1;
 
+/// Version of the layout with permissions, for address-dependent filtering.
+pub const LAYOUT_PERMISSIONS: u32 = 2;
+
+/// In [`Session::life`]: a permission counts the session.
+pub const SESSION_PERMITS: u64 = 1 << 48;
+
+/// In [`Session::protocol`]: the entry is no session, but a permission.
+pub const PERMISSION: u8 = 0x80;
+
 /// A tick is 2^27 ns, 0.134 s.
 pub const TICK_SHIFT: u32 = 27;
 
@@ -106,10 +115,13 @@ pub mod bib_flags {
 }
 
 /// A session table entry (RFC 6146 section 3.2), 64 octets.
+///
+/// With address-dependent filtering some entries are permissions: their protocol has the bit [`PERMISSION`], their
+/// remote port is 0, and the low 32 bits of their life are the number of sessions that they count.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Session {
-    /// Tick of the last use that counts (32 bits), state (8), timeout class (8), zero (16).
+    /// Tick of the last use that counts (32 bits), state (8), timeout class (8), [`SESSION_PERMITS`] (1), zero (15).
     pub life: AtomicU64,
     /// Index of its BIB entry.
     pub bib: AtomicU32,
@@ -202,7 +214,7 @@ pub struct Free {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Meta {
-    /// [`LAYOUT`].
+    /// [`LAYOUT`] or [`LAYOUT_PERMISSIONS`].
     pub layout: AtomicU32,
     /// Entries of each kind, entry 0 included.
     pub entries: [AtomicU32; KINDS],
@@ -216,7 +228,7 @@ pub struct Meta {
     pub draining: AtomicU32,
     /// The first entry of each kind that was never used.
     pub fresh: [AtomicU32; KINDS],
-    /// 1: remote ports are left out of the sessions' hash, for address-dependent filtering.
+    /// 1: tables of an earlier version that left remote ports out of the sessions' hash. They are not adopted.
     pub by_address: AtomicU32,
     reserved: u32,
 }

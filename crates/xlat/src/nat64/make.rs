@@ -14,6 +14,7 @@ use super::chain::{FreeList, state};
 use super::filter::{Trouble, Tuple, count};
 use super::hash::halves;
 use super::layout::{Bib, Kind, Session};
+use super::permission::PermissionKey;
 use super::settings::Protocol;
 use super::subscriber::For;
 use super::tcp::{Side, TcpState, Timeout};
@@ -126,6 +127,7 @@ impl<'a> View<'a> {
             match self.holder4(&chain, v4, protocol) {
                 (Some((_, holder)), _) if makes_way(holder) => {}
                 (Some((_, holder)), _) => return Err(Some(holder)),
+                (None, seen) if !seen.is_whole() => return Err(None),
                 (None, seen) if chain.insert(index, seen) => return Ok(()),
                 (None, _) => {}
             }
@@ -141,6 +143,7 @@ impl<'a> View<'a> {
         loop {
             match self.find6(&chain, v6, protocol) {
                 (Some(_), _) => return false,
+                (None, seen) if !seen.is_whole() => return false,
                 (None, seen) if chain.insert(index, seen) => return true,
                 (None, _) => {}
             }
@@ -174,20 +177,21 @@ impl<'a> View<'a> {
             one_session_less(bib);
             return Err(reason.into());
         }
-        let list = FreeList::of(&self.regions, Kind::Session);
-        let room = side == Side::V6 || list.has_reserve();
-        let Some(new) = room.then(|| list.take(self.regions.sessions, self.shard)).flatten() else {
-            one_session_less(bib);
-            if let Some(subscriber) = subscriber {
-                one_less(&subscriber.sessions);
+        let (new, permits) = match self.take_session(index, key, birth, side) {
+            Ok(taken) => taken,
+            Err(trouble) => {
+                one_session_less(bib);
+                if let Some(subscriber) = subscriber {
+                    one_less(&subscriber.sessions);
+                }
+                return Err(trouble);
             }
-            return Err(DropReason::SessionsFull.into());
         };
         let session = &self.regions.sessions[new as usize];
         fill_session(session, index, key, tuple.pool6);
         count(session, side, tuple);
         let timeout = birth.timeout as u8;
-        let born = SessionLife { tick: self.now, state: birth.state, timeout };
+        let born = SessionLife { tick: self.now, state: birth.state, timeout, permits };
         session.life.store(born.word(), Release);
         loop {
             match self.find_session(&chain, key) {
@@ -195,6 +199,10 @@ impl<'a> View<'a> {
                     // Fails if the sweeper was quicker.
                     let _ = session.end(born);
                     return Err(Trouble::Again);
+                }
+                (None, seen) if !seen.is_whole() => {
+                    let _ = session.end(born);
+                    return Err(DropReason::SessionsFull.into());
                 }
                 (None, seen) if chain.insert(new, seen) => {
                     self.made.set(true);
@@ -205,6 +213,32 @@ impl<'a> View<'a> {
                 (None, _) => {}
             }
         }
+    }
+
+    /// A free entry for a session, and whether a permission counts it: that of a stored SYN lets nobody in.
+    fn take_session(
+        &self,
+        bib: u32,
+        key: &SessionKey,
+        birth: Birth,
+        side: Side,
+    ) -> Result<(u32, bool), Trouble> {
+        let list = FreeList::of(&self.regions, Kind::Session);
+        if side == Side::V4 && !list.has_reserve() {
+            return Err(DropReason::SessionsFull.into());
+        }
+        let permits = self.filters_by_address() && birth.timeout != Timeout::TcpIncomingSyn;
+        let permission = PermissionKey::of(bib, key);
+        if permits {
+            self.permit(&permission)?;
+        }
+        let Some(new) = list.take(self.regions.sessions, self.shard) else {
+            if permits {
+                self.unpermit(&permission);
+            }
+            return Err(DropReason::SessionsFull.into());
+        };
+        Ok((new, permits))
     }
 
     /// Ends a session whose BIB entry is gone, before the sweeper comes to it: its place is needed.
@@ -218,7 +252,7 @@ impl<'a> View<'a> {
     }
 }
 
-fn fill_session(session: &Session, bib: u32, key: &SessionKey, pool6: u8) {
+pub(super) fn fill_session(session: &Session, bib: u32, key: &SessionKey, pool6: u8) {
     session.bib.store(bib, Relaxed);
     session.remote.store(key.remote.0.to_bits(), Relaxed);
     session.remote_port.store(key.remote.1, Relaxed);

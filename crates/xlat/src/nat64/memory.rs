@@ -6,7 +6,9 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{Bib, FREE_SHARDS, Free, KINDS, LAYOUT, Meta, Session, Subscriber};
+use super::layout::{
+    Bib, FREE_SHARDS, Free, KINDS, LAYOUT, LAYOUT_PERMISSIONS, Meta, Session, Subscriber,
+};
 
 /// How large the tables are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +97,24 @@ pub fn prepare(meta: &Meta, sizes: &Sizes, secret: [u64; 2]) {
     meta.layout.store(LAYOUT, Relaxed);
 }
 
-/// Whether tables that were found are of this layout and of these sizes.
+/// Whether tables are of an earlier version with address-dependent filtering: sessions of one address lie in one chain,
+/// and there are no permissions.
+#[must_use]
+pub fn is_superseded(meta: &Meta) -> bool {
+    meta.layout.load(Relaxed) == LAYOUT && meta.by_address.load(Relaxed) != 0
+}
+
+/// How many of these entries are sessions that live.
+#[must_use]
+pub fn live_sessions(sessions: &[Session]) -> u64 {
+    sessions.iter().filter(|entry| entry.life().is_live() && !entry.is_permission()).count() as u64
+}
+
+/// Whether tables that were found are of a known layout and of these sizes.
 #[must_use]
 pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
-    meta.layout.load(Relaxed) == LAYOUT
+    matches!(meta.layout.load(Relaxed), LAYOUT | LAYOUT_PERMISSIONS)
+        && !is_superseded(meta)
         && meta.entries.iter().zip(sizes.entries()).all(|(found, size)| found.load(Relaxed) == size)
         && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
 }

@@ -120,6 +120,10 @@ impl<'a> View<'a> {
                     entry.end();
                     return Ok(found);
                 }
+                (None, seen) if !seen.is_whole() => {
+                    entry.end();
+                    return Err(DropReason::SubscribersFull);
+                }
                 (None, seen) if chain.insert(index, seen) => return Ok((index, entry)),
                 (None, _) => {}
             }

@@ -17,8 +17,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
 use super::Nat64;
-use super::chain::{FreeList, state};
-use super::layout::{FREE_SHARDS, Kind, LAYOUT};
+use super::chain::{FreeList, Unlinked, state};
+use super::layout::{FREE_SHARDS, Kind};
 use super::pool::PortBlock;
 use super::table::Binding;
 use super::view::{View, life};
@@ -123,7 +123,7 @@ impl Sweeper {
     /// [`Sweeper::release`] has to follow when nobody does.
     pub fn sweep(&mut self, nat: &Nat64, now: Duration, tell: &mut dyn FnMut(Event)) -> Swept {
         nat.arrive();
-        nat.tell_filtering();
+        nat.tell_layout();
         self.unlinked.clear();
         let mut pass = Pass {
             view: nat.view(now, 0),
@@ -136,7 +136,7 @@ impl Sweeper {
             tell,
             swept: Swept::default(),
         };
-        debug_assert_eq!(pass.view.regions.meta.layout.load(Relaxed), LAYOUT);
+        debug_assert_eq!(pass.view.regions.meta.layout.load(Relaxed), nat.layout());
         if pass.review {
             pass.review_subscribers();
         }
@@ -220,14 +220,18 @@ impl Pass<'_, '_> {
         self.age(tick) > lifetime
     }
 
-    /// Whether a dead entry, which now is in no chain, can be taken out. `was_linked`: it was in all of its
-    /// chains.
-    fn may_go(&mut self, entry: Entry, was_linked: bool) -> bool {
+    /// Whether a dead entry can be taken out, after it was to be unlinked from all of its chains. One that was not in all
+    /// of them may still be linked by its maker; one that may still be in a chain is never freed.
+    fn may_go(&mut self, entry: Entry, unlinked: Unlinked) -> bool {
         let key = order(&entry);
-        let may_go = was_linked || self.left.binary_search_by_key(&key, order).is_ok();
-        if !may_go {
-            self.unlinked.push(entry);
+        match unlinked {
+            Unlinked::Done => true,
+            Unlinked::GaveUp => false,
+            Unlinked::Absent if self.left.binary_search_by_key(&key, order).is_ok() => true,
+            Unlinked::Absent => {
+                self.unlinked.push(entry);
+                false
+            }
         }
-        may_go
     }
 }

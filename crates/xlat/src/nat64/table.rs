@@ -313,7 +313,7 @@ fn age(view: &View<'_>, tick: u32) -> u32 {
 
 fn describe(view: &View<'_>, session: &Session) -> Option<SessionEntry> {
     let life = session.life();
-    if !life.is_live() {
+    if !life.is_live() || session.is_permission() {
         return None;
     }
     let bib = View::entry(view.regions.bibs, session.bib.load(Relaxed))?;

@@ -21,6 +21,7 @@ mod expect;
 mod mappers;
 mod operator;
 mod parts;
+mod permissions;
 mod races;
 mod recycle;
 
@@ -369,6 +370,17 @@ fn draining_keeps_what_is() {
 fn threads_agree() {
     let nat = nat(settings(pool(1024, 8191)));
     crowd::work(&nat, false);
+}
+
+/// Threads that make, count and take back permissions.
+#[test]
+fn threads_agree_about_permissions() {
+    let sizes = Sizes { bibs: 4096, sessions: 16_384, subscribers: 256 };
+    for has_operator in [false, true] {
+        let filtering = Filtering::AddressDependent;
+        let nat = nat(Settings { filtering, sizes, ..settings(pool(1024, 8191)) });
+        crowd::work(&nat, has_operator);
+    }
 }
 
 /// The same while an operator takes entries away, and makes others.

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use super::Nat64;
 use super::chain::{Chain, Directory, Seen, state};
 use super::hash::{Secret, halves};
-use super::layout::{Bib, Session, Subscriber};
+use super::layout::{Bib, SESSION_PERMITS, Session, Subscriber};
 use super::memory::Regions;
 
 /// State of a life of 32 bits, and the number in its low 24.
@@ -26,15 +26,23 @@ pub(crate) struct SessionLife {
     pub(crate) tick: u32,
     pub(crate) state: u8,
     pub(crate) timeout: u8,
+    /// A [permission](super::permission) counts it.
+    pub(crate) permits: bool,
 }
 
 impl SessionLife {
     pub(crate) fn of(word: u64) -> SessionLife {
-        SessionLife { tick: word as u32, state: (word >> 32) as u8, timeout: (word >> 40) as u8 }
+        SessionLife {
+            tick: word as u32,
+            state: (word >> 32) as u8,
+            timeout: (word >> 40) as u8,
+            permits: word & SESSION_PERMITS != 0,
+        }
     }
 
     pub(crate) fn word(self) -> u64 {
-        u64::from(self.tick) | u64::from(self.state) << 32 | u64::from(self.timeout) << 40
+        let permits = if self.permits { SESSION_PERMITS } else { 0 };
+        u64::from(self.tick) | u64::from(self.state) << 32 | u64::from(self.timeout) << 40 | permits
     }
 
     pub(crate) fn is_live(self) -> bool {
@@ -93,6 +101,11 @@ impl Session {
         (Ipv4Addr::from_bits(self.remote.load(Relaxed)), self.remote_port.load(Relaxed))
     }
 
+    pub(crate) fn key(&self) -> SessionKey {
+        let protocol = self.protocol.load(Relaxed);
+        SessionKey { local: self.local(), remote: self.remote(), protocol }
+    }
+
     /// From one life to another. `false`: it has changed meanwhile.
     pub(crate) fn change(&self, from: SessionLife, to: SessionLife) -> bool {
         self.life.compare_exchange(from.word(), to.word(), AcqRel, Acquire).is_ok()
@@ -103,7 +116,7 @@ impl Session {
         self.change(from, SessionLife { state: state::DEAD, ..from })
     }
 
-    fn is(&self, key: &SessionKey) -> bool {
+    pub(crate) fn is(&self, key: &SessionKey) -> bool {
         self.local.load(Relaxed) == key.local.0.to_bits()
             && self.remote.load(Relaxed) == key.remote.0.to_bits()
             && self.local_port.load(Relaxed) == key.local.1
@@ -168,17 +181,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn session_chain(&self, key: &SessionKey) -> Option<Chain<'a, Session>> {
-        self.session_chain_by(key, self.nat.by_address)
-    }
-
-    /// The chain of a session that is hashed with its remote port, or `by_address` alone.
-    pub(crate) fn session_chain_by(
-        &self,
-        key: &SessionKey,
-        by_address: bool,
-    ) -> Option<Chain<'a, Session>> {
-        let port = if by_address { 0 } else { key.remote.1 };
-        let hash = self.secret().session(key.local, (key.remote.0, port), key.protocol);
+        let hash = self.secret().session(key.local, key.remote, key.protocol);
         Chain::of(&self.regions, self.regions.sessions, Directory::Session, hash)
     }
 
@@ -191,7 +194,7 @@ impl<'a> View<'a> {
         Chain::of(&self.regions, self.regions.subscribers, Directory::Subscriber, hash)
     }
 
-    fn found<T>(entries: &'a [T], found: Option<u32>) -> Option<Found<'a, T>> {
+    pub(crate) fn found<T>(entries: &'a [T], found: Option<u32>) -> Option<Found<'a, T>> {
         found.and_then(|index| Some((index, entries.get(index as usize)?)))
     }
 
@@ -250,26 +253,6 @@ impl<'a> View<'a> {
 
     pub(crate) fn session(&self, key: &SessionKey) -> Option<Found<'a, Session>> {
         self.find_session(&self.session_chain(key)?, key).0
-    }
-
-    /// Whether there is a live session of `local` with any port of `remote`; only where sessions are
-    /// hashed by address.
-    pub(crate) fn has_session_with(
-        &self,
-        local: (Ipv4Addr, u16),
-        remote: Ipv4Addr,
-        protocol: u8,
-    ) -> bool {
-        let key = SessionKey { local, remote: (remote, 0), protocol };
-        let matches = |session: &Session| {
-            session.local() == local
-                && session.remote().0 == remote
-                && session.protocol.load(Relaxed) == protocol
-                && session.life().is_live()
-                // What an unsolicited SYN left is no sign that the host wants to hear of it.
-                && session.life().timeout != super::Timeout::TcpIncomingSyn as u8
-        };
-        self.session_chain(&key).is_some_and(|chain| chain.find(matches).0.is_some())
     }
 
     /// The subscriber of a prefix: live, or one of which the sweeper finds out whether it still is

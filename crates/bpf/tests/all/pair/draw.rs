@@ -157,7 +157,19 @@ fn from_v6(random: &mut Random, around: &Surroundings) -> PacketSpec {
 }
 
 fn other(random: &mut Random) -> (Ipv4Addr, u16) {
-    (random.pick(&REMOTES), random.pick(&REMOTE_PORTS))
+    let port = match random.percent(10) {
+        true => 1024 + random.below(5000) as u16,
+        false => random.pick(&REMOTE_PORTS),
+    };
+    (random.pick(&REMOTES), port)
+}
+
+/// A datagram from an IPv6 host to an IPv4 host, behind a prefix.
+pub(crate) fn datagram6(from: (Ipv6Addr, u16), prefix: Ipv6Addr, to: (Ipv4Addr, u16)) -> Vec<u8> {
+    let udp = Udp { sport: from.1, dport: to.1, ..Udp::default() };
+    let v6 = v6(from.0, embed(prefix, to.0));
+    let spec = PacketSpec { v6: Some(v6), udp: Some(udp), ..PacketSpec::default() };
+    spec.build().expect("a packet").bytes
 }
 
 /// A datagram between IPv4 hosts.

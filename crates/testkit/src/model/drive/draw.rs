@@ -47,6 +47,8 @@ impl Random {
 pub(super) enum Event {
     FromV6(Datagram<Ipv6Addr>),
     FromV4(Datagram<Ipv4Addr>),
+    /// From so many ports of one IPv4 host, from that of the packet on.
+    Crowd(Datagram<Ipv4Addr>, u16),
     ErrorFromV6(Quoted6),
     ErrorFromV4(Quoted4),
     Seconds(u64),
@@ -75,6 +77,9 @@ const REMOTES: [Ipv4Addr; 4] = [
 
 const REMOTE_PORTS: [u16; 3] = [53, 80, 443];
 
+/// Sessions that the table holds where one IPv4 host sends from thousands of ports.
+pub(super) const CROWDED: usize = 16_384;
+
 /// SYN, SYN+ACK, ACK, FIN, RST, and what no sound host sends.
 const FLAGS: [u8; 12] = [2, 2, 2, 18, 18, 16, 24, 17, 17, 4, 20, 0];
 const ODD_FLAGS: [u8; 4] = [6, 3, 5, 63];
@@ -96,19 +101,23 @@ pub(super) fn rules(random: &mut Random) -> Rules {
     let most_sessions = quota(&[3, 8, 20]);
     let most_new = quota(&[2, 6]);
     let mut size = |sizes: &[usize]| if random.percent(30) { random.pick(sizes) } else { 256 };
-    let sizes = [size(&[4, 16]), size(&[8, 24]), size(&[2, 4])];
+    let mut sizes = [size(&[4, 16]), size(&[8, 24]), size(&[2, 4])];
+    let is_crowded = random.percent(10);
+    if is_crowded {
+        sizes[1] = CROWDED;
+    }
     Rules {
         pool6: prefixes[..1 + random.below(2)].to_vec(),
         pool4: addresses,
         ports,
         blocks,
-        by_address: random.percent(50),
+        by_address: is_crowded || random.percent(50),
         accept_v4_syn: random.percent(75),
         refresh_from_v4: random.percent(60),
         subscriber_len: random.pick(&[128, 128, 64, 48, 56]),
         most_ports,
-        most_sessions,
-        most_new,
+        most_sessions: if is_crowded { 0 } else { most_sessions },
+        most_new: if is_crowded { 0 } else { most_new },
         sizes,
         most_resting: usize::MAX,
         udp: random.pick(&[300, 120]),
@@ -138,6 +147,16 @@ pub(super) fn event(random: &mut Random, model: &Model) -> Event {
             None => Event::RemoveBib(Transport::Udp, (model.rules.pool4[0], 1)),
         },
         890..=892 => Event::Drain(random.percent(30)),
+        893..=902 if model.rules.sizes[1] == CROWDED => {
+            let packet = from_v4(random, model);
+            let mut crowd = |packet| Event::Crowd(packet, 1000 + random.below(3000) as u16);
+            match packet.transport {
+                Transport::Icmp => Event::FromV4(packet),
+                Transport::Udp => crowd(packet),
+                // Of SYNs without ACK only so many are stored.
+                Transport::Tcp => crowd(Datagram { flags: 18, ..packet }),
+            }
+        }
         _ => Event::Seconds(random.pick(&JUMPS)),
     }
 }

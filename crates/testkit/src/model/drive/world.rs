@@ -14,7 +14,7 @@ use fordway_xlat::{
 };
 
 use super::super::filter::{Model, Outcome, Peek};
-use super::super::packet::{End4, End6, Transport};
+use super::super::packet::{Datagram, End4, End6, Transport};
 use super::super::sweep::Told;
 use super::super::table::Rules;
 use super::draw::{self, Event, Random};
@@ -133,6 +133,7 @@ impl World {
                 let spec = octets::spec4(packet, self.random.below(24));
                 self.packet(&spec, |model, peek| Ok(model.from_v4(packet, peek)))
             }
+            Event::Crowd(packet, ports) => self.crowd(packet, *ports),
             Event::ErrorFromV6(error) => {
                 let cut = self.random.percent(30).then_some(48);
                 self.packet(&octets::error6(error, cut), |model, _| Ok(model.error_from_v6(error)))
@@ -193,6 +194,24 @@ impl World {
             return Ok(());
         }
         Err(format!("  model: {expected:?}\n  core:  {got:?} ({verdict:?})"))
+    }
+
+    fn crowd(&mut self, first: &Datagram<Ipv4Addr>, ports: u16) -> Result<(), String> {
+        for port in 0..ports {
+            let src = (first.src.0, first.src.1.wrapping_add(port));
+            let packet = Datagram { src, ..*first };
+            let spec = octets::spec4(&packet, 0);
+            self.packet(&spec, |model, peek| Ok(model.from_v4(&packet, peek)))
+                .map_err(|difference| format!("port {}: {difference}", src.1))?;
+        }
+        let mut pairs = BTreeMap::new();
+        for session in &self.model.sessions {
+            *pairs.entry((session.v4, session.remote.0)).or_insert(0) += 1;
+        }
+        if pairs.values().any(|sessions| *sessions >= 1000) {
+            *self.tally.entry("a thousand sessions of one pair".into()).or_default() += 1;
+        }
+        Ok(())
     }
 
     fn add_bib(&mut self, transport: Transport, v6: End6, v4: End4) -> Result<(), String> {

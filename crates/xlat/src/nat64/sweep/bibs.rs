@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
 
 use super::{Event, Pass};
-use crate::nat64::chain::state;
+use crate::nat64::chain::{Unlinked, state};
 use crate::nat64::layout::{Bib, Kind, TICK_SHIFT, bib_flags};
 use crate::nat64::settings::Protocol;
 use crate::nat64::table::Binding;
@@ -108,14 +108,14 @@ impl Pass<'_, '_> {
     fn finish_bib(&mut self, index: u32, bib: &Bib) {
         let protocol = bib.protocol.load(Relaxed);
         let chain6 = self.view.bib6_chain(bib.v6(), protocol);
-        let was_in6 = chain6.is_some_and(|chain| chain.unlink(index));
+        let from6 = chain6.map_or(Unlinked::Absent, |chain| chain.unlink(index));
         let chain4 = self.view.bib4_chain(bib.v4(), protocol);
-        let was_in4 = chain4.is_some_and(|chain| chain.unlink(index));
-        if was_in6 {
+        let from4 = chain4.map_or(Unlinked::Absent, |chain| chain.unlink(index));
+        if from6 == Unlinked::Done {
             // It may have ended between two sweeps.
             self.tell_of_bib(bib);
         }
-        if !self.may_go((Kind::Bib, index), was_in6 && was_in4) {
+        if !self.may_go((Kind::Bib, index), from6.and(from4)) {
             return;
         }
         if bib.flags.load(Relaxed) & bib_flags::SEEN != 0 {

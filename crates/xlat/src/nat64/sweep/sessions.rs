@@ -1,52 +1,80 @@
 //! Sessions whose lifetime is over, or whose BIB entry is gone.
 
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::{Event, Pass};
-use crate::nat64::chain::state;
+use crate::nat64::chain::{Unlinked, state};
 use crate::nat64::layout::{Bib, Kind, Session, session_seen};
 use crate::nat64::make::one_session_less;
+use crate::nat64::permission::PermissionKey;
 use crate::nat64::settings::Protocol;
 use crate::nat64::table::Binding;
 use crate::nat64::tcp::{TcpState, Timeout};
-use crate::nat64::view::{SessionKey, SessionLife, View, one_less};
+use crate::nat64::view::{SessionLife, View, one_less};
 
 impl Pass<'_, '_> {
     pub(super) fn sessions(&mut self) {
+        // Permissions that have died after the loop had passed them; it comes to the others.
+        let mut late = Vec::new();
         for index in self.used(Kind::Session) {
             let session = &self.view.regions.sessions[index as usize];
             let life = session.life();
+            let passed = |died: &u32| *died < index;
             match life.state {
                 state::FREE | state::CLAIMED => {}
                 state::LIMBO if self.found_limbo => self.limbo.push((Kind::Session, index)),
                 state::LIMBO => {}
-                state::DEAD => self.finish_session(index, session),
-                _ => self.session(index, session, life),
+                _ if session.is_permission() => self.permission(index, session),
+                state::DEAD => late.extend(self.finish_session(index, session).filter(passed)),
+                _ => late.extend(self.session(index, session, life).filter(passed)),
+            }
+        }
+        for index in late {
+            let permission = &self.view.regions.sessions[index as usize];
+            if permission.life().state == state::DEAD {
+                self.finish_permission(index, permission);
             }
         }
     }
 
-    fn session(&mut self, index: u32, session: &Session, life: SessionLife) {
+    fn permission(&mut self, index: u32, permission: &Session) {
+        if permission.is_unused() {
+            self.finish_permission(index, permission);
+        }
+    }
+
+    /// A dead permission: out of its chain.
+    fn finish_permission(&mut self, index: u32, permission: &Session) {
+        let unlinked = self.unlink_session(index, permission);
+        if self.may_go((Kind::Session, index), unlinked) {
+            self.to_limbo(index, permission);
+        }
+    }
+
+    /// Gives the permission that has died with the session.
+    fn session(&mut self, index: u32, session: &Session, life: SessionLife) -> Option<u32> {
         let bib = View::entry(self.view.regions.bibs, session.bib.load(Relaxed));
         let Some(bib) = bib.filter(|bib| bib.state() == state::LIVE) else {
             if session.end(life) {
                 count_in(&self.view.nat.ended().withdrawn, session);
-                self.finish_session(index, session);
+                return self.finish_session(index, session);
             }
-            return;
+            return None;
         };
         self.tell_of(session, bib);
         let timeout = self.view.nat.ticks.of_class(life.timeout);
         if !self.expired(life.tick, timeout) {
             self.count_session(session, life);
-            return;
+            return None;
         }
         if life.state == TcpState::Established as u8 {
             let after = SessionLife {
                 tick: self.view.now,
                 state: TcpState::Trans as u8,
                 timeout: Timeout::TcpTrans as u8,
+                ..life
             };
             if session.change(life, after) {
                 let pool6 = session.pool6.load(Relaxed);
@@ -56,11 +84,12 @@ impl Pass<'_, '_> {
             self.count_session(session, session.life());
         } else if session.end(life) {
             count_in(&self.view.nat.ended().expired, session);
-            self.finish_session(index, session);
+            return self.finish_session(index, session);
         } else {
             // Somebody has used it just now.
             self.count_session(session, session.life());
         }
+        None
     }
 
     fn count_session(&mut self, session: &Session, life: SessionLife) {
@@ -78,12 +107,13 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A dead session: out of its chain, and off the counts.
-    fn finish_session(&mut self, index: u32, session: &Session) {
-        let was_linked = self.unlink_session(index, session);
-        if !self.may_go((Kind::Session, index), was_linked) {
-            return;
+    /// A dead session: out of its chain, and off the counts. Gives the permission that has died with it.
+    fn finish_session(&mut self, index: u32, session: &Session) -> Option<u32> {
+        let unlinked = self.unlink_session(index, session);
+        if !self.may_go((Kind::Session, index), unlinked) {
+            return None;
         }
+        let was_linked = unlinked == Unlinked::Done;
         if let Some(bib) = View::entry(self.view.regions.bibs, session.bib.load(Relaxed)) {
             if was_linked {
                 // It may have ended between two sweeps.
@@ -103,7 +133,14 @@ impl Pass<'_, '_> {
             }
         }
         self.forget(session);
-        let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0 };
+        let permission = PermissionKey::of(session.bib.load(Relaxed), &session.key());
+        let died = session.life().permits.then(|| self.view.unpermit(&permission)).flatten();
+        self.to_limbo(index, session);
+        died
+    }
+
+    fn to_limbo(&mut self, index: u32, session: &Session) {
+        let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0, permits: false };
         session.life.store(limbo.word(), Release);
         self.limbo.push((Kind::Session, index));
     }
@@ -114,20 +151,15 @@ impl Pass<'_, '_> {
         if store.number() == 0 || session.protocol.load(Relaxed) != Protocol::Tcp.number() {
             return;
         }
-        let (local, remote) = (session.local(), session.remote());
-        let key = SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        let key = session.key();
         if self.view.session(&key).is_none() {
-            store.remove(&(local, remote));
+            store.remove(&(key.local, key.remote));
         }
     }
 
-    fn unlink_session(&self, index: u32, session: &Session) -> bool {
-        let protocol = session.protocol.load(Relaxed);
-        let key = SessionKey { local: session.local(), remote: session.remote(), protocol };
-        // Where the filtering was another when it was made, it is in the chain of the other hash.
-        [self.view.nat.by_address, !self.view.nat.by_address].into_iter().any(|by_address| {
-            self.view.session_chain_by(&key, by_address).is_some_and(|chain| chain.unlink(index))
-        })
+    fn unlink_session(&self, index: u32, session: &Session) -> Unlinked {
+        let chain = self.view.session_chain(&session.key());
+        chain.map_or(Unlinked::Absent, |chain| chain.unlink(index))
     }
 }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::{Event, Pass};
-use crate::nat64::chain::state;
+use crate::nat64::chain::{Unlinked, state};
 use crate::nat64::layout::{Kind, Subscriber};
 use crate::nat64::subscriber::ADDING;
 use crate::nat64::view::{life, life_parts};
@@ -71,8 +71,8 @@ impl Pass<'_, '_> {
     fn finish_subscriber(&mut self, index: u32, subscriber: &Subscriber) {
         let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
         let chain = self.view.subscriber_chain(prefix, mark);
-        let was_linked = chain.is_some_and(|chain| chain.unlink(index));
-        if !self.may_go((Kind::Subscriber, index), was_linked) {
+        let unlinked = chain.map_or(Unlinked::Absent, |chain| chain.unlink(index));
+        if !self.may_go((Kind::Subscriber, index), unlinked) {
             return;
         }
         let seen = usize::from(subscriber.seen.load(Relaxed));

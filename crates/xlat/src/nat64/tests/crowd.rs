@@ -67,6 +67,10 @@ impl Crowd<'_> {
         for _ in 0..60_000 {
             let number = random(&mut seed);
             let tuple = udp((number >> 13) as u16 % 8, (number >> 20) as u16 % 64);
+            // Several sessions of one permission.
+            let ports =
+                if self.nat.settings.filtering == Filtering::AddressDependent { 3 } else { 1 };
+            let tuple = Tuple { remote: (SERVER.0, 80 + (number >> 27) as u16 % ports), ..tuple };
             let _moves = self.still.read().unwrap();
             let _looks = self.looking.read().unwrap();
             match self.nat.from_v6(&tuple, self.now(), thread) {

@@ -6,6 +6,7 @@ use crate::nat64::hash::Secret;
 use crate::nat64::layout::FREE_SHARDS;
 use crate::nat64::memory::fits;
 use crate::nat64::pool::Given;
+use crate::nat64::ticks::ticks as in_ticks;
 
 use alloc::collections::BTreeMap;
 use proptest::prelude::*;
@@ -48,6 +49,8 @@ fn tables_are_as_large_as_they_say() {
     assert!(!fits(regions.meta, &sizes));
     regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
     assert!(fits(regions.meta, &sizes));
+    regions.meta.layout.fetch_add(1, Ordering::Relaxed);
+    assert!(fits(regions.meta, &sizes), "with permissions");
     regions.meta.layout.fetch_add(1, Ordering::Relaxed);
     assert!(!fits(regions.meta, &sizes));
 }
@@ -229,15 +232,15 @@ fn subscribers_that_have_no_place_have_no_block() {
 fn lifetimes_are_whole_ticks_and_never_too_short() {
     // RFC 6146 section 4 gives seconds; a tick has 2^27 ns.
     for (nanoseconds, expected) in [(0, 0), (1, 1), (1 << 27, 1), ((1 << 27) + 1, 2)] {
-        assert_eq!(ticks(Duration::from_nanos(nanoseconds)), expected);
+        assert_eq!(in_ticks(Duration::from_nanos(nanoseconds)), expected);
     }
-    assert_eq!(ticks(Duration::MAX), 0x7fff_fffe, "an age has 32 bits");
+    assert_eq!(in_ticks(Duration::MAX), 0x7fff_fffe, "an age has 32 bits");
     assert_eq!(tick(Duration::from_nanos((1 << 32) - 1)), 31);
     let lifetimes = Lifetimes::default();
     let ticks = Ticks::of(&Settings::default());
     let class = |timeout: Timeout| ticks.of_class(timeout as u8);
-    assert_eq!(class(Timeout::Udp), super::ticks(lifetimes.udp));
-    assert_eq!(class(Timeout::TcpIncomingSyn), super::ticks(lifetimes.tcp_incoming_syn));
+    assert_eq!(class(Timeout::Udp), in_ticks(lifetimes.udp));
+    assert_eq!(class(Timeout::TcpIncomingSyn), in_ticks(lifetimes.tcp_incoming_syn));
     assert_eq!(ticks.of_class(99), 0, "damaged memory");
 }
 
@@ -279,7 +282,7 @@ fn tables_that_do_not_fit_say_why() {
     assert_eq!(text(error), "the tables that exist have another layout or other sizes");
     let filtering = Filtering::AddressDependent;
     let filters = || Settings { filtering, ..first.settings().clone() };
-    assert!(made(filters()).is_ok(), "nobody was hashed yet");
+    assert!(made(filters()).is_ok(), "nobody was counted yet");
     made(first.settings().clone()).unwrap();
     first.from_v6(&udp(1, 5000), at(0), 0).unwrap();
     let error = made(filters()).unwrap_err();

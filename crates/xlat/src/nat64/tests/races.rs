@@ -1,7 +1,7 @@
 //! Threads that work on the same entries, at the worst moments.
 
 use super::*;
-use crate::nat64::chain::{Chained, Directory};
+use crate::nat64::chain::{Chained, Directory, Unlinked};
 use crate::nat64::layout::{Free, KINDS};
 use crate::nat64::subscriber::For;
 use crate::nat64::view::{SessionKey, life_parts};
@@ -70,7 +70,7 @@ fn a_session_in_the_making_is_nobody_elses() {
     let key = SessionKey { local, remote: SERVER, protocol: Protocol::Udp.number() };
     let (index, _) = view.session(&key).unwrap();
     let chain = view.session_chain(&key).unwrap();
-    assert!(chain.unlink(index), "as it was a moment ago");
+    assert_eq!(chain.unlink(index), Unlinked::Done, "as it was a moment ago");
     nat.remove_bib(Protocol::Udp, local, at(0)).unwrap();
     sweeper.sweep(&nat, at(1), &mut |_| {});
     // Its maker goes on, and ends his burst.
@@ -97,7 +97,8 @@ fn a_bib_entry_in_the_making_is_nobody_elses() {
     let chain = view.bib6_chain(v6, protocol).unwrap();
     let (found, _) = view.find6(&chain, v6, protocol);
     let (index, bib) = found.unwrap();
-    assert!(bib.change(state::RESTING, state::LIVE) && chain.unlink(index));
+    assert!(bib.change(state::RESTING, state::LIVE));
+    assert_eq!(chain.unlink(index), Unlinked::Done);
     nat.remove_bib(Protocol::Udp, local, at(301)).unwrap();
     sweeper.sweep(&nat, at(302), &mut |_| {});
     let (_, seen) = view.find6(&chain, v6, protocol);
@@ -120,7 +121,7 @@ fn a_subscriber_in_the_making_is_nobody_elses() {
     let view = first.view(at(0), 0);
     let (index, _) = view.subscriber(host(1), 0, For::Ports).unwrap();
     let chain = view.subscriber_chain(host(1), 0).unwrap();
-    assert!(chain.unlink(index));
+    assert_eq!(chain.unlink(index), Unlinked::Done);
     let nat = first.reconfigured(settings(Pool { allocation, ..pool(4096, 8191) })).unwrap();
     sweeper.review();
     sweeper.sweep(&nat, at(1), &mut |_| {});
@@ -194,7 +195,8 @@ fn a_static_entry_that_was_half_made_goes() {
     assert_eq!(nat.adopt(&|| {}), Adopted::default());
     let view = nat.view(at(0), 0);
     let chain = view.bib6_chain(bib.v6, bib.protocol.number()).unwrap();
-    assert!(chain.unlink(view.bib6(bib.v6, bib.protocol.number()).unwrap().0));
+    let index = view.bib6(bib.v6, bib.protocol.number()).unwrap().0;
+    assert_eq!(chain.unlink(index), Unlinked::Done);
     assert_eq!(nat.adopt(&|| {}), Adopted { counts: 0, entries: 1 });
     assert_eq!(nat.make_static_bib(at(0)), []);
     assert_eq!(nat.from_v6(&udp(9, 53), at(0), 0), Ok(bib.v4));
