@@ -145,7 +145,8 @@ __noinline int v6_extensions(struct __sk_buff *skb, struct walked *out, __u32 le
 		if (is_fragment) {
 			const struct fragment_header *fragment = (void *)octets;
 			if (is_extension(fragment->next_header)) {
-				out->verdict = DROP(FW_DROP_FRAGMENT_EXTENSION);
+				/* The user engine drops it, and tells the sender. */
+				out->verdict = PASS_ON(FW_PASS_EXTENSION_HEADERS);
 				return 0;
 			}
 			out->is_fragment = 1;

@@ -35,7 +35,7 @@ macro_rules! pass_reasons {
 pass_reasons! {
     Malformed = 1, "malformed", "Lengths contradict each other.";
     NotLinear = 2, "not_linear", "Its headers can't be reached by a program.";
-    ExtensionHeaders = 3, "extension_headers", "More extension headers than a program walks.";
+    ExtensionHeaders = 3, "extension_headers", "Extension headers that a program does not walk.";
     HopLimit = 4, "hop_limit", "It expires here, and an ICMP error is due.";
     TooBig = 5, "too_big", "It does not fit and must not be cut, and an ICMP error is due.";
     NeedsFragments = 6, "needs_fragments", "It has to leave in pieces.";

@@ -197,6 +197,27 @@ pub fn walk(bytes: &[u8], next_header: u8) -> Result<Extensions, Ipv6Error> {
     }
 }
 
+/// The protocol of the transport header behind all extension headers of the packet in `bytes`, also behind those that
+/// [`walk`] does not step over: AH, Mobility, HIP, Shim6, and whatever follows a Fragment Header. `None`: nobody can tell,
+/// since a header is cut off or unknown, or the packet is a fragment other than the first.
+pub fn transport_behind(bytes: &[u8], next_header: u8) -> Option<u8> {
+    let (mut protocol, mut at) = (next_header, HEADER_LEN);
+    while is_extension(protocol) {
+        let rest = bytes.get(at..)?;
+        let &[next, len, ..] = rest else { return None };
+        at += match protocol {
+            protocol::IPV6_FRAG if FragmentHeader::parse(rest).ok()?.offset != 0 => return None,
+            protocol::IPV6_FRAG => FRAGMENT_HEADER_LEN,
+            // RFC 4302 section 2.2: in units of 4 octets.
+            protocol::AH => (usize::from(len) + 2) * 4,
+            253 | 254 => return None,
+            _ => (usize::from(len) + 1) * 8,
+        };
+        protocol = next;
+    }
+    (at <= bytes.len()).then_some(protocol)
+}
+
 /// Whether a Next Header value is an extension header other than ESP (IANA "IPv6 Extension Header
 /// Types"; RFC 7915 section 5.1.1 counts AH among them).
 #[inline]

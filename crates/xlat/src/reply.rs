@@ -6,7 +6,7 @@ use core::time::Duration;
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::icmp::{self, CHECKSUM_AT, IcmpHeader};
 use fordway_wire::ipv4::{self, Ipv4Header};
-use fordway_wire::ipv6::{self, Ipv6Header};
+use fordway_wire::ipv6::{self, Ipv6Error, Ipv6Header};
 use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
 
 use crate::addr::classify;
@@ -141,7 +141,16 @@ fn sender_v4(packet: &Packet<'_>) -> Option<Ipv4Addr> {
 fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<Ipv6Addr> {
     let bytes = packet.bytes();
     let header = Ipv6Header::parse(bytes).ok()?;
-    let extensions = ipv6::walk(bytes, header.next_header).ok()?;
+    let allowed =
+        || classify::illegal_v6(header.dst).is_none() && classify::illegal_v6(header.src).is_none();
+    let extensions = match ipv6::walk(bytes, header.next_header) {
+        Ok(extensions) => extensions,
+        Err(Ipv6Error::ExtensionBehindFragment) => {
+            let transport = ipv6::transport_behind(bytes, header.next_header)?;
+            return (transport != protocol::ICMPV6 && allowed()).then_some(header.src);
+        }
+        Err(_) => return None,
+    };
     let is_icmp = extensions.protocol == protocol::ICMPV6;
     let later_fragment = extensions.fragment.is_some_and(|f| f.offset != 0);
     let about_error = is_icmp
@@ -153,8 +162,7 @@ fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<Ipv6Addr> {
         || is_icmp && kind == IcmpErrorKind::AdministrativelyProhibited
         // RFC 8200 section 4.5: only the first fragment says for certain what the protocol is.
         || later_fragment && kind == IcmpErrorKind::ProtocolUnreachable
-        || classify::illegal_v6(header.dst).is_some()
-        || classify::illegal_v6(header.src).is_some();
+        || !allowed();
     (!forbidden).then_some(header.src)
 }
 

@@ -7,7 +7,7 @@ use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
 use fordway_wire::protocol;
 
-use crate::addr::classify;
+use crate::addr::{self, classify};
 use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
 use crate::icmp;
@@ -32,7 +32,10 @@ pub(crate) fn translate<M: Mapper>(
     state: &mut State,
     trace: &mut impl Trace,
 ) -> Result<Verdict, Stop> {
-    let (header, extensions) = validate(packet)?;
+    let (header, extensions) = validate(packet).map_err(|reason| match reason {
+        DropReason::FragmentExtension => behind_fragment(config, mapper, packet),
+        reason => reason.into(),
+    })?;
     let at = extensions.header_len;
     let payload_len = packet.len() - at;
     let part = extensions.fragment.map_or(Part::Whole, |f| Part::of(f.offset, f.more));
@@ -117,6 +120,26 @@ fn validate(packet: &mut Packet<'_>) -> Result<(Ipv6Header, Extensions), DropRea
     let extensions = ipv6::walk(whole, header.next_header).map_err(reason)?;
     packet.truncate(len);
     Ok((header, extensions))
+}
+
+/// A Fragment Header is followed by another extension header. RFC 7915 section 5.1.1: such a packet is dropped; section
+/// 5.4: its sender is told, where the packet is for the translator and may be answered.
+#[cold]
+fn behind_fragment<M: Mapper>(config: &Config, mapper: &M, packet: &Packet<'_>) -> Stop {
+    let reason = DropReason::FragmentExtension;
+    let Ok(header) = Ipv6Header::parse(packet.bytes()) else { return Stop::silent(reason) };
+    let illegal = classify::illegal_v6(header.dst).or_else(|| classify::illegal_v6(header.src));
+    if let Some(reason) = illegal {
+        return reason.into();
+    }
+    // RFC 6146 section 3.5: against loops.
+    if mapper.shares_addresses() && config.pool6.iter().any(|pool6| pool6.contains(header.src)) {
+        return Stop::silent(DropReason::Loop);
+    }
+    match addr::map_v6(config, header.dst) {
+        Ok(_) => Stop::answered(reason, IcmpErrorKind::AdministrativelyProhibited),
+        Err(unmapped) => unmapped.as_destination().into(),
+    }
 }
 
 fn reason(error: Ipv6Error) -> DropReason {

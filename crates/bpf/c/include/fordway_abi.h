@@ -90,7 +90,7 @@ enum fw_pass_reason {
 	FW_PASS_NONE = 0,
 	FW_PASS_MALFORMED = 1,		/* lengths contradict each other; the core says how */
 	FW_PASS_NOT_LINEAR = 2,		/* its headers can't be reached */
-	FW_PASS_EXTENSION_HEADERS = 3,	/* more extension headers than a program walks */
+	FW_PASS_EXTENSION_HEADERS = 3,	/* extension headers that a program does not walk */
 	FW_PASS_HOP_LIMIT = 4,		/* expires here: an ICMP error is due */
 	FW_PASS_TOO_BIG = 5,		/* does not fit and must not be cut: an ICMP error is due */
 	FW_PASS_NEEDS_FRAGMENTS = 6,	/* has to leave in pieces */

@@ -57,3 +57,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_transport_behind_all_headers() {
+    let behind = |headers: &[u8], next: u8| {
+        let packet = [&[0; HEADER_LEN], headers].concat();
+        transport_behind(&packet, next)
+    };
+    let fragment = |next, offset: u8| [next, 0, 0, offset, 0, 0, 0, 7];
+    assert_eq!(behind(&[], protocol::UDP), Some(protocol::UDP));
+    assert_eq!(behind(&fragment(protocol::TCP, 1), protocol::IPV6_FRAG), Some(protocol::TCP));
+    assert_eq!(behind(&fragment(protocol::TCP, 8), protocol::IPV6_FRAG), None, "a later one");
+    // AH with an integrity check value of 12 octets, then Destination Options of 16.
+    let mut auth = [0; 24];
+    (auth[0], auth[1]) = (protocol::IPV6_OPTS, 4);
+    let mut options = [0; 16];
+    (options[0], options[1]) = (protocol::ICMPV6, 1);
+    let all = [&fragment(protocol::AH, 0)[..], &auth, &options].concat();
+    assert_eq!(behind(&all, protocol::IPV6_FRAG), Some(protocol::ICMPV6));
+    for cut in 1..all.len() {
+        assert_eq!(behind(&all[..cut], protocol::IPV6_FRAG), None, "{cut} octets");
+    }
+    assert_eq!(behind(&[0; 16], 253), None, "who knows what follows");
+}
