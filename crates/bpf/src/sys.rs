@@ -105,12 +105,10 @@ pub(crate) fn takes_xdp_frags() -> bool {
 /// Whether the kernel has a feature. What can't be found out is taken for missing.
 pub(crate) fn has(feature: Feature) -> bool {
     let helper = match feature {
-        // SAFETY: takes numbers only; there are no options.
         Feature::RingBuffer => {
-            return unsafe {
-                libbpf_sys::libbpf_probe_bpf_map_type(libbpf_sys::BPF_MAP_TYPE_RINGBUF, ptr::null())
-                    == 1
-            };
+            let kind = libbpf_sys::BPF_MAP_TYPE_RINGBUF;
+            // SAFETY: takes numbers only; there are no options.
+            return unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) == 1 };
         }
         Feature::CompareAndSwap => {
             return load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &SWAPS).is_ok();

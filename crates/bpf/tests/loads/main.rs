@@ -80,7 +80,7 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
         }
     }
     let mut config = kind.config.clone();
-    let mut engine = Accelerator::start(&config, &options).map_err(told)?;
+    let mut engine = Accelerator::start(&config, &options).map_err(|error| told(&error))?;
     print(kind, place, "plain", &engine);
     config.mss_clamp = true;
     config.traffic_class = fordway_xlat::TrafficClass::Set(0);
@@ -89,14 +89,14 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
     }
     options.measure = true;
     options.trace = Some(100);
-    engine.replace(&config, &options).map_err(told)?;
+    engine.replace(&config, &options).map_err(|error| told(&error))?;
     print(kind, place, "everything", &engine);
     engine.detach()?;
     Ok(())
 }
 
 /// The error as people see it.
-fn told(error: fordway_bpf::Error) -> Failed {
+fn told(error: &fordway_bpf::Error) -> Failed {
     let hint = error.hint().unwrap_or_default();
     format!("{error}\nhint: {hint}").into()
 }

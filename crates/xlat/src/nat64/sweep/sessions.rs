@@ -49,7 +49,7 @@ impl Pass<'_, '_> {
     fn finish_permission(&mut self, index: u32, permission: &Session) {
         let unlinked = self.unlink_session(index, permission);
         if self.may_go((Kind::Session, index), unlinked) {
-            self.to_limbo(index, permission);
+            self.put_in_limbo(index, permission);
         }
     }
 
@@ -135,11 +135,11 @@ impl Pass<'_, '_> {
         self.forget(session);
         let permission = PermissionKey::of(session.bib.load(Relaxed), &session.key());
         let died = session.life().permits.then(|| self.view.unpermit(&permission)).flatten();
-        self.to_limbo(index, session);
+        self.put_in_limbo(index, session);
         died
     }
 
-    fn to_limbo(&mut self, index: u32, session: &Session) {
+    fn put_in_limbo(&mut self, index: u32, session: &Session) {
         let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0, permits: false };
         session.life.store(limbo.word(), Release);
         self.limbo.push((Kind::Session, index));
