@@ -5,6 +5,7 @@
 
 #include "address.h"
 #include "common.h"
+#include "ends.h"
 #include "headers.h"
 #include "icmp_error.h"
 #ifdef FORDWAY_STATE
@@ -173,6 +174,7 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 		return v;
 	const struct ipv4_header *ip = p->data;
 	__u64 old = (__u64)ip->src + ip->dst;
+	__u32 ends[2] = { ip->src, ip->dst };
 	__u32 at = fields.header_len;
 
 	int is_error = 0;
@@ -226,6 +228,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
 	v = fit_v6(p, &fields, plan);
+	if (config.keep_order && !fields.dont_fragment)
+		v = keep_behind_cut(ends[0], ends[1], fields.protocol, v);
 	if (v != GO_ON)
 		return v;
 	int is_query = fields.protocol == PROTOCOL_ICMP;

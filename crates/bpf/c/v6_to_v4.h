@@ -5,32 +5,11 @@
 
 #include "address.h"
 #include "common.h"
+#include "ends.h"
 #include "headers.h"
 #include "icmp_error.h"
-#include "mix.h"
 #include "transport.h"
 #include "v4_to_v6.h"
-
-#define IDENTIFICATIONS_BITS 12
-
-/* Identifications that were used, by a hash of the packet's ends: shared by all processors. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << IDENTIFICATIONS_BITS);
-	__type(key, __u32);
-	__type(value, __u32);
-} identifications SEC(".maps");
-
-/* RFC 6864 section 4.1: what may be fragmented does not repeat an identification of the same source, destination and
- * protocol. Gives the first of so many. */
-always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u32 segments)
-{
-	__u64 hash = mix(mix(config.identification_secret ^ ((__u64)src << 32 | dst)) + protocol);
-	__u32 place = hash >> (64 - IDENTIFICATIONS_BITS);
-	__u32 *used = bpf_map_lookup_elem(&identifications, &place);
-
-	return used ? hash + __sync_fetch_and_add(used, segments) : hash;
-}
 
 always_inline int may_be_walked(__u8 next_header)
 {

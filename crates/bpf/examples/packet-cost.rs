@@ -44,8 +44,12 @@ fn main() {
         assert!(done.is_ok_and(|status| status.success()), "{command}");
     }
     let index = |name: &str| nix::net::if_::if_nametoindex(name).expect("the device");
-    let options =
-        TestOptions { tun: index("fw0"), devices: vec![index("veth0")], ..Default::default() };
+    let options = TestOptions {
+        tun: index("fw0"),
+        devices: vec![index("veth0")],
+        keep_order: true,
+        ..Default::default()
+    };
 
     let prefix = Pool6::new("2001:db8:64::/96".parse().expect("a prefix")).expect("a prefix");
     let mut config = Config { pool6: vec![prefix], ..Config::default() };

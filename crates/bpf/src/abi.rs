@@ -212,7 +212,8 @@ abi_struct! {
     mss_clamp: u8,
     measure: u8,
     trace: u8,
-    reserved: [u8; 5],
+    keep_order: u8,
+    reserved: [u8; 4],
 }
 
 abi_struct! {

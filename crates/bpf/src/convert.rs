@@ -22,6 +22,7 @@ pub(crate) struct Extra {
     pub(crate) decrement_hop_limit: HopCount,
     pub(crate) measure: bool,
     pub(crate) trace: Option<u32>,
+    pub(crate) keep_order: bool,
 }
 
 /// The programs' configuration.
@@ -64,6 +65,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         trace_rate: extra.trace.unwrap_or(0),
         measure: u8::from(extra.measure),
         trace: u8::from(extra.trace.is_some()),
+        keep_order: u8::from(extra.keep_order),
         ..FwConfig::zeroed()
     };
     if let TrafficClass::Set(octet) = traffic_class {

@@ -115,6 +115,8 @@ pub struct TestOptions {
     pub clock_stands: bool,
     /// Of softwires: settings and bindings.
     pub tunnels: Option<Tunnels>,
+    /// Leave packets without DF that follow one which has to be cut, for a while, as the daemon's programs do.
+    pub keep_order: bool,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
@@ -167,6 +169,7 @@ impl Loaded {
             decrement_hop_limit: config.decrement_hop_limit,
             measure: options.measure,
             trace: options.trace,
+            keep_order: options.keep_order,
         };
         let stateful = options.stateful.as_ref();
         let config = &*relevant(config, stateful);

@@ -220,7 +220,9 @@ struct fw_config {
 	__u8 measure;
 	/* Write events. */
 	__u8 trace;
-	__u8 reserved[5];
+	/* Leave what follows packets that are cut; off in tests that look at each packet by itself. */
+	__u8 keep_order;
+	__u8 reserved[4];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 80, "fw_config");
 

@@ -8,6 +8,7 @@ const EXTRA: Extra = Extra {
     decrement_hop_limit: HopCount::BOTH,
     measure: false,
     trace: None,
+    keep_order: false,
 };
 
 fn pool6(prefixes: &[&str]) -> Vec<Pool6> {

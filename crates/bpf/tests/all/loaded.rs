@@ -216,3 +216,39 @@ fn processors_do_not_repeat_identifications() {
     let begins: Vec<u16> = (0..4).map(|_| identifications(&mut load(), 1, first)[0]).collect();
     assert!(begins.iter().any(|&begin| begin != begins[0]), "{begins:?}");
 }
+
+/// RFC 7915 section 4: what follows a packet that the user engine has to cut does not overtake it in the kernel.
+#[test]
+fn packets_do_not_overtake_one_that_is_cut() {
+    if !is_root() {
+        return;
+    }
+    let config = Config { mtu6: 1500, ..config() };
+    let options = TestOptions { keep_order: true, ..TestOptions::default() };
+    let mut loaded = Loaded::load(&config, &[Program::Interface], &options).unwrap();
+    let mut outcome = |source: [u8; 4], dont_fragment: bool, payload: usize| {
+        let mut frame = frame_v4(source.into(), [198, 51, 100, 7].into(), 64);
+        let len = (28 + payload) as u16;
+        frame[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&len.to_be_bytes());
+        frame[ETHERNET + 6] = if dont_fragment { 0x40 } else { 0 };
+        frame[ETHERNET + 10..ETHERNET + 12].fill(0);
+        let header = checksum(&frame[ETHERNET..ETHERNET + 20]);
+        frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&header);
+        frame[ETHERNET + 24..ETHERNET + 26].copy_from_slice(&(len - 20).to_be_bytes());
+        frame.extend(vec![0; payload]);
+        loaded.run(Program::Interface, &frame, 0, 1).unwrap().outcome
+    };
+    let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 3]);
+    let left = Some(Outcome::PassedOn(PassReason::NeedsFragments));
+    assert_eq!(outcome(one, false, 100), Some(Outcome::Translated));
+    // However slow the machine is: one of these follows within the time that ends are remembered.
+    fordway_testhost::poll("a packet that is left behind one that is cut", || {
+        assert_eq!(outcome(one, false, 1400), left);
+        (outcome(one, false, 100) == left).then_some(())
+    });
+    assert_eq!(outcome(one, true, 100), Some(Outcome::Translated), "with DF");
+    assert_eq!(outcome(other, false, 100), Some(Outcome::Translated), "of other ends");
+    fordway_testhost::poll("the ends to be forgotten", || {
+        (outcome(one, false, 100) == Some(Outcome::Translated)).then_some(())
+    });
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What is remembered of the ends of IPv4 packets, by a keyed hash of source, destination and protocol: which
+ * identifications were used, and whether packets of theirs were left lately because they have to leave in pieces.
+ * Shared by all processors.
+ */
+#ifndef FORDWAY_ENDS_H
+#define FORDWAY_ENDS_H
+
+#include "common.h"
+#include "maps.h"
+#include "mix.h"
+
+#define ENDS_BITS 12
+
+#define ENDS_MAP(name, of)                                                                                            \
+	struct {                                                                                                      \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                     \
+		__uint(max_entries, 1 << ENDS_BITS);                                                                  \
+		__type(key, __u32);                                                                                   \
+		__type(value, of);                                                                                    \
+	} name SEC(".maps")
+
+/* How many identifications were used. */
+ENDS_MAP(identifications, __u32);
+/* Whose packet was left last (32 bits of the hash), and when (32 bits of time). */
+ENDS_MAP(cut_lately, __u64);
+
+/* The units of that time, 2^20 ns, and how many of them ends are remembered: 67 ms. */
+#define CUT_SHIFT 20
+#define CUT_LATELY 64
+
+/* The top bits are the place. Addresses as they are in the caller's hands, always in the same order of octets. */
+always_inline __u64 ends_hash(__u32 src, __u32 dst, __u8 protocol)
+{
+	return mix(mix(config.identification_secret ^ ((__u64)src << 32 | dst)) + protocol);
+}
+
+/* RFC 6864 section 4.1: what may be fragmented does not repeat an identification of the same source, destination and
+ * protocol. Gives the first of so many. */
+always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u32 segments)
+{
+	__u64 hash = ends_hash(src, dst, protocol);
+	__u32 place = hash >> (64 - ENDS_BITS);
+	__u32 *used = bpf_map_lookup_elem(&identifications, &place);
+
+	return used ? hash + __sync_fetch_and_add(used, segments) : hash;
+}
+
+/*
+ * RFC 7915 section 4: packets of a flow SHOULD keep their order. What has to leave in pieces goes by the user engine, and
+ * what follows it would overtake it; so packets without DF of the same ends are left, too, until there was none to be
+ * cut for a while. Gives the verdict of a packet without DF whose own is `v`.
+ */
+always_inline verdict keep_behind_cut(__u32 src, __u32 dst, __u8 protocol, verdict v)
+{
+	__u64 hash = ends_hash(src, dst, protocol);
+	__u32 place = hash >> (64 - ENDS_BITS);
+	__u64 *last = bpf_map_lookup_elem(&cut_lately, &place);
+
+	if (!last || (v != GO_ON && v != PASS_ON(FW_PASS_NEEDS_FRAGMENTS)))
+		return v;
+	__u32 now = bpf_ktime_get_coarse_ns() >> CUT_SHIFT;
+	__u64 seen = *(volatile __u64 *)last;
+	if (v != GO_ON)
+		*(volatile __u64 *)last = hash << 32 | now;
+	else if (seen && seen >> 32 == (__u32)hash && now - (__u32)seen < CUT_LATELY)
+		return PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
+	return v;
+}
+
+#endif
