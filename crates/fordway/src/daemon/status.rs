@@ -9,6 +9,7 @@ use fordway_xlat::DropReason;
 use super::kernel::{Intent, causes};
 use super::resolve::prefix_name;
 use super::running::Running;
+use super::upkeep::Upkeep;
 use crate::report::{
     ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, SoftwireStatus, Totals,
     TranslatorStats, TranslatorStatus,
@@ -20,7 +21,7 @@ impl Running {
         let (config, core) = (&self.config, self.engine.core());
         let (translator, device) = (core.translator().map(|it| it.config()), self.engine.device());
         let applied = |wanted: fn(&Change) -> bool| -> Vec<String> {
-            let all = self.host.iter().flat_map(|host| host.wanted());
+            let all = self.host.iter().flat_map(Upkeep::wanted);
             let wanted = all.filter(|change| wanted(change));
             wanted.map(|change| without_verb(&change.to_string())).collect()
         };

@@ -150,7 +150,7 @@ impl Upkeep {
             return again;
         }
         match self.manager.make(&missing) {
-            Ok(done) => earlier(again, self.note(&missing, done, now)),
+            Ok(done) => earlier(again, self.note(&missing, &done, now)),
             Err(error) => {
                 debug!("{}: {error}", self.name);
                 again
@@ -159,7 +159,7 @@ impl Upkeep {
     }
 
     /// What came of putting changes back; when to try again what failed.
-    fn note(&mut self, missing: &[Change], done: Reconciled, now: Instant) -> Option<Instant> {
+    fn note(&mut self, missing: &[Change], done: &Reconciled, now: Instant) -> Option<Instant> {
         let (name, mut again) = (&self.name, None);
         for (change, error) in &done.failed {
             let trouble = Trouble::of(&mut self.troubles, change, now);
