@@ -46,7 +46,7 @@ fn synthetic_addresses_say_so_to_those_who_understand() {
     check(&policy, asked, &[], &format!("NOERROR AA ede=29\n{addresses}"));
     // What is fixed, and what is not there, is not synthesised.
     for asked in ["MX ipv4only.arpa. edns", "AAAA x.ipv4only.arpa. edns", "A ipv4only.arpa. edns"] {
-        let mut world = World::new(&[]);
+        let world = World::new(&[]);
         let response = world.resolve(&policy, &query(asked));
         assert_eq!(crate::ede::Ede::of(&response.message), [], "{asked}");
     }

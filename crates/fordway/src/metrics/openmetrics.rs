@@ -381,7 +381,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 15 + 9);
+        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 16 + 9);
         for family in families {
             let is_counter = text.contains(&format!("# TYPE {family} counter"));
             let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };
