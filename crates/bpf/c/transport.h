@@ -188,13 +188,36 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 	return v;
 }
 
+/*
+ * Whether a UDP super-packet may be a tunnel's: VXLAN, VXLAN-GPE, Geneve, MPLS, and Linux's older port of VXLAN. Its
+ * segments are packets inside, each with a tunnel header of its own, and it looks like one of UDP datagrams, since
+ * programs are not shown what kind of super-packet it is. The kernel cuts it before the user engine gets it.
+ */
+always_inline int may_be_tunnel(const struct packet *p, __u32 at)
+{
+	const struct udp_header *udp = octets_at(p, at, sizeof(*udp));
+
+	if (!udp)
+		return 1;
+	switch (bpf_ntohs(udp->dst)) {
+	case 4789:
+	case 4790:
+	case 6081:
+	case 6635:
+	case 8472:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 /* Octets of the transport header of each segment of a super-packet. 0: it is none that can be translated. */
 always_inline __u32 segment_header_len(const struct packet *p, __u32 at, const struct fields *fields)
 {
 	if (fields->is_fragment)
 		return 0;
 	if (fields->protocol == PROTOCOL_UDP)
-		return UDP_LEN;
+		return may_be_tunnel(p, at) ? 0 : UDP_LEN;
 	if (fields->protocol == PROTOCOL_TCP)
 		return tcp_header_len(p, at, fields->payload_len);
 	return 0;

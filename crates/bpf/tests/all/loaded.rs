@@ -252,3 +252,28 @@ fn packets_do_not_overtake_one_that_is_cut() {
         (outcome(one, false, 100) == Some(Outcome::Translated)).then_some(())
     });
 }
+
+/// A tunnel's super-packet has packets inside, not datagrams; the program is not shown which it is.
+#[test]
+fn super_packets_of_tunnels_are_left() {
+    if !is_root() {
+        return;
+    }
+    let config = Config { mtu6: 1500, ..config() };
+    let mut loaded = Loaded::load(&config, &[Program::Interface], &TestOptions::default()).unwrap();
+    let mut outcome = |port: u16, gso_size: u32| {
+        let mut frame = frame_v4([192, 0, 2, 1].into(), [198, 51, 100, 7].into(), 64);
+        frame[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&3028_u16.to_be_bytes());
+        frame[ETHERNET + 10..ETHERNET + 12].fill(0);
+        let header = checksum(&frame[ETHERNET..ETHERNET + 20]);
+        frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&header);
+        frame[ETHERNET + 22..ETHERNET + 24].copy_from_slice(&port.to_be_bytes());
+        frame[ETHERNET + 24..ETHERNET + 26].copy_from_slice(&3008_u16.to_be_bytes());
+        frame.extend(vec![0; 3000]);
+        loaded.run(Program::Interface, &frame, gso_size, 1).unwrap().outcome
+    };
+    for port in [4789, 4790, 6081, 6635, 8472] {
+        assert_eq!(outcome(port, 1000), Some(Outcome::PassedOn(PassReason::Offload)), "{port}");
+    }
+    assert_eq!(outcome(443, 1000), Some(Outcome::Translated));
+}
