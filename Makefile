@@ -1,4 +1,4 @@
-# Fordway. Targets: demo test quick affected steady soak bench lint fmt coverage mutants fuzz release dist install uninstall clean
+# Fordway. Targets: demo kernels test quick affected steady soak bench lint fmt coverage mutants fuzz release dist install uninstall clean
 
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -33,7 +33,7 @@ DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
 HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo test quick affected steady soak dist bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
+.PHONY: demo kernels test quick affected steady soak dist bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
 demo: rust
@@ -57,6 +57,10 @@ COUNT  ?= 200
 SUITES ?= 5
 steady: packages rust
 	scripts/steady $(COUNT) $(SUITES)
+
+# Do the kernels that Debian offers take the kernel engine? Each in an emulated guest, about a quarter of an hour. Ends with a table.
+kernels: packages rust
+	scripts/kernels
 
 # Real sizes: traffic for minutes, the lab's runs as people run them, agreement with fresh seeds. It says beforehand how long it takes.
 soak: packages release
