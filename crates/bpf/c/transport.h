@@ -91,10 +91,9 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 	if (checksum == 0) {
 		if (!to_v6 || config.udp_checksum_zero == FW_UDP_ZERO_PASS)
 			return GO_ON;
-		if (config.udp_checksum_zero == FW_UDP_ZERO_DROP)
-			return DROP(FW_DROP_UDP_CHECKSUM_ZERO);
-		if (fields->is_fragment)
-			return DROP(FW_DROP_UDP_CHECKSUM_ZERO_FRAGMENT);
+		/* The user engine drops it, and tells the sender and the log. */
+		if (config.udp_checksum_zero == FW_UDP_ZERO_DROP || fields->is_fragment)
+			return PASS_ON(FW_PASS_UDP_CHECKSUM);
 		if (p->gso_size || hook == HOOK_XDP || bpf_ntohs(length) != fields->payload_len)
 			return PASS_ON(FW_PASS_UDP_CHECKSUM);
 		plan->checksum_mode = CHECKSUM_COMPUTE;

@@ -27,6 +27,7 @@ mod queue;
 mod quiescence;
 mod stop;
 mod sweep;
+mod unchecked;
 
 pub use crate::core::Core;
 pub use clock::monotonic;
@@ -35,7 +36,7 @@ pub use current::Current;
 pub use sweep::Sweeping;
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -99,6 +100,8 @@ pub struct Options {
     pub marks: Option<Marks>,
     /// Who hears of the packets that a softwire's client drops because it has no IPv4 address yet.
     pub unbound: Option<Unbound>,
+    /// Who hears of UDP datagrams without a checksum that are dropped.
+    pub unchecked: Option<Unchecked>,
 }
 
 /// Hears of IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
@@ -112,6 +115,17 @@ pub type Hear = dyn Fn(&[u8], bool) + Send + Sync;
 impl fmt::Debug for Unbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Unbound")
+    }
+}
+
+/// Hears of UDP datagrams over IPv4 that are dropped because they have no checksum, for which RFC 7915 section 4.5 wants a
+/// system management event: source and destination. It must not block.
+#[derive(Clone)]
+pub struct Unchecked(pub Arc<dyn Fn(SocketAddrV4, SocketAddrV4) + Send + Sync>);
+
+impl fmt::Debug for Unchecked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unchecked")
     }
 }
 
@@ -149,7 +163,7 @@ pub fn start(
     options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
-    let Options { seed, pin, marks, unbound } = options;
+    let Options { seed, pin, marks, unbound, unchecked } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
     let mut engine = Engine {
@@ -189,6 +203,7 @@ pub fn start(
             fragments: Arc::clone(&engine.fragments),
             marks: marks.clone(),
             unbound: unbound.clone(),
+            unchecked: unchecked.clone(),
         });
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);

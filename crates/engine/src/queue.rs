@@ -24,7 +24,8 @@ use crate::placement::Placement;
 use crate::quiescence::Bursts;
 use crate::stop::Stop;
 use crate::sweep::Probes;
-use crate::{Error, Marks, Unbound, offload};
+use crate::unchecked::dropped_unchecked;
+use crate::{Error, Marks, Unbound, Unchecked, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
 /// A multiple of 64 octets, so that headers share few cache lines.
@@ -60,6 +61,7 @@ pub(crate) struct Worker {
     fragments: Arc<Fragments>,
     marks: Option<Marks>,
     unbound: Option<Unbound>,
+    unchecked: Option<Unchecked>,
     /// Where packets become whole; empty until there is a fragment.
     whole: Vec<u8>,
     tended: Duration,
@@ -80,6 +82,7 @@ pub(crate) struct Start {
     pub(crate) fragments: Arc<Fragments>,
     pub(crate) marks: Option<Marks>,
     pub(crate) unbound: Option<Unbound>,
+    pub(crate) unchecked: Option<Unchecked>,
 }
 
 /// What a burst found.
@@ -105,6 +108,7 @@ impl Worker {
             fragments: start.fragments,
             marks: start.marks,
             unbound: start.unbound,
+            unchecked: start.unchecked,
             whole: Vec::new(),
             tended: Duration::ZERO,
         }
@@ -256,6 +260,11 @@ impl Worker {
         {
             let partial = matches!(packet.offload.checksum, ChecksumState::Partial { .. });
             (unbound.0)(packet.bytes(), partial);
+        }
+        if let Some(unchecked) = &self.unchecked
+            && let Some((src, dst)) = dropped_unchecked(verdict, packet.bytes())
+        {
+            (unchecked.0)(src, dst);
         }
         if self.state.take_made()
             && let Some(began) = began

@@ -25,6 +25,7 @@ mod stateful;
 mod status;
 mod trace;
 mod tunnels;
+mod unchecked;
 mod upkeep;
 mod uplink;
 mod watch;

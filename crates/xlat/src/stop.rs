@@ -66,6 +66,8 @@ impl From<DropReason> for Stop {
             | DropReason::NoMappingSource
             | DropReason::NoMappingDestination
             | DropReason::ReservedOctet
+            | DropReason::UdpChecksumZero
+            | DropReason::UdpChecksumZeroFragment
             | DropReason::Loop => Some(IcmpErrorKind::AdministrativelyProhibited),
             DropReason::PoolExhausted
             | DropReason::BibFull

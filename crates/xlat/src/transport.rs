@@ -128,6 +128,9 @@ fn correct(
         return Err(DropReason::Truncated);
     }
     let checksum = get_u16(segment, field);
+    if protocol == protocol::UDP && checksum == 0 && to_v6 && !own_partial {
+        may_lack_checksum(config, part)?;
+    }
     let ports = change.ports.map(|ports| put_ports(segment, ports, trace));
     if own_partial {
         // The field holds the pseudo-header alone; the device sums the ports.
@@ -135,7 +138,7 @@ fn correct(
         return Ok(ChecksumStep::Partial);
     }
     if protocol == protocol::UDP && checksum == 0 && to_v6 {
-        return udp_without_checksum(config, packet, at, part, change.new);
+        return udp_without_checksum(config, packet, at, change.new);
     }
     if protocol == protocol::UDP && checksum == 0 {
         // RFC 6935: a zero checksum over IPv6 stays what it is.
@@ -167,21 +170,25 @@ pub(crate) fn never_zero(protocol: u8, checksum: u16) -> u16 {
     }
 }
 
-/// RFC 7915 section 4.5: UDP over IPv4 without a checksum.
+/// RFC 7915 section 4.5: whether UDP over IPv4 without a checksum goes on. Asked before the packet is changed, for its
+/// sender is told.
+fn may_lack_checksum(config: &Config, part: Part) -> Result<(), DropReason> {
+    match config.udp_checksum_zero {
+        UdpChecksumZero::Drop => Err(DropReason::UdpChecksumZero),
+        UdpChecksumZero::Compute if part != Part::Whole => Err(DropReason::UdpChecksumZeroFragment),
+        UdpChecksumZero::Compute | UdpChecksumZero::Pass => Ok(()),
+    }
+}
+
+/// RFC 7915 section 4.5: UDP over IPv4 without a checksum gets one.
 fn udp_without_checksum(
     config: &Config,
     packet: &mut Packet<'_>,
     at: usize,
-    part: Part,
     addresses: Sum,
 ) -> Result<ChecksumStep, DropReason> {
-    match config.udp_checksum_zero {
-        UdpChecksumZero::Pass => return Ok(ChecksumStep::Untouched),
-        UdpChecksumZero::Drop => return Err(DropReason::UdpChecksumZero),
-        UdpChecksumZero::Compute if part != Part::Whole => {
-            return Err(DropReason::UdpChecksumZeroFragment);
-        }
-        UdpChecksumZero::Compute => {}
+    if config.udp_checksum_zero == UdpChecksumZero::Pass {
+        return Ok(ChecksumStep::Untouched);
     }
     // A tunnel's inner checksum may still be partial; the sum must cover it completed.
     packet.complete_checksum();

@@ -96,7 +96,7 @@ impl Running {
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let hook = Hook::Interface { tun: device.ifindex() };
         let tap = tap()?;
-        let options = Options { seed: 0, pin: None, marks: None, unbound: None };
+        let options = Options::default();
         let engine = fordway_engine::start(device, queues, tun::core(case)?, options);
         let engine = engine.map_err(other)?;
         // A name of this process and thread.

@@ -84,7 +84,7 @@ impl Running {
         let tap = tap()?;
         let identification = case.vector.identification;
         let seed = seed_for(identification);
-        let options = Options { seed, pin: None, marks: None, unbound: None };
+        let options = Options { seed, ..Options::default() };
         let engine = fordway_engine::start(device, queues, core(case)?, options).map_err(other)?;
         Ok(Running { key, engine, tap, state: State::new(identification) })
     }

@@ -91,7 +91,7 @@ impl Stateful for Sequences {
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
         let seed = seed_for(sequence.identification);
-        let options = Options { seed, pin: None, marks: None, unbound: None };
+        let options = Options { seed, ..Options::default() };
         let engine = fordway_engine::start(device, queues, Arc::new(translator), options);
         Ok(Box::new(Running { engine: engine.map_err(other)?, tap, nat, begun: Instant::now() }))
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fordway_engine::{Engine, Error, Options, Sweeping, monotonic};
+use fordway_engine::{Engine, Error, Options, Sweeping, Unchecked, monotonic};
 use fordway_testhost::{PATIENCE, can_use_tun};
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
 use fordway_tun::{Device, OpenOptions};
 use fordway_xlat::addr::{Eam, EamTable};
 use fordway_xlat::nat64::{Heap, Nat64, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
-use fordway_xlat::{Config, Direction, DropReason, Offload, Translator};
+use fordway_xlat::{Config, Direction, DropReason, Offload, Translator, UdpChecksumZero};
 
 const INTERFACE: &str = "eng0";
 
@@ -121,6 +121,46 @@ fn a_syn_that_nobody_answers_is_answered_and_counted() {
         assert_eq!(error[20..22], [3, 3], "port unreachable");
         wait_until("an error", || all(&|core| core.icmp_errors(Direction::V4ToV6)) == 1);
         assert_eq!(unanswered(), 1);
+        engine.stop().unwrap();
+    });
+}
+
+/// RFC 7915 section 4.5: "a system management event that specifies at least the IP addresses and port numbers".
+#[test]
+fn a_datagram_without_checksum_that_is_dropped_is_told() {
+    in_namespace(|run_dir| {
+        let options =
+            OpenOptions { queues: 1, run_dir: run_dir.to_owned(), ..OpenOptions::default() };
+        let (device, queues) = Device::open(INTERFACE, &options).unwrap();
+        sys::bring_up(INTERFACE, 1500).unwrap();
+        let tap = Tap::open(INTERFACE).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let unchecked = Unchecked(Arc::new(move |src, dst| tell.send((src, dst)).unwrap()));
+        let options = Options { unchecked: Some(unchecked), ..Options::default() };
+        let eam = Eam::new("192.0.2.1/32".parse().unwrap(), "2001:db8:1::1/128".parse().unwrap())
+            .unwrap();
+        let config = Config {
+            eam: EamTable::new([eam]).unwrap(),
+            udp_checksum_zero: UdpChecksumZero::Drop,
+            icmp_source4: None,
+            ..config()
+        };
+        // This one answers the sender, so that the packet is in the answer.
+        let answers =
+            Config { icmp_source4: Some(Ipv4Addr::new(192, 0, 2, 254)), ..config.clone() };
+        let first = Arc::new(Translator::new(config).unwrap());
+        let engine = fordway_engine::start(device, queues, first, options).unwrap();
+        let mut udp = [0; 12];
+        udp[..6].copy_from_slice(&[0x0f, 0xa0, 0x13, 0x88, 0, 12]);
+        let expected = ("198.51.100.1:4000".parse().unwrap(), "192.0.2.1:5000".parse().unwrap());
+        // A burst that has begun, as the second may have, ends with the translator that it began with.
+        for _ in 0..3 {
+            tap.send(&v4(17, &udp), &Offload::default()).unwrap();
+            assert_eq!(told.recv_timeout(PATIENCE), Ok(expected));
+            engine.replace(Arc::new(Translator::new(answers.clone()).unwrap()));
+        }
+        let answered = || engine.counters()[0].core.icmp_errors(Direction::V4ToV6);
+        wait_until("an answer", || answered() > 0);
         engine.stop().unwrap();
     });
 }

@@ -23,6 +23,7 @@ use super::running::Running;
 use super::softwire;
 use super::stateful::{self, Beside, Tables};
 use super::tunnels::Tunnel;
+use super::unchecked;
 use super::upkeep::{Upkeep, last_of_each};
 use super::uplink::{self, Way};
 use crate::failure::Failure;
@@ -271,7 +272,8 @@ impl Prepared {
             .waiting
             .clone()
             .map(|waiting| Unbound(Arc::new(move |packet, partial| waiting.push(packet, partial))));
-        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound };
+        let unchecked = Some(unchecked::log(self.config.name.as_str()));
+        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound, unchecked };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
