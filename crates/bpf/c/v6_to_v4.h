@@ -93,6 +93,9 @@ always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, i
 		return reason ? DROP(reason) : GO_ON;
 	}
 	if (out->src_via == VIA_NONE && is_error && config.icmp_source4) {
+		/* The user engine adds the object. */
+		if (config.icmp_node_id && is_mapped(out->dst_via))
+			return PASS_ON(FW_PASS_ICMP_ERROR);
 		out->src = config.icmp_source4;
 		out->src_via = VIA_ICMP_SOURCE;
 	}
@@ -241,7 +244,7 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 	if (HAS_DYNAMIC4(hook) && mapped->src_via == VIA_DYNAMIC4) {
 		v = dynamic_to_v4(&plan->flow, src6, is_error ? IS_NO_USE : IS_USE, &mapped->src);
 		/* RFC 6791: a router on the way gets no address for its errors. */
-		if (v == LEAVE && is_error && config.icmp_source4) {
+		if (v == LEAVE && is_error && config.icmp_source4 && !config.icmp_node_id) {
 			mapped->src = config.icmp_source4;
 			v = GO_ON;
 		}

@@ -213,7 +213,8 @@ abi_struct! {
     measure: u8,
     trace: u8,
     keep_order: u8,
-    reserved: [u8; 4],
+    icmp_node_id: u8,
+    reserved: [u8; 3],
 }
 
 abi_struct! {

@@ -44,6 +44,7 @@ pub(crate) fn convert(config: &Config, extra: Extra) -> Result<FwConfig, Unsuppo
         ipv4_translatable: u8::from(config.ipv4_translatable),
         hairpin: u8::from(config.hairpin),
         mss_clamp: u8::from(config.mss_clamp),
+        icmp_node_id: u8::from(config.icmp_node_id),
         ..common(extra, config.traffic_class)
     };
     if let Some(source6) = config.icmp_source6 {

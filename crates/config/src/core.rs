@@ -59,6 +59,7 @@ impl Translator {
             pool6: self.pool6().to_vec(),
             eam: EamTable::new(eam)?,
             icmp_source4: self.icmp_source4,
+            icmp_node_id: self.icmp_node_id,
             icmp_source6: resolved.icmp_source6,
             // The IPv4 side is limited by its routes; the kernel answers for them.
             mtu4: CoreConfig::default().mtu4,

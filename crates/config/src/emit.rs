@@ -87,6 +87,8 @@ struct TranslatorTable {
     metric: u32,
     icmp_source4: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_node_id: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     icmp_source6: Option<String>,
     icmp_errors: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +220,7 @@ impl TranslatorTable {
             routes4: stateless.then(|| strings(&t.routes4)),
             metric: t.metric,
             icmp_source4: t.icmp_source4.map_or("off".to_owned(), |source| source.to_string()),
+            icmp_node_id: translates.then_some(t.icmp_node_id),
             icmp_source6: translates.then(|| match t.icmp_source6 {
                 Source6::Auto => auto(),
                 Source6::Off => "off".to_owned(),

@@ -338,6 +338,7 @@ impl Translator {
             measure: false,
             metric: DEFAULT_METRIC,
             icmp_source4: Some(ICMP_SOURCE4),
+            icmp_node_id: false,
             icmp_source6: Source6::default(),
             icmp_errors: IcmpErrors::default(),
             udp_checksum_zero: UdpChecksumZero::default(),
@@ -372,6 +373,7 @@ fn read_common(
     engine::read(section, sink, place, &mut t);
     set(&mut t.metric, section.read(sink, "metric", metric));
     set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
+    set(&mut t.icmp_node_id, section.read(sink, "icmp_node_id", value::boolean));
     if translates {
         read_translation(section, sink, kind, &mut t);
     }

@@ -76,6 +76,8 @@ pub struct Translator {
     pub metric: u32,
     /// Source of ICMPv4 errors (RFC 6791); `None`: off.
     pub icmp_source4: Option<Ipv4Addr>,
+    /// Translated ICMPv6 errors from `icmp_source4` carry their IPv6 source.
+    pub icmp_node_id: bool,
     /// Source of ICMPv6 errors.
     pub icmp_source6: Source6,
     /// Whether and how often ICMP errors are sent.

@@ -11,7 +11,8 @@ use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Event, StoredSyn};
 use fordway_xlat::reassembly::Outcome;
 use fordway_xlat::{
-    ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, Verdict,
+    ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, TAILROOM,
+    Verdict,
 };
 
 use crate::clock::monotonic;
@@ -31,11 +32,8 @@ use crate::{Error, Marks, Unbound, Unchecked, offload};
 /// A multiple of 64 octets, so that headers share few cache lines.
 const START: usize = (HEADROOM + VnetHeader::LEN).next_multiple_of(64);
 
-/// Room behind a packet: ICMP extensions that move back (RFC 4884).
-const TAIL: usize = 256;
-
 /// Octets of a buffer.
-const BUFFER: usize = START + MAX_PACKET + 1 + TAIL;
+const BUFFER: usize = START + MAX_PACKET + 1 + TAILROOM;
 
 /// Fields of an IPv6 header.
 const PAYLOAD_LEN_AT: usize = 4;

@@ -50,6 +50,7 @@ pub fn any_config() -> impl Strategy<Value = Config> {
                 pool6: pool6.into_iter().map(|text| text.parse::<Pool6>().unwrap()).collect(),
                 eam: EamTable::new(eam).unwrap(),
                 icmp_source4: sources.then(|| "203.0.113.254".parse().unwrap()),
+                icmp_node_id: sources && hops,
                 icmp_source6: sources.then(|| "2001:db8:fe::1".parse().unwrap()),
                 mtu4,
                 mtu6,

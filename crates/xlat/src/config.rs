@@ -115,6 +115,9 @@ pub struct Config {
     /// Source of ICMPv4 errors that the translator originates, and of translated ICMPv6 errors whose
     /// source has no mapping (RFC 6791). `None`: the first are not sent, the second are dropped.
     pub icmp_source4: Option<Ipv4Addr>,
+    /// Translated ICMPv6 errors that come from [`icmp_source4`](Config::icmp_source4) for want of a mapping carry their
+    /// IPv6 source in a Node Identification Object.
+    pub icmp_node_id: bool,
     /// Source of ICMPv6 errors that the translator originates. `None`: they are not sent.
     pub icmp_source6: Option<Ipv6Addr>,
     /// MTU of the IPv4 next hop, in octets. 65,535 or more: unknown, never the limit.
@@ -152,6 +155,7 @@ impl Default for Config {
             pool6: Vec::new(),
             eam: EamTable::default(),
             icmp_source4: Some(ICMP_SOURCE4),
+            icmp_node_id: false,
             icmp_source6: None,
             mtu4: 65_535,
             mtu6: 65_535,

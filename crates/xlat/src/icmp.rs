@@ -9,8 +9,10 @@ mod error;
 mod extension;
 mod inner;
 mod maps;
+mod node;
 
 pub(crate) use error::{error_v4_to_v6, error_v6_to_v4};
+pub(crate) use node::add_node;
 
 use fordway_wire::checksum::{Sum, pseudo_v6, update, update_partial};
 use fordway_wire::icmp::{self, CHECKSUM_AT};

@@ -51,6 +51,6 @@ pub mod verdict;
 pub use config::{Config, ConfigError, HopCount, IcmpErrors, TrafficClass, UdpChecksumZero};
 pub use counters::{Counters, Direction};
 pub use fragment::{Fragment, Fragments};
-pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet};
+pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet, TAILROOM};
 pub use translator::{State, Translator};
 pub use verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};

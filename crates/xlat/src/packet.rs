@@ -13,6 +13,10 @@ use crate::transport::segment_header_len;
 /// an inner Fragment Header of 8), or an ICMPv6 error of 48 octets put in front of an IPv6 packet.
 pub const HEADROOM: usize = 64;
 
+/// Octets that should lie free behind a packet. An ICMP error grows there when its extensions move back (RFC 4884) or it
+/// gets some; without room it leaves without them.
+pub const TAILROOM: usize = 256;
+
 /// What is known of the transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {

@@ -7,7 +7,7 @@ use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
 use fordway_wire::protocol;
 
-use crate::addr::{self, classify};
+use crate::addr::{self, Via, classify};
 use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
 use crate::icmp;
@@ -73,6 +73,9 @@ pub(crate) fn translate<M: Mapper>(
     };
     let split = if incoming.is_icmp_error {
         icmp::error_v6_to_v4(config, mapper, packet, at, trace)?;
+        if config.icmp_node_id && outgoing.src.via == Via::IcmpSource {
+            icmp::add_node(packet, header.src, trace);
+        }
         let size = size_of_error(config, packet, hairpin);
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;

@@ -222,7 +222,9 @@ struct fw_config {
 	__u8 trace;
 	/* Leave what follows packets that are cut; off in tests that look at each packet by itself. */
 	__u8 keep_order;
-	__u8 reserved[4];
+	/* Errors from `icmp_source4` carry their IPv6 source. */
+	__u8 icmp_node_id;
+	__u8 reserved[3];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 80, "fw_config");
 

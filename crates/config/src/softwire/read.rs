@@ -253,13 +253,14 @@ pub(crate) fn refuse(section: &mut Section<'_, '_>, sink: &mut Sink) {
 }
 
 /// What others have and softwires have not.
-const FOREIGN: [(&str, &str); 11] = [
+const FOREIGN: [(&str, &str); 12] = [
     ("pool6", "a softwire translates no addresses"),
     ("pref64", "a softwire translates no addresses"),
     ("eam", "a softwire translates no addresses"),
     ("v6", "in mode softwire this end's IPv6 address is `local`"),
     ("always", "this key belongs to mode clat"),
     ("icmp_source6", "ICMPv6 errors are from the tunnel's own address"),
+    ("icmp_node_id", "ICMPv4 errors of a softwire are its own"),
     ("udp_checksum_zero", "a softwire changes nothing behind the IPv4 header"),
     ("allow_private", "a softwire carries any IPv4 address that has a binding"),
     ("ipv4_translatable", "a softwire translates no addresses"),

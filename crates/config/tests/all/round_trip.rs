@@ -283,7 +283,7 @@ prop_compose! {
             vec![UdpChecksumZero::Compute, UdpChecksumZero::Drop, UdpChecksumZero::Pass]
         ),
         traffic_class in option::of(any::<u8>()),
-        flags in any::<[bool; 7]>(),
+        flags in any::<[bool; 8]>(),
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
     ) -> Translator {
@@ -315,6 +315,7 @@ prop_compose! {
             mode,
             metric,
             icmp_source4,
+            icmp_node_id: flags[7],
             icmp_source6,
             icmp_errors,
             udp_checksum_zero,

@@ -17,6 +17,8 @@ pub struct ConfigSpec {
     pub eam: Vec<[String; 2]>,
     /// Source of ICMPv4 errors; `"none"`: none.
     pub icmp_source4: Option<String>,
+    /// Node Identification Objects in translated errors.
+    pub icmp_node_id: Option<bool>,
     /// Source of ICMPv6 errors.
     pub icmp_source6: Option<Ipv6Addr>,
     /// MTU of the IPv4 next hop.
@@ -108,6 +110,7 @@ impl ConfigSpec {
                 Some("none") => None,
                 Some(text) => Some(address4(text)?),
             },
+            icmp_node_id: self.icmp_node_id.unwrap_or(default.icmp_node_id),
             icmp_source6: self.icmp_source6.or(default.icmp_source6),
             mtu4: self.mtu4.unwrap_or(default.mtu4),
             mtu6: self.mtu6.unwrap_or(default.mtu6),

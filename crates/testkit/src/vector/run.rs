@@ -9,7 +9,7 @@ use fordway_xlat::counters::{Arrival, Direction};
 use fordway_xlat::reassembly::{Limits, Reassembler};
 use fordway_xlat::{
     ChecksumState, ConfigError, Counters, DropReason, GsoKind, HEADROOM, Offload, Packet, State,
-    Translator, Verdict,
+    TAILROOM, Translator, Verdict,
 };
 
 use super::case::{Case, CaseError, CaseStep};
@@ -127,7 +127,7 @@ pub fn translate(
                 continue;
             }
         };
-        let mut buffer = vec![0xa5; HEADROOM + input.len() + HEADROOM];
+        let mut buffer = vec![0xa5; HEADROOM + input.len() + TAILROOM];
         let range = HEADROOM..HEADROOM + input.len();
         buffer[range.clone()].copy_from_slice(&input);
         let arrival = Arrival {

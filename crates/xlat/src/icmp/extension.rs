@@ -14,11 +14,11 @@ use super::inner::Translated;
 use super::{ERROR_MAX_V4, ERROR_MAX_V6};
 
 /// RFC 4884 section 4: least octets of the original datagram field when extensions follow it.
-const ORIGINAL_MIN: usize = 128;
+pub(super) const ORIGINAL_MIN: usize = 128;
 
 /// Octets for original datagram and extensions in an ICMPv4 error that has extensions: with them it must
 /// fit the smallest reassembly buffer (RFC 4884 section 7). One without is not cut.
-const EXTENDED_V4: usize = ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN;
+pub(super) const EXTENDED_V4: usize = ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN;
 
 /// Octets behind the header of an ICMPv6 error.
 const ROOM_V6: usize = ERROR_MAX_V6 - ipv6::HEADER_LEN - icmp::HEADER_LEN;
@@ -77,6 +77,11 @@ impl Layout {
         at + icmp::HEADER_LEN..at + self.original_end
     }
 
+    /// Octets of the original datagram field.
+    pub(super) fn original_len(&self) -> usize {
+        self.original_end - icmp::HEADER_LEN
+    }
+
     /// Octets of the extension structure.
     pub(super) fn extension_len(&self) -> usize {
         self.end - self.original_end
@@ -116,7 +121,12 @@ pub(super) fn refit(
 
 /// Moves the extension structure to octet `to` of the packet; a gap is filled with zeros. Without
 /// room behind the packet the extensions are cut off and `false` is returned.
-fn move_extension(packet: &mut Packet<'_>, at: usize, layout: Layout, to: usize) -> bool {
+pub(super) fn move_extension(
+    packet: &mut Packet<'_>,
+    at: usize,
+    layout: Layout,
+    to: usize,
+) -> bool {
     let from = at + layout.original_end;
     let len = layout.extension_len();
     if !packet.pad_to((to + len).max(from + len)) {
