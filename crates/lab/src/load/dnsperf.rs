@@ -47,30 +47,41 @@ pub(crate) fn new_names(seconds: f64) -> u32 {
     (NEW_PER_S * seconds) as u32
 }
 
-/// Asks for the names of a file for so long.
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Questions<'a> {
+    /// The file of names.
+    pub(crate) file: &'a Path,
+    pub(crate) mixed: Mixed,
+    /// How long it is asked, seconds.
+    pub(crate) seconds: f64,
+    /// How long each answer may take, seconds.
+    pub(crate) patience_s: f64,
+}
+
+/// Asks for the names of a file.
 pub(crate) fn measure(
     backend: &dyn Backend,
     place: &Place,
     target: SocketAddr,
-    file: &Path,
-    mixed: Mixed,
-    seconds: f64,
+    questions: &Questions<'_>,
     placement: &Placement,
 ) -> Result<(Finished, Said)> {
     let (server, port) = (target.ip().to_string(), target.port().to_string());
-    let (file, seconds_text) = (file.display().to_string(), seconds.to_string());
+    let (file, seconds_text) =
+        (questions.file.display().to_string(), questions.seconds.to_string());
     let window = super::dns::window(placement).to_string();
     let mut argv = placement.tester.clone();
     argv.extend(
         ["dnsperf", "-s", &server, "-p", &port, "-d", &file, "-l", &seconds_text, "-c", "32", "-q"]
             .map(str::to_owned),
     );
-    argv.extend([window, "-t".into(), "1".into()]);
-    if mixed == Mixed::Fresh {
+    argv.extend([window, "-t".into(), questions.patience_s.to_string()]);
+    if questions.mixed == Mixed::Fresh {
         // Over the file once: no name comes again.
         argv.extend(["-n", "1"].map(str::to_owned));
     }
-    let limit = Duration::from_secs_f64(seconds + 15.0);
+    let limit = Duration::from_secs_f64(questions.seconds + questions.patience_s + 15.0);
     let finished = backend.run(Some(place), &argv, Output::Keep)?.wait(limit)?.ok()?;
     let said = parse(&finished.stdout)?;
     Ok((finished, said))

@@ -229,8 +229,10 @@ pub(super) fn by_dnsperf(
     let before = Before::read(at)?;
     let asked = bench.authority()?.asked()?;
     let (place, target) = (&at.network.app, target(at.network)?);
+    let questions =
+        dnsperf::Questions { file: &file, mixed, seconds, patience_s: bench.patience_s() };
     let (finished, said) =
-        dnsperf::measure(at.backend, place, target, &file, mixed, seconds, &bench.placement)?;
+        dnsperf::measure(at.backend, place, target, &questions, &bench.placement)?;
     let asked = bench.authority()?.asked()?.since(asked);
     before.finish(at, trial)?;
     let (name, metric) = match mixed {
