@@ -426,7 +426,7 @@ fn forwarding_that_somebody_else_has_begun_to_need_stays() {
         nft(engine);
         let mut manager = Manager::open(run.path(), "nat64").unwrap();
         let _ = manager.apply(&forward).unwrap();
-        assert_eq!(manager.restore().unwrap().undone, [forward.clone()]);
+        assert_eq!(manager.restore().unwrap().undone, std::slice::from_ref(&forward));
         assert_eq!(read("net.ipv4.ip_forward"), "0");
     });
 }
