@@ -408,6 +408,7 @@ fn file(config: &Config) -> String {
     line("allow_private", config.allow_private.to_string());
     line("ipv4_translatable", config.ipv4_translatable.to_string());
     line("hairpin", config.hairpin.to_string());
+    line("icmp_node_id", config.icmp_node_id.to_string());
     line("mss_clamp", config.mss_clamp.to_string());
     line("mtu", config.mtu6.min(65_535).to_string());
     line("lowest_ipv6_mtu", config.lowest_ipv6_mtu.to_string());
