@@ -43,7 +43,7 @@ pub(crate) fn start(log: Log) {
 fn targets(level: LevelFilter) -> Targets {
     let of_strangers =
         if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
-    let libraries = ["hickory_proto", "hickory_net"];
+    let libraries = ["hickory_proto", "hickory_net", "h2", "hyper", "rustls"];
     libraries.into_iter().fold(Targets::new().with_default(level), |targets, library| {
         targets.with_target(library, of_strangers)
     })

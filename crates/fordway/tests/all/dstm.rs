@@ -17,11 +17,11 @@ use crate::common::traffic;
 /// other  o0 2001:db8:3::2/64 ── 2001:db8:3::1 r3 router
 /// tep t4 198.51.100.1/24 ── 198.51.100.2 h4 server; the tunnel end point 2001:db8:f::1 is routed to the tep
 /// ```
-struct Net {
-    client: Netns,
-    other: Netns,
+pub(crate) struct Net {
+    pub(crate) client: Netns,
+    pub(crate) other: Netns,
     router: Netns,
-    tep: Netns,
+    pub(crate) tep: Netns,
     server: Netns,
     /// Keys and leases.
     files: RunDir,
@@ -31,7 +31,7 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2));
 const LEN: usize = 1 << 20;
 
 impl Net {
-    fn new() -> Net {
+    pub(crate) fn new() -> Net {
         let net = Net {
             client: Netns::new("client"),
             other: Netns::new("other"),
@@ -76,7 +76,7 @@ impl Net {
     }
 
     /// Options of a server that lends `pool`.
-    fn lender(&self, pool: &str, more: &str) -> String {
+    pub(crate) fn lender(&self, pool: &str, more: &str) -> String {
         format!(
             "dstm-server --engine user --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool {pool} --client one={} \
              --client two={} --state {} --set rest=0s {more}",
@@ -87,7 +87,7 @@ impl Net {
     }
 
     /// Options of a client.
-    fn borrower(&self, id: &str, more: &str) -> String {
+    pub(crate) fn borrower(&self, id: &str, more: &str) -> String {
         let key = self.path(&format!("{id}.key"));
         format!(
             "dstm-client --engine user --server 2001:db8:2::2 --id {id} --key-file {} {more}",
@@ -112,7 +112,7 @@ fn host(netns: &Netns) -> String {
 }
 
 /// One echo request alone, for which nothing is ready.
-fn ping_once(netns: &Netns, to: &str) -> String {
+pub(crate) fn ping_once(netns: &Netns, to: &str) -> String {
     let output = netns.try_run(&format!("ping -n -c 1 -W 30 {to}"));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -122,13 +122,13 @@ fn client(daemon: &Daemon) -> Value {
     daemon.status()["dstm_clients"][0].clone()
 }
 
-fn leases(net: &Net, dir: &RunDir) -> Vec<Value> {
+pub(crate) fn leases(net: &Net, dir: &RunDir) -> Vec<Value> {
     let output = dir.output(&net.tep, "leases --json");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn server_count(daemon: &Daemon, key: &str) -> u64 {
+pub(crate) fn server_count(daemon: &Daemon, key: &str) -> u64 {
     daemon.all_stats()["dstm_server"][key].as_u64().unwrap()
 }
 

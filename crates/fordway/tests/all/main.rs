@@ -21,6 +21,7 @@ mod dstm;
 mod dual_stack;
 mod export;
 mod host;
+mod hostile;
 mod ingress;
 mod ipv6_only;
 mod kernel;

@@ -7,4 +7,4 @@ mod load;
 mod pref64;
 mod refused;
 mod site;
-mod world;
+pub(crate) mod world;

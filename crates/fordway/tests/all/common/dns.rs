@@ -26,6 +26,7 @@ pub(crate) struct Zone {
     apex: Name,
     records: Vec<Record>,
     odd: Vec<(Name, Option<RecordType>, Odd)>,
+    dead: Vec<Name>,
 }
 
 /// What a server does instead of answering.
@@ -43,6 +44,9 @@ pub(crate) enum Odd {
     Cut,
     /// First a good answer to another id, which is somebody else's, then the right one.
     WrongId,
+    /// By UDP, first an error that does not say what it answers, of somebody who has guessed port and id; then the
+    /// right one.
+    ForgedError,
 }
 
 pub(crate) fn name(text: &str) -> Name {
@@ -97,6 +101,12 @@ impl Zone {
         self
     }
 
+    /// Leaves questions for names below one without an answer.
+    pub(crate) fn silent_below(mut self, owner: &str) -> Zone {
+        self.dead.push(name(owner));
+        self
+    }
+
     fn odd_for(&self, question: &Query) -> Option<Odd> {
         let fits = |(name, record_type, _): &&(Name, Option<RecordType>, Odd)| {
             *name == question.name && record_type.is_none_or(|it| it == question.query_type)
@@ -110,6 +120,9 @@ impl Zone {
 
     fn respond(&self, query: &Message) -> Option<Message> {
         let question = query.queries.first()?;
+        if self.dead.iter().any(|dead| dead.zone_of(&question.name)) {
+            return None;
+        }
         let odd = self.odd_for(question);
         let mut message = Message::response(query.metadata.id, OpCode::Query);
         message.metadata.recursion_desired = query.metadata.recursion_desired;
@@ -286,6 +299,11 @@ impl Shared {
         }
         match zone.odd_for(question) {
             Some(Odd::Cut) => octets.truncate(octets.len() / 2),
+            Some(Odd::ForgedError) if !tcp => {
+                // A header alone: a response, NXDOMAIN.
+                let forged = [&octets[..2], &[0x81, 0x83, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+                return vec![forged, octets];
+            }
             Some(Odd::WrongId) => {
                 let mut forged = octets.clone();
                 forged[0] ^= 0x5a;

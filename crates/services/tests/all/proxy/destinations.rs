@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use fordway_services::proxy::{Destination, Forward, Mode, Ports, Rule, Rules, Settings};
 
+use crate::namespace::{add_address, in_namespace};
+
 use super::world::{OK, RawServer, World, all_ports, forward, loopback};
 
 fn with(rules: Vec<Rule>) -> World {
@@ -65,6 +67,20 @@ fn what_a_translator_beside_it_would_reach_is_out_of_reach_as_well() {
         assert!(got.starts_with("HTTP/1.1 403 "), "{authority}: {got}");
     }
     assert_eq!(world.refused("destination_denied"), 2);
+}
+
+#[test]
+fn this_host_is_out_of_reach_through_a_translator_beside_it() {
+    in_namespace(|| {
+        add_address("203.0.113.7/32", "lo");
+        let translated = vec!["2001:db8:64::/96".parse().unwrap()];
+        let rules = Rules { rules: Vec::new(), default: true };
+        let mode = Mode::Forward(Forward { connect_ports: all_ports(), ports: all_ports(), rules });
+        let world = World::new(&Settings { mode, translated, ..forward() });
+        let got = get(&world, "[2001:db8:64::203.0.113.7]");
+        assert!(got.starts_with("HTTP/1.1 403 "), "{got}");
+        assert_eq!(world.refused("destination_denied"), 1);
+    });
 }
 
 #[test]
