@@ -14,7 +14,7 @@ use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
 use crate::nat64::nat_pt::Keys as NatPtKeys;
 use crate::proxy::emit::ProxyTable;
-use crate::sections::{FORMATS, LEVELS};
+use crate::sections::{FORMATS, LEVELS, SIGTERM};
 use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
 use crate::trt::emit::TrtTable;
@@ -41,6 +41,7 @@ impl fmt::Display for Config {
             control: ControlTable {
                 socket: self.control.socket.to_string_lossy().into_owned(),
                 timeout: humantime::format_duration(self.control.timeout).to_string(),
+                on_sigterm: word(&SIGTERM, self.control.on_sigterm),
             },
             metrics: MetricsTable { listen: strings(&self.metrics.listen) },
             log: LogTable {
@@ -172,6 +173,7 @@ struct File {
 struct ControlTable {
     socket: String,
     timeout: String,
+    on_sigterm: &'static str,
 }
 
 #[derive(Serialize)]

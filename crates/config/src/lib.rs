@@ -51,8 +51,8 @@ pub use proxy::{
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use trt::{Trt, UrgentData};
 pub use types::{
-    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, Pref64,
-    Source6, Translator,
+    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, OnSigterm,
+    Pref64, Source6, Translator,
 };
 
 use std::fs::File;

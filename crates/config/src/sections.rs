@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::Sink;
 use crate::section::{Problem, Problems, Section, Value};
-use crate::types::{Control, Log, LogFormat, LogLevel, Metrics};
+use crate::types::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
 use crate::value;
 
 /// A table and its place.
@@ -47,9 +47,13 @@ pub(crate) fn control((table, span): Table<'_, '_>, sink: &mut Sink) -> Control 
     let range = Duration::from_millis(100)..=Duration::from_secs(60);
     set(&mut control.socket, section.read(sink, "socket", value::path));
     set(&mut control.timeout, section.read(sink, "timeout", |v| value::duration(v, range)));
+    set(&mut control.on_sigterm, section.read(sink, "on_sigterm", |v| value::choice(v, &SIGTERM)));
     section.finish(sink);
     control
 }
+
+pub(crate) const SIGTERM: [(&str, OnSigterm); 2] =
+    [("down", OnSigterm::Down), ("leave", OnSigterm::Leave)];
 
 pub(crate) fn metrics((table, span): Table<'_, '_>, sink: &mut Sink) -> Metrics {
     let mut section = Section::new("[metrics]", table, span);

@@ -209,11 +209,27 @@ pub struct Control {
     pub socket: PathBuf,
     /// Time that a client has for its request.
     pub timeout: Duration,
+    /// What SIGTERM does.
+    pub on_sigterm: OnSigterm,
+}
+
+/// What SIGTERM does, besides ending the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSigterm {
+    /// Takes everything down.
+    #[default]
+    Down,
+    /// Leaves kernel engines, with their sessions and their set-up, for the next start.
+    Leave,
 }
 
 impl Default for Control {
     fn default() -> Control {
-        Control { socket: PathBuf::from(DEFAULT_SOCKET), timeout: Duration::from_secs(5) }
+        Control {
+            socket: PathBuf::from(DEFAULT_SOCKET),
+            timeout: Duration::from_secs(5),
+            on_sigterm: OnSigterm::default(),
+        }
     }
 }
 

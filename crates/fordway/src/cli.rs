@@ -130,7 +130,8 @@ Examples:
     /// End the daemon and leave its kernel engines running: for an upgrade
     ///
     /// Translators with a kernel engine go on translating what that takes; the next start takes them
-    /// over without a gap. Those without one are taken down.
+    /// over without a gap. Those without one are taken down. SIGUSR2, which `systemctl restart` sends,
+    /// does the same.
     #[command(after_help = "\
 Examples:
   fordway leave && systemctl start fordway")]

@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
-use fordway_config::{Config, LogLevel, Translator};
+use fordway_config::{Config, LogLevel, OnSigterm, Translator};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
@@ -130,7 +130,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let started = Instant::now();
-        let mut signals = Signals::catch(job.file.is_some())?;
+        let mut signals = Signals::catch(&job)?;
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
         let host = kernel::probe(&job.config.translators);
@@ -360,8 +360,20 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
             // keep it from ending.
             biased;
             _ = signals.terminate.recv() => {
-                info!("SIGTERM: ending");
-                return End::TakeDown;
+                return match signals.on_sigterm {
+                    OnSigterm::Down => {
+                        info!("SIGTERM: ending");
+                        End::TakeDown
+                    }
+                    OnSigterm::Leave => {
+                        info!("SIGTERM: ending; kernel engines go on, as [control] on_sigterm says");
+                        End::Leave
+                    }
+                };
+            }
+            _ = signals.restart.recv() => {
+                info!("SIGUSR2: ending; kernel engines go on");
+                return End::Leave;
             }
             _ = signals.interrupt.recv() => {
                 info!("SIGINT: ending");
@@ -448,25 +460,31 @@ impl Sockets {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// SIGUSR2: a next start is to take over what the kernel carries.
+    restart: Signal,
     /// `None`: it is ignored (nohup).
     hangup: Option<Signal>,
     /// SIGHUP means to read it again; without one, that the terminal is gone.
     has_file: bool,
+    on_sigterm: OnSigterm,
 }
 
 impl Signals {
-    fn catch(has_file: bool) -> Result<Signals, Failure> {
+    fn catch(job: &Job) -> Result<Signals, Failure> {
+        let has_file = job.file.is_some();
         let catch = |kind| {
             signal(kind).map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
         };
         Ok(Signals {
             terminate: catch(SignalKind::terminate())?,
             interrupt: catch(SignalKind::interrupt())?,
+            restart: catch(SignalKind::user_defined2())?,
             hangup: match !has_file && ignores_hangup() {
                 true => None,
                 false => Some(catch(SignalKind::hangup())?),
             },
             has_file,
+            on_sigterm: job.config.control.on_sigterm,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fordway_config::{
     Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, Log,
-    LogEvent, LogFormat, LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, Pool, Pool4,
+    LogEvent, LogFormat, LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm, Pool, Pool4,
     Pool4Source, Ports, Pref64, Resolved, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
@@ -336,6 +336,7 @@ prop_compose! {
         translator in translator(),
         socket in "/[a-zA-Z0-9 \"'._-]{1,40}",
         millis in 100u64..=60_000,
+        on_sigterm in prop::sample::select(vec![OnSigterm::Down, OnSigterm::Leave]),
         port in 1u16..,
         level in prop::sample::select(vec![LogLevel::Off, LogLevel::Warn, LogLevel::Trace]),
         format in prop::sample::select(vec![LogFormat::Text, LogFormat::Json]),
@@ -345,6 +346,7 @@ prop_compose! {
             control: Control {
                 socket: PathBuf::from(socket),
                 timeout: Duration::from_millis(millis),
+                on_sigterm,
             },
             metrics: Metrics { listen: vec![SocketAddr::from((v6(1), port))] },
             log: Log { level, format },

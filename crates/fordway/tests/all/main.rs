@@ -35,6 +35,7 @@ mod offline;
 mod pool4;
 mod proxy;
 mod reload;
+mod restart;
 mod services;
 mod siit;
 mod softwire;
