@@ -11,9 +11,14 @@ use fordway_net::{Address, IpNet, Link};
 use fordway_xlat::addr::classify::illegal_v6;
 use sha2::{Digest, Sha256};
 
-/// The address for the translator `name`; `None`: the uplink has no usable /64.
-pub(crate) fn derive(name: &str, uplink: &Link, addresses: &[Address]) -> Option<Ipv6Addr> {
-    let prefix = prefix(&uplink.name, addresses)?;
+/// The address from which the translator `name` reaches `to`; `None`: the uplink has no usable /64.
+pub(crate) fn derive(
+    name: &str,
+    uplink: &Link,
+    addresses: &[Address],
+    to: Ipv6Addr,
+) -> Option<Ipv6Addr> {
+    let prefix = prefix(&uplink.name, addresses, to)?;
     Some(make(prefix, name, &uplink.hardware_address, &machine(), 0))
 }
 
@@ -22,15 +27,27 @@ pub(crate) fn machine() -> Vec<u8> {
     std::fs::read("/etc/machine-id").unwrap_or_default()
 }
 
-/// The first /64 of a global address that the uplink prefers; deprecated ones are going away.
-fn prefix(uplink: &str, addresses: &[Address]) -> Option<Ipv6Addr> {
+/// The first /64 of the uplink's preferred addresses that has the label of `to`, else the first one; deprecated ones are
+/// going away.
+fn prefix(uplink: &str, addresses: &[Address], to: Ipv6Addr) -> Option<Ipv6Addr> {
     let of_uplink = addresses.iter().filter(|address| address.device == uplink);
-    of_uplink.filter(|address| !address.deprecated).find_map(|address| match address.address {
-        IpNet::V6(net) if net.prefix_len() == 64 && illegal_v6(net.addr()).is_none() => {
-            Some(net.network())
+    let mut networks = of_uplink.filter(|address| !address.deprecated).filter_map(|address| {
+        match address.address {
+            IpNet::V6(net) if net.prefix_len() == 64 && illegal_v6(net.addr()).is_none() => {
+                Some(net.network())
+            }
+            _ => None,
         }
-        _ => None,
-    })
+    });
+    let first = networks.next()?;
+    let fits = |net: &Ipv6Addr| has_label_of(*net, to);
+    std::iter::once(first).chain(networks).find(fits).or(Some(first))
+}
+
+/// RFC 6724 section 5, rule 6: whether both are unique local addresses, or neither is. A PLAT with a global prefix,
+/// or with the Well-Known Prefix, may have no way back to unique local sources.
+pub(crate) fn has_label_of(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
+    source.is_unique_local() == destination.is_unique_local()
 }
 
 /// RFC 7217 section 5: a hash of prefix, interface, and a secret of the machine. Its link-layer
@@ -112,8 +129,27 @@ mod tests {
             make("eth0", "2001:db8:0:2::7/64"),
         ];
         let expected: Ipv6Addr = "2001:db8:0:2::".parse().unwrap();
-        assert_eq!(prefix("eth0", &addresses), Some(expected));
-        assert_eq!(prefix("eth2", &addresses), None);
+        let plat = "64:ff9b::c000:aa".parse().unwrap();
+        assert_eq!(prefix("eth0", &addresses, plat), Some(expected));
+        assert_eq!(prefix("eth2", &addresses, plat), None);
+    }
+
+    #[test]
+    fn the_prefix_has_the_label_of_the_plats() {
+        let make = |net: &str| Address::new("eth0", net.parse().unwrap());
+        let (local, global) = (make("fd00:db8::7/64"), make("2001:db8:0:2::7/64"));
+        let chosen = |addresses: &[Address], plat: &str| {
+            prefix("eth0", addresses, plat.parse().unwrap()).unwrap().is_unique_local()
+        };
+        for both in [[local.clone(), global.clone()], [global.clone(), local.clone()]] {
+            for plat in ["64:ff9b::c000:aa", "2001:db8:64::c000:aa"] {
+                assert!(!chosen(&both, plat), "{plat}");
+            }
+            assert!(chosen(&both, "fd00:db8:64::c000:aa"));
+        }
+        // The only one is better than none.
+        assert!(chosen(&[local], "64:ff9b::c000:aa"));
+        assert!(!chosen(&[global], "fd00:db8:64::c000:aa"));
     }
 
     #[test]

@@ -192,7 +192,8 @@ fn clat_v6_address(
             ))
             .hint("bring the IPv6 network up first, or give v6 (--v6 ADDR), or uplink"));
         }
-        (None, Some(link)) => clat_address::derive(config.name.as_str(), link, addresses)
+        (None, Some(link)) => probe(clat)
+            .and_then(|plat| clat_address::derive(config.name.as_str(), link, addresses, plat))
             .ok_or_else(|| {
                 Failure::failed(format!(
                     "{}: {} has no global IPv6 address with a /64, so there is no network to take \

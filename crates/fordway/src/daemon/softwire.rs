@@ -101,7 +101,7 @@ fn client_address(
             Err(Failure::failed(text).hint(hint))
         }
         (None, Some(link)) => {
-            clat_address::derive(name.as_str(), link, addresses).ok_or_else(|| {
+            clat_address::derive(name.as_str(), link, addresses, client.remote).ok_or_else(|| {
                 let text = format!(
                     "{name}: {} has no global IPv6 address with a /64, so there is no network to take the \
                      client's IPv6 address from",

@@ -19,6 +19,7 @@ use fordway_net::Ipv6Net;
 use fordway_xlat::addr::Pool6;
 
 use super::source::{self, Missing};
+use crate::daemon::resolve;
 
 /// How long the CLAT stays when something that it needs is missing: a link that flaps, routes that are
 /// written anew.
@@ -351,7 +352,7 @@ impl Machine {
         let hop = prefix.hop.as_ref().ok_or_else(|| no_route(view))?;
         let chosen = source::choose(
             &self.settings,
-            hop,
+            (hop, prefix.pool6.embed(resolve::PROBE_V4)),
             &view.addresses,
             &self.taken,
             before.filter(|before| before.uplink.name == hop.device.name).map(|it| it.v6),

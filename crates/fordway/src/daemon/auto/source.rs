@@ -63,10 +63,10 @@ impl Taken {
     }
 }
 
-/// The address, and whether neighbours on the link could have it. `before`: the one in use.
+/// The address from which to reach `plat`, and whether neighbours on the link could have it. `before`: the one in use.
 pub(crate) fn choose(
     settings: &Settings,
-    hop: &Hop,
+    (hop, plat): (&Hop, Ipv6Addr),
     addresses: &[Address],
     taken: &Taken,
     before: Option<Ipv6Addr>,
@@ -94,7 +94,7 @@ pub(crate) fn choose(
         .map(|address| (address.net.trunc(), address.deprecated))
         .collect();
     let free = |v6: Ipv6Addr| owner(v6).is_none() && !taken.has(v6);
-    let net = network(&nets, hop.source, before.filter(|v6| free(*v6)))
+    let net = network(&nets, (hop.source, plat), before.filter(|v6| free(*v6)))
         .ok_or_else(|| Missing::Network(uplink.name.clone()))?;
     if let Some(v6) = before.filter(|v6| net.contains(v6) && free(*v6)) {
         return Ok((v6, neighbours));
@@ -115,11 +115,11 @@ pub(crate) fn choose(
 }
 
 /// The network to take an address from: that of the address in use as long as it is preferred, else the one
-/// that the kernel would choose its own source from (RFC 6724), else any that is preferred. One whose
+/// that the kernel would choose its own source towards the PLAT from (RFC 6724), else any that is preferred. One whose
 /// addresses are deprecated is better than none (RFC 4862 section 5.5.4).
 fn network(
     nets: &[(Ipv6Net, bool)],
-    source: Option<Ipv6Addr>,
+    (source, plat): (Option<Ipv6Addr>, Ipv6Addr),
     before: Option<Ipv6Addr>,
 ) -> Option<Ipv6Net> {
     let with = |v6: Option<Ipv6Addr>, deprecated: bool| {
@@ -129,11 +129,12 @@ fn network(
         let all = nets.iter().map(|(net, _)| net);
         all.into_iter().find(|net| net.contains(&v6) && preferred(net) != deprecated).copied()
     };
-    let preferred = nets.iter().find(|(_, deprecated)| !deprecated).map(|(net, _)| *net);
+    let fits = |net: &Ipv6Net| clat_address::has_label_of(net.network(), plat);
+    let preferred = || nets.iter().filter(|(_, deprecated)| !deprecated).map(|(net, _)| *net);
+    let preferred = preferred().find(|net| fits(net)).or(preferred().next());
     let chosen = with(source, false);
-    // A unique local address reaches no PLAT outside the site; one that the kernel takes instead does.
-    let local = |net: &Ipv6Net| net.addr().is_unique_local();
-    let better = chosen.filter(|chosen| !local(chosen));
-    let kept = with(before, false).filter(|kept| !local(kept) || better.is_none());
+    // A unique local address reaches no PLAT outside the site.
+    let better = chosen.or(preferred).filter(|net| fits(net));
+    let kept = with(before, false).filter(|kept| fits(kept) || better.is_none());
     kept.or(chosen).or(preferred).or(with(before, true)).or(nets.first().map(|(net, _)| *net))
 }

@@ -237,6 +237,22 @@ fn the_network_is_the_one_of_the_kernels_own_choice_and_not_a_local_one() {
 }
 
 #[test]
+fn the_network_is_of_the_kind_of_the_prefix() {
+    let local = "fd00:db8:64::/96";
+    for pref64 in [PREF64, "64:ff9b::/96", local] {
+        let mut view = network();
+        view.addresses.push(address("eth0", "fd00:db8::2/64"));
+        view.prefixes = vec![advertised(pref64, "eth0")];
+        let mut clat = Clat::new();
+        assert_eq!(clat.desired(0, &view).v6.is_unique_local(), pref64 == local, "{pref64}");
+        // Another kind of prefix: so has the address.
+        let other = if pref64 == local { PREF64 } else { local };
+        view.prefixes = vec![advertised(other, "eth0")];
+        assert_eq!(clat.desired(100, &view).v6.is_unique_local(), other == local, "{other}");
+    }
+}
+
+#[test]
 fn another_device_takes_over() {
     let mut clat = Clat::new();
     let mut view = network();
