@@ -108,6 +108,7 @@ struct TranslatorTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     lowest_ipv6_mtu: Option<u32>,
     queues: WordOrNumber,
+    queue_length: u32,
     pin_queues: bool,
     manage: bool,
     #[serde(flatten)]
@@ -245,6 +246,7 @@ impl TranslatorTable {
                 .queues
                 .and_then(|queues| u32::try_from(queues).ok())
                 .map_or(WordOrNumber::Word("auto"), WordOrNumber::Number),
+            queue_length: t.queue_length,
             pin_queues: t.pin_queues,
             manage: t.manage,
             nat64_tables: Tables::of(t.nat64()),

@@ -9,7 +9,6 @@ use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
 use toml::Spanned;
 
-use crate::DEFAULT_METRIC;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::engine::{self, Place};
 use crate::name::InterfaceName;
@@ -20,6 +19,7 @@ use crate::sections::{Table, set};
 use crate::softwire;
 use crate::types::{Attach, Clat, Engine, Mode, Pref64, Source6, Translator};
 use crate::value;
+use crate::{DEFAULT_METRIC, QUEUE_LENGTH};
 
 /// RFC 7335: the addresses of the "service continuity prefix", of which a CLAT's host takes one.
 const CLAT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
@@ -350,6 +350,7 @@ impl Translator {
             mtu: None,
             lowest_ipv6_mtu: IPV6_MIN_MTU,
             queues: None,
+            queue_length: QUEUE_LENGTH,
             pin_queues: true,
             manage: true,
         }
@@ -388,6 +389,7 @@ fn read_common(
         set(&mut t.lowest_ipv6_mtu, lowest);
     }
     set(&mut t.queues, section.read(sink, "queues", queues));
+    set(&mut t.queue_length, section.read(sink, "queue_length", queue_length));
     set(&mut t.pin_queues, section.read(sink, "pin_queues", value::boolean));
     set(&mut t.manage, section.read(sink, "manage", value::boolean));
     t
@@ -449,6 +451,12 @@ pub(crate) fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
 
 fn queues(v: &Value<'_>) -> Parsed<Option<usize>> {
     value::auto_or(v, |v| value::integer(v, 1..=256, "").map(|number| number as usize))
+}
+
+/// A queue costs eight octets per place beside the packets in it, in the kernel's memory.
+fn queue_length(v: &Value<'_>) -> Parsed<u32> {
+    // The range lies within u32.
+    value::integer(v, 64..=65_536, "").map(|number| number as u32)
 }
 
 pub(crate) fn read_icmp_errors(

@@ -100,6 +100,8 @@ pub struct Translator {
     pub lowest_ipv6_mtu: u32,
     /// Queues (and threads); `None`: by the number of processors.
     pub queues: Option<usize>,
+    /// Packets that wait in each queue at most.
+    pub queue_length: u32,
     /// A busy queue's thread stays on one processor.
     pub pin_queues: bool,
     /// Addresses, routes, rules and sysctls are set up and taken down.

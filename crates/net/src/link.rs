@@ -22,6 +22,8 @@ pub struct Link {
     pub kind: Option<String>,
     /// MTU, in octets.
     pub mtu: u32,
+    /// Packets that wait in it at most (`txqueuelen`); of a TUN device, in each queue.
+    pub queue_length: u32,
     /// Group, a number that rules and tools select interfaces by; 0 by default.
     pub group: u32,
     /// Whether it takes part in multicast (`IFF_MULTICAST`).
@@ -124,6 +126,37 @@ impl Netlink {
         self.set_link(name, message, || format!("set the MTU of interface {name} to {mtu}"))
     }
 
+    /// Sets how many packets wait in an interface at most; of a TUN device, in each of its queues, also those that are
+    /// open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`]; [`Error::Netlink`], with `ENOMEM` if a device has no memory for them.
+    pub fn set_queue_length(&mut self, name: &str, length: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::TxQueueLen(length));
+        self.set_link(name, message, || {
+            format!("set the queue length of interface {name} to {length}")
+        })
+    }
+
+    /// Packets that an interface did not take, since it was made: of a TUN device those that nobody read in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`] if there is none; [`Error::Netlink`], [`Error::Answer`].
+    pub fn tx_dropped(&mut self, name: &str) -> Result<u64> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let operation = || format!("read the counters of interface {name}");
+        let answers = match self.request(RouteNetlinkMessage::GetLink(message), 0, operation) {
+            Err(error) if error.errno() == Some(libc::ENODEV) => Vec::new(),
+            answers => answers?,
+        };
+        let missing = || Error::NoDevice { name: name.to_owned() };
+        answers.into_iter().find_map(tx_dropped_in).ok_or_else(missing)
+    }
+
     /// Puts an interface into a group.
     ///
     /// # Errors
@@ -201,6 +234,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         name: String::new(),
         kind: None,
         mtu: 0,
+        queue_length: 0,
         group: 0,
         multicast: flags.contains(LinkFlags::Multicast),
         up: flags.contains(LinkFlags::Up),
@@ -213,6 +247,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+            LinkAttribute::TxQueueLen(length) => link.queue_length = length,
             LinkAttribute::Group(group) => link.group = group,
             LinkAttribute::Address(address) => link.hardware_address = address,
             LinkAttribute::LinkInfo(infos) => {
@@ -227,6 +262,16 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         }
     }
     Some(link)
+}
+
+fn tx_dropped_in(message: RouteNetlinkMessage) -> Option<u64> {
+    let RouteNetlinkMessage::NewLink(message) = message else {
+        return None;
+    };
+    message.attributes.into_iter().find_map(|attribute| match attribute {
+        LinkAttribute::Stats64(stats) => Some(stats.tx_dropped),
+        _ => None,
+    })
 }
 
 /// Linux 4.18 and later say all of this; the defaults let whoever opens it find out.

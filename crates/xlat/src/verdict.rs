@@ -146,6 +146,7 @@ drop_reasons! {
     SoftwireHairpin = 59, "softwire_hairpin", "From one softwire to another, which the configuration does not allow.";
     MayNotBegin = 60, "may_not_begin", "An IPv4 host that may not begin sessions, by configuration (NAT-PT).";
     PortInUse = 61, "port_in_use", "For a bound address (NAT-PT), but the host uses this port towards IPv4 under another address.";
+    ReceiveQueueFull = 62, "receive_queue_full", "The interface's queue was full: the user engine had not read the packets before in time.";
 }
 
 impl DropReason {

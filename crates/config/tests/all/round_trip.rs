@@ -286,6 +286,7 @@ prop_compose! {
         flags in any::<[bool; 8]>(),
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
+        queue_length in 64u32..=65_536,
     ) -> Translator {
         Translator {
             name: "fw0".parse().unwrap(),
@@ -327,6 +328,7 @@ prop_compose! {
             mtu,
             lowest_ipv6_mtu: 1280,
             queues,
+            queue_length,
         }
     }
 }

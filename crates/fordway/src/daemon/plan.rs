@@ -42,7 +42,7 @@ pub(crate) fn changes(
     let group = GROUP.wrapping_add(ifindex);
     // What silencing does to an interface can't be undone without traces, so others' are left.
     let mut changes = if adopted { Vec::new() } else { silence(device)? };
-    changes.extend(interface(device, group, facts)?);
+    changes.extend(interface(config, group, facts)?);
     changes.extend(forwarding(config, facts)?);
     changes.extend(guard(config, group));
     changes.extend(routes(config, facts));
@@ -178,7 +178,8 @@ fn silence(device: &str) -> fordway_net::Result<Vec<Change>> {
 }
 
 /// The interface itself.
-fn interface(device: &str, group: u32, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
+fn interface(config: &Translator, group: u32, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
+    let device = config.name.as_str();
     let owned = || device.to_owned();
     // What comes out of the interface has sources that the main table may know no way back to: the
     // Internet's where a native default route is better than the CLAT's. Loose checking (2) wins
@@ -205,6 +206,8 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
         changes.push(Change::sysctl(SysctlKey::forwarding_v4(), "1"));
     }
     Ok(changes)
+        // The driver of a TUN device drops what does not fit; it never makes the sender wait.
+        Change::QueueLength { device: owned(), length: config.queue_length },
 }
 
 /// What comes out of the interface is not routed back into it: it is looked up as if the interface

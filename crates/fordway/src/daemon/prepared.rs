@@ -50,6 +50,8 @@ pub(crate) struct Prepared {
     pub(super) own: bool,
     /// An earlier run's kernel engine goes on: whatever fails here must not stop it.
     pub(super) survivor: bool,
+    /// Packets that the interface had dropped before its queues were opened.
+    pub(super) unread_before: u64,
     /// Of a tunnel end point: what is lent.
     pub(super) tunnel: Option<Arc<Tunnel>>,
     /// Of a softwire's client whose address is lent: packets that wait for it.
@@ -181,6 +183,7 @@ impl Prepared {
             tunnel: is_tep(config).then(|| context.tunnels.of(name)),
             waiting: is_lent(config).then(Arc::default),
         };
+            unread_before: netlink.tx_dropped(name)?,
         if config.manage {
             if let Err(failure) = prepared.change_host() {
                 Tables::discard(prepared.made().as_ref());
@@ -302,6 +305,7 @@ impl Prepared {
                 kernel: None,
                 stateful,
                 host: self.host,
+                unread_before: self.unread_before,
                 started: Instant::now(),
                 refused_devices: None,
                 tracing: None,

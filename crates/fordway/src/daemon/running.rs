@@ -34,6 +34,8 @@ pub(crate) struct Running {
     pub(super) queues: usize,
     pub(super) own: bool,
     pub(super) survivor: bool,
+    /// Packets that the interface had dropped before its queues were opened.
+    pub(super) unread_before: u64,
     pub(super) kernel: Option<Kernel>,
     /// What a stateful translator has beside its engines.
     pub(super) stateful: Option<Beside>,

@@ -2,7 +2,7 @@
 
 use fordway_config::Attach;
 use fordway_engine::Core;
-use fordway_net::Change;
+use fordway_net::{Change, Netlink};
 use fordway_tun::OffloadReport;
 use fordway_xlat::DropReason;
 
@@ -49,6 +49,8 @@ impl Running {
             ifindex: device.ifindex(),
             adopted: !self.own,
             queues: self.queues,
+            queue_length: self.queue_length(),
+            receive_queue_full: self.unread(),
             processors: self.engine.processors().to_vec(),
             offloads: offload_status(device.offloads()),
             mtu: self.facts.resolved.mtu6,
@@ -88,6 +90,18 @@ impl Running {
         })
     }
 
+    /// How many packets each of its queues holds, as the interface has it now.
+    fn queue_length(&self) -> u32 {
+        let link = Netlink::open().and_then(|mut netlink| netlink.link(self.name()));
+        link.map_or(0, |link| link.queue_length)
+    }
+
+    /// Packets that the interface dropped since its queues were opened, because nobody read those before them in time.
+    fn unread(&self) -> u64 {
+        let dropped = Netlink::open().and_then(|mut netlink| netlink.tx_dropped(self.name()));
+        dropped.map_or(0, |dropped| dropped.saturating_sub(self.unread_before))
+    }
+
     /// Packets that have been carried, both ways.
     pub(crate) fn carried(&self) -> u64 {
         let totals = self.stats().totals;
@@ -108,6 +122,9 @@ impl Running {
         if let Some(kernel) = &kernel {
             totals.add(&kernel.as_totals());
         }
+        // The device counts for all of its queues together.
+        let unread = totals.drops.entry(DropReason::ReceiveQueueFull.label().to_owned());
+        *unread.or_default() += self.unread();
         TranslatorStats {
             name: self.name().to_owned(),
             mode: self.config.mode_name().to_owned(),

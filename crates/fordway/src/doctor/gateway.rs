@@ -166,6 +166,19 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
                 format!("{}: the kernel engine does not run ({})", it.name, it.engine_reason);
             findings.warning("engine", text, "translation works, and costs more processor time");
         }
+        if it.receive_queue_full > 0 {
+            findings.warning(
+                "queues",
+                format!(
+                    "{}: {} packets were lost because a queue was full",
+                    it.name, it.receive_queue_full
+                ),
+                format!(
+                    "a greater queue_length (it is {}), more queues, or a processor with less to do",
+                    it.queue_length
+                ),
+            );
+        }
         if let Some(reason) = &it.attach_reason {
             let text = format!("{}: programs are attached elsewhere: {reason}", it.name);
             findings.warning("attach", text, "translation works, and costs more processor time");

@@ -101,6 +101,7 @@ mod tests {
             name: name.to_owned(),
             kind: None,
             mtu,
+            queue_length: 500,
             group: 0,
             multicast: true,
             up: true,

@@ -80,6 +80,12 @@ pub(crate) struct TranslatorStatus {
     /// The interface existed before and stays.
     pub(crate) adopted: bool,
     pub(crate) queues: usize,
+    /// Packets that wait in each queue at most.
+    #[serde(default)]
+    pub(crate) queue_length: u32,
+    /// Packets dropped because a queue was full.
+    #[serde(default)]
+    pub(crate) receive_queue_full: u64,
     /// The processor on which each queue's thread stays while busy; empty if they roam.
     pub(crate) processors: Vec<usize>,
     pub(crate) offloads: OffloadStatus,
@@ -254,7 +260,13 @@ impl TranslatorStatus {
             [one] => format!(", on processor {one} when busy"),
             several => format!(", on processors {} when busy", several.join(", ")),
         };
-        line("queues", &format!("{}{pinned}", self.queues));
+        let each = if self.queues == 1 { "" } else { " each" };
+        let held = format!(", up to {} packets{each}", self.queue_length);
+        line("queues", &format!("{}{held}{pinned}", self.queues));
+        if self.receive_queue_full > 0 {
+            let text = "packets, because a queue was full (receive_queue_full)";
+            line("lost", &format!("{} {text}", self.receive_queue_full));
+        }
         line("offloads", &self.offloads.render());
         line("path MTU", &format!("{} octets, from {}", self.mtu, self.mtu_from));
         if let Some(clat) = &self.clat {

@@ -80,7 +80,8 @@ fn an_existing_interface_is_adopted_and_given_back() {
     let before = snapshot(&net.client);
     let daemon = Daemon::start(&run, &net.client, &clat());
     assert_eq!(daemon.status()["translators"][0]["adopted"], true);
-    assert!(net.client.ip("link show clat0").contains("mtu 1500"));
+    let link = net.client.ip("link show clat0");
+    assert!(link.contains("mtu 1500") && link.contains("qlen 4096"), "{link}");
     let ping = net.client.run(&format!("ping -n -c 1 {SERVER_V4}"));
     assert!(ping.contains("1 received"), "{ping}");
     daemon.stop();

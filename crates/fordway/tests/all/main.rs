@@ -4,6 +4,7 @@
 
 mod common;
 
+mod bursts;
 mod clat;
 mod clat_auto;
 mod clat_auto_dns;

@@ -43,6 +43,14 @@ pub enum Change {
         /// The MTU, in octets.
         mtu: u32,
     },
+    /// Set how many packets wait in an interface at most; taken back by restoring
+    /// the number from before.
+    QueueLength {
+        /// The interface's name.
+        device: String,
+        /// The number of packets; of a TUN device, of each queue.
+        length: u32,
+    },
     /// Take an interface out of multicast; taken back by letting it take part.
     NoMulticast {
         /// The interface's name.
@@ -96,6 +104,7 @@ impl Change {
             Self::Up { .. }
             | Self::Interface { .. }
             | Self::Mtu { .. }
+            | Self::QueueLength { .. }
             | Self::Group { .. }
             | Self::NoMulticast { .. } => {}
             Self::Address(address) => address.protocol = None,
@@ -132,6 +141,7 @@ impl Change {
             Self::Up { device } => format!("up {device}"),
             Self::Interface { device } => format!("interface {device}"),
             Self::Mtu { device, .. } => format!("mtu {device}"),
+            Self::QueueLength { device, .. } => format!("queue length {device}"),
             Self::Group { device, .. } => format!("group {device}"),
             Self::NoMulticast { device } => format!("multicast {device}"),
             Self::Address(address) => format!("address {address}"),
@@ -156,6 +166,7 @@ impl Change {
             Self::Up { device }
             | Self::Interface { device }
             | Self::Mtu { device, .. }
+            | Self::QueueLength { device, .. }
             | Self::Group { device, .. }
             | Self::NoMulticast { device } => Some(device),
             Self::Address(address) => Some(&address.device),
@@ -179,6 +190,9 @@ impl fmt::Display for Change {
             Self::Interface { device } => write!(f, "keep interface {device}"),
             Self::Mtu { device, mtu } => {
                 write!(f, "set the MTU of interface {device} to {mtu}")
+            }
+            Self::QueueLength { device, length } => {
+                write!(f, "set the queue length of interface {device} to {length}")
             }
             Self::Group { device, group } => {
                 write!(f, "put interface {device} into group {group}")

@@ -33,6 +33,10 @@ pub(super) fn prepare(view: &mut View<'_>, change: &Change) -> Result<Option<Und
             let before = view.link(device)?.mtu;
             (before != *mtu).then_some(Undo::Mtu { mtu: before })
         }
+        Change::QueueLength { device, length } => {
+            let before = view.link(device)?.queue_length;
+            (before != *length).then_some(Undo::QueueLength { length: before })
+        }
         Change::Group { device, group } => {
             let before = view.link(device)?.group;
             (before != *group).then_some(Undo::Group { group: before })
@@ -79,6 +83,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
         // It is there; the ledger is to know whose it is.
         Change::Interface { .. } => Ok(()),
         Change::Mtu { device, mtu } => netlink.set_mtu(device, *mtu),
+        Change::QueueLength { device, length } => netlink.set_queue_length(device, *length),
         Change::Group { device, group } => netlink.set_group(device, *group),
         Change::NoMulticast { device } => netlink.set_multicast(device, false),
         Change::Address(address) => netlink.add_address(address),
@@ -154,6 +159,15 @@ fn try_unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
                 return Ok(Some(format!("it is {now} now")));
             }
             view.netlink().set_mtu(device, *before)?;
+        }
+        (Change::QueueLength { device, .. }, Undo::QueueLength { length: before }) => {
+            let now = view.link(device)?.queue_length;
+            let ours =
+                |it: &Change| matches!(it, Change::QueueLength { length, .. } if *length == now);
+            if !entry.left().any(ours) {
+                return Ok(Some(format!("it is {now} now")));
+            }
+            view.netlink().set_queue_length(device, *before)?;
         }
         (Change::Group { device, .. }, Undo::Group { group: before }) => {
             let now = view.link(device)?.group;

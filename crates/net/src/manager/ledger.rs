@@ -86,6 +86,8 @@ pub(super) enum Undo {
     Down,
     /// Set the former MTU.
     Mtu { mtu: u32 },
+    /// Set the former queue length.
+    QueueLength { length: u32 },
     /// Let the interface take part in multicast.
     Multicast,
     /// Put the interface back into the former group.

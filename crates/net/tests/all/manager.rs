@@ -26,7 +26,7 @@ fn everything_is_made_once_and_taken_back() {
         let report = manager.restore().unwrap();
         assert_eq!(report.undone.len(), changes().len(), "{report}");
         assert!(report.left.is_empty() && report.failed.is_empty(), "{report}");
-        assert_eq!(report.to_string(), "12 changes taken back");
+        assert_eq!(report.to_string(), "13 changes taken back");
         // Also the interfaces' own forwarding, which switching all overwrote.
         assert_eq!(snapshot(), before);
         assert!(manager.restore().unwrap().is_empty());
@@ -74,7 +74,7 @@ fn what_was_there_before_stays() {
     in_namespace(|| {
         prepared_host();
         for line in [
-            "link set veth0 mtu 1480 up",
+            "link set veth0 mtu 1480 txqueuelen 4096 up",
             "address add 192.0.2.1/24 dev veth0",
             "address add 2001:db8::1/64 dev veth0 nodad",
             "-6 route add 64:ff9b::/96 via 2001:db8::2 dev veth0 mtu 1400",
@@ -192,7 +192,7 @@ fn what_somebody_changed_since_is_left() {
         }
         write("net.ipv4.conf.veth0.rp_filter", "1");
         for line in [
-            "link set veth0 mtu 1400",
+            "link set veth0 mtu 1400 txqueuelen 500",
             "address del 192.0.2.1/24 dev veth0",
             "-6 route del 64:ff9b::/96",
             "-6 route add 64:ff9b::/96 via 2001:db8::3 dev veth0",
@@ -202,11 +202,14 @@ fn what_somebody_changed_since_is_left() {
             ip(line);
         }
         let report = manager.restore().unwrap();
-        assert_eq!(report.left.len(), 5, "{report}");
+        assert_eq!(report.left.len(), 6, "{report}");
         assert_eq!(report.undone.len(), 7, "{report}");
-        assert!(report.to_string().contains("it is 1400 now"), "{report}");
+        for value in [1400, 500] {
+            assert!(report.to_string().contains(&format!("it is {value} now")), "{report}");
+        }
         assert_eq!(read("net.ipv4.conf.veth0.rp_filter"), "1");
-        assert!(ip_output("link show veth0").contains("mtu 1400"));
+        let link = ip_output("link show veth0");
+        assert!(link.contains("mtu 1400") && link.contains("qlen 500"), "{link}");
         assert!(ip_output("rule show priority 100").contains("lookup 4646"));
         assert_eq!(read("net.ipv4.ip_forward"), "0");
     });
@@ -289,7 +292,7 @@ fn the_next_life_keeps_what_it_needs_and_drops_the_rest() {
         // Lost meanwhile, and made again; its record stays.
         ip("-6 route del 64:ff9b::/96");
         let all = changes();
-        let (dropped, kept) = all.split_at(4);
+        let (dropped, kept) = all.split_at(5);
         assert_eq!(manager.apply_all(kept).unwrap(), vec![Applied::Kept; kept.len()]);
         assert!(ip_output("-6 route show 64:ff9b::/96").contains("mtu 1400"));
         let done = manager.reconcile(kept).unwrap();

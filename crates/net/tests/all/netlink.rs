@@ -40,12 +40,18 @@ fn links() {
         let link = netlink.link("veth0").unwrap();
         assert_eq!((link.mtu, link.up), (1280, true));
         assert!(ip_output("link show veth0").contains("mtu 1280"));
+        netlink.set_queue_length("veth0", 77).unwrap();
+        assert_eq!(netlink.link("veth0").unwrap().queue_length, 77);
+        assert!(ip_output("link show veth0").contains("qlen 77"));
         netlink.set_up("veth0", false).unwrap();
         assert!(!netlink.link("veth0").unwrap().up);
 
         assert_eq!(netlink.find_link("nothing").unwrap(), None);
         assert_eq!(netlink.find_link_by_index(4_000_000).unwrap(), None);
         assert_eq!(netlink.find_link("a-name-that-is-too-long").unwrap(), None);
+        assert_eq!(netlink.tx_dropped("veth0").unwrap(), 0);
+        let error = netlink.tx_dropped("nothing").unwrap_err();
+        assert!(matches!(&error, Error::NoDevice { name } if name == "nothing"));
         let error = netlink.link("nothing").unwrap_err();
         assert!(matches!(&error, Error::NoDevice { name } if name == "nothing"));
         let error = netlink.set_mtu("veth0", 20).unwrap_err();

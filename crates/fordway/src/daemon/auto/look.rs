@@ -156,6 +156,7 @@ mod tests {
             name: name.to_owned(),
             kind: kind.map(str::to_owned),
             mtu: 1500,
+            queue_length: 500,
             group: 0,
             multicast: true,
             up: true,

@@ -44,7 +44,7 @@ fn line(change: &Change) -> String {
     }
 }
 
-const INTERFACE: [&str; 8] = [
+const INTERFACE: [&str; 9] = [
     "set sysctl net.ipv6.conf.fw0.addr_gen_mode to 1",
     "set sysctl net.ipv6.conf.fw0.force_mld_version to 1",
     "set sysctl net.ipv6.conf.fw0.forwarding to 0",
@@ -53,6 +53,7 @@ const INTERFACE: [&str; 8] = [
     "put interface fw0 into group 1179582471",
     "set the MTU of interface fw0 to 1500",
     "set interface fw0 up",
+    "set the queue length of interface fw0 to 4096",
 ];
 
 const GUARD_LINES: [&str; 4] = [

@@ -42,6 +42,7 @@ pub(crate) fn changes() -> Vec<Change> {
         Change::sysctl(SysctlKey::forwarding_v6(), "1"),
         Change::sysctl(SysctlKey::conf_v4("veth0", "rp_filter").unwrap(), "2"),
         Change::Mtu { device: "veth0".to_owned(), mtu: 1480 },
+        Change::QueueLength { device: "veth0".to_owned(), length: 4096 },
         Change::Up { device: "veth0".to_owned() },
         Change::Address(Address::new("veth0", net("192.0.2.1/24"))),
         Change::Address(Address { no_dad: true, ..Address::new("veth0", net("2001:db8::1/64")) }),
