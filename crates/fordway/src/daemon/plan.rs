@@ -10,6 +10,7 @@ use fordway_net::{
 };
 
 use super::resolve::{Facts, Uplink};
+use super::pool4;
 use super::uplink::Way;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
@@ -45,6 +46,9 @@ pub(crate) fn changes(
     changes.extend(interface(config, group, facts)?);
     changes.extend(forwarding(config, facts)?);
     changes.extend(guard(config, group));
+    if facts.own_icmp_source4 {
+        changes.extend(pool4::believe(device, facts)?);
+    }
     changes.extend(routes(config, facts));
     if let (Some(uplink), Some(v6)) = (&facts.uplink, facts.resolved.clat_v6)
         && uplink.answers

@@ -1,7 +1,7 @@
 //! Addresses of pool4 that this host has itself.
 //!
 //! Which packets to such an address are the translator's is told by their ports ([`Divert`]); the rest is
-//! the host's as before. What the translator sends with a source of the host has to be believed, too.
+//! the host's as before. What the translator sends with a source of the host has to be believed, too ([`believe`]).
 
 mod clash;
 
@@ -9,11 +9,12 @@ use std::net::Ipv4Addr;
 
 use fordway_config::Translator;
 use fordway_net::{
-    Address, Change, Divert, DivertedPort, DivertedPorts, Ipv4Net, Route, Rule, SysctlKey,
+    Address, Change, Divert, DivertedPort, DivertedPorts, Ipv4Net, Route, Rule, SysctlKey, sysctl,
 };
 use fordway_xlat::nat64::Settings;
 
-use super::resolve::Facts;
+use super::resolve::{self, Facts};
+use crate::failure::Failure;
 
 pub(crate) use clash::{Clash, clashes, sentences};
 
@@ -40,17 +41,17 @@ pub(crate) fn changes(
     let Some(nat64) = config.nat64() else { return Ok(changes) };
     let device = config.name.as_str();
     let own = Own::find(facts, settings);
-    // It stays when a device's last address goes: the kernel drops an interface's routes with its last one.
-    let may_own = !own.is_empty() || !nat64.interfaces().is_empty();
-    if may_own && !facts.rp_filter_off {
-        let address = Ipv4Net::from(OF_INTERFACE);
-        let address = Address { host_scope: true, ..Address::new(device, address.into()) };
-        changes.push(Change::Address(address));
+    if facts.own_icmp_source4 {
+        // The interface's own changes have it.
+    } else if !own.is_empty() {
+        changes.extend(believe(device, facts)?);
+    } else if !nat64.interfaces().is_empty() {
+        // It stays when a device's last address goes: the kernel drops an interface's routes with its last one.
+        changes.extend(address(device, facts));
     }
     if own.is_empty() {
         return Ok(changes);
     }
-    changes.push(Change::sysctl(SysctlKey::conf_v4(device, "accept_local")?, "1"));
     let number = BASE.wrapping_add(ifindex);
     for address in own.addresses() {
         let mut route = Route::new(Ipv4Net::from(address).into(), device);
@@ -69,6 +70,41 @@ pub(crate) fn changes(
         forwards: own.forwards,
     }));
     Ok(changes)
+}
+
+/// Lets the interface bring packets whose source is an address of the host.
+pub(crate) fn believe(device: &str, facts: &Facts) -> fordway_net::Result<Vec<Change>> {
+    let accept_local = Change::sysctl(SysctlKey::conf_v4(device, "accept_local")?, "1");
+    Ok(address(device, facts).into_iter().chain([accept_local]).collect())
+}
+
+/// Refuses an `icmp_source4` that is the host's own where somebody else sets the host up, and the kernel would drop each
+/// error. `addresses`: those of the interface.
+pub(super) fn check_believed(config: &Translator, addresses: &[Address]) -> Result<(), Failure> {
+    let Some(source) = config.icmp_source4 else { return Ok(()) };
+    let device = config.name.as_str();
+    let accepts = |name: &str| -> fordway_net::Result<bool> {
+        Ok(sysctl::read(&SysctlKey::conf_v4(name, "accept_local")?)? != "0")
+    };
+    let has_address = addresses.iter().any(|it| it.address.addr().is_ipv4());
+    let hint = if !(accepts("all")? || accepts(device)?) {
+        format!("sysctl -w net.ipv4.conf.{device}.accept_local=1")
+    } else if resolve::filters(device)? && !has_address {
+        format!("ip address add {OF_INTERFACE}/32 dev {device} scope host")
+    } else {
+        return Ok(());
+    };
+    let text = format!(
+        "{device}: icmp_source4: {source} is an address of this host, and the kernel drops what arrives from \
+         {device} with it as its source"
+    );
+    Err(Failure::failed(text).hint(format!("{hint}; or manage = true, or another icmp_source4")))
+}
+
+fn address(device: &str, facts: &Facts) -> Option<Change> {
+    let address = Ipv4Net::from(OF_INTERFACE);
+    let address = Address { host_scope: true, ..Address::new(device, address.into()) };
+    (!facts.rp_filter_off).then_some(Change::Address(address))
 }
 
 /// What the translator has of the host's own addresses.

@@ -163,6 +163,9 @@ impl Prepared {
         let place = place(&mut netlink, config, &facts, &intent)?;
         facts.resolved.attach = place.attach;
         journal::facts(config, &facts);
+        if !config.manage && facts.own_icmp_source4 {
+            pool4::check_believed(config, &netlink.addresses(Some(name))?)?;
+        }
         let tables = Tables::open(config, &facts, &mut intent)?;
         let core = core(config, &facts, tables.as_ref().map(|tables| &tables.nat64), None);
         let core = core.inspect_err(|_| {
@@ -180,10 +183,10 @@ impl Prepared {
             place,
             own,
             survivor,
+            unread_before: netlink.tx_dropped(name)?,
             tunnel: is_tep(config).then(|| context.tunnels.of(name)),
             waiting: is_lent(config).then(Arc::default),
         };
-            unread_before: netlink.tx_dropped(name)?,
         if config.manage {
             if let Err(failure) = prepared.change_host() {
                 Tables::discard(prepared.made().as_ref());
@@ -302,10 +305,10 @@ impl Prepared {
                 queues,
                 own: self.own,
                 survivor: self.survivor,
+                unread_before: self.unread_before,
                 kernel: None,
                 stateful,
                 host: self.host,
-                unread_before: self.unread_before,
                 started: Instant::now(),
                 refused_devices: None,
                 tracing: None,

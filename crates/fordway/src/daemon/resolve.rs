@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) ra_devices: BTreeSet<String>,
     /// The host's own IPv4 addresses, where some of them may be the translator's too.
     pub(crate) own_v4: BTreeSet<Ipv4Addr>,
+    /// `icmp_source4` is an address of the host.
+    pub(crate) own_icmp_source4: bool,
     /// Addresses of the devices that pool4 names.
     pub(crate) device_v4: BTreeMap<String, Vec<Ipv4Addr>>,
     /// `net.ipv4.conf.all.rp_filter` is 0: reverse path filtering is each interface's own matter.
@@ -105,12 +107,14 @@ pub(crate) fn resolve(
     let ra_devices = ra_devices(netlink, host_of, uplink.as_ref())?;
     let own_v4 = hosts_v4(config, &addresses);
     let device_v4 = device_v4(config, &addresses);
+    let own_icmp_source4 = own_icmp_source4(config, &addresses);
     Ok(Facts {
         resolved: Resolved { mtu6, icmp_source6, clat_v6, queues, attach: Attach::Interface },
         mtu_from,
         uplink,
         ra_devices,
         own_v4,
+        own_icmp_source4,
         device_v4,
         rp_filter_off: sysctl::read(&SysctlKey::conf_v4("all", "rp_filter")?)? == "0",
     })
@@ -128,9 +132,20 @@ pub(crate) fn hosts_v4(config: &Translator, addresses: &[Address]) -> BTreeSet<I
     if config.nat64().is_none() {
         return BTreeSet::new();
     }
-    // What the translator's own interface has is there for the kernel's sake.
-    let others = addresses.iter().filter(|address| address.device != config.name.as_str());
-    others.filter_map(own_v4).collect()
+    others(config, addresses).filter_map(own_v4).collect()
+}
+
+/// Whether ICMPv4 errors have an address of the host as their source. The kernel takes such packets for forged when they
+/// arrive from an interface.
+pub(crate) fn own_icmp_source4(config: &Translator, addresses: &[Address]) -> bool {
+    let source = config.icmp_source4;
+    source.is_some() && others(config, addresses).any(|address| own_v4(address) == source)
+}
+
+/// Addresses of other interfaces than the translator's: what that one has is there for the kernel's sake.
+fn others<'a>(config: &Translator, addresses: &'a [Address]) -> impl Iterator<Item = &'a Address> {
+    let own = config.name.to_string();
+    addresses.iter().filter(move |address| address.device != own)
 }
 
 /// The addresses that a device named by pool4 has, without those that are only of its link.

@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use super::kernel::{self, Intent, Kernel};
 use super::plan;
 use super::prepared::{At, Devices, core, keep, refused};
-use super::resolve::Facts;
+use super::resolve::{self, Facts};
 use super::stateful::Beside;
 use super::trace::Tracing;
 use super::tunnels::Tunnel;
@@ -267,6 +267,7 @@ impl Running {
         }
         self.follow_devices(view, now);
         self.follow_pool4(view);
+        self.follow_icmp_source4(view);
         self.host.as_mut()?.follow(view, now)
     }
 
@@ -315,6 +316,27 @@ impl Running {
                 self.refused_devices = Some((devices, now));
                 warn!("{}: its devices are not followed: {}", self.name(), failure.line());
             }
+        }
+    }
+
+    /// Follows an `icmp_source4` that becomes an address of the host, or is none any more.
+    fn follow_icmp_source4(&mut self, view: &mut View<'_>) {
+        if !self.config.manage || self.config.icmp_source4.is_none() {
+            return;
+        }
+        let Ok(addresses) = view.addresses() else { return };
+        let own = resolve::own_icmp_source4(&self.config, addresses);
+        if own == self.facts.own_icmp_source4 {
+            return;
+        }
+        self.facts.own_icmp_source4 = own;
+        match self.renew() {
+            Ok(()) => {
+                if let Some(host) = &mut self.host {
+                    host.settle("needed no more: ");
+                }
+            }
+            Err(failure) => warn!("{}: icmp_source4: {}", self.name(), failure.line()),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fordway_testhost::can_use_tun;
+use fordway_testhost::{can_use_tun, poll};
 
 use crate::common::daemon::{Daemon, RunDir, count, dropped};
+use crate::common::host::{assert_same, snapshot};
 use crate::common::topology::{BORDER, Border, V4_HOST_AS_V6, V6_HOST_AS_V4};
 use crate::common::traffic;
 
@@ -58,6 +59,68 @@ fn traceroute_shows_the_gateway_twice_from_either_side() {
     let stats = daemon.stats("siit0");
     assert_eq!(dropped(&stats), 0, "{stats}");
     daemon.stop();
+}
+
+/// The gateway's own address as the source of errors whose own source has no IPv4 address (RFC 6791 section 3.1): the kernel
+/// drops what arrives with such a source unless it is told to believe the interface.
+#[test]
+fn errors_may_come_from_an_address_of_the_gateway() {
+    if !can_use_tun() {
+        return;
+    }
+    for rp_filter in ["0", "1", "2"] {
+        let (net, run) = (Border::new(), RunDir::new());
+        net.gateway.sysctl("net.ipv4.conf.all.rp_filter", rp_filter);
+        let before = snapshot(&net.gateway);
+        let daemon =
+            Daemon::start(&run, &net.gateway, &format!("{BORDER} --icmp-source4 198.51.100.1"));
+        let from_v4 = net.v4.run(&format!("traceroute -n -q 1 -N 1 -w 30 {V6_HOST_AS_V4}"));
+        assert_eq!(hops(&from_v4), ["198.51.100.1", "198.51.100.1", V6_HOST_AS_V4], "{from_v4}");
+        daemon.stop();
+        assert_same(&snapshot(&net.gateway), &before);
+    }
+}
+
+#[test]
+fn an_address_that_becomes_the_gateways_is_believed_then() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let daemon = Daemon::start(&run, &net.gateway, &format!("{BORDER} --icmp-source4 203.0.113.1"));
+    let is = |value: &str| {
+        let setting = net.gateway.run("sysctl -n net.ipv4.conf.siit0.accept_local");
+        (setting.trim() == value).then_some(())
+    };
+    assert_eq!(is("0"), Some(()));
+    net.gateway.ip("addr add 203.0.113.1/32 dev g4");
+    poll("the address is believed", || is("1"));
+    net.gateway.ip("addr del 203.0.113.1/32 dev g4");
+    poll("it is as before", || is("0"));
+    daemon.stop();
+}
+
+#[test]
+fn errors_that_the_kernel_would_drop_are_refused_beforehand() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    net.gateway.ip("tuntap add dev siit0 mode tun multi_queue vnet_hdr");
+    let arguments = format!("{BORDER} --no-manage --icmp-source4 198.51.100.1");
+    let refused = |advice: &str| {
+        let output = run.output(&net.gateway, &arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("198.51.100.1 is an address of this host"), "{text}");
+        assert!(text.contains(advice), "{text}");
+    };
+    refused("sysctl -w net.ipv4.conf.siit0.accept_local=1");
+    net.gateway.sysctl("net.ipv4.conf.siit0.accept_local", "1");
+    net.gateway.sysctl("net.ipv4.conf.siit0.rp_filter", "2");
+    refused("ip address add 127.0.0.64/32 dev siit0 scope host");
+    net.gateway.ip("addr add 127.0.0.64/32 dev siit0 scope host");
+    Daemon::start(&run, &net.gateway, &arguments).stop();
 }
 
 #[test]

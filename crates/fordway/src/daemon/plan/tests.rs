@@ -22,6 +22,7 @@ fn facts() -> Facts {
         uplink: Some(Uplink { name: "eth0".to_owned(), answers: true, rp_filter: true }),
         ra_devices: BTreeSet::from(["eth0".to_owned()]),
         own_v4: BTreeSet::new(),
+        own_icmp_source4: false,
         device_v4: BTreeMap::new(),
         rp_filter_off: false,
     }
@@ -98,6 +99,7 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
         uplink: None,
         ra_devices: BTreeSet::new(),
         own_v4: BTreeSet::new(),
+        own_icmp_source4: false,
         device_v4: BTreeMap::new(),
         rp_filter_off: true,
         ..facts()

@@ -28,6 +28,7 @@ fn facts(own: &[Ipv4Addr]) -> Facts {
         uplink: None,
         ra_devices: BTreeSet::new(),
         own_v4: own.iter().copied().collect(),
+        own_icmp_source4: false,
         device_v4: BTreeMap::from([("eth0".to_owned(), own.to_vec())]),
         rp_filter_off: true,
     }
