@@ -146,7 +146,7 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 		return PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 	if (fields->protocol == PROTOCOL_TCP)
 		return PASS_ON(FW_PASS_OFFLOAD);
-	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_TOO_BIG);
+	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 }
 
 /* Whether a packet that leaves by the uplink comes from the CLAT: before anything else is looked at, for

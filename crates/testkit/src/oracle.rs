@@ -9,6 +9,7 @@ use fordway_xlat::{
     ChecksumState, Config, Gso, GsoKind, HEADROOM, Offload, Packet, State, Translator, Verdict,
 };
 
+use crate::checksum::{add, sum};
 use crate::segment::{complete, segments};
 use crate::view::View;
 
@@ -117,11 +118,14 @@ fn check_forward(
             require(packet.len() <= mtu, "a packet exceeds the next hop's MTU")?;
         }
     }
+    // The whole packet as it was on the wire, without what lay behind its length.
+    let input = &input[..before.length.min(input.len())];
+    if offload.gso.kind == GsoKind::Udp && outcome.offload.gso.kind == GsoKind::None {
+        return check_datagrams(input, offload, outcome);
+    }
     check_pieces(&before, &outcome.packets)?;
     check_offload(&first, &outcome.packets, outcome.offload, mtu)?;
     if outcome.packets.len() == 1 {
-        // The whole packet as it was on the wire, without what lay behind its length.
-        let input = &input[..before.length.min(input.len())];
         check_checksums(config, input, offload, &outcome.packets[0], outcome.offload)?;
         bounds(&before, input.len(), outcome.packets[0].len(), hairpinned)?;
     }
@@ -141,6 +145,35 @@ fn check_pieces(before: &View<'_>, packets: &[Vec<u8>]) -> Result<(), String> {
         offset += piece.payload().len();
     }
     Ok(())
+}
+
+/// The datagrams of a super-packet that leave one by one: each is whole, or in pieces of its own, and its checksum is right.
+fn check_datagrams(input: &[u8], offload: Offload, outcome: &Outcome) -> Result<(), String> {
+    require(outcome.offload == Offload::default(), "datagrams with offload state")?;
+    let cut = segments(input, &offload).ok_or("made datagrams of what can't be segmented")?;
+    let mut rest = &outcome.packets[..];
+    for datagram in &cut {
+        let before = View::of(datagram).ok_or("a datagram is no packet")?;
+        let (mut payload, mut own) = (Vec::new(), 0);
+        let mut first = None;
+        while payload.len() < before.payload().len() {
+            let piece = rest.get(own).and_then(|packet| View::of(packet));
+            let piece = piece.ok_or("a datagram is missing")?;
+            require(!piece.payload().is_empty(), "a piece without octets")?;
+            payload.extend_from_slice(piece.payload());
+            first = first.or(Some(piece));
+            own += 1;
+        }
+        check_pieces(&before, &rest[..own])?;
+        rest = &rest[own..];
+        let same = payload.get(8..) == before.payload().get(8..);
+        require(same, "the payload of a datagram was changed")?;
+        let view = first.ok_or("a datagram without octets")?;
+        let ends = add(sum(view.src), sum(view.dst));
+        let pseudo = add(ends, add(17, payload.len() as u16));
+        require(add(pseudo, sum(&payload)) == 0xffff, "a datagram's checksum is wrong")?;
+    }
+    require(rest.is_empty(), "more datagrams than there were")
 }
 
 /// RFC 7915: 20 octets more or less, 8 for a Fragment Header, and so inside ICMP errors as well; the
@@ -230,7 +263,6 @@ fn check_inner(before: &View<'_>, after: &View<'_>) -> Result<(), String> {
         return Ok(());
     };
     let total = |view: &View<'_>, checksum: u16| {
-        use crate::checksum::{add, sum};
         // A stateful translator changes ports, too.
         let ports = view.payload().get(..4).filter(|_| matches!(view.protocol, 6 | 17));
         let ends = add(sum(view.src), sum(view.dst));

@@ -174,6 +174,12 @@ impl<'a> Packet<'a> {
         self.plan = Some(Plan::tunnel(gso, limit, identification));
     }
 
+    /// Lets a super-packet of UDP that begins with an IPv6 header of 40 octets leave as its datagrams, and those of more
+    /// than `limit` octets as fragments, which have identifications from `identification` on (RFC 7915 section 4.1).
+    pub(crate) fn cut_datagrams(&mut self, limit: usize, identification: u32) {
+        self.cut_tunnelled(limit, identification);
+    }
+
     /// Completes a partial checksum in software, as the device would have.
     pub fn complete_checksum(&mut self) {
         let ChecksumState::Partial { start, offset } = self.offload.checksum else {

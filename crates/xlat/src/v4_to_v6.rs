@@ -88,9 +88,14 @@ pub(crate) fn translate<M: Mapper>(
         };
         transport::translate(config, packet, segment, change, true, trace)?;
     }
-    replace_header(packet, &header, new, split.is_some())?;
+    let datagrams = packet.offload.gso.kind == GsoKind::Udp;
+    replace_header(packet, &header, new, split.is_some() && !datagrams)?;
     if let Some(limit) = split {
         trace.step(Step::Split(limit));
+        if datagrams {
+            packet.cut_datagrams(limit, header.identification.into());
+            return Ok(Verdict::Forward);
+        }
         packet.split(Plan::new(limit, HEADER_MAX));
     }
     Ok(Verdict::Forward)
@@ -234,9 +239,9 @@ fn fit(
             trace.step(Step::SegmentSize { from: size, to });
             Ok(None)
         }
-        // Datagram boundaries can't move; a datagram that fits the next hop goes whole.
+        // Datagram boundaries can't move, and a device makes no fragments: one that fits the next hop goes whole.
         GsoKind::Udp if len <= mtu6 => Ok(None),
-        GsoKind::Udp => Err(Stop::too_big(mtu6 - head + ipv4::HEADER_LEN)),
+        GsoKind::Udp => Ok(Some(lowest)),
     }
 }
 

@@ -1,10 +1,10 @@
-//! Pieces of an IPv4 packet in an IPv6 header (RFC 2473 section 7.2).
+//! Pieces of a super-packet behind an IPv6 header, and of a tunnel packet (RFC 2473 section 7.2).
 //!
-//! Two cuts, one in the other: a super-packet into the segments that it stands for, since no device can be told
-//! of a tunnelled one; and a tunnel packet that is longer than the path allows into IPv6 fragments. The headers
-//! of a segment are written anew, its payload stays where it is.
+//! Two cuts, one in the other: a super-packet into the segments that it stands for, and a packet that is longer than the
+//! path allows into IPv6 fragments. No device can be told of a tunnelled super-packet, and none makes fragments of UDP
+//! datagrams (RFC 7915 section 4.1). The headers of a segment are written anew, its payload stays where it is.
 
-use fordway_wire::checksum::{Sum, pseudo_v4};
+use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use fordway_wire::ipv4::Ipv4Header;
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, transport};
@@ -31,7 +31,8 @@ pub(super) struct Tunnelled<'a> {
     gso: Gso,
     limit: usize,
     identification: u32,
-    /// The headers of a super-packet, from the IPv4 header on; empty if it is none.
+    /// The headers of a super-packet behind the IPv6 header: of UDP, or in a tunnel from the IPv4 header on. Empty if it
+    /// is none.
     headers: &'a [u8],
     /// What no segment has taken yet.
     rest: &'a [u8],
@@ -58,7 +59,9 @@ impl<'a> Tunnelled<'a> {
         let outer = Ipv6Header::parse(packet).ok()?;
         let inner = packet.get(ipv6::HEADER_LEN..)?;
         let mut headers = 0;
-        if gso.kind != GsoKind::None {
+        if is_datagrams(&outer, gso) {
+            headers = transport::UDP_HEADER_LEN;
+        } else if gso.kind != GsoKind::None {
             let at = Ipv4Header::parse(inner).ok()?.header_len;
             headers = at + segment_header_len(gso.kind, inner.get(at..)?);
         }
@@ -75,7 +78,12 @@ impl<'a> Tunnelled<'a> {
         }
         let size = usize::from(self.gso.size).max(1);
         let (body, last) = take(&mut self.rest, size)?;
-        write_segment(&mut headers[..self.headers.len()], body, self.taken, last, self.gso);
+        let own = &mut headers[..self.headers.len()];
+        if is_datagrams(&self.outer, self.gso) {
+            write_datagram(own, body, &self.outer);
+        } else {
+            write_segment(own, body, self.taken, last, self.gso);
+        }
         Some((headers, body))
     }
 
@@ -129,6 +137,21 @@ impl<'a> Iterator for Tunnelled<'a> {
         let fragment = FragmentHeader { next_header, offset: 0, more: true, identification };
         self.fragment(&headers[..len], Cut { rest: body, fragment })
     }
+}
+
+/// Whether it is a super-packet of UDP that is in no tunnel.
+fn is_datagrams(header: &Ipv6Header, gso: Gso) -> bool {
+    gso.kind == GsoKind::Udp && header.next_header == protocol::UDP
+}
+
+/// Makes of the UDP header of a super-packet that of one datagram.
+fn write_datagram(header: &mut [u8], body: &[u8], ip: &Ipv6Header) {
+    let len = header.len() + body.len();
+    put_u16(header, transport::UDP_LENGTH_AT, len as u16);
+    put_u16(header, transport::UDP_CHECKSUM_AT, 0);
+    let pseudo = pseudo_v6(ip.src, ip.dst, protocol::UDP, len as u32);
+    let sum = pseudo.add_bytes(header) + Sum::ZERO.add_bytes(body);
+    put_u16(header, transport::UDP_CHECKSUM_AT, never_zero(protocol::UDP, sum.finish()));
 }
 
 /// Makes of the headers of a super-packet those of its segment number `index`.
