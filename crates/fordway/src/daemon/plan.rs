@@ -8,9 +8,10 @@ use fordway_net::{
     Address, Change, IpNet, Ipv4Net, Ipv6Net, Nat44, Nat44Choice, NeighbourProxy, Route, Rule,
     SysctlKey, table,
 };
+use fordway_xlat::config::IcmpErrors;
 
-use super::resolve::{Facts, Uplink};
 use super::pool4;
+use super::resolve::{Facts, Uplink};
 use super::uplink::Way;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
@@ -45,10 +46,10 @@ pub(crate) fn changes(
     let mut changes = if adopted { Vec::new() } else { silence(device)? };
     changes.extend(interface(config, group, facts)?);
     changes.extend(forwarding(config, facts)?);
-    changes.extend(guard(config, group));
     if facts.own_icmp_source4 {
         changes.extend(pool4::believe(device, facts)?);
     }
+    changes.extend(guard(config, group));
     changes.extend(routes(config, facts));
     if let (Some(uplink), Some(v6)) = (&facts.uplink, facts.resolved.clat_v6)
         && uplink.answers
@@ -70,8 +71,14 @@ pub(crate) fn changes(
 pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -> Vec<Change> {
     let growth = if config.softwire().is_some() { TUNNEL_GROWTH } else { GROWTH };
     let mtu4 = facts.resolved.mtu6 - growth;
-    // A tunnel end point has packets without DF whole, and cuts its own (RFC 2473 section 7.2).
+    // A route's MTU has the kernel cut packets without DF, and answer those with DF.
     let mut mtu = Some(mtu4);
+    let stateless = matches!(config.mode, Mode::Siit { .. } | Mode::Clat(_));
+    if stateless && answers_too_big(config) {
+        // RFC 7915 section 4.1: who translates without state does both. Of an echo request or of a datagram without
+        // checksum that the kernel has cut, no fragment could be translated (section 1.2).
+        mtu = Some(facts.resolved.mtu6);
+    }
     let (nets, source) = match &config.mode {
         Mode::Siit { .. } => {
             // Mappings that cover each other need only the shortest one's route.
@@ -84,6 +91,7 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         Mode::Clat(clat) => (config.routes4.clone(), Some(IpAddr::V4(clat.v4))),
         Mode::Softwire(softwire) => match &softwire.end {
             SoftwireEnd::Tep { bindings, .. } => {
+                // Packets without DF come whole; the tunnel packets are cut (RFC 2473 section 7.2).
                 mtu = None;
                 let v4 = bindings.iter().map(|binding| Ipv4Net::from(binding.v4));
                 let v4 = v4.chain(config.routes4.iter().copied());
@@ -106,6 +114,11 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
         Change::Route(route)
     };
     nets.into_iter().map(route).collect()
+}
+
+/// Whether the sender of a packet with DF that does not fit hears of it by the translator.
+fn answers_too_big(config: &Translator) -> bool {
+    config.icmp_source4.is_some() && config.icmp_errors != IcmpErrors::Off
 }
 
 /// What this host's packets have as their source: its own address; one of its own only where it has no whole one.
@@ -193,6 +206,8 @@ fn interface(config: &Translator, group: u32, facts: &Facts) -> fordway_net::Res
         Change::sysctl(SysctlKey::conf_v4(device, "rp_filter")?, rp_filter),
         Change::Group { device: owned(), group },
         Change::Mtu { device: owned(), mtu: facts.resolved.mtu6 },
+        // The driver of a TUN device drops what does not fit; it never makes the sender wait.
+        Change::QueueLength { device: owned(), length: config.queue_length },
         Change::Up { device: owned() },
     ])
 }
@@ -210,8 +225,6 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
         changes.push(Change::sysctl(SysctlKey::forwarding_v4(), "1"));
     }
     Ok(changes)
-        // The driver of a TUN device drops what does not fit; it never makes the sender wait.
-        Change::QueueLength { device: owned(), length: config.queue_length },
 }
 
 /// What comes out of the interface is not routed back into it: it is looked up as if the interface

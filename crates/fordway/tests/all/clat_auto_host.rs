@@ -324,7 +324,7 @@ fn what_somebody_takes_away_is_put_back() {
     // A link that takes shorter packets from now on.
     router.say(Content { mtu: Some(1400), ..Content::new(NET, &[PREF64]) });
     poll("the other MTU", || (daemon.status()["translators"][0]["mtu"] == 1400).then_some(()));
-    assert!(net.host.ip("route show default").contains("mtu 1380"));
+    assert!(net.host.ip("route show default").contains("mtu 1400 advmss 1340"));
     daemon.stop();
 }
 

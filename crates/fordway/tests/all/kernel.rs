@@ -229,7 +229,7 @@ fn at_the_uplink_ipv4_follows_the_router_and_survives_a_link_that_flaps() {
     let daemon = Daemon::start(&run, &net.client, &clat("--uplink c0"));
     let default = || net.client.ip("-4 route show default");
     assert!(default().contains("via inet6 2001:db8:1::1 dev c0"), "{}", default());
-    assert!(default().contains("src 192.0.0.1 metric 2048 mtu 1480 advmss 1440"), "{}", default());
+    assert!(default().contains("src 192.0.0.1 metric 2048 mtu 1500 advmss 1440"), "{}", default());
     // The server's other address on the link becomes the router.
     net.server.ip("addr add 2001:db8:1::9/64 dev s0");
     net.client.ip(&format!("-6 route replace {PREF64} via 2001:db8:1::9"));

@@ -33,6 +33,7 @@ mod nat64_ftp;
 mod nat64_life;
 mod nat_pt;
 mod offline;
+mod path_mtu;
 mod pool4;
 mod proxy;
 mod reload;

@@ -53,8 +53,8 @@ const INTERFACE: [&str; 9] = [
     "set sysctl net.ipv4.conf.fw0.rp_filter to 2",
     "put interface fw0 into group 1179582471",
     "set the MTU of interface fw0 to 1500",
-    "set interface fw0 up",
     "set the queue length of interface fw0 to 4096",
+    "set interface fw0 up",
 ];
 
 const GUARD_LINES: [&str; 4] = [
@@ -79,7 +79,7 @@ fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
         "set sysctl net.ipv6.conf.eth0.proxy_ndp to 1",
         "set sysctl net.ipv6.neigh.eth0.proxy_delay to 0",
         "add neighbour proxy 2001:db8:1::464 on eth0",
-        "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1",
+        "add route 0.0.0.0/0 dev fw0 metric 2048 mtu 1500 advmss 1440 src 192.0.0.1",
     ];
     let expected = [&INTERFACE[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
     assert_eq!(lines(&translator(text), &facts()), expected);
@@ -115,12 +115,45 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
     let rest = [
         "add route 64:ff9b::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
         "add route 2001:db8:64::/96 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
-        "add route 192.0.2.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
-        "add route 198.51.100.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
-        "add route 203.0.113.0/24 dev fw0 metric 5 mtu 1380 advmss 1340 src -",
+        "add route 192.0.2.0/24 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
+        "add route 198.51.100.0/24 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
+        "add route 203.0.113.0/24 dev fw0 metric 5 mtu 1400 advmss 1340 src -",
     ];
     let expected = [&interface[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
     assert_eq!(lines(&translator(text), &facts), expected);
+}
+
+#[test]
+fn the_kernel_keeps_to_the_path_mtu_where_the_translator_may_not_answer() {
+    let base = "[[translator]]\nname = 'fw0'\nmode = 'siit'\npool6 = ['64:ff9b::/96']\n\
+                routes4 = ['203.0.113.0/24']\n";
+    for (more, mtu) in
+        [("", 1500), ("icmp_source4 = 'off'\n", 1480), ("icmp_errors = 'off'\n", 1480)]
+    {
+        let routes = routes_v4(&translator(&format!("{base}{more}")), &facts(), None);
+        let routes: Vec<String> = routes.iter().map(line).collect();
+        let expected =
+            format!("add route 203.0.113.0/24 dev fw0 metric 2048 mtu {mtu} advmss 1440 src -");
+        assert_eq!(routes, [expected], "{more}");
+    }
+}
+
+#[test]
+fn errors_from_an_address_of_the_host_are_believed() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'siit'\npool6 = ['64:ff9b::/96']\n\
+                icmp_source4 = '198.51.100.1'\n";
+    let config = translator(text);
+    let before = lines(&config, &facts());
+    let own = Facts { own_icmp_source4: true, ..facts() };
+    let address = "add address 127.0.0.64/32 on fw0".to_owned();
+    let accept = "set sysctl net.ipv4.conf.fw0.accept_local to 1".to_owned();
+    let more = |facts: &Facts| -> Vec<String> {
+        lines(&config, facts).into_iter().filter(|line| !before.contains(line)).collect()
+    };
+    assert_eq!(more(&own), [address, accept.clone()]);
+    let unfiltered = Facts { rp_filter_off: true, ..own };
+    let rp_filter = "set sysctl net.ipv4.conf.fw0.rp_filter to 0".to_owned();
+    assert_eq!(more(&unfiltered), [rp_filter, accept]);
 }
 
 #[test]
@@ -192,7 +225,7 @@ fn at_the_uplink_ipv4_goes_straight_to_the_ipv6_router() {
     assert_eq!(more, ["set sysctl net.ipv4.conf.eth0.rp_filter to 2"]);
     let mut way = Way { device: "eth0".to_owned(), ifindex: 3, gateway: "fe80::1".parse().ok() };
     let route = |way: &Way| line(&routes_v4(&config, &facts, Some(way))[0]);
-    let rest = "dev eth0 metric 2048 mtu 1480 advmss 1440 src 192.0.0.1";
+    let rest = "dev eth0 metric 2048 mtu 1500 advmss 1440 src 192.0.0.1";
     assert_eq!(route(&way), format!("add route 0.0.0.0/0 via fe80::1 {rest}"));
     way.gateway = None;
     assert_eq!(route(&way), format!("add route 0.0.0.0/0 {rest}"));
