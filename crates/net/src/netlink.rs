@@ -104,18 +104,8 @@ impl Netlink {
             let (datagram, _) =
                 self.socket.recv_from_full().map_err(|error| failed(error, None))?;
             let mut rest = datagram.as_slice();
-            while !rest.is_empty() {
-                let answer = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) {
-                    Ok(answer) => answer,
-                    // One object of a kind that is not known here yet, of a list: the others are.
-                    Err(_) if flags & NLM_F_DUMP == NLM_F_DUMP && is_object(rest) => {
-                        rest = behind(rest);
-                        continue;
-                    }
-                    Err(error) => return Err(unexpected(error.to_string())),
-                };
-                let length = (answer.header.length as usize).next_multiple_of(4);
-                rest = rest.get(length.max(NETLINK_HEADER)..).unwrap_or_default();
+            while let Some(answer) = next(&mut rest, flags & NLM_F_DUMP == NLM_F_DUMP) {
+                let answer = answer.map_err(unexpected)?;
                 // An answer to a request that was given up on earlier.
                 if answer.header.sequence_number != self.sequence {
                     continue;
@@ -149,6 +139,24 @@ impl std::fmt::Debug for Netlink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Netlink").finish_non_exhaustive()
     }
+}
+
+/// Takes the next message. Of a list, objects of a kind that is not known here yet are passed over: the others are.
+fn next(
+    rest: &mut &[u8],
+    is_list: bool,
+) -> Option<std::result::Result<NetlinkMessage<RouteNetlinkMessage>, String>> {
+    while !rest.is_empty() {
+        match NetlinkMessage::deserialize(rest) {
+            Ok(answer) => {
+                *rest = behind(rest);
+                return Some(Ok(answer));
+            }
+            Err(_) if is_list && is_object(rest) => *rest = behind(rest),
+            Err(error) => return Some(Err(error.to_string())),
+        }
+    }
+    None
 }
 
 /// Whether a message is whole, and none of netlink's own (`NLMSG_MIN_TYPE`).
@@ -209,5 +217,19 @@ mod tests {
         let mut done = unreadable();
         done[4] = 3;
         assert!(!is_object(&done));
+    }
+
+    #[test]
+    fn a_list_goes_on_behind_an_object_that_can_not_be_read() {
+        let mut done = vec![0; NETLINK_HEADER + 4];
+        done[0] = 20;
+        done[4] = 3;
+        let octets = [unreadable(), done].concat();
+        let mut rest = octets.as_slice();
+        let answer = next(&mut rest, true).unwrap().unwrap();
+        assert!(matches!(answer.payload, NetlinkPayload::Done(_)), "{answer:?}");
+        assert!(rest.is_empty() && next(&mut rest, true).is_none());
+        // What was asked for alone is not there if it can't be read.
+        assert!(next(&mut octets.as_slice(), false).unwrap().is_err());
     }
 }

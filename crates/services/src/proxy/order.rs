@@ -21,16 +21,19 @@ impl Candidate {
     /// Asks the kernel's routing; nothing is sent.
     pub(super) fn of(to: SocketAddr, translated: &[Pool6]) -> Candidate {
         let source = source(to);
-        let is_own = forms(to.ip(), translated).into_iter().flatten().any(|form| {
-            let towards = match form == to.ip() {
-                true => &source,
-                false => &self::source((form, to.port()).into()),
-            };
-            // Where nobody can be asked, it may be so.
-            towards.as_ref().map_or(true, |source| *source == Some(form))
-        });
+        let is_own =
+            forms(to.ip(), translated).into_iter().flatten().any(|form| match form == to.ip() {
+                true => is_own(form, &source),
+                false => is_own(form, &self::source((form, to.port()).into())),
+            });
         Candidate { to, source: source.ok().flatten(), is_own }
     }
+}
+
+/// Whether an address is this host's own, by what this host would have towards it. Where nobody can be asked, for want of
+/// a socket for instance, it may be so.
+fn is_own(address: IpAddr, source: &std::io::Result<Option<IpAddr>>) -> bool {
+    source.as_ref().map_or(true, |source| *source == Some(address))
 }
 
 /// The address that this host would have towards another; towards one of its own, that one. `None`: there is no way.
@@ -178,6 +181,16 @@ mod tests {
             sorted(&[("2001:db8:1::1", "2001:db8:2::1"), ("2001:db8:2::2", "2001:db8:2::1")]),
             ["2001:db8:2::2", "2001:db8:1::1"]
         );
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_an_address_is_this_hosts() {
+        let address = "192.0.2.1".parse().unwrap();
+        let no_socket = || Err(std::io::Error::from(std::io::ErrorKind::Other));
+        assert!(is_own(address, &no_socket()));
+        assert!(is_own(address, &Ok(Some(address))));
+        assert!(!is_own(address, &Ok(None)));
+        assert!(!is_own(address, &Ok("192.0.2.2".parse().ok())));
     }
 
     #[test]

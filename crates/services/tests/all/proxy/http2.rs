@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fordway_services::proxy::{Settings, Tls};
+use fordway_services::proxy::{Limits, Settings, Tls};
 use fordway_testhost::poll;
 use h2::client::SendRequest;
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::world::{OK, RawServer, World, reverse};
+use super::world::{OK, RawServer, World, forward, reverse};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -123,9 +123,11 @@ fn many_streams_at_once_and_a_large_page() {
 
 #[test]
 fn nobody_is_asked_for_what_the_client_has_reset() {
-    // It never answers, and the proxy would wait for a minute.
+    // It never answers, and the proxy would wait for ever.
     let server = RawServer::start(|_, _| Some(Vec::new()));
-    let world = World::forward();
+    let ever = Duration::from_secs(24 * 3600);
+    let limits = Limits { response_time: ever, idle_time: ever, ..forward().limits };
+    let world = World::new(&Settings { limits, ..forward() });
     run(async {
         let mut sender = plain(&world).await;
         for number in 1..=20 {
@@ -140,6 +142,7 @@ fn nobody_is_asked_for_what_the_client_has_reset() {
         }
     });
     poll("all of its connections end", || (server.ended() == 20).then_some(()));
+    poll("all are counted", || (world.abandoned() == 20).then_some(()));
 }
 
 #[test]

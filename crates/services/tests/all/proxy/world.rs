@@ -204,6 +204,11 @@ impl World {
     pub(crate) fn refused(&self, reason: &str) -> u64 {
         self.server.stats().refused[reason]
     }
+
+    /// How many requests ended because their clients had gone.
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.server.stats().abandoned
+    }
 }
 
 pub(crate) fn all_ports() -> Ports {
