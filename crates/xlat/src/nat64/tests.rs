@@ -16,6 +16,7 @@ use super::*;
 
 mod addresses;
 mod changes;
+mod claims;
 mod crowd;
 mod expect;
 mod mappers;

@@ -8,6 +8,21 @@ use crate::nat64::layout::{Kind, Subscriber};
 use crate::nat64::subscriber::ADDING;
 use crate::nat64::view::{life, life_parts};
 
+impl Subscriber {
+    /// Claims one that lives with this word: until it is settled nobody takes a port of it, and nobody makes another one
+    /// for the same prefix. `false`: it has changed.
+    pub(in crate::nat64) fn claim(&self, word: u32) -> bool {
+        let claimed = life(state::CLAIMED, life_parts(word).1);
+        self.life.compare_exchange(word, claimed, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Ends a claimed one; it lives on if a port was taken by a thread that could not see the claim yet.
+    pub(in crate::nat64) fn settle(&self, word: u32) {
+        let dead = life(state::DEAD, life_parts(word).1);
+        self.life.store(if is_unused(self) { dead } else { word }, SeqCst);
+    }
+}
+
 impl Pass<'_, '_> {
     /// Subscribers whose blocks are none of the settings' any more.
     pub(super) fn review_subscribers(&mut self) {
@@ -58,13 +73,8 @@ impl Pass<'_, '_> {
         {
             return;
         }
-        // Nobody takes a port of it from here on, and nobody makes another one for the same prefix.
-        let number = life_parts(word).1;
-        let claimed = life(state::CLAIMED, number);
-        if subscriber.life.compare_exchange(word, claimed, SeqCst, SeqCst).is_ok() {
-            // Somebody may have taken a port before he could see that.
-            let after = if is_unused(subscriber) { life(state::DEAD, number) } else { word };
-            subscriber.life.store(after, SeqCst);
+        if subscriber.claim(word) {
+            subscriber.settle(word);
         }
     }
 
