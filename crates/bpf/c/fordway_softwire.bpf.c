@@ -10,6 +10,7 @@
 #include "common.h"
 #include "maps.h"
 #include "outcome.h"
+#include "pass_rate.h"
 #include "softwire_decapsulate.h"
 #include "softwire_encapsulate.h"
 #include "tc.h"
@@ -59,6 +60,7 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	begin_trace(skb, &journey, skb->gso_size);
 	if (reached)
 		v = to_v6 ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
+	v = limit_passes(v, to_v6, hook);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
 	end_trace(skb, &journey, v);
 	return v;

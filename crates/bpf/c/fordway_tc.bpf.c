@@ -8,6 +8,7 @@
 #include "maps.h"
 #include "ours.h"
 #include "outcome.h"
+#include "pass_rate.h"
 #include "tc.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
@@ -210,7 +211,7 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	}
 	begin_trace(skb, &journey, skb->gso_size);
 	begin_plan(plan);
-	verdict v = translate(skb, to_v6, hook, journey.counters, plan);
+	verdict v = limit_passes(translate(skb, to_v6, hook, journey.counters, plan), to_v6, hook);
 	if (HAS_STATE(hook))
 		count_state(journey.counters, v, journey.octets, plan);
 	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))

@@ -185,7 +185,7 @@ abi_struct! {
 
 abi_struct! {
     /// The configuration of the programs.
-    FwConfig = "fw_config", 24 * (MAX_POOL6 + 2 * MAX_INLINE_EAM) + 80;
+    FwConfig = "fw_config", 24 * (MAX_POOL6 + 2 * MAX_INLINE_EAM) + 88;
     pool6: [FwPool6; MAX_POOL6],
     eam4: [FwEam; MAX_INLINE_EAM],
     eam6: [FwEam; MAX_INLINE_EAM],
@@ -202,6 +202,7 @@ abi_struct! {
     tun_ifindex: u32,
     link_layer_len: u32,
     trace_rate: u32,
+    pass_interval_ns: u32,
     eam_in_maps: u8,
     decrement_hop_limit: [u8; 2],
     set_traffic_class: u8,
@@ -214,7 +215,7 @@ abi_struct! {
     trace: u8,
     keep_order: u8,
     icmp_node_id: u8,
-    reserved: [u8; 3],
+    reserved: [u8; 7],
 }
 
 abi_struct! {

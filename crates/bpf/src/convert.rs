@@ -22,6 +22,7 @@ pub(crate) struct Extra {
     pub(crate) decrement_hop_limit: HopCount,
     pub(crate) measure: bool,
     pub(crate) trace: Option<u32>,
+    pub(crate) pass_rate: Option<u32>,
     pub(crate) keep_order: bool,
 }
 
@@ -57,6 +58,9 @@ pub(crate) fn convert(config: &Config, extra: Extra) -> Result<FwConfig, Unsuppo
     Ok(fw)
 }
 
+/// Nanoseconds of a second.
+const NS: u32 = 1_000_000_000;
+
 /// What programs of all kinds know.
 fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
     let mut fw = FwConfig {
@@ -64,6 +68,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         link_layer_len: extra.link_layer_len,
         identification_secret: random(),
         trace_rate: extra.trace.unwrap_or(0),
+        pass_interval_ns: extra.pass_rate.map_or(0, |rate| NS / rate.clamp(1, NS)),
         measure: u8::from(extra.measure),
         trace: u8::from(extra.trace.is_some()),
         keep_order: u8::from(extra.keep_order),

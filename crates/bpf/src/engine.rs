@@ -176,6 +176,7 @@ fn load(
         decrement_hop_limit: behind_routing(config, &options.hook),
         measure: options.measure,
         trace: options.trace,
+        pass_rate: options.pass_rate,
         keep_order: true,
     };
     let stateful = options.stateful.as_ref();

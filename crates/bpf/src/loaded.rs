@@ -106,6 +106,8 @@ pub struct TestOptions {
     pub measure: bool,
     /// Write events, at most so many per second and processor.
     pub trace: Option<u32>,
+    /// As in [`Options`](crate::Options).
+    pub pass_rate: Option<u32>,
     /// The interface indices that XDP may send to.
     pub devices: Vec<u32>,
     /// Of a stateful translator: its settings and tables.
@@ -169,6 +171,7 @@ impl Loaded {
             decrement_hop_limit: config.decrement_hop_limit,
             measure: options.measure,
             trace: options.trace,
+            pass_rate: options.pass_rate,
             keep_order: options.keep_order,
         };
         let stateful = options.stateful.as_ref();

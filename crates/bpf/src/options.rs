@@ -75,6 +75,9 @@ pub struct Options {
     pub measure: bool,
     /// Write events, at most so many per second and processor.
     pub trace: Option<u32>,
+    /// Packets from IPv4 that the programs leave to the user engine for one reason, at most so many per second and
+    /// processor; [`PassReason`](crate::PassReason) has the reasons, and `pass_rate.h` those that have a rate.
+    pub pass_rate: Option<u32>,
     /// Attach by clsact filters even where the kernel has tcx links.
     pub force_clsact: bool,
     /// Of a stateful translator: its settings and tables.
@@ -102,7 +105,7 @@ pub struct Stateful {
 }
 
 impl Options {
-    /// Options for `hook` with pins in `pins`: nothing measured or traced, tcx where the kernel has it.
+    /// Options for `hook` with pins in `pins`: nothing measured, traced or limited, tcx where the kernel has it.
     #[must_use]
     pub fn new(pins: impl Into<PathBuf>, hook: Hook) -> Self {
         Options {
@@ -110,6 +113,7 @@ impl Options {
             hook,
             measure: false,
             trace: None,
+            pass_rate: None,
             force_clsact: false,
             stateful: None,
             tunnels: None,

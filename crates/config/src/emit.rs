@@ -64,6 +64,8 @@ struct TranslatorTable {
     devices: Option<Vec<String>>,
     measure: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pass_rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pool6: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pref64: Option<String>,
@@ -203,6 +205,7 @@ impl TranslatorTable {
             attach: word(&ATTACHES, t.attach),
             devices: matches!(t.attach, Attach::Ingress | Attach::Xdp).then(|| strings(&t.devices)),
             measure: t.measure,
+            pass_rate: (clat.is_none() && client.is_none()).then(|| rate(t.pass_rate)),
             pool6: match &t.mode {
                 Mode::Siit { pool6, .. } => Some(strings(pool6)),
                 Mode::Nat64(nat64) => Some(strings(&nat64.pool6)),
@@ -253,6 +256,11 @@ impl TranslatorTable {
             bindings: softwire::emit::bindings(t.softwire()),
         }
     }
+}
+
+/// A rate, or that there is none.
+pub(crate) fn rate(per_second: Option<u32>) -> String {
+    per_second.map_or("unlimited".to_owned(), |rate| format!("{rate}/s"))
 }
 
 /// `icmp_errors` and its burst.

@@ -19,6 +19,10 @@ pub(crate) const ATTACHES: [(&str, Attach); 5] = [
     ("xdp", Attach::Xdp),
 ];
 
+/// Packets from IPv4 that programs leave to the user engine for one reason, per second and processor. The user engine
+/// takes some hundred thousand of all reasons on each of its queues.
+pub(crate) const PASS_RATE: u32 = 10_000;
+
 /// Devices that one translator can be attached to.
 const MAX_DEVICES: usize = 64;
 
@@ -35,7 +39,7 @@ pub(crate) enum Place {
     Gateway,
 }
 
-/// Reads `engine`, `attach`, `devices` and `measure`, and holds them against each other.
+/// Reads `engine`, `attach`, `devices`, `measure` and `pass_rate`, and holds them against each other.
 pub(crate) fn read(
     section: &mut Section<'_, '_>,
     sink: &mut Sink,
@@ -58,6 +62,13 @@ pub(crate) fn read(
         sink.push(Diagnostic::warning(measure.span(), message).help("leave it out"));
     }
     set(&mut translator.measure, measure);
+    if matches!(place, Place::Clat | Place::Client) {
+        let why = "this key is for gateways, to which strangers in the IPv4 network send";
+        section.refuse(sink, "pass_rate", why, "leave it out");
+        translator.pass_rate = None;
+    } else {
+        set(&mut translator.pass_rate, section.read(sink, "pass_rate", value::rate));
+    }
 }
 
 fn check_attach(attach: &Spanned<Attach>, engine: Engine, place: Place, sink: &mut Sink) {

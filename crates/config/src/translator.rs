@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::engine::{self, Place};
+use crate::engine::{self, PASS_RATE, Place};
 use crate::name::InterfaceName;
 use crate::nat64;
 use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
@@ -336,6 +336,7 @@ impl Translator {
             attach: Attach::default(),
             devices: Vec::new(),
             measure: false,
+            pass_rate: Some(PASS_RATE),
             metric: DEFAULT_METRIC,
             icmp_source4: Some(ICMP_SOURCE4),
             icmp_node_id: false,

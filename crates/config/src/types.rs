@@ -67,6 +67,9 @@ pub struct Translator {
     pub devices: Vec<InterfaceName>,
     /// The kernel engine takes the time of each packet.
     pub measure: bool,
+    /// Packets from IPv4 that the kernel engine leaves to the user engine for one reason, per second and processor;
+    /// `None`: as many as come.
+    pub pass_rate: Option<u32>,
     /// Explicit address mappings (RFC 7757), free of duplicates.
     pub eam: Vec<Eam>,
     /// IPv4 networks routed into the interface, beside those of `eam` in mode siit and of the bindings in mode

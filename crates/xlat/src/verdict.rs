@@ -147,6 +147,7 @@ drop_reasons! {
     MayNotBegin = 60, "may_not_begin", "An IPv4 host that may not begin sessions, by configuration (NAT-PT).";
     PortInUse = 61, "port_in_use", "For a bound address (NAT-PT), but the host uses this port towards IPv4 under another address.";
     ReceiveQueueFull = 62, "receive_queue_full", "The interface's queue was full: the user engine had not read the packets before in time.";
+    PassRate = 63, "pass_rate", "From IPv4, for the user engine, and more than the kernel engine leaves to it for one reason.";
 }
 
 impl DropReason {

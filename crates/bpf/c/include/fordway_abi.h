@@ -83,6 +83,7 @@ enum fw_drop_reason {
 	FW_DROP_MAY_NOT_BEGIN = 60,
 	FW_DROP_PORT_IN_USE = 61,
 	FW_DROP_RECEIVE_QUEUE_FULL = 62,
+	FW_DROP_PASS_RATE = 63,
 	FW_DROP_COUNT
 };
 
@@ -207,6 +208,8 @@ struct fw_config {
 	__u32 link_layer_len;
 	/* Events per second and processor, at most. */
 	__u32 trace_rate;
+	/* Nanoseconds between packets that are left for one reason (pass_rate.h); 0: as many as come. */
+	__u32 pass_interval_ns;
 	__u8 eam_in_maps;
 	/* By direction. */
 	__u8 decrement_hop_limit[2];
@@ -225,9 +228,9 @@ struct fw_config {
 	__u8 keep_order;
 	/* Errors from `icmp_source4` carry their IPv6 source. */
 	__u8 icmp_node_id;
-	__u8 reserved[3];
+	__u8 reserved[7];
 };
-_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 80, "fw_config");
+_Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 88, "fw_config");
 
 /* What one direction carried (the core's DirectionTotals). */
 struct fw_direction_counters {

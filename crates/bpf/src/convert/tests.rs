@@ -8,6 +8,7 @@ const EXTRA: Extra = Extra {
     decrement_hop_limit: HopCount::BOTH,
     measure: false,
     trace: None,
+    pass_rate: None,
     keep_order: false,
 };
 
@@ -99,6 +100,7 @@ fn choices_are_carried_over() {
     let extra = Extra {
         measure: true,
         trace: Some(50),
+        pass_rate: Some(20_000),
         decrement_hop_limit: HopCount { v4_to_v6: false, v6_to_v4: true },
         ..EXTRA
     };
@@ -109,6 +111,7 @@ fn choices_are_carried_over() {
     assert_eq!((fw.set_traffic_class, fw.traffic_class), (1, 0x2e));
     assert_eq!(fw.udp_checksum_zero, udp_checksum_zero::DROP);
     assert_eq!((fw.ipv4_translatable, fw.hairpin, fw.mss_clamp), (0, 0, 1));
+    assert_eq!(fw.pass_interval_ns, 50_000);
     assert_eq!((fw.tun_ifindex, fw.link_layer_len, fw.decrement_hop_limit), (7, 14, [0, 1]));
     assert_eq!((fw.measure, fw.trace, fw.trace_rate), (1, 1, 50));
 

@@ -19,6 +19,7 @@ mod clsact;
 mod lifecycle;
 mod loaded;
 mod nat64;
+mod pass_rate;
 mod softwire_live;
 mod uplink;
 mod uplink_devices;

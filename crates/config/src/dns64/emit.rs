@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::read::REVERSES;
 use super::{Dns64, Dns64Policy};
-use crate::emit::{WordOrBool, WordOrList, WordOrNumber, strings, word};
+use crate::emit::{WordOrBool, WordOrList, WordOrNumber, rate, strings, word};
 use crate::value::{memory_text, name_text};
 
 /// Absent options are left out; all other keys are always written.
@@ -96,7 +96,7 @@ impl Dns64Table {
             timeout: time(dns64.timeout),
             deadline: time(dns64.deadline),
             attempts: dns64.attempts,
-            rate: dns64.rate.map_or("unlimited".to_owned(), |rate| format!("{rate}/s")),
+            rate: rate(dns64.rate),
             burst: dns64.rate.map(|_| dns64.burst),
             udp_size: dns64.udp_size,
             tcp_clients: dns64.tcp_clients,

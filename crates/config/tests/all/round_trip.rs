@@ -287,6 +287,7 @@ prop_compose! {
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
         queue_length in 64u32..=65_536,
+        pass_rate in option::of(1u32..),
     ) -> Translator {
         Translator {
             name: "fw0".parse().unwrap(),
@@ -302,6 +303,7 @@ prop_compose! {
                 _ => devices,
             },
             measure: flags[6] && engine != Engine::User,
+            pass_rate: pass_rate.filter(|_| !matches!(mode, Mode::Clat(_))),
             eam: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { eam },
             routes4: match mode {
                 Mode::Nat64(_) => Vec::new(),

@@ -6,7 +6,7 @@ use fordway_engine::Core;
 use fordway_net::{Change, Netlink, View};
 use tracing::{debug, info, warn};
 
-use super::kernel::{self, Kernel};
+use super::kernel::{self, Kernel, Tuning};
 use super::plan;
 use super::pool4;
 use super::prepared::{Devices, core, keep};
@@ -123,9 +123,9 @@ impl Running {
             Some(held) => held.with_lent(core, &self.written_bindings(), &self.engine.core()),
             None => core,
         };
-        let hook = self.hook();
+        let (hook, tuning) = (self.hook(), Tuning::of(&self.config));
         if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
-            && kernel.can_rebind(softwire, &hook, self.config.measure)
+            && kernel.can_rebind(softwire, &hook, tuning)
         {
             self.engine.replace(core.clone());
             match kernel.rebind(softwire) {
@@ -138,7 +138,7 @@ impl Running {
             let config = kernel::config_of(&core, self.place.attach);
             let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
             let settings = core.tables().map(|nat64| stateful::with_added(nat64));
-            kernel.replace(config, hook, self.config.measure, settings, tunnels)?;
+            kernel.replace(config, hook, tuning, settings, tunnels)?;
         }
         self.engine.replace(core);
         if let Some(held) = &mut held {

@@ -146,6 +146,19 @@ fn tell_paths(maps: &SoftwireMaps, softwire: &Softwire) -> Result<(), Error> {
 /// The least capacity of the maps of bindings.
 const LEAST_BINDINGS: usize = 65_536;
 
+/// What a configuration says of the programs beside what they do with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    pub(crate) measure: bool,
+    pub(crate) pass_rate: Option<u32>,
+}
+
+impl Tuning {
+    pub(crate) fn of(config: &Translator) -> Tuning {
+        Tuning { measure: config.measure, pass_rate: config.pass_rate }
+    }
+}
+
 /// A kernel engine that runs. Dropping it leaves it running.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -165,11 +178,12 @@ impl Kernel {
         &mut self,
         config: Config,
         hook: Hook,
-        measure: bool,
+        tuning: Tuning,
         settings: Option<Settings>,
         tunnels: Option<Tunnels>,
     ) -> Result<(), Error> {
-        let mut options = Options { hook, measure, tunnels, ..self.options.clone() };
+        let Tuning { measure, pass_rate } = tuning;
+        let mut options = Options { hook, measure, pass_rate, tunnels, ..self.options.clone() };
         if let (Some(stateful), Some(settings)) = (&mut options.stateful, settings) {
             stateful.settings = settings;
         }
@@ -184,12 +198,12 @@ impl Kernel {
     }
 
     /// Whether its programs can do with other bindings alone. They are given by [`Kernel::rebind`].
-    pub(crate) fn can_rebind(&self, softwire: &Softwire, hook: &Hook, measure: bool) -> bool {
+    pub(crate) fn can_rebind(&self, softwire: &Softwire, hook: &Hook, tuning: Tuning) -> bool {
         let options = &self.options;
         let same = |tunnels: &Tunnels| tunnels.settings == *softwire.settings();
         options.tunnels.as_ref().is_some_and(same)
             && options.hook == *hook
-            && options.measure == measure
+            && (Tuning { measure: options.measure, pass_rate: options.pass_rate }) == tuning
     }
 
     /// Gives programs the bindings of a softwire, whose core has them already.

@@ -10,7 +10,7 @@ use fordway_net::{Netlink, View};
 use fordway_services::dstm::Waiting;
 use tracing::{debug, info, warn};
 
-use super::kernel::{self, Intent, Kernel};
+use super::kernel::{self, Intent, Kernel, Tuning};
 use super::plan;
 use super::prepared::{At, Devices, core, keep, refused};
 use super::resolve::{self, Facts};
@@ -150,7 +150,8 @@ impl Running {
 
     fn start_at(&self) -> Result<Kernel, fordway_bpf::Error> {
         let mut options = Options::new(self.pins(), self.hook());
-        options.measure = self.config.measure;
+        Tuning { measure: options.measure, pass_rate: options.pass_rate } =
+            Tuning::of(&self.config);
         options.stateful = self.stateful_options();
         let core = self.engine.core();
         options.tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;

@@ -27,7 +27,7 @@ use fordway_xlat::nat64::{
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
-use super::kernel::{self, Intent};
+use super::kernel::{self, Intent, Tuning};
 use super::pool4::Clash;
 use super::resolve::{self, Facts};
 use super::running::Running;
@@ -433,10 +433,10 @@ impl Running {
             }
         };
         let settings = self.kernel_settings();
-        let hook = self.hook();
+        let (hook, tuning) = (self.hook(), Tuning::of(&self.config));
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(translator.config(), self.place.attach);
-            if let Err(error) = kernel.replace(config, hook, self.config.measure, settings, None) {
+            if let Err(error) = kernel.replace(config, hook, tuning, settings, None) {
                 // An entry of which only one engine knows is none.
                 if let BibChange::Add(entry) = change {
                     let _ = nat64.remove_bib(entry.protocol, entry.v4, monotonic());

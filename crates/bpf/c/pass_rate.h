@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * How many packets of one reason are left to the user engine. Anybody in the IPv4 network can send packets that programs
+ * leave, such as SYNs to ports of the pool, and all that is left shares the queues of the interface: so the flood of one
+ * reason would take the room that new subscribers, Packet Too Big and fragments need.
+ */
+#ifndef FORDWAY_PASS_RATE_H
+#define FORDWAY_PASS_RATE_H
+
+#include "common.h"
+#include "maps.h"
+
+#define REASON(reason) (1u << (reason))
+
+/*
+ * The reasons that have a rate: state to be made, an error to be sent, a fragment to be put together. Not those by which
+ * ordinary data is left (FW_PASS_NEEDS_FRAGMENTS, FW_PASS_OFFLOAD, FW_PASS_RESIZE): there is no rate at which those are
+ * a flood.
+ */
+#define REASONS_WITH_RATE                                                                                             \
+	(REASON(FW_PASS_MALFORMED) | REASON(FW_PASS_NOT_LINEAR) | REASON(FW_PASS_HOP_LIMIT) |                         \
+	 REASON(FW_PASS_TOO_BIG) | REASON(FW_PASS_UNMAPPED) | REASON(FW_PASS_HAIRPIN) | REASON(FW_PASS_ICMP_ERROR) |  \
+	 REASON(FW_PASS_UDP_CHECKSUM) | REASON(FW_PASS_TRANSPORT) | REASON(FW_PASS_ROUTE_OPTION) |                    \
+	 REASON(FW_PASS_SESSION) | REASON(FW_PASS_NAT64_FRAGMENT) | REASON(FW_PASS_NAT64_HAIRPIN) |                   \
+	 REASON(FW_PASS_NAT64_ICMP_ERROR) | REASON(FW_PASS_CHAIN) | REASON(FW_PASS_SOFTWIRE_FRAGMENT) |               \
+	 REASON(FW_PASS_ALG))
+
+/* How long a processor may be ahead of the rate, in nanoseconds: what may come at once. */
+#define PASS_AHEAD_NS 100000000
+
+/* When the next packet of each reason is due (nanoseconds of the kernel's coarse clock), if all came at the rate. */
+struct passes {
+	__u64 due[32];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct passes);
+} passes SEC(".maps");
+
+/*
+ * Gives the verdict of a packet whose own is `v`: one from IPv4 beyond the rate of its reason is dropped. Only at the
+ * translator's interface: what programs in front of routing leave comes there, and at an uplink IPv4 is the host's own.
+ */
+always_inline verdict limit_passes(verdict v, int to_v6, int hook)
+{
+	__u32 zero = 0, reason = VERDICT_REASON(v) & 31;
+
+	if (!config.pass_interval_ns || !to_v6 || hook != HOOK_INTERFACE || VERDICT_KIND(v) != PASS_ON(0) ||
+	    !(REASONS_WITH_RATE & REASON(reason)))
+		return v;
+	struct passes *found = bpf_map_lookup_elem(&passes, &zero);
+	if (!found)
+		return v;
+	__u64 now = bpf_ktime_get_coarse_ns(), due = found->due[reason];
+	if (due < now)
+		due = now;
+	else if (due - now > PASS_AHEAD_NS)
+		return DROP(FW_DROP_PASS_RATE);
+	found->due[reason] = due + config.pass_interval_ns;
+	return v;
+}
+
+#endif
