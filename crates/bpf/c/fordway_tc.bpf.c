@@ -247,7 +247,7 @@ int fordway_uplink_ingress(struct __sk_buff *skb)
 SEC("tc")
 int fordway_ingress(struct __sk_buff *skb)
 {
-	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+	if (!is_for_device(skb))
 		return TC_ACT_UNSPEC;
 	return arrive_from(skb, HOOK_INGRESS, config.tun_ifindex);
 }

@@ -68,12 +68,8 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
 	const struct pair *pair = pair_of(ctx, p, to_v6);
-	/* Frames for all (RFC 1812 section 5.3.4), or for others that share the link with a device in
-	 * promiscuous mode, are none of ours. */
-	if (!pair || pair->mac != mac_number(ethernet->dst))
-		return XDP_PASS;
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters)
+	if (!pair || !journey.counters || !is_for_us(ctx, ethernet, pair->mac, journey.counters))
 		return XDP_PASS;
 	if (pair->verdict == UNMATCHED) {
 		journey.counters->unmatched++;

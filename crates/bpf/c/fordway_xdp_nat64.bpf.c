@@ -41,24 +41,15 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 	return v;
 }
 
-/* Whether a frame is for this host. Those for all (RFC 1812 section 5.3.4), or for others that share the link with a
- * device in promiscuous mode, are none of ours. */
-always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_header *ethernet)
-{
-	__u32 device = ctx->ingress_ifindex;
-	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
-
-	return mac && *mac == mac_number(ethernet->dst);
-}
-
 always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struct ethernet_header *ethernet, int to_v6)
 {
 	struct journey journey = { .octets = p->len };
-	__u32 zero = 0, device = 0;
+	__u32 zero = 0, device = ctx->ingress_ifindex;
+	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
 	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
 
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters || !plan || !is_for_us(ctx, ethernet))
+	if (!journey.counters || !plan || !mac || !is_for_us(ctx, ethernet, *mac, journey.counters))
 		return XDP_PASS;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();

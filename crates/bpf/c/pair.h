@@ -31,6 +31,14 @@ struct {
 	__type(value, __u64);
 } macs SEC(".maps");
 
+/* Addresses that devices have beside their own: those of interfaces on top of them (macvlan), as VRRP has them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_MAX_VIRTUAL_MACS);
+	__type(key, struct fw_virtual_mac);
+	__type(value, __u8);
+} virtual_macs SEC(".maps");
+
 /* With state, `key` has the addresses of the translated packet: there is only a way to be known. */
 struct pair {
 	struct pair_key key;

@@ -12,6 +12,7 @@
 #include "outcome.h"
 
 #define PACKET_HOST 0
+#define PACKET_OTHERHOST 3
 
 /* The helpers' ways to say: segments keep their size, and what is known of the checksum stays known. */
 #define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
@@ -93,6 +94,24 @@ always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
 	if (v == GO_ON)
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+/*
+ * In front of routing: whether a frame is for this host, and for the device itself. One with a VLAN tag belongs to another
+ * interface. What is not is counted: if there is nothing else, the program is at the wrong device.
+ */
+always_inline int is_for_device(const struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+
+	if (!skb->vlan_present && skb->pkt_type == PACKET_HOST)
+		return 1;
+	struct fw_counters *c = bpf_map_lookup_elem(&counters, &zero);
+	if (c && skb->vlan_present)
+		c->tagged++;
+	else if (c && skb->pkt_type == PACKET_OTHERHOST)
+		c->elsewhere++;
+	return 0;
 }
 
 /* At an uplink, what is the translator's and not taken goes to the user engine, through the interface. */

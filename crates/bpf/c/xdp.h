@@ -15,6 +15,30 @@ struct ethernet_header {
 	__be16 type;
 };
 
+#define ETH_P_8021Q 0x8100
+#define ETH_P_8021AD 0x88a8
+
+/*
+ * Whether a frame is for this host, whose own address at the device is `mac`. Those for all (RFC 1812 section 5.3.4), or
+ * for others that share the link with a device in promiscuous mode, are none of ours. The latter are counted: if there
+ * are only those, the program is at the wrong device.
+ */
+always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_header *ethernet, __u64 mac,
+			    struct fw_counters *c)
+{
+	struct fw_virtual_mac key = { .mac = mac_number(ethernet->dst), .ifindex = ctx->ingress_ifindex };
+
+	if (key.mac == mac)
+		return 1;
+	/* A group address. */
+	if (ethernet->dst[0] & 1)
+		return 0;
+	if (bpf_map_lookup_elem(&virtual_macs, &key))
+		return 1;
+	c->elsewhere++;
+	return 0;
+}
+
 /* The transport header, in the frame as it came: before it moves, everything lies within REACH. */
 always_inline verdict correct(const struct packet *p, const struct plan *plan)
 {
@@ -150,11 +174,18 @@ always_inline int receive(struct xdp_md *ctx)
 	if (p.data > p.data_end)
 		return XDP_PASS;
 	p.len = p.data_end - p.data;
-	/* Frames with a VLAN tag go to the stack. */
 	if (ethernet->type == bpf_htons(ETH_P_IP))
 		return handle(ctx, &p, ethernet, 1);
 	if (ethernet->type == bpf_htons(ETH_P_IPV6))
 		return handle(ctx, &p, ethernet, 0);
+	/* Frames with a VLAN tag go to the stack. */
+	if (ethernet->type == bpf_htons(ETH_P_8021Q) || ethernet->type == bpf_htons(ETH_P_8021AD)) {
+		__u32 zero = 0;
+		struct fw_counters *c = bpf_map_lookup_elem(&counters, &zero);
+
+		if (c)
+			c->tagged++;
+	}
 	return XDP_PASS;
 }
 

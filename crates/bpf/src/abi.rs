@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 
 /// Version of the maps' layout.
-pub(crate) const ABI_VERSION: u32 = 2;
+pub(crate) const ABI_VERSION: u32 = 3;
 
 /// The most translation prefixes.
 pub(crate) const MAX_POOL6: usize = 16;
@@ -307,7 +307,7 @@ abi_struct! {
 
 abi_struct! {
     /// A processor's counters.
-    FwCounters = "fw_counters", 48 + 512 + 256 + 56 + 48;
+    FwCounters = "fw_counters", 48 + 512 + 256 + 56 + 48 + 16;
     directions: [FwDirectionCounters; 2],
     drops: [u64; 64],
     passed_on: [u64; 32],
@@ -320,6 +320,16 @@ abi_struct! {
     identification: u64,
     bibs_created: [u64; 3],
     sessions_created: [u64; 3],
+    elsewhere: u64,
+    tagged: u64,
+}
+
+abi_struct! {
+    /// Key of map `virtual_macs`.
+    FwVirtualMac = "fw_virtual_mac", 16;
+    mac: u64,
+    ifindex: u32,
+    reserved: u32,
 }
 
 abi_struct! {

@@ -13,7 +13,7 @@ use crate::convert::{
     Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
 };
 use crate::counters::Layout;
-use crate::netlink::Device;
+use crate::netlink::{Device, mac_number};
 use crate::object::{ObjectFile, Programs, Request, io_error};
 use crate::pins::{Counted, Pin, Pins};
 use crate::{
@@ -42,6 +42,7 @@ struct Front {
     program: Program,
     place: Place,
     devices: Vec<u32>,
+    virtual_macs: Vec<(u32, [u8; 6])>,
     loaded: Programs,
 }
 
@@ -73,7 +74,7 @@ impl Engine {
         for &(program, place, ifindex) in &self.places {
             wanted.push(Wanted { ifindex, place, program, from: &self.tc });
         }
-        if let Some(Front { program, place, devices, loaded }) = &self.front {
+        if let Some(Front { program, place, devices, loaded, .. }) = &self.front {
             for &ifindex in devices {
                 wanted.push(Wanted { ifindex, place: *place, program: *program, from: loaded });
             }
@@ -109,7 +110,8 @@ impl Engine {
     /// Tells the XDP program which devices take redirected frames; has to be done again after
     /// attaching, which makes drivers ready for them.
     pub(crate) fn fill_devices(&self) -> Result<()> {
-        let Some(Front { place: Place::Xdp, devices, loaded: xdp, .. }) = &self.front else {
+        let Some(Front { place: Place::Xdp, devices, virtual_macs, loaded: xdp, .. }) = &self.front
+        else {
             return Ok(());
         };
         let states: Vec<_> = devices.iter().map(|&device| sys::xdp_state(device)).collect();
@@ -131,7 +133,10 @@ impl Engine {
                 xdp.take_no_redirected(*device);
             }
         }
-        Ok(())
+        virtual_macs
+            .iter()
+            .filter(|(device, _)| devices.contains(device))
+            .try_for_each(|&(device, mac)| xdp.take_virtual(device, mac_number(mac)))
     }
 
     /// What the programs counted.
@@ -185,7 +190,7 @@ fn load(
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
     let tc = loader.load(at_tun.file(), Counted::Tc, &tc_programs, extra, earlier_trace)?;
-    let front = load_front(&mut loader, &options.hook, extra, tc.trace.as_ref())?;
+    let front = load_front(&mut loader, options, extra, tc.trace.as_ref())?;
     let mut former_counters = Vec::new();
     for (place, counted) in [(Place::Ingress, Counted::Ingress), (Place::Xdp, Counted::Xdp)] {
         if front.as_ref().is_none_or(|front| front.place != place) {
@@ -229,11 +234,11 @@ fn behind_routing(config: &Config, hook: &Hook) -> HopCount {
 /// The program that stands in front of routing, if one does.
 fn load_front(
     loader: &mut Loader<'_>,
-    hook: &Hook,
+    options: &Options,
     behind: Extra,
     trace: Option<&MapHandle>,
 ) -> Result<Option<Front>> {
-    let (program, counted, place, devices, link_layer_len) = match hook {
+    let (program, counted, place, devices, link_layer_len) = match &options.hook {
         Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
         Hook::Ingress { devices, .. } => {
             let len = link_layer_of(devices)?;
@@ -254,7 +259,8 @@ fn load_front(
     let mut devices = devices.clone();
     devices.sort_unstable();
     devices.dedup();
-    Ok(Some(Front { program, place, devices, loaded }))
+    let virtual_macs = options.virtual_macs.clone();
+    Ok(Some(Front { program, place, devices, virtual_macs, loaded }))
 }
 
 /// What all devices have for a link-layer header.
@@ -263,6 +269,7 @@ fn link_layer_of(devices: &[u32]) -> Result<u32> {
     let mut common = None;
     for &ifindex in devices {
         let device = Device::by_index(ifindex)?;
+        device.check_in_front(false)?;
         let len = device.link_layer_len()?;
         if *common.get_or_insert(len) != len {
             let reason =
@@ -318,6 +325,7 @@ fn check_xdp_devices(devices: &[u32]) -> Result<()> {
             let reason = format!("XDP needs Ethernet, and {} is no Ethernet device", device.name);
             return Err(Unsupported::with_hint(reason, "use attach = \"interface\"").into());
         }
+        device.check_in_front(true)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{InfoKind, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::tc::{TcHandle, TcMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -18,6 +18,9 @@ pub(crate) struct Device {
     link_layer: u16,
     /// The link-layer address, of devices that have one of six octets.
     mac: Option<[u8; 6]>,
+    /// Of a device that is part of another, the kind of that: frames are the other's.
+    part_of: Option<InfoPortKind>,
+    kind: Option<InfoKind>,
 }
 
 impl Device {
@@ -45,8 +48,21 @@ impl Device {
                 LinkAttribute::Address(address) => address.as_slice().try_into().ok(),
                 _ => None,
             });
+            let infos = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::LinkInfo(infos) => Some(infos.as_slice()),
+                _ => None,
+            });
+            let infos = infos.unwrap_or_default();
             return Ok(Device {
                 mac,
+                part_of: infos.iter().find_map(|info| match info {
+                    LinkInfo::PortKind(kind) => Some(kind.clone()),
+                    _ => None,
+                }),
+                kind: infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.clone()),
+                    _ => None,
+                }),
                 name: name.unwrap_or_else(|| format!("device {ifindex}")),
                 link_layer: link.header.link_layer_type.into(),
             });
@@ -56,10 +72,32 @@ impl Device {
 
     /// The link-layer address as the XDP program compares it (`mac_number`).
     pub(crate) fn mac_number(&self) -> Option<u64> {
-        self.mac.map(|[a, b, c, d, e, f]| {
-            u64::from(u32::from_ne_bytes([a, b, c, d]))
-                | u64::from(u16::from_ne_bytes([e, f])) << 32
-        })
+        self.mac.map(mac_number)
+    }
+
+    /// Whether routing sees this device's frames as its own: those of a bond's, a team's or a bridge's parts it sees as
+    /// the whole's. `xdp`: programs at a bond or a team run at its parts.
+    pub(crate) fn check_in_front(&self, xdp: bool) -> Result<(), Unsupported> {
+        let name = &self.name;
+        match &self.part_of {
+            None | Some(InfoPortKind::Vrf) => {}
+            Some(whole) => {
+                return Err(Unsupported::with_hint(
+                    format!("{name} is part of a {whole}, by which its packets are routed"),
+                    format!("name the {whole} in devices, with attach = \"ingress\""),
+                ));
+            }
+        }
+        let kind = self.kind.as_ref().map(ToString::to_string).unwrap_or_default();
+        if xdp && ["bond", "team"].contains(&kind.as_str()) {
+            return Err(Unsupported::with_hint(
+                format!(
+                    "{name} is a {kind}: XDP would run at its parts, whose packets are routed by {name}"
+                ),
+                format!("use attach = \"ingress\", which works at {name}"),
+            ));
+        }
+        Ok(())
     }
 
     /// Octets of the link-layer header.
@@ -81,6 +119,11 @@ impl Device {
             )),
         }
     }
+}
+
+/// An address as the XDP program compares it (`mac_number`).
+pub(crate) fn mac_number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(u16::from_ne_bytes([e, f])) << 32
 }
 
 /// Whether filters of anybody are at a device's ingress or egress.
@@ -136,5 +179,30 @@ fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetl
         if flags & NLM_F_DUMP == 0 {
             return Ok(answers);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(part_of: Option<InfoPortKind>, kind: Option<InfoKind>) -> Device {
+        Device { name: "eth0".to_owned(), link_layer: 1, mac: None, part_of, kind }
+    }
+
+    #[test]
+    fn parts_of_others_are_refused() {
+        let refused = |device: Device, xdp| device.check_in_front(xdp).err();
+        for whole in [InfoPortKind::Bond, InfoPortKind::Bridge, InfoPortKind::Team] {
+            for xdp in [false, true] {
+                let found = refused(device(Some(whole.clone()), None), xdp).expect("a refusal");
+                assert!(found.reason.contains(&format!("part of a {whole}")), "{found}");
+                assert!(found.hint.unwrap().contains(&whole.to_string()));
+            }
+        }
+        assert_eq!(refused(device(Some(InfoPortKind::Vrf), Some(InfoKind::Veth)), true), None);
+        assert_eq!(refused(device(None, Some(InfoKind::Bond)), false), None);
+        let bond = refused(device(None, Some(InfoKind::Bond)), true).expect("a refusal");
+        assert!(bond.hint.unwrap().contains("ingress"));
     }
 }

@@ -11,7 +11,9 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramType, libbpf_sys,
 };
 
-use crate::abi::{Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config, FwSoftwireConfig};
+use crate::abi::{
+    Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config, FwSoftwireConfig, FwVirtualMac,
+};
 use crate::capture::captured;
 use crate::convert::fw_eam;
 use crate::state_maps::MARKS;
@@ -113,6 +115,7 @@ pub(crate) struct Programs {
     /// Only of the XDP object.
     pub(crate) devices: Option<MapHandle>,
     macs: Option<MapHandle>,
+    virtual_macs: Option<MapHandle>,
 }
 
 /// Puts an entry into a map that only some objects have.
@@ -137,6 +140,12 @@ impl Programs {
     /// Tells the XDP program which frames at `device` are for this host.
     pub(crate) fn take_address(&self, device: u32, mac_number: u64) -> Result<()> {
         put(self.macs.as_ref(), "macs", &device.to_ne_bytes(), &mac_number.to_ne_bytes())
+    }
+
+    /// Tells the XDP program of a further address by which frames at `device` are for this host.
+    pub(crate) fn take_virtual(&self, ifindex: u32, mac: u64) -> Result<()> {
+        let key = FwVirtualMac { mac, ifindex, reserved: 0 }.to_octets();
+        put(self.virtual_macs.as_ref(), "virtual_macs", &key, &[1])
     }
 
     /// Keeps the XDP program from sending to `device`.
@@ -178,12 +187,16 @@ impl Programs {
             let counters =
                 handle("counters")?.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
             let trace = if request.config.trace != 0 { handle("trace")? } else { None };
-            Ok((programs, counters, trace, handle("devices")?, handle("macs")?))
+            let xdp = [handle("devices")?, handle("macs")?, handle("virtual_macs")?];
+            Ok((programs, counters, trace, xdp))
         };
-        let (programs, counters, trace, devices, macs) = handles().map_err(|error| {
-            Error::Load { object: request.file.name, source: io_error(&error), log: String::new() }
-        })?;
-        Ok(Programs { object, programs, counters, trace, devices, macs })
+        let (programs, counters, trace, [devices, macs, virtual_macs]) =
+            handles().map_err(|error| Error::Load {
+                object: request.file.name,
+                source: io_error(&error),
+                log: String::new(),
+            })?;
+        Ok(Programs { object, programs, counters, trace, devices, macs, virtual_macs })
     }
 
     /// A program's descriptor.

@@ -78,6 +78,8 @@ pub struct Options {
     /// Packets from IPv4 that the programs leave to the user engine for one reason, at most so many per second and
     /// processor; [`PassReason`](crate::PassReason) has the reasons, and `pass_rate.h` those that have a rate.
     pub pass_rate: Option<u32>,
+    /// At XDP: link-layer addresses that devices have beside their own, as VRRP has them.
+    pub virtual_macs: Vec<(u32, [u8; 6])>,
     /// Attach by clsact filters even where the kernel has tcx links.
     pub force_clsact: bool,
     /// Of a stateful translator: its settings and tables.
@@ -114,6 +116,7 @@ impl Options {
             measure: false,
             trace: None,
             pass_rate: None,
+            virtual_macs: Vec::new(),
             force_clsact: false,
             stateful: None,
             tunnels: None,

@@ -19,6 +19,10 @@ pub struct Totals {
     pub left_to_stack: [u64; PassReason::COUNT],
     /// Packets seen that were none of the translator's.
     pub unmatched: u64,
+    /// Frames that programs in front of routing saw for other link-layer addresses; not those for many.
+    pub elsewhere: u64,
+    /// Frames that programs in front of routing saw with a VLAN tag.
+    pub tagged: u64,
     /// Packets whose translation was timed.
     pub measured_packets: u64,
     /// How long these took, in nanoseconds.
@@ -39,6 +43,8 @@ impl Default for Totals {
             passed_on: [0; PassReason::COUNT],
             left_to_stack: [0; PassReason::COUNT],
             unmatched: 0,
+            elsewhere: 0,
+            tagged: 0,
             measured_packets: 0,
             measured_ns: 0,
             trace_lost: 0,

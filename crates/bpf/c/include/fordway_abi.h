@@ -11,12 +11,13 @@
 #define FORDWAY_ABI_H
 
 /* Changes whenever a map's layout changes. */
-#define FW_ABI_VERSION 2
+#define FW_ABI_VERSION 3
 
 #define FW_MAX_POOL6 16
 /* Explicit mappings that lie in the configuration itself; more go into the maps. */
 #define FW_MAX_INLINE_EAM 8
 #define FW_MAX_DEVICES 64
+#define FW_MAX_VIRTUAL_MACS 1024
 
 /* The core's DropReason (crates/xlat/src/verdict.rs): same numbers. */
 enum fw_drop_reason {
@@ -262,8 +263,19 @@ struct fw_counters {
 	/* BIB entries and sessions made, by protocol: TCP, UDP, ICMP. */
 	__u64 bibs_created[3];
 	__u64 sessions_created[3];
+	/* In front of routing: frames for other link-layer addresses, but those for many; and frames with a VLAN tag. */
+	__u64 elsewhere;
+	__u64 tagged;
 };
-_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56 + 48, "fw_counters");
+_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56 + 48 + 16, "fw_counters");
+
+/* Key of the map `virtual_macs`: a link-layer address beside a device's own, as mac_number() makes it. */
+struct fw_virtual_mac {
+	__u64 mac;
+	__u32 ifindex;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct fw_virtual_mac) == 16, "fw_virtual_mac");
 
 #define FW_TRACE_SNAP 128
 

@@ -230,12 +230,16 @@ fn an_uplink_gets_both_programs() {
 #[test]
 fn devices_that_do_not_fit_are_refused() {
     in_namespace(|| {
-        let (folder, tun) = (Folder::new(), tun());
+        let (folder, tun, (port, _)) = (Folder::new(), tun(), veth());
+        ip("link add br0 type bridge");
+        ip("link set veth0 master br0");
         let start = |hook| Accelerator::start(&config(), &Options::new(folder.path(), hook));
         let refused = [
             (Hook::Uplink { device: index("lo"), tun }, "link layer of type 772"),
             (Hook::Xdp { devices: vec![tun], tun }, "fw0 is no Ethernet device"),
             (Hook::Xdp { devices: vec![], tun }, "names of devices"),
+            (Hook::Xdp { devices: vec![port], tun }, "veth0 is part of a bridge"),
+            (Hook::Ingress { devices: vec![port], tun }, "veth0 is part of a bridge"),
         ];
         for (hook, text) in refused {
             let error = start(hook).unwrap_err();

@@ -5,12 +5,12 @@
 //! host is asked. Needs root; says so, and does nothing, without.
 
 use fordway_bpf::{Accelerator, Error, Hook, Options, Outcome, PassReason};
-use fordway_testhost::can_use_tun;
+use fordway_testhost::{can_use_tun, poll};
 use fordway_testkit::view::View;
 use fordway_xlat::{ChecksumState, Direction, Gso, GsoKind, Offload};
 
 use crate::wire::draw::packet;
-use crate::wire::{Folders, IPV4, IPV6, apart, index, run, same};
+use crate::wire::{Folders, Frame, IPV4, IPV6, apart, index, run, same};
 use crate::xdp_bench::{Gateway, MODES, Setup, knob, text};
 
 const PLAIN: Offload = Offload {
@@ -184,6 +184,58 @@ fn a_reload_learns_which_devices_take_redirected_frames() {
         gateway.takes_the_stacks_way(&datagram(3, 40), PLAIN, PassReason::NoRedirect, "reloaded");
         gateway.close();
     });
+}
+
+/// As a gateway has it that shares its address by VRRP (RFC 9568 section 7.3).
+const VIRTUAL: [u8; 6] = [0, 0, 0x5e, 0, 1, 7];
+
+#[test]
+fn virtual_addresses_are_taken_and_frames_for_others_counted() {
+    if !can_use_tun() {
+        return;
+    }
+    for mode in MODES {
+        apart(|| {
+            let mut gateway = Setup { mode, ..Setup::default() }.make();
+            let frame = gateway.frame(&datagram(1, 40), PLAIN);
+            let other = Frame { dst: VIRTUAL, ..frame.clone() };
+            let tagged = Frame { kind: 0x8100, ..frame.clone() };
+            let many = Frame { dst: [0xff; 6], ..frame.clone() };
+            for frame in [&other, &tagged, &many] {
+                assert!(gateway.a.host.send(frame));
+            }
+            // The last one, so all have been seen.
+            assert_eq!(gateway.pass(&frame), Some(Outcome::Translated), "{mode:?}");
+            let totals = gateway.totals();
+            assert_eq!((totals.elsewhere, totals.tagged), (1, 1), "{mode:?}");
+
+            let devices = vec![index("gwa"), index("gwb")];
+            let (pins, tun) = (gateway.folders.pins.clone(), gateway.tun.ifindex());
+            let hook = Hook::Xdp { devices: devices.clone(), tun };
+            let virtual_macs = vec![(index("gwa"), VIRTUAL)];
+            let options = Options { virtual_macs, ..Options::new(&pins, hook) };
+            gateway.accelerator.replace(&gateway.config, &options).expect("a reload");
+            gateway.settle();
+            assert_eq!(gateway.pass(&other), Some(Outcome::Translated), "{mode:?}");
+            // At the other device it is nobody's.
+            let frame = gateway.frame(&answer(1, 40), PLAIN);
+            assert!(gateway.b.host.send(&Frame { dst: VIRTUAL, ..frame.clone() }));
+            assert_eq!(gateway.pass(&frame), Some(Outcome::Translated), "{mode:?}");
+            assert_eq!(gateway.totals().elsewhere, 2, "{mode:?}");
+
+            // At the ingress, the device on top has hooks of its own.
+            let options = Options::new(&pins, Hook::Ingress { devices, tun });
+            gateway.accelerator.replace(&gateway.config, &options).expect("a reload");
+            for frame in [&other, &tagged, &many] {
+                assert!(gateway.a.host.send(frame));
+            }
+            poll("the ingress to count both", || {
+                let totals = gateway.totals();
+                (totals.elsewhere == 3 && totals.tagged == 2).then_some(())
+            });
+            gateway.close();
+        });
+    }
 }
 
 #[test]
