@@ -1,5 +1,6 @@
 //! The kernel engine of one translator.
 
+use std::io;
 use std::path::Path;
 
 use fordway_xlat::Config;
@@ -30,6 +31,8 @@ pub struct Attachment {
     pub kind: Kind,
     /// The program's number in the kernel.
     pub program_id: u32,
+    /// At XDP in front of the stack: what the driver has said when the program was attached.
+    pub refusal: Option<String>,
 }
 
 /// Where at a device a program runs.
@@ -121,6 +124,17 @@ impl Accelerator {
     #[must_use]
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
+    }
+
+    /// Programs and filters of others that run before the one at an uplink's egress, by device, told for people: packets
+    /// that they let pass may leave untranslated.
+    pub fn ahead(&self) -> io::Result<Vec<(u32, Vec<String>)>> {
+        attach::ahead(&self.pins, &self.engine.wanted(), &self.attachments)
+    }
+
+    /// What the programs in front of routing counted; `None` if there are none.
+    pub fn front_totals(&self) -> Result<Option<Totals>> {
+        self.engine.front_totals()
     }
 
     /// A reader of trace events; `None` if tracing is off. One reader at a time: two would share the

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
@@ -22,6 +23,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) place: Place,
     pub(crate) program: Program,
     pub(crate) from: &'a Programs,
+}
+
+impl Wanted<'_> {
+    /// Whether others must not run before it. At an uplink's egress, whoever ends the chain would let IPv4 leave
+    /// untranslated. Everywhere else a packet that a program does not see comes to the interface, and with it to the
+    /// user engine; and who drops packets at an ingress goes on dropping them before they are translated.
+    pub(crate) fn is_first(&self) -> bool {
+        matches!(self.program, Program::UplinkEgress | Program::SoftwireUplinkEgress)
+    }
 }
 
 /// Brings each wanted program to its device; where an earlier one of ours is, it is switched over
@@ -53,7 +63,7 @@ pub(crate) fn remove_others(pins: &Pins, attachments: &[Attachment]) -> Result<(
         match pin {
             Pin::Link(..) if !wanted.contains(&pin) => remove_link(pins, pin)?,
             Pin::Filter(place, ifindex) if !wanted.contains(&pin) => {
-                Filter { pins, place, ifindex }.take_down()?;
+                Filter { pins, place, ifindex, first: false }.take_down()?;
             }
             _ => {}
         }
@@ -63,7 +73,7 @@ pub(crate) fn remove_others(pins: &Pins, attachments: &[Attachment]) -> Result<(
         let Pin::Clsact(ifindex) = pin else { continue };
         let filters = [Place::Egress, Place::Ingress].map(|place| Pin::Filter(place, ifindex));
         if !filters.iter().any(|filter| wanted.contains(filter)) {
-            Filter { pins, place: Place::Egress, ifindex }.release()?;
+            Filter { pins, place: Place::Egress, ifindex, first: false }.release()?;
         }
     }
     Ok(())
@@ -94,31 +104,42 @@ enum Undo {
     RemoveLink(Pin),
     RestoreLink(OwnedFd, OwnedFd),
     RemoveFilter(Place, u32),
-    RestoreFilter(Place, u32, OwnedFd),
+    RestoreFilter(Place, u32, bool, OwnedFd),
 }
 
 impl Switching<'_> {
     fn put(&mut self, wanted: Wanted<'_>, clsact: bool) -> Result<Attachment> {
         let Wanted { ifindex, place, program, from } = wanted;
+        let first = wanted.is_first();
+        let mut refusal = None;
         let missing = || self.failed("attach to", ifindex, io::ErrorKind::NotFound.into());
         let program = from.program(program).ok_or_else(missing)?;
         let kind = match place {
-            Place::Xdp => self.put_xdp(ifindex, program)?,
-            _ if clsact => self.put_filter(place, ifindex, program)?,
-            _ => self.put_tcx(place, ifindex, program)?,
+            Place::Xdp => self.put_xdp(ifindex, program, &mut refusal)?,
+            _ if clsact => self.put_filter(place, ifindex, first, program)?,
+            _ => self.put_tcx(place, ifindex, first, program)?,
         };
         let program_id = libbpf_rs::Program::id_from_fd(program)
             .map_err(|error| self.failed("look at", ifindex, io_error(&error)))?;
-        Ok(Attachment { ifindex, place, kind, program_id })
+        Ok(Attachment { ifindex, place, kind, program_id, refusal })
     }
 
-    fn put_tcx(&mut self, place: Place, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+    fn put_tcx(
+        &mut self,
+        place: Place,
+        ifindex: u32,
+        first: bool,
+        program: BorrowedFd<'_>,
+    ) -> Result<Kind> {
         let pin = Pin::Link(place, ifindex);
         if self.update_link(pin, ifindex, program)? {
             return Ok(Kind::Tcx);
         }
-        let link_type =
-            if place == Place::Ingress { LinkType::TcxIngress } else { LinkType::TcxEgress };
+        let link_type = match place {
+            Place::Ingress => LinkType::TcxIngress,
+            _ if first => LinkType::TcxEgressFirst,
+            _ => LinkType::TcxEgress,
+        };
         let link = sys::link_create(program, ifindex, link_type).map_err(|source| {
             self.failed(&format!("attach to the {} of", place.label()), ifindex, source)
         })?;
@@ -126,8 +147,13 @@ impl Switching<'_> {
         Ok(Kind::Tcx)
     }
 
-    /// In the driver where that can, else in front of the stack.
-    fn put_xdp(&mut self, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+    /// In the driver where that can, else in front of the stack; `refusal` is what the driver says then.
+    fn put_xdp(
+        &mut self,
+        ifindex: u32,
+        program: BorrowedFd<'_>,
+        refusal: &mut Option<String>,
+    ) -> Result<Kind> {
         let pin = Pin::Link(Place::Xdp, ifindex);
         if self.update_link(pin, ifindex, program)? {
             let state = sys::xdp_state(ifindex);
@@ -145,21 +171,29 @@ impl Switching<'_> {
                 Err(error) if is_taken(&error) => {
                     return Err(Error::Busy { device: device_name(ifindex) });
                 }
-                Err(error) if kind == Kind::XdpNative && is_driver_refusal(&error) => {}
+                Err(error) if kind == Kind::XdpNative && is_driver_refusal(&error) => {
+                    *refusal = Some(error.to_string());
+                }
                 Err(error) => return Err(self.failed("attach XDP to", ifindex, error)),
             }
         }
         Err(self.failed("attach XDP to", ifindex, io::ErrorKind::Unsupported.into()))
     }
 
-    fn put_filter(&mut self, place: Place, ifindex: u32, program: BorrowedFd<'_>) -> Result<Kind> {
+    fn put_filter(
+        &mut self,
+        place: Place,
+        ifindex: u32,
+        first: bool,
+        program: BorrowedFd<'_>,
+    ) -> Result<Kind> {
         let pins = self.pins;
-        let filter = Filter { pins, place, ifindex };
+        let filter = Filter { pins, place, ifindex, first };
         let pin = Pin::Filter(place, ifindex);
         filter.prepare(program)?;
         let earlier = filter.attached(program);
         let undo = match earlier.and_then(|id| self.program(id)) {
-            Some(earlier) => Undo::RestoreFilter(place, ifindex, earlier),
+            Some(earlier) => Undo::RestoreFilter(place, ifindex, first, earlier),
             None => Undo::RemoveFilter(place, ifindex),
         };
         // Before the first filter, so that a killed process leaves none without a pin; else after
@@ -237,10 +271,10 @@ impl Switching<'_> {
                     let _ = sys::link_update(link.as_fd(), program.as_fd());
                 }
                 Undo::RemoveFilter(place, ifindex) => {
-                    let _ = Filter { pins: self.pins, place, ifindex }.take_down();
+                    let _ = Filter { pins: self.pins, place, ifindex, first: false }.take_down();
                 }
-                Undo::RestoreFilter(place, ifindex, program) => {
-                    let filter = Filter { pins: self.pins, place, ifindex };
+                Undo::RestoreFilter(place, ifindex, first, program) => {
+                    let filter = Filter { pins: self.pins, place, ifindex, first };
                     let _ = filter.put(program.as_fd());
                     let _ = filter.pin(program.as_fd());
                 }
@@ -251,6 +285,51 @@ impl Switching<'_> {
     fn failed(&self, operation: &str, ifindex: u32, source: io::Error) -> Error {
         Error::Attach { operation: operation.to_owned(), device: device_name(ifindex), source }
     }
+}
+
+/// Programs and filters of others that run before ours where they must not, by device, told for people.
+pub(crate) fn ahead(
+    pins: &Pins,
+    wanted: &[Wanted<'_>],
+    attachments: &[Attachment],
+) -> io::Result<Vec<(u32, Vec<String>)>> {
+    let mut found = Vec::new();
+    let translators = translators_beside(pins);
+    for wanted in wanted.iter().filter(|wanted| wanted.is_first()) {
+        let (ifindex, place) = (wanted.ifindex, wanted.place);
+        let here = |it: &&Attachment| it.ifindex == ifindex && it.place == place;
+        let Some(ours) = attachments.iter().find(here) else { continue };
+        let ahead = if ours.kind == Kind::Clsact {
+            Filter { pins, place, ifindex, first: true }.ahead(&translators)?
+        } else {
+            let programs = sys::tcx_egress(ifindex)?;
+            let before = programs.iter().take_while(|number| **number != ours.program_id);
+            let others = before.filter(|number| !is_of_one(&translators, **number));
+            others.map(|number| format!("program {number}")).collect()
+        };
+        if !ahead.is_empty() {
+            found.push((ifindex, ahead));
+        }
+    }
+    Ok(found)
+}
+
+/// The folders of pins of this namespace's translators, which leave each other's packets alone.
+fn translators_beside(pins: &Pins) -> Vec<PathBuf> {
+    let folders = pins.folder().parent().and_then(|folder| folder.read_dir().ok());
+    folders.into_iter().flatten().flatten().map(|folder| folder.path()).collect()
+}
+
+/// Whether it is a program of one of the translators with these folders.
+fn is_of_one(folders: &[PathBuf], number: u32) -> bool {
+    folders.iter().any(|folder| {
+        let pins = Pins::at(folder);
+        Program::ALL.into_iter().any(|program| {
+            sys::open_pin(&pins.path(Pin::Program(program))).is_ok_and(|program| {
+                libbpf_rs::Program::id_from_fd(program.as_fd()).is_ok_and(|found| found == number)
+            })
+        })
+    })
 }
 
 pub(crate) fn device_name(ifindex: u32) -> String {

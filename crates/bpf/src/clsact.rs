@@ -1,22 +1,27 @@
 //! Filters of the clsact queueing discipline: how programs are attached before tcx (kernel 6.6).
 //!
 //! A filter stands after everybody else's that is not put behind it on purpose, as a tcx program does
-//! by default. It is told by priority and handle, which a translator always takes alike, so that a later
-//! process finds it. What the translator made is pinned before it is made: the filter's program, and
+//! by default; or before everybody else's, where packets must not pass it by. It is told by its handle, which a
+//! translator always takes alike, at one of two priorities, so that a later process finds it. What the translator made is pinned before it is made: the filter's program, and
 //! a mark for the queueing discipline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 
 use crate::capture::captured;
+use crate::netlink::FoundFilter;
 use crate::object::io_error;
 use crate::pins::{Pin, Pins};
 use crate::{Error, Place, Result, netlink, sys};
 
+/// In front of all others. Within a priority the newest filter runs first.
+const FIRST: u32 = 1;
+
 /// Behind the priorities that the kernel gives by itself (49152 and below).
-const PRIORITY: u32 = 0xf000;
+const LAST: u32 = 0xf000;
 
 /// A filter's place.
 #[derive(Clone, Debug)]
@@ -24,19 +29,58 @@ pub(crate) struct Filter<'a> {
     pub(crate) pins: &'a Pins,
     pub(crate) place: Place,
     pub(crate) ifindex: u32,
+    /// Before everybody else's; of what is there already it has no meaning.
+    pub(crate) first: bool,
 }
 
 impl Filter<'_> {
     /// The program that is attached; `None`: there is no filter of ours.
     pub(crate) fn attached(&self, any: BorrowedFd<'_>) -> Option<u32> {
-        captured(|| self.hook(any).query()).0.ok()
+        [FIRST, LAST].into_iter().find_map(|priority| self.attached_at(any, priority))
+    }
+
+    fn attached_at(&self, any: BorrowedFd<'_>, priority: u32) -> Option<u32> {
+        captured(|| self.hook(any, priority).query()).0.ok()
     }
 
     /// Attaches a program, in the place of an earlier one at once.
     pub(crate) fn put(&self, program: BorrowedFd<'_>) -> io::Result<()> {
-        let replace = self.attached(program).is_some();
-        let (attached, log) = captured(|| self.hook(program).replace(replace).attach());
+        let (wanted, other) = if self.first { (FIRST, LAST) } else { (LAST, FIRST) };
+        let put = self.put_at(program, wanted);
+        // Somebody's classifier of another kind may have the priority.
+        if put.is_err() && self.first {
+            return self.put_at(program, other);
+        }
+        put?;
+        // From another time. Until here both ran, and the second found nothing to do.
+        if self.attached_at(program, other).is_some() {
+            self.remove_at(program, other)?;
+        }
+        Ok(())
+    }
+
+    fn put_at(&self, program: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
+        let replace = self.attached_at(program, priority).is_some();
+        let (attached, log) = captured(|| self.hook(program, priority).replace(replace).attach());
         attached.map(drop).map_err(|error| explained(&error, &log))
+    }
+
+    /// Filters that run before this one, told for people, but for those of other translators in `folders`; of an egress.
+    pub(crate) fn ahead(&self, folders: &[PathBuf]) -> io::Result<Vec<String>> {
+        let theirs: Vec<u32> = folders.iter().map(|folder| handle(folder)).collect();
+        let mut ahead = Vec::new();
+        for found in netlink::egress_filters(self.ifindex)? {
+            let FoundFilter { priority, handle, kind } = found;
+            let may_be_ours = kind == "bpf" && [FIRST, LAST].contains(&priority);
+            if may_be_ours && handle == self.handle() {
+                return Ok(ahead);
+            }
+            if !(may_be_ours && theirs.contains(&handle)) {
+                ahead.push(format!("a filter of kind {kind} and priority {priority}"));
+            }
+        }
+        // It is not there.
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// Pins the program that is attached, also in the mark's place, so that no pin keeps an old one.
@@ -81,8 +125,10 @@ impl Filter<'_> {
         let pin = Pin::Filter(self.place, self.ifindex);
         if let Some(pinned) = self.pinned(pin)? {
             // None if the device has gone.
-            if self.attached(pinned.as_fd()).is_some() {
-                self.remove(pinned.as_fd())?;
+            for priority in [FIRST, LAST] {
+                if self.attached_at(pinned.as_fd(), priority).is_some() {
+                    self.remove(pinned.as_fd(), priority)?;
+                }
             }
             self.pins.remove(pin)?;
         }
@@ -112,13 +158,17 @@ impl Filter<'_> {
     }
 
     /// Removes the filter.
-    pub(crate) fn remove(&self, any: BorrowedFd<'_>) -> Result<()> {
-        let (removed, log) = captured(|| self.hook(any).detach());
-        removed.map_err(|error| Error::Attach {
+    fn remove(&self, any: BorrowedFd<'_>, priority: u32) -> Result<()> {
+        self.remove_at(any, priority).map_err(|source| Error::Attach {
             operation: format!("remove the filter from the {} of", self.place.label()),
             device: format!("device {}", self.ifindex),
-            source: explained(&error, &log),
+            source,
         })
+    }
+
+    fn remove_at(&self, any: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
+        let (removed, log) = captured(|| self.hook(any, priority).detach());
+        removed.map_err(|error| explained(&error, &log))
     }
 
     fn pinned(&self, pin: Pin) -> Result<Option<OwnedFd>> {
@@ -130,24 +180,28 @@ impl Filter<'_> {
         }
     }
 
-    fn hook(&self, program: BorrowedFd<'_>) -> TcHook {
+    fn hook(&self, program: BorrowedFd<'_>, priority: u32) -> TcHook {
         let point = if self.place == Place::Ingress { TC_INGRESS } else { TC_EGRESS };
         TcHookBuilder::new(program)
             .ifindex(self.ifindex as i32)
             .handle(self.handle())
-            .priority(PRIORITY)
+            .priority(priority)
             .hook(point)
     }
 
-    /// FNV-1a of the folder of pins: each translator has its own at a device that many use.
     fn handle(&self) -> u32 {
-        let folder = self.pins.folder().as_os_str().as_encoded_bytes();
-        let hash = folder.iter().fold(0x811c_9dc5_u32, |hash, octet| {
-            (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193)
-        });
-        // Neither 0 (any handle) nor beyond what a handle may be.
-        (hash >> 4).max(1)
+        handle(self.pins.folder())
     }
+}
+
+/// FNV-1a of the folder of pins: each translator has its own at a device that many use.
+fn handle(folder: &Path) -> u32 {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    let hash = folder
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193));
+    // Neither 0 (any handle) nor beyond what a handle may be.
+    (hash >> 4).max(1)
 }
 
 fn ignore_absent(error: io::Error) -> io::Result<()> {

@@ -150,6 +150,14 @@ impl Engine {
         Ok(totals)
     }
 
+    /// What the programs in front of routing counted.
+    pub(crate) fn front_totals(&self) -> Result<Option<Totals>> {
+        let Some(front) = &self.front else { return Ok(None) };
+        let mut totals = Totals::default();
+        counters::add(&mut totals, &counters::read(&front.loaded.counters)?, true);
+        Ok(Some(totals))
+    }
+
     /// The ring buffer of events.
     pub(crate) fn trace(&self) -> Option<&MapHandle> {
         self.tc.trace.as_ref()

@@ -1,11 +1,11 @@
-//! Two questions to the kernel's routing netlink: what a device is, and who filters on it.
+//! Questions to the kernel's routing netlink: what a device is, and who filters on it.
 
 use std::io;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage};
-use netlink_packet_route::tc::{TcHandle, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::{Error, Result, Unsupported};
@@ -126,18 +126,49 @@ pub(crate) fn mac_number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(u16::from_ne_bytes([e, f])) << 32
 }
 
+/// A filter of anybody's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundFilter {
+    pub(crate) priority: u32,
+    pub(crate) handle: u32,
+    /// Such as `bpf` or `flower`.
+    pub(crate) kind: String,
+}
+
+/// The filters at a device's egress, in the order in which they run.
+pub(crate) fn egress_filters(ifindex: u32) -> io::Result<Vec<FoundFilter>> {
+    let into_filter = |answer| {
+        let RouteNetlinkMessage::NewTrafficFilter(found) = answer else { return None };
+        let TcHandle { major, minor } = found.header.handle;
+        let kind = found.attributes.iter().find_map(|attribute| match attribute {
+            TcAttribute::Kind(kind) => Some(kind.clone()),
+            _ => None,
+        });
+        let handle = u32::from(major) << 16 | u32::from(minor);
+        // The kernel's `tcm_info`: the priority, then the protocol. A classifier without a filter has no handle.
+        (handle != 0).then(|| FoundFilter {
+            priority: found.header.info >> 16,
+            handle,
+            kind: kind.unwrap_or_default(),
+        })
+    };
+    Ok(filters(ifindex, EGRESS)?.into_iter().filter_map(into_filter).collect())
+}
+
+/// The hooks of the clsact queueing discipline, ffff:fff2 and ffff:fff3.
+const INGRESS: u16 = 0xfff2;
+const EGRESS: u16 = 0xfff3;
+
+fn filters(ifindex: u32, minor: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut message = TcMessage::default();
+    message.header.index = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+    message.header.parent = TcHandle { major: 0xffff, minor };
+    request(RouteNetlinkMessage::GetTrafficFilter(message), NLM_F_DUMP)
+}
+
 /// Whether filters of anybody are at a device's ingress or egress.
 pub(crate) fn has_filters(ifindex: u32) -> io::Result<bool> {
-    // The two hooks of the clsact queueing discipline, ffff:fff2 and ffff:fff3.
-    for minor in [0xfff2, 0xfff3] {
-        let mut message = TcMessage::default();
-        message.header.index = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
-        message.header.parent = TcHandle { major: 0xffff, minor };
-        if !request(RouteNetlinkMessage::GetTrafficFilter(message), NLM_F_DUMP)?.is_empty() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(!filters(ifindex, INGRESS)?.is_empty() || !filters(ifindex, EGRESS)?.is_empty())
 }
 
 fn is_no_device(error: &io::Error) -> bool {

@@ -19,6 +19,8 @@ use crate::host::Feature;
 /// Where a link goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkType {
+    /// In front of all that are there.
+    TcxEgressFirst,
     TcxEgress,
     TcxIngress,
     XdpNative,
@@ -32,6 +34,7 @@ pub(crate) fn link_create(
     link_type: LinkType,
 ) -> io::Result<OwnedFd> {
     let (attach_type, flags) = match link_type {
+        LinkType::TcxEgressFirst => (libbpf_sys::BPF_TCX_EGRESS, libbpf_sys::BPF_F_BEFORE),
         LinkType::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, 0),
         LinkType::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
         LinkType::XdpNative => (libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_DRV_MODE),
@@ -90,6 +93,25 @@ pub(crate) fn has_tcx() -> bool {
         libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_EGRESS, &mut options)
     };
     returned == 0
+}
+
+/// The numbers of the programs at a device's egress, in the order in which they run.
+pub(crate) fn tcx_egress(ifindex: u32) -> io::Result<Vec<u32>> {
+    // BPF_MPROG_MAX of the kernel.
+    let mut numbers = [0u32; 64];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: numbers.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = numbers.len() as u32;
+    // SAFETY: the options outlive the call and say their own size and how many numbers there is room for.
+    result(unsafe {
+        libbpf_sys::bpf_prog_query_opts(index(ifindex)?, libbpf_sys::BPF_TCX_EGRESS, &mut options)
+    })?;
+    // SAFETY: both fields of the union are this number.
+    let count = unsafe { options.__bindgen_anon_1.count } as usize;
+    Ok(numbers[..count.min(numbers.len())].to_vec())
 }
 
 /// Loads and drops the shortest program that there is.

@@ -36,6 +36,10 @@ pub struct Link {
     pub loopback: bool,
     /// Link-layer address; empty for a TUN device.
     pub hardware_address: Vec<u8>,
+    /// Index of the interface of this network namespace that it stands on, such as a macvlan's or a VLAN's.
+    pub beneath: Option<u32>,
+    /// Whether it is part of another, such as a bridge or a VRF.
+    pub is_part: bool,
     /// What it is beyond, if it is of the kind `tun`.
     pub tun: Option<Tun>,
 }
@@ -241,8 +245,11 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
         running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),
         hardware_address: Vec::new(),
+        beneath: None,
+        is_part: false,
         tun: None,
     };
+    let mut beneath_elsewhere = false;
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
@@ -250,6 +257,9 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
             LinkAttribute::TxQueueLen(length) => link.queue_length = length,
             LinkAttribute::Group(group) => link.group = group,
             LinkAttribute::Address(address) => link.hardware_address = address,
+            LinkAttribute::Link(index) => link.beneath = Some(index),
+            LinkAttribute::LinkNetNsId(_) => beneath_elsewhere = true,
+            LinkAttribute::Controller(index) => link.is_part = index != 0,
             LinkAttribute::LinkInfo(infos) => {
                 let kind = infos.iter().find_map(|info| match info {
                     LinkInfo::Kind(kind) => Some(kind),
@@ -261,6 +271,7 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
             _ => {}
         }
     }
+    link.beneath = link.beneath.filter(|_| !beneath_elsewhere);
     Some(link)
 }
 

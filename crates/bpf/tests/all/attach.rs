@@ -335,6 +335,49 @@ fn other_translators_at_the_same_device_stay() {
     });
 }
 
+/// Whoever ends the chain before the program at an uplink's egress would let IPv4 leave untranslated.
+#[test]
+fn nobody_comes_before_the_egress_of_an_uplink() {
+    for force_clsact in [false, true] {
+        in_namespace(|| {
+            let (ours, theirs) = (Folder::new(), Folder::new());
+            let (tun, (veth0, _)) = (tun(), veth());
+            route_by_veth0();
+            let of = |folder: &Folder, hook| {
+                let pins = folder.path().join("namespace").join("name");
+                Options { force_clsact, ..Options::new(pins, hook) }
+            };
+            // Somebody's, who sends all that he sees elsewhere.
+            let other = of(&theirs, Hook::Interface { tun: veth0 });
+            let first = Accelerator::start(&config(), &other).unwrap();
+            let uplink = of(&ours, Hook::Uplink { device: veth0, tun });
+            let engine = Accelerator::start(&config(), &uplink).unwrap();
+            assert_eq!(engine.ahead().unwrap(), []);
+            send();
+            assert_eq!(seen(&engine.totals().unwrap()), 1);
+            drop(engine);
+            let engine = Accelerator::start(&config(), &uplink).unwrap();
+            assert_eq!(engine.ahead().unwrap(), [], "taken over");
+
+            // Who comes later and wants to be first is told.
+            let later = of(&theirs, Hook::Uplink { device: veth0, tun });
+            let later = Options { pins: theirs.path().join("namespace").join("later"), ..later };
+            let second = Accelerator::start(&config(), &later).unwrap();
+            let ahead = engine.ahead().unwrap();
+            assert!(matches!(&ahead[..], [(device, them)] if *device == veth0 && them.len() == 1));
+            second.detach().unwrap();
+            assert_eq!(engine.ahead().unwrap(), []);
+            // A translator of the same namespace leaves what is not its own.
+            let same = Options { pins: ours.path().join("namespace").join("second"), ..later };
+            let second = Accelerator::start(&config(), &same).unwrap();
+            assert_eq!(engine.ahead().unwrap(), []);
+            for engine in [engine, first, second] {
+                engine.detach().unwrap();
+            }
+        });
+    }
+}
+
 #[test]
 fn pins_outside_a_bpf_file_system_are_refused() {
     in_namespace(|| {

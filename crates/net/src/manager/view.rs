@@ -50,6 +50,17 @@ impl<'a> View<'a> {
         self.spent
     }
 
+    fn by_name(&mut self) -> Result<&HashMap<String, Link>> {
+        let links = match self.links.take() {
+            Some(links) => links,
+            None => {
+                let links = self.list(Netlink::links)?;
+                links.into_iter().map(|it| (it.name.clone(), it)).collect()
+            }
+        };
+        Ok(self.links.insert(links))
+    }
+
     fn list<T>(&mut self, list: impl FnOnce(&mut Netlink) -> Result<T>) -> Result<T> {
         let began = Instant::now();
         let listed = list(self.netlink);
@@ -68,11 +79,16 @@ impl<'a> View<'a> {
     ///
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn find_link(&mut self, name: &str) -> Result<Option<&Link>> {
-        if self.links.is_none() {
-            let links = self.list(Netlink::links)?;
-            self.links = Some(links.into_iter().map(|it| (it.name.clone(), it)).collect());
-        }
-        Ok(self.links.as_ref().and_then(|links| links.get(name)))
+        Ok(self.by_name()?.get(name))
+    }
+
+    /// All interfaces, in no order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`], [`Error::Answer`].
+    pub fn links(&mut self) -> Result<impl Iterator<Item = &Link>> {
+        Ok(self.by_name()?.values())
     }
 
     /// The interface `name`.
