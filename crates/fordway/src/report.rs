@@ -35,7 +35,7 @@ pub(crate) use services::{
 };
 pub(crate) use stats::{DirectionStats, IoStats, KernelStats, Stats, Totals, TranslatorStats};
 pub(crate) use status::{
-    ClatStatus, KernelStatus, OffloadStatus, ProgramStatus, SoftwireStatus, Status,
+    ClatStatus, KernelStatus, KernelWarning, OffloadStatus, ProgramStatus, SoftwireStatus, Status,
     TranslatorStatus,
 };
 pub(crate) use table::{kernel_table, totals_table};

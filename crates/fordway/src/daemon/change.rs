@@ -123,9 +123,9 @@ impl Running {
             Some(held) => held.with_lent(core, &self.written_bindings(), &self.engine.core()),
             None => core,
         };
-        let (hook, tuning) = (self.hook(), Tuning::of(&self.config));
+        let (hook, tuning) = (self.hook(), Tuning::of(&self.config, &self.place.devices));
         if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
-            && kernel.can_rebind(softwire, &hook, tuning)
+            && kernel.can_rebind(softwire, &hook, &tuning)
         {
             self.engine.replace(core.clone());
             match kernel.rebind(softwire) {

@@ -1,6 +1,6 @@
 //! The kernel engine of a translator: whether it is taken, where it is attached, what it tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,7 +18,9 @@ use fordway_xlat::{Config, HopCount};
 use super::prepared::Devices;
 use super::uplink::Way;
 use crate::failure::Failure;
-use crate::report::{KernelStatus, ProgramStatus};
+use crate::report::{KernelStatus, KernelWarning, ProgramStatus};
+
+mod warning;
 
 /// Which engine is to carry the packets.
 #[derive(Clone, Debug)]
@@ -147,15 +149,32 @@ fn tell_paths(maps: &SoftwireMaps, softwire: &Softwire) -> Result<(), Error> {
 const LEAST_BINDINGS: usize = 65_536;
 
 /// What a configuration says of the programs beside what they do with packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tuning {
     pub(crate) measure: bool,
     pub(crate) pass_rate: Option<u32>,
+    /// Link-layer addresses that devices have beside their own.
+    pub(crate) virtual_macs: Vec<(u32, [u8; 6])>,
 }
 
 impl Tuning {
-    pub(crate) fn of(config: &Translator) -> Tuning {
-        Tuning { measure: config.measure, pass_rate: config.pass_rate }
+    pub(super) fn of(config: &Translator, devices: &Devices) -> Tuning {
+        Tuning {
+            measure: config.measure,
+            pass_rate: config.pass_rate,
+            virtual_macs: devices.virtual_macs().to_vec(),
+        }
+    }
+
+    pub(crate) fn into_options(self, options: Options) -> Options {
+        let Tuning { measure, pass_rate, virtual_macs } = self;
+        Options { measure, pass_rate, virtual_macs, ..options }
+    }
+
+    fn is_of(&self, options: &Options) -> bool {
+        self.measure == options.measure
+            && self.pass_rate == options.pass_rate
+            && self.virtual_macs == options.virtual_macs
     }
 }
 
@@ -165,12 +184,16 @@ pub(crate) struct Kernel {
     accelerator: Accelerator,
     config: Config,
     options: Options,
+    front: warning::Front,
+    /// What was warned of, by what it is about.
+    told: BTreeSet<String>,
 }
 
 impl Kernel {
     pub(crate) fn start(config: Config, options: Options) -> Result<Kernel, Error> {
         let accelerator = Accelerator::start(&config, &options)?;
-        Ok(Kernel { accelerator, config, options })
+        let (front, told) = (warning::Front::default(), BTreeSet::new());
+        Ok(Kernel { accelerator, config, options, front, told })
     }
 
     /// Another configuration, and perhaps another device, without a gap. On error the old one goes on.
@@ -182,8 +205,8 @@ impl Kernel {
         settings: Option<Settings>,
         tunnels: Option<Tunnels>,
     ) -> Result<(), Error> {
-        let Tuning { measure, pass_rate } = tuning;
-        let mut options = Options { hook, measure, pass_rate, tunnels, ..self.options.clone() };
+        let options = Options { hook, tunnels, ..self.options.clone() };
+        let mut options = tuning.into_options(options);
         if let (Some(stateful), Some(settings)) = (&mut options.stateful, settings) {
             stateful.settings = settings;
         }
@@ -198,12 +221,10 @@ impl Kernel {
     }
 
     /// Whether its programs can do with other bindings alone. They are given by [`Kernel::rebind`].
-    pub(crate) fn can_rebind(&self, softwire: &Softwire, hook: &Hook, tuning: Tuning) -> bool {
+    pub(crate) fn can_rebind(&self, softwire: &Softwire, hook: &Hook, tuning: &Tuning) -> bool {
         let options = &self.options;
         let same = |tunnels: &Tunnels| tunnels.settings == *softwire.settings();
-        options.tunnels.as_ref().is_some_and(same)
-            && options.hook == *hook
-            && (Tuning { measure: options.measure, pass_rate: options.pass_rate }) == tuning
+        options.tunnels.as_ref().is_some_and(same) && options.hook == *hook && tuning.is_of(options)
     }
 
     /// Gives programs the bindings of a softwire, whose core has them already.
@@ -226,6 +247,17 @@ impl Kernel {
         Ok(())
     }
 
+    /// Looks whether the programs do what was meant, and gives what is not known yet.
+    pub(crate) fn look(&mut self, name: &mut impl FnMut(u32) -> String) -> Vec<KernelWarning> {
+        if let Some(seen) = warning::seen(&self.accelerator).ok().flatten() {
+            self.front.look(seen);
+        }
+        let all = warning::warnings(&self.accelerator, self.front, name);
+        let before: BTreeSet<String> = all.iter().map(|warning| warning.about.clone()).collect();
+        let before = std::mem::replace(&mut self.told, before);
+        all.into_iter().filter(|warning| !before.contains(&warning.about)).collect()
+    }
+
     /// The events, while tracing is on. A reader is good until the next change of any kind.
     pub(crate) fn events(&self) -> Result<Option<Events>, Error> {
         self.accelerator.events()
@@ -245,6 +277,7 @@ impl Kernel {
     }
 
     pub(crate) fn status(&self, name: &mut impl FnMut(u32) -> String) -> KernelStatus {
+        let warnings = warning::warnings(&self.accelerator, self.front, name);
         let programs = self.accelerator.attachments().iter().map(|it| ProgramStatus {
             device: name(it.ifindex),
             place: match it.place {
@@ -267,6 +300,7 @@ impl Kernel {
             passed_on: causes(&totals.passed_on),
             measure: self.options.measure,
             ns_per_packet: totals.ns_per_packet(),
+            warnings,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fordway_config::{Attach, InterfaceName, Translator};
 use fordway_engine::{Core, Marks, Options, Unbound};
-use fordway_net::{Change, Netlink, View};
+use fordway_net::{Change, Link, Netlink, View};
 use fordway_services::dstm::Waiting;
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
@@ -78,9 +78,14 @@ impl At {
     }
 }
 
-/// Devices in front of whose routing programs are: name, index, link-layer address.
+/// Devices in front of whose routing programs are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Devices(Vec<(String, u32, Vec<u8>)>);
+pub(super) struct Devices {
+    /// Name, index, link-layer address.
+    found: Vec<(String, u32, Vec<u8>)>,
+    /// Link-layer addresses that they have beside their own.
+    virtual_macs: Vec<(u32, [u8; 6])>,
+}
 
 impl Devices {
     /// Those of a configuration that are there.
@@ -89,26 +94,45 @@ impl Devices {
             let link = view.find_link(name.as_str()).ok()??;
             Some((link.name.clone(), link.index, link.hardware_address.clone()))
         };
-        Devices(config.devices.iter().filter_map(find).collect())
+        let found: Vec<_> = config.devices.iter().filter_map(find).collect();
+        let at = |index: u32| found.iter().any(|(_, at, _)| *at == index);
+        let virtual_mac = |link: &Link| {
+            let beneath = link.beneath.filter(|beneath| at(*beneath))?;
+            // VRRP has its addresses at such devices. Those of virtual machines (macvtap) are not for this host, and
+            // one that is part of another, or down, does not receive for it either.
+            let receives = link.kind.as_deref() == Some("macvlan") && link.up && !link.is_part;
+            receives.then_some((beneath, link.hardware_address.as_slice().try_into().ok()?))
+        };
+        let mut virtual_macs: Vec<_> = match config.attach {
+            Attach::Xdp => view.links().map(|it| it.filter_map(virtual_mac).collect()),
+            _ => Ok(Vec::new()),
+        }
+        .unwrap_or_default();
+        virtual_macs.sort_unstable();
+        Devices { found, virtual_macs }
+    }
+
+    pub(super) fn virtual_macs(&self) -> &[(u32, [u8; 6])] {
+        &self.virtual_macs
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     /// Their names, by index.
     pub(super) fn names(&self) -> impl Iterator<Item = (u32, String)> {
-        self.0.iter().map(|(name, index, _)| (*index, name.clone()))
+        self.found.iter().map(|(name, index, _)| (*index, name.clone()))
     }
 
     pub(super) fn indices(&self) -> Vec<u32> {
-        self.0.iter().map(|(_, index, _)| *index).collect()
+        self.found.iter().map(|(_, index, _)| *index).collect()
     }
 }
 
 impl fmt::Display for Devices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|(name, ..)| name.as_str()).collect();
+        let names: Vec<&str> = self.found.iter().map(|(name, ..)| name.as_str()).collect();
         f.write_str(&names.join(", "))
     }
 }
@@ -311,6 +335,7 @@ impl Prepared {
                 host: self.host,
                 started: Instant::now(),
                 refused_devices: None,
+                looked_at_kernel: None,
                 tracing: None,
                 tunnel: self.tunnel,
                 waiting: self.waiting,

@@ -1,5 +1,6 @@
 //! A translator that runs: its engines, and what it changed on the host.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use super::upkeep::Upkeep;
 use super::uplink;
 use crate::failure::Failure;
 
-/// After this time devices are tried again at which programs could not be put.
+/// After this time devices are tried again at which programs could not be put, and programs are looked at.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// A translator that runs.
@@ -44,6 +45,8 @@ pub(crate) struct Running {
     pub(super) started: Instant,
     /// Devices at which programs could not be put, and when.
     pub(super) refused_devices: Option<(Devices, Instant)>,
+    /// When the programs were looked at.
+    pub(super) looked_at_kernel: Option<Instant>,
     /// While somebody traces.
     pub(super) tracing: Option<Tracing>,
     /// Of a tunnel end point: what is lent.
@@ -150,8 +153,7 @@ impl Running {
 
     fn start_at(&self) -> Result<Kernel, fordway_bpf::Error> {
         let mut options = Options::new(self.pins(), self.hook());
-        Tuning { measure: options.measure, pass_rate: options.pass_rate } =
-            Tuning::of(&self.config);
+        options = Tuning::of(&self.config, &self.place.devices).into_options(options);
         options.stateful = self.stateful_options();
         let core = self.engine.core();
         options.tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
@@ -211,6 +213,7 @@ impl Running {
             _ => "the interface".to_owned(),
         };
         info!("{name}: kernel engine at {where_} ({what}); the user engine takes what it leaves");
+        self.watch_kernel(Instant::now());
         Ok(())
     }
 
@@ -269,7 +272,22 @@ impl Running {
         self.follow_devices(view, now);
         self.follow_pool4(view);
         self.follow_icmp_source4(view);
+        if self.looked_at_kernel.is_none_or(|at| now >= at + AGAIN) {
+            self.watch_kernel(now);
+        }
         self.host.as_mut()?.follow(view, now)
+    }
+
+    /// Warns of programs that are attached and don't do what was meant by it.
+    fn watch_kernel(&mut self, now: Instant) {
+        self.looked_at_kernel = Some(now);
+        let mut names: BTreeMap<u32, String> = self.place.devices.names().collect();
+        names.extend(self.place.way.as_ref().map(|way| (way.ifindex, way.device.clone())));
+        let mut name = |index| names.get(&index).cloned().unwrap_or(format!("device {index}"));
+        let found = self.kernel.as_mut().map(|kernel| kernel.look(&mut name));
+        for warning in found.into_iter().flatten() {
+            warn!("{}: {}; {}", self.config.name, warning.text, warning.advice);
+        }
     }
 
     /// At the uplink, follows another router, and an uplink that went and came back.

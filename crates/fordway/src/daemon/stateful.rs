@@ -433,7 +433,7 @@ impl Running {
             }
         };
         let settings = self.kernel_settings();
-        let (hook, tuning) = (self.hook(), Tuning::of(&self.config));
+        let (hook, tuning) = (self.hook(), Tuning::of(&self.config, &self.place.devices));
         if let Some(kernel) = &mut self.kernel {
             let config = kernel::config(translator.config(), self.place.attach);
             if let Err(error) = kernel.replace(config, hook, tuning, settings, None) {

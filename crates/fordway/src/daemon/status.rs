@@ -165,6 +165,8 @@ fn kernel_stats(totals: &fordway_bpf::Totals) -> KernelStats {
         passed_on: causes(&totals.passed_on),
         left_to_stack: causes(&totals.left_to_stack),
         unmatched: totals.unmatched,
+        elsewhere: totals.elsewhere,
+        tagged: totals.tagged,
         measured_packets: totals.measured_packets,
         measured_ns: totals.measured_ns,
         trace_lost: totals.trace_lost,

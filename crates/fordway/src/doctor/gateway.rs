@@ -179,6 +179,10 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
                 ),
             );
         }
+        for warning in it.kernel.iter().flat_map(|kernel| &kernel.warnings) {
+            let text = format!("{}: {}", it.name, warning.text);
+            findings.warning("attach", text, warning.advice.clone());
+        }
         if let Some(reason) = &it.attach_reason {
             let text = format!("{}: programs are attached elsewhere: {reason}", it.name);
             findings.warning("attach", text, "translation works, and costs more processor time");

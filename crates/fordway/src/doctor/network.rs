@@ -108,6 +108,8 @@ mod tests {
             running: true,
             loopback: false,
             hardware_address: vec![2, 0, 0, 0, 0, 1],
+            beneath: None,
+            is_part: false,
             tun: None,
         }
     }

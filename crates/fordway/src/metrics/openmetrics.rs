@@ -139,11 +139,21 @@ impl Counters {
             }
         }
         type Pick = fn(&KernelStats) -> u64;
-        let families: [(&str, &str, Pick); 4] = [
+        let families: [(&str, &str, Pick); 6] = [
             (
                 "kernel_unmatched",
                 "Packets seen by the kernel engine that were none of the translator's",
                 |kernel| kernel.unmatched,
+            ),
+            (
+                "kernel_elsewhere",
+                "Frames for other link-layer addresses, seen by programs in front of routing",
+                |kernel| kernel.elsewhere,
+            ),
+            (
+                "kernel_tagged",
+                "Frames with a VLAN tag, seen by programs in front of routing",
+                |kernel| kernel.tagged,
             ),
             ("kernel_measured_packets", "Packets whose time was taken", |kernel| {
                 kernel.measured_packets
@@ -381,7 +391,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
             .collect();
-        assert_eq!(families.len(), 13 + 4 + 21 + 4 + 19 + 10 + 12 + 16 + 9);
+        assert_eq!(families.len(), 15 + 4 + 21 + 4 + 19 + 10 + 12 + 16 + 9);
         for family in families {
             let is_counter = text.contains(&format!("# TYPE {family} counter"));
             let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };

@@ -80,6 +80,12 @@ pub(crate) struct KernelStats {
     pub(crate) left_to_stack: BTreeMap<String, u64>,
     /// Packets seen that were none of the translator's.
     pub(crate) unmatched: u64,
+    /// Frames that programs in front of routing saw for other link-layer addresses; not those for many.
+    #[serde(default)]
+    pub(crate) elsewhere: u64,
+    /// Frames that programs in front of routing saw with a VLAN tag.
+    #[serde(default)]
+    pub(crate) tagged: u64,
     /// Packets whose time was taken.
     pub(crate) measured_packets: u64,
     /// That time, in nanoseconds.

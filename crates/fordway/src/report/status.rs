@@ -163,6 +163,20 @@ pub(crate) struct KernelStatus {
     pub(crate) measure: bool,
     /// Mean of the time per translated packet, where it was taken.
     pub(crate) ns_per_packet: Option<f64>,
+    /// What is attached as it was asked for, and does not do what was meant by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<KernelWarning>,
+}
+
+/// What a kernel engine warns of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelWarning {
+    /// Tells it from others.
+    pub(crate) about: String,
+    /// One sentence without a full stop.
+    pub(crate) text: String,
+    /// What to do, likewise.
+    pub(crate) advice: String,
 }
 
 /// A program of a kernel engine.
@@ -323,6 +337,8 @@ impl KernelStatus {
             (true, None) => lines.push(("time", "taken from the next packet on".to_owned())),
             (false, None) => {}
         }
+        let warnings = self.warnings.iter();
+        lines.extend(warnings.map(|it| ("warning", format!("{}; {}", it.text, it.advice))));
         lines
     }
 }

@@ -23,6 +23,7 @@ mod dual_stack;
 mod export;
 mod host;
 mod hostile;
+mod in_front;
 mod ingress;
 mod ipv6_only;
 mod kernel;

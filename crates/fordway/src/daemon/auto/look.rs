@@ -163,6 +163,8 @@ mod tests {
             running: true,
             loopback: false,
             hardware_address: Vec::new(),
+            beneath: None,
+            is_part: false,
             tun: None,
         };
         (index, link)
