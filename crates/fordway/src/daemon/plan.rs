@@ -202,8 +202,12 @@ fn interface(config: &Translator, group: u32, facts: &Facts) -> fordway_net::Res
     // Internet's where a native default route is better than the CLAT's. Loose checking (2) wins
     // over strict checking of `all` (1), since the greater of both counts.
     let rp_filter = if facts.rp_filter_off { "0" } else { "2" };
+    // While nobody has the device open, between a process and the next, it has no carrier; the kernel engine goes on.
+    let linkdown = "ignore_routes_with_linkdown";
     Ok(vec![
         Change::sysctl(SysctlKey::conf_v4(device, "rp_filter")?, rp_filter),
+        Change::sysctl(SysctlKey::conf_v4(device, linkdown)?, "0"),
+        Change::sysctl(SysctlKey::conf_v6(device, linkdown)?, "0"),
         Change::Group { device: owned(), group },
         Change::Mtu { device: owned(), mtu: facts.resolved.mtu6 },
         // The driver of a TUN device drops what does not fit; it never makes the sender wait.

@@ -59,6 +59,22 @@ fn check_forwarding(config: &Config, findings: &mut Findings) {
     }
 }
 
+/// A TUN device that no process has open has no carrier, while the kernel engine goes on without a daemon.
+fn check_carrier(name: &str, findings: &mut Findings) {
+    let field = "ignore_routes_with_linkdown";
+    let keys = [SysctlKey::conf_v4(name, field), SysctlKey::conf_v6(name, field)];
+    let on = |key: &SysctlKey| sysctl::read(key).is_ok_and(|value| value != "0");
+    let on: Vec<String> =
+        keys.into_iter().flatten().filter(on).map(|key| format!("{key}=0")).collect();
+    if !on.is_empty() {
+        findings.warning(
+            "carrier",
+            format!("routes into {name} do not count while no daemon runs, though the kernel engine goes on"),
+            format!("sysctl -w {} (fordway run sets it where manage is true)", on.join(" ")),
+        );
+    }
+}
+
 fn check_translator(
     translator: &Translator,
     view: &View,
@@ -80,6 +96,7 @@ fn check_translator(
             return Ok(());
         }
     }
+    check_carrier(name, findings);
     for pool6 in translator.pool6() {
         check_route(netlink, pool6.embed(SOMEBODY).into(), &pool6.to_string(), name, findings)?;
     }

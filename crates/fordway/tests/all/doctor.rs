@@ -7,6 +7,7 @@
 use fordway_testhost::can_use_tun;
 use serde_json::Value;
 
+use crate::common::can_test_kernel;
 use crate::common::daemon::{Daemon, RunDir};
 use crate::common::netns::Netns;
 
@@ -107,6 +108,24 @@ fn a_gateway_that_is_well() {
     assert!(!works);
     only(&findings, "daemon", "bad");
     assert!(only(&findings, "interface", "bad").contains("there is no nat64"));
+}
+
+#[test]
+fn routes_that_need_a_carrier_are_found() {
+    if !can_test_kernel() {
+        return;
+    }
+    let network = Network::new();
+    // Its interface stays, and nobody keeps its settings.
+    network.start().kill();
+    let (_, findings) = network.examine();
+    assert!(those(&findings, "carrier", "warning").is_empty(), "{findings:#?}");
+    network.gateway.run("sysctl -qw net.ipv4.conf.nat64.ignore_routes_with_linkdown=1");
+    let (_, findings) = network.examine();
+    let advice = "net.ipv4.conf.nat64.ignore_routes_with_linkdown=0 (";
+    assert!(only(&findings, "carrier", "warning").contains("routes into nat64"), "{findings:#?}");
+    let found = those(&findings, "carrier", "warning").pop().unwrap();
+    assert!(found["advice"].as_str().unwrap().contains(advice), "{found}");
 }
 
 #[test]

@@ -118,6 +118,26 @@ fn traffic_outlives_a_kill_and_the_next_start_takes_over() {
     }
 }
 
+/// A TUN device that nobody has open is without a carrier, and a host may be told to leave routes by such devices out.
+#[test]
+fn routes_outlive_the_carrier() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    for family in ["ipv4", "ipv6"] {
+        let key = "ignore_routes_with_linkdown=1";
+        net.gateway.run(&format!("sysctl -qw net.{family}.conf.default.{key}"));
+    }
+    let first = Daemon::start(&run, &net.gateway, &format!("{BORDER} --engine kernel"));
+    first.kill();
+    let state = net.gateway.ip("link show siit0");
+    assert!(state.contains("NO-CARRIER"), "{state}");
+    ping(&net.v4, V6_HOST_AS_V4);
+    ping(&net.v6, V4_HOST_AS_V6);
+    Daemon::start(&run, &net.gateway, &format!("{BORDER} --engine kernel")).stop();
+}
+
 #[test]
 fn a_daemon_that_leaves_is_followed_by_the_next_without_a_gap() {
     if !can_test_kernel() {

@@ -45,12 +45,14 @@ fn line(change: &Change) -> String {
     }
 }
 
-const INTERFACE: [&str; 9] = [
+const INTERFACE: [&str; 11] = [
     "set sysctl net.ipv6.conf.fw0.addr_gen_mode to 1",
     "set sysctl net.ipv6.conf.fw0.force_mld_version to 1",
     "set sysctl net.ipv6.conf.fw0.forwarding to 0",
     "forbid multicast on interface fw0",
     "set sysctl net.ipv4.conf.fw0.rp_filter to 2",
+    "set sysctl net.ipv4.conf.fw0.ignore_routes_with_linkdown to 0",
+    "set sysctl net.ipv6.conf.fw0.ignore_routes_with_linkdown to 0",
     "put interface fw0 into group 1179582471",
     "set the MTU of interface fw0 to 1500",
     "set the queue length of interface fw0 to 4096",
@@ -106,7 +108,7 @@ fn a_stateless_translator_gets_pool6_and_its_mappings() {
     };
     let mut interface = INTERFACE;
     interface[4] = "set sysctl net.ipv4.conf.fw0.rp_filter to 0";
-    interface[6] = "set the MTU of interface fw0 to 1400";
+    interface[8] = "set the MTU of interface fw0 to 1400";
     let forwarding = [
         "set sysctl net.ipv6.conf.all.forwarding to 1",
         "set sysctl net.ipv6.conf.fw0.forwarding to 1",
