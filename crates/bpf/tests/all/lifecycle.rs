@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::AsFd;
 
 use caps::{CapSet, Capability};
-use fordway_bpf::{Accelerator, Error, Hook, Kind, Options, Outcome, Place, probe};
+use fordway_bpf::{Accelerator, Error, GracePeriods, Hook, Kind, Options, Outcome, Place, probe};
 use fordway_testhost::is_root;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, Xdp, XdpFlags};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
@@ -257,6 +257,23 @@ fn three_capabilities_are_enough() {
             caps::drop(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).unwrap();
         }
     });
+}
+
+#[test]
+fn grace_periods_are_made_with_capabilities_and_waited_for_without() {
+    if !is_root() {
+        return;
+    }
+    let periods = GracePeriods::new().unwrap();
+    std::thread::spawn(move || {
+        caps::clear(None, CapSet::Effective).unwrap();
+        caps::clear(None, CapSet::Permitted).unwrap();
+        for _ in 0..2 {
+            periods.wait().unwrap();
+        }
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]

@@ -13,10 +13,10 @@ mod tell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use fordway_bpf::{Origin, StateMaps, StateMemory};
+use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::View;
@@ -118,6 +118,10 @@ impl Tables {
                     .hint("write smaller max_sessions, max_bib and max_subscribers")
             })?),
         };
+        if maps.is_some() {
+            // While there are privileges: the sweeper has none.
+            prepare_grace();
+        }
         let nat64 = Nat64::new(settings, memory).map_err(|error| {
             Tables::discard(made.as_ref());
             misfit(name, error)
@@ -288,12 +292,25 @@ pub(super) fn sweeping(telling: &Telling, in_kernel: bool) -> Sweeping {
     }
 }
 
-/// Waits until every program in the kernel that runs now has ended: the command is an RCU grace period.
-fn grace() {
-    if membarrier(MembarrierCommand::Global).is_err() {
-        // A kernel without it: programs run for microseconds, and entries wait for two sweeps.
-        std::thread::sleep(Duration::from_millis(100));
+/// Made by who may make maps; anybody may wait.
+static PERIODS: OnceLock<Result<GracePeriods, fordway_bpf::Error>> = OnceLock::new();
+
+fn prepare_grace() {
+    if let Err(error) = PERIODS.get_or_init(GracePeriods::new) {
+        debug!("no grace periods by maps: {error}");
     }
+}
+
+/// Waits until every program in the kernel that runs now has ended: an RCU grace period.
+fn grace() {
+    let by_map = matches!(PERIODS.get(), Some(Ok(periods)) if periods.wait().is_ok());
+    // Kernels before 5.19 let nobody update maps who could not make them.
+    if by_map || membarrier(MembarrierCommand::Global).is_ok() {
+        return;
+    }
+    // Such a kernel on a host with `nohz_full`, where membarrier is refused. Programs run for microseconds, and entries
+    // wait for two sweeps.
+    std::thread::sleep(Duration::from_millis(100));
 }
 
 /// The settings for the programs in the kernel: they turn packets round that are for a BIB entry, also one
