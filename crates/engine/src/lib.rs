@@ -42,6 +42,7 @@ use std::thread::{self, JoinHandle};
 
 use fordway_tun::{Device, Queue};
 use fordway_xlat::nat64::Swept;
+use fordway_xlat::{Identifications, State};
 
 use crate::fragments::Fragments;
 use crate::placement::Placement;
@@ -90,7 +91,7 @@ pub enum Error {
 /// How to run an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Makes the first IPv4 identification of each queue; give a random number.
+    /// Makes the IPv4 identifications; give a random number.
     pub seed: u64,
     /// While a queue is busy its thread stays on one processor. The number tells engines of one process
     /// apart, so that the second starts where the first ended; `None`: the threads always run where
@@ -179,6 +180,7 @@ pub fn start(
         found: Found::default(),
         sweeper: None,
     };
+    let identifications = identifications(seed);
     for queue in queues {
         let bursts = Bursts::default();
         engine.bursts.push(bursts.clone());
@@ -186,7 +188,6 @@ pub fn start(
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
         let queue_index = queue.index();
-        let identification = identification(seed, queue_index);
         let placement = pin.and_then(|first| Placement::new(first + queue.index()));
         engine.processors.extend(placement.as_ref().map(Placement::processor));
         let worker = Worker::new(Start {
@@ -195,8 +196,7 @@ pub fn start(
             core: engine.core.follower(),
             counters,
             stop: engine.stop.clone(),
-            identification,
-            fragment: fragment(seed, queue_index),
+            state: state(seed, queue_index, &identifications),
             placement,
             bursts,
             probes: Arc::clone(&engine.probes),
@@ -211,10 +211,28 @@ pub fn start(
     Ok(engine)
 }
 
+/// The identifications that the queues of an engine with this seed share.
+pub fn identifications(seed: u64) -> Arc<Identifications> {
+    Arc::new(Identifications::new(secret(seed)))
+}
+
+/// What a queue of an engine with this seed begins with.
+pub fn state(seed: u64, queue: usize, shared: &Arc<Identifications>) -> State {
+    State::new(identification(seed, queue))
+        .with_identifications(Arc::clone(shared))
+        .with_fragments_from(fragment(seed, queue))
+}
+
 /// A different start for each queue, so that two queues do not use the same identifications at once.
 fn identification(seed: u64, queue: usize) -> u16 {
     // An odd multiplier spreads neighbouring queue numbers over all 16 bits.
     ((seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
+}
+
+/// The key of the identifications that all queues share: not to be guessed from where a queue's own begin.
+fn secret(seed: u64) -> u64 {
+    let word = (seed ^ seed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    word ^ word >> 29
 }
 
 /// Where a queue's identifications of IPv6 fragments begin: not to be guessed (RFC 7739), and far from those of

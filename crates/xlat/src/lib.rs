@@ -2,7 +2,8 @@
 //!
 //! A [`Translator`] holds what an operator configured and never changes while packets flow, so any
 //! number of threads may share one. What does change (the rate limiter of ICMP errors, the
-//! generator of IPv4 identifications) lies in a [`State`] that each thread owns. A packet lies in a
+//! generator of IPv4 identifications) lies in a [`State`] that each thread owns; the [`Identifications`] of packets that may
+//! be fragmented are shared. A packet lies in a
 //! [`Packet`]: a buffer with headroom, translated in place, together with the state of its checksum
 //! and segmentation offloads, so that 64 KB super-packets pass whole.
 //!
@@ -32,6 +33,7 @@ pub mod counters;
 pub mod dns;
 mod fragment;
 mod icmp;
+mod identification;
 mod mapper;
 pub mod nat64;
 pub mod packet;
@@ -51,6 +53,7 @@ pub mod verdict;
 pub use config::{Config, ConfigError, HopCount, IcmpErrors, TrafficClass, UdpChecksumZero};
 pub use counters::{Counters, Direction};
 pub use fragment::{Fragment, Fragments};
+pub use identification::Identifications;
 pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet, TAILROOM};
 pub use translator::{State, Translator};
 pub use verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};

@@ -24,7 +24,7 @@ mod error;
 mod exhausted;
 mod expect;
 mod filter;
-mod hash;
+pub(crate) mod hash;
 pub mod layout;
 mod make;
 mod mapper;

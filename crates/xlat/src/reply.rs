@@ -12,6 +12,7 @@ use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
 use crate::addr::classify;
 use crate::config::IcmpErrors;
 use crate::icmp::{ERROR_MAX_V4, ERROR_MAX_V6, put_front};
+use crate::identification::Ends;
 use crate::packet::{ChecksumState, GsoKind, Offload, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Suppressed, Trace};
@@ -104,7 +105,8 @@ fn build(
     let built = match sender {
         Sender::V4(to, Some(source)) => {
             packet.truncate(ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN);
-            put_error_v4(packet, kind, source, to, state.next_identification(1))
+            let ends = Ends { src: source, dst: to, protocol: protocol::ICMP };
+            put_error_v4(packet, kind, source, to, state.next_identification_of(ends, 1))
         }
         Sender::V6(to, Some(source)) => {
             packet.truncate(ERROR_MAX_V6 - ipv6::HEADER_LEN - icmp::HEADER_LEN);

@@ -11,6 +11,7 @@ use crate::alg;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
 use crate::dns;
+use crate::identification::{self, Identifications};
 use crate::mapper::Mapper;
 use crate::nat64::{Dynamic, Ends, Nat64, Stateful, StoredSyn, Syns};
 use crate::packet::Packet;
@@ -44,6 +45,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) identification: u16,
+    identifications: Option<Arc<Identifications>>,
     pub(crate) fragment: u32,
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
@@ -61,7 +63,24 @@ impl State {
         let limiter = RateLimiter::default();
         let fragment = u32::from(identification) << 16;
         let (made, octets, syns) = (false, Vec::new(), Syns::default());
-        State { identification, fragment, limiter, suppressed: 0, made, octets, syns }
+        let identifications = None;
+        State {
+            identification,
+            identifications,
+            fragment,
+            limiter,
+            suppressed: 0,
+            made,
+            octets,
+            syns,
+        }
+    }
+
+    /// Shares the identifications of IPv4 packets that may be fragmented with other states. Without, all count up from
+    /// the state's own.
+    #[must_use]
+    pub fn with_identifications(self, shared: Arc<Identifications>) -> State {
+        State { identifications: Some(shared), ..self }
     }
 
     /// Lets the identifications of IPv6 fragments begin with a random number, different for each queue.
@@ -77,7 +96,19 @@ impl State {
         next
     }
 
-    /// The next identification; `segments` of them are used up.
+    /// The next identification of a packet of these ends that may be fragmented; `segments` of them are used up.
+    pub(crate) fn next_identification_of(
+        &mut self,
+        ends: identification::Ends,
+        segments: usize,
+    ) -> u16 {
+        match &self.identifications {
+            Some(shared) => shared.next(ends, segments),
+            None => self.next_identification(segments),
+        }
+    }
+
+    /// The next identification of a packet with DF, which may repeat; `segments` of them are used up.
     pub(crate) fn next_identification(&mut self, segments: usize) -> u16 {
         let next = self.identification;
         self.identification = next.wrapping_add(segments as u16);

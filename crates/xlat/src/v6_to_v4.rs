@@ -11,6 +11,7 @@ use crate::addr::{self, Via, classify};
 use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
 use crate::icmp;
+use crate::identification::Ends;
 use crate::mapper::Mapper;
 use crate::packet::{GsoKind, Packet};
 use crate::stop::Stop;
@@ -79,14 +80,14 @@ pub(crate) fn translate<M: Mapper>(
         let size = size_of_error(config, packet, hairpin);
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;
-        new.identification = identification(state, kept, 1);
+        new.identification = identification(state, kept, &new, 1);
         icmp::finish_v4(packet, &new)?;
         size.split
     } else {
         let size = size(config, packet, &extensions, hairpin, trace)?;
         new.total_len = size.total_len as u16;
         new.dont_fragment = size.dont_fragment;
-        new.identification = identification(state, kept, packet.segments());
+        new.identification = identification(state, kept, &new, packet.segments());
         trace.step(Step::DontFragment(size.dont_fragment));
         if extensions.protocol == protocol::ICMPV6 {
             let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32);
@@ -289,9 +290,18 @@ fn replace_header(
 
 /// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A
 /// super-packet takes one for each segment.
-fn identification(state: &mut State, fragment: Option<FragmentHeader>, segments: usize) -> u16 {
+fn identification(
+    state: &mut State,
+    fragment: Option<FragmentHeader>,
+    new: &Ipv4Header,
+    segments: usize,
+) -> u16 {
     match fragment {
         Some(fragment) => fragment.identification as u16,
-        None => state.next_identification(segments),
+        None if new.dont_fragment => state.next_identification(segments),
+        None => {
+            let ends = Ends { src: new.src, dst: new.dst, protocol: new.protocol };
+            state.next_identification_of(ends, segments)
+        }
     }
 }

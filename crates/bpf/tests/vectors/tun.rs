@@ -82,11 +82,11 @@ impl Running {
         let options = OpenOptions { run_dir: namespace()?, adopt: false, ..OpenOptions::default() };
         let (device, queues) = Device::open(INTERFACE, &options).map_err(other)?;
         let tap = tap()?;
-        let identification = case.vector.identification;
-        let seed = seed_for(identification);
+        let seed = seed_for(case.vector.identification);
         let options = Options { seed, ..Options::default() };
         let engine = fordway_engine::start(device, queues, core(case)?, options).map_err(other)?;
-        Ok(Running { key, engine, tap, state: State::new(identification) })
+        let state = fordway_engine::state(seed, 0, &fordway_engine::identifications(seed));
+        Ok(Running { key, engine, tap, state })
     }
 
     fn observe(&mut self, case: &Case) -> Result<Vec<Observation>, SubjectError> {

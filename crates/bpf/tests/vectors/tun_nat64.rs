@@ -20,6 +20,7 @@ use fordway_xlat::{ChecksumState, DropReason, Offload, Translator, Verdict};
 use libtest_mimic::{Failed, Trial};
 
 use crate::kernel_tun;
+use crate::shared::Shifts;
 use crate::tun::{self, counters, other};
 
 /// The names of trials begin so.
@@ -93,7 +94,14 @@ impl Stateful for Sequences {
         let seed = seed_for(sequence.identification);
         let options = Options { seed, ..Options::default() };
         let engine = fordway_engine::start(device, queues, Arc::new(translator), options);
-        Ok(Box::new(Running { engine: engine.map_err(other)?, tap, nat, begun: Instant::now() }))
+        Ok(Box::new(Running {
+            engine: engine.map_err(other)?,
+            tap,
+            nat,
+            begun: Instant::now(),
+            identification: sequence.identification,
+            shifts: Shifts::default(),
+        }))
     }
 }
 
@@ -102,6 +110,8 @@ struct Running {
     tap: Tap,
     nat: Arc<Nat64>,
     begun: Instant,
+    identification: u16,
+    shifts: Shifts,
 }
 
 impl Gateway for Running {
@@ -140,7 +150,8 @@ impl Gateway for Running {
             self.tap.receive_all().map_err(|error| SubjectError::Io("receive", error))?;
         let sent: Vec<Sent> = received
             .into_iter()
-            .map(|(bytes, offload)| {
+            .map(|(mut bytes, offload)| {
+                self.shifts.shift(&mut bytes, self.identification);
                 // The kernel does not keep the header length.
                 let partial = matches!(offload.checksum, ChecksumState::Partial { .. });
                 Sent { bytes, offload: (!partial).then_some(offload) }
