@@ -11,6 +11,7 @@ mod forwarding;
 mod gateway;
 mod host;
 mod network;
+mod offload;
 mod path;
 mod prefix;
 mod probe;
@@ -86,6 +87,9 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         }
     };
     conflict::check(&view, &mut findings);
+    if translates {
+        offload::check(&view, &mut findings);
+    }
     if let (Some(clat), Some(uplink)) = (conflict::clat(&view), view.uplink()) {
         wanted.extend(gateway::wanted_clat(clat, uplink));
     }

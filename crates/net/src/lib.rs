@@ -54,7 +54,7 @@ pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
-pub use link::{Link, Tun};
+pub use link::{Link, Tun, device_feature};
 pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Reconciled, Report, View, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};

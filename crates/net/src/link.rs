@@ -8,7 +8,7 @@ use netlink_packet_route::link::{
     InfoData, InfoKind, InfoTun, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 
-use crate::{Error, Netlink, Result};
+use crate::{Error, Netlink, Result, sys};
 
 /// A network interface as it was when asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,13 @@ pub struct Tun {
     pub multi_queue: bool,
     /// Queues that some process has open; not known (0) of a single-queue one.
     pub open_queues: u32,
+}
+
+/// Whether a feature of a device is on, named as by ethtool(8), such as `rx-gro-list`; `None`: kernel or device don't
+/// tell.
+#[must_use]
+pub fn device_feature(device: &str, feature: &str) -> Option<bool> {
+    sys::ethtool::feature(device, feature).ok().flatten()
 }
 
 impl Netlink {

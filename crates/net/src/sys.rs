@@ -5,6 +5,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub(crate) mod datagrams;
+pub(crate) mod ethtool;
 pub(crate) mod packet;
 pub(crate) mod stream;
 

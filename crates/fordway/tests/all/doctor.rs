@@ -129,6 +129,26 @@ fn routes_that_need_a_carrier_are_found() {
 }
 
 #[test]
+fn chained_packets_are_warned_of() {
+    if !can_use_tun() {
+        return;
+    }
+    let network = Network::new();
+    let daemon = network.start();
+    let (_, findings) = network.examine();
+    assert!(those(&findings, "offload", "warning").is_empty(), "{findings:#?}");
+    network.gateway.run("ethtool -K g6 rx-gro-list on");
+    let (_, findings) = network.examine();
+    assert!(only(&findings, "offload", "warning").contains("on at g6:"), "{findings:#?}");
+    let found = those(&findings, "offload", "warning").pop().unwrap();
+    // What the advice says helps.
+    network.gateway.run(found["advice"].as_str().unwrap());
+    let (_, findings) = network.examine();
+    assert!(those(&findings, "offload", "warning").is_empty(), "{findings:#?}");
+    daemon.stop();
+}
+
+#[test]
 fn rules_in_the_way_are_named() {
     if !can_use_tun() {
         return;
