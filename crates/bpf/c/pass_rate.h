@@ -46,20 +46,24 @@ struct {
  */
 always_inline verdict limit_passes(verdict v, int to_v6, int hook)
 {
-	__u32 zero = 0, reason = VERDICT_REASON(v) & 31;
+	__u32 zero = 0;
 
 	if (!config.pass_interval_ns || !to_v6 || hook != HOOK_INTERFACE || VERDICT_KIND(v) != PASS_ON(0) ||
-	    !(REASONS_WITH_RATE & REASON(reason)))
+	    !(REASONS_WITH_RATE & REASON(VERDICT_REASON(v) & 31)))
 		return v;
 	struct passes *found = bpf_map_lookup_elem(&passes, &zero);
 	if (!found)
 		return v;
-	__u64 now = bpf_ktime_get_coarse_ns(), due = found->due[reason];
+	__u64 now = bpf_ktime_get_coarse_ns();
+	/* Linux 6.1 forgets the bounds of what was kept on the stack. */
+	asm volatile("" : "+r"(v));
+	__u64 *place = &found->due[VERDICT_REASON(v) & 31];
+	__u64 due = *place;
 	if (due < now)
 		due = now;
 	else if (due - now > PASS_AHEAD_NS)
 		return DROP(FW_DROP_PASS_RATE);
-	found->due[reason] = due + config.pass_interval_ns;
+	*place = due + config.pass_interval_ns;
 	return v;
 }
 

@@ -88,6 +88,7 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
         settings.mss_clamp = true;
     }
     options.measure = true;
+    options.pass_rate = Some(1);
     options.trace = Some(100);
     engine.replace(&config, &options).map_err(|error| told(&error))?;
     print(kind, place, "everything", &engine);
