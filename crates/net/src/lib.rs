@@ -60,7 +60,7 @@ pub use manager::{Applied, Change, Manager, Reconciled, Report, View, reclaim_de
 pub use namespace::{NamespaceId, NetNs};
 pub use nat44::{Counted, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};
 pub use neighbour::NeighbourProxy;
-pub use neighbour_socket::{Heard, NeighbourSocket};
+pub use neighbour_socket::{Heard, NeighbourReceiver, NeighbourSocket};
 pub use netlink::Netlink;
 pub use route::{NextHop, Route, RouteFilter, RouteKind, table};
 pub use rule::Rule;

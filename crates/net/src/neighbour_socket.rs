@@ -32,7 +32,8 @@ pub struct Heard {
 ///
 /// It belongs to the network namespace of the thread that opened it, needs `CAP_NET_RAW` to be opened and
 /// nothing afterwards. It does not block, and hears nothing until it is told to. Only for links with
-/// Ethernet addresses.
+/// Ethernet addresses. What is heard is received by a [`NeighbourReceiver`]: by whoever has no capability, while the
+/// owner of this one may have some.
 #[derive(Debug)]
 pub struct NeighbourSocket {
     socket: OwnedFd,
@@ -93,6 +94,24 @@ impl NeighbourSocket {
             .map_err(failed("send to neighbours"))
     }
 
+    /// What receives what this one listens to. There may be several; each packet goes to one of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Socket`]: there are no more descriptors.
+    pub fn receiver(&self) -> Result<NeighbourReceiver> {
+        let socket = self.socket.try_clone().map_err(failed("share a packet socket"))?;
+        Ok(NeighbourReceiver { socket })
+    }
+}
+
+/// Receives what a [`NeighbourSocket`] listens to. Needs no privilege.
+#[derive(Debug)]
+pub struct NeighbourReceiver {
+    socket: OwnedFd,
+}
+
+impl NeighbourReceiver {
     /// The next packet, if there is one.
     ///
     /// # Errors
@@ -108,13 +127,13 @@ impl NeighbourSocket {
     }
 }
 
-impl AsFd for NeighbourSocket {
+impl AsFd for NeighbourReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsRawFd for NeighbourSocket {
+impl AsRawFd for NeighbourReceiver {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }

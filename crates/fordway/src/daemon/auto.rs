@@ -5,6 +5,7 @@
 //! | `auto/decide.rs` | what to do, as a function of what is seen, and of time |
 //! | `auto/source.rs` | which IPv6 address the CLAT takes |
 //! | `auto/look.rs` | what is seen: the host, by netlink |
+//! | `auto/hear.rs` | what routers, resolvers and neighbours tell, read without capabilities |
 //! | `auto/attend.rs` | waits for something to happen: prefixes, routes, neighbours, time |
 //! | `auto/apply.rs` | does it, by the same set-up, change and take-down as for any other translator |
 //! | `auto/duplicate.rs`, `auto/check.rs` | asks whether the address is free |
@@ -15,6 +16,7 @@ mod attend;
 mod check;
 mod decide;
 mod duplicate;
+mod hear;
 mod left;
 mod look;
 mod source;
@@ -26,8 +28,8 @@ use std::time::{Duration, Instant};
 
 use fordway_config::{Engine, Mode, Pref64, Translator};
 use fordway_dns64::discovery::Found;
+use fordway_net::Netlink;
 use fordway_net::privilege::Capability;
-use fordway_net::{Heard, NeighbourSocket, Netlink};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
@@ -38,6 +40,7 @@ use crate::failure::Failure;
 use apply::Attempt;
 use check::Check;
 use decide::{Decision, Desired, Machine, Settings, Step};
+use hear::{Asker, Claim};
 
 pub(super) use attend::Opened;
 pub(super) use left::Left;
@@ -76,7 +79,7 @@ pub(super) struct Seen<'s> {
     pub(super) found: Found,
     /// Devices that could not pass packets meanwhile.
     pub(super) down: &'s BTreeSet<u32>,
-    pub(super) socket: Option<&'s mut NeighbourSocket>,
+    pub(super) asker: Option<&'s mut Asker>,
     pub(super) netlink: &'s mut Netlink,
     pub(super) now: Instant,
 }
@@ -127,7 +130,7 @@ impl Auto {
 
     /// Looks, and does what is to be done. Gives the time of the next look at the latest.
     fn step(&mut self, daemon: &mut Daemon, seen: Seen<'_>) -> Option<Instant> {
-        let Seen { found, down, socket, netlink, now } = seen;
+        let Seen { found, down, asker, netlink, now } = seen;
         self.tell_found(&found);
         self.found = found;
         let view = match look::look(netlink, self.machine.settings(), &self.found) {
@@ -141,7 +144,7 @@ impl Auto {
         self.note(decision, now);
         let retry = self.carry_out(daemon, now);
         let subject = self.applied.as_ref().filter(|applied| applied.on_link);
-        let check = self.check.follow(subject, down, socket, now);
+        let check = self.check.follow(subject, down, asker, now);
         if self.check.free_now() {
             debug!("{}: nobody else on the link has the address", self.name());
         }
@@ -149,13 +152,12 @@ impl Auto {
         [again, retry, check, left].into_iter().flatten().min()
     }
 
-    /// Somebody on the link has said something. Whether it makes a difference.
-    pub(super) fn hear(&mut self, packet: &[u8], from: &Heard, now: Instant) -> bool {
-        let Some(v6) = self.check.claimed(packet, from) else { return false };
-        let mac = from.sender.map(|octet| format!("{octet:02x}")).join(":");
+    /// Somebody on the link claims an address.
+    fn hear(&mut self, claim: &Claim, now: Instant) {
+        let Some(v6) = self.check.claimed(claim) else { return };
+        let mac = claim.by.map(|octet| format!("{octet:02x}")).join(":");
         warn!("{}: {mac} on the link has the address {v6}, so it is given up", self.name());
         self.machine.is_taken(v6, now);
-        true
     }
 
     /// Whether the kernel engine may have to be started or taken down.

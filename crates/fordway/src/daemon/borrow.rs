@@ -3,23 +3,37 @@
 //! Such a softwire runs from the start, without a binding: what is routed into it waits (`fordway_services::dstm`). A
 //! lease gives it another configuration, as a reload would: address, routes and translation go through the ledger, so
 //! the host is as it was when the lease ends, and after a crash when the next daemon starts.
+//!
+//! The client itself, which reads what servers send, runs on a thread without capabilities (`{name}-borrow`); `apart.rs`
+//! is what lies between.
 
-use std::io;
+mod apart;
+
+use std::cell::{Cell, RefCell};
 use std::net::Ipv6Addr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use fordway_config::{Config, DstmClient, DstmTepPlace, Mode, SoftwireEnd, Translator};
 use fordway_net::privilege::Capability;
 use fordway_services::dstm::protocol::{ClientId, ClientSettings, Grant};
-use fordway_services::dstm::{ClientHandle, ClientOptions, Host, Injector, Runner};
+use fordway_services::dstm::{ClientHandle, ClientOptions, Injector, Runner, Waiting};
 use ipnet::Ipv4Net;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use super::handle::Handle;
+use super::privilege;
 use super::running::Running;
 use super::services::dstm_key;
 use crate::failure::Failure;
 use crate::report::DstmClientStats;
+use apart::{Remote, Wish};
+
+/// When a client begins anew whose thread has ended by itself.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes the translators that DSTM needs of what the file says.
 pub(super) fn expand(config: &mut Config) {
@@ -84,8 +98,15 @@ pub(super) fn open<'a>(
 /// One that runs.
 pub(super) struct Borrower {
     name: String,
-    handle: ClientHandle,
+    client: Rc<Current>,
     task: JoinHandle<()>,
+}
+
+/// Its client at this moment.
+struct Current {
+    handle: RefCell<ClientHandle>,
+    /// It is to end.
+    ends: Cell<bool>,
 }
 
 impl Borrower {
@@ -95,13 +116,28 @@ impl Borrower {
 
     /// Where it is, and what it has done.
     pub(super) fn told(&self) -> DstmClientStats {
-        DstmClientStats { name: self.name.clone(), stats: self.handle.stats() }
+        DstmClientStats { name: self.name.clone(), stats: self.client.handle.borrow().stats() }
     }
 
     /// Has it give its address back, and end soon.
     pub(super) fn end(&self) {
-        self.handle.end();
+        self.client.ends.set(true);
+        self.client.handle.borrow().end();
     }
+}
+
+/// Starts a client on a thread of its own. Gives its handle, and what it asks of the host.
+fn start(
+    options: &ClientOptions,
+    waiting: &Arc<Waiting>,
+) -> Result<(ClientHandle, mpsc::Receiver<Wish>), Failure> {
+    let (host, wished) = Remote::new();
+    let runner = Runner::new(options.clone(), host, Arc::clone(waiting));
+    let runner = runner.map_err(|error| Failure::failed(error.to_string()))?;
+    let handle = runner.handle();
+    let work = move || async move { drop(runner.run().await) };
+    privilege::apart(&format!("{}-borrow", options.name), work)?;
+    Ok((handle, wished))
 }
 
 impl Handle {
@@ -112,16 +148,19 @@ impl Handle {
             let Some(waiting) = self.with(&name, |one| one.waiting.clone()).flatten() else {
                 continue;
             };
-            let (daemon, injector) = (self.clone(), None);
-            let host = Interface { daemon, name: name.clone(), softwire, injector, is_new: false };
-            match Runner::new(options, host, waiting) {
-                Ok(runner) => {
-                    let handle = runner.handle();
-                    let task = tokio::task::spawn_local(async move { drop(runner.run().await) });
-                    self.add_borrower(Borrower { name, handle, task });
+            let (handle, wished) = match start(&options, &waiting) {
+                Ok(started) => started,
+                Err(failure) => {
+                    error!("{name}: nothing is borrowed: {}", failure.line());
+                    continue;
                 }
-                Err(failed) => error!("{name}: nothing is borrowed: {failed}"),
-            }
+            };
+            let client = Rc::new(Current { handle: RefCell::new(handle), ends: Cell::new(false) });
+            let daemon = self.clone();
+            let interface = Interface { daemon, name: name.clone(), softwire, is_new: false };
+            let work = interface.attend(options, waiting, Rc::clone(&client), wished);
+            let task = tokio::task::spawn_local(work);
+            self.add_borrower(Borrower { name, client, task });
         }
     }
 
@@ -146,12 +185,64 @@ struct Interface {
     daemon: Handle,
     name: String,
     softwire: Translator,
-    injector: Option<Injector>,
     /// Whether the softwire is another since it was settled.
     is_new: bool,
 }
 
 impl Interface {
+    /// Does what the client asks, until it ends as it was told to. One that ends by itself begins anew.
+    async fn attend(
+        mut self,
+        options: ClientOptions,
+        waiting: Arc<Waiting>,
+        client: Rc<Current>,
+        mut wished: mpsc::Receiver<Wish>,
+    ) {
+        loop {
+            while let Some(wish) = wished.recv().await {
+                self.carry_out(wish);
+            }
+            if client.ends.get() {
+                return;
+            }
+            error!("{}: the client's thread has ended; it begins anew", self.name);
+            self.unbound();
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                if client.ends.get() {
+                    return;
+                }
+                match start(&options, &waiting) {
+                    Ok((handle, again)) => {
+                        client.handle.replace(handle);
+                        wished = again;
+                        break;
+                    }
+                    Err(failure) => {
+                        error!("{}: nothing is borrowed: {}", self.name, failure.line());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whoever waits for the answer may have ended.
+    fn carry_out(&mut self, wish: Wish) {
+        let _ended = match wish {
+            Wish::TunnelEnd(source, reply) => reply.send(self.tunnel_end(source)).is_err(),
+            Wish::Bound(grant, own, reply) => reply.send(self.bound(&grant, own)).is_err(),
+            Wish::Carried(reply) => reply.send(self.carried()).is_err(),
+            Wish::Settle(reply) => {
+                self.settle();
+                reply.send(()).is_err()
+            }
+            Wish::Unbound(reply) => {
+                self.unbound();
+                reply.send(()).is_err()
+            }
+        };
+    }
+
     /// Another softwire; what only the one before needed stays until [`Host::settle`].
     fn take_on(&mut self, softwire: &Translator) -> Result<(), String> {
         let took = self.daemon.with(&self.name, |one| one.take_on(softwire));
@@ -187,14 +278,7 @@ impl Interface {
     fn own(&self) -> Option<Ipv6Addr> {
         self.daemon.with(&self.name, |one| one.facts.resolved.clat_v6).flatten()
     }
-}
 
-/// Whether both are of one /64, as servers demand.
-fn same_network(one: Ipv6Addr, other: Ipv6Addr) -> bool {
-    one.octets()[..8] == other.octets()[..8]
-}
-
-impl Host for Interface {
     fn tunnel_end(&mut self, source: Ipv6Addr) -> Ipv6Addr {
         let configured = self.client_local();
         let own = configured.or(self.own().filter(|own| same_network(*own, source)));
@@ -208,13 +292,14 @@ impl Host for Interface {
         self.own().unwrap_or(source)
     }
 
-    fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String> {
+    /// Gives the socket by which what has waited is sent.
+    fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<Option<Injector>, String> {
+        apart::check(grant)?;
         self.take_on(&self.with(own, Some(grant)))?;
         let injector = Injector::open(&self.name);
-        self.injector = injector
-            .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name))
-            .ok();
-        Ok(())
+        let injector = injector
+            .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name));
+        Ok(injector.ok())
     }
 
     fn settle(&mut self) {
@@ -224,21 +309,18 @@ impl Host for Interface {
     }
 
     fn unbound(&mut self) {
-        self.injector = None;
         let Some(own) = self.own() else { return };
         if let Err(why) = self.become_like(&self.with(own, None)) {
             error!("{}: the address is still there: {why}", self.name);
         }
     }
 
-    fn send(&mut self, packet: &[u8]) -> io::Result<()> {
-        match &self.injector {
-            Some(injector) => injector.send(packet),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
     fn carried(&mut self) -> u64 {
         self.daemon.with(&self.name, |one| one.carried()).unwrap_or_default()
     }
+}
+
+/// Whether both are of one /64, as servers demand.
+fn same_network(one: Ipv6Addr, other: Ipv6Addr) -> bool {
+    one.octets()[..8] == other.octets()[..8]
 }

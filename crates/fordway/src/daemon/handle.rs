@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::Config;
-use fordway_net::{Heard, Netlink, View};
+use fordway_net::{Netlink, View};
 use fordway_services::dstm::LeaseView;
 use tokio::sync::Notify;
 use tracing::info;
@@ -185,13 +185,6 @@ impl Handle {
     /// Has one automatic CLAT look and act; see [`Daemon::step_automatic`].
     pub(super) fn step_automatic(&self, name: &str, seen: Seen<'_>) -> Option<Option<Instant>> {
         self.0.daemon.borrow_mut().step_automatic(name, seen)
-    }
-
-    /// Somebody on an automatic CLAT's link has said something. Whether it is to look at that.
-    pub(super) fn hear_neighbour(&self, name: &str, packet: &[u8], from: &Heard) -> bool {
-        let mut daemon = self.0.daemon.borrow_mut();
-        let auto = daemon.automatic.iter_mut().find(|auto| auto.name() == name);
-        auto.is_some_and(|auto| auto.hear(packet, from, Instant::now()))
     }
 
     /// Does something with each automatic CLAT.

@@ -1,9 +1,12 @@
 //! Giving up what is not needed once the host is set up.
 
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use caps::CapSet;
 use fordway_net::privilege::{self, Capability};
+
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 
 use crate::failure::Failure;
 
@@ -53,6 +56,20 @@ pub(crate) fn without<V: Send, T: Send>(
     ended.map_err(|failure| (failure, waiting))
 }
 
+/// Starts a thread without any capability, which runs `work` on an event loop of its own and ends with it: whatever
+/// somebody else sends to the daemon is received and parsed on such a thread.
+pub(crate) fn apart<F: Future<Output = ()>>(
+    name: &str,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<JoinHandle<()>, Failure> {
+    let failed =
+        |error: std::io::Error| Failure::failed(format!("cannot start the thread {name}: {error}"));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let run = move || LocalSet::new().block_on(&runtime, async { work().await });
+    let start = |run| thread::Builder::new().name(name.to_owned()).spawn(run);
+    without(run, start).map_err(|(failure, _)| failure)?.map_err(failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +80,21 @@ mod tests {
         assert!(matches!(started, Ok(8)));
         let panicked = without(7, |_| -> u8 { panic!("on purpose") });
         assert!(matches!(panicked, Err((_, None))));
+    }
+
+    #[test]
+    fn a_thread_apart_has_no_capability_nor_have_those_that_it_starts() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = move || async move {
+            let look = || caps::read(None, CapSet::Permitted).unwrap();
+            tell.send((look(), thread::current().name().map(str::to_owned))).unwrap();
+            let there = tokio::task::spawn_blocking(move || tell.send((look(), None)));
+            there.await.unwrap().unwrap();
+        };
+        apart("apart", work).unwrap().join().unwrap();
+        let all: Vec<_> = told.iter().collect();
+        assert!(all.len() == 2 && all.iter().all(|(capabilities, _)| capabilities.is_empty()));
+        assert_eq!(all[0].1.as_deref(), Some("apart"));
     }
 
     #[test]

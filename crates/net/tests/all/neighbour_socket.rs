@@ -1,13 +1,13 @@
 //! What a link's neighbours say, heard and sent without an address.
 
 use crate::common::{in_namespace, ip, veth};
-use fordway_net::{NeighbourSocket, Netlink};
+use fordway_net::{NeighbourReceiver, NeighbourSocket, Netlink};
 use fordway_testhost::poll;
 
 /// The next packet: its interface, its sender and its length.
-fn heard(socket: &NeighbourSocket, buffer: &mut [u8]) -> (u32, [u8; 6], usize) {
+fn heard(receiver: &NeighbourReceiver, buffer: &mut [u8]) -> (u32, [u8; 6], usize) {
     poll("a packet", || {
-        socket.receive(buffer).unwrap().map(|heard| (heard.index, heard.sender, heard.len))
+        receiver.receive(buffer).unwrap().map(|heard| (heard.index, heard.sender, heard.len))
     })
 }
 
@@ -19,6 +19,7 @@ fn it_hears_neighbours_on_one_link_as_long_as_it_is_told_to() {
         let (here, there) = (netlink.link("veth0").unwrap(), netlink.link("veth1").unwrap());
         let group = [0x33, 0x33, 0xff, 0, 0, 1];
         let mut socket = NeighbourSocket::open().unwrap();
+        let receiver = socket.receiver().unwrap();
         socket.listen(here.index, &[group]).unwrap();
         let sender = NeighbourSocket::open().unwrap();
         // A neighbor solicitation, and something else before it that is passed over.
@@ -36,7 +37,7 @@ fn it_hears_neighbours_on_one_link_as_long_as_it_is_told_to() {
         let mut buffer = [0; 256];
         // The kernel's own talk at the start is heard too.
         loop {
-            let (index, from, len) = heard(&socket, &mut buffer);
+            let (index, from, len) = heard(&receiver, &mut buffer);
             assert_eq!(index, here.index);
             if buffer[..len] == packet {
                 assert_eq!(from.as_slice(), there.hardware_address);
@@ -50,7 +51,7 @@ fn it_hears_neighbours_on_one_link_as_long_as_it_is_told_to() {
         sender.send(&packet, here.index, group).unwrap();
         // The first thing that is not the kernel's own is from the other link.
         loop {
-            let (index, _, len) = heard(&socket, &mut buffer);
+            let (index, _, len) = heard(&receiver, &mut buffer);
             assert_eq!(index, there.index);
             if buffer[..len] == packet {
                 break;

@@ -1,7 +1,7 @@
 //! The client: sockets and time around `fordway_dstm::Client`.
 //!
-//! It runs as a task of whoever owns the host's addresses and routes, which it asks for what is to be done
-//! there ([`Host`]).
+//! It reads what servers send, so it belongs on a thread without privileges; what is to be done on the host it asks
+//! of whoever owns addresses and routes there ([`Host`]).
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -326,13 +326,15 @@ impl<H: Host> Runner<H> {
     }
 
     fn send_waiting(&mut self) {
-        for packet in self.waiting.take() {
-            match self.host.send(&packet) {
-                Ok(()) => self.stats.sent += 1,
-                Err(error) => {
-                    debug!("{}: a packet that has waited: {error}", self.options.name);
-                    self.stats.dropped += 1;
-                }
+        let packets = self.waiting.take();
+        self.stats.sent += packets.len() as u64;
+        // Whoever gets an answer to one of them finds the lease told.
+        self.tell();
+        for packet in packets {
+            if let Err(error) = self.host.send(&packet) {
+                debug!("{}: a packet that has waited: {error}", self.options.name);
+                self.stats.sent -= 1;
+                self.stats.dropped += 1;
             }
         }
     }

@@ -1,24 +1,21 @@
 //! Waits for whatever an automatic CLAT has to look at.
 
 use std::collections::BTreeSet;
-use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::Translator;
-use fordway_dns64::discovery::Found;
 use fordway_net::{NeighbourSocket, Netlink, Topic};
 use fordway_services::discovery::{Settings, Watcher};
 use sd_notify::NotifyState;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
-use tracing::{debug, warn};
+use tokio::sync::Notify;
+use tracing::warn;
 
+use super::hear::{self, Asker, Claim, Hearing, News};
 use super::{AGAIN, Seen};
 use crate::daemon::handle::Handle;
 use crate::daemon::notify;
-use crate::daemon::watch::{Watch, own_fd};
+use crate::daemon::watch::Watch;
 use crate::failure::Failure;
 
 /// Shortest time between two looks, for hosts whose routes never rest.
@@ -31,11 +28,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 const TOPICS: [Topic; 5] =
     [Topic::Links, Topic::Addresses4, Topic::Addresses6, Topic::Routes4, Topic::Routes6];
 
-/// The longest Neighbor Discovery message that matters.
-const MESSAGE: usize = 1500;
-
 /// Sockets that need privileges to be opened.
 pub(crate) struct Opened {
+    settings: Settings,
     watcher: Watcher,
     neighbours: Option<NeighbourSocket>,
 }
@@ -54,17 +49,8 @@ impl Opened {
             solicitation_delay: Duration::ZERO,
             ..Settings::default()
         };
-        let watcher = Watcher::open(settings.clone()).or_else(|error| {
-            warn!("{name}: router advertisements can't be heard: {error}");
-            Watcher::open(Settings { advertisements: false, ..settings })
-        });
-        let watcher = watcher.map_err(|error| {
-            Failure::failed(format!("{name}: cannot discover the prefix: {error}")).hint(
-                "it needs CAP_NET_RAW; a daemon that was started without an automatic CLAT has given it up: \
-                 restart it",
-            )
-        })?;
-        Ok(Opened { watcher, neighbours: neighbours.ok() })
+        let watcher = hear::open(name, &settings)?;
+        Ok(Opened { settings, watcher, neighbours: neighbours.ok() })
     }
 
     pub(super) fn can_check(&self) -> bool {
@@ -83,13 +69,21 @@ impl Handle {
             }
         });
     }
+
+    /// Somebody on an automatic CLAT's link claims an address.
+    fn hear_neighbour(&self, name: &str, claim: &Claim) {
+        self.with_automatic(|auto| {
+            if auto.name() == name {
+                auto.hear(claim, Instant::now());
+            }
+        });
+    }
 }
 
 async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) {
-    let Opened { watcher, neighbours } = opened;
-    let mut found = watcher.found();
-    let _discovery = Task::spawn(name.clone(), watcher);
-    let mut neighbours = Neighbours::new(neighbours);
+    let Opened { settings, watcher, neighbours } = opened;
+    let mut asker = neighbours.map(Asker::new);
+    let mut hearing = Hearing::start(&name, settings, watcher, asker.as_ref());
     let mut changes = Watch::open(&TOPICS);
     let mut netlink = Netlink::open().ok();
     let mut down = BTreeSet::new();
@@ -98,9 +92,8 @@ async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) 
         let now = Instant::now();
         let again = match &mut netlink {
             Some(netlink) => {
-                let found: Found = found.borrow_and_update().clone();
-                let socket = neighbours.socket();
-                let seen = Seen { found, down: &down, socket, netlink, now };
+                let (found, asker) = (hearing.found(), asker.as_mut());
+                let seen = Seen { found, down: &down, asker, netlink, now };
                 match daemon.step_automatic(&name, seen) {
                     Some(again) => again.unwrap_or(now + LONGEST).min(now + LONGEST),
                     None => return,
@@ -118,79 +111,14 @@ async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) 
             names = now_names;
         }
         tokio::select! {
-            _ = told(&mut found) => {}
+            news = hearing.next(asker.as_ref()) => if let News::Claimed(claim) = news {
+                daemon.hear_neighbour(&name, &claim);
+            },
             () = changes.changed(&mut down) => {}
             () = kick.notified() => {}
             () = tokio::time::sleep_until(again.into()) => {}
-            () = neighbours.heard(|packet, from| daemon.hear_neighbour(&name, packet, from)) => {}
         }
         // What happens at once is seen at once; what goes on and on, from time to time.
         tokio::time::sleep_until((now + GAP).into()).await;
-    }
-}
-
-/// Waits for another set of prefixes.
-async fn told(found: &mut watch::Receiver<Found>) {
-    if found.changed().await.is_err() {
-        pending::<()>().await;
-    }
-}
-
-/// A task that ends with this.
-struct Task(AbortHandle);
-
-impl Task {
-    fn spawn(name: String, watcher: Watcher) -> Task {
-        let work = async move {
-            if let Err(error) = watcher.run().await {
-                warn!("{name}: prefixes are not followed any more: {error}; restart the daemon");
-            }
-        };
-        Task(tokio::task::spawn_local(work).abort_handle())
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// The socket for duplicate address detection, if there is one.
-struct Neighbours(Option<AsyncFd<NeighbourSocket>>);
-
-impl Neighbours {
-    fn new(socket: Option<NeighbourSocket>) -> Neighbours {
-        let socket = socket.map(own_fd).transpose();
-        Neighbours(socket.inspect_err(|error| debug!("neighbours: {error}")).ok().flatten())
-    }
-
-    fn socket(&mut self) -> Option<&mut NeighbourSocket> {
-        self.0.as_mut().map(AsyncFd::get_mut)
-    }
-
-    /// Hears what neighbours say, until there is something new to look at.
-    async fn heard(&mut self, mut hear: impl FnMut(&[u8], &fordway_net::Heard) -> bool) {
-        let Some(socket) = &mut self.0 else { return pending().await };
-        let mut packet = [0; MESSAGE];
-        loop {
-            let Ok(mut ready) = socket.readable_mut().await else { return pending().await };
-            ready.clear_ready();
-            let mut news = false;
-            loop {
-                match ready.get_inner().receive(&mut packet) {
-                    Ok(Some(heard)) => news |= hear(&packet[..heard.len.min(MESSAGE)], &heard),
-                    Ok(None) => break,
-                    // The link went down, which is told elsewhere.
-                    Err(error) => {
-                        debug!("{error}");
-                        break;
-                    }
-                }
-            }
-            if news {
-                return;
-            }
-        }
     }
 }

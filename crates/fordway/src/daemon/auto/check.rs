@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::Instant;
 
-use fordway_net::{Heard, NeighbourSocket};
 use tracing::debug;
 
 use super::decide::Desired;
-use super::duplicate::{self, DELAY, Detection, Due, Mac};
+use super::duplicate::{self, DELAY, Detection, Due, Mac, Question};
+use super::hear::{Asker, Claim};
 
 /// Follows the address in use.
 #[derive(Debug)]
@@ -64,10 +64,10 @@ impl Check {
         &mut self,
         desired: Option<&Desired>,
         down: &BTreeSet<u32>,
-        socket: Option<&mut NeighbourSocket>,
+        asker: Option<&mut Asker>,
         now: Instant,
     ) -> Option<Instant> {
-        let socket = socket?;
+        let asker = asker?;
         let wanted = desired.and_then(subject);
         let same = match (&self.state, wanted) {
             (State::Asking(subject, _) | State::Free(subject), Some(wanted)) => {
@@ -77,30 +77,31 @@ impl Check {
             _ => false,
         };
         if !same {
-            socket.silence();
+            asker.silence();
             self.state = State::Idle;
             if let Some(wanted) = wanted {
-                self.begin(wanted, socket, now);
+                self.begin(wanted, asker, now);
             }
         }
-        self.go_on(socket, now)
+        self.go_on(asker, now)
     }
 
-    /// The address, if this packet says that somebody else has it.
-    pub(super) fn claimed(&mut self, packet: &[u8], from: &Heard) -> Option<Ipv6Addr> {
+    /// The address, if it is the one that is asked about, and somebody else has it.
+    pub(super) fn claimed(&mut self, claim: &Claim) -> Option<Ipv6Addr> {
         let State::Asking(subject, detection) = &self.state else { return None };
-        let claims = from.index == subject.index && detection.is_claim(packet, from.sender);
-        claims.then_some(subject.v6)
+        (detection.question() == claim.question).then_some(subject.v6)
     }
 
-    fn begin(&mut self, subject: Subject, socket: &mut NeighbourSocket, now: Instant) {
+    fn begin(&mut self, subject: Subject, asker: &mut Asker, now: Instant) {
         let (Ok(random), Ok(nonce)) = (getrandom::u32(), getrandom::u64()) else { return };
         let delay = DELAY * (random >> 22) / 1024;
         let [.., a, b, c, d, e, f] = nonce.to_be_bytes();
-        let detection = Detection::new(subject.v6, subject.own, [a, b, c, d, e, f], now + delay);
-        let began = socket.listen(subject.index, &detection.groups()).and_then(|()| {
+        let Subject { v6, index, own } = subject;
+        let question = Question { v6, index, own, nonce: [a, b, c, d, e, f] };
+        let detection = Detection::new(question, now + delay);
+        let began = asker.listen(question, &detection.groups()).and_then(|()| {
             let (packet, to) = duplicate::announcement(subject.v6, subject.own);
-            socket.send(&packet, subject.index, to)
+            asker.send(&packet, subject.index, to)
         });
         match began {
             Ok(()) => self.state = State::Asking(subject, detection),
@@ -109,18 +110,18 @@ impl Check {
         }
     }
 
-    fn go_on(&mut self, socket: &mut NeighbourSocket, now: Instant) -> Option<Instant> {
+    fn go_on(&mut self, asker: &mut Asker, now: Instant) -> Option<Instant> {
         loop {
             let State::Asking(subject, detection) = &mut self.state else { return None };
             match detection.due(now) {
                 Due::Wait(until) => return Some(until),
                 Due::Send((packet, to)) => {
-                    if let Err(error) = socket.send(&packet, subject.index, to) {
+                    if let Err(error) = asker.send(&packet, subject.index, to) {
                         debug!("{}: {error}", subject.v6);
                     }
                 }
                 Due::Free => {
-                    socket.silence();
+                    asker.silence();
                     self.fresh = true;
                     self.state = State::Free(*subject);
                 }

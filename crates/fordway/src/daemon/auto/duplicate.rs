@@ -41,13 +41,23 @@ pub(crate) type Mac = [u8; 6];
 /// A packet, and the link-layer address it is for.
 pub(crate) type Addressed = (Vec<u8>, Mac);
 
-/// The question whether an address is free, while it is asked.
+/// The question whether an address is free on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The address.
+    pub(crate) v6: Ipv6Addr,
+    /// Index of the link's interface.
+    pub(crate) index: u32,
+    /// This host there.
+    pub(crate) own: Mac,
+    /// What tells our own solicitations, which some links send back, from others' (RFC 7527).
+    pub(crate) nonce: [u8; 6],
+}
+
+/// The question while it is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Detection {
-    v6: Ipv6Addr,
-    own: Mac,
-    /// What tells our own solicitations, which some links send back, from others' (RFC 7527).
-    nonce: [u8; 6],
+    question: Question,
     sent: u8,
     next: Instant,
 }
@@ -64,14 +74,19 @@ pub(crate) enum Due {
 }
 
 impl Detection {
-    /// Begins at `at` for the address on a link where the host is `own`.
-    pub(crate) fn new(v6: Ipv6Addr, own: Mac, nonce: [u8; 6], at: Instant) -> Detection {
-        Detection { v6, own, nonce, sent: 0, next: at }
+    /// Begins at `at`.
+    pub(crate) fn new(question: Question, at: Instant) -> Detection {
+        Detection { question, sent: 0, next: at }
+    }
+
+    /// What is asked.
+    pub(crate) fn question(&self) -> Question {
+        self.question
     }
 
     /// The groups whose messages have to be heard.
     pub(crate) fn groups(&self) -> [Mac; 2] {
-        [mac_of(ALL_NODES), mac_of(solicited_node(self.v6))]
+        [mac_of(ALL_NODES), mac_of(solicited_node(self.question.v6))]
     }
 
     /// What is to be done now.
@@ -84,9 +99,11 @@ impl Detection {
         }
         self.sent += 1;
         self.next = now + RETRANS;
-        Due::Send(solicitation(self.v6, self.nonce))
+        Due::Send(solicitation(self.question.v6, self.question.nonce))
     }
+}
 
+impl Question {
     /// Whether a packet that was heard says that somebody else has the address, or is about to take it.
     pub(crate) fn is_claim(&self, packet: &[u8], sender: Mac) -> bool {
         // Some links send back what one has sent.
@@ -202,7 +219,8 @@ mod tests {
     const OURS: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
     fn detection() -> Detection {
-        Detection::new(V6, OWN, OURS, Instant::now())
+        let question = Question { v6: V6, index: 7, own: OWN, nonce: OURS };
+        Detection::new(question, Instant::now())
     }
 
     #[test]
@@ -238,7 +256,7 @@ mod tests {
 
     #[test]
     fn whoever_has_the_address_or_asks_for_it_claims_it() {
-        let detection = detection();
+        let detection = detection().question();
         let (advertised, _) = announcement(V6, OTHER);
         assert!(detection.is_claim(&advertised, OTHER));
         let (asked, _) = solicitation(V6, [6, 5, 4, 3, 2, 1]);
@@ -254,7 +272,7 @@ mod tests {
 
     #[test]
     fn other_talk_is_no_claim() {
-        let detection = detection();
+        let detection = detection().question();
         let (own, _) = solicitation(V6, OURS);
         let (other_address, _) = announcement(Ipv6Addr::LOCALHOST, OTHER);
         // A neighbour that looks for us.
@@ -268,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_is_not_valid_is_passed_over() {
-        let detection = detection();
+        let detection = detection().question();
         let (good, _) = announcement(V6, OTHER);
         assert!(detection.is_claim(&good, OTHER));
         for len in 0..good.len() {
