@@ -5,6 +5,7 @@
 //! privileges; then privileges are given up; then the user engines start, on threads without any, and
 //! the kernel engines in front of them. At the end, the other way round.
 
+mod asks;
 mod auto;
 mod borrow;
 mod change;
@@ -43,6 +44,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
+pub(crate) use asks::Asks;
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
 pub(crate) use pool4::{Clash, sentences};
@@ -162,11 +164,15 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         };
         let daemon = Handle::new(job, context, running, automatic, services);
         daemon.borrow(borrowers);
-        // Taken away when all has been taken down.
-        let _socket = serve(sockets, &daemon, timeout);
-        announce(&daemon, started);
-        daemon.attend();
-        let end = wait(&daemon, &mut signals).await;
+        let served = serve(sockets, &daemon, timeout);
+        let end = match &served {
+            Ok(_) => {
+                announce(&daemon, started);
+                daemon.attend();
+                wait(&daemon, &mut signals).await
+            }
+            Err(_) => End::TakeDown,
+        };
         notify(&[NotifyState::Stopping]);
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_borrowing(matches!(end, End::TakeDown)).await;
@@ -175,10 +181,12 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             End::TakeDown => daemon.take_services().stop(),
             End::Leave => daemon.take_services().leave(),
         }
-        match end {
+        let ended = match end {
             End::TakeDown => end_all(daemon.take_running(), Running::take_down),
             End::Leave => end_all(daemon.take_running(), Running::leave),
-        }
+        };
+        // The control socket's file goes when all has been taken down.
+        served.and(ended)
     })
 }
 
@@ -329,14 +337,20 @@ fn start_engines(prepared: Vec<Prepared>, mut place: usize) -> Result<Vec<Runnin
     Ok(running)
 }
 
-/// Starts to answer on the sockets. The control socket's file lives as long as what is returned.
-fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> control::Guard {
+/// Starts to answer on the sockets, by threads without privileges. The control socket's file lives as long as what is
+/// returned.
+fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control::Guard, Failure> {
     let (listener, guard) = sockets.control;
-    tokio::task::spawn_local(control::serve(listener, daemon.clone(), timeout));
-    for listener in sockets.metrics {
-        tokio::task::spawn_local(metrics::serve(listener, daemon.clone()));
+    let (asks, asked) = asks::channel();
+    tokio::task::spawn_local(asked.serve(daemon.clone()));
+    if !sockets.metrics.is_empty() {
+        let asks = asks.clone();
+        let take = async move || asks.ask(Handle::stats).await;
+        let serve = move || metrics::serve(sockets.metrics, take);
+        privilege::apart("fordway-metrics", serve)?;
     }
-    guard
+    privilege::apart("fordway-control", move || control::serve(listener, asks, timeout))?;
+    Ok(guard)
 }
 
 /// Says that everything works from now on.
@@ -445,8 +459,8 @@ fn end_all(
 
 /// What the daemon listens on.
 struct Sockets {
-    control: (tokio::net::UnixListener, control::Guard),
-    metrics: Vec<tokio::net::TcpListener>,
+    control: (std::os::unix::net::UnixListener, control::Guard),
+    metrics: Vec<std::net::TcpListener>,
 }
 
 impl Sockets {

@@ -1,7 +1,9 @@
-//! Answering requests.
+//! Answering requests, on a thread without capabilities: requests are read here, and carried out on the daemon's own
+//! thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,10 +16,10 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::{Leases, MAX_REQUEST, Reply, Request};
-use crate::daemon::{Filter as EntryWish, Handle, Read, Reader, Subscription};
+use crate::daemon::{Asks, Filter as EntryWish, Handle, Read, Reader, Subscription};
 use crate::failure::Failure;
 use crate::report::{Entries, ReverseReport};
-use crate::trace::{Filter, FilterError, SYNTAX};
+use crate::trace::{Filter, SYNTAX};
 
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
 const MAX_CLIENTS: usize = 64;
@@ -27,7 +29,15 @@ const PARTS: usize = 8;
 
 /// Serves clients for ever. `timeout` is the time that a request may take to come in, and its reply
 /// to be taken.
-pub(crate) async fn serve(listener: UnixListener, daemon: Handle, timeout: Duration) {
+pub(crate) async fn serve(
+    listener: std::os::unix::net::UnixListener,
+    asks: Asks,
+    timeout: Duration,
+) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return error!("control socket: {error}"),
+    };
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     let idle = Idle::default();
     loop {
@@ -39,9 +49,9 @@ pub(crate) async fn serve(listener: UnixListener, daemon: Handle, timeout: Durat
                 let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
                     return;
                 };
-                let (daemon, idle) = (daemon.clone(), idle.clone());
+                let (asks, idle) = (asks.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = converse(stream, &daemon, &idle, timeout).await {
+                    if let Err(error) = converse(stream, &asks, &idle, timeout).await {
                         debug!("control socket: {error}");
                     }
                     drop(permit);
@@ -84,10 +94,10 @@ impl Idle {
 
 async fn converse(
     stream: UnixStream,
-    daemon: &Handle,
+    asks: &Asks,
     idle: &Idle,
     timeout: Duration,
-) -> Result<(), std::io::Error> {
+) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -98,7 +108,7 @@ async fn converse(
         let (reply, then) = match idle.wait(tokio::time::timeout(timeout, read)).await {
             Some(Ok(read)) => match read? {
                 0 => return Ok(()),
-                _ if line.ends_with(b"\n") => answer(&line, daemon),
+                _ if line.ends_with(b"\n") => answer(&line, asks).await?,
                 _ if line.len() == MAX_REQUEST => {
                     let text = format!("a request has at most {MAX_REQUEST} octets");
                     (Some(Reply::Error(text)), Then::Close)
@@ -121,13 +131,13 @@ async fn converse(
             Then::GoOn => {}
             Then::Close => return writer.shutdown().await,
             Then::Leave => {
-                daemon.leave();
+                asks.ask(Handle::leave).await?;
                 // The client waits for the end, which closes the connection.
                 return std::future::pending().await;
             }
             Then::Reverse(readers, v4) => {
                 let report = tokio::task::spawn_blocking(move || reverse(&readers, v4));
-                let report = report.await.map_err(std::io::Error::other)?;
+                let report = report.await.map_err(io::Error::other)?;
                 send(&mut writer, &Reply::Reverse(report), timeout).await?;
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
@@ -138,11 +148,7 @@ async fn converse(
     }
 }
 
-async fn send(
-    writer: &mut OwnedWriteHalf,
-    reply: &Reply,
-    timeout: Duration,
-) -> Result<(), std::io::Error> {
+async fn send(writer: &mut OwnedWriteHalf, reply: &Reply, timeout: Duration) -> io::Result<()> {
     let mut text = serde_json::to_vec(reply)?;
     text.push(b'\n');
     tokio::time::timeout(timeout, writer.write_all(&text)).await?
@@ -154,7 +160,7 @@ async fn trace(
     reader: &mut BufReader<OwnedReadHalf>,
     writer: &mut OwnedWriteHalf,
     timeout: Duration,
-) -> Result<(), std::io::Error> {
+) -> io::Result<()> {
     let mut rest = [0; 64];
     loop {
         tokio::select! {
@@ -170,11 +176,7 @@ async fn trace(
 
 /// Shows entries. They are read on a thread of its own, which waits for the client and not the daemon for
 /// it.
-async fn list(
-    listing: Listing,
-    writer: &mut OwnedWriteHalf,
-    timeout: Duration,
-) -> Result<(), std::io::Error> {
+async fn list(listing: Listing, writer: &mut OwnedWriteHalf, timeout: Duration) -> io::Result<()> {
     let (sender, mut parts) = mpsc::channel::<Entries>(PARTS);
     let reading = tokio::task::spawn_blocking(move || {
         let mut read = Read::default();
@@ -190,7 +192,7 @@ async fn list(
     while let Some(entries) = parts.recv().await {
         send(writer, &Reply::Entries(entries), timeout).await?;
     }
-    let Read { matched, more } = reading.await.map_err(std::io::Error::other)?;
+    let Read { matched, more } = reading.await.map_err(io::Error::other)?;
     send(writer, &Reply::Listed { matched, more }, timeout).await
 }
 
@@ -223,14 +225,26 @@ struct Listing {
     filter: EntryWish,
 }
 
-fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
-    let request = match serde_json::from_slice(line) {
-        Ok(request) => request,
+/// Reads a request, and has it carried out.
+async fn answer(line: &[u8], asks: &Asks) -> io::Result<(Option<Reply>, Then)> {
+    match serde_json::from_slice(line) {
+        Ok(Request::Trace { name, filter }) => match filter.parse::<Filter>() {
+            Ok(filter) => asks.ask(move |daemon| start_trace(daemon, &name, filter)).await,
+            Err(error) => {
+                let failure = Failure::usage(error.to_string(), SYNTAX);
+                Ok((Some(failed(&failure)), Then::GoOn))
+            }
+        },
+        Ok(request) => asks.ask(move |daemon| carry_out(request, daemon)).await,
         Err(error) => {
             let text = format!("this request is not understood: {error}");
-            return (Some(Reply::Error(text)), Then::GoOn);
+            Ok((Some(Reply::Error(text)), Then::GoOn))
         }
-    };
+    }
+}
+
+/// On the daemon's own thread.
+fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
     let reply = match request {
         Request::Status {} => Reply::Status(Box::new(daemon.status())),
         Request::Stats {} => Reply::Stats(Box::new(daemon.stats())),
@@ -275,21 +289,21 @@ fn answer(line: &[u8], daemon: &Handle) -> (Option<Reply>, Then) {
         },
         Request::Revoke { client } => done(daemon.revoke(&client)),
         Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
-        Request::Trace { name, filter } => match start_trace(daemon, &name, &filter) {
-            Ok(subscription) => {
-                let text = format!("tracing {name}");
-                return (Some(Reply::Done(text)), Then::Trace(Box::new(subscription)));
-            }
-            Err(failure) => failed(&failure),
-        },
+        // Carried out where its filter is known.
+        Request::Trace { .. } => return (None, Then::Close),
     };
     (Some(reply), Then::GoOn)
 }
 
-fn start_trace(daemon: &Handle, name: &str, filter: &str) -> Result<Subscription, Failure> {
-    let filter: Filter =
-        filter.parse().map_err(|error: FilterError| Failure::usage(error.to_string(), SYNTAX))?;
-    daemon.trace(name, filter)
+/// On the daemon's own thread.
+fn start_trace(daemon: &Handle, name: &str, filter: Filter) -> (Option<Reply>, Then) {
+    match daemon.trace(name, filter) {
+        Ok(subscription) => {
+            let text = format!("tracing {name}");
+            (Some(Reply::Done(text)), Then::Trace(Box::new(subscription)))
+        }
+        Err(failure) => (Some(failed(&failure)), Then::GoOn),
+    }
 }
 
 fn done(result: Result<String, Failure>) -> Reply {

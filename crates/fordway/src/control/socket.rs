@@ -3,11 +3,10 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use tokio::net::UnixListener;
 
 use crate::failure::Failure;
 
@@ -61,6 +60,7 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
     let bound = UnixListener::bind(socket);
     rustix::process::umask(before);
     let listener = bound.map_err(|error| failed("listen on", &error))?;
+    listener.set_nonblocking(true).map_err(|error| failed("listen on", &error))?;
     Ok((listener, Guard { socket: socket.to_owned(), _lock: lock }))
 }
 

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use fordway_bpf::{Event, Events};
 use fordway_xlat::Translator;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, warn};
 
 use super::handle::Handle;
+use super::privilege;
 use super::running::Running;
 use crate::failure::Failure;
 use crate::trace::{Filter, TraceLine};
@@ -24,6 +25,9 @@ const WAITING: usize = 4096;
 
 /// Who can listen to a translator at once: each holds a place of a client for as long as it likes.
 const LISTENERS: usize = 16;
+
+/// Batches of events that wait to be read; what does not fit waits in the kernel, which counts what it loses.
+const BATCHES: usize = 4;
 
 /// How often the events are looked at: soon enough for people, and seldom enough to cost nothing.
 const LOOK: Duration = Duration::from_millis(20);
@@ -62,15 +66,7 @@ impl Drop for Tracing {
 /// A listener's end. Dropping it ends the listening, and with the last one the tracing.
 pub(crate) struct Subscription {
     pub(crate) lines: mpsc::Receiver<TraceLine>,
-    number: u64,
-    name: String,
-    daemon: Handle,
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.daemon.with(&self.name, |one| one.unsubscribe(self.number));
-    }
+    _listening: oneshot::Sender<()>,
 }
 
 impl Handle {
@@ -81,7 +77,14 @@ impl Handle {
         let listener = Listener { number, filter, lines: sender };
         let subscribed = self.with(name, |one| one.subscribe(listener));
         subscribed.unwrap_or_else(|| Err(self.unknown(name)))?;
-        Ok(Subscription { lines, number, name: name.to_owned(), daemon: self.clone() })
+        let (listening, gone) = oneshot::channel::<()>();
+        let (daemon, name) = (self.clone(), name.to_owned());
+        tokio::task::spawn_local(async move {
+            // Nothing is ever sent: it ends when the listener's end is dropped.
+            let _ = gone.await;
+            daemon.with(&name, |one| one.unsubscribe(number));
+        });
+        Ok(Subscription { lines, _listening: listening })
     }
 }
 
@@ -149,7 +152,11 @@ impl Running {
             devices: self.device_names(),
             boot: boot(),
         };
-        let reader = tokio::task::spawn_local(read(events, told, listeners.clone()));
+        // Packets are looked into where nothing else could be done.
+        let (batches, read_there) = mpsc::channel(BATCHES);
+        let (name, to) = (told.name.clone(), listeners.clone());
+        privilege::apart(&format!("{name}-trace"), move || tell_all(read_there, told, to))?;
+        let reader = tokio::task::spawn_local(read(events, name, batches));
         self.tracing = Some(Tracing { listeners, reader });
         Ok(())
     }
@@ -170,8 +177,8 @@ struct Told {
     boot: SystemTime,
 }
 
-/// Hands events on until it is aborted.
-async fn read(mut events: Events, told: Told, listeners: Listeners) {
+/// Hands events on, as they are, until it is aborted.
+async fn read(mut events: Events, name: String, batches: mpsc::Sender<Vec<Event>>) {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -179,14 +186,24 @@ async fn read(mut events: Events, told: Told, listeners: Listeners) {
         loop {
             let batch = match events.read() {
                 Ok(batch) => batch,
-                Err(error) => return warn!("{}: cannot read events: {error}", told.name),
+                Err(error) => return warn!("{name}: cannot read events: {error}"),
             };
-            for event in &batch {
-                tell(event, &told, &listeners.lock());
+            let is_last = batch.len() < Events::BATCH;
+            if !batch.is_empty() && batches.send(batch).await.is_err() {
+                return warn!("{name}: the thread that tells of packets has ended");
             }
-            if batch.len() < Events::BATCH {
+            if is_last {
                 break;
             }
+        }
+    }
+}
+
+/// Tells of packets until there are no more.
+async fn tell_all(mut batches: mpsc::Receiver<Vec<Event>>, told: Told, listeners: Listeners) {
+    while let Some(batch) = batches.recv().await {
+        for event in &batch {
+            tell(event, &told, &listeners.lock());
         }
     }
 }

@@ -1,7 +1,11 @@
-//! The HTTP endpoint.
+//! The HTTP endpoint: on a thread without capabilities, since whoever reaches it may ask.
+//!
+//! The counters are taken on the daemon's own thread, once for all who ask within [`AGE`]: however many scrape, signals
+//! and requests of the operator come in between.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +16,13 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::encode;
-use crate::daemon::Handle;
 use crate::failure::Failure;
+use crate::report::Stats;
 
 /// Clients at once; the others wait.
 const MAX_CLIENTS: usize = 16;
@@ -28,21 +33,42 @@ const HEAD: Duration = Duration::from_secs(5);
 /// Time that a client may stay connected: for one request and its answer.
 const CONNECTION: Duration = Duration::from_secs(20);
 
+/// For so long counters are told as they were.
+const AGE: Duration = Duration::from_secs(1);
+
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Listens on an address.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot listen on {address} for metrics: {error}"))
             .hint("choose another address or port in [metrics] listen")
     };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    TcpListener::from_std(listener).map_err(failed)
+    Ok(listener)
 }
 
-/// Serves clients for ever.
-pub(crate) async fn serve(listener: TcpListener, daemon: Handle) {
+/// Serves clients for ever. `take` takes the counters.
+pub(crate) async fn serve<T>(listeners: Vec<std::net::TcpListener>, take: T)
+where
+    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+{
+    let snapshot = Rc::new(Snapshot::new(take));
+    let mut servers = tokio::task::JoinSet::new();
+    for listener in listeners {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => drop(servers.spawn_local(accept(listener, Rc::clone(&snapshot)))),
+            Err(error) => warn!("metrics: {error}"),
+        }
+    }
+    while servers.join_next().await.is_some() {}
+}
+
+async fn accept<T>(listener: TcpListener, snapshot: Rc<Snapshot<T>>)
+where
+    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+{
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
@@ -50,9 +76,9 @@ pub(crate) async fn serve(listener: TcpListener, daemon: Handle) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let daemon = daemon.clone();
+                let snapshot = Rc::clone(&snapshot);
                 tokio::task::spawn_local(async move {
-                    converse(stream, daemon).await;
+                    converse(stream, &snapshot).await;
                     drop(permit);
                 });
             }
@@ -65,10 +91,39 @@ pub(crate) async fn serve(listener: TcpListener, daemon: Handle) {
     }
 }
 
-async fn converse(stream: TcpStream, daemon: Handle) {
-    let service = service_fn(move |request| {
-        let response = respond(&request, &daemon);
-        async move { Ok::<_, Infallible>(response) }
+/// The counters as text, as they were a moment ago.
+struct Snapshot<T> {
+    take: T,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl<T: AsyncFn() -> std::io::Result<Stats>> Snapshot<T> {
+    fn new(take: T) -> Snapshot<T> {
+        Snapshot { take, latest: Mutex::new(None) }
+    }
+
+    /// The text. Whoever asks while it is made waits for the same.
+    async fn text(&self) -> Result<Bytes, Failure> {
+        let mut latest = self.latest.lock().await;
+        if let Some((taken, text)) = &*latest
+            && taken.elapsed() < AGE
+        {
+            return Ok(text.clone());
+        }
+        let stats = (self.take)().await.map_err(|error| Failure::failed(error.to_string()))?;
+        let text = Bytes::from(encode(stats)?);
+        *latest = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
+async fn converse<T>(stream: TcpStream, snapshot: &Rc<Snapshot<T>>)
+where
+    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+{
+    let service = service_fn(|request| {
+        let snapshot = Rc::clone(snapshot);
+        async move { Ok::<_, Infallible>(respond(&request, &snapshot).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -82,21 +137,24 @@ async fn converse(stream: TcpStream, daemon: Handle) {
     }
 }
 
-fn respond(request: &Request<Incoming>, daemon: &Handle) -> Response<Full<Bytes>> {
+async fn respond<T>(request: &Request<Incoming>, snapshot: &Snapshot<T>) -> Response<Full<Bytes>>
+where
+    T: AsyncFn() -> std::io::Result<Stats>,
+{
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => match encode(daemon.stats()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => match snapshot.text().await {
             Ok(text) => (StatusCode::OK, OPENMETRICS, text),
-            Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line()),
+            Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line().into()),
         },
         (&Method::GET | &Method::HEAD, "/") => {
-            (StatusCode::OK, PLAIN, "The counters of fordway are at /metrics\n".to_owned())
+            (StatusCode::OK, PLAIN, Bytes::from("The counters of fordway are at /metrics\n"))
         }
         (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, PLAIN, "The counters are at /metrics\n".to_owned())
+            (StatusCode::NOT_FOUND, PLAIN, Bytes::from("The counters are at /metrics\n"))
         }
-        _ => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "Only GET is understood\n".to_owned()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, Bytes::from("Only GET is understood\n")),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
@@ -107,3 +165,62 @@ fn respond(request: &Request<Incoming>, daemon: &Handle) -> Response<Full<Bytes>
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// However many ask: the daemon is asked once, and nobody is refused for it.
+    #[tokio::test(start_paused = true)]
+    async fn counters_are_taken_once_for_all_who_ask() {
+        let taken = Rc::new(Cell::new(0));
+        let (count, (open, opened)) = (Rc::clone(&taken), tokio::sync::watch::channel(false));
+        let take = async move || {
+            count.set(count.get() + 1);
+            // The daemon has something else to do.
+            let _ = opened.clone().wait_for(|open| *open).await;
+            Ok(Stats::default())
+        };
+        let snapshot = Rc::new(Snapshot::new(take));
+        let scrape = || {
+            let snapshot = Rc::clone(&snapshot);
+            async move { snapshot.text().await.is_ok() }
+        };
+        let all = async {
+            let mut scrapes = JoinSet::new();
+            (0..1000).for_each(|_| drop(scrapes.spawn_local(scrape())));
+            tokio::task::yield_now().await;
+            assert_eq!(taken.get(), 1);
+            open.send_replace(true);
+            assert_eq!(scrapes.join_all().await, [true; 1000]);
+            assert_eq!(taken.get(), 1);
+            tokio::time::advance(AGE - Duration::from_millis(1)).await;
+            assert!(scrape().await);
+            assert_eq!(taken.get(), 1);
+            // They are not told for ever.
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert!(scrape().await);
+            assert_eq!(taken.get(), 2);
+        };
+        tokio::task::LocalSet::new().run_until(all).await;
+    }
+
+    /// What could not be taken is not kept.
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_and_tried_again() {
+        let taken = Cell::new(0);
+        let snapshot = Snapshot::new(async || {
+            taken.set(taken.get() + 1);
+            match taken.get() {
+                1 => Err(std::io::Error::other("not now")),
+                _ => Ok(Stats::default()),
+            }
+        });
+        assert!(snapshot.text().await.is_err());
+        assert!(snapshot.text().await.is_ok());
+    }
+}

@@ -36,6 +36,7 @@ mod nat_pt;
 mod offline;
 mod path_mtu;
 mod pool4;
+mod privileges;
 mod proxy;
 mod reload;
 mod restart;

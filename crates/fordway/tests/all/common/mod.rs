@@ -10,6 +10,8 @@ pub(crate) mod netns;
 pub(crate) mod ping;
 pub(crate) mod process;
 pub(crate) mod resolver;
+
+pub(crate) mod threads;
 pub(crate) mod topology;
 pub(crate) mod traffic;
 
