@@ -411,6 +411,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                     error!("an engine has failed: ending; kernel engines go on");
                     return End::Leave;
                 }
+                daemon.mend_services();
                 daemon.tell_paths();
             }
             () = tokio::time::sleep_until(looks.due().into()) => {

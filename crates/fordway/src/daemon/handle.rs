@@ -200,6 +200,12 @@ impl Handle {
         }
     }
 
+    /// Begins servers anew that have failed.
+    pub(super) fn mend_services(&self) {
+        let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        services.mend(config, Instant::now());
+    }
+
     /// Tells programs of softwires what their cores have learnt of paths.
     pub(super) fn tell_paths(&self) {
         self.0.daemon.borrow().running.iter().for_each(Running::tell_paths);

@@ -10,6 +10,7 @@ mod dstm;
 mod failure;
 mod forwarding;
 mod host;
+mod mend;
 mod relays;
 mod settings;
 mod slot;
@@ -34,6 +35,7 @@ use crate::failure::Failure;
 pub(super) use dstm::key as dstm_key;
 use forwarding::Forwarding;
 use host::Host;
+use mend::Mending;
 use relays::Hosts;
 pub(crate) use settings::{prefixes, proxies, router as advertised, upstream};
 use slot::{Before, Ready, Service, Slot};
@@ -157,6 +159,7 @@ impl Prepared {
             seen: std::mem::take(&mut self.seen),
             run_dir: std::mem::take(&mut self.run_dir),
             tunnels: self.tunnels.clone(),
+            mending: Mending::default(),
         };
         services.announce();
         Ok(services)
@@ -261,6 +264,7 @@ pub(super) struct Services {
     seen: Seen,
     run_dir: PathBuf,
     tunnels: Tunnels,
+    mending: Mending,
 }
 
 /// What there was before a change, to be ended.

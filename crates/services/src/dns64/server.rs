@@ -137,6 +137,12 @@ impl Server {
         self.shared.stats()
     }
 
+    /// Whether all its threads run.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Ends all threads, and waits for them.
     pub fn stop(self) {
         drop(self);

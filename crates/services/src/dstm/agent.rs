@@ -104,7 +104,6 @@ impl BoundAgent {
                                 () = shell.serve(&socket) => {}
                                 _ = ended => {}
                             }
-                            shell.clear();
                         }
                         Err(error) => drop(ready.send(Err(error))),
                     }
@@ -190,10 +189,12 @@ impl Shell {
             failed: stats.failed + failed,
         };
     }
+}
 
-    /// Takes all bindings back.
-    fn clear(&self) {
-        for binding in self.core.borrow().bindings() {
+impl Drop for Shell {
+    /// Takes all bindings back, however it ends.
+    fn drop(&mut self) {
+        for binding in self.core.get_mut().bindings() {
             self.bindings.remove(binding);
         }
     }
@@ -212,6 +213,12 @@ impl Agent {
     #[must_use]
     pub fn stats(&self) -> AgentStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its thread runs.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Ends it.

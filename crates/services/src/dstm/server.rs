@@ -288,6 +288,12 @@ impl Server {
         waits.recv().map_err(|_| Error::Ended)
     }
 
+    /// Whether its thread runs.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Ends it. The leases go on: the file has them for the next start.
     pub fn stop(mut self) {
         self.end();

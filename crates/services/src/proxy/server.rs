@@ -241,6 +241,12 @@ impl Server {
         self.shared.stats()
     }
 
+    /// Whether all its threads run.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Takes no more connections, lets requests and tunnels under way come to their end for the time that the settings
     /// give them, and waits for that.
     pub fn stop(self) {

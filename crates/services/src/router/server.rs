@@ -141,6 +141,12 @@ impl Server {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether its thread runs.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Takes back everything that hosts were told, and ends.
     pub fn stop(mut self) {
         self.end(Command::Stop);

@@ -90,6 +90,7 @@ pub(in super::super) fn key(file: &Path) -> Result<Key, Failure> {
 }
 
 impl Service for Server {
+    const NAME: &'static str = "dstm-server";
     type Settings = Settings;
     type Bound = Bound;
 
@@ -109,6 +110,10 @@ impl Service for Server {
         Ok(Server::replace(self, settings.clone())?)
     }
 
+    fn is_whole(&self) -> bool {
+        Server::is_whole(self)
+    }
+
     fn stop(self) {
         Server::stop(self);
     }
@@ -119,6 +124,7 @@ impl Service for Server {
 }
 
 impl Service for Agent {
+    const NAME: &'static str = "dstm-tep";
     type Settings = AgentSettings;
     type Bound = BoundAgent;
 
@@ -136,6 +142,10 @@ impl Service for Agent {
 
     fn replace(&self, _: &AgentSettings) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        Agent::is_whole(self)
     }
 
     fn stop(self) {

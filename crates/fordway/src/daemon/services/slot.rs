@@ -3,12 +3,15 @@
 use std::mem;
 
 use fordway_services::{dns64, proxy, router, trt};
+use tracing::error;
 
 use super::super::privilege;
 use crate::failure::Failure;
 
 /// A kind of server.
 pub(super) trait Service: Sized + Send {
+    /// What it is called in the log.
+    const NAME: &'static str;
     /// What it is told.
     type Settings: Clone;
     /// With its sockets, before it has threads.
@@ -25,6 +28,8 @@ pub(super) trait Service: Sized + Send {
     fn can_change(from: &Self::Settings, to: &Self::Settings) -> bool;
     /// Goes on with other settings.
     fn replace(&self, settings: &Self::Settings) -> Result<(), Failure>;
+    /// Whether all its threads run. One that has panicked does not; other servers, and translators, do.
+    fn is_whole(&self) -> bool;
     /// Ends for good.
     fn stop(self);
     /// Ends for another process to go on soon.
@@ -36,6 +41,7 @@ pub(super) trait Service: Sized + Send {
 }
 
 impl Service for dns64::Server {
+    const NAME: &'static str = "dns64";
     type Settings = dns64::Settings;
     type Bound = dns64::Bound;
 
@@ -55,6 +61,10 @@ impl Service for dns64::Server {
         Ok(dns64::Server::replace(self, settings.clone())?)
     }
 
+    fn is_whole(&self) -> bool {
+        dns64::Server::is_whole(self)
+    }
+
     fn stop(self) {
         dns64::Server::stop(self);
     }
@@ -65,6 +75,7 @@ impl Service for dns64::Server {
 }
 
 impl Service for router::Server {
+    const NAME: &'static str = "advertise";
     type Settings = router::Settings;
     type Bound = router::Bound;
 
@@ -84,6 +95,10 @@ impl Service for router::Server {
         Ok(router::Server::replace(self, settings.clone())?)
     }
 
+    fn is_whole(&self) -> bool {
+        router::Server::is_whole(self)
+    }
+
     fn stop(self) {
         router::Server::stop(self);
     }
@@ -94,6 +109,7 @@ impl Service for router::Server {
 }
 
 impl Service for trt::Server {
+    const NAME: &'static str = "trt";
     type Settings = trt::Settings;
     type Bound = trt::Bound;
 
@@ -114,6 +130,10 @@ impl Service for trt::Server {
         Ok(trt::Server::replace(self, settings.clone())?)
     }
 
+    fn is_whole(&self) -> bool {
+        trt::Server::is_whole(self)
+    }
+
     fn stop(self) {
         trt::Server::stop(self);
     }
@@ -124,6 +144,7 @@ impl Service for trt::Server {
 }
 
 impl Service for proxy::Server {
+    const NAME: &'static str = "proxy";
     type Settings = proxy::Settings;
     type Bound = proxy::Bound;
 
@@ -145,6 +166,10 @@ impl Service for proxy::Server {
 
     fn replace(&self, settings: &proxy::Settings) -> Result<(), Failure> {
         Ok(proxy::Server::replace(self, settings.clone())?)
+    }
+
+    fn is_whole(&self) -> bool {
+        proxy::Server::is_whole(self)
     }
 
     fn stop(self) {
@@ -242,6 +267,18 @@ impl<S: Service> Slot<S> {
         }
     }
 
+    /// Ends a server of which a thread has ended by itself. Whether there was one.
+    pub(super) fn discard_broken(&mut self) -> bool {
+        match self.0.take_if(|(server, _)| !server.is_whole()) {
+            Some((server, _)) => {
+                error!("{}: a thread has ended by itself", S::NAME);
+                server.retire();
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Ends the server, if one runs.
     pub(super) fn end(&mut self, leave: bool) {
         if let Some((server, _)) = self.0.take() {
@@ -253,5 +290,84 @@ impl<S: Service> Slot<S> {
 impl<S: Service> Default for Slot<S> {
     fn default() -> Slot<S> {
         Slot(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::thread::JoinHandle;
+
+    use fordway_testhost::poll;
+
+    use super::*;
+
+    /// A server whose thread panics when it is told to.
+    struct Fake {
+        order: Sender<bool>,
+        thread: JoinHandle<()>,
+    }
+
+    /// What happens to servers.
+    type Told = Arc<Mutex<Vec<&'static str>>>;
+
+    impl Service for Fake {
+        const NAME: &'static str = "fake";
+        type Settings = Told;
+        type Bound = (Sender<bool>, Receiver<bool>);
+
+        fn bind(told: &Told) -> Result<Self::Bound, Failure> {
+            told.lock().unwrap().push("bound");
+            Ok(channel())
+        }
+
+        fn start((order, orders): Self::Bound) -> Result<Fake, Failure> {
+            let work = move || assert!(!orders.recv().unwrap_or(false), "a panic that is wanted");
+            Ok(Fake { order, thread: std::thread::spawn(work) })
+        }
+
+        fn can_change(_: &Told, _: &Told) -> bool {
+            true
+        }
+
+        fn replace(&self, told: &Told) -> Result<(), Failure> {
+            told.lock().unwrap().push("replaced");
+            Ok(())
+        }
+
+        fn is_whole(&self) -> bool {
+            !self.thread.is_finished()
+        }
+
+        fn stop(self) {
+            drop(self.order);
+            let _panicked = self.thread.join();
+        }
+
+        fn leave(self) {
+            self.stop();
+        }
+    }
+
+    #[test]
+    fn a_server_whose_thread_has_panicked_makes_room_for_another() {
+        let told = Told::default();
+        let start = || Slot::start(Some((Fake::bind(&told).unwrap(), Arc::clone(&told)))).unwrap();
+        let (mut broken, mut other): (Slot<Fake>, Slot<Fake>) = (start(), start());
+        assert!(!broken.discard_broken() && !other.discard_broken());
+        broken.server().unwrap().order.send(true).unwrap();
+        poll("the thread ends", || broken.discard_broken().then_some(()));
+        // Others go on.
+        assert!(broken.server().is_none() && !other.discard_broken() && other.server().is_some());
+        told.lock().unwrap().clear();
+        // What is wanted runs again, as after a reload with the same file.
+        for slot in [&mut broken, &mut other] {
+            Slot::settle(slot.change(Some(Arc::clone(&told))).unwrap());
+            assert!(slot.server().unwrap().is_whole());
+        }
+        assert_eq!(*told.lock().unwrap(), ["bound", "replaced"]);
+        broken.end(false);
+        other.end(false);
     }
 }

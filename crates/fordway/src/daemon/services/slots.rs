@@ -84,6 +84,14 @@ impl<S: Service> Slots<S> {
         self.tidy();
     }
 
+    /// Ends servers of which a thread has ended by itself. Whether there were any.
+    pub(super) fn discard_broken(&mut self) -> bool {
+        let broken = self.0.values_mut().filter_map(|slot| slot.discard_broken().then_some(()));
+        let any = broken.count() > 0;
+        self.tidy();
+        any
+    }
+
     /// Ends all servers.
     pub(super) fn end(&mut self, leave: bool) {
         self.0.values_mut().for_each(|slot| slot.end(leave));
