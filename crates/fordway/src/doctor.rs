@@ -64,6 +64,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
     let local = tokio::task::LocalSet::new();
     let rules = firewall::Rules::look();
+    let mut prober = Prober::open();
     let mut wanted = Vec::new();
     let prefixes = match &question.config {
         Some(config) => {
@@ -75,6 +76,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
             wanted.extend(gateway::wanted(config, &view));
             wanted.extend(forwarding::wanted(config));
             wanted.extend(servers::wanted(config));
+            lower()?;
             local.block_on(&runtime, async {
                 servers::check_proxies(config, &view, &mut findings).await;
                 gateway::check_dns(config, &mut findings).await
@@ -83,7 +85,9 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         None => {
             let device = question.device.as_deref();
             network::check(&view, device, &mut findings);
-            local.block_on(&runtime, prefix::check(device, question.timeout, &mut findings))
+            let watcher = prefix::open(device);
+            lower()?;
+            local.block_on(&runtime, prefix::check(watcher, question.timeout, &mut findings))
         }
     };
     conflict::check(&view, &mut findings);
@@ -94,8 +98,13 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         wanted.extend(gateway::wanted_clat(clat, uplink));
     }
     firewall::check(&rules, &wanted, &mut findings);
-    check_way(question, &view, &mut netlink, &prefixes, &mut findings)?;
+    check_way(question, &view, &mut netlink, (&prefixes, &mut prober), &mut findings)?;
     Ok(findings)
+}
+
+/// Gives all privileges up. From here on others are asked, and what they answer is read.
+fn lower() -> Result<(), Failure> {
+    Ok(fordway_net::privilege::drop_all_but(&[])?)
 }
 
 /// Through the translator and back.
@@ -103,7 +112,7 @@ fn check_way(
     question: &Question,
     view: &View,
     netlink: &mut Netlink,
-    prefixes: &[Pool6],
+    (prefixes, prober): (&[Pool6], &mut std::io::Result<Prober>),
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let Some(prefix) = prefixes.first() else {
@@ -137,7 +146,7 @@ fn check_way(
             }
         },
     };
-    let mut prober = match Prober::open() {
+    let prober = match prober {
         Ok(prober) => prober,
         Err(error) => {
             findings.skipped("nat64", format!("no raw socket for pings: {error}"));
@@ -148,7 +157,7 @@ fn check_way(
         Some(hop) => hop.mtu.clamp(1280, 65_535),
         None => DEFAULT_MTU,
     };
-    path::check(&mut prober, *prefix, target, mtu, findings);
+    path::check(prober, *prefix, target, mtu, findings);
     Ok(())
 }
 

@@ -20,6 +20,8 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;
     let (watcher, hears) = open(args)?;
+    // What strangers send is read from here on.
+    fordway_net::privilege::drop_all_but(&[])?;
     if args.watch {
         return runtime.block_on(watch(watcher, args.json, hears));
     }

@@ -4,18 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fordway_services::discovery::{
-    Error, Found, Prefix, Report, Said, ServerReport, Settings, Source, look, remaining,
+    Error, Found, Prefix, Report, Said, ServerReport, Settings, Source, Watcher, remaining,
 };
 use fordway_xlat::addr::Pool6;
 
 use super::finding::Findings;
 
-/// Finds the prefixes that this host would use, best first.
-pub(super) async fn check(
-    device: Option<&str>,
-    timeout: Duration,
-    findings: &mut Findings,
-) -> Vec<Pool6> {
+/// Opens what hears routers and asks resolvers, which may need privileges.
+pub(super) fn open(device: Option<&str>) -> Result<Watcher, Error> {
     let settings = Settings {
         device: device.map(str::to_owned),
         both: true,
@@ -23,12 +19,24 @@ pub(super) async fn check(
         solicitation_delay: Duration::ZERO,
         ..Settings::default()
     };
-    let looked = match look(settings.clone(), timeout).await {
+    match Watcher::open(settings.clone()) {
         // Without the right to hear routers, resolvers still tell.
         Err(error) if error.is_privilege() => {
-            look(Settings { advertisements: false, ..settings }, timeout).await
+            Watcher::open(Settings { advertisements: false, ..settings })
         }
-        looked => looked,
+        opened => opened,
+    }
+}
+
+/// Finds the prefixes that this host would use, best first.
+pub(super) async fn check(
+    watcher: Result<Watcher, Error>,
+    timeout: Duration,
+    findings: &mut Findings,
+) -> Vec<Pool6> {
+    let looked = match watcher {
+        Ok(watcher) => watcher.look(timeout).await,
+        Err(error) => Err(error),
     };
     match looked {
         Ok((found, report)) => judge(&found, &report, findings),

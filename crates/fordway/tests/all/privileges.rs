@@ -1,5 +1,8 @@
 //! Who holds capabilities reads nothing that somebody else sends.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use fordway_testhost::{can_use_tun, poll};
 
 use crate::common::advertiser::{Advertiser, Content};
@@ -8,7 +11,8 @@ use crate::common::dns::Odd;
 use crate::common::laptop::{
     Laptop, NET, OTHER_PREF64, PREF64, RESOLVER, dns64, until, until_state,
 };
-use crate::common::threads::{assert_privileged_hear_nobody, heard_by, threads};
+use crate::common::process::Process;
+use crate::common::threads::{assert_privileged_hear_nobody, heard, heard_by, threads};
 use crate::dstm::{Net, ping_once};
 
 fn set(kinds: &[&str]) -> std::collections::BTreeSet<String> {
@@ -85,4 +89,24 @@ fn of_a_client_that_borrows() {
     assert_eq!(heard_by(borrower.pid(), "dstm0-borrow"), set(&["udp6"]));
     borrower.stop();
     tep.stop();
+}
+
+#[test]
+fn of_discover_while_it_watches() {
+    if !can_use_tun() {
+        return;
+    }
+    let net = Laptop::new();
+    let mut command = net.run.command(&net.host, "discover --watch");
+    let mut watch = Process::start(command.stdout(Stdio::piped()));
+    let pid = watch.0.id();
+    poll("it hears routers", || {
+        let main = threads(pid).into_iter().find(|it| it.is_main() && it.name == "fordway")?;
+        (!main.is_privileged() && heard(&main).contains("raw6")).then_some(())
+    });
+    // It still does what it is for.
+    let _router = net.advertise();
+    let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let told = lines.map_while(Result::ok).find(|line| line.contains(PREF64));
+    assert!(told.is_some());
 }

@@ -13,6 +13,7 @@ use crate::common::daemon::{Daemon, FORDWAY, RunDir};
 use crate::common::dns::{Upstream, Zone, ask_udp, query};
 use crate::common::host::{assert_same, snapshot};
 use crate::common::netns::Netns;
+use crate::common::threads::assert_privileged_hear_nobody;
 
 /// A router between a link of hosts and a server of names.
 struct Site {
@@ -268,6 +269,7 @@ fn threads_that_read_packets_have_no_capability() {
         others += 1;
     }
     assert!(others >= 3, "{others} threads");
+    assert_privileged_hear_nobody(pid);
     daemon.stop();
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::common::daemon::{Daemon, RunDir};
 use crate::common::netns::Netns;
 use crate::common::process::Process;
+use crate::common::threads::{assert_privileged_hear_nobody, threads};
 use crate::common::topology::{Access, PREF64, SERVER, SERVER_V4};
 use crate::common::{can_test_kernel, traffic};
 
@@ -88,10 +89,16 @@ fn packets_are_told_while_somebody_listens() {
         let passed = std::iter::repeat_with(told).find(is_passed_on).unwrap();
         assert!(passed["reason"].is_string() && passed["text"].is_string(), "{passed}");
 
+        // Packets are looked into by a thread without privileges.
+        assert_privileged_hear_nobody(daemon.pid());
+        assert!(threads(daemon.pid()).iter().any(|thread| thread.name == "clat0-trace"));
         // A client that dies ends it too.
         let tracing = programs(&daemon);
         drop(json);
         poll("programs that don't trace are back", || (programs(&daemon) != tracing).then_some(()));
+        poll("the thread has ended", || {
+            threads(daemon.pid()).iter().all(|it| it.name != "clat0-trace").then_some(())
+        });
         daemon.stop();
     }
 }

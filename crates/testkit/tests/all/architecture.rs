@@ -63,6 +63,73 @@ fn pure_crates_have_no_standard_library_and_no_unsafe_code() {
     }
 }
 
+/// What reads octets that somebody else has sent, and the one file of the daemon in which it may be named: there it is
+/// handed to a thread without capabilities.
+const STRANGERS: [(&str, Option<&str>); 17] = [
+    ("control::serve(", Some("daemon.rs")),
+    ("metrics::serve(", Some("daemon.rs")),
+    ("watcher.run(", Some("daemon/auto/hear.rs")),
+    (".is_claim(", Some("daemon/auto/hear.rs")),
+    ("get_inner().receive(", Some("daemon/auto/hear.rs")),
+    ("runner.run(", Some("daemon/borrow.rs")),
+    ("TraceLine::of(", Some("daemon/trace.rs")),
+    ("Message::parse(", Some("daemon/auto/duplicate.rs")),
+    ("hickory_proto", None),
+    ("fordway_wire::ndp", None),
+    ("hyper", None),
+    ("UdpSocket", None),
+    ("TcpListener::from_std", None),
+    ("TcpStream", None),
+    ("UnixStream", None),
+    ("recv_from(", None),
+    ("recvfrom(", None),
+];
+
+/// The source files below a folder, and their text without tests.
+fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let name = path.display().to_string();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+            found.push((name, code));
+        }
+    }
+}
+
+/// The thread with capabilities runs what is below `daemon`: nothing there reads what strangers send, but for what is
+/// started by `privilege::apart` in the same file. What runs on which thread is shown by the tests `privileges::` of the
+/// program; this one is for code that they do not reach.
+#[test]
+fn who_has_capabilities_parses_nothing_of_strangers() {
+    let src = root().join("crates/fordway/src");
+    let main = std::fs::read_to_string(src.join("daemon.rs")).expect("daemon.rs");
+    let mut files = vec![(src.join("daemon.rs").display().to_string(), main)];
+    sources(&src.join("daemon"), &mut files);
+    assert!(files.len() > 50, "only {} files were found", files.len());
+    let mut wrong = Vec::new();
+    for (word, place) in STRANGERS {
+        let mut is_there = false;
+        for (name, code) in files.iter().filter(|(_, code)| code.contains(word)) {
+            match place {
+                Some(place) if name.ends_with(place) => is_there = true,
+                _ => wrong.push(format!("{name}: {word}")),
+            }
+            // Duplicate address detection is a function of octets, which the thread calls.
+            if !code.contains("privilege::apart(") && !name.ends_with("duplicate.rs") {
+                wrong.push(format!("{name}: {word} without a thread apart"));
+            }
+        }
+        if place.is_some() && !is_there {
+            wrong.push(format!("{word} is nowhere: correct this table"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 /// What stands between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
