@@ -57,7 +57,7 @@ pub(crate) struct Found(Arc<Mutex<Swept>>);
 
 impl Found {
     pub(crate) fn get(&self) -> Swept {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, swept: Swept) {
@@ -121,8 +121,9 @@ impl Task {
                 tell(event);
             }
         });
+        let waiting = swept.waiting;
         self.found.set(swept);
-        if swept.waiting > 0 {
+        if waiting > 0 {
             // If it is told to stop: what was taken out stays so, and whoever comes next finds it by its state.
             if !self.pass_grace() {
                 return false;

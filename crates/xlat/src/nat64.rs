@@ -56,7 +56,7 @@ pub use pool::{Allocation, Pool, PortBlock, Range};
 pub use settings::{
     Addresses, Dynamic4, Filtering, Lifetimes, Protocol, Quotas, Settings, StaticBib,
 };
-pub use sweep::{Event, Sweeper, Swept};
+pub use sweep::{Event, PoolUse, Sweeper, Swept};
 pub(crate) use syn::Ends;
 pub use syn::{StoredSyn, Syns};
 pub use table::{BibEntry, BibError, Binding, SessionEntry, SubscriberEntry};

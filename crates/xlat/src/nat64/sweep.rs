@@ -49,8 +49,17 @@ pub enum Event {
     },
 }
 
-/// What a sweep did, and how full the tables are.
+/// Who uses a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Subscribers that have it.
+    pub subscribers: u64,
+    /// Ports that they have bound, by protocol.
+    pub ports: [u64; 3],
+}
+
+/// What a sweep did, and how full the tables are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// BIB entries of TCP, UDP, ICMP, and of dynamic 1:1 mappings.
     pub bibs: [u64; 4],
@@ -64,6 +73,8 @@ pub struct Swept {
     pub resting: u64,
     /// Subscribers.
     pub subscribers: u64,
+    /// The pools of the settings, in their order.
+    pub pools: Vec<PoolUse>,
     /// Entries that wait for [`Sweeper::release`].
     pub waiting: usize,
 }
@@ -134,7 +145,10 @@ impl Sweeper {
             found_limbo: !self.started,
             review: core::mem::take(&mut self.review),
             tell,
-            swept: Swept::default(),
+            swept: Swept {
+                pools: alloc::vec![PoolUse::default(); nat.settings.pools.len()],
+                ..Swept::default()
+            },
         };
         debug_assert_eq!(pass.view.regions.meta.layout.load(Relaxed), nat.layout());
         if pass.review {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fordway_engine::{LATENCY_US, QueueCounters, monotonic};
 use fordway_xlat::alg::{AlgCounters, Event};
 use fordway_xlat::nat64::{
-    Addresses, Allocation, BibError, Ended, Nat64, Occupancy, Pool, Protocol, Range, Settings,
-    TcpState,
+    Addresses, Allocation, BibError, Ended, Nat64, Occupancy, Pool, PoolUse, Protocol, Range,
+    Settings, TcpState,
 };
 
 use super::entries::written;
@@ -42,7 +42,7 @@ impl Running {
             sessions: by_protocol(|protocol| swept.sessions[protocol.index()]),
             tcp_states: states.map(|(state, count)| (state.label().to_owned(), count)).collect(),
             resting: swept.resting,
-            pools: pools(nat64),
+            pools: pools(nat64, &swept.pools),
             bib_created: made(&created.bibs_created, kernel.as_ref().map(|it| it.bibs_created)),
             sessions_created: made(
                 &created.sessions_created,
@@ -152,21 +152,17 @@ fn creation(queues: &[std::sync::Arc<QueueCounters>]) -> LatencyStats {
     stats
 }
 
-fn pools(nat64: &Nat64) -> Vec<PoolStats> {
+/// What is known of pools without a look at any table: whoever scrapes counters may be a stranger.
+fn pools(nat64: &Nat64, swept: &[PoolUse]) -> Vec<PoolStats> {
     let (settings, blocks) = (nat64.settings(), nat64.blocks());
     let mut pools: Vec<PoolStats> = settings.pools.iter().enumerate().map(pool).collect();
     for ((pool, stats), blocks) in settings.pools.iter().zip(&mut pools).zip(blocks) {
         stats.blocks =
             matches!(pool.allocation, Allocation::Blocks { .. }).then_some(occupancy(blocks));
     }
-    for subscriber in nat64.subscribers(monotonic()) {
-        let Some(stats) = pools.get_mut(usize::from(subscriber.pool)) else { continue };
-        stats.subscribers += 1;
-        for protocol in Protocol::ALL {
-            if let Some(count) = stats.bib.get_mut(protocol.label()) {
-                *count += u64::from(subscriber.ports[protocol.index()]);
-            }
-        }
+    for (stats, swept) in pools.iter_mut().zip(swept) {
+        stats.subscribers = swept.subscribers;
+        stats.bib = by_protocol(|protocol| swept.ports[protocol.index()]);
     }
     pools
 }

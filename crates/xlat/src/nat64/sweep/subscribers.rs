@@ -65,6 +65,12 @@ impl Pass<'_, '_> {
         }
         subscriber.seen.store(told, Relaxed);
         self.swept.subscribers += 1;
+        if let Some(pool) = self.swept.pools.get_mut(usize::from(subscriber.pool.load(Relaxed))) {
+            pool.subscribers += 1;
+            for (sum, ports) in pool.ports.iter_mut().zip(&subscriber.ports) {
+                *sum += u64::from(ports.load(Relaxed));
+            }
+        }
         let word = subscriber.life.load(SeqCst);
         let last_used = subscriber.last_used.load(Relaxed);
         if !is_unused(subscriber)

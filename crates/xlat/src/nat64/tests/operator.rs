@@ -21,7 +21,9 @@ fn a_sweep_counts_what_there_is() {
         tcp_states[TcpState::ALL.iter().position(|other| *other == state).unwrap()] = number;
     }
     let bibs = [5, 5, 0, 0];
-    let expected = Swept { bibs, sessions: [5, 5, 0], tcp_states, subscribers: 5, ..swept };
+    let pools = vec![PoolUse { subscribers: 5, ports: [5, 5, 0] }];
+    let rest = swept.clone();
+    let expected = Swept { bibs, sessions: [5, 5, 0], tcp_states, subscribers: 5, pools, ..rest };
     assert_eq!(swept, expected);
     assert_eq!((swept.resting, swept.waiting), (0, 0));
 }
