@@ -21,6 +21,7 @@ mod reload;
 mod resolve;
 mod running;
 mod services;
+mod signals;
 mod softwire;
 mod stateful;
 mod status;
@@ -40,7 +41,6 @@ use fordway_config::{Config, LogLevel, OnSigterm, Translator};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
@@ -57,6 +57,7 @@ use crate::failure::Failure;
 use crate::metrics;
 use prepared::{Prepared, SetUp};
 use running::Running;
+use signals::{Signals, drain, hung_up};
 use watch::{Looks, Watch};
 
 /// How often the engines are looked after.
@@ -174,9 +175,11 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             Err(_) => End::TakeDown,
         };
         notify(&[NotifyState::Stopping]);
+        // Hosts are told before what they use is gone, and before anybody is waited for.
+        daemon.begin_end(matches!(end, End::Leave));
+        drain(&daemon, &mut signals).await;
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_borrowing(matches!(end, End::TakeDown)).await;
-        // Hosts are told before what they use is gone.
         match end {
             End::TakeDown => daemon.take_services().stop(),
             End::Leave => daemon.take_services().leave(),
@@ -470,55 +473,6 @@ impl Sockets {
         let metrics = job.config.metrics.listen.iter().map(|address| metrics::listen(*address));
         Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()? })
     }
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// SIGUSR2: a next start is to take over what the kernel carries.
-    restart: Signal,
-    /// `None`: it is ignored (nohup).
-    hangup: Option<Signal>,
-    /// SIGHUP means to read it again; without one, that the terminal is gone.
-    has_file: bool,
-    on_sigterm: OnSigterm,
-}
-
-impl Signals {
-    fn catch(job: &Job) -> Result<Signals, Failure> {
-        let has_file = job.file.is_some();
-        let catch = |kind| {
-            signal(kind).map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
-        };
-        Ok(Signals {
-            terminate: catch(SignalKind::terminate())?,
-            interrupt: catch(SignalKind::interrupt())?,
-            restart: catch(SignalKind::user_defined2())?,
-            hangup: match !has_file && ignores_hangup() {
-                true => None,
-                false => Some(catch(SignalKind::hangup())?),
-            },
-            has_file,
-            on_sigterm: job.config.control.on_sigterm,
-        })
-    }
-}
-
-async fn hung_up(hangup: &mut Option<Signal>) {
-    match hangup {
-        Some(hangup) => {
-            hangup.recv().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// Whether this process was started with SIGHUP ignored.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Tells systemd, if it listens.

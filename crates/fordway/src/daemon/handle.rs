@@ -31,6 +31,8 @@ struct Shared {
     ready: Instant,
     leave: Notify,
     numbers: Cell<u64>,
+    /// Nothing is begun any more.
+    ends: Cell<bool>,
 }
 
 /// What there is at this moment.
@@ -73,6 +75,7 @@ impl Handle {
             ready: Instant::now(),
             leave: Notify::new(),
             numbers: Cell::new(0),
+            ends: Cell::new(false),
         }))
     }
 
@@ -123,6 +126,9 @@ impl Handle {
 
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
+        if let Err(failure) = self.goes_on() {
+            return Some(Err(failure));
+        }
         let (automatic, one, of_kernel) = {
             let mut daemon = self.0.daemon.borrow_mut();
             let automatic = daemon.automatic.iter().position(|one| one.name() == name);
@@ -152,11 +158,30 @@ impl Handle {
 
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
+        self.goes_on()?;
         let reloaded = self.0.daemon.borrow_mut().reload();
         self.attend();
         let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().fresh_borrowers);
         self.borrow(fresh);
         reloaded
+    }
+
+    fn goes_on(&self) -> Result<(), Failure> {
+        match self.0.ends.get() {
+            true => Err(Failure::failed("the daemon is about to end")),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins the end: hosts are told, and nothing is begun any more.
+    pub(super) fn begin_end(&self, leave: bool) {
+        self.0.ends.set(true);
+        self.0.daemon.borrow_mut().services.begin_end(leave);
+    }
+
+    /// Whether nobody is served any more who was served when the end began.
+    pub(super) fn is_drained(&self) -> bool {
+        self.0.daemon.borrow().services.are_drained()
     }
 
     /// Asks the daemon to end and to leave its kernel engines running.

@@ -423,12 +423,23 @@ impl Services {
         }
     }
 
-    /// Ends the servers: hosts are told, and the host is as it was.
+    /// Begins the end, before anything that servers use is gone: hosts are told, unless another process goes on (`leave`),
+    /// and proxies take nobody any more.
+    pub(super) fn begin_end(&mut self, leave: bool) {
+        self.router.end(leave);
+        self.proxies.servers_mut().for_each(proxy::Server::begin_end);
+    }
+
+    /// Whether nobody is served any more who was served when the end began.
+    pub(super) fn are_drained(&self) -> bool {
+        self.proxies.iter().all(|(server, _)| server.has_ended())
+    }
+
+    /// Ends the servers: the host is as it was. What is under way is cut.
     pub(super) fn stop(mut self) {
-        self.proxies.end(false);
+        self.proxies.retire();
         self.dstm_tep.end(false);
         self.dstm_server.end(false);
-        self.router.end(false);
         self.dns64.end(false);
         self.relay_hosts.restore();
         self.relays.end(false);
@@ -436,12 +447,11 @@ impl Services {
         self.forwarding.restore();
     }
 
-    /// Ends the servers for a process that will go on: hosts are not told, and the host stays as it is.
+    /// Ends the servers for a process that will go on: the host stays as it is.
     pub(super) fn leave(mut self) {
-        self.proxies.end(true);
+        self.proxies.retire();
         self.dstm_tep.end(true);
         self.dstm_server.end(true);
-        self.router.end(true);
         self.dns64.end(true);
         self.relays.end(true);
     }

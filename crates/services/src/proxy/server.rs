@@ -253,10 +253,22 @@ impl Server {
         drop(self);
     }
 
-    /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
-    pub fn retire(mut self) {
+    /// Begins to end: takes no more connections, and lets requests and tunnels under way come to their end for the time
+    /// that the settings give them. [`Server::has_ended`] tells when that is over.
+    pub fn begin_end(&mut self) {
         self.listeners.clear();
         self.shared.stop();
+    }
+
+    /// Whether all its threads have ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
+    pub fn retire(mut self) {
+        self.begin_end();
         self.threads.clear();
     }
 }

@@ -213,6 +213,18 @@ impl<S: Service> Slot<S> {
         self.0.as_ref().map(|(server, _)| server)
     }
 
+    /// The server, to be changed.
+    pub(super) fn server_mut(&mut self) -> Option<&mut S> {
+        self.0.as_mut().map(|(server, _)| server)
+    }
+
+    /// Ends the server without waiting for what is under way.
+    pub(super) fn retire(&mut self) {
+        if let Some((server, _)) = self.0.take() {
+            server.retire();
+        }
+    }
+
     /// What it was told.
     pub(super) fn settings(&self) -> Option<&S::Settings> {
         self.0.as_ref().map(|(_, settings)| settings)

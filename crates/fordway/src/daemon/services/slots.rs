@@ -42,6 +42,17 @@ impl<S: Service> Slots<S> {
         self.0.values().filter_map(|slot| slot.server().zip(slot.settings()))
     }
 
+    /// The servers that run, to be changed.
+    pub(super) fn servers_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.0.values_mut().filter_map(Slot::server_mut)
+    }
+
+    /// Ends all servers without waiting for what is under way.
+    pub(super) fn retire(&mut self) {
+        self.0.values_mut().for_each(Slot::retire);
+        self.tidy();
+    }
+
     /// Goes on with other settings, or changes nothing. What ends goes on until [`Slots::settle`].
     pub(super) fn change(&mut self, mut wanted: Wanted<S>) -> Result<Befores<S>, Failure> {
         let mut befores = Befores(BTreeMap::new());

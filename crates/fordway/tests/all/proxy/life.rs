@@ -1,12 +1,13 @@
 //! Changes while requests run, a kill, and the end.
 
 use std::io::Read;
+use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use fordway_testhost::{can_use_tun, has_programs, poll};
-use rustix::process::Signal;
+use fordway_testhost::{PATIENCE, can_use_tun, has_programs, poll};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::world::{FORWARD, HALF, Network, PROXY};
 use crate::common::host::{assert_same, snapshot};
@@ -154,4 +155,87 @@ fn the_end_waits_for_requests_and_not_for_ever() {
     daemon.signal(Signal::TERM);
     assert!(daemon.wait().success());
     assert!(!download.wait().success());
+}
+
+/// A daemon with a service manager, to which it speaks.
+struct Managed {
+    daemon: Process,
+    told: UnixDatagram,
+}
+
+impl Managed {
+    fn start(network: &Network, text: &str) -> Managed {
+        let path = network.run.path().join("notify.sock");
+        let told = UnixDatagram::bind(&path).unwrap();
+        told.set_read_timeout(Some(PATIENCE)).unwrap();
+        let file = network.run.file("proxy.toml", text);
+        let arguments = format!("run {}", file.display());
+        let mut command = network.run.command(&network.gateway, &arguments);
+        let daemon = Process::start(command.env("NOTIFY_SOCKET", &path).stderr(Stdio::null()));
+        let managed = Managed { daemon, told };
+        managed.hears("READY=1");
+        managed
+    }
+
+    /// Waits until it has said this.
+    fn hears(&self, wanted: &str) -> String {
+        let mut buffer = [0; 4096];
+        loop {
+            let len = self.told.recv(&mut buffer).unwrap();
+            let said = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            if said.contains(wanted) {
+                return said;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.daemon.0), signal).unwrap();
+    }
+}
+
+/// Longer than any service manager waits.
+const LONG: &str = "drain = '1h'\n[[advertise]]\ndevice = 'lan0'\ninterval = '4s'\n";
+
+#[test]
+fn while_requests_end_hosts_are_told_and_the_service_manager_is_asked_for_time() {
+    if !can_use_tun() || !has_programs(&["curl"]) {
+        return;
+    }
+    let network = Network::new();
+    let before = snapshot(&network.gateway);
+    let mut managed = Managed::start(&network, &format!("{FORWARD}{LONG}"));
+    let has_router = || network.client.ip("-6 route show default").contains("fe80:").then_some(());
+    poll("the client has a router", has_router);
+    let download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    managed.signal(Signal::TERM);
+    managed.hears("STOPPING=1");
+    // systemd's default is 90 s. It waits for so long again from each such message on.
+    let said = managed.hears("EXTEND_TIMEOUT_USEC=");
+    assert!(said.contains("STATUS=Stopping: requests and tunnels of proxies end"), "{said}");
+    // The request is still under way.
+    poll("the client has no router any more", || has_router().is_none().then_some(()));
+    network.origin.open();
+    assert_eq!(end(download), (2 * HALF).to_string());
+    assert!(managed.daemon.wait().success());
+    assert_same(&snapshot(&network.gateway), &before);
+}
+
+#[test]
+fn who_is_told_twice_to_end_waits_for_nobody() {
+    if !can_use_tun() || !has_programs(&["curl"]) {
+        return;
+    }
+    let network = Network::new();
+    let before = snapshot(&network.gateway);
+    let mut managed = Managed::start(&network, &format!("{FORWARD}{LONG}"));
+    let mut download = network.begin("http://v4only.example.net/halves");
+    network.origin.half_way();
+    managed.signal(Signal::TERM);
+    managed.hears("EXTEND_TIMEOUT_USEC=");
+    managed.signal(Signal::TERM);
+    assert!(managed.daemon.wait().success());
+    assert!(!download.wait().success());
+    assert_same(&snapshot(&network.gateway), &before);
 }
