@@ -68,6 +68,16 @@ impl SysctlKey {
         }
     }
 
+    /// The same setting of another interface, if it belongs to one.
+    pub(crate) fn on(&self, device: &str) -> Self {
+        if self.device().is_none() {
+            return self.clone();
+        }
+        let mut segments: Vec<&str> = self.0.split('/').collect();
+        segments[3] = device;
+        Self(segments.join("/"))
+    }
+
     /// The interfaces' own settings that the kernel overwrites when this one is
     /// written: a folder below `net`, and their name in its interfaces' folders.
     pub(crate) fn overwrites(&self) -> Option<(&'static str, &'static str)> {

@@ -174,8 +174,9 @@ impl Manager {
         changes: &[Change],
         failed: &mut dyn FnMut(&Change, Error) -> Result<()>,
     ) -> Result<Vec<Applied>> {
-        let (mut all, mut steps, mut dirty) = (Vec::new(), Vec::new(), false);
+        let (mut all, mut steps) = (Vec::new(), Vec::new());
         let mut view = View::new(&mut self.netlink);
+        let mut dirty = ledger.rename(&mut view)?;
         for change in changes {
             match plan(&self.owner, ledger, &mut view, change, &mut dirty) {
                 Ok((applied, step)) => {

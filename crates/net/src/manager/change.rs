@@ -159,6 +159,28 @@ impl Change {
         }
     }
 
+    /// The same change on an interface of another name.
+    pub(crate) fn on(&self, name: &str) -> Self {
+        let mut change = self.clone();
+        match &mut change {
+            Self::Sysctl { key, .. } => *key = key.on(name),
+            Self::Up { device }
+            | Self::Interface { device }
+            | Self::Mtu { device, .. }
+            | Self::Group { device, .. }
+            | Self::NoMulticast { device } => name.clone_into(device),
+            Self::Address(address) => name.clone_into(&mut address.device),
+            Self::Route(route) => route.device = route.device.as_ref().map(|_| name.to_owned()),
+            Self::NeighbourProxy(proxy) => name.clone_into(&mut proxy.device),
+            Self::Rule(_)
+            | Self::EarlyRule(_)
+            | Self::Divert(_)
+            | Self::Intercept(_)
+            | Self::Nat44(_) => {}
+        }
+        change
+    }
+
     /// The interface that the change vanishes with.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::change::Change;
+use super::view::View;
 use crate::lock::BriefLock;
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
@@ -207,6 +208,37 @@ impl Ledger {
         let entry = &mut self.entries[position];
         entry.owners.clear();
         self.places.remove(&entry.change.key());
+    }
+
+    /// Gives changes the names that their interfaces have now: one that was renamed has kept what was changed on it.
+    /// Whether there was any.
+    pub(super) fn rename(&mut self, view: &mut View<'_>) -> Result<bool> {
+        let mut renamed = false;
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            let (Some(device), Some(index)) = (entry.change.device(), entry.ifindex) else {
+                continue;
+            };
+            if entry.owners.is_empty()
+                || view.find_link(device)?.is_some_and(|it| it.index == index)
+            {
+                continue;
+            }
+            let Some(name) = view.link_name(index)? else { continue };
+            let change = entry.change.on(name);
+            let (before, after) = (entry.change.key(), change.key());
+            if before != after {
+                if self.places.contains_key(&after) {
+                    // Of the interface that had the name before, and that has gone or was renamed, too.
+                    continue;
+                }
+                self.places.remove(&before);
+                self.places.insert(after, at);
+            }
+            entry.earlier = entry.earlier.as_ref().map(|earlier| earlier.on(name));
+            entry.change = change;
+            renamed = true;
+        }
+        Ok(renamed)
     }
 
     /// How many changes of `owner` another version of this program has made, which this one can't read.

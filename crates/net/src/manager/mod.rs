@@ -217,7 +217,8 @@ impl Manager {
     fn take_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Report> {
         let (_guard, mut ledger) = self.ledger()?;
         let mut report = Report { foreign: ledger.foreign(&self.owner), ..Report::default() };
-        let mut changed = false;
+        // Without it, what can't be found is left, and told.
+        let mut changed = ledger.rename(&mut View::new(&mut self.netlink)).unwrap_or_default();
         // Interfaces last: with an interface goes all that is about it.
         for interfaces in [false, true] {
             let mut view = View::new(&mut self.netlink);

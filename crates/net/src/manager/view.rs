@@ -91,6 +91,14 @@ impl<'a> View<'a> {
         Ok(self.by_name()?.values())
     }
 
+    /// The name of the interface of this index, if it is there.
+    pub(super) fn link_name(&mut self, index: u32) -> Result<Option<&str>> {
+        // Lists them.
+        self.find_link("")?;
+        let mut links = self.links.iter().flat_map(HashMap::values);
+        Ok(links.find(|link| link.index == index).map(|link| link.name.as_str()))
+    }
+
     /// The interface `name`.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 use crate::common::changes::{changes, net, prepared_host, read, snapshot, write};
 use crate::common::{in_namespace, in_new_namespace, ip, ip_output, nft, veth};
 use fordway_net::{
-    Address, Applied, Change, Error, Manager, Netlink, Route, Rule, SysctlKey, View, sysctl,
+    Address, Applied, Change, Error, Manager, NeighbourProxy, Netlink, Route, Rule, SysctlKey,
+    View, sysctl,
 };
 
 #[test]
@@ -431,5 +432,51 @@ fn forwarding_that_somebody_else_has_begun_to_need_stays() {
         let _ = manager.apply(&forward).unwrap();
         assert_eq!(manager.restore().unwrap().undone, std::slice::from_ref(&forward));
         assert_eq!(read("net.ipv4.ip_forward"), "0");
+    });
+}
+
+#[test]
+fn an_interface_that_is_renamed_keeps_nothing() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        veth();
+        let address = "2001:db8:1::464".parse().unwrap();
+        let proxy = |device: &str| {
+            let key = SysctlKey::conf_v6(device, "proxy_ndp").unwrap();
+            let route = Route::new(net("2001:db8:64::/96"), device);
+            [
+                Change::sysctl(key, "1"),
+                Change::NeighbourProxy(NeighbourProxy::new(device, address)),
+                Change::Mtu { device: device.to_owned(), mtu: 1400 },
+                Change::Route(route),
+            ]
+        };
+        let mut manager = Manager::open(run.path(), "clat0").unwrap();
+        assert_eq!(manager.apply_all(&proxy("veth0")).unwrap(), [Applied::Made; 4]);
+        // Without a way down, which would take the proxy along.
+        ip("link set veth0 name uplink0");
+        let is_set = || {
+            let proxies = ip_output("-6 neigh show proxy");
+            let routes = ip_output("-6 route show 2001:db8:64::/96");
+            (
+                proxies.contains("2001:db8:1::464 dev uplink0"),
+                read("net.ipv6.conf.uplink0.proxy_ndp") == "1",
+                ip_output("link show uplink0").contains("mtu 1400"),
+                routes.contains("uplink0"),
+            )
+        };
+        assert_eq!(is_set(), (true, true, true, true));
+        // Whoever wants the same under the new name has it.
+        let done = manager.reconcile(&proxy("uplink0")).unwrap();
+        assert!(done.made.is_empty() && done.taken_back.is_empty(), "{done:?}");
+        assert_eq!(is_set(), (true, true, true, true));
+        ip("link set uplink0 name eth7");
+        ip("link set veth1 name uplink0");
+        let report = manager.restore().unwrap();
+        assert_eq!((report.undone.len(), report.left.len()), (4, 0), "{report}");
+        assert_eq!(ip_output("-6 neigh show proxy"), "");
+        assert_eq!(read("net.ipv6.conf.eth7.proxy_ndp"), "0");
+        assert!(ip_output("link show eth7").contains("mtu 1500"));
+        assert_eq!(ip_output("-6 route show 2001:db8:64::/96"), "");
     });
 }
