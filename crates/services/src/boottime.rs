@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::time::TimeSpec;
@@ -17,7 +18,7 @@ use crate::readiness::watched;
 const JITTER: Duration = Duration::from_millis(500);
 
 /// The time since the host was started, the time it has slept included (`CLOCK_BOOTTIME`).
-pub(super) fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     read(ClockId::CLOCK_BOOTTIME)
 }
 
@@ -26,17 +27,26 @@ fn read(clock: ClockId) -> Duration {
     clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }
 
+/// For how long the host has slept since it was started; never less than was said before.
+pub(crate) fn slept() -> Duration {
+    static LONGEST: AtomicU64 = AtomicU64::new(0);
+    // The two clocks are read one after the other.
+    let slept = now().saturating_sub(read(ClockId::CLOCK_MONOTONIC));
+    let slept = u64::try_from(slept.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(LONGEST.fetch_max(slept, Ordering::Relaxed).max(slept))
+}
+
 /// For how long the host has slept since it was started.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slept(Duration);
+pub(crate) struct Slept(Duration);
 
 impl Slept {
-    pub(super) fn until_now() -> Self {
+    pub(crate) fn until_now() -> Self {
         Self(now().saturating_sub(read(ClockId::CLOCK_MONOTONIC)))
     }
 
     /// Whether it has slept since the last call.
-    pub(super) fn again(&mut self) -> bool {
+    pub(crate) fn again(&mut self) -> bool {
         let before = std::mem::replace(self, Self::until_now());
         self.0 > before.0 + JITTER
     }
@@ -44,20 +54,20 @@ impl Slept {
 
 /// An alarm at a time of [`now`]: it also goes off, at once, when that has passed while the host slept.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     timer: AsyncFd<Raw<TimerFd>>,
 }
 
 impl Alarm {
     /// Makes an alarm; has to be called within a tokio runtime.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(TimerClock::CLOCK_BOOTTIME, flags)?;
         Ok(Self { timer: watched(Raw(timer))? })
     }
 
     /// Sets it, or turns it off.
-    pub(super) fn set(&self, at: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn set(&self, at: Option<Duration>) -> io::Result<()> {
         let timer = &self.timer.get_ref().0;
         match at {
             None => timer.unset()?,
@@ -71,7 +81,7 @@ impl Alarm {
     }
 
     /// Waits until it goes off.
-    pub(super) async fn wait(&self) -> io::Result<()> {
+    pub(crate) async fn wait(&self) -> io::Result<()> {
         let mut guard = self.timer.readable().await?;
         // Reading it is the wait that returns at once; setting it anew is as good.
         guard.clear_ready();
@@ -81,7 +91,7 @@ impl Alarm {
 
 /// A descriptor that tokio can wait for.
 #[derive(Debug)]
-pub(super) struct Raw<T>(pub(super) T);
+pub(crate) struct Raw<T>(pub(crate) T);
 
 impl<T: AsFd> AsFd for Raw<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -4,7 +4,6 @@
 //! asks resolvers; what all that means, [`fordway_dns64::discovery`] knows. [`look`] does it once.
 
 mod ask;
-mod clock;
 mod links;
 mod resolvers;
 mod watcher;
@@ -17,6 +16,8 @@ pub use fordway_dns64::discovery::{
     Settings, Source, Unproved, Validation,
 };
 pub use watcher::Watcher;
+
+use crate::boottime;
 
 /// Why a network can't be watched.
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +72,11 @@ pub async fn look(settings: Settings, timeout: Duration) -> Result<(Found, Repor
 /// How long from now until a time of [`Prefix::until`]; zero if it is over.
 #[must_use]
 pub fn remaining(until: Duration) -> Duration {
-    until.saturating_sub(clock::now())
+    until.saturating_sub(boottime::now())
 }
 
 /// How long ago a time such as [`RouterReport::heard`] was.
 #[must_use]
 pub fn elapsed(since: Duration) -> Duration {
-    clock::now().saturating_sub(since)
+    boottime::now().saturating_sub(since)
 }

@@ -1,6 +1,7 @@
 //! The servers that an IPv6-only network needs beside its translator, and the discovery of its prefix.
 #![forbid(unsafe_code)]
 
+mod boottime;
 mod clock;
 pub mod discovery;
 pub mod dns64;

@@ -9,7 +9,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use resolv_conf::{Config, ScopedIp};
 use tokio::io::unix::AsyncFd;
 
-use super::clock::Raw;
+use crate::boottime::Raw;
 use crate::readiness::watched;
 
 /// Where hosts have them.

@@ -19,9 +19,9 @@ use hickory_proto::op::Message;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use super::clock::{self, Alarm, Slept};
 use super::resolvers::{RESOLV_CONF, ResolvConf};
 use super::{Error, ask, links};
+use crate::boottime::{self, Alarm, Slept};
 use crate::icmp6::{Icmp6Socket, MESSAGE_MAX};
 use crate::readiness::watched;
 
@@ -133,10 +133,10 @@ impl Watcher {
         let resolvers = resolv_conf.watch();
         let mut slept = Slept::until_now();
         let mut answers = Answers::new();
-        discovery.handle(clock::now(), Event::Resolvers(resolv_conf.read()));
+        discovery.handle(boottime::now(), Event::Resolvers(resolv_conf.read()));
         loop {
             view.look_if_due(&mut discovery)?;
-            let now = clock::now();
+            let now = boottime::now();
             while let Some(action) = discovery.poll(now) {
                 match action {
                     Action::Solicit { device } => {
@@ -178,19 +178,19 @@ impl Watcher {
                             view.look_if_due(&mut discovery)?;
                         }
                         let event = Event::Advertisement { device, router, advertisement };
-                        discovery.handle(clock::now(), event);
+                        discovery.handle(boottime::now(), event);
                     }
                 }
                 Some((id, answer)) = answers.next(), if !answers.is_empty() => {
-                    discovery.handle(clock::now(), Event::Answer { id, answer });
+                    discovery.handle(boottime::now(), Event::Answer { id, answer });
                 }
                 () = changed(resolvers.as_ref()) => {
-                    discovery.handle(clock::now(), Event::Resolvers(resolv_conf.read()));
+                    discovery.handle(boottime::now(), Event::Resolvers(resolv_conf.read()));
                 }
             }
             if slept.again() {
                 view.stale = true;
-                discovery.handle(clock::now(), Event::Resumed);
+                discovery.handle(boottime::now(), Event::Resumed);
             }
         }
     }
@@ -219,7 +219,7 @@ impl Watcher {
 impl View {
     /// Looks at the network if something has changed, and has not been looked at a moment ago.
     fn look_if_due(&mut self, discovery: &mut Discovery) -> Result<(), Error> {
-        let begun = clock::now();
+        let begun = boottime::now();
         if !self.stale || begun < self.earliest {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl View {
         self.up = links.iter().filter(|link| link.up).map(|link| link.device.index).collect();
         self.down.clear();
         self.stale = false;
-        let now = clock::now();
+        let now = boottime::now();
         self.earliest = now + ((now - begun) * SHARE).max(COLLECT);
         discovery.handle(now, Event::Links(links));
         // Whatever it was that changed: resolvers that could not be reached may be now.

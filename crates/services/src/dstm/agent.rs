@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, warn};
 
-use super::clock::Clock;
+use super::clock::{Clock, Timer};
 use super::server::{listen_on, serve_datagrams};
 use super::{Bindings, Error, random};
 
@@ -144,10 +144,11 @@ impl Shell {
             self.news.notify_one();
         });
         let expire = async {
+            let timer = Timer::new();
             loop {
                 let due = self.core.borrow().next_end().unwrap_or(self.clock.now() + 60_000);
                 tokio::select! {
-                    () = tokio::time::sleep_until(self.clock.instant(due).into()) => {
+                    () = timer.until(self.clock.instant(due)) => {
                         let step = self.core.borrow_mut().expire(self.clock.now());
                         self.apply(&step);
                     }

@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
-use super::clock::Clock;
+use super::clock::{Clock, Timer};
 use super::waiting::Waiting;
 use super::{Error, random};
 use crate::clock;
@@ -176,13 +176,14 @@ impl<H: Host> Runner<H> {
     /// Runs until [`ClientHandle::end`]; the lease is given back then, and the host is given back.
     pub async fn run(mut self) -> H {
         let end = Arc::clone(&self.handle.end);
+        let timer = Timer::new();
         loop {
             let due = self.due();
             tokio::select! {
                 () = end.notified() => break,
                 () = self.waiting.come() => self.come(),
                 received = receive(self.socket.as_ref()) => self.received(received),
-                () = tokio::time::sleep_until(due.into()) => self.tick(),
+                () = timer.until(due) => self.tick(),
             }
             self.tell();
         }

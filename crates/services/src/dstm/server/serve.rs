@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, error, info, warn};
 
-use super::super::clock::Clock;
+use super::super::clock::{Clock, Timer};
 use super::super::file::LeaseFile;
 use super::super::{Bindings, LeaseView};
 use super::{Stats, is_end};
@@ -421,6 +421,7 @@ async fn serve(server: &Rc<Shell>, mut commands: UnboundedReceiver<Command>) {
             }
         });
     }
+    let timer = Timer::new();
     loop {
         let due = {
             let state = server.state.borrow();
@@ -433,7 +434,7 @@ async fn serve(server: &Rc<Shell>, mut commands: UnboundedReceiver<Command>) {
                     return;
                 }
             }
-            () = tokio::time::sleep_until(due.into()) => server.work(State::tick),
+            () = timer.until(due) => server.work(State::tick),
             () = server.news.notified() => {}
         }
     }
