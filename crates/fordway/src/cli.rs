@@ -20,6 +20,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::control::is_absent;
+
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use dstm::{DstmClientArgs, DstmServerArgs, LeasesArgs};
@@ -76,6 +78,15 @@ impl Global {
     /// Where a daemon listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.default_socket())
+    }
+
+    /// Where a daemon listens that is only looked at: without one at the usual place, that of `fordway-clat.service`. What
+    /// changes something goes to [`Global::socket`].
+    pub(crate) fn socket_to_read(&self) -> PathBuf {
+        let usual = self.socket();
+        let clat = self.run_dir.join("clat.sock");
+        let elsewhere = self.socket.is_none() && is_absent(&usual) && !is_absent(&clat);
+        if elsewhere { clat } else { usual }
     }
 
     /// Where a daemon listens unless told otherwise.

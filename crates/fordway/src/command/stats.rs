@@ -20,7 +20,7 @@ use crate::report::{
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
-    let socket = global.socket();
+    let socket = global.socket_to_read();
     if args.watch {
         return watch(&socket);
     }

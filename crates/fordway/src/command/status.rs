@@ -6,6 +6,6 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
-    let status = ask_status(&global.socket())?;
+    let status = ask_status(&global.socket_to_read())?;
     if args.json { output::print_json(&status) } else { output::print(&status.render()) }
 }

@@ -261,3 +261,36 @@ fn the_mss_is_clamped_to_the_path() {
     assert_eq!(count_clamped(), 1);
     daemon.stop();
 }
+
+/// What `fordway-clat.service` starts listens at a place of its own.
+#[test]
+fn status_finds_the_service_and_what_changes_something_does_not() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let socket = run.path().join("clat.sock");
+    let arguments = format!("--socket {} clat --engine user --pref64 {PREF64}", socket.display());
+    let service = Daemon::start(&run, &net.client, &arguments);
+    let said = |arguments: &str| {
+        let output = run.output(&net.client, arguments);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    for arguments in ["status", "stats"] {
+        let (good, text) = said(arguments);
+        assert!(good && text.contains("clat0"), "{arguments}: {text}");
+    }
+    for arguments in ["leave", "reload"] {
+        let (good, text) = said(arguments);
+        assert!(!good && text.contains("control.sock"), "{arguments}: {text}");
+    }
+    assert!(!said("down clat0").0);
+    // A daemon at the usual place comes first.
+    let usual = "siit --engine user --pool6 2001:db8:66::/96 --eam 192.0.2.2=2001:db8:6::2";
+    let other = Daemon::start(&run, &net.client, usual);
+    let (good, text) = said("status");
+    assert!(good && text.contains("siit0") && !text.contains("clat0"), "{text}");
+    other.stop();
+    service.stop();
+}
