@@ -252,3 +252,57 @@ async fn hear_neighbours(
         tokio::task::yield_now().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fordway_dns64::discovery::{Prefix, Source, Validation};
+
+    use super::*;
+
+    fn found(pool6: &str) -> Found {
+        let pool6 = pool6.parse().unwrap();
+        let validation = Validation::NotNeeded;
+        let source = Source::Configured;
+        let prefix = Prefix { pool6, source, device: None, until: None, validation, stale: false };
+        Found { prefixes: vec![prefix] }
+    }
+
+    /// With a configured prefix nothing is sent.
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_has_ended_is_followed_by_another() {
+        let settings = Settings {
+            configured: vec!["2001:db8:65::/96".parse().unwrap()],
+            ..Settings::default()
+        };
+        let (tell, heard) = watch::channel(found("2001:db8:64::/96"));
+        let (report, claims) = (watch::channel(Report::default()), watch::channel(None));
+        let ears = Ears {
+            found: heard,
+            report: report.1,
+            claims: claims.1,
+            _listening: oneshot::channel().0,
+        };
+        let mut hearing = Hearing {
+            name: "clat0".to_owned(),
+            settings,
+            ears: Some(ears),
+            retry: Instant::now(),
+            found: Found::default(),
+        };
+        assert_eq!(hearing.found(), found("2001:db8:64::/96"));
+        // It has panicked.
+        drop((tell, report.0, claims.0));
+        assert_eq!(hearing.found(), found("2001:db8:64::/96"));
+        assert_eq!(hearing.next(None).await, News::Found);
+        assert_eq!(hearing.found(), found("2001:db8:65::/96"));
+        // What has begun anew and knows nothing yet is not asked.
+        let nothing = watch::channel(Found::default());
+        let ears = hearing.ears.as_mut().unwrap();
+        ears.found = nothing.1;
+        ears.report = watch::channel(Report::default()).1;
+        assert_eq!(hearing.found(), found("2001:db8:65::/96"));
+        let settled = Report { settled: true, ..Report::default() };
+        hearing.ears.as_mut().unwrap().report = watch::channel(settled).1;
+        assert_eq!(hearing.found(), Found::default());
+    }
+}
