@@ -21,7 +21,7 @@ const V4_MORE_OR_OFFSET: u16 = 0x3fff;
 /// IPv4: octets of the source.
 const V4_SOURCE: Range<usize> = 12..16;
 
-/// IPv6: octets of the source's prefix of 64 bits, by which the reassembler charges.
+/// IPv6: octets in which the source's prefix is, by which the reassembler charges.
 const V6_SOURCE_PREFIX: Range<usize> = 8..16;
 
 /// IPv6: the Next Header, and those behind which a Fragment Header can stand: Hop-by-Hop Options, Routing,
@@ -33,16 +33,13 @@ const V6_EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 #[derive(Debug)]
 pub(crate) struct Fragments {
     shards: Vec<Mutex<Reassembler>>,
+    /// Bits of an IPv6 source that do not name it, of its first 64.
+    rest: u32,
 }
 
 impl Default for Fragments {
-    /// 8 MiB in all, and 1 MiB of one source: room for fifteen packets of 64 KiB.
     fn default() -> Fragments {
-        let all = Limits::default();
-        let octets = all.octets / SHARDS;
-        // The number of packets in the making is not divided: one source must not be able to use it up.
-        let limits = Limits { octets, octets_per_source: octets / 2, ..all };
-        Fragments { shards: (0..SHARDS).map(|_| Mutex::new(Reassembler::new(limits))).collect() }
+        Fragments::new(64)
     }
 }
 
@@ -59,8 +56,19 @@ pub(crate) fn may_be_fragment(packet: &[u8]) -> bool {
 }
 
 impl Fragments {
+    /// 8 MiB in all, and 1 MiB of one source: room for fifteen packets of 64 KiB. A source is an IPv4 address, or an IPv6
+    /// prefix of `source_len` bits, of 64 at most.
+    pub(crate) fn new(source_len: u8) -> Fragments {
+        let (all, source_len) = (Limits::default(), source_len.clamp(1, 64));
+        let octets = all.octets / SHARDS;
+        // The number of packets in the making is not divided: one source must not be able to use it up.
+        let limits = Limits { octets, octets_per_source: octets / 2, source_len, ..all };
+        let shards = (0..SHARDS).map(|_| Mutex::new(Reassembler::new(limits))).collect();
+        Fragments { shards, rest: 64 - u32::from(source_len) }
+    }
+
     fn shard(&self, origin: Origin, packet: &[u8]) -> MutexGuard<'_, Reassembler> {
-        let shard = &self.shards[shard_of(origin, packet)];
+        let shard = &self.shards[shard_of(origin, packet, self.rest)];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,13 +99,13 @@ impl Fragments {
     }
 }
 
-/// The shard of a packet's source: its IPv4 address, or the prefix of 64 bits of its IPv6 address. Out of a
-/// softwire, that of its far end.
-fn shard_of(origin: Origin, packet: &[u8]) -> usize {
+/// The shard of a packet's source: its IPv4 address, or the prefix of its IPv6 address without the last `rest` of 64
+/// bits. Out of a softwire, that of its far end.
+fn shard_of(origin: Origin, packet: &[u8], rest: u32) -> usize {
     let source = match (origin, packet.first().map(|octet| octet >> 4)) {
-        (Origin::Inside(remote), _) => (remote.to_bits() >> 64) as u64,
+        (Origin::Inside(remote), _) => (remote.to_bits() >> 64) as u64 >> rest,
         (_, Some(4)) => number(packet.get(V4_SOURCE)),
-        _ => number(packet.get(V6_SOURCE_PREFIX)),
+        _ => number(packet.get(V6_SOURCE_PREFIX)) >> rest,
     };
     // An odd multiplier brings all bits to the top.
     (source.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
@@ -188,6 +196,34 @@ mod tests {
             let outcome = insert(&fragments, &fragment(source, 1, 1, 0, 1_480, true));
             assert_eq!(outcome, Outcome::Incomplete, "source {source}");
         }
+    }
+
+    /// Octets that wait of a customer who sends from all of its links.
+    fn kept_of_a_56(fragments: &Fragments) -> usize {
+        let mut kept = 0;
+        for (link, id) in (0..=255).flat_map(|link| (0..40).map(move |id| (link, id))) {
+            let mut packet = vec![0x60, 0, 0, 0];
+            packet.extend(1448_u16.to_be_bytes());
+            packet.extend([44, 64, 0x20, 1, 0x0d, 0xb8, 0, 1, 0, link]);
+            packet.extend([0; 7]);
+            packet.push(1);
+            packet.extend([0x20, 1, 0x0d, 0xb8, 0, 0x64, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
+            packet.extend([17, 0, 0, 1, 0, 0, 0, id]);
+            packet.resize(40 + 1448, 0);
+            if insert(fragments, &packet) == Outcome::Incomplete {
+                kept += packet.len();
+            }
+        }
+        kept
+    }
+
+    #[test]
+    fn a_customer_is_one_source_where_customers_are_subscribers() {
+        let kept = kept_of_a_56(&Fragments::new(56));
+        assert!((700_000..=1 << 20).contains(&kept), "{kept} octets");
+        // Where a host is a subscriber, each link is a source.
+        let kept = kept_of_a_56(&Fragments::new(128));
+        assert!((4 << 20..=8 << 20).contains(&kept), "{kept} octets");
     }
 
     #[test]

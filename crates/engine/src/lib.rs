@@ -167,16 +167,19 @@ pub fn start(
     let Options { seed, pin, marks, unbound, unchecked } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
+    let core = core.into();
+    // Subscribers' prefixes have the same length for as long as a translator runs.
+    let subscriber_len = core.tables().map(|nat64| nat64.settings().subscriber_len);
     let mut engine = Engine {
         device,
-        core: Current::new(core.into()),
+        core: Current::new(core),
         counters: Vec::new(),
         threads: Vec::new(),
         processors: Vec::new(),
         stop,
         bursts: Vec::new(),
         probes: Arc::default(),
-        fragments: Arc::default(),
+        fragments: Arc::new(subscriber_len.map_or_else(Fragments::default, Fragments::new)),
         found: Found::default(),
         sweeper: None,
     };

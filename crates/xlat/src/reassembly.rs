@@ -42,8 +42,10 @@ pub struct Limits {
     pub datagrams: usize,
     /// Octets in all, with an overhead for each packet and fragment.
     pub octets: usize,
-    /// Octets of one source: an IPv4 address, or an IPv6 prefix of 64 bits.
+    /// Octets of one source: an IPv4 address, or an IPv6 prefix of [`Limits::source_len`] bits.
     pub octets_per_source: usize,
+    /// How many bits of an IPv6 address name a source, 1 to 64.
+    pub source_len: u8,
     /// Fragments of one packet.
     pub fragments: usize,
     /// How long after a packet's first fragment the last may come; at least [`FRAGMENT_MIN`].
@@ -57,6 +59,7 @@ impl Default for Limits {
             datagrams: 4096,
             octets: 8 << 20,
             octets_per_source: 2 << 20,
+            source_len: 64,
             fragments: 128,
             interval: FRAGMENT_MIN,
         }
@@ -233,7 +236,7 @@ impl Reassembler {
         let due = now.saturating_add(self.limits.interval);
         self.due.insert((due, key));
         self.charge(&key, DATAGRAM);
-        self.sources.entry(source(&key)).or_default().datagrams += 1;
+        self.sources.entry(self.source(&key)).or_default().datagrams += 1;
         let state = State::Waiting(Datagram::default());
         self.waiting.entry(key).or_insert(Entry { due, cost: DATAGRAM, state })
     }
@@ -281,7 +284,7 @@ impl Reassembler {
         let entry = self.waiting.remove(key)?;
         self.due.remove(&(entry.due, *key));
         self.discharge(key, entry.cost);
-        let source = source(key);
+        let source = self.source(key);
         if let Some(held) = self.sources.get_mut(&source) {
             held.datagrams -= 1;
             if held.datagrams == 0 {
@@ -308,27 +311,29 @@ impl Reassembler {
     }
 
     fn held_by(&self, key: &Key) -> Occupancy {
-        self.sources.get(&source(key)).copied().unwrap_or_default()
+        self.sources.get(&self.source(key)).copied().unwrap_or_default()
     }
 
     fn charge(&mut self, key: &Key, cost: usize) {
         self.octets += cost;
-        self.sources.entry(source(key)).or_default().octets += cost;
+        self.sources.entry(self.source(key)).or_default().octets += cost;
     }
 
     fn discharge(&mut self, key: &Key, cost: usize) {
         self.octets -= cost;
-        if let Some(held) = self.sources.get_mut(&source(key)) {
+        let source = self.source(key);
+        if let Some(held) = self.sources.get_mut(&source) {
             held.octets -= cost;
         }
     }
-}
 
-/// Who is charged: whoever has one IPv6 address mostly has all of its 64-bit prefix.
-fn source(key: &Key) -> IpAddr {
-    match key.softwire.map_or(key.src, IpAddr::V6) {
-        IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
-        addr @ IpAddr::V4(_) => addr,
+    /// Who is charged: whoever has one IPv6 address mostly has all of its 64-bit prefix, or of a shorter one.
+    fn source(&self, key: &Key) -> IpAddr {
+        let host = 128 - u32::from(self.limits.source_len.clamp(1, 64));
+        match key.softwire.map_or(key.src, IpAddr::V6) {
+            IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> host << host).into(),
+            addr @ IpAddr::V4(_) => addr,
+        }
     }
 }
 

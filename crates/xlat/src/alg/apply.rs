@@ -119,7 +119,9 @@ fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
     };
     let (key, store) = ((ends.local, ends.remote), nat.alg_store());
     let entry = |conversation| {
-        let network = (ends.host.0.to_bits() >> 64) as u64;
+        // Whoever has one address mostly has all of its 64-bit prefix.
+        let len = u32::from(nat.settings().subscriber_len.clamp(1, 64));
+        let network = (ends.host.0.to_bits() >> (128 - len)) as u64;
         Entry { conversation, label: alg.label(), counters: Arc::clone(counters), network }
     };
     let known = store.with(&key, |entry, _| {

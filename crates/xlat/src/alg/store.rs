@@ -18,7 +18,7 @@ pub(crate) type Key = ((Ipv4Addr, u16), (Ipv4Addr, u16));
 /// Connections that are watched, at most.
 const MOST: usize = 16_384;
 
-/// Of these, those of one IPv6 network of 64 bits.
+/// Of these, those of one subscriber, or of one IPv6 network of 64 bits where that is more.
 const MOST_OF_ONE: usize = MOST / 4;
 
 /// Octets that are held for all of them, at most.

@@ -136,6 +136,7 @@ impl FragmentsSpec {
             octets: self.octets.unwrap_or(default.octets),
             octets_per_source: self.octets_per_source.unwrap_or(default.octets_per_source),
             fragments: self.fragments.unwrap_or(default.fragments),
+            source_len: default.source_len,
             interval: self.interval.map_or(default.interval, |Time(interval)| interval),
         }
     }
