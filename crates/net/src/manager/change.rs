@@ -167,6 +167,7 @@ impl Change {
             Self::Up { device }
             | Self::Interface { device }
             | Self::Mtu { device, .. }
+            | Self::QueueLength { device, .. }
             | Self::Group { device, .. }
             | Self::NoMulticast { device } => name.clone_into(device),
             Self::Address(address) => name.clone_into(&mut address.device),
