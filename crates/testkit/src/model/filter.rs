@@ -54,6 +54,8 @@ pub enum Outcome {
     Error6(Quoted6),
     /// It is dropped for a reason, and its sender, an IPv6 host, is told.
     Refused(&'static str),
+    /// It is dropped for a reason, and its sender, an IPv4 host, is told.
+    RefusedToV4(&'static str),
     /// It is dropped for a reason, and nobody is told.
     Dropped(&'static str),
     /// An unsolicited SYN is kept.
@@ -123,6 +125,12 @@ impl Model {
                 _ => Outcome::Refused("no_mapping_destination"),
             });
         };
+        if !self.rules.may_embed(pool6) {
+            return Ok(match packet.transport {
+                Transport::Icmp => Outcome::Dropped("non_global"),
+                _ => Outcome::Refused("non_global"),
+            });
+        }
         let z = if packet.transport == Transport::Icmp { 0 } else { packet.dst.1 };
         let local = match self.update_from_v6(packet, (remote, z), pool6, peek)? {
             Ok(local) => local,
@@ -173,8 +181,12 @@ impl Model {
         if self.rules.extract(error.router).is_some() {
             return Outcome::Dropped("loop");
         }
-        if self.rules.extract(error.to).is_none() {
-            return Outcome::Dropped("no_mapping_destination");
+        match self.rules.extract(error.to) {
+            None => return Outcome::Dropped("no_mapping_destination"),
+            Some((_, pool6)) if !self.rules.may_embed(pool6) => {
+                return Outcome::Dropped("non_global");
+            }
+            Some(_) => {}
         }
         let inner = &error.inner;
         let remote = self.rules.extract(inner.src.0).filter(|_| error.to == inner.src.0);
@@ -286,6 +298,10 @@ impl Model {
             }
             self.refresh(place, false, flags);
             return Ok((session.v6, session.pool6));
+        }
+        // A session has a prefix of its own; what begins here would have the first.
+        if !self.rules.may_embed(pool6.unwrap_or(0)) {
+            return Err(Outcome::RefusedToV4("non_global"));
         }
         if syn && !self.rules.accept_v4_syn {
             return drop("externally_initiated");

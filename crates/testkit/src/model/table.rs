@@ -5,6 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::packet::{End4, End6, Transport};
 use super::tcp::State;
 
+/// The Well-Known Prefix (RFC 6052 section 2.1).
+pub(super) const WELL_KNOWN: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
+
 /// What an operator has set, in seconds and numbers.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -117,6 +120,12 @@ impl Rules {
         let bits = addr.to_bits();
         let place = self.pool6.iter().position(|prefix| prefix.to_bits() >> 32 == bits >> 32)?;
         Some((Ipv4Addr::from_bits(bits as u32), place))
+    }
+
+    /// Whether a prefix may stand for an IPv4 address (RFC 6052 section 3.1): the Well-Known Prefix may not for one that is
+    /// not global, and none of the documentation's is.
+    pub(super) fn may_embed(&self, pool6: usize) -> bool {
+        self.pool6[pool6] != WELL_KNOWN
     }
 
     /// An IPv4 address in an IPv6 prefix.

@@ -60,6 +60,9 @@ fn core_and_model_agree() {
         "dropped session_quota",
         "dropped sessions_full",
         "a thousand sessions of one pair",
+        "refused non_global",
+        "refused to IPv4 non_global",
+        "to6 behind the Well-Known Prefix",
     ] {
         assert!(tally.get(name).is_some_and(|number| *number >= 10), "hardly any `{name}`");
     }

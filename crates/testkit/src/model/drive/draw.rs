@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::super::filter::Model;
 use super::super::packet::{Datagram, End4, Quoted4, Quoted6, Transport};
-use super::super::table::Rules;
+use super::super::table::{Rules, WELL_KNOWN};
 
 /// Random numbers that a seed repeats.
 #[derive(Clone, Debug)]
@@ -90,6 +90,10 @@ const JUMPS: [u64; 12] = [1, 1, 2, 3, 6, 7, 60, 61, 121, 240, 301, 7201];
 pub(super) fn rules(random: &mut Random) -> Rules {
     let prefixes: [Ipv6Addr; 2] =
         ["2001:db8:64::", "2001:db8:65::"].map(|text| text.parse().unwrap_or(Ipv6Addr::LOCALHOST));
+    let mut pool6 = prefixes[..1 + random.below(2)].to_vec();
+    if pool6.len() == 2 && random.percent(40) {
+        pool6[0] = WELL_KNOWN;
+    }
     let addresses =
         [1, 2, 9].map(|last| Ipv4Addr::new(203, 0, 113, last))[..1 + random.below(3)].to_vec();
     let ports = random.pick(&[(1000, 1047), (2000, 2007), (2000, 2063), (1022, 1026)]);
@@ -107,7 +111,7 @@ pub(super) fn rules(random: &mut Random) -> Rules {
         sizes[1] = CROWDED;
     }
     Rules {
-        pool6: prefixes[..1 + random.below(2)].to_vec(),
+        pool6,
         pool4: addresses,
         ports,
         blocks,

@@ -16,7 +16,7 @@ use fordway_xlat::{
 use super::super::filter::{Model, Outcome, Peek};
 use super::super::packet::{Datagram, End4, End6, Transport};
 use super::super::sweep::Told;
-use super::super::table::Rules;
+use super::super::table::{Rules, WELL_KNOWN};
 use super::draw::{self, Event, Random};
 use super::octets::{self, Read};
 use crate::packet::PacketSpec;
@@ -187,6 +187,9 @@ impl World {
         let expected = ask(&mut self.model, &Core { nat: &self.nat, now, verdict })?;
         let got = outcome(verdict, packet.bytes(), &input)?;
         *self.tally.entry(name(&expected)).or_default() += 1;
+        if matches!(expected, Outcome::To6(_)) && self.model.rules.pool6[0] == WELL_KNOWN {
+            *self.tally.entry("to6 behind the Well-Known Prefix".into()).or_default() += 1;
+        }
         if expected == got {
             return Ok(());
         }
@@ -399,14 +402,16 @@ fn outcome(verdict: Verdict, output: &[u8], input: &[u8]) -> Result<Outcome, Str
             let view = View::of(output).ok_or("a reply that is no packet")?;
             let asked = View::of(input).ok_or("a reply to what is no packet")?;
             let told = view.is_icmp_error() && view.dst == asked.src && view.deviation() == Some(0);
-            let kind = match error.kind {
-                IcmpErrorKind::AddressUnreachable => [1, 3],
-                _ => [1, 1],
+            let kind = match (error.kind, view.v4) {
+                (IcmpErrorKind::AddressUnreachable, false) => [1, 3],
+                (_, false) => [1, 1],
+                (_, true) => [3, 13],
             };
-            if view.v4 || !told || view.payload()[..2] != kind {
+            if !told || view.payload()[..2] != kind {
                 return Err(format!("a bad reply: {error:?}"));
             }
-            Ok(Outcome::Refused(error.reason.label()))
+            let reason = error.reason.label();
+            Ok(if view.v4 { Outcome::RefusedToV4(reason) } else { Outcome::Refused(reason) })
         }
         Verdict::Pass => Err("passed".into()),
         Verdict::Forward => {
@@ -470,6 +475,7 @@ fn name(outcome: &Outcome) -> String {
         Outcome::Error4(_) => "error4".into(),
         Outcome::Error6(_) => "error6".into(),
         Outcome::Refused(reason) => format!("refused {reason}"),
+        Outcome::RefusedToV4(reason) => format!("refused to IPv4 {reason}"),
         Outcome::Dropped(reason) => format!("dropped {reason}"),
         Outcome::Stored => "stored".into(),
     }
