@@ -184,16 +184,18 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
             findings.warning("engine", text, "translation works, and costs more processor time");
         }
         if it.receive_queue_full > 0 {
+            let length = it.queue_length;
+            let longer = match it.managed {
+                true => format!("a greater queue_length (it is {length})"),
+                false => format!("ip link set {} txqueuelen {}", it.name, 2 * length.max(2048)),
+            };
             findings.warning(
                 "queues",
                 format!(
                     "{}: {} packets were lost because a queue was full",
                     it.name, it.receive_queue_full
                 ),
-                format!(
-                    "a greater queue_length (it is {}), more queues, or a processor with less to do",
-                    it.queue_length
-                ),
+                format!("{longer}, more queues, or a processor with less to do"),
             );
         }
         for warning in it.kernel.iter().flat_map(|kernel| &kernel.warnings) {
