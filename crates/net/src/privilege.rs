@@ -1,8 +1,10 @@
-//! Capabilities: asking for them and giving them up.
+//! Capabilities: asking for them and giving them up; and system calls that nobody needs who has none.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use caps::{CapSet, CapsHashSet};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
 pub use caps::Capability;
 
@@ -79,6 +81,67 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     caps::clear(None, CapSet::Inheritable).map_err(failed("clear inheritable capabilities"))?;
     caps::set(None, CapSet::Effective, &keep).map_err(failed("lower capabilities"))?;
     caps::set(None, CapSet::Permitted, &keep).map_err(failed("lower capabilities"))
+}
+
+/// What whoever only reads and writes files and sockets has no use for: other programs and processes, other namespaces and
+/// roots, mounts, the kernel's modules, keys and programs.
+const FORBIDDEN: [libc::c_long; 38] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_personality,
+];
+
+/// Forbids the calling thread, and those that it starts from here on, system calls that a thread has no use for which reads
+/// what others send: they fail with `EPERM`.
+///
+/// # Errors
+///
+/// [`Error::Privilege`]: the kernel has no seccomp, or this architecture is not known. Nothing is forbidden then.
+pub fn confine() -> Result<()> {
+    let operation = "forbid system calls";
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(failed(operation))?;
+    #[allow(clippy::useless_conversion, reason = "they are shorter on machines of 32 bits")]
+    let rules: BTreeMap<i64, _> =
+        FORBIDDEN.into_iter().map(|number| (i64::from(number), Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
+    let program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(failed(operation))?;
+    apply_filter(&program).map_err(failed(operation))
 }
 
 fn failed<E: ToString>(operation: &'static str) -> impl FnOnce(E) -> Error {

@@ -7,6 +7,7 @@ use fordway_net::privilege::{self, Capability};
 
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
+use tracing::debug;
 
 use crate::failure::Failure;
 
@@ -57,7 +58,8 @@ pub(crate) fn without<V: Send, T: Send>(
 }
 
 /// Starts a thread without any capability, which runs `work` on an event loop of its own and ends with it: whatever
-/// somebody else sends to the daemon is received and parsed on such a thread.
+/// somebody else sends to the daemon is received and parsed on such a thread. It can start no program, and has no other
+/// system call that it does not need (seccomp).
 pub(crate) fn apart<F: Future<Output = ()>>(
     name: &str,
     work: impl FnOnce() -> F + Send + 'static,
@@ -66,7 +68,13 @@ pub(crate) fn apart<F: Future<Output = ()>>(
         |error: std::io::Error| Failure::failed(format!("cannot start the thread {name}: {error}"));
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let run = move || LocalSet::new().block_on(&runtime, async { work().await });
-    let start = |run| thread::Builder::new().name(name.to_owned()).spawn(run);
+    let start = |run| {
+        // A kernel need not have seccomp.
+        if let Err(error) = privilege::confine() {
+            debug!("{name}: {error}");
+        }
+        thread::Builder::new().name(name.to_owned()).spawn(run)
+    };
     without(run, start).map_err(|(failure, _)| failure)?.map_err(failed)
 }
 
@@ -95,6 +103,17 @@ mod tests {
         let all: Vec<_> = told.iter().collect();
         assert!(all.len() == 2 && all.iter().all(|(capabilities, _)| capabilities.is_empty()));
         assert_eq!(all[0].1.as_deref(), Some("apart"));
+    }
+
+    #[test]
+    fn a_thread_apart_starts_no_program() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let run = || std::process::Command::new("true").status().map_err(|error| error.kind());
+        let work = move || async move { tell.send(run()).unwrap() };
+        apart("apart", work).unwrap().join().unwrap();
+        assert_eq!(told.recv().unwrap(), Err(std::io::ErrorKind::PermissionDenied));
+        // Other threads are as they were.
+        assert!(run().is_ok_and(|status| status.success()));
     }
 
     #[test]

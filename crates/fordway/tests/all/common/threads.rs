@@ -47,6 +47,12 @@ impl Thread {
         fields.into_iter().any(|name| set(name) != 0)
     }
 
+    /// Whether system calls are forbidden to it (seccomp).
+    pub(crate) fn is_confined(&self) -> bool {
+        let status = fs::read_to_string(self.path("status")).unwrap();
+        status.lines().any(|line| line == "Seccomp:\t2")
+    }
+
     /// The descriptors that it waits for, as soon as it waits: those of its epoll instance, as `/proc` shows them.
     pub(crate) fn waits_for(&self) -> BTreeSet<String> {
         let epoll = poll("a thread waits", || {
@@ -122,5 +128,6 @@ pub(crate) fn heard_by(pid: u32, name: &str) -> BTreeSet<String> {
     let thread = poll(&format!("there is a thread {name}"), || {
         threads(pid).into_iter().find(|thread| thread.name == name)
     });
+    assert!(thread.is_confined(), "{thread:?}");
     heard(&thread)
 }
