@@ -80,7 +80,7 @@ always_inline void end_event(struct fw_event *event, verdict v)
 	bpf_ringbuf_submit(event, 0);
 }
 
-_Static_assert(FW_DROP_COUNT <= 64 && FW_PASS_COUNT <= 32, "every reason has a counter of its own");
+_Static_assert(FW_DROP_COUNT <= 128 && FW_PASS_COUNT <= 32, "every reason has a counter of its own");
 
 /* The first octets of the packet: each kind of frame has its own way to them. */
 always_inline __u8 snap(FRAME *frame, __u8 *to);
@@ -123,7 +123,7 @@ always_inline void count(const struct journey *journey, verdict v, int direction
 		c->passed_on[VERDICT_REASON(v) & 31]++;
 		break;
 	case DROP(0):
-		c->drops[VERDICT_REASON(v) & 63]++;
+		c->drops[VERDICT_REASON(v) & 127]++;
 		break;
 	default:
 		c->unmatched++;

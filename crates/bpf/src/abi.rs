@@ -307,9 +307,9 @@ abi_struct! {
 
 abi_struct! {
     /// A processor's counters.
-    FwCounters = "fw_counters", 48 + 512 + 256 + 56 + 48 + 16;
+    FwCounters = "fw_counters", 48 + 1024 + 256 + 56 + 48 + 16;
     directions: [FwDirectionCounters; 2],
-    drops: [u64; 64],
+    drops: [u64; 128],
     passed_on: [u64; 32],
     unmatched: u64,
     measured_packets: u64,

@@ -415,7 +415,7 @@ mod tests {
         after.directions[0].packets = 1;
         assert_eq!(outcome(&after), None, "once in each direction");
         let mut after = zero;
-        after.drops[63] = 1;
+        after.drops[127] = 1;
         assert_eq!(outcome(&after), None, "no such reason");
     }
 }

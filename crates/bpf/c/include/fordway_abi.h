@@ -245,7 +245,7 @@ _Static_assert(sizeof(struct fw_direction_counters) == 24, "fw_direction_counter
 struct fw_counters {
 	struct fw_direction_counters directions[2];
 	/* By drop reason. */
-	__u64 drops[64];
+	__u64 drops[128];
 	/* By pass reason. */
 	__u64 passed_on[32];
 	/* None of the translator's. */
@@ -267,7 +267,7 @@ struct fw_counters {
 	__u64 elsewhere;
 	__u64 tagged;
 };
-_Static_assert(sizeof(struct fw_counters) == 48 + 512 + 256 + 56 + 48 + 16, "fw_counters");
+_Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 16, "fw_counters");
 
 /* Key of the map `virtual_macs`: a link-layer address beside a device's own, as mac_number() makes it. */
 struct fw_virtual_mac {

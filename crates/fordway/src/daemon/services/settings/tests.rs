@@ -175,6 +175,6 @@ fn a_proxy_knows_the_prefixes_that_the_translators_beside_it_stand_for() {
     let text = format!("{FILE}\n[[proxy]]\nname = 'px'\nlisten = ['::1']\n");
     let proxies = proxies(&config(&text), &[]);
     // Through each of them a client could reach addresses of IPv4 that are out of its reach.
-    let translated = pool6(&["2001:db8:64::/96", "2001:db8:65::/96"]);
+    let translated = pool6(&["2001:db8:c1a7::/96", "2001:db8:64::/96", "2001:db8:65::/96"]);
     assert_eq!(proxies["px"].translated, translated);
 }
