@@ -6,6 +6,7 @@
 
 mod dns64;
 mod dstm;
+mod nat64;
 mod proxy;
 
 use std::net::{Ipv6Addr, SocketAddrV6, TcpStream};
