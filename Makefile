@@ -1,4 +1,4 @@
-# Fordway. Targets: demo kernels test quick affected steady soak bench lint fmt coverage mutants fuzz release dist install uninstall clean
+# Fordway. Targets: demo kernels test quick affected steady soak bench lint fmt coverage mutants faults fuzz release dist install uninstall clean
 
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -33,7 +33,7 @@ DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
 HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo kernels test quick affected steady soak dist bench lint fmt coverage mutants fuzz install uninstall clean release static packages lab-packages build-packages rust
+.PHONY: demo kernels test quick affected steady soak dist bench lint fmt coverage mutants faults fuzz install uninstall clean release static packages lab-packages build-packages rust
 
 # What does translation cost? Builds, measures for some minutes, says where the report is.
 demo: rust
@@ -92,6 +92,10 @@ coverage: rust
 mutants: rust
 	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing. Install it with: cargo install cargo-mutants" >&2; exit 1; }
 	$(CARGO) mutants --package fordway-wire --package fordway-xlat --output target $(MUTANTS)
+
+# Does a test of the kernel programs fail for each of the faults of crates/bpf/faults.toml? About half an hour.
+faults: packages rust
+	scripts/faults $(FAULTS)
 
 # Each fuzz target for FUZZ_TIME seconds, from the committed corpus; what is found goes to
 # fuzz/target/found. Needs cargo-fuzz (cargo install cargo-fuzz).

@@ -22,6 +22,9 @@ use crate::trace::{Step, Trace};
 use crate::translator::State;
 use crate::verdict::{DropReason, Verdict};
 
+#[cfg(test)]
+mod tests;
+
 /// The port of DNS.
 pub const PORT: u16 = 53;
 

@@ -232,6 +232,25 @@ fn what_became_too_long_leaves_in_segments() {
 }
 
 #[test]
+fn segments_leave_room_for_options() {
+    let mut gateway = Gateway::new();
+    let (client, server) = ((HOST.into(), 4000), (SERVER6.into(), 21));
+    let heading = Heading { seq: 1000, flags: flag::SYN, mss: Some(100), ..Heading::default() };
+    let heard = gateway.pass(&Said { src: client, dst: server, heading, payload: Vec::new() });
+    gateway.server(&heard, 5000, 1001, flag::SYN | flag::ACK, b"");
+    gateway.client(1001, 5001, flag::ACK, b"EPSV\r\n");
+    let mut full = b"227 192,0,2,31,237,19\r\n".to_vec();
+    full.resize(96, b'x');
+    // An option of four octets.
+    let mss = Some(1);
+    let heading = Heading { seq: 5001, ack: 1007, flags: flag::ACK, mss, ..Heading::default() };
+    let said = Said { src: heard.dst, dst: heard.src, heading, payload: full };
+    let (heard, offload) = gateway.pass_with(&said, Offload::default());
+    assert!(heard.payload.len() > 96 && heard.payload.starts_with(b"229 "));
+    assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 96));
+}
+
+#[test]
 fn a_super_packet_with_a_partial_checksum_stays_one() {
     let mut gateway = Gateway::new();
     gateway.begin();

@@ -158,6 +158,7 @@ fn a_heading_is_read_and_written() {
     heading.sack[1] = None;
     heading.write(&mut segment);
     assert_eq!(segment[20..32], [1; 12]);
+    assert_eq!(segment[12..20], [0xa0, flag::ACK, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -199,6 +200,43 @@ fn a_refusal_ends_it() {
 }
 
 #[test]
+fn nothing_is_kept_beyond_what_all_may_hold() {
+    let store = Store::default();
+    let key = |number| ((ENDS.local.0, number), ENDS.remote);
+    let early = [b'a'; 2000];
+    for number in 0..2097 {
+        let (conversation, counters) = (begun(), Arc::default());
+        let entry = Entry { conversation, label: "editor", counters, network: u64::from(number) };
+        assert!(store.put(key(number), entry));
+        let kept = store.with(&key(number), |entry, may_keep| {
+            for place in 1..=8 {
+                let heading = data(1001 + 2000 * place, 5001);
+                pass(&mut entry.conversation, Side::V6, heading, &early);
+            }
+            (may_keep, entry.conversation.octets())
+        });
+        assert_eq!(kept, Some((true, 16_000)), "{number}");
+    }
+    // 2,098 times 16,000 octets are more than 32 MiB.
+    store.with(&key(0), |entry, _| entry.conversation.release()).unwrap();
+    assert_eq!(store.with(&key(1), |_, may_keep| may_keep), Some(true));
+    for number in 3000..3002 {
+        let entry =
+            Entry { conversation: begun(), label: "editor", counters: Arc::default(), network: 1 };
+        store.put(key(number), entry);
+        store.with(&key(number), |entry, _| {
+            for place in 1..=8 {
+                let heading = data(1001 + 2000 * place, 5001);
+                pass(&mut entry.conversation, Side::V6, heading, &early);
+            }
+        });
+    }
+    assert_eq!(store.with(&key(1), |_, may_keep| may_keep), Some(false));
+    store.remove(&key(1));
+    assert_eq!(store.with(&key(2), |_, may_keep| may_keep), Some(true));
+}
+
+#[test]
 fn one_network_has_a_quarter_of_the_places() {
     let store = Store::default();
     let key = |number| ((ENDS.local.0, number), ENDS.remote);
@@ -213,4 +251,82 @@ fn one_network_has_a_quarter_of_the_places() {
     store.remove(&key(7));
     assert!(put(4097, 1) && !put(4098, 1));
     assert_eq!(store.number(), 4097);
+}
+
+#[test]
+fn who_begins_again_before_an_answer_has_other_numbers() {
+    let mut conversation = editor();
+    for seq in [1000, 3000, 3000] {
+        let syn = Heading { seq, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
+        pass(&mut conversation, Side::V6, syn, b"");
+    }
+    let flags = flag::SYN | flag::ACK;
+    let answer = Heading { seq: 5000, ack: 3001, flags, ..Heading::default() };
+    pass(&mut conversation, Side::V4, answer, b"");
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(3001, 5001), b"line\n");
+    assert_eq!((heading.seq, &octets[..]), (3001, &b"<line\n-and-longer>line\n"[..]));
+}
+
+#[test]
+fn both_sides_last_words_end_it() {
+    let mut conversation = begun();
+    let fin = |seq, ack| Heading { flags: flag::FIN | flag::ACK, ..data(seq, ack) };
+    pass(&mut conversation, Side::V6, fin(1001, 5001), b"");
+    pass(&mut conversation, Side::V6, data(1002, 5001), b"");
+    assert!(!conversation.is_over());
+    pass(&mut conversation, Side::V4, data(5001, 1002), b"more\n");
+    assert!(!conversation.is_over(), "one of them still speaks");
+    pass(&mut conversation, Side::V4, fin(5006, 1002), b"");
+    assert!(conversation.is_over());
+}
+
+#[test]
+fn urgent_data_that_vanished_are_not_urgent() {
+    let mut conversation = begun();
+    pass(&mut conversation, Side::V6, data(1001, 5001), b"drop\n");
+    let heading = Heading { flags: flag::ACK | flag::URG, urgent: 0, ..data(1006, 5001) };
+    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"a\n");
+    assert_eq!((heading.seq, heading.urgent, heading.has(flag::URG)), (1001, 0, false));
+}
+
+#[test]
+fn much_is_changed_before_an_acknowledgement_and_not_without_end() {
+    let mut conversation = begun();
+    let line = [b"r".repeat(499), b"\n".to_vec()].concat();
+    let (mut seq, mut lines) = (1001, 0);
+    for _ in 0..40 {
+        let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), &line);
+        if octets == edited(&line) {
+            lines += 1;
+            seq += 500;
+        }
+    }
+    assert_eq!(lines, (16 * 1024_usize).div_ceil(500), "from 16,384 octets on none are taken");
+    pass(&mut conversation, Side::V4, data(5001, seq), b"");
+    let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), &line);
+    assert_eq!(octets, edited(&line), "and then they are");
+}
+
+#[test]
+fn eight_segments_may_come_early() {
+    let mut conversation = begun();
+    for number in 1..=9 {
+        let seq = 1001 + number * 3;
+        for _ in 0..2 {
+            let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), b"ab\n");
+            assert!(octets.is_empty());
+        }
+        assert_eq!(conversation.octets(), 3 * number.min(8) as usize);
+    }
+    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
+    assert_eq!(octets, b"ab\n".repeat(9), "the ninth is left to its sender");
+}
+
+#[test]
+fn what_is_resumed_keeps_its_numbers() {
+    let mut conversation = Conversation::resumed(Box::<Editor>::default(), [7, 18]);
+    assert_eq!(conversation.shift(), [7, 18]);
+    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5008), b"line\n");
+    assert_eq!((heading.seq, heading.ack, &octets[..]), (1019, 5001, &b"line\n"[..]));
+    assert_eq!(conversation.shift(), [7, 18]);
 }
