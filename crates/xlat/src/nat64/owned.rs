@@ -139,6 +139,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn addresses_of_bib_entries_are_known_one_by_one() {
+        let bib = |last: u8, port| super::super::settings::StaticBib {
+            protocol: Protocol::Tcp,
+            v6: (core::net::Ipv6Addr::LOCALHOST, port),
+            v4: (Ipv4Addr::new(192, 0, 2, last), port),
+        };
+        let bib = alloc::vec![bib(9, 80), bib(3, 22), bib(9, 443), bib(5, 80)];
+        let owned = Owned::new(&Settings { bib, ..Settings::default() });
+        for last in 0..12 {
+            let addr = Ipv4Addr::new(192, 0, 2, last);
+            assert_eq!(owned.has_address(addr), [3, 5, 9].contains(&last), "{addr}");
+            for port in [22, 80, 443] {
+                let is_own = [(3, 22), (5, 80), (9, 80), (9, 443)].contains(&(last, port));
+                assert_eq!(owned.has(Protocol::Tcp, addr, port), is_own, "{addr} {port}");
+                assert!(!owned.has(Protocol::Udp, addr, port));
+            }
+        }
+    }
+
     proptest! {
         /// Few addresses and ports, so that ranges meet, overlap and leave gaps.
         #[test]

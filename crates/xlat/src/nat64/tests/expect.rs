@@ -71,6 +71,12 @@ fn who_is_expected_may_connect_and_nobody_else() {
         let stranger = nat.from_v4(&syn_from((STRANGER, 20), local), at(1), 0);
         let refused = [DropReason::Filtered, DropReason::ExternallyInitiated].map(Refusal::Drop);
         assert!(stranger.is_err_and(|refusal| refused.contains(&refusal)), "{stranger:?}");
+        // Neither a datagram nor a segment in the middle is that connection.
+        let segment = Tuple { segment: Segment::Other, ..syn_from((FTP.0, 20), local) };
+        let datagram = Tuple { protocol: Protocol::Udp, ..segment };
+        for other in [segment, datagram] {
+            assert!(nat.from_v4(&other, at(1), 0).is_err(), "{other:?}");
+        }
         let server = nat.from_v4(&syn_from((FTP.0, 20), local), at(2), 0).unwrap();
         assert_eq!(server.host, (host(1), 5282));
         // It was one connection, and it has come.

@@ -4,7 +4,7 @@ use super::*;
 use crate::nat64::chain::{Directory, FreeList};
 use crate::nat64::hash::Secret;
 use crate::nat64::layout::FREE_SHARDS;
-use crate::nat64::memory::fits;
+use crate::nat64::memory::{fits, is_superseded};
 use crate::nat64::pool::Given;
 use crate::nat64::ticks::ticks as in_ticks;
 
@@ -49,8 +49,10 @@ fn tables_are_as_large_as_they_say() {
     assert!(!fits(regions.meta, &sizes));
     regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
     assert!(fits(regions.meta, &sizes));
+    regions.meta.by_address.store(1, Ordering::Relaxed);
+    assert!(is_superseded(regions.meta) && !fits(regions.meta, &sizes), "without permissions");
     regions.meta.layout.fetch_add(1, Ordering::Relaxed);
-    assert!(fits(regions.meta, &sizes), "with permissions");
+    assert!(!is_superseded(regions.meta) && fits(regions.meta, &sizes), "with permissions");
     regions.meta.layout.fetch_add(1, Ordering::Relaxed);
     assert!(!fits(regions.meta, &sizes));
 }
@@ -162,6 +164,7 @@ proptest! {
         for range in &ranges {
             let numbers = pool.blocks_at(range.last).flatten().collect::<Vec<_>>();
             prop_assert_eq!(numbers, of_address.get(&range.last).cloned().unwrap_or_default());
+            prop_assert!(pool.contains(range.first, range.low) && pool.contains(range.last, range.high));
             if let Some(before) = range.low.checked_sub(1) {
                 prop_assert!(!pool.contains(range.first, before));
                 prop_assert_eq!(pool.subscriber_of(range.first, before, 64), None);
