@@ -343,6 +343,9 @@ fn arguments_are_read() {
     assert_eq!(line::eprt(b"|2|::1|+1|"), None);
     assert_eq!(line::eprt(b"|2|::1|1|x"), None);
     assert_eq!(line::eprt(b"12121111"), None);
+    // Neither a digit nor a space is a delimiter.
+    assert_eq!(line::eprt(b"929::1919"), None);
+    assert_eq!(line::eprt(b" 2 ::1 1 "), None);
     assert_eq!(line::port(b"1,2,3,4,5,6"), Some((Ipv4Addr::new(1, 2, 3, 4), 0x506)));
     assert_eq!(line::port(b"1,2,3,4,5,6,7"), None);
     assert_eq!(line::port(b"1,2,3,4,5,6 "), None);

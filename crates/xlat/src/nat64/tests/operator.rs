@@ -74,6 +74,52 @@ fn entries_of_the_operator_and_others() {
 }
 
 #[test]
+fn entries_of_the_configuration_take_no_other_of_its_own_away() {
+    let entry = |number, port| StaticBib {
+        protocol: Protocol::Udp,
+        v6: (host(number), 5000),
+        v4: (POOL, port),
+    };
+    let nat = nat(settings(pool(1024, 65_535)));
+    let used = nat.from_v6(&udp(1, 5000), at(0), 0).unwrap();
+    let same_host = entry(1, if used.1 == 2000 { 2001 } else { 2000 });
+    let (kept, same_port) = (entry(2, 80), entry(3, 80));
+    let other = nat.reconfigured(Settings {
+        bib: vec![same_host, kept, same_port],
+        ..settings(pool(1024, 65_535))
+    });
+    let nat = other.unwrap();
+    let failed = nat.make_static_bib(at(1));
+    assert!(
+        matches!(&failed[..], [(wanted, BibError::Taken(by))] if *wanted == same_port && by.v6 == kept.v6),
+        "{failed:?}"
+    );
+    let mut ends: Vec<_> = nat.bib(at(1)).map(|bib| (bib.binding.v6, bib.binding.v4.1)).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, [((host(1), 5000), same_host.v4.1), ((host(2), 5000), 80)]);
+}
+
+#[test]
+fn ports_are_taken_from_eight_ranges_of_an_address() {
+    let ranges = (0..9).map(|number| Range {
+        first: POOL,
+        last: POOL,
+        low: 2000 + 10 * number,
+        high: 2001 + 10 * number,
+    });
+    let nat = nat(settings(Pool { ranges: ranges.collect(), ..Pool::default() }));
+    let mut ports = HashSet::new();
+    for port in 5000..5016 {
+        let local = nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+        assert!(ports.insert(local.1));
+    }
+    let ended = nat.from_v6(&udp(1, 5016), at(0), 0);
+    assert_eq!(ended, Err(DropReason::PoolExhausted));
+    // The ninth is another host's.
+    assert!(nat.from_v6(&udp(2, 5000), at(0), 0).is_ok());
+}
+
+#[test]
 fn dynamic_addresses_of_before_are_put_back() {
     let nat = nat(settings(pool(1024, 65_535)));
     let addr = |last| Ipv4Addr::new(203, 0, 113, last);
