@@ -13,6 +13,7 @@ use super::super::heading::flag;
 use super::*;
 use crate::nat64::{Heap, Memory, Nat64, Pool, Range, Settings, Sizes, Sweeper};
 use crate::packet::{ChecksumState, Gso, GsoKind, Offload, Packet};
+use crate::trace::Step;
 use crate::{Config, HEADROOM, State, Translator, Verdict};
 
 const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x31);
@@ -116,13 +117,16 @@ struct Gateway {
     translator: Translator,
     state: State,
     seconds: u64,
+    /// What was done to the last packet.
+    steps: Vec<Step>,
 }
 
 impl Gateway {
     fn on(memory: Arc<dyn Memory>) -> Gateway {
         let nat = Arc::new(Nat64::new(settings(true), Arc::clone(&memory)).unwrap());
         let translator = Translator::nat64(config(), Arc::clone(&nat)).unwrap();
-        Gateway { memory, nat, translator, state: State::new(1), seconds: 1000 }
+        let (state, steps) = (State::new(1), Vec::new());
+        Gateway { memory, nat, translator, state, seconds: 1000, steps }
     }
 
     fn new() -> Gateway {
@@ -144,7 +148,9 @@ impl Gateway {
         }
         let mut packet = Packet::new(&mut buffer, range, offload);
         let now = Duration::from_secs(self.seconds);
-        let verdict = self.translator.translate(&mut packet, now, &mut self.state, &mut ());
+        self.steps.clear();
+        let Gateway { translator, state, steps, .. } = self;
+        let verdict = translator.translate(&mut packet, now, state, steps);
         assert_eq!(verdict, Verdict::Forward);
         (read(packet.bytes(), packet.offload), packet.offload)
     }
@@ -185,6 +191,8 @@ fn text_lengths_numbers_and_checksums_change_together() {
     let heard = gateway.begin();
     let said = gateway.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
     assert_eq!((said.heading.seq, &said.payload[..]), (1001, &b"PASV\r\n"[..]));
+    let told = Step::Alg { alg: "ftp", octets: (8, 6), seq: (1001, 1001) };
+    assert!(gateway.steps.contains(&told), "{:?}", gateway.steps);
     let answer = b"227 Entering Passive Mode (192,0,2,31,237,19)\r\n";
     let said = gateway.server(&heard, 5012, 1007, flag::ACK, answer);
     assert_eq!(said.payload, b"229 Entering Extended Passive Mode (|||60691|)\r\n");
