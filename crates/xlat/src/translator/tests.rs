@@ -82,3 +82,9 @@ fn a_session_that_is_made_is_told_once() {
         assert!(!state.take_made());
     }
 }
+
+#[test]
+fn identifications_of_fragments_begin_where_they_are_told_to() {
+    let mut state = State::new(1).with_fragments_from(u32::MAX - 1);
+    assert_eq!([2, 3, 1].map(|packets| state.next_fragment(packets)), [u32::MAX - 1, 0, 3]);
+}

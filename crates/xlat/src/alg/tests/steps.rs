@@ -147,10 +147,14 @@ fn a_heading_is_read_and_written() {
     let mut segment = [0_u8; 40];
     segment[12] = 0xa0;
     segment[13] = flag::ACK;
+    segment[4..12].copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    segment[14..20].copy_from_slice(&[8, 9, 0, 0, 10, 11]);
     segment[20..24].copy_from_slice(&[1, 1, 5, 18]);
     segment[24..40].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 20, 0, 0, 0, 30]);
     let (mut heading, len) = Heading::parse(&segment).unwrap();
     assert_eq!(len, 40);
+    assert_eq!((heading.seq, heading.ack, heading.flags), (0x0001_0203, 0x0405_0607, flag::ACK));
+    assert_eq!((heading.window, heading.urgent), (0x0809, 0x0a0b));
     assert_eq!(heading.sack, [Some((1, 9)), Some((20, 30)), None, None]);
     heading.sack[0] = None;
     heading.write(&mut segment);
@@ -158,7 +162,8 @@ fn a_heading_is_read_and_written() {
     heading.sack[1] = None;
     heading.write(&mut segment);
     assert_eq!(segment[20..32], [1; 12]);
-    assert_eq!(segment[12..20], [0xa0, flag::ACK, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(segment[4..14], [0, 1, 2, 3, 4, 5, 6, 7, 0xa0, flag::ACK]);
+    assert_eq!(segment[14..20], [8, 9, 0, 0, 10, 11]);
 }
 
 #[test]

@@ -88,6 +88,16 @@ fn who_is_expected_may_connect_and_nobody_else() {
 }
 
 #[test]
+fn who_is_expected_gets_answers_of_the_prefix_that_the_host_used() {
+    let nat = with_alg(|_| {});
+    let local = nat.view(at(0), 0).expect((host(1), 5282), POOL, FTP.0, 1, 0).unwrap();
+    let syn = syn_from((FTP.0, 20), local);
+    assert_eq!(nat.from_v4(&syn, at(1), 0).unwrap().pool6, 1);
+    let next = Tuple { segment: Segment::Other, ..syn };
+    assert_eq!(nat.from_v4(&next, at(2), 0).unwrap().pool6, 1);
+}
+
+#[test]
 fn what_does_not_come_is_expected_for_tcp_trans() {
     let nat = with_alg(|_| {});
     let mut sweeper = Sweeper::new();
