@@ -5,6 +5,7 @@ mod doctor;
 mod dstm;
 mod export;
 mod forwarding;
+mod import;
 mod offline;
 mod proxy;
 mod run;
@@ -27,6 +28,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use dstm::{DstmClientArgs, DstmServerArgs, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use forwarding::{DualStackArgs, Nat44Args};
+pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
 pub(crate) use proxy::ProxyArgs;
 pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, RunArgs, TraceArgs};
@@ -189,6 +191,17 @@ Examples:
   fordway export radvd --for 2.19 -c fordway.toml
   fordway export unbound -c fordway.toml > /etc/unbound/unbound.conf.d/dns64.conf")]
     Export(ExportArgs),
+    /// Make a configuration file of one of Jool, TAYGA or clatd
+    ///
+    /// What has no counterpart, or is not the same, stands in it as a comment. The result is checked before it is
+    /// printed.
+    #[command(after_help = "\
+Examples:
+  fordway import jool /etc/jool/jool.conf > fordway.toml
+  fordway import jool-siit /etc/jool/jool_siit.conf
+  fordway import tayga /etc/tayga.conf > fordway.toml && fordway check -c fordway.toml
+  fordway import clatd /etc/clatd.conf")]
+    Import(ImportArgs),
     /// Run one CLAT (RFC 6877): IPv4 for this host over an IPv6-only network
     ///
     /// The same as a configuration file with one [[translator]] of mode clat.

@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod export;
 mod generate;
+mod import;
 mod leases;
 mod pcap;
 mod run;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Leases(args) => leases::run(&global, &args),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Discover(args) => discover::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Pcap(args) => pcap::run(&args),
