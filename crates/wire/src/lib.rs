@@ -11,7 +11,8 @@
 //! | [`ipv6`] | IPv6 header, extension header walk, Fragment Header | RFC 8200 |
 //! | [`icmp`] | ICMPv4 and ICMPv6 headers and their type and code numbers | RFC 792, RFC 4443, RFC 4884 |
 //! | [`ndp`] | router solicitations and advertisements with their options | RFC 4861, RFC 4191, RFC 8106, RFC 8781 |
-//! | [`transport`] | TCP and UDP fields, TCP options | RFC 9293, RFC 768 |
+//! | [`tcp`] | TCP header: fields, flags, options | RFC 9293 |
+//! | [`transport`] | UDP fields, places of checksums | RFC 768 |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ndp;
+pub mod tcp;
 pub mod transport;
 
 /// Protocol and next-header numbers (IANA "Assigned Internet Protocol Numbers").

@@ -3,7 +3,7 @@
 //! An [`Alg`] names the ports whose connections it watches. For each of them it makes a [`Dialogue`], which is
 //! shown the octets of both directions in order, each octet once, and says what becomes of them ([`Advice`]):
 //! they pass, others stand in their place, or more is needed first. What TCP makes of that is done below it, in
-//! `flow` (what went in and what came out, octet by octet) and `conversation` (both directions: sequence and
+//! `flow` (what went in and what came out, octet by octet) and `connection` (both directions: sequence and
 //! acknowledgement numbers, SACK, windows, urgent data, FIN and RST):
 //!
 //! - octets that are held are not acknowledged, so their sender keeps them and sends them again if need be;
@@ -19,20 +19,20 @@
 //! connections, for as long as a session that begins lives (TCP_TRANS) or a connection uses it.
 
 mod apply;
-mod conversation;
+mod connection;
 mod counters;
+mod fields;
 mod flow;
 pub mod ftp;
-mod heading;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use apply::{Watched, apply};
-pub use conversation::{Conversation, Passed};
+pub use connection::{Connection, Passed};
 pub use counters::{AlgCounters, Event};
+pub use fields::TcpFields;
 pub use ftp::Ftp;
-pub use heading::Heading;
 pub(crate) use store::{Key, Store};
 
 use alloc::boxed::Box;

@@ -7,7 +7,7 @@ use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::icmp::{self, CHECKSUM_AT, IcmpHeader};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Error, Ipv6Header};
-use fordway_wire::{get_u8, protocol, put_u16, transport as wire_transport};
+use fordway_wire::{get_u8, protocol, put_u16, tcp, transport as wire_transport};
 
 use crate::addr::classify;
 use crate::config::IcmpErrors;
@@ -197,8 +197,7 @@ fn one_segment(packet: &mut Packet<'_>) {
 /// octets: IP header, UDP header, and the pseudo-header sum in the partial checksum.
 fn resize(packet: &mut Packet<'_>, at: usize, kind: GsoKind, old_len: usize, new_len: usize) {
     let is_udp = kind == GsoKind::Udp;
-    let field =
-        if is_udp { wire_transport::UDP_CHECKSUM_AT } else { wire_transport::TCP_CHECKSUM_AT };
+    let field = if is_udp { wire_transport::UDP_CHECKSUM_AT } else { tcp::CHECKSUM_AT };
     let bytes = packet.bytes_mut();
     let checksum = fordway_wire::get_u16(bytes, at + field);
     let sums = (Sum::ZERO.add_u32(old_len as u32), Sum::ZERO.add_u32(new_len as u32));

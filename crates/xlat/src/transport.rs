@@ -1,7 +1,7 @@
 //! Transport headers: checksums that cover addresses, and the TCP MSS (RFC 7915 sections 4.5, 5.5).
 
 use fordway_wire::checksum::{Sum, update, update_partial};
-use fordway_wire::{get_u16, icmp, protocol, put_u16, transport};
+use fordway_wire::{get_u16, icmp, protocol, put_u16, tcp, transport};
 
 use crate::config::{Config, UdpChecksumZero};
 use crate::mapper::Ports;
@@ -70,7 +70,7 @@ pub fn check_offload(
             own && protocol == protocol::TCP
                 && kind == tcp
                 && gso.size > 0
-                && transport::tcp_header_len(segment).is_some()
+                && tcp::header_len(segment).is_some()
         }
     };
     if fits && right_field && right_gso { Ok(()) } else { Err(DropReason::BadOffload) }
@@ -81,7 +81,7 @@ pub fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
     match gso {
         GsoKind::None => 0,
         GsoKind::Udp => transport::UDP_HEADER_LEN,
-        GsoKind::TcpV4 | GsoKind::TcpV6 => transport::tcp_header_len(segment).unwrap_or(0),
+        GsoKind::TcpV4 | GsoKind::TcpV6 => tcp::header_len(segment).unwrap_or(0),
     }
 }
 
@@ -121,7 +121,7 @@ fn correct(
     trace: &mut impl Trace,
 ) -> Result<ChecksumStep, DropReason> {
     // Of a tiny first fragment the checksum lies in the next one, out of reach (RFC 1858).
-    let minimum = if protocol == protocol::TCP { transport::TCP_HEADER_LEN } else { field + 2 };
+    let minimum = if protocol == protocol::TCP { tcp::HEADER_LEN } else { field + 2 };
     let own_partial = own_partial(packet.offload.checksum, at);
     let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
     if segment.len() < minimum {
@@ -224,13 +224,12 @@ fn clamp_mss_to_both(config: &Config, packet: &mut Packet<'_>, at: usize, trace:
 pub fn clamp_mss(packet: &mut Packet<'_>, at: usize, limit: u16, trace: &mut impl Trace) {
     let own_partial = own_partial(packet.offload.checksum, at);
     let segment = packet.bytes_mut().get_mut(at..).unwrap_or_default();
-    if !transport::tcp_is_syn(segment) {
+    if !tcp::is_syn(segment) {
         return;
     }
-    let Some(mss_at) = transport::tcp_mss_at(segment) else {
+    let Some((mss_at, from)) = tcp::mss(segment) else {
         return;
     };
-    let from = get_u16(segment, mss_at);
     if from <= limit {
         return;
     }
@@ -241,8 +240,8 @@ pub fn clamp_mss(packet: &mut Packet<'_>, at: usize, limit: u16, trace: &mut imp
             if mss_at % 2 == 0 { value } else { value.swap_bytes() }
         };
         let (old, new) = (Sum::ZERO.add_u16(word(from)), Sum::ZERO.add_u16(word(limit)));
-        let checksum = get_u16(segment, transport::TCP_CHECKSUM_AT);
-        put_u16(segment, transport::TCP_CHECKSUM_AT, update(checksum, old, new));
+        let checksum = get_u16(segment, tcp::CHECKSUM_AT);
+        put_u16(segment, tcp::CHECKSUM_AT, update(checksum, old, new));
     }
     trace.step(Step::MssClamped { from, to: limit });
 }

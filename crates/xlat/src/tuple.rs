@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use fordway_wire::icmp::{self, v4, v6};
 use fordway_wire::ipv4::Ipv4Header;
 use fordway_wire::ipv6::{self, Ipv6Header};
-use fordway_wire::{get_u8, get_u16, protocol, transport};
+use fordway_wire::{get_u8, get_u16, protocol, tcp};
 
 use crate::verdict::DropReason;
 
@@ -17,9 +17,6 @@ pub(crate) const IDENTIFIER_AT: usize = 4;
 
 /// Octets of transport header that every ICMP error quotes (RFC 792).
 const QUOTED_MIN: usize = 8;
-
-/// Offset of the flags in a TCP header.
-const TCP_FLAGS_AT: usize = 13;
 
 /// Which part of its original packet a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +211,7 @@ impl<'a, A: Address> Incoming<'a, A> {
         let refused = |reason| if self.is_quoted { DropReason::IcmpInner } else { reason };
         let segment = self.segment();
         let needed = match self.protocol {
-            protocol::TCP if !self.is_quoted => transport::TCP_HEADER_LEN,
+            protocol::TCP if !self.is_quoted => tcp::HEADER_LEN,
             protocol::TCP | protocol::UDP => QUOTED_MIN,
             number if number == A::ICMP => icmp::HEADER_LEN,
             _ => return Err(refused(DropReason::Transport)),
@@ -230,7 +227,7 @@ impl<'a, A: Address> Incoming<'a, A> {
         let (src, dst) = (get_u16(segment, 0), get_u16(segment, 2));
         Ok(match self.protocol {
             protocol::TCP => {
-                let flags = if self.is_quoted { 0 } else { get_u8(segment, TCP_FLAGS_AT) };
+                let flags = if self.is_quoted { 0 } else { tcp::flags(segment) };
                 Transport::Tcp { src, dst, flags }
             }
             protocol::UDP => Transport::Udp { src, dst },

@@ -6,7 +6,7 @@ use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use fordway_wire::icmp::{self, IcmpHeader};
 use fordway_wire::ipv4::{Ipv4Header, header_checksum_is_valid};
 use fordway_wire::ipv6::{Ipv6Header, walk};
-use fordway_wire::{get_u16, get_u32, protocol, transport};
+use fordway_wire::{get_u16, get_u32, protocol, tcp, transport};
 
 /// The lines of a packet.
 pub(crate) fn packet(bytes: &[u8]) -> Vec<String> {
@@ -185,7 +185,7 @@ fn tcp(payload: &Payload<'_>) -> String {
         get_u16(bytes, 2),
         get_u32(bytes, 4)
     );
-    let Some(header_len) = transport::tcp_header_len(bytes) else {
+    let Some(header_len) = tcp::header_len(bytes) else {
         return line + ", the rest of the header is not here";
     };
     const FLAGS: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
@@ -197,10 +197,10 @@ fn tcp(payload: &Payload<'_>) -> String {
         if set.is_empty() { "no flags".to_owned() } else { set.join(" ") },
         get_u16(bytes, 14)
     );
-    if let Some(at) = transport::tcp_mss_at(bytes) {
-        line += &format!(", MSS {}", get_u16(bytes, at));
+    if let Some((_, mss)) = tcp::mss(bytes) {
+        line += &format!(", MSS {mss}");
     }
-    line += &checksum_note(payload, get_u16(bytes, transport::TCP_CHECKSUM_AT));
+    line += &checksum_note(payload, get_u16(bytes, tcp::CHECKSUM_AT));
     line + &format!(", {} octets of data", bytes.len() - header_len)
 }
 

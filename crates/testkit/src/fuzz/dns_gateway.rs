@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_dns64::alg::{DnsGateway, DnsPolicy, DnsStreams};
-use fordway_xlat::alg::{Alg, AlgCounters, Context, Conversation, Ends, Heading, Mappings, Passed};
+use fordway_wire::tcp::flag::{ACK, SYN};
+use fordway_xlat::alg::{Alg, AlgCounters, Connection, Context, Ends, Mappings, Passed, TcpFields};
 use fordway_xlat::nat64::{Addresses, Heap, Nat64, Pool, Range, Settings, Side, Sizes};
 use fordway_xlat::{Config, HEADROOM, Offload, Packet, State, Translator, Verdict};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
@@ -37,9 +38,6 @@ const MESSAGES: usize = 48;
 
 /// The longest message that the gateway may write in the place of another over UDP.
 const PAYLOAD: usize = 1232;
-
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
 
 /// Octets as messages: see the module.
 pub fn dns_gateway(data: &[u8]) {
@@ -279,19 +277,20 @@ fn stream(client: Side, data: &[u8], cut: usize) -> [Vec<u8>; 2] {
     };
     let ends = Ends { opener: client, host, local, remote, pool6: 0 };
     let streams = DnsStreams::new(Arc::clone(&bench.gateway));
-    let mut conversation = Conversation::new(streams.open(&ends));
+    let mut connection = Connection::new(streams.open(&ends));
     let counters = AlgCounters::default();
-    let mut pass = |from: Side, mut heading: Heading, payload: &[u8]| {
+    let mut pass = |from: Side, mut fields: TcpFields, payload: &[u8]| {
         let (mut mapper, mut out) = (Mapper(&bench.config, &bench.nat64), Vec::new());
         let mut context = Context::new(ends, bench.now, &counters, &mut mapper);
-        let passed = conversation.pass(from, &mut heading, payload, true, &mut out, &mut context);
-        (heading, if passed == Passed::Same { payload.to_vec() } else { out })
+        let passed = connection.pass(from, &mut fields, payload, true, &mut out, &mut context);
+        (fields, if passed == Passed::Same { payload.to_vec() } else { out })
     };
     let server = if client == Side::V4 { Side::V6 } else { Side::V4 };
     let isses = [1000_u32, 0xffff_ff00];
     let mss = Some(1460);
-    pass(client, Heading { seq: isses[0], flags: SYN, mss, ..Heading::default() }, &[]);
-    let answer = Heading { seq: isses[1], ack: 1001, flags: SYN | ACK, mss, ..Heading::default() };
+    pass(client, TcpFields { seq: isses[0], flags: SYN, mss, ..TcpFields::default() }, &[]);
+    let answer =
+        TcpFields { seq: isses[1], ack: 1001, flags: SYN | ACK, mss, ..TcpFields::default() };
     pass(server, answer, &[]);
     let way =
         |iss: u32| Way { next: iss.wrapping_add(1), out_next: iss.wrapping_add(1), out: vec![] };
@@ -306,16 +305,20 @@ fn stream(client: Side, data: &[u8], cut: usize) -> [Vec<u8>; 2] {
         let before = ways[speaker].out.len();
         for part in octets.chunks(if cut == 0 { octets.len() } else { cut }) {
             let [seq, ack] = [ways[speaker].next, ways[1 - speaker].out_next];
-            let heading = Heading { seq, ack, flags: ACK, window: 60_000, ..Heading::default() };
-            let (heading, out) = pass(from, heading, part);
+            let fields = TcpFields { seq, ack, flags: ACK, window: 60_000, ..TcpFields::default() };
+            let (fields, out) = pass(from, fields, part);
             let way = &mut ways[speaker];
             way.next = seq.wrapping_add(part.len() as u32);
-            assert!(out.is_empty() || heading.seq == way.out_next, "octets in their order");
+            assert!(out.is_empty() || fields.seq == way.out_next, "octets in their order");
             way.out_next = way.out_next.wrapping_add(out.len() as u32);
             way.out.extend(out);
             // Whoever got it says so.
             let [seq, ack] = [ways[1 - speaker].next, ways[speaker].out_next];
-            pass(to, Heading { seq, ack, flags: ACK, window: 60_000, ..Heading::default() }, &[]);
+            pass(
+                to,
+                TcpFields { seq, ack, flags: ACK, window: 60_000, ..TcpFields::default() },
+                &[],
+            );
         }
         let new = &ways[speaker].out[before..];
         if speaker == 0 && new.len() > 2 {

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use fordway_wire::tcp::flag::{ACK, SYN};
 use fordway_xlat::alg::{
-    Alg, AlgCounters, Context, Conversation, Ends, Ftp, HELD_MAX, Heading, Mappings, Passed,
+    Alg, AlgCounters, Connection, Context, Ends, Ftp, HELD_MAX, Mappings, Passed, TcpFields,
 };
 use fordway_xlat::nat64::Side;
-
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
 
 /// Gives whatever it is asked for.
 struct Mapper;
@@ -43,21 +41,21 @@ pub fn ftp(data: &[u8]) {
         remote: (Ipv4Addr::new(198, 51, 100, 7), 21),
         pool6: 0,
     };
-    let (mut conversation, counters) =
-        (Conversation::new(Ftp::default().open(&ends)), AlgCounters::default());
-    let mut pass = |from: Side, mut heading: Heading, payload: &[u8]| {
+    let (mut connection, counters) =
+        (Connection::new(Ftp::default().open(&ends)), AlgCounters::default());
+    let mut pass = |from: Side, mut fields: TcpFields, payload: &[u8]| {
         let (mut mapper, mut out) = (Mapper, Vec::new());
         let mut context = Context::new(ends, Duration::ZERO, &counters, &mut mapper);
-        let passed = conversation.pass(from, &mut heading, payload, true, &mut out, &mut context);
+        let passed = connection.pass(from, &mut fields, payload, true, &mut out, &mut context);
         let octets = if passed == Passed::Same { payload.to_vec() } else { out };
         // Both directions: what is held, waits, or is not acknowledged.
-        assert!(conversation.octets() <= 2 * (HELD_MAX + 2 * 16 * 1024 + 64 * 1024));
-        (heading, octets)
+        assert!(connection.octets() <= 2 * (HELD_MAX + 2 * 16 * 1024 + 64 * 1024));
+        (fields, octets)
     };
     let other = if opener == Side::V6 { Side::V4 } else { Side::V6 };
     let isses = [1000_u32, 0xffff_ff00];
-    pass(opener, Heading { seq: isses[0], flags: SYN, ..Heading::default() }, &[]);
-    let answer = Heading { seq: isses[1], ack: 1001, flags: SYN | ACK, ..Heading::default() };
+    pass(opener, TcpFields { seq: isses[0], flags: SYN, ..TcpFields::default() }, &[]);
+    let answer = TcpFields { seq: isses[1], ack: 1001, flags: SYN | ACK, ..TcpFields::default() };
     pass(other, answer, &[]);
     let mut next = isses.map(|iss| iss.wrapping_add(1));
     // An end says the same wherever it says something again.
@@ -78,16 +76,16 @@ pub fn ftp(data: &[u8]) {
             octets.map(|(at, new)| *said[speaker].entry(place(at)).or_insert(*new)).collect();
         let flags = ACK | kind >> 3 & 0x05 | kind & 0x20;
         let ack = next[1 - speaker].wrapping_sub(u32::from(kind >> 6) * u32::from(*offset));
-        let heading = Heading {
+        let fields = TcpFields {
             seq,
             ack,
             flags,
             window: 500,
             urgent: (*offset).into(),
-            ..Heading::default()
+            ..TcpFields::default()
         };
         let from = if speaker == 0 { opener } else { other };
-        let (first, one) = pass(from, heading, &payload);
+        let (first, one) = pass(from, fields, &payload);
         let end = seq.wrapping_add(payload.len() as u32);
         if next[speaker].wrapping_sub(end) > u32::MAX / 2 && kind >> 1 & 3 != 3 {
             next[speaker] = end;
@@ -95,7 +93,7 @@ pub fn ftp(data: &[u8]) {
         // At once again: what became of it must be there a second time, unless it is acknowledged. What had come
         // early, and went with it the first time, is not.
         if !one.is_empty() && flags & 0x05 == 0 && kind >> 1 & 3 < 2 {
-            let (second, again) = pass(from, heading, &payload);
+            let (second, again) = pass(from, fields, &payload);
             let skipped = second.seq.wrapping_sub(first.seq) as i32;
             if skipped <= 0 {
                 let from = skipped.unsigned_abs() as usize;

@@ -7,21 +7,19 @@ use core::time::Duration;
 use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
-use fordway_wire::{protocol, put_u16, transport};
+use fordway_wire::tcp::{self, flag};
+use fordway_wire::{protocol, put_u16};
 
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
 use crate::packet::{ChecksumState, Gso, GsoKind, Packet};
 use crate::trace::{Step, Trace};
 
-use super::conversation::{Conversation, Passed};
+use super::connection::{Connection, Passed};
 use super::counters::Event;
-use super::heading::{Heading, flag};
+use super::fields::TcpFields;
 use super::store::Entry;
 use super::{Context, Ends, Mappings};
-
-/// The flag CWR (RFC 3168 section 6.1), which a super-packet sends once.
-const CWR: u8 = 0x80;
 
 /// A packet of a connection that a gateway may watch.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +66,7 @@ pub(crate) fn apply(
 ) {
     let Some(place) = place(packet.bytes()) else { return };
     let segment = &packet.bytes()[place.at..];
-    let Some((before, header_len)) = Heading::parse(segment) else { return };
+    let Some((before, header_len)) = TcpFields::parse(segment) else { return };
     let sum = place.pseudo.add_u32(segment.len() as u32);
     if packet.offload.checksum == ChecksumState::Complete && sum.add_bytes(segment).finish() != 0 {
         // Its receiver will not take it; it is nothing to learn from.
@@ -76,21 +74,21 @@ pub(crate) fn apply(
     }
     begin(nat, watched, &before);
     let Watched { ends, from, .. } = *watched;
-    let (mut heading, mut mss) = (before, 0);
+    let (mut fields, mut mss) = (before, 0);
     let key = (ends.local, ends.remote);
     let passed = nat.alg_store().with(&key, |entry, may_keep| {
         let payload = &segment[header_len..];
-        let conversation = &mut entry.conversation;
+        let connection = &mut entry.connection;
         if watched.alg.is_none() {
             // The operator wants it no more.
-            conversation.release();
+            connection.release();
         }
-        let shift = conversation.shift();
+        let shift = connection.shift();
         let mut context = Context::new(ends, now, &entry.counters, mappings);
-        let passed = conversation.pass(from, &mut heading, payload, may_keep, out, &mut context);
-        mss = usize::from(conversation.mss_towards(from));
-        if conversation.shift() != shift {
-            nat.keep_shift(key, conversation.shift());
+        let passed = connection.pass(from, &mut fields, payload, may_keep, out, &mut context);
+        mss = usize::from(connection.mss_towards(from));
+        if connection.shift() != shift {
+            nat.keep_shift(key, connection.shift());
         }
         (passed, entry.label)
     });
@@ -98,51 +96,51 @@ pub(crate) fn apply(
     let payload = place.at + header_len;
     let octets = packet.len() - payload;
     let same = passed == Passed::Same || packet.bytes()[payload..] == out[..];
-    if same && heading == before {
+    if same && fields == before {
         return;
     }
     if !same {
-        let options = header_len - transport::TCP_HEADER_LEN;
-        replace_payload(config, packet, payload, out, &mut heading, mss.saturating_sub(options));
+        let options = header_len - tcp::HEADER_LEN;
+        replace_payload(config, packet, payload, out, &mut fields, mss.saturating_sub(options));
     }
     let octets = (octets, packet.len() - payload);
-    trace.step(Step::Alg { alg, octets, seq: (before.seq, heading.seq) });
-    heading.write(&mut packet.bytes_mut()[place.at..]);
+    trace.step(Step::Alg { alg, octets, seq: (before.seq, fields.seq) });
+    fields.write(&mut packet.bytes_mut()[place.at..]);
     finish(packet, &place);
 }
 
 /// A connection that begins is watched from its first segment on.
-fn begin(nat: &Nat64, watched: &Watched, heading: &Heading) {
+fn begin(nat: &Nat64, watched: &Watched, fields: &TcpFields) {
     let Watched { ends, from, opening, .. } = *watched;
     let Some((alg, counters)) = watched.alg.and_then(|number| nat.algs().nth(number)) else {
         return;
     };
     let (key, store) = ((ends.local, ends.remote), nat.alg_store());
-    let entry = |conversation| {
+    let entry = |connection| {
         // Whoever has one address mostly has all of its 64-bit prefix.
         let len = u32::from(nat.settings().subscriber_len.clamp(1, 64));
         let network = (ends.host.0.to_bits() >> (128 - len)) as u64;
-        Entry { conversation, label: alg.label(), counters: Arc::clone(counters), network }
+        Entry { connection, label: alg.label(), counters: Arc::clone(counters), network }
     };
     let known = store.with(&key, |entry, _| {
-        let conversation = &entry.conversation;
-        (conversation.is_begun_by(from, heading), conversation.is_over())
+        let connection = &entry.connection;
+        (connection.is_begun_by(from, fields), connection.is_over())
     });
     // Anybody may send a SYN; the sessions' states tell whether it begins something.
     let may_begin = opening || known.is_some_and(|(_, is_over)| is_over);
-    let is_first = heading.has(flag::SYN) && !heading.has(flag::ACK) && may_begin;
+    let is_first = fields.has(flag::SYN) && !fields.has(flag::ACK) && may_begin;
     if is_first && known.is_none_or(|(is_own, _)| !is_own) {
-        let conversation = Conversation::new(alg.open(&ends));
-        let entry = entry(conversation);
+        let connection = Connection::new(alg.open(&ends));
+        let entry = entry(connection);
         let event = if store.put(key, entry) { Event::Session } else { Event::Refused };
         counters.count(event);
-    } else if known.is_none() && !heading.has(flag::SYN) {
+    } else if known.is_none() && !fields.has(flag::SYN) {
         let Some(shift) = nat.kept_shift(key).filter(|shift| *shift != [0, 0]) else {
             counters.count(Event::Unknown);
             return;
         };
-        let conversation = Conversation::resumed(alg.open(&ends), shift);
-        let entry = entry(conversation);
+        let connection = Connection::resumed(alg.open(&ends), shift);
+        let entry = entry(connection);
         let event = if store.put(key, entry) { Event::Resumed } else { Event::Refused };
         counters.count(event);
     }
@@ -155,14 +153,14 @@ fn replace_payload(
     packet: &mut Packet<'_>,
     at: usize,
     out: &[u8],
-    heading: &mut Heading,
+    fields: &mut TcpFields,
     mss: usize,
 ) {
     let before = packet.len() - at;
     let most = ipv4::MAX_LEN.min(packet.room()).saturating_sub(at);
     let len = out.len().min(most);
     if len < out.len() {
-        heading.flags &= !flag::FIN;
+        fields.flags &= !flag::FIN;
     }
     packet.truncate(at + len);
     if !packet.pad_to(at + len) {
@@ -180,11 +178,11 @@ fn replace_payload(
         *gso = Gso::default();
     } else if packet.plan.is_none() {
         let kind = if is_v4 { GsoKind::TcpV4 } else { GsoKind::TcpV6 };
-        let ecn = gso.ecn || heading.has(CWR);
+        let ecn = gso.ecn || fields.has(flag::CWR);
         *gso = Gso { kind, ecn, size: size as u16, header_len: at as u16 };
         // The device would send the pointer with each segment.
-        heading.flags &= !flag::URG;
-        heading.urgent = 0;
+        fields.flags &= !flag::URG;
+        fields.urgent = 0;
     }
 }
 
@@ -202,8 +200,8 @@ fn finish(packet: &mut Packet<'_>, place: &Place) {
         put_u16(bytes, 4, (len - ipv6::HEADER_LEN) as u16);
     }
     let pseudo = place.pseudo.add_u32((len - place.at) as u32).fold();
-    put_u16(bytes, place.at + transport::TCP_CHECKSUM_AT, pseudo);
-    let (start, offset) = (place.at as u16, transport::TCP_CHECKSUM_AT as u16);
+    put_u16(bytes, place.at + tcp::CHECKSUM_AT, pseudo);
+    let (start, offset) = (place.at as u16, tcp::CHECKSUM_AT as u16);
     packet.offload.checksum = ChecksumState::Partial { start, offset };
     if packet.offload.gso.kind == GsoKind::None && !was_partial {
         packet.complete_checksum();

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use spin::{Mutex, MutexGuard};
 
-use super::conversation::Conversation;
+use super::connection::Connection;
 use super::counters::AlgCounters;
 
 /// What names a session: (T,t) and (Z,z).
@@ -30,7 +30,7 @@ const SHARDS: usize = 64;
 /// A connection, and whose it is.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) conversation: Conversation,
+    pub(super) connection: Connection,
     pub(super) label: &'static str,
     pub(super) counters: Arc<AlgCounters>,
     /// The first 64 bits of its IPv6 host.
@@ -89,9 +89,9 @@ impl Store {
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, bool) -> T) -> Option<T> {
         let mut shard = self.shard(key);
         let entry = shard.get_mut(key)?;
-        let before = entry.conversation.octets();
+        let before = entry.connection.octets();
         let result = work(entry, self.octets.load(Relaxed) < OCTETS_MOST);
-        let after = entry.conversation.octets();
+        let after = entry.connection.octets();
         self.octets.fetch_add(after, Relaxed);
         self.octets.fetch_sub(before, Relaxed);
         Some(result)
@@ -123,7 +123,7 @@ impl Store {
     fn uncount(&self, entry: &Entry) {
         let mut numbers = self.numbers.lock();
         self.number.fetch_sub(1, Relaxed);
-        self.octets.fetch_sub(entry.conversation.octets(), Relaxed);
+        self.octets.fetch_sub(entry.connection.octets(), Relaxed);
         if let Some(of_one) = numbers.get_mut(&entry.network) {
             *of_one -= 1;
             if *of_one == 0 {

@@ -86,23 +86,23 @@ impl Dialogue for Editor {
     }
 }
 
-pub(super) fn editor() -> Conversation {
-    Conversation::new(Box::<Editor>::default())
+pub(super) fn editor() -> Connection {
+    Connection::new(Box::<Editor>::default())
 }
 
 /// Lets a segment pass: what it is on the other side.
 pub(super) fn pass(
-    conversation: &mut Conversation,
+    connection: &mut Connection,
     from: Side,
-    heading: Heading,
+    fields: TcpFields,
     payload: &[u8],
-) -> (Heading, Vec<u8>) {
-    let (mut heading, mut out) = (heading, Vec::new());
+) -> (TcpFields, Vec<u8>) {
+    let (mut fields, mut out) = (fields, Vec::new());
     let (counters, mut nothing) = (AlgCounters::default(), Nothing);
     let mut context = Context::new(ENDS, Duration::ZERO, &counters, &mut nothing);
-    let passed = conversation.pass(from, &mut heading, payload, true, &mut out, &mut context);
+    let passed = connection.pass(from, &mut fields, payload, true, &mut out, &mut context);
     match passed {
-        Passed::Same => (heading, payload.to_vec()),
-        Passed::Other => (heading, out),
+        Passed::Same => (fields, payload.to_vec()),
+        Passed::Other => (fields, out),
     }
 }

@@ -7,7 +7,7 @@
 use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use fordway_wire::ipv4::Ipv4Header;
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
-use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, transport};
+use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, tcp, transport};
 
 use crate::packet::{Gso, GsoKind};
 use crate::transport::{never_zero, segment_header_len};
@@ -184,7 +184,7 @@ fn write_segment(headers: &mut [u8], body: &[u8], index: usize, last: bool, gso:
             flags &= !CWR;
         }
         put_u8(header, FLAGS_AT, flags);
-        transport::TCP_CHECKSUM_AT
+        tcp::CHECKSUM_AT
     };
     put_u16(header, field, 0);
     let sum = pseudo_v4(ip.src, ip.dst, ip.protocol, len as u32).add_bytes(header)

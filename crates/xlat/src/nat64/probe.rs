@@ -4,12 +4,12 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_wire::checksum::pseudo_v6;
 use fordway_wire::ipv6::{self, Ipv6Header};
-use fordway_wire::{protocol, put_u16, transport};
+use fordway_wire::{protocol, put_u16, tcp};
 
 use crate::translator::Translator;
 
 /// Octets of a probe.
-const PROBE_LEN: usize = ipv6::HEADER_LEN + transport::TCP_HEADER_LEN;
+const PROBE_LEN: usize = ipv6::HEADER_LEN + tcp::HEADER_LEN;
 
 /// TCP header length 20 in units of 4 octets, in the upper half of its octet; then the flag ACK.
 const OFFSET_AND_ACK: u16 = 0x5010;
@@ -29,7 +29,7 @@ impl Translator {
         let header = Ipv6Header {
             traffic_class: 0,
             flow_label: 0,
-            payload_len: transport::TCP_HEADER_LEN as u16,
+            payload_len: tcp::HEADER_LEN as u16,
             next_header: protocol::TCP,
             hop_limit: 64,
             src: prefix.embed(remote.0),
@@ -44,7 +44,7 @@ impl Translator {
         let len = tcp.len() as u32;
         let checksum =
             pseudo_v6(header.src, header.dst, protocol::TCP, len).add_bytes(tcp).finish();
-        put_u16(tcp, transport::TCP_CHECKSUM_AT, checksum);
+        put_u16(tcp, tcp::CHECKSUM_AT, checksum);
         Some(probe)
     }
 }

@@ -1,12 +1,6 @@
 //! The state machine of TCP sessions (RFC 6146 section 3.5.2.2); `crates/bpf/c/nat64_tcp.h` in C.
 
-/// Flags of a TCP header (RFC 9293 section 3.1).
-mod flag {
-    pub(super) const FIN: u8 = 0x01;
-    pub(super) const SYN: u8 = 0x02;
-    pub(super) const RST: u8 = 0x04;
-    pub(super) const ACK: u8 = 0x10;
-}
+use fordway_wire::tcp::flag;
 
 /// From which side a packet comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,14 @@ use core::net::IpAddr;
 
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
-use fordway_wire::{get_u8, icmp, protocol, transport};
+use fordway_wire::{get_u8, icmp, protocol, tcp, transport};
 
 use crate::verdict::DropReason;
 
 use super::{Key, Origin};
 
 /// Offset of a fragment that begins within a TCP header, behind the ports (RFC 3128 section 4).
-const WITHIN_TCP: core::ops::Range<usize> = 1..transport::TCP_HEADER_LEN;
+const WITHIN_TCP: core::ops::Range<usize> = 1..tcp::HEADER_LEN;
 
 /// A fragment that has to wait for others.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,7 @@ impl<'a> Piece<'a> {
     /// fragment without all of it (RFC 1858 section 3, RFC 7112), or another that begins within it.
     pub(super) fn cuts_header(&self) -> bool {
         match (self.protocol, self.offset) {
-            (protocol::TCP, 0) => transport::tcp_header_len(self.data).is_none(),
+            (protocol::TCP, 0) => tcp::header_len(self.data).is_none(),
             (protocol::UDP, 0) => self.data.len() < transport::UDP_HEADER_LEN,
             (_, 0) => self.data.len() < icmp::HEADER_LEN,
             (protocol::TCP, offset) => WITHIN_TCP.contains(&offset),

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::heading::flag;
 use super::*;
+use fordway_wire::tcp::flag;
 
 /// Longest segment.
 const MSS: usize = 60;
@@ -76,7 +76,7 @@ impl End {
     }
 
     /// What an empty segment says.
-    fn heading(&self) -> Heading {
+    fn fields(&self) -> TcpFields {
         let mut sack = [None; 4];
         let (mut at, mut blocks) = (self.next as u32, 0);
         while blocks < sack.len()
@@ -91,39 +91,39 @@ impl End {
             blocks += usize::from(sack[blocks].is_some());
             at = right;
         }
-        Heading {
+        TcpFields {
             seq: self.iss.wrapping_add(1 + self.sent as u32),
             ack: self.peer_first.wrapping_add(self.next as u32 + u32::from(self.has_fin())),
             flags: flag::ACK,
             window: (self.window >> self.scale) as u16,
             sack,
-            ..Heading::default()
+            ..TcpFields::default()
         }
     }
 
     /// So many octets from `at` on, with the FIN if they are the last.
-    fn segment(&mut self, at: usize, len: usize) -> (Heading, Vec<u8>) {
+    fn segment(&mut self, at: usize, len: usize) -> (TcpFields, Vec<u8>) {
         // What was acknowledged is forgotten, and what was acknowledged selectively need not be sent.
         let at = at.clamp(self.acknowledged.min(self.says.len()), self.says.len());
         let mut end = (at + len).min(self.says.len());
         if let Some(known) = (at..end).find(|place| self.sacked[*place]) {
             end = known;
         }
-        let mut heading = self.heading();
-        heading.seq = self.iss.wrapping_add(1 + at as u32);
+        let mut fields = self.fields();
+        fields.seq = self.iss.wrapping_add(1 + at as u32);
         if end == self.says.len() {
-            heading.flags |= flag::FIN;
+            fields.flags |= flag::FIN;
         }
         self.sent = self.sent.max(end);
-        (heading, self.says[at..end].to_vec())
+        (fields, self.says[at..end].to_vec())
     }
 
     /// Hears a segment. `true`: it has to be answered.
-    fn hear(&mut self, heading: &Heading, octets: &[u8], is_from_other: &End) -> bool {
+    fn hear(&mut self, fields: &TcpFields, octets: &[u8], is_from_other: &End) -> bool {
         let base = self.iss.wrapping_add(1);
         // One that is late may speak of what is long known, with a number from before the beginning.
         let since = |number: u32| (number.wrapping_sub(base) as i32).max(0) as usize;
-        let acknowledged = since(heading.ack);
+        let acknowledged = since(fields.ack);
         assert!(
             acknowledged <= self.sent + 1,
             "{:?} hears that {acknowledged} octets came, of {}",
@@ -133,14 +133,14 @@ impl End {
         if acknowledged >= self.acknowledged {
             self.acknowledged = acknowledged;
             let scale = is_from_other.scale;
-            self.peer_window = usize::from(heading.window) << scale;
+            self.peer_window = usize::from(fields.window) << scale;
         }
-        for (left, right) in heading.sack.iter().flatten() {
+        for (left, right) in fields.sack.iter().flatten() {
             let range = since(*left)..since(*right);
             assert!(range.start <= range.end && range.end <= self.sent, "{range:?}");
             self.sacked[range].fill(true);
         }
-        let at = heading.seq.wrapping_sub(self.peer_first);
+        let at = fields.seq.wrapping_sub(self.peer_first);
         for (place, octet) in octets.iter().enumerate() {
             let at = at.wrapping_add(place as u32);
             // What came before, and what is beyond the window.
@@ -155,20 +155,20 @@ impl End {
         while self.heard.contains_key(&(self.next as u32)) {
             self.next += 1;
         }
-        if heading.flags & flag::FIN != 0 {
+        if fields.flags & flag::FIN != 0 {
             let fin = at.wrapping_add(octets.len() as u32);
             assert!(self.fin_at.is_none_or(|known| known == fin), "the FIN has moved");
             self.fin_at = Some(fin);
         }
         let is_old = (at as i32) < self.next as i32;
-        !octets.is_empty() || heading.flags & flag::FIN != 0 || is_old
+        !octets.is_empty() || fields.flags & flag::FIN != 0 || is_old
     }
 }
 
 /// A segment on its way.
 struct Flying {
     from: Side,
-    heading: Heading,
+    fields: TcpFields,
     octets: Vec<u8>,
     /// It has passed the gateway.
     has_passed: bool,
@@ -176,7 +176,7 @@ struct Flying {
 
 struct World {
     ends: [End; 2],
-    conversation: Conversation,
+    connection: Connection,
     flying: Vec<Flying>,
 }
 
@@ -185,22 +185,22 @@ impl World {
         &mut self.ends[usize::from(side == Side::V4)]
     }
 
-    fn send(&mut self, from: Side, (heading, octets): (Heading, Vec<u8>)) {
-        self.flying.push(Flying { from, heading, octets, has_passed: false });
+    fn send(&mut self, from: Side, (fields, octets): (TcpFields, Vec<u8>)) {
+        self.flying.push(Flying { from, fields, octets, has_passed: false });
     }
 
     /// The segment of that place arrives: at the gateway, or at the other end.
     fn arrive(&mut self, place: usize) {
-        let Flying { from, heading, octets, has_passed } = self.flying.remove(place);
+        let Flying { from, fields, octets, has_passed } = self.flying.remove(place);
         if !has_passed {
-            let (heading, octets) = pass(&mut self.conversation, from, heading, &octets);
-            self.flying.push(Flying { from, heading, octets, has_passed: true });
+            let (fields, octets) = pass(&mut self.connection, from, fields, &octets);
+            self.flying.push(Flying { from, fields, octets, has_passed: true });
             return;
         }
         let [v6, v4] = &mut self.ends;
         let (own, other) = if from == Side::V6 { (v4, v6) } else { (v6, v4) };
-        if own.hear(&heading, &octets, other) {
-            let (side, answer) = (own.side, own.heading());
+        if own.hear(&fields, &octets, other) {
+            let (side, answer) = (own.side, own.fields());
             self.send(side, (answer, Vec::new()));
         }
     }
@@ -231,8 +231,8 @@ impl World {
             }
             6 if !self.flying.is_empty() => {
                 let place = random.below(self.flying.len());
-                let Flying { from, heading, ref octets, has_passed } = self.flying[place];
-                let twice = Flying { from, heading, octets: octets.clone(), has_passed };
+                let Flying { from, fields, ref octets, has_passed } = self.flying[place];
+                let twice = Flying { from, fields, octets: octets.clone(), has_passed };
                 self.flying.push(twice);
             }
             _ if !self.flying.is_empty() => {
@@ -271,16 +271,16 @@ impl World {
             v6.says.len(),
             v4.acknowledged,
             v4.says.len(),
-            self.conversation
+            self.connection
         );
     }
 }
 
-fn syn(iss: u32, ack: Option<u32>, scale: u8) -> Heading {
+fn syn(iss: u32, ack: Option<u32>, scale: u8) -> TcpFields {
     let flags = flag::SYN | if ack.is_some() { flag::ACK } else { 0 };
     let ack = ack.unwrap_or(0);
     let (mss, scale) = (Some(MSS as u16), Some(scale));
-    Heading { seq: iss, ack, flags, window: 400, mss, scale, ..Heading::default() }
+    TcpFields { seq: iss, ack, flags, window: 400, mss, scale, ..TcpFields::default() }
 }
 
 fn world(says: [Vec<u8>; 2], isses: [u32; 2], windows: [usize; 2], scales: [u8; 2]) -> World {
@@ -289,11 +289,11 @@ fn world(says: [Vec<u8>; 2], isses: [u32; 2], windows: [usize; 2], scales: [u8; 
     let mut v4 = End::new(Side::V4, two, isses[1], windows[1], scales[1]);
     (v6.peer_first, v4.peer_first) = (isses[1].wrapping_add(1), isses[0].wrapping_add(1));
     (v6.peer_window, v4.peer_window) = (windows[1], windows[0]);
-    let mut conversation = editor();
-    pass(&mut conversation, Side::V6, syn(isses[0], None, scales[0]), &[]);
+    let mut connection = editor();
+    pass(&mut connection, Side::V6, syn(isses[0], None, scales[0]), &[]);
     let answer = syn(isses[1], Some(isses[0].wrapping_add(1)), scales[1]);
-    pass(&mut conversation, Side::V4, answer, &[]);
-    World { ends: [v6, v4], conversation, flying: Vec::new() }
+    pass(&mut connection, Side::V4, answer, &[]);
+    World { ends: [v6, v4], connection, flying: Vec::new() }
 }
 
 fn line() -> impl Strategy<Value = Vec<u8>> {
@@ -337,7 +337,7 @@ proptest! {
         prop_assert_eq!(v4.heard(), &expected[0][..]);
         prop_assert_eq!(v6.heard(), &expected[1][..]);
         prop_assert!(v4.has_fin() && v6.has_fin());
-        prop_assert!(world.conversation.octets() <= 16 * 1024, "{}", world.conversation.octets());
+        prop_assert!(world.connection.octets() <= 16 * 1024, "{}", world.connection.octets());
     }
 
     #[test]

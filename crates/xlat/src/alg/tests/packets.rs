@@ -9,12 +9,12 @@ use fordway_wire::ipv4::Ipv4Header;
 use fordway_wire::ipv6::Ipv6Header;
 use fordway_wire::{get_u16, get_u32, protocol, put_u16, put_u32};
 
-use super::super::heading::flag;
 use super::*;
 use crate::nat64::{Heap, Memory, Nat64, Pool, Range, Settings, Sizes, Sweeper};
 use crate::packet::{ChecksumState, Gso, GsoKind, Offload, Packet};
 use crate::trace::Step;
 use crate::{Config, HEADROOM, State, Translator, Verdict};
+use fordway_wire::tcp::flag;
 
 const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x31);
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -41,20 +41,20 @@ fn settings(has_ftp: bool) -> Settings {
 struct Said {
     src: (IpAddr, u16),
     dst: (IpAddr, u16),
-    heading: Heading,
+    fields: TcpFields,
     payload: Vec<u8>,
 }
 
 fn written(said: &Said) -> Vec<u8> {
-    let mss = said.heading.mss;
+    let mss = said.fields.mss;
     let header_len = if mss.is_some() { 24 } else { 20 };
     let mut tcp = vec![0; header_len];
     put_u16(&mut tcp, 0, said.src.1);
     put_u16(&mut tcp, 2, said.dst.1);
-    put_u32(&mut tcp, 4, said.heading.seq);
-    put_u32(&mut tcp, 8, said.heading.ack);
+    put_u32(&mut tcp, 4, said.fields.seq);
+    put_u32(&mut tcp, 8, said.fields.ack);
     tcp[12] = (header_len as u8 / 4) << 4;
-    tcp[13] = said.heading.flags;
+    tcp[13] = said.fields.flags;
     put_u16(&mut tcp, 14, 5000);
     if let Some(mss) = mss {
         tcp[20..22].copy_from_slice(&[2, 4]);
@@ -106,9 +106,9 @@ fn read(packet: &[u8], offload: Offload) -> Said {
         }
         _ => assert_eq!(pseudo.add_bytes(tcp).finish(), 0),
     }
-    let (heading, len) = Heading::parse(tcp).unwrap();
+    let (fields, len) = TcpFields::parse(tcp).unwrap();
     let (src, dst) = ((src, get_u16(tcp, 0)), (dst, get_u16(tcp, 2)));
-    Said { src, dst, heading, payload: tcp[len..].to_vec() }
+    Said { src, dst, fields, payload: tcp[len..].to_vec() }
 }
 
 struct Gateway {
@@ -162,16 +162,16 @@ impl Gateway {
     /// The client says something; what the server hears comes back.
     fn client(&mut self, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Said {
         let mss = (flags & flag::SYN != 0).then_some(1440);
-        let heading = Heading { seq, ack, flags, mss, ..Heading::default() };
+        let fields = TcpFields { seq, ack, flags, mss, ..TcpFields::default() };
         let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
-        self.pass(&Said { src, dst, heading, payload: payload.to_vec() })
+        self.pass(&Said { src, dst, fields, payload: payload.to_vec() })
     }
 
     /// The server says something, to where it heard the client from.
     fn server(&mut self, heard: &Said, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Said {
         let mss = (flags & flag::SYN != 0).then_some(1460);
-        let heading = Heading { seq, ack, flags, mss, ..Heading::default() };
-        self.pass(&Said { src: heard.dst, dst: heard.src, heading, payload: payload.to_vec() })
+        let fields = TcpFields { seq, ack, flags, mss, ..TcpFields::default() };
+        self.pass(&Said { src: heard.dst, dst: heard.src, fields, payload: payload.to_vec() })
     }
 
     /// A connection with the numbers 1001 and 5001.
@@ -190,16 +190,16 @@ fn text_lengths_numbers_and_checksums_change_together() {
     let mut gateway = Gateway::new();
     let heard = gateway.begin();
     let said = gateway.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
-    assert_eq!((said.heading.seq, &said.payload[..]), (1001, &b"PASV\r\n"[..]));
+    assert_eq!((said.fields.seq, &said.payload[..]), (1001, &b"PASV\r\n"[..]));
     let told = Step::Alg { alg: "ftp", octets: (8, 6), seq: (1001, 1001) };
     assert!(gateway.steps.contains(&told), "{:?}", gateway.steps);
     let answer = b"227 Entering Passive Mode (192,0,2,31,237,19)\r\n";
     let said = gateway.server(&heard, 5012, 1007, flag::ACK, answer);
     assert_eq!(said.payload, b"229 Entering Extended Passive Mode (|||60691|)\r\n");
-    assert_eq!((said.heading.seq, said.heading.ack), (5012, 1009));
+    assert_eq!((said.fields.seq, said.fields.ack), (5012, 1009));
     let end = 5012 + said.payload.len() as u32;
     let said = gateway.client(1009, end, flag::ACK, b"QUIT\r\n");
-    assert_eq!((said.heading.seq, said.heading.ack), (1007, 5012 + answer.len() as u32));
+    assert_eq!((said.fields.seq, said.fields.ack), (1007, 5012 + answer.len() as u32));
     assert_eq!(gateway.nat.watched(), 1);
 }
 
@@ -217,9 +217,9 @@ fn an_announced_connection_comes_through() {
         .collect();
     assert_eq!(numbers[..4], [192, 0, 2, 31]);
     let port = numbers[4] << 8 | numbers[5];
-    let heading = Heading { seq: 1, flags: flag::SYN, mss: Some(1460), ..Heading::default() };
+    let fields = TcpFields { seq: 1, flags: flag::SYN, mss: Some(1460), ..TcpFields::default() };
     let (src, dst) = ((SERVER.into(), 20), (POOL.into(), port));
-    let said = gateway.pass(&Said { src, dst, heading, payload: Vec::new() });
+    let said = gateway.pass(&Said { src, dst, fields, payload: Vec::new() });
     assert_eq!((said.src, said.dst), ((SERVER6.into(), 20), (HOST.into(), 5282)));
 }
 
@@ -231,8 +231,8 @@ fn what_became_too_long_leaves_in_segments() {
     // A full segment, whose first line grows.
     let mut full = b"227 192,0,2,31,237,19\r\n".to_vec();
     full.resize(1440, b'x');
-    let heading = Heading { seq: 5012, ack: 1007, flags: flag::ACK, ..Heading::default() };
-    let said = Said { src: heard.dst, dst: heard.src, heading, payload: full };
+    let fields = TcpFields { seq: 5012, ack: 1007, flags: flag::ACK, ..TcpFields::default() };
+    let said = Said { src: heard.dst, dst: heard.src, fields, payload: full };
     let (heard, offload) = gateway.pass_with(&said, Offload::default());
     assert!(heard.payload.len() > 1440 && heard.payload.starts_with(b"229 "));
     assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 1440));
@@ -243,16 +243,16 @@ fn what_became_too_long_leaves_in_segments() {
 fn segments_leave_room_for_options() {
     let mut gateway = Gateway::new();
     let (client, server) = ((HOST.into(), 4000), (SERVER6.into(), 21));
-    let heading = Heading { seq: 1000, flags: flag::SYN, mss: Some(100), ..Heading::default() };
-    let heard = gateway.pass(&Said { src: client, dst: server, heading, payload: Vec::new() });
+    let fields = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(100), ..TcpFields::default() };
+    let heard = gateway.pass(&Said { src: client, dst: server, fields, payload: Vec::new() });
     gateway.server(&heard, 5000, 1001, flag::SYN | flag::ACK, b"");
     gateway.client(1001, 5001, flag::ACK, b"EPSV\r\n");
     let mut full = b"227 192,0,2,31,237,19\r\n".to_vec();
     full.resize(96, b'x');
     // An option of four octets.
     let mss = Some(1);
-    let heading = Heading { seq: 5001, ack: 1007, flags: flag::ACK, mss, ..Heading::default() };
-    let said = Said { src: heard.dst, dst: heard.src, heading, payload: full };
+    let fields = TcpFields { seq: 5001, ack: 1007, flags: flag::ACK, mss, ..TcpFields::default() };
+    let said = Said { src: heard.dst, dst: heard.src, fields, payload: full };
     let (heard, offload) = gateway.pass_with(&said, Offload::default());
     assert!(heard.payload.len() > 96 && heard.payload.starts_with(b"229 "));
     assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 96));
@@ -264,12 +264,12 @@ fn a_super_packet_with_a_partial_checksum_stays_one() {
     gateway.begin();
     let mut payload = b"EPSV\r\nEPSV 2\r\n".to_vec();
     payload.extend(b"NOOP\r\n".repeat(40));
-    let heading = Heading { seq: 1001, ack: 5012, flags: flag::ACK, ..Heading::default() };
+    let fields = TcpFields { seq: 1001, ack: 5012, flags: flag::ACK, ..TcpFields::default() };
     let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
     let gso = Gso { kind: GsoKind::TcpV6, ecn: false, size: 100, header_len: 60 };
     let offload = Offload { checksum: ChecksumState::Partial { start: 40, offset: 16 }, gso };
     let (heard, offload) =
-        gateway.pass_with(&Said { src, dst, heading, payload: payload.clone() }, offload);
+        gateway.pass_with(&Said { src, dst, fields, payload: payload.clone() }, offload);
     assert_eq!(heard.payload.len(), payload.len() - 2);
     assert!(heard.payload.starts_with(b"PASV\r\nPASV\r\nNOOP"));
     assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV4, 100));
@@ -280,9 +280,9 @@ fn a_super_packet_with_a_partial_checksum_stays_one() {
 fn what_is_damaged_teaches_nothing() {
     let mut gateway = Gateway::new();
     gateway.begin();
-    let heading = Heading { seq: 1001, ack: 5012, flags: flag::ACK, ..Heading::default() };
+    let fields = TcpFields { seq: 1001, ack: 5012, flags: flag::ACK, ..TcpFields::default() };
     let (src, dst) = ((HOST.into(), 4000), (SERVER6.into(), 21));
-    let said = Said { src, dst, heading, payload: b"EPSV\r\n".to_vec() };
+    let said = Said { src, dst, fields, payload: b"EPSV\r\n".to_vec() };
     let mut packet = written(&said);
     *packet.last_mut().unwrap() ^= 1;
     let mut buffer = vec![0; HEADROOM + packet.len() + 100];
@@ -305,9 +305,9 @@ fn a_connection_goes_on_after_a_kill() {
     let mut gateway = Gateway::on(Arc::clone(&killed.memory));
     drop(killed);
     let said = gateway.server(&heard, 5012, 1007, flag::ACK, b"227 (1,2,3,4,5,6)\r\n");
-    assert_eq!((said.heading.ack, &said.payload[..]), (1009, &b"227 (1,2,3,4,5,6)\r\n"[..]));
+    assert_eq!((said.fields.ack, &said.payload[..]), (1009, &b"227 (1,2,3,4,5,6)\r\n"[..]));
     let said = gateway.client(1009, 5031, flag::ACK, b"EPSV\r\n");
-    assert_eq!((said.heading.seq, &said.payload[..]), (1007, &b"EPSV\r\n"[..]));
+    assert_eq!((said.fields.seq, &said.payload[..]), (1007, &b"EPSV\r\n"[..]));
     let (_, counters) = gateway.nat.algs().next().unwrap();
     assert_eq!((counters.get(Event::Resumed), counters.get(Event::Session)), (1, 0));
 }
@@ -327,7 +327,7 @@ fn a_reload_keeps_what_is_known_and_numbers_follow_without_a_gateway() {
     gateway.translator = Translator::nat64(config(), without).unwrap();
     let end = 5012 + said.payload.len() as u32;
     let said = gateway.client(1009, end, flag::ACK, b"EPSV\r\n");
-    assert_eq!((said.heading.seq, said.heading.ack), (1007, 5012 + answer.len() as u32));
+    assert_eq!((said.fields.seq, said.fields.ack), (1007, 5012 + answer.len() as u32));
     assert_eq!(said.payload, b"EPSV\r\n");
 }
 
@@ -348,6 +348,6 @@ fn what_is_known_dies_with_the_session() {
     let heard = gateway.client(9000, 0, flag::SYN, b"");
     gateway.server(&heard, 77, 9001, flag::SYN | flag::ACK, b"");
     let said = gateway.client(9001, 78, flag::ACK, b"EPSV\r\n");
-    assert_eq!((said.heading.seq, &said.payload[..]), (9001, &b"PASV\r\n"[..]));
+    assert_eq!((said.fields.seq, &said.payload[..]), (9001, &b"PASV\r\n"[..]));
     assert_eq!(get_u32(&written(&said), 24), 9001);
 }

@@ -2,148 +2,148 @@
 
 use alloc::sync::Arc;
 
-use super::super::heading::flag;
 use super::super::store::{Entry, Store};
 use super::*;
+use fordway_wire::tcp::flag;
 
 /// A connection with numbers that are easy to read: from IPv6 octets begin at 1001, from IPv4 at 5001.
-fn begun() -> Conversation {
-    let mut conversation = editor();
-    let syn = Heading { seq: 1000, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
-    pass(&mut conversation, Side::V6, syn, b"");
+fn begun() -> Connection {
+    let mut connection = editor();
+    let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
+    pass(&mut connection, Side::V6, syn, b"");
     let flags = flag::SYN | flag::ACK;
-    let answer = Heading { seq: 5000, ack: 1001, flags, mss: Some(1460), ..Heading::default() };
-    pass(&mut conversation, Side::V4, answer, b"");
-    conversation
+    let answer = TcpFields { seq: 5000, ack: 1001, flags, mss: Some(1460), ..TcpFields::default() };
+    pass(&mut connection, Side::V4, answer, b"");
+    connection
 }
 
-fn data(seq: u32, ack: u32) -> Heading {
-    Heading { seq, ack, flags: flag::ACK, window: 1000, ..Heading::default() }
+fn data(seq: u32, ack: u32) -> TcpFields {
+    TcpFields { seq, ack, flags: flag::ACK, window: 1000, ..TcpFields::default() }
 }
 
 #[test]
 fn a_line_in_two_segments_waits_for_its_end() {
-    let mut conversation = begun();
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"li");
-    assert_eq!((heading.seq, &octets[..]), (1001, &b""[..]));
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1003, 5001), b"ne\n");
-    assert_eq!((heading.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
+    let mut connection = begun();
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"li");
+    assert_eq!((fields.seq, &octets[..]), (1001, &b""[..]));
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1003, 5001), b"ne\n");
+    assert_eq!((fields.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
     // The first half again: its sender has heard nothing yet.
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"li");
-    assert_eq!((heading.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"li");
+    assert_eq!((fields.seq, &octets[..]), (1001, &b"<line\n-and-longer>line\n"[..]));
     // An acknowledgement of part of it is none, and of all is of all.
-    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1010), b"");
-    assert_eq!(heading.ack, 1001);
-    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1024), b"");
-    assert_eq!(heading.ack, 1006);
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1006, 5001), b"more\n");
-    assert_eq!((heading.seq, &octets[..]), (1024, &b"more\n"[..]));
+    let (fields, _) = pass(&mut connection, Side::V4, data(5001, 1010), b"");
+    assert_eq!(fields.ack, 1001);
+    let (fields, _) = pass(&mut connection, Side::V4, data(5001, 1024), b"");
+    assert_eq!(fields.ack, 1006);
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1006, 5001), b"more\n");
+    assert_eq!((fields.seq, &octets[..]), (1024, &b"more\n"[..]));
 }
 
 #[test]
 fn octets_that_vanish_are_acknowledged_by_the_other_end() {
-    let mut conversation = begun();
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"drop\n");
-    assert_eq!((heading.seq, octets.len()), (1000, 0), "one before what is expected");
-    let (heading, _) = pass(&mut conversation, Side::V4, data(5001, 1001), b"");
-    assert_eq!(heading.ack, 1006);
+    let mut connection = begun();
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"drop\n");
+    assert_eq!((fields.seq, octets.len()), (1000, 0), "one before what is expected");
+    let (fields, _) = pass(&mut connection, Side::V4, data(5001, 1001), b"");
+    assert_eq!(fields.ack, 1006);
 }
 
 #[test]
 fn a_window_ends_where_the_other_end_can_take_no_more() {
-    let mut conversation = begun();
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
-    let heading = Heading { window: 50, ..data(5001, 1001) };
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
+    let fields = TcpFields { window: 50, ..data(5001, 1001) };
     // 23 octets in the place of 5: 27 are left behind them.
-    let (heading, _) = pass(&mut conversation, Side::V4, heading, b"");
-    assert_eq!((heading.ack, heading.window), (1001, 32));
+    let (fields, _) = pass(&mut connection, Side::V4, fields, b"");
+    assert_eq!((fields.ack, fields.window), (1001, 32));
 }
 
 #[test]
 fn selective_acknowledgements_follow() {
-    let mut conversation = begun();
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"a\nline\nb\n");
-    let mut heading = data(5001, 1001);
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"a\nline\nb\n");
+    let mut fields = data(5001, 1001);
     // `b` alone, and part of what was changed.
-    heading.sack = [Some((1026, 1028)), Some((1010, 1012)), None, None];
-    let (heading, _) = pass(&mut conversation, Side::V4, heading, b"");
-    assert_eq!(heading.sack, [Some((1008, 1010)), None, None, None]);
+    fields.sack = [Some((1026, 1028)), Some((1010, 1012)), None, None];
+    let (fields, _) = pass(&mut connection, Side::V4, fields, b"");
+    assert_eq!(fields.sack, [Some((1008, 1010)), None, None, None]);
 }
 
 #[test]
 fn urgent_data_stay_urgent() {
-    let mut conversation = begun();
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
-    let mut heading = data(1006, 5001);
-    heading.flags |= flag::URG;
-    heading.urgent = 2;
-    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"abc\n");
-    assert_eq!((heading.seq, heading.urgent), (1024, 2));
-    assert!(heading.has(flag::URG));
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
+    let mut fields = data(1006, 5001);
+    fields.flags |= flag::URG;
+    fields.urgent = 2;
+    let (fields, _) = pass(&mut connection, Side::V6, fields, b"abc\n");
+    assert_eq!((fields.seq, fields.urgent), (1024, 2));
+    assert!(fields.has(flag::URG));
     // The pointer is in a segment before that of the octet, and there are changes in between.
-    let mut heading = data(1010, 5001);
-    heading.flags |= flag::URG;
-    heading.urgent = 6;
-    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"line\na\n");
-    assert_eq!((heading.seq, heading.urgent), (1028, 24));
+    let mut fields = data(1010, 5001);
+    fields.flags |= flag::URG;
+    fields.urgent = 6;
+    let (fields, _) = pass(&mut connection, Side::V6, fields, b"line\na\n");
+    assert_eq!((fields.seq, fields.urgent), (1028, 24));
 }
 
 #[test]
 fn a_reset_stands_where_its_receiver_expects_it() {
-    let mut conversation = begun();
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"line\nli");
-    let mut heading = data(1008, 5001);
-    heading.flags = flag::RST | flag::ACK;
-    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"");
-    assert_eq!(heading.seq, 1024, "behind what went out: the rest is held");
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"line\nli");
+    let mut fields = data(1008, 5001);
+    fields.flags = flag::RST | flag::ACK;
+    let (fields, _) = pass(&mut connection, Side::V6, fields, b"");
+    assert_eq!(fields.seq, 1024, "behind what went out: the rest is held");
 }
 
 #[test]
 fn a_fin_waits_for_what_is_missing_and_lets_go_what_is_held() {
-    let mut conversation = begun();
-    let mut heading = data(1004, 5001);
-    heading.flags |= flag::FIN;
-    let (early, octets) = pass(&mut conversation, Side::V6, heading, b"li");
+    let mut connection = begun();
+    let mut fields = data(1004, 5001);
+    fields.flags |= flag::FIN;
+    let (early, octets) = pass(&mut connection, Side::V6, fields, b"li");
     assert!(!early.has(flag::FIN) && octets.is_empty());
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
-    let (last, octets) = pass(&mut conversation, Side::V6, heading, b"li");
+    pass(&mut connection, Side::V6, data(1001, 5001), b"ab\n");
+    let (last, octets) = pass(&mut connection, Side::V6, fields, b"li");
     assert!(last.has(flag::FIN));
     assert_eq!((last.seq, &octets[..]), (1004, &b"li"[..]));
 }
 
 #[test]
 fn what_came_early_is_kept() {
-    let mut conversation = begun();
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1004, 5001), b"line\n");
-    assert_eq!((heading.seq, octets.len()), (1000, 0));
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
-    assert_eq!((heading.seq, &octets[..]), (1001, &b"ab\n<line\n-and-longer>line\n"[..]));
+    let mut connection = begun();
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1004, 5001), b"line\n");
+    assert_eq!((fields.seq, octets.len()), (1000, 0));
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"ab\n");
+    assert_eq!((fields.seq, &octets[..]), (1001, &b"ab\n<line\n-and-longer>line\n"[..]));
 }
 
 #[test]
 fn too_much_to_hold_lets_go() {
-    let mut conversation = begun();
+    let mut connection = begun();
     let long = [b"l".repeat(HELD_MAX), b"l".to_vec()].concat();
-    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), &long[..HELD_MAX]);
+    let (_, octets) = pass(&mut connection, Side::V6, data(1001, 5001), &long[..HELD_MAX]);
     assert!(octets.is_empty());
     let next = 1001 + HELD_MAX as u32;
-    let (_, octets) = pass(&mut conversation, Side::V6, data(next, 5001), &long[HELD_MAX..]);
+    let (_, octets) = pass(&mut connection, Side::V6, data(next, 5001), &long[HELD_MAX..]);
     assert_eq!(octets, long);
-    let (_, octets) = pass(&mut conversation, Side::V6, data(next + 1, 5001), b"\nline\n");
+    let (_, octets) = pass(&mut connection, Side::V6, data(next + 1, 5001), b"\nline\n");
     assert_eq!(octets, b"\nline\n");
 }
 
 #[test]
 fn a_connection_without_a_beginning_is_not_read() {
-    let mut conversation = editor();
-    let syn = Heading { seq: 1000, flags: flag::SYN, ..Heading::default() };
-    pass(&mut conversation, Side::V6, syn, b"");
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
-    assert_eq!((heading.seq, &octets[..]), (1001, &b"line\n"[..]));
+    let mut connection = editor();
+    let syn = TcpFields { seq: 1000, flags: flag::SYN, ..TcpFields::default() };
+    pass(&mut connection, Side::V6, syn, b"");
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
+    assert_eq!((fields.seq, &octets[..]), (1001, &b"line\n"[..]));
 }
 
 #[test]
-fn a_heading_is_read_and_written() {
+fn fields_are_read_and_written() {
     let mut segment = [0_u8; 40];
     segment[12] = 0xa0;
     segment[13] = flag::ACK;
@@ -151,16 +151,16 @@ fn a_heading_is_read_and_written() {
     segment[14..20].copy_from_slice(&[8, 9, 0, 0, 10, 11]);
     segment[20..24].copy_from_slice(&[1, 1, 5, 18]);
     segment[24..40].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 20, 0, 0, 0, 30]);
-    let (mut heading, len) = Heading::parse(&segment).unwrap();
+    let (mut fields, len) = TcpFields::parse(&segment).unwrap();
     assert_eq!(len, 40);
-    assert_eq!((heading.seq, heading.ack, heading.flags), (0x0001_0203, 0x0405_0607, flag::ACK));
-    assert_eq!((heading.window, heading.urgent), (0x0809, 0x0a0b));
-    assert_eq!(heading.sack, [Some((1, 9)), Some((20, 30)), None, None]);
-    heading.sack[0] = None;
-    heading.write(&mut segment);
+    assert_eq!((fields.seq, fields.ack, fields.flags), (0x0001_0203, 0x0405_0607, flag::ACK));
+    assert_eq!((fields.window, fields.urgent), (0x0809, 0x0a0b));
+    assert_eq!(fields.sack, [Some((1, 9)), Some((20, 30)), None, None]);
+    fields.sack[0] = None;
+    fields.write(&mut segment);
     assert_eq!(segment[20..40], [1, 1, 5, 10, 0, 0, 0, 20, 0, 0, 0, 30, 1, 1, 1, 1, 1, 1, 1, 1]);
-    heading.sack[1] = None;
-    heading.write(&mut segment);
+    fields.sack[1] = None;
+    fields.write(&mut segment);
     assert_eq!(segment[20..32], [1; 12]);
     assert_eq!(segment[4..14], [0, 1, 2, 3, 4, 5, 6, 7, 0xa0, flag::ACK]);
     assert_eq!(segment[14..20], [8, 9, 0, 0, 10, 11]);
@@ -168,40 +168,40 @@ fn a_heading_is_read_and_written() {
 
 #[test]
 fn who_does_not_know_the_numbers_ends_and_begins_nothing() {
-    let mut conversation = editor();
-    let syn = Heading { seq: 1000, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
-    pass(&mut conversation, Side::V6, syn, b"");
+    let mut connection = editor();
+    let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
+    pass(&mut connection, Side::V6, syn, b"");
     // An answer to another SYN, and a refusal of one.
     let both = flag::SYN | flag::ACK;
-    pass(&mut conversation, Side::V4, Heading { seq: 70, ack: 7, flags: both, ..syn }, b"");
-    let refusal = Heading { ack: 7, flags: flag::RST | flag::ACK, ..Heading::default() };
-    pass(&mut conversation, Side::V4, refusal, b"");
-    assert!(!conversation.is_over());
-    pass(&mut conversation, Side::V4, Heading { seq: 5000, ack: 1001, flags: both, ..syn }, b"");
+    pass(&mut connection, Side::V4, TcpFields { seq: 70, ack: 7, flags: both, ..syn }, b"");
+    let refusal = TcpFields { ack: 7, flags: flag::RST | flag::ACK, ..TcpFields::default() };
+    pass(&mut connection, Side::V4, refusal, b"");
+    assert!(!connection.is_over());
+    pass(&mut connection, Side::V4, TcpFields { seq: 5000, ack: 1001, flags: both, ..syn }, b"");
     // Both have begun: neither begins anew, but by what it has said before.
-    pass(&mut conversation, Side::V6, Heading { seq: 3000, ..syn }, b"");
-    pass(&mut conversation, Side::V4, Heading { seq: 70, ack: 7, flags: both, ..syn }, b"");
-    pass(&mut conversation, Side::V4, Heading { seq: 90, ..syn }, b"");
-    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"line\n");
+    pass(&mut connection, Side::V6, TcpFields { seq: 3000, ..syn }, b"");
+    pass(&mut connection, Side::V4, TcpFields { seq: 70, ack: 7, flags: both, ..syn }, b"");
+    pass(&mut connection, Side::V4, TcpFields { seq: 90, ..syn }, b"");
+    let (_, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
     assert_eq!(octets, b"<line\n-and-longer>line\n");
     for seq in [1001, 1005, 1007, 3000] {
-        let reset = Heading { seq, flags: flag::RST, ..Heading::default() };
-        pass(&mut conversation, Side::V6, reset, b"");
-        assert!(!conversation.is_over(), "{seq}");
+        let reset = TcpFields { seq, flags: flag::RST, ..TcpFields::default() };
+        pass(&mut connection, Side::V6, reset, b"");
+        assert!(!connection.is_over(), "{seq}");
     }
-    let reset = Heading { seq: 1006, flags: flag::RST, ..Heading::default() };
-    pass(&mut conversation, Side::V6, reset, b"");
-    assert!(conversation.is_over());
+    let reset = TcpFields { seq: 1006, flags: flag::RST, ..TcpFields::default() };
+    pass(&mut connection, Side::V6, reset, b"");
+    assert!(connection.is_over());
 }
 
 #[test]
 fn a_refusal_ends_it() {
-    let mut conversation = editor();
-    let syn = Heading { seq: 1000, flags: flag::SYN, ..Heading::default() };
-    pass(&mut conversation, Side::V6, syn, b"");
-    let refusal = Heading { ack: 1001, flags: flag::RST | flag::ACK, ..Heading::default() };
-    pass(&mut conversation, Side::V4, refusal, b"");
-    assert!(conversation.is_over());
+    let mut connection = editor();
+    let syn = TcpFields { seq: 1000, flags: flag::SYN, ..TcpFields::default() };
+    pass(&mut connection, Side::V6, syn, b"");
+    let refusal = TcpFields { ack: 1001, flags: flag::RST | flag::ACK, ..TcpFields::default() };
+    pass(&mut connection, Side::V4, refusal, b"");
+    assert!(connection.is_over());
 }
 
 #[test]
@@ -210,29 +210,29 @@ fn nothing_is_kept_beyond_what_all_may_hold() {
     let key = |number| ((ENDS.local.0, number), ENDS.remote);
     let early = [b'a'; 2000];
     for number in 0..2097 {
-        let (conversation, counters) = (begun(), Arc::default());
-        let entry = Entry { conversation, label: "editor", counters, network: u64::from(number) };
+        let (connection, counters) = (begun(), Arc::default());
+        let entry = Entry { connection, label: "editor", counters, network: u64::from(number) };
         assert!(store.put(key(number), entry));
         let kept = store.with(&key(number), |entry, may_keep| {
             for place in 1..=8 {
-                let heading = data(1001 + 2000 * place, 5001);
-                pass(&mut entry.conversation, Side::V6, heading, &early);
+                let fields = data(1001 + 2000 * place, 5001);
+                pass(&mut entry.connection, Side::V6, fields, &early);
             }
-            (may_keep, entry.conversation.octets())
+            (may_keep, entry.connection.octets())
         });
         assert_eq!(kept, Some((true, 16_000)), "{number}");
     }
     // 2,098 times 16,000 octets are more than 32 MiB.
-    store.with(&key(0), |entry, _| entry.conversation.release()).unwrap();
+    store.with(&key(0), |entry, _| entry.connection.release()).unwrap();
     assert_eq!(store.with(&key(1), |_, may_keep| may_keep), Some(true));
     for number in 3000..3002 {
         let entry =
-            Entry { conversation: begun(), label: "editor", counters: Arc::default(), network: 1 };
+            Entry { connection: begun(), label: "editor", counters: Arc::default(), network: 1 };
         store.put(key(number), entry);
         store.with(&key(number), |entry, _| {
             for place in 1..=8 {
-                let heading = data(1001 + 2000 * place, 5001);
-                pass(&mut entry.conversation, Side::V6, heading, &early);
+                let fields = data(1001 + 2000 * place, 5001);
+                pass(&mut entry.connection, Side::V6, fields, &early);
             }
         });
     }
@@ -246,8 +246,8 @@ fn one_network_has_a_quarter_of_the_places() {
     let store = Store::default();
     let key = |number| ((ENDS.local.0, number), ENDS.remote);
     let put = |number, network| {
-        let (conversation, counters) = (editor(), Arc::default());
-        store.put(key(number), Entry { conversation, label: "editor", counters, network })
+        let (connection, counters) = (editor(), Arc::default());
+        store.put(key(number), Entry { connection, label: "editor", counters, network })
     };
     assert!((0..4096).all(|number| put(number, 1)));
     assert!(!put(4096, 1) && put(4096, 2));
@@ -260,78 +260,78 @@ fn one_network_has_a_quarter_of_the_places() {
 
 #[test]
 fn who_begins_again_before_an_answer_has_other_numbers() {
-    let mut conversation = editor();
+    let mut connection = editor();
     for seq in [1000, 3000, 3000] {
-        let syn = Heading { seq, flags: flag::SYN, mss: Some(1440), ..Heading::default() };
-        pass(&mut conversation, Side::V6, syn, b"");
+        let syn = TcpFields { seq, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
+        pass(&mut connection, Side::V6, syn, b"");
     }
     let flags = flag::SYN | flag::ACK;
-    let answer = Heading { seq: 5000, ack: 3001, flags, ..Heading::default() };
-    pass(&mut conversation, Side::V4, answer, b"");
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(3001, 5001), b"line\n");
-    assert_eq!((heading.seq, &octets[..]), (3001, &b"<line\n-and-longer>line\n"[..]));
+    let answer = TcpFields { seq: 5000, ack: 3001, flags, ..TcpFields::default() };
+    pass(&mut connection, Side::V4, answer, b"");
+    let (fields, octets) = pass(&mut connection, Side::V6, data(3001, 5001), b"line\n");
+    assert_eq!((fields.seq, &octets[..]), (3001, &b"<line\n-and-longer>line\n"[..]));
 }
 
 #[test]
 fn both_sides_last_words_end_it() {
-    let mut conversation = begun();
-    let fin = |seq, ack| Heading { flags: flag::FIN | flag::ACK, ..data(seq, ack) };
-    pass(&mut conversation, Side::V6, fin(1001, 5001), b"");
-    pass(&mut conversation, Side::V6, data(1002, 5001), b"");
-    assert!(!conversation.is_over());
-    pass(&mut conversation, Side::V4, data(5001, 1002), b"more\n");
-    assert!(!conversation.is_over(), "one of them still speaks");
-    pass(&mut conversation, Side::V4, fin(5006, 1002), b"");
-    assert!(conversation.is_over());
+    let mut connection = begun();
+    let fin = |seq, ack| TcpFields { flags: flag::FIN | flag::ACK, ..data(seq, ack) };
+    pass(&mut connection, Side::V6, fin(1001, 5001), b"");
+    pass(&mut connection, Side::V6, data(1002, 5001), b"");
+    assert!(!connection.is_over());
+    pass(&mut connection, Side::V4, data(5001, 1002), b"more\n");
+    assert!(!connection.is_over(), "one of them still speaks");
+    pass(&mut connection, Side::V4, fin(5006, 1002), b"");
+    assert!(connection.is_over());
 }
 
 #[test]
 fn urgent_data_that_vanished_are_not_urgent() {
-    let mut conversation = begun();
-    pass(&mut conversation, Side::V6, data(1001, 5001), b"drop\n");
-    let heading = Heading { flags: flag::ACK | flag::URG, urgent: 0, ..data(1006, 5001) };
-    let (heading, _) = pass(&mut conversation, Side::V6, heading, b"a\n");
-    assert_eq!((heading.seq, heading.urgent, heading.has(flag::URG)), (1001, 0, false));
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"drop\n");
+    let fields = TcpFields { flags: flag::ACK | flag::URG, urgent: 0, ..data(1006, 5001) };
+    let (fields, _) = pass(&mut connection, Side::V6, fields, b"a\n");
+    assert_eq!((fields.seq, fields.urgent, fields.has(flag::URG)), (1001, 0, false));
 }
 
 #[test]
 fn much_is_changed_before_an_acknowledgement_and_not_without_end() {
-    let mut conversation = begun();
+    let mut connection = begun();
     let line = [b"r".repeat(499), b"\n".to_vec()].concat();
     let (mut seq, mut lines) = (1001, 0);
     for _ in 0..40 {
-        let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), &line);
+        let (_, octets) = pass(&mut connection, Side::V6, data(seq, 5001), &line);
         if octets == edited(&line) {
             lines += 1;
             seq += 500;
         }
     }
     assert_eq!(lines, (16 * 1024_usize).div_ceil(500), "from 16,384 octets on none are taken");
-    pass(&mut conversation, Side::V4, data(5001, seq), b"");
-    let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), &line);
+    pass(&mut connection, Side::V4, data(5001, seq), b"");
+    let (_, octets) = pass(&mut connection, Side::V6, data(seq, 5001), &line);
     assert_eq!(octets, edited(&line), "and then they are");
 }
 
 #[test]
 fn eight_segments_may_come_early() {
-    let mut conversation = begun();
+    let mut connection = begun();
     for number in 1..=9 {
         let seq = 1001 + number * 3;
         for _ in 0..2 {
-            let (_, octets) = pass(&mut conversation, Side::V6, data(seq, 5001), b"ab\n");
+            let (_, octets) = pass(&mut connection, Side::V6, data(seq, 5001), b"ab\n");
             assert!(octets.is_empty());
         }
-        assert_eq!(conversation.octets(), 3 * number.min(8) as usize);
+        assert_eq!(connection.octets(), 3 * number.min(8) as usize);
     }
-    let (_, octets) = pass(&mut conversation, Side::V6, data(1001, 5001), b"ab\n");
+    let (_, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"ab\n");
     assert_eq!(octets, b"ab\n".repeat(9), "the ninth is left to its sender");
 }
 
 #[test]
 fn what_is_resumed_keeps_its_numbers() {
-    let mut conversation = Conversation::resumed(Box::<Editor>::default(), [7, 18]);
-    assert_eq!(conversation.shift(), [7, 18]);
-    let (heading, octets) = pass(&mut conversation, Side::V6, data(1001, 5008), b"line\n");
-    assert_eq!((heading.seq, heading.ack, &octets[..]), (1019, 5001, &b"line\n"[..]));
-    assert_eq!(conversation.shift(), [7, 18]);
+    let mut connection = Connection::resumed(Box::<Editor>::default(), [7, 18]);
+    assert_eq!(connection.shift(), [7, 18]);
+    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5008), b"line\n");
+    assert_eq!((fields.seq, fields.ack, &octets[..]), (1019, 5001, &b"line\n"[..]));
+    assert_eq!(connection.shift(), [7, 18]);
 }

@@ -1,4 +1,4 @@
-//! Both directions of a connection: what a segment becomes on its way through a gateway.
+//! Both directions of a connection: what a segment becomes on its direction through a gateway.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use crate::nat64::Side;
 
 use super::counters::Event;
+use super::fields::TcpFields;
 use super::flow::{Flow, before};
-use super::heading::{Heading, flag};
 use super::{Advice, Context, Dialogue, HELD_MAX};
+use fordway_wire::tcp::flag;
 
 /// What became of a segment's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +22,9 @@ pub enum Passed {
 
 /// A connection that a gateway watches.
 #[derive(Debug)]
-pub struct Conversation {
+pub struct Connection {
     dialogue: Box<dyn Dialogue>,
-    ways: [Way; 2],
+    directions: [Direction; 2],
     released: bool,
     /// It was reset, or both sides have said their last.
     over: bool,
@@ -34,7 +35,7 @@ pub struct Conversation {
 
 /// What is known of one side.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     /// The octets that it sends; `None`: its SYN was not seen.
     flow: Option<Flow>,
     mss: Option<u16>,
@@ -48,35 +49,36 @@ fn place(side: Side) -> usize {
     }
 }
 
-impl Conversation {
+impl Connection {
     /// Of a connection that begins.
     #[must_use]
-    pub fn new(dialogue: Box<dyn Dialogue>) -> Conversation {
-        let ways = [Way::default(), Way::default()];
+    pub fn new(dialogue: Box<dyn Dialogue>) -> Connection {
+        let directions = [Direction::default(), Direction::default()];
         let (released, over, fins, written) = (false, false, [false; 2], Vec::new());
-        Conversation { dialogue, ways, released, over, fins, written }
+        Connection { dialogue, directions, released, over, fins, written }
     }
 
     /// Of one that an earlier process watched: nothing is read any more, and so much is added to the numbers of the
     /// IPv4 and of the IPv6 host.
     #[must_use]
-    pub fn resumed(dialogue: Box<dyn Dialogue>, shift: [u32; 2]) -> Conversation {
-        let way = |shift| Way { flow: Some(Flow::resumed(shift)), ..Way::default() };
-        let ways = shift.map(way);
-        Conversation { ways, released: true, ..Conversation::new(dialogue) }
+    pub fn resumed(dialogue: Box<dyn Dialogue>, shift: [u32; 2]) -> Connection {
+        let direction =
+            |shift| Direction { flow: Some(Flow::resumed(shift)), ..Direction::default() };
+        let directions = shift.map(direction);
+        Connection { directions, released: true, ..Connection::new(dialogue) }
     }
 
     /// What is added to the numbers of the IPv4 and of the IPv6 host when everything is acknowledged.
     #[must_use]
     pub fn shift(&self) -> [u32; 2] {
-        [0, 1].map(|side: usize| self.ways[side].flow.as_ref().map_or(0, Flow::shift))
+        [0, 1].map(|side: usize| self.directions[side].flow.as_ref().map_or(0, Flow::shift))
     }
 
     /// Whether a SYN is, as far as can be known, this connection's.
     #[must_use]
-    pub fn is_begun_by(&self, from: Side, heading: &Heading) -> bool {
-        let flow = self.ways[place(from)].flow.as_ref();
-        flow.is_none_or(|flow| flow.first == heading.seq.wrapping_add(1))
+    pub fn is_begun_by(&self, from: Side, fields: &TcpFields) -> bool {
+        let flow = self.directions[place(from)].flow.as_ref();
+        flow.is_none_or(|flow| flow.first == fields.seq.wrapping_add(1))
     }
 
     /// Whether its ends are free to begin another one of the same ports.
@@ -88,13 +90,13 @@ impl Conversation {
     /// Whether numbers differ on both sides, or may.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        self.ways.iter().filter_map(|way| way.flow.as_ref()).any(Flow::is_changed)
+        self.directions.iter().filter_map(|direction| direction.flow.as_ref()).any(Flow::is_changed)
     }
 
     /// Octets of memory that are held for the sake of its ends.
     #[must_use]
     pub fn octets(&self) -> usize {
-        let flows = self.ways.iter().filter_map(|way| way.flow.as_ref());
+        let flows = self.directions.iter().filter_map(|direction| direction.flow.as_ref());
         flows.map(Flow::octets).sum::<usize>() + self.dialogue.kept()
     }
 
@@ -102,23 +104,23 @@ impl Conversation {
     #[must_use]
     pub fn mss_towards(&self, from: Side) -> u16 {
         // RFC 9293 section 3.7.1: without the option, 536.
-        self.ways[1 - place(from)].mss.unwrap_or(536)
+        self.directions[1 - place(from)].mss.unwrap_or(536)
     }
 
     /// Everything passes from here on.
     pub fn release(&mut self) {
         self.released = true;
-        for flow in self.ways.iter_mut().filter_map(|way| way.flow.as_mut()) {
+        for flow in self.directions.iter_mut().filter_map(|direction| direction.flow.as_mut()) {
             flow.release();
         }
     }
 
-    /// A segment: `heading` becomes what it is on the other side, and so do its octets, in `out`. `may_keep`: there
+    /// A segment: `fields` becomes what it is on the other side, and so do its octets, in `out`. `may_keep`: there
     /// is memory to keep what can't be dealt with yet.
     pub fn pass(
         &mut self,
         from: Side,
-        heading: &mut Heading,
+        fields: &mut TcpFields,
         payload: &[u8],
         may_keep: bool,
         out: &mut Vec<u8>,
@@ -126,79 +128,79 @@ impl Conversation {
     ) -> Passed {
         out.clear();
         context.may_keep = may_keep;
-        if heading.has(flag::SYN) {
-            self.begin(from, heading);
+        if fields.has(flag::SYN) {
+            self.begin(from, fields);
         }
-        if heading.has(flag::ACK) {
-            self.acknowledge(from, heading);
+        if fields.has(flag::ACK) {
+            self.acknowledge(from, fields);
         }
-        let urgent = heading.seq.wrapping_add(u32::from(heading.urgent));
-        let is_reset = self.is_reset(from, heading);
-        let passed = self.data(from, heading, payload, may_keep, out, context);
-        self.fins[place(from)] |= heading.has(flag::FIN);
+        let urgent = fields.seq.wrapping_add(u32::from(fields.urgent));
+        let is_reset = self.is_reset(from, fields);
+        let passed = self.data(from, fields, payload, may_keep, out, context);
+        self.fins[place(from)] |= fields.has(flag::FIN);
         self.over |= is_reset || self.fins == [true; 2];
-        if heading.has(flag::URG) {
-            self.point(from, heading, urgent);
+        if fields.has(flag::URG) {
+            self.point(from, fields, urgent);
         }
         passed
     }
 
-    fn begin(&mut self, from: Side, heading: &Heading) {
-        let first = heading.seq.wrapping_add(1);
+    fn begin(&mut self, from: Side, fields: &TcpFields) {
+        let first = fields.seq.wrapping_add(1);
         let [own, other] = [place(from), 1 - place(from)];
-        let answers = self.answers(from, heading);
-        match (&self.ways[own].flow, &self.ways[other].flow) {
+        let answers = self.answers(from, fields);
+        match (&self.directions[own].flow, &self.directions[other].flow) {
             // It came again; or it is somebody else's, and its receiver will say so.
             (Some(flow), _) if flow.first == first || !flow.is_new() => return,
             // Both have begun, or one has and this says that it answers: who does not know its number is neither.
             (Some(_), Some(_)) if !answers => return,
-            (None, Some(_)) if heading.has(flag::ACK) && !answers => return,
+            (None, Some(_)) if fields.has(flag::ACK) && !answers => return,
             _ => {}
         }
-        let Heading { mss, scale, .. } = *heading;
-        self.ways[own] = Way { flow: Some(Flow::new(first)), mss, scale };
+        let TcpFields { mss, scale, .. } = *fields;
+        self.directions[own] = Direction { flow: Some(Flow::new(first)), mss, scale };
     }
 
     /// Whether it acknowledges the other side's SYN and nothing more.
-    fn answers(&self, from: Side, heading: &Heading) -> bool {
-        let other = &self.ways[1 - place(from)].flow;
-        heading.has(flag::ACK) && other.as_ref().is_some_and(|flow| flow.first == heading.ack)
+    fn answers(&self, from: Side, fields: &TcpFields) -> bool {
+        let other = &self.directions[1 - place(from)].flow;
+        fields.has(flag::ACK) && other.as_ref().is_some_and(|flow| flow.first == fields.ack)
     }
 
     /// Whether a RST is of one who knows the connection: its number is the next (RFC 5961 section 3.2), or it answers
     /// the other side's SYN. Any other may be forged; the one that it is for ignores it, and so is it here. A
     /// connection that did end so is forgotten with its session.
-    fn is_reset(&self, from: Side, heading: &Heading) -> bool {
-        heading.has(flag::RST)
-            && match &self.ways[place(from)].flow {
+    fn is_reset(&self, from: Side, fields: &TcpFields) -> bool {
+        fields.has(flag::RST)
+            && match &self.directions[place(from)].flow {
                 // A FIN has a number, too.
                 Some(flow) => {
-                    flow.known().wrapping_add(u32::from(self.fins[place(from)])) == heading.seq
+                    flow.known().wrapping_add(u32::from(self.fins[place(from)])) == fields.seq
                 }
-                None => self.answers(from, heading),
+                None => self.answers(from, fields),
             }
     }
 
     /// What the other side has sent and this one has.
-    fn acknowledge(&mut self, from: Side, heading: &mut Heading) {
+    fn acknowledge(&mut self, from: Side, fields: &mut TcpFields) {
         let [own, other] = [place(from), 1 - place(from)];
         // RFC 7323 section 2.2: both have to say so, and it does not count in a SYN.
-        let scale = match (self.ways[own].scale, self.ways[other].scale) {
-            (Some(scale), Some(_)) if !heading.has(flag::SYN) => scale,
+        let scale = match (self.directions[own].scale, self.directions[other].scale) {
+            (Some(scale), Some(_)) if !fields.has(flag::SYN) => scale,
             _ => 0,
         };
-        let Some(flow) = &mut self.ways[other].flow else { return };
+        let Some(flow) = &mut self.directions[other].flow else { return };
         if !flow.is_changed() {
             return;
         }
-        let edge = heading.ack.wrapping_add(u32::from(heading.window) << scale);
-        flow.acknowledge(heading.ack);
-        heading.ack = flow.to_input(heading.ack, false);
+        let edge = fields.ack.wrapping_add(u32::from(fields.window) << scale);
+        flow.acknowledge(fields.ack);
+        fields.ack = flow.to_input(fields.ack, false);
         if flow.has_edits() {
-            let room = flow.to_input(edge, false).wrapping_sub(heading.ack) >> scale;
-            heading.window = u16::try_from(room).unwrap_or(u16::MAX);
+            let room = flow.to_input(edge, false).wrapping_sub(fields.ack) >> scale;
+            fields.window = u16::try_from(room).unwrap_or(u16::MAX);
         }
-        for block in &mut heading.sack {
+        for block in &mut fields.sack {
             *block = block
                 .map(|(left, right)| (flow.to_input(left, true), flow.to_input(right, false)))
                 .filter(|(left, right)| before(*left, *right));
@@ -208,29 +210,29 @@ impl Conversation {
     fn data(
         &mut self,
         from: Side,
-        heading: &mut Heading,
+        fields: &mut TcpFields,
         payload: &[u8],
         may_keep: bool,
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Passed {
         let [own, other] = [place(from), 1 - place(from)];
-        if self.ways[other].flow.is_none() && !heading.has(flag::SYN) {
+        if self.directions[other].flow.is_none() && !fields.has(flag::SYN) {
             // Half of what is said would not be understood.
             self.release();
         }
-        let Some(flow) = &mut self.ways[own].flow else { return Passed::Same };
-        if heading.has(flag::SYN) {
+        let Some(flow) = &mut self.directions[own].flow else { return Passed::Same };
+        if fields.has(flag::SYN) {
             // Octets in a SYN (RFC 7413) are not acknowledged, and come again.
             return if payload.is_empty() { Passed::Same } else { Passed::Other };
         }
-        let (seq, fin) = (heading.seq, heading.has(flag::FIN));
-        if heading.has(flag::RST) || payload.is_empty() && !fin {
-            heading.seq = flow.to_output(seq, self.released);
+        let (seq, fin) = (fields.seq, fields.has(flag::FIN));
+        if fields.has(flag::RST) || payload.is_empty() && !fin {
+            fields.seq = flow.to_output(seq, self.released);
             return Passed::Same;
         }
         if self.released {
-            return released(flow, heading, payload, out);
+            return released(flow, fields, payload, out);
         }
         let end = seq.wrapping_add(payload.len() as u32);
         let mut start = flow.made();
@@ -244,14 +246,14 @@ impl Conversation {
         } else {
             context.count(Event::Waiting);
         }
-        let Some(flow) = &self.ways[own].flow else { return Passed::Same };
+        let Some(flow) = &self.directions[own].flow else { return Passed::Same };
         let waits = !flow.held().is_empty();
         if fin && (waits || flow.known() != end) {
-            heading.flags &= !flag::FIN;
+            fields.flags &= !flag::FIN;
         }
-        heading.seq = if !out.is_empty() {
+        fields.seq = if !out.is_empty() {
             start
-        } else if heading.has(flag::FIN) || waits && !flow.has_taken(seq) {
+        } else if fields.has(flag::FIN) || waits && !flow.has_taken(seq) {
             flow.made()
         } else {
             // Nothing is left of it or of a part, and its sender has to hear that it came: one before what is expected makes the
@@ -271,7 +273,7 @@ impl Conversation {
         context: &mut Context<'_>,
     ) {
         loop {
-            let Some(flow) = &mut self.ways[place(from)].flow else { return };
+            let Some(flow) = &mut self.directions[place(from)].flow else { return };
             let number = flow.held().len();
             if number == 0 {
                 return;
@@ -308,29 +310,29 @@ impl Conversation {
     }
 
     /// The urgent pointer, relative to the segment's new number.
-    fn point(&self, from: Side, heading: &mut Heading, urgent: u32) {
-        let Some(flow) = &self.ways[place(from)].flow else { return };
-        let distance = flow.to_output(urgent, self.released).wrapping_sub(heading.seq);
+    fn point(&self, from: Side, fields: &mut TcpFields, urgent: u32) {
+        let Some(flow) = &self.directions[place(from)].flow else { return };
+        let distance = flow.to_output(urgent, self.released).wrapping_sub(fields.seq);
         match u16::try_from(distance) {
-            Ok(distance) if distance != 0 => heading.urgent = distance,
+            Ok(distance) if distance != 0 => fields.urgent = distance,
             _ => {
-                heading.flags &= !flag::URG;
-                heading.urgent = 0;
+                fields.flags &= !flag::URG;
+                fields.urgent = 0;
             }
         }
     }
 }
 
 /// A segment of a connection that was let go.
-fn released(flow: &Flow, heading: &mut Heading, payload: &[u8], out: &mut Vec<u8>) -> Passed {
-    let seq = heading.seq;
+fn released(flow: &Flow, fields: &mut TcpFields, payload: &[u8], out: &mut Vec<u8>) -> Passed {
+    let seq = fields.seq;
     let dealt_with = flow.known().wrapping_sub(seq) as usize;
     if !flow.has_edits() || !before(seq, flow.known()) {
-        heading.seq = flow.to_output(seq, true);
+        fields.seq = flow.to_output(seq, true);
         return Passed::Same;
     }
     let end = seq.wrapping_add(payload.len() as u32);
-    heading.seq = flow.again(seq, end, payload, out);
+    fields.seq = flow.again(seq, end, payload, out);
     out.extend_from_slice(payload.get(dealt_with..).unwrap_or_default());
     Passed::Other
 }
