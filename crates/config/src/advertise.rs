@@ -1,82 +1,113 @@
 //! Router advertisements on one device (RFC 4861), as configured: `[[advertise]]`.
 
 pub(crate) mod check;
-pub(crate) mod emit;
-pub(crate) mod read;
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
+use fordway_xlat::config::IPV6_MIN_MTU;
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 
+use crate::keys::common::{DNS_NAME, INTERFACE, POOL6, PREFIX6, SERVER6};
+use crate::keys::form::{BOOLEAN, Choice, Given, Time, integer, list, octets, or, seconds, time};
+use crate::keys::keys;
 use crate::name::InterfaceName;
 
-/// One `[[advertise]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advertise {
-    /// The device to whose link it is.
-    pub device: InterfaceName,
-    /// The link's prefixes; `None`: the /64s of the device's global addresses.
-    pub prefixes: Option<Vec<Ipv6Net>>,
-    /// Hosts reach each other directly in these prefixes.
-    pub on_link: bool,
-    /// Hosts make addresses in them (RFC 4862).
-    pub autonomous: bool,
-    /// Valid lifetime of these addresses.
-    pub valid: Duration,
-    /// Preferred lifetime of these addresses, at most the valid one.
-    pub preferred: Duration,
-    /// DNS servers (RFC 8106); `None`: where `[dns64]` listens on the device.
-    pub rdnss: Option<Vec<Ipv6Addr>>,
-    /// Domains in which hosts look for names (RFC 8106).
-    pub dnssl: Vec<Name>,
-    /// Lifetime of both; `None`: three intervals.
-    pub dns_lifetime: Option<Duration>,
-    /// Translation prefixes (RFC 8781); `None`: those of the translators and of `[dns64]`.
-    pub pref64: Option<Vec<Pool6>>,
-    /// Their lifetime; `None`: three intervals.
-    pub pref64_lifetime: Option<Duration>,
-    /// Routes through this router, beside the default one (RFC 4191).
-    pub routes: Vec<AdvertisedRoute>,
-    /// The link's MTU in octets; `None`: not told.
-    pub mtu: Option<u32>,
-    /// How long this router is a default router; zero: it is none; `None`: three intervals.
-    pub lifetime: Option<Duration>,
-    /// Longest time between advertisements that nobody asked for.
-    pub interval: Duration,
-    /// Shortest time between them; `None`: a third of the longest.
-    pub min_interval: Option<Duration>,
-    /// Preference among default routers (RFC 4191).
-    pub preference: Preference,
-    /// Hosts get addresses by DHCPv6.
-    pub managed: bool,
-    /// Hosts get other configuration by DHCPv6; always with `dhcpv6`; `None`: only with it.
-    pub other: Option<bool>,
-    /// Hop limit that hosts begin with; zero: not told.
-    pub hop_limit: u8,
-    /// How long a neighbour counts as reachable; zero: not told.
-    pub reachable: Duration,
-    /// Time between neighbour solicitations; zero: not told.
-    pub retrans: Duration,
-    /// The router's link-layer address goes with it.
-    pub source_link_layer: bool,
-    /// INFORMATION-REQUESTs are answered: stateless DHCPv6 (RFC 8415 section 18.3.6).
-    pub dhcpv6: bool,
-    /// Settings of the device are set up and taken down.
-    pub manage: bool,
+/// RFC 4861 section 6.2.1: the least MinRtrAdvInterval.
+const MIN_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Lifetimes: what 32 bits of seconds hold short of infinity.
+const FOREVER: u64 = u32::MAX as u64 - 1;
+const LIFETIME: Time = seconds(1, FOREVER);
+
+/// RFC 4861 section 6.2.1: AdvReachableTime, in milliseconds.
+const REACHABLE: Time = time(0, 3_600_000);
+
+const PREFERENCE: Choice<Preference> =
+    Choice(&[("low", Preference::Low), ("medium", Preference::Medium), ("high", Preference::High)]);
+
+const DEVICE: &str = "write the device of the clients' link, such as device = \"lan0\"";
+const PREFIXES: &str = "write a list of prefixes such as [\"2001:db8:1::/64\"]";
+const ADDRESSES: &str = "write a list of addresses such as [\"2001:db8:1::1\"]";
+const NAMES: &str = "write a list of names such as [\"example.net\"]";
+const POOLS: &str = "write a list of prefixes such as [\"64:ff9b::/96\"]";
+const ROUTE: &str = "write where the route leads, such as prefix = \"2001:db8:64::/48\"";
+
+keys! {
+    /// One `[[advertise]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Advertise {
+        /// The device. It need not be there yet
+        device: InterfaceName = INTERFACE, needed(InterfaceName::placeholder(), DEVICE);
+        /// Prefixes of the link. Without it, the /64s of the device's global addresses, followed as they come and go
+        prefixes("prefix"): Option<Vec<Ipv6Net>> = Given(list(PREFIX6, PREFIXES)), or(None, "those of the device");
+        /// Hosts reach each other directly in these prefixes
+        on_link: bool = BOOLEAN, or(true);
+        /// Hosts make addresses in these prefixes (RFC 4862), which then have 64 bits
+        autonomous: bool = BOOLEAN, or(true);
+        /// How long these addresses stay valid without another advertisement
+        valid: Duration = LIFETIME, or(Duration::from_secs(24 * 3600));
+        /// How long hosts use them for new connections; at most `valid`
+        preferred: Duration = seconds(0, FOREVER), or(valid.min(Duration::from_secs(4 * 3600)), "`\"4h\"`");
+        /// DNS servers (RFC 8106). Without it, those addresses of `[dns64] listen` with port 53 that the device has, else
+        /// those that other devices have
+        rdnss: Option<Vec<Ipv6Addr>> = Given(list(SERVER6, ADDRESSES)), or(None, "where `[dns64]` listens");
+        /// Domains in which hosts look for names (RFC 8106)
+        dnssl: Vec<Name> = list(DNS_NAME, NAMES), or(Vec::new());
+        /// Lifetime of DNS servers and domains. `auto`: three intervals
+        dns_lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
+        /// Translation prefixes (RFC 8781), by which hosts find the translator without asking the DNS
+        pref64: Option<Vec<Pool6>> = Given(list(POOL6, POOLS)), or(None, "those of `[dns64]`, else of the translators");
+        /// Their lifetime (RFC 8781 section 4: 13 bits of eight seconds each). `auto`: three intervals
+        pref64_lifetime: Option<Duration> = or("auto", seconds(1, 8 * 0x1fff)), or(None);
+        /// The link's MTU
+        mtu: Option<u32> = or("off", octets(IPV6_MIN_MTU as i64..=65_535)), or(None);
+        /// How long hosts keep this router as a default router; `0s`: it is none. `auto`: three intervals (RFC 8319
+        /// section 4)
+        lifetime: Option<Duration> = or("auto", seconds(0, 65_535)), or(None);
+        /// Longest time between advertisements that nobody has asked for
+        interval: Duration = seconds(4, 1800), or(Duration::from_secs(600));
+        /// Shortest time between them, at most three quarters of `interval`. `auto`: a third of `interval`
+        min_interval: Option<Duration> = or("auto", seconds(MIN_INTERVAL.as_secs(), 1350)), or(None);
+        /// Preference among default routers (RFC 4191)
+        preference: Preference = PREFERENCE, or(Preference::Medium);
+        /// Hosts get addresses by DHCPv6, of a server of your choice
+        managed: bool = BOOLEAN, or(false);
+        /// Hosts ask by DHCPv6 for the rest. `auto`: with `dhcpv6`
+        other: Option<bool> = or("auto", BOOLEAN), or(None);
+        /// Hop limit that hosts begin with; 0: not told
+        hop_limit: u8 = integer(0..=255, ""), or(64);
+        /// How long a neighbour counts as reachable; 0: not told
+        reachable: Duration = REACHABLE, or(Duration::ZERO);
+        /// Time between neighbour solicitations; 0: not told
+        retrans: Duration = REACHABLE, or(Duration::ZERO);
+        /// The router's link-layer address goes with it, so that hosts need not ask
+        source_link_layer: bool = BOOLEAN, or(true);
+        /// Answer such questions: DNS servers and domains by stateless DHCPv6 (RFC 8415 section 18.3.6), for hosts that do
+        /// not take them from advertisements
+        dhcpv6: bool = BOOLEAN, or(false);
+        /// Make the host forward what comes in on the device, unless `lifetime` is 0, and take that back at the end. Devices
+        /// that have their own routes from router advertisements keep them. `false`: leave the host alone; where it does
+        /// not forward, it is advertised as no default router
+        manage: bool = BOOLEAN, or(true);
+        /// Routes through this router beside the default one (RFC 4191)
+        routes("route"): Vec<AdvertisedRoute>, tables("[[advertise.route]]");
+    }
 }
 
-/// `[[advertise.route]]`: a route through this router (RFC 4191 section 2.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdvertisedRoute {
-    /// Where to.
-    pub prefix: Ipv6Net,
-    /// Preference among routes to the same prefix.
-    pub preference: Preference,
-    /// Its lifetime; `None`: three intervals.
-    pub lifetime: Option<Duration>,
+keys! {
+    /// `[[advertise.route]]`: a route through this router (RFC 4191 section 2.3).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AdvertisedRoute {
+        /// Where to
+        prefix: Ipv6Net = PREFIX6, needed(Ipv6Net::default(), ROUTE);
+        /// Preference among routes to the same prefix
+        preference: Preference = PREFERENCE, or(Preference::Medium);
+        /// Its lifetime. `auto`: three intervals
+        lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
+    }
 }
 
 impl Advertise {
@@ -102,7 +133,7 @@ impl Advertise {
     #[must_use]
     pub fn min_interval(&self) -> Duration {
         let third = self.interval / 3;
-        self.min_interval.unwrap_or(third.max(read::MIN_INTERVAL))
+        self.min_interval.unwrap_or(third.max(MIN_INTERVAL))
     }
 
     /// Whether hosts get other configuration by DHCPv6.

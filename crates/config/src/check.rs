@@ -65,14 +65,15 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         gateways.flat_map(|draft| &draft.pool6).map(|pool6| *pool6.get_ref()).collect();
     let clats = translators().filter_map(|it| it.clat()?.pref64.fixed().copied());
     trt::check::trt(&drafts.trt, &prefixes, &clats.collect::<Vec<_>>(), sink);
-    prefixes.extend(drafts.trt.iter().flat_map(|it| &it.pool6).map(|pool6| *pool6.get_ref()));
+    prefixes.extend(drafts.trt.iter().flat_map(|it| &it.value.pool6).copied());
+    let metrics = drafts.metrics.as_ref().map_or(&[][..], |metrics| &metrics.value.listen);
     if let Some(draft) = &drafts.dns64 {
         let unread = drafts.translators.iter().any(|draft| draft.pool6_unread)
-            || drafts.trt.iter().any(|draft| draft.pool6.is_empty());
+            || drafts.trt.iter().any(|draft| draft.value.pool6.is_empty());
         dns64::check::dns64(draft, &prefixes, unread, sink);
-        for listen in &draft.listen {
+        for listen in draft.at.each("listen", &draft.value.listen) {
             let taken = |it: &&SocketAddr| dns64::check::same_place(**it, *listen.get_ref());
-            if let Some(metrics) = drafts.metrics.listen.iter().find(taken) {
+            if let Some(metrics) = metrics.iter().find(taken) {
                 let message =
                     format!("`listen`: {} is taken by [metrics], for {metrics}", listen.get_ref());
                 let help = "write another port in one of the two";
@@ -88,8 +89,8 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         uplinks: translators().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
     };
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
-    let dns64 = drafts.dns64.iter().flat_map(|it| &it.listen).map(|it| (*it.get_ref(), "[dns64]"));
-    let metrics = drafts.metrics.listen.iter().map(|it| (*it, "[metrics]"));
+    let dns64 = drafts.dns64.iter().flat_map(|it| &it.value.listen).map(|it| (*it, "[dns64]"));
+    let metrics = metrics.iter().map(|it| (*it, "[metrics]"));
     let taken: Vec<_> = dns64.chain(metrics).collect();
     proxy::check::proxies(&drafts.proxies, &taken, sink);
     let with_tunnels = drafts.translators.iter();
@@ -129,6 +130,11 @@ fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {
             );
         },
     );
+}
+
+/// Says that a key has no effect.
+pub(crate) fn no_effect(span: Range<usize>, message: impl Into<String>, sink: &mut Sink) {
+    sink.push(Diagnostic::warning(span, message).help("leave it out"));
 }
 
 pub(crate) fn duplicates<T: Copy + Hash + Eq + Display>(

@@ -2,33 +2,34 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::advertise;
+use crate::advertise::Advertise;
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::dns64;
-use crate::dstm;
+use crate::dns64::Dns64;
+use crate::dstm::{DstmClient, DstmServer, DstmTep};
+use crate::keys;
 use crate::nat44;
-use crate::proxy;
+use crate::proxy::Proxy;
 use crate::section::{Problem, Problems, Section, Value};
-use crate::sections::{self, Table};
+use crate::sections::{self, Control, Log, Metrics, Table};
 use crate::translator::{self, Draft};
-use crate::trt;
-use crate::types::{Config, Control, Log, Metrics};
+use crate::trt::Trt;
+use crate::types::Config;
 
 /// The parts of the file, with their places where checks across parts need them.
 pub(crate) struct Drafts {
     pub(crate) translators: Vec<Draft>,
     pub(crate) nat44: Vec<nat44::read::Draft>,
     pub(crate) dual_stack: Vec<nat44::dual_stack::Draft>,
-    pub(crate) dns64: Option<dns64::read::Draft>,
-    pub(crate) advertise: Vec<advertise::read::Draft>,
-    pub(crate) trt: Vec<trt::read::Draft>,
-    pub(crate) proxies: Vec<proxy::read::Draft>,
-    pub(crate) dstm_server: Option<dstm::read::ServerDraft>,
-    pub(crate) dstm_tep: Option<dstm::read::TepDraft>,
-    pub(crate) dstm_clients: Vec<dstm::read::ClientDraft>,
-    control: Control,
-    pub(crate) metrics: Metrics,
-    log: Log,
+    pub(crate) dns64: Option<keys::Read<Dns64>>,
+    pub(crate) advertise: Vec<keys::Read<Advertise>>,
+    pub(crate) trt: Vec<keys::Read<Trt>>,
+    pub(crate) proxies: Vec<keys::Read<Proxy>>,
+    pub(crate) dstm_server: Option<keys::Read<DstmServer>>,
+    pub(crate) dstm_tep: Option<keys::Read<DstmTep>>,
+    pub(crate) dstm_clients: Vec<keys::Read<DstmClient>>,
+    control: Option<keys::Read<Control>>,
+    pub(crate) metrics: Option<keys::Read<Metrics>>,
+    log: Option<keys::Read<Log>>,
 }
 
 /// Reads a text. What is wrong goes to `sink`; what is right is returned.
@@ -52,9 +53,9 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         dstm_server: None,
         dstm_tep: None,
         dstm_clients: Vec::new(),
-        control: Control::default(),
-        metrics: Metrics::default(),
-        log: Log::default(),
+        control: None,
+        metrics: None,
+        log: None,
     };
     if broken {
         return drafts;
@@ -62,29 +63,30 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
     let mut top = Section::new("this file", root.get_ref(), 0..0);
     read_translators(&mut top, sink, &mut drafts);
     if let Some(dns64) = top.read(sink, "dns64", only_one) {
-        drafts.dns64 = Some(dns64::read::dns64(dns64.into_inner(), sink));
+        drafts.dns64 = Some(keys::read("[dns64]", dns64.into_inner(), sink));
     }
     if let Some(tables) = top.read(sink, "advertise", |v| sections::tables(v, "[[advertise]]")) {
         let tables = tables.into_inner().into_iter();
-        drafts.advertise = tables.map(|it| advertise::read::advertise(it, sink)).collect();
+        drafts.advertise = tables.map(|it| keys::read("[[advertise]]", it, sink)).collect();
     }
     if let Some(tables) = top.read(sink, "trt", |v| sections::tables(v, "[[trt]]")) {
-        drafts.trt = tables.into_inner().into_iter().map(|it| trt::read::trt(it, sink)).collect();
+        let tables = tables.into_inner().into_iter();
+        drafts.trt = tables.map(|it| keys::read("[[trt]]", it, sink)).collect();
     }
     if let Some(tables) = top.read(sink, "proxy", |v| sections::tables(v, "[[proxy]]")) {
         let tables = tables.into_inner().into_iter();
-        drafts.proxies = tables.map(|it| proxy::read::proxy(it, sink)).collect();
+        drafts.proxies = tables.map(|it| keys::read("[[proxy]]", it, sink)).collect();
     }
     if let Some(table) = top.read(sink, "dstm_server", only_one) {
-        drafts.dstm_server = Some(dstm::read::server(table.into_inner(), sink));
+        drafts.dstm_server = Some(keys::read("[dstm_server]", table.into_inner(), sink));
     }
     if let Some(table) = top.read(sink, "dstm_tep", only_one) {
-        drafts.dstm_tep = Some(dstm::read::tep(table.into_inner(), sink));
+        drafts.dstm_tep = Some(keys::read("[dstm_tep]", table.into_inner(), sink));
     }
     if let Some(tables) = top.read(sink, "dstm_client", |v| sections::tables(v, "[[dstm_client]]"))
     {
         let tables = tables.into_inner().into_iter();
-        drafts.dstm_clients = tables.map(|it| dstm::read::client(it, sink)).collect();
+        drafts.dstm_clients = tables.map(|it| keys::read("[[dstm_client]]", it, sink)).collect();
     }
     let sections =
         ["translator", "dns64", "advertise", "trt", "proxy", "dstm_server", "dstm_client"];
@@ -97,13 +99,13 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         sink.push(Diagnostic::error(top.span(), message).help(help));
     }
     if let Some(control) = top.read(sink, "control", sections::table) {
-        drafts.control = sections::control(control.into_inner(), sink);
+        drafts.control = Some(keys::read("[control]", control.into_inner(), sink));
     }
     if let Some(metrics) = top.read(sink, "metrics", sections::table) {
-        drafts.metrics = sections::metrics(metrics.into_inner(), sink);
+        drafts.metrics = Some(keys::read("[metrics]", metrics.into_inner(), sink));
     }
     if let Some(log) = top.read(sink, "log", sections::table) {
-        drafts.log = sections::log(log.into_inner(), sink);
+        drafts.log = Some(keys::read("[log]", log.into_inner(), sink));
     }
     top.finish(sink);
     drafts
@@ -155,16 +157,15 @@ impl Drafts {
         let nat44: Option<Vec<_>> = self.nat44.into_iter().map(|draft| draft.nat44).collect();
         let dual_stack = self.dual_stack.into_iter().map(|draft| draft.dual_stack);
         let dual_stack: Option<Vec<_>> = dual_stack.collect();
-        let advertise = self.advertise.into_iter().map(advertise::read::Draft::finish);
+        let advertise = self.advertise.into_iter().map(keys::Read::finish);
         let advertise: Option<Vec<_>> = advertise.collect();
-        let trt: Option<Vec<_>> = self.trt.into_iter().map(trt::read::Draft::finish).collect();
-        let proxies: Option<Vec<_>> =
-            self.proxies.into_iter().map(proxy::read::Draft::finish).collect();
+        let trt: Option<Vec<_>> = self.trt.into_iter().map(keys::Read::finish).collect();
+        let proxies: Option<Vec<_>> = self.proxies.into_iter().map(keys::Read::finish).collect();
         let dns64 = match self.dns64 {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
-        let dstm_clients = self.dstm_clients.into_iter().map(dstm::read::ClientDraft::finish);
+        let dstm_clients = self.dstm_clients.into_iter().map(keys::Read::finish);
         let dstm_clients: Option<Vec<_>> = dstm_clients.collect();
         let dstm_server = match self.dstm_server {
             Some(draft) => Some(draft.finish()?),
@@ -185,9 +186,9 @@ impl Drafts {
             dstm_server,
             dstm_tep,
             dstm_clients: dstm_clients?,
-            control: self.control,
-            metrics: self.metrics,
-            log: self.log,
+            control: self.control.map(|read| read.value).unwrap_or_default(),
+            metrics: self.metrics.map(|read| read.value).unwrap_or_default(),
+            log: self.log.map(|read| read.value).unwrap_or_default(),
         })
     }
 }

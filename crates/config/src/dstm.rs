@@ -1,129 +1,177 @@
 //! DSTM, as configured: `[dstm_server]`, `[dstm_tep]`, `[[dstm_client]]`.
 
 pub(crate) mod check;
-pub(crate) mod emit;
-pub(crate) mod read;
+mod place;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use serde_json::json;
 
+use crate::keys::common::{ENGINE, HOST4, HOST6, INTERFACE, NAME, PREFIX4, PREFIX6, file};
+use crate::keys::form::{
+    BOOLEAN, Given, Integer, NUMBER, Plain, Time, integer, list, or, some, text, time,
+};
+use crate::keys::keys;
 use crate::name::InterfaceName;
+use crate::section::{Problem, Problems, Value};
 use crate::softwire::{HOP_LIMIT, Softwire, SoftwireClient, SoftwireEnd};
 use crate::types::{Engine, Mode, Translator};
+use crate::value;
+
+pub use place::DstmTepPlace;
+
+type Parsed<T> = Result<T, Problems>;
 
 /// The UDP port of DSTM unless another is written.
 pub const DSTM_PORT: u16 = 13_653;
 
-/// `[dstm_server]`: lends IPv4 addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DstmServer {
-    /// Where it listens.
-    pub listen: Vec<SocketAddrV6>,
-    /// The addresses that it lends.
-    pub pool: Vec<Ipv4Net>,
-    /// Ports of each client, a power of two; `None`: all, no address is shared.
-    pub ports_per_client: Option<u32>,
-    /// Lifetime of a lease where the client has no wish.
-    pub lifetime: Duration,
-    /// The longest one.
-    pub max_lifetime: Duration,
-    /// How long an address that has come back is kept from others.
-    pub rest: Duration,
-    /// The tunnel end point.
-    pub tep: DstmTepPlace,
-    /// Where leases are kept.
-    pub state: PathBuf,
-    /// Clients with keys of their own.
-    pub clients: Vec<DstmClientKey>,
-    /// Prefixes whose clients share a key.
-    pub prefixes: Vec<DstmPrefixKey>,
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Lifetimes of leases, in milliseconds: 10 seconds to 30 days.
+const LIFETIME: Time = time(10_000, 30 * 86_400_000);
+
+/// Bindings of a tunnel end point that is told by a server, and leases of a prefix.
+const BINDINGS: Integer<u32> = integer(1..=1 << 20, "");
+
+/// The address of a host at its end of a softwire (RFC 6333 section 5.7).
+const B4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
+
+const LISTEN_HELP: &str = "write addresses of this host such as listen = [\"2001:db8:f::1\"]";
+const POOL: &str = "write the addresses to lend such as pool = [\"192.0.2.0/28\"]";
+const PREFIX: &str = "write where the clients are, such as prefix = \"2001:db8:5::/64\"";
+const REACHED: &str =
+    "write the address at which the server reaches this host, such as listen = \"2001:db8:f::2\"";
+const TEP: &str = "write the name of a translator with mode = \"softwire\" and role = \"tep\"";
+const DEVICE: &str = "write a name for it and its interface, such as name = \"dstm0\"";
+const SERVERS: &str = "write addresses of servers such as server = [\"2001:db8:f::1\"]";
+const ROUTES: &str = "write what is to go through the tunnel, such as routes4 = [\"0.0.0.0/0\"]";
+const ID: &str = "write a name such as \"laptop\": 1 to 64 visible ASCII characters, no space";
+const KEY: &str = "write the path of a file with 32 to 128 hexadecimal digits, such as key_file = \
+                   \"/etc/fordway/dstm.key\" (openssl rand -hex 32 makes one)";
+
+const LISTEN: Plain<SocketAddrV6> = text(
+    listen,
+    (
+        "IPv6 address, with a port other than 13653 as `[ADDR]:PORT`",
+        "IPv6 addresses, with a port other than 13653 as `[ADDR]:PORT`",
+    ),
+);
+const KEY_FILE: Plain<PathBuf> = file(|v| value::file(v, "/etc/fordway/dstm.key"));
+const CLIENT_ID: Plain<String> = text(id, ("1 to 64 visible ASCII characters", ""));
+
+/// Ports of a client.
+const PORTS: Plain<u32> = Plain {
+    read: ports,
+    write: |ports| toml::Value::Integer((*ports).into()),
+    named: ("power of two from 64 to 32768", ""),
+    schema: || json!({"type": "integer", "minimum": 64, "maximum": 32_768}),
+};
+
+keys! {
+    /// `[dstm_server]`: lends IPv4 addresses.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DstmServer {
+        /// Where clients ask
+        listen: Vec<SocketAddrV6> = some(LISTEN, LISTEN_HELP), needed(Vec::new(), LISTEN_HELP);
+        /// The addresses that are lent, all of each network
+        pool: Vec<Ipv4Net> = some(PREFIX4, POOL), needed(Vec::new(), POOL);
+        /// Each address is shared, with so many ports for each client
+        ports_per_client: Option<u32> = or("off", PORTS), or(None);
+        /// Of a lease, where the client has no wish
+        lifetime: Duration = LIFETIME, or(HOUR);
+        /// The longest that a client gets
+        max_lifetime: Duration = LIFETIME, or(lifetime.max(24 * HOUR), "`\"1day\"`, or `lifetime` if that is longer");
+        /// An address that has come back is kept from others for so long
+        rest: Duration = time(0, 3_600_000), or(Duration::from_secs(30));
+        /// The tunnel end point
+        tep: DstmTepPlace, flat();
+        /// Where leases are kept
+        state: PathBuf = file(|v| value::file(v, "/var/lib/fordway/dstm.leases")),
+            or(PathBuf::from("/var/lib/fordway/dstm.leases"));
+        /// Clients with keys of their own
+        clients("client"): Vec<DstmClientKey>, tables("[[dstm_server.client]]");
+        /// Prefixes whose clients share a key, and are told apart by their addresses
+        prefixes("prefix"): Vec<DstmPrefixKey>, tables("[[dstm_server.prefix]]");
+    }
 }
 
-/// Where a server's tunnel end point is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DstmTepPlace {
-    /// A translator of this file, with mode softwire and role tep.
-    Here(InterfaceName),
-    /// Another host's `[dstm_tep]`.
-    There {
-        /// The tunnel end point's IPv6 address.
-        address: Ipv6Addr,
-        /// Where it listens to the server.
-        control: SocketAddrV6,
-        /// The file of the key that both share.
-        key_file: PathBuf,
-    },
+keys! {
+    /// `[[dstm_server.client]]`: a client with a key of its own.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DstmClientKey {
+        /// Its name
+        id: String = CLIENT_ID, needed(String::new(), ID);
+        /// 32 to 128 hexadecimal digits: `(umask 077; openssl rand -hex 32 > FILE)`
+        key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
+        /// What it always gets, whole. With `ports_per_client` it must not be of the pool
+        v4: Option<Ipv4Addr> = Given(HOST4), or(None, "(any of the pool)");
+    }
 }
 
-/// `[[dstm_server.client]]`: a client with a key of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DstmClientKey {
-    /// Its name.
-    pub id: String,
-    /// The file of its key.
-    pub key_file: PathBuf,
-    /// The address that it always gets.
-    pub v4: Option<Ipv4Addr>,
+keys! {
+    /// `[[dstm_server.prefix]]`: a prefix whose clients share a key.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DstmPrefixKey {
+        /// Where they are. Of several that fit the longest counts
+        prefix: Ipv6Net = PREFIX6, needed(Ipv6Net::default(), PREFIX);
+        /// The file of their key
+        key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
+        /// Leases of all of them
+        max_leases: u32 = BINDINGS, or(64);
+    }
 }
 
-/// `[[dstm_server.prefix]]`: a prefix whose clients share a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DstmPrefixKey {
-    /// Where they are.
-    pub prefix: Ipv6Net,
-    /// The file of their key.
-    pub key_file: PathBuf,
-    /// Most leases of all of them.
-    pub max_leases: u32,
+keys! {
+    /// `[dstm_tep]`: a tunnel end point that a server on another host tells its bindings.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DstmTep {
+        /// Where the server reaches it
+        listen: SocketAddrV6 = LISTEN, needed(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0), REACHED);
+        /// A translator of this file, with mode softwire and role tep. Its `routes4` needs the server's pool
+        tep: InterfaceName = INTERFACE, needed(InterfaceName::placeholder(), TEP);
+        /// The file of the key that it shares with the server
+        key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
+        /// Bindings that it takes
+        max_bindings: u32 = BINDINGS, or(65_536);
+    }
 }
 
-/// `[dstm_tep]`: a tunnel end point that a server on another host tells its bindings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DstmTep {
-    /// Where it listens.
-    pub listen: SocketAddrV6,
-    /// A translator of this file, with mode softwire and role tep.
-    pub tep: InterfaceName,
-    /// The file of the key that it shares with the server.
-    pub key_file: PathBuf,
-    /// Bindings that it takes at most.
-    pub max_bindings: u32,
-}
-
-/// `[[dstm_client]]`: borrows an IPv4 address when it needs one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DstmClient {
-    /// Its name and its interface's.
-    pub name: InterfaceName,
-    /// The servers, the preferred one first.
-    pub servers: Vec<SocketAddrV6>,
-    /// Its name for the servers, if it has a key of its own.
-    pub id: Option<String>,
-    /// The file of the key.
-    pub key_file: PathBuf,
-    /// The address that packets have which wait for one, and all packets where it is shared.
-    pub v4: Ipv4Addr,
-    /// The address that it asks from; `None`: the one that leads to the server.
-    pub v6: Option<Ipv6Addr>,
-    /// Its own end of the tunnel; `None`: made from the uplink's prefix.
-    pub local: Option<Ipv6Addr>,
-    /// The device towards the IPv6 network; `None`: found by the route to the server.
-    pub uplink: Option<InterfaceName>,
-    /// Which engine carries the packets.
-    pub engine: Engine,
-    /// It can do with a port set.
-    pub sharing: bool,
-    /// Lifetime that it wishes for; `None`: as the server likes.
-    pub lifetime: Option<Duration>,
-    /// Without a packet for so long, it gives the address back; `None`: never.
-    pub idle: Option<Duration>,
-    /// What is routed into its interface.
-    pub routes4: Vec<Ipv4Net>,
-    /// Metric of these routes.
-    pub metric: u32,
+keys! {
+    /// `[[dstm_client]]`: borrows an IPv4 address when it needs one.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DstmClient {
+        /// Its own name and its interface's
+        name: InterfaceName = NAME, needed(InterfaceName::placeholder(), DEVICE);
+        /// The servers, the preferred one first
+        servers("server"): Vec<SocketAddrV6> = some(LISTEN, SERVERS), needed(Vec::new(), SERVERS);
+        /// Its name, if the key is its own
+        id: Option<String> = Given(CLIENT_ID), or(None, "(its address)");
+        /// The file of the key
+        key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
+        /// What this host's packets have as their source as long as there is no address, and where it is shared
+        v4: Ipv4Addr = HOST4, or(B4);
+        /// What it asks from; `auto`: as the route to the server has it
+        v6: Option<Ipv6Addr> = or("auto", HOST6), or(None);
+        /// Its own end of the tunnel, of the /64 that it asks from, on no device; `auto`: made from the uplink's /64
+        local: Option<Ipv6Addr> = or("auto", HOST6), or(None);
+        /// The device towards the IPv6 network; `auto`: by the route to the server
+        uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None);
+        /// As of a translator
+        engine: Engine = ENGINE, or(Engine::Auto);
+        /// It can do with ports of an address
+        sharing: bool = BOOLEAN, or(true);
+        /// Lifetime that it wishes for; `auto`: as the server likes
+        lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
+        /// Without a packet for so long, it gives the address back
+        idle: Option<Duration> = or("off", time(1_000, 86_400_000)), or(Some(Duration::from_secs(600)));
+        /// What is routed into its interface
+        routes4: Vec<Ipv4Net> = list(PREFIX4, ROUTES), or(vec![Ipv4Net::default()]);
+        /// Metric of these routes
+        metric: u32 = NUMBER, or(crate::DEFAULT_METRIC);
+    }
 }
 
 impl DstmClient {
@@ -150,4 +198,39 @@ impl DstmClient {
             ..Translator::usual()
         }
     }
+}
+
+fn id(v: &Value<'_>) -> Parsed<String> {
+    let text = value::string(v, "a name", ID)?;
+    match (1..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err(Problem::new(v.span(), format!("{text:?} is no client's name"), ID).into()),
+    }
+}
+
+/// An IPv6 address to listen on.
+fn listen(v: &Value<'_>) -> Parsed<SocketAddrV6> {
+    match value::listen(v, DSTM_PORT)? {
+        SocketAddr::V6(address) => Ok(address),
+        SocketAddr::V4(address) => {
+            let message = format!("DSTM speaks IPv6, and {} is an IPv4 address", address.ip());
+            Err(Problem::new(v.span(), message, "write an IPv6 address").into())
+        }
+    }
+}
+
+fn ports(v: &Value<'_>) -> Parsed<u32> {
+    let number = value::integer(v, 64..=32_768, "ports")? as u32;
+    if number.is_power_of_two() {
+        return Ok(number);
+    }
+    let next = number.next_power_of_two();
+    let message = format!("{number} is no power of two");
+    Err(Problem::new(v.span(), message, format!("write {} or {next}", next / 2)).into())
+}
+
+/// The unspecified address stands for all of the host's.
+pub(crate) fn same_place(one: &SocketAddrV6, other: &SocketAddrV6) -> bool {
+    let any = |it: &SocketAddrV6| *it.ip() == Ipv6Addr::UNSPECIFIED;
+    one.port() == other.port() && (one.ip() == other.ip() || any(one) || any(other))
 }

@@ -6,18 +6,13 @@ use fordway_xlat::addr::Eam;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use serde::Serialize;
 
-use crate::advertise::emit::AdvertiseTable;
-use crate::dns64::emit::Dns64Table;
-use crate::dstm::emit::{ClientTable, ServerTable, TepTable};
 use crate::engine::{ATTACHES, ENGINES};
+use crate::keys::{self, Written};
 use crate::nat44::emit::{DualStackTable, Nat44Table};
 use crate::nat64::emit::{Keys, Tables};
 use crate::nat64::nat_pt::Keys as NatPtKeys;
-use crate::proxy::emit::ProxyTable;
-use crate::sections::{FORMATS, LEVELS, SIGTERM};
 use crate::softwire::{self, Softwire};
 use crate::translator::UDP_CHECKSUM_ZERO;
-use crate::trt::emit::TrtTable;
 use crate::types::{Attach, Config, Mode, Source6, Translator};
 
 /// Displays as a configuration file that parses to the same configuration.
@@ -31,23 +26,16 @@ impl fmt::Display for Config {
                 .chain(self.nat44.iter().map(|it| Entry::Nat44(Box::new(Nat44Table::of(it)))))
                 .chain(self.dual_stack.iter().map(|it| Entry::DualStack(DualStackTable::of(it))))
                 .collect(),
-            dns64: self.dns64.as_ref().map(Dns64Table::of),
-            advertise: self.advertise.iter().map(AdvertiseTable::of).collect(),
-            trt: self.trt.iter().map(TrtTable::of).collect(),
-            proxy: self.proxies.iter().map(ProxyTable::of).collect(),
-            dstm_server: self.dstm_server.as_ref().map(ServerTable::of),
-            dstm_tep: self.dstm_tep.as_ref().map(TepTable::of),
-            dstm_client: self.dstm_clients.iter().map(ClientTable::of).collect(),
-            control: ControlTable {
-                socket: self.control.socket.to_string_lossy().into_owned(),
-                timeout: humantime::format_duration(self.control.timeout).to_string(),
-                on_sigterm: word(&SIGTERM, self.control.on_sigterm),
-            },
-            metrics: MetricsTable { listen: strings(&self.metrics.listen) },
-            log: LogTable {
-                level: word(&LEVELS, self.log.level),
-                format: word(&FORMATS, self.log.format),
-            },
+            dns64: self.dns64.as_ref().map(keys::write),
+            advertise: self.advertise.iter().map(keys::write).collect(),
+            trt: self.trt.iter().map(keys::write).collect(),
+            proxy: self.proxies.iter().map(keys::write).collect(),
+            dstm_server: self.dstm_server.as_ref().map(keys::write),
+            dstm_tep: self.dstm_tep.as_ref().map(keys::write),
+            dstm_client: self.dstm_clients.iter().map(keys::write).collect(),
+            control: keys::write(&self.control),
+            metrics: keys::write(&self.metrics),
+            log: keys::write(&self.log),
         };
         f.write_str(&toml::to_string(&file).map_err(|_| fmt::Error)?)
     }
@@ -154,40 +142,22 @@ struct File {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     translator: Vec<Entry>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dns64: Option<Dns64Table>,
+    dns64: Option<Written>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    advertise: Vec<AdvertiseTable>,
+    advertise: Vec<Written>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    trt: Vec<TrtTable>,
+    trt: Vec<Written>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    proxy: Vec<ProxyTable>,
+    proxy: Vec<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dstm_server: Option<ServerTable>,
+    dstm_server: Option<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dstm_tep: Option<TepTable>,
+    dstm_tep: Option<Written>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    dstm_client: Vec<ClientTable>,
-    control: ControlTable,
-    metrics: MetricsTable,
-    log: LogTable,
-}
-
-#[derive(Serialize)]
-struct ControlTable {
-    socket: String,
-    timeout: String,
-    on_sigterm: &'static str,
-}
-
-#[derive(Serialize)]
-struct MetricsTable {
-    listen: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct LogTable {
-    level: &'static str,
-    format: &'static str,
+    dstm_client: Vec<Written>,
+    control: Written,
+    metrics: Written,
+    log: Written,
 }
 
 impl TranslatorTable {

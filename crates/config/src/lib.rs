@@ -18,6 +18,7 @@ mod draft;
 mod dstm;
 mod emit;
 mod engine;
+mod keys;
 mod name;
 mod nat44;
 mod nat64;
@@ -38,6 +39,7 @@ pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
 pub use hickory_proto::rr::Name;
+pub use keys::Key;
 pub use name::{InterfaceName, NameError};
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
@@ -45,19 +47,42 @@ pub use nat64::{
     Pool4Error, Pool4Source, Ports,
 };
 pub use proxy::{
-    Proxy, ProxyDestination, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat, ProxyMode,
-    ProxyPorts, ProxyRule, ProxyServer, ProxyServerError,
+    Proxy, ProxyDestination, ProxyForward, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat,
+    ProxyMode, ProxyPorts, ProxyReverse, ProxyRule, ProxyServer, ProxyServerError,
 };
+pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use trt::{Trt, UrgentData};
-pub use types::{
-    Attach, Clat, Config, Control, Engine, Log, LogFormat, LogLevel, Metrics, Mode, OnSigterm,
-    Pref64, Source6, Translator,
-};
+pub use types::{Attach, Clat, Config, Engine, Mode, Pref64, Source6, Translator};
 
+use crate::keys::Keys as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// The sections of the file, with the keys of each: what docs/configuration.md and the JSON Schema are made of.
+#[must_use]
+pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
+    vec![
+        ("dns64", Dns64::keys()),
+        ("dns64.policy", Dns64Policy::keys()),
+        ("advertise", Advertise::keys()),
+        ("advertise.route", AdvertisedRoute::keys()),
+        ("trt", Trt::keys()),
+        ("proxy", Proxy::keys()),
+        ("proxy.forward", ProxyForward::keys()),
+        ("proxy.reverse", ProxyReverse::keys()),
+        ("proxy.rule", ProxyRule::keys()),
+        ("dstm_server", DstmServer::keys()),
+        ("dstm_server.client", DstmClientKey::keys()),
+        ("dstm_server.prefix", DstmPrefixKey::keys()),
+        ("dstm_tep", DstmTep::keys()),
+        ("dstm_client", DstmClient::keys()),
+        ("control", Control::keys()),
+        ("metrics", Metrics::keys()),
+        ("log", Log::keys()),
+    ]
+}
 
 /// Where the daemon listens for `fordway status` unless `[control] socket` says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/fordway/control.sock";

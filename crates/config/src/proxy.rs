@@ -1,8 +1,7 @@
 //! HTTP proxies, as configured: `[[proxy]]` and their `[[proxy.rule]]`.
 
 pub(crate) mod check;
-pub(crate) mod emit;
-pub(crate) mod read;
+mod mode;
 mod server;
 
 use std::fmt;
@@ -13,78 +12,135 @@ use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
 use ipnet::IpNet;
+use serde_json::json;
 
-use crate::dns64::Upstream;
+use crate::dns64::{CLIENT_BITS, CLIENT_BITS4, Upstream, UpstreamError};
+use crate::keys::common::{CLIENT_LEN, CLIENT_LEN4, NAME, POOL6, THREADS, file, listen};
+use crate::keys::form::{
+    BOOLEAN, Choice, Form, Given, Integer, Memory, Plain, Time, integer, list, octets, or, some,
+    text, time,
+};
+use crate::keys::keys;
 use crate::name::InterfaceName;
+use crate::section::{Problem, Problems, Value};
+use crate::value;
 
+pub use mode::{ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
 pub use server::{ProxyServer, ProxyServerError};
 
-/// `[[proxy]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proxy {
-    /// Its name.
-    pub name: InterfaceName,
-    /// Where it listens; not empty.
-    pub listen: Vec<SocketAddr>,
-    /// Threads; `None`: one for each processor.
-    pub threads: Option<usize>,
-    /// For clients, or for a site.
-    pub mode: ProxyMode,
-    /// Whose requests are served; `None`: those of networks of this host, for a site everybody's.
-    pub allow: Option<Vec<IpNet>>,
-    /// Servers that look names up; empty: the system's.
-    pub resolver: Vec<Upstream>,
-    /// CA certificates for resolvers over TLS and HTTPS; `None`: the system's.
-    pub ca: Option<PathBuf>,
-    /// IPv4 servers are reached through the first of these.
-    pub pref64: Vec<Pool6>,
-    /// Connection Attempt Delay (RFC 8305 section 5).
-    pub attempt_delay: Duration,
-    /// Resolution Delay (RFC 8305 section 3).
-    pub resolution_delay: Duration,
-    /// Certificate and key of a proxy whose clients speak TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Clients may speak HTTP/2.
-    pub http2: bool,
-    /// The name in Via; `None`: one that is made.
-    pub via: Option<String>,
-    /// What servers are told about the client.
-    pub forwarded: ProxyForwarded,
-    /// Protocols for Upgrade, in lower case.
-    pub upgrade: Vec<String>,
-    /// What bounds it.
-    pub limits: ProxyLimits,
-    /// Where requests are written down.
-    pub log: Option<ProxyLog>,
-    /// What a line looks like.
-    pub log_format: ProxyLogFormat,
+type Parsed<T> = Result<T, Problems>;
+
+/// The port of a forward proxy unless another is written, and those of a site.
+const PORT: u16 = 3128;
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+
+const LISTEN: Plain<SocketAddr> = listen(|v| value::listen(v, PORT));
+const LISTEN_SITE: Plain<SocketAddr> = listen(|v| value::listen(v, HTTP));
+const LISTEN_TLS: Plain<SocketAddr> = listen(|v| value::listen(v, HTTPS));
+
+const PROXY: &str = "write a name such as name = \"proxy\"";
+const ADDRESSES: &str =
+    "write addresses of this host such as listen = [\"2001:db8:1::1\", \"::1\"]";
+const RESOLVERS: &str =
+    "write servers such as resolver = [\"2001:db8::53\"], or leave it out for the system's";
+const POOLS: &str = "write prefixes such as pref64 = [\"64:ff9b::/96\"]";
+const PROTOCOLS: &str = "write a list of protocols such as upgrade = [\"websocket\"]";
+
+const RESOLVER: Plain<Upstream> = text(
+    |v| value::parsed::<Upstream, UpstreamError>(v, "a server", RESOLVERS),
+    ("server", "[servers](#upstream-servers)"),
+);
+const TOKEN: Plain<String> = text(token, ("word", "words"));
+const PROTOCOL: Plain<String> =
+    text(|v| Ok(token(v)?.to_ascii_lowercase()), ("protocol", "protocols"));
+
+const LOG: Plain<Option<ProxyLog>> = Plain {
+    read: |v| match v.get_ref().as_str() {
+        Some("off") => Ok(None),
+        Some("stdout") => Ok(Some(ProxyLog::Stdout)),
+        _ => Ok(Some(ProxyLog::File(value::file(v, "/var/log/fordway/access.log")?))),
+    },
+    write: |log| match log {
+        None => "off".into(),
+        Some(ProxyLog::Stdout) => "stdout".into(),
+        Some(ProxyLog::File(file)) => file.to_string_lossy().into_owned().into(),
+    },
+    named: ("`\"off\"`, `\"stdout\"`, absolute path", ""),
+    schema: || json!({"type": "string", "pattern": "^(off|stdout|/.*)$"}),
+};
+
+keys! {
+    /// `[[proxy]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Proxy {
+        /// In logs, counters and `fordway status`
+        name: InterfaceName = NAME, needed(InterfaceName::placeholder(), PROXY);
+        /// For clients that know it, or in the place of a server
+        mode: ProxyMode, flat();
+        /// Clients speak TLS: the certificate and those that vouch for it, in PEM, read again at each reload
+        certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.pem"))), or(None);
+        /// Its key, in PEM
+        key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.key"))), or(None);
+        /// TCP; port 3128, in front of a site 80, with a certificate 443
+        listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES),
+            read(|v| match (&mode, certificate.is_some() && key.is_some()) {
+                (ProxyMode::Forward(_), _) => some(LISTEN, ADDRESSES).read(v),
+                (ProxyMode::Reverse(_), false) => some(LISTEN_SITE, ADDRESSES).read(v),
+                (ProxyMode::Reverse(_), true) => some(LISTEN_TLS, ADDRESSES).read(v),
+            });
+        /// `auto`: one for each processor
+        threads: Option<usize> = THREADS, or(None);
+        /// Who looks names up, written as `upstream` of `[dns64]`; none: the servers of /etc/resolv.conf. In either case
+        /// after /etc/hosts. Both files are read at the start and at each reload
+        resolver: Vec<Upstream> = list(RESOLVER, RESOLVERS), or(Vec::new());
+        /// CA certificates for resolvers over TLS and HTTPS
+        ca: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/ssl/certs/ca-certificates.crt"))),
+            or(None, "the system's");
+        /// IPv4 servers are reached through the first one: for a host without IPv4, behind NAT64. IPv4 addresses in any of
+        /// them are looked through by rules
+        pref64: Vec<Pool6> = list(POOL6, POOLS), or(Vec::new());
+        /// Connection Attempt Delay (RFC 8305 sections 5 and 8)
+        attempt_delay: Duration = time(10, 2_000), or(Duration::from_millis(250));
+        /// Resolution Delay (RFC 8305 section 3)
+        resolution_delay: Duration = time(0, 2_000), or(Duration::from_millis(50));
+        /// Clients may speak HTTP/2: with prior knowledge, and by ALPN
+        http2: bool = BOOLEAN, or(true);
+        /// The proxy's name in Via and Proxy-Status; `auto`: `fordway-` and a number that is drawn at the start. A request
+        /// that bears it already is a loop
+        via: Option<String> = or("auto", TOKEN), or(None);
+        /// Whether servers are told who the client is (Forwarded, RFC 7239; X-Forwarded-For, -Proto, -Host): in the place
+        /// of what the client says itself, or behind it
+        forwarded: ProxyForwarded = FORWARDED, or(match mode {
+            ProxyMode::Forward(_) => ProxyForwarded::Off,
+            ProxyMode::Reverse(_) => ProxyForwarded::Replace,
+        }, "`\"off\"`; of a site `\"replace\"`");
+        /// Protocols to which Upgrade may lead
+        upgrade: Vec<String> = list(PROTOCOL, PROTOCOLS), or(vec!["websocket".to_owned()]);
+        /// What bounds it
+        limits: ProxyLimits, flat();
+        /// Access log; a file is opened again at each reload
+        log: Option<ProxyLog> = LOG, or(None);
+        /// A line
+        log_format: ProxyLogFormat = FORMAT, or(ProxyLogFormat::Combined);
+    }
 }
 
-/// What a proxy is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProxyMode {
-    /// `mode = "forward"`.
-    Forward {
-        /// Ports that CONNECT reaches.
-        connect_ports: Vec<ProxyPorts>,
-        /// Ports that other requests reach.
-        ports: Vec<ProxyPorts>,
-        /// `[[proxy.rule]]`, in order.
-        rules: Vec<ProxyRule>,
-        /// Whether destinations without a rule are allowed.
-        default: bool,
-    },
-    /// `mode = "reverse"`.
-    Reverse {
-        /// The servers of the site; not empty.
-        upstream: Vec<ProxyServer>,
-        /// They take turns.
-        balance: bool,
-        /// The Host that they get; `None`: the client's.
-        host: Option<String>,
-        /// How long one that could not be reached is left alone.
-        pause: Duration,
-    },
+impl Proxy {
+    /// Certificate and key, if clients speak TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.certificate.as_ref().zip(self.key.as_ref())
+    }
+
+    /// Whose requests are served; `None`: those of networks of this host, for a site everybody's.
+    #[must_use]
+    pub fn allow(&self) -> Option<&Vec<IpNet>> {
+        match &self.mode {
+            ProxyMode::Forward(forward) => forward.allow.as_ref(),
+            ProxyMode::Reverse(reverse) => reverse.allow.as_ref(),
+        }
+    }
 }
 
 /// A port, or several.
@@ -96,19 +152,6 @@ impl fmt::Display for ProxyPorts {
         let (first, last) = (self.0.start(), self.0.end());
         if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
     }
-}
-
-/// `[[proxy.rule]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyRule {
-    /// Clients that it is for; `None`: all.
-    pub clients: Option<Vec<IpNet>>,
-    /// Destinations that it is about; empty: all.
-    pub to: Vec<ProxyDestination>,
-    /// Ports that it is about; `None`: all.
-    pub ports: Option<Vec<ProxyPorts>>,
-    /// Whether it allows.
-    pub allow: bool,
 }
 
 /// What a rule is about.
@@ -132,6 +175,12 @@ impl fmt::Display for ProxyDestination {
     }
 }
 
+const FORWARDED: Choice<ProxyForwarded> = Choice(&[
+    ("off", ProxyForwarded::Off),
+    ("replace", ProxyForwarded::Replace),
+    ("append", ProxyForwarded::Append),
+]);
+
 /// What servers are told about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyForwarded {
@@ -143,30 +192,55 @@ pub enum ProxyForwarded {
     Append,
 }
 
-/// What bounds a proxy: octets, numbers, times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct ProxyLimits {
-    pub header: u32,
-    pub target: u32,
-    pub fields: u32,
-    /// `None`: any length.
-    pub body: Option<u64>,
-    pub header_time: Duration,
-    pub connect_time: Duration,
-    pub response_time: Duration,
-    pub idle_time: Duration,
-    pub keep_alive: Duration,
-    pub requests: u32,
-    pub connections: u32,
-    pub connections_per_client: u32,
-    pub client_len: u8,
-    pub client_len4: u8,
-    pub streams: u32,
-    pub server_connections: u32,
-    pub pool: u32,
-    pub pool_time: Duration,
-    pub drain: Duration,
+/// Times of limits, in milliseconds.
+const LIMIT: Time = time(100, DAY);
+const DAY: u64 = 86_400_000;
+const CONNECTIONS: Integer<u32> = integer(1..=1_000_000, "");
+
+keys! {
+    /// What bounds a proxy: octets, numbers, times.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyLimits {
+        /// A header section
+        header: u32 = octets(1024..=1 << 20), or(32 << 10);
+        /// A request-target
+        target: u32 = octets(256..=65_536), or(8 << 10);
+        /// Field lines of a request; responses have 256 at most
+        fields: u32 = integer(8..=256, ""), or(100);
+        /// Content of a request
+        body: Option<u64> = or("unlimited", Memory(0..=1 << 50)), or(Some(1 << 30));
+        /// For a header section, from its first octet, and for the TLS handshake
+        header_time: Duration = LIMIT, or(Duration::from_secs(10));
+        /// For looking a name up and connecting
+        connect_time: Duration = LIMIT, or(Duration::from_secs(10));
+        /// Until a server begins to answer
+        response_time: Duration = LIMIT, or(Duration::from_secs(60));
+        /// In which content, or a tunnel, moves
+        idle_time: Duration = LIMIT, or(Duration::from_secs(60));
+        /// That a client's connection waits for a request
+        keep_alive: Duration = LIMIT, or(Duration::from_secs(60));
+        /// Requests of one connection
+        requests: u32 = integer(1..=1_000_000_000, ""), or(100_000);
+        /// Connections of clients
+        connections: u32 = CONNECTIONS, or(4096);
+        /// Of these, those of one client network
+        connections_per_client: u32 = CONNECTIONS, or(connections.min(512), "`512`");
+        /// Leading bits of an IPv6 address that name a client network
+        client_len: u8 = CLIENT_LEN, or(CLIENT_BITS);
+        /// Leading bits of an IPv4 address that name one
+        client_len4: u8 = CLIENT_LEN4, or(CLIENT_BITS4);
+        /// Requests at once on an HTTP/2 connection
+        streams: u32 = integer(1..=10_000, ""), or(100);
+        /// Connections to servers, of all clients together; whoever needs one more gets 503
+        server_connections: u32 = CONNECTIONS, or(8192);
+        /// Connections to servers that wait for a request
+        pool: u32 = integer(0..=100_000, ""), or(512);
+        /// How long they wait
+        pool_time: Duration = LIMIT, or(Duration::from_secs(15));
+        /// That requests and tunnels have when the proxy ends. Hosts are told of the end before; systemd is asked to wait
+        /// as long, and any other service manager has to; a second SIGTERM cuts them
+        drain: Duration = time(0, DAY), or(Duration::from_secs(5));
+    }
 }
 
 /// An access log.
@@ -185,4 +259,21 @@ pub enum ProxyLogFormat {
     Common,
     Combined,
     Json,
+}
+
+const FORMAT: Choice<ProxyLogFormat> = Choice(&[
+    ("common", ProxyLogFormat::Common),
+    ("combined", ProxyLogFormat::Combined),
+    ("json", ProxyLogFormat::Json),
+]);
+
+/// A token of HTTP (RFC 9110 section 5.6.2).
+fn token(v: &Value<'_>) -> Parsed<String> {
+    let help = "write a word of letters, digits, '-', '_' and '.'";
+    let text = value::string(v, "a word", help)?;
+    let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    match (1..=64).contains(&text.len()) && text.bytes().all(good) {
+        true => Ok(text.to_owned()),
+        false => Err(Problem::new(v.span(), format!("\"{text}\" is no word of HTTP"), help).into()),
+    }
 }

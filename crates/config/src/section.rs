@@ -6,6 +6,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::{self, Keys, Place, Places};
+use crate::sections;
 
 /// A value and its place.
 pub(crate) type Value<'i> = Spanned<DeValue<'i>>;
@@ -60,9 +62,9 @@ pub(crate) struct Section<'t, 'i> {
     /// As people write it: `[[translator]]`.
     title: &'static str,
     table: &'t DeTable<'i>,
-    span: Range<usize>,
     known: Vec<&'static str>,
     refused: Vec<&'static str>,
+    at: Places,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
@@ -71,12 +73,12 @@ impl<'t, 'i> Section<'t, 'i> {
         table: &'t DeTable<'i>,
         span: Range<usize>,
     ) -> Section<'t, 'i> {
-        Section { title, table, span, known: Vec::new(), refused: Vec::new() }
+        Section { title, table, known: Vec::new(), refused: Vec::new(), at: Places::new(span) }
     }
 
     /// Where the section stands.
     pub(crate) fn span(&self) -> Range<usize> {
-        self.span.clone()
+        self.at.span.clone()
     }
 
     /// Reads a key. `None`: it is absent, or wrong and reported.
@@ -88,7 +90,12 @@ impl<'t, 'i> Section<'t, 'i> {
     ) -> Option<Spanned<T>> {
         self.known.push(key);
         let (_, value) = self.table.get_key_value(key)?;
-        match parse(value) {
+        let parsed = parse(value);
+        let items = value.get_ref().as_array().map_or(&[][..], |items| items);
+        let items = items.iter().map(Spanned::span).collect();
+        let place = Place { span: value.span(), items, tables: Vec::new(), right: parsed.is_ok() };
+        self.at.insert(key, place);
+        match parsed {
             Ok(parsed) => Some(Spanned::new(value.span(), parsed)),
             Err(problems) => {
                 for problem in problems.0 {
@@ -108,11 +115,59 @@ impl<'t, 'i> Section<'t, 'i> {
         help: &str,
         parse: impl FnOnce(&'t Value<'i>) -> Result<T, Problems>,
     ) -> Option<Spanned<T>> {
+        self.need(sink, key, help);
+        self.read(sink, key, parse)
+    }
+
+    /// Reports a key that is not there.
+    pub(crate) fn need(&mut self, sink: &mut Sink, key: &'static str, help: &str) {
         if self.table.get_key_value(key).is_none() {
             let message = format!("{} has no `{key}`", self.title);
             sink.push(Diagnostic::error(self.span(), message).help(help));
         }
-        self.read(sink, key, parse)
+    }
+
+    /// Reads tables, whose lines people begin with `title`; `false` if one of them is incomplete.
+    pub(crate) fn tables<T: Keys>(
+        &mut self,
+        sink: &mut Sink,
+        key: &'static str,
+        title: &'static str,
+    ) -> (Vec<T>, bool) {
+        let Some(tables) = self.read(sink, key, |value| sections::tables(value, title)) else {
+            return (Vec::new(), true);
+        };
+        let read =
+            tables.into_inner().into_iter().map(|table| keys::read(title, table, sink)).collect();
+        self.keep(key, read)
+    }
+
+    /// Reads a table.
+    pub(crate) fn table<T: Keys>(
+        &mut self,
+        sink: &mut Sink,
+        key: &'static str,
+        title: &'static str,
+    ) -> (Option<T>, bool) {
+        let Some(table) = self.read(sink, key, sections::table) else {
+            return (None, true);
+        };
+        let (mut values, complete) =
+            self.keep(key, vec![keys::read(title, table.into_inner(), sink)]);
+        (values.pop(), complete)
+    }
+
+    /// The values of tables, whose places are kept.
+    fn keep<T>(&mut self, key: &'static str, read: Vec<keys::Read<T>>) -> (Vec<T>, bool) {
+        let complete = read.iter().all(|table| table.complete);
+        let (values, places) = read.into_iter().map(|table| (table.value, table.at)).unzip();
+        self.at.set_tables(key, places);
+        (values, complete)
+    }
+
+    /// Keys that could be here, and are not.
+    pub(crate) fn know(&mut self, keys: &[&'static str]) {
+        self.known.extend(keys);
     }
 
     /// Refuses a key that means something elsewhere, with the reason.
@@ -129,8 +184,8 @@ impl<'t, 'i> Section<'t, 'i> {
         self.table.get_key_value(key).is_some()
     }
 
-    /// Reports the keys that nobody read.
-    pub(crate) fn finish(self, sink: &mut Sink) {
+    /// Reports the keys that nobody read, and says where the others stand.
+    pub(crate) fn finish(self, sink: &mut Sink) -> Places {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();
             if self.known.contains(&name) || self.refused.contains(&name) {
@@ -143,6 +198,7 @@ impl<'t, 'i> Section<'t, 'i> {
                 None => diagnostic.help(format!("the keys are {}", enumerate(&self.known))),
             });
         }
+        self.at
     }
 }
 

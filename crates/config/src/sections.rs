@@ -1,13 +1,17 @@
 //! Values that are tables; `[control]`, `[metrics]` and `[log]`.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::Sink;
-use crate::section::{Problem, Problems, Section, Value};
-use crate::types::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
+use crate::DEFAULT_SOCKET;
+use crate::keys::common::{SOCKET, file};
+use crate::keys::form::{Choice, list, time};
+use crate::keys::{keys, usual};
+use crate::section::{Problem, Problems, Value};
 use crate::value;
 
 /// A table and its place.
@@ -41,53 +45,100 @@ pub(crate) fn tables<'t, 'i>(
     }
 }
 
-pub(crate) fn control((table, span): Table<'_, '_>, sink: &mut Sink) -> Control {
-    let mut section = Section::new("[control]", table, span);
-    let mut control = Control::default();
-    let range = Duration::from_millis(100)..=Duration::from_secs(60);
-    set(&mut control.socket, section.read(sink, "socket", value::path));
-    set(&mut control.timeout, section.read(sink, "timeout", |v| value::duration(v, range)));
-    set(&mut control.on_sigterm, section.read(sink, "on_sigterm", |v| value::choice(v, &SIGTERM)));
-    section.finish(sink);
-    control
-}
-
-pub(crate) const SIGTERM: [(&str, OnSigterm); 2] =
-    [("down", OnSigterm::Down), ("leave", OnSigterm::Leave)];
-
-pub(crate) fn metrics((table, span): Table<'_, '_>, sink: &mut Sink) -> Metrics {
-    let mut section = Section::new("[metrics]", table, span);
-    let help = "write a list such as [\"[::1]:9464\"]";
-    let listen = section.read(sink, "listen", |v| value::list(v, help, value::socket_address));
-    section.finish(sink);
-    let listen = listen.map(Spanned::into_inner).unwrap_or_default();
-    Metrics { listen: listen.into_iter().map(Spanned::into_inner).collect() }
-}
-
-pub(crate) const LEVELS: [(&str, LogLevel); 6] = [
-    ("off", LogLevel::Off),
-    ("error", LogLevel::Error),
-    ("warn", LogLevel::Warn),
-    ("info", LogLevel::Info),
-    ("debug", LogLevel::Debug),
-    ("trace", LogLevel::Trace),
-];
-
-pub(crate) const FORMATS: [(&str, LogFormat); 2] =
-    [("text", LogFormat::Text), ("json", LogFormat::Json)];
-
-pub(crate) fn log((table, span): Table<'_, '_>, sink: &mut Sink) -> Log {
-    let mut section = Section::new("[log]", table, span);
-    let mut log = Log::default();
-    set(&mut log.level, section.read(sink, "level", |v| value::choice(v, &LEVELS)));
-    set(&mut log.format, section.read(sink, "format", |v| value::choice(v, &FORMATS)));
-    section.finish(sink);
-    log
-}
-
 /// Puts what was read in the place of the default.
 pub(crate) fn set<T>(target: &mut T, read: Option<Spanned<T>>) {
     if let Some(read) = read {
         *target = read.into_inner();
     }
 }
+
+keys! {
+    /// `[control]`: the socket of `fordway status` and all other commands.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Control {
+        /// Unix socket by which `fordway status` and all other commands reach the daemon, for root alone. `--socket` comes
+        /// before it
+        socket: PathBuf = file(value::path), or(PathBuf::from(DEFAULT_SOCKET));
+        /// Time that a client has for its request
+        timeout: Duration = time(100, 60_000), or(Duration::from_secs(5));
+        /// What SIGTERM does: everything is taken down, or kernel engines stay for the next start, as after [`fordway
+        /// leave`](operations.md#restarts). `"leave"` is for supervisors that have one signal for stopping and for
+        /// restarting, such as container runtimes
+        on_sigterm: OnSigterm = SIGTERM, or(OnSigterm::Down);
+    }
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        usual()
+    }
+}
+
+/// What SIGTERM does, besides ending the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSigterm {
+    /// Takes everything down.
+    #[default]
+    Down,
+    /// Leaves kernel engines, with their sessions and their set-up, for the next start.
+    Leave,
+}
+
+const SIGTERM: Choice<OnSigterm> =
+    Choice(&[("down", OnSigterm::Down), ("leave", OnSigterm::Leave)]);
+
+keys! {
+    /// `[metrics]`: the HTTP endpoint for Prometheus.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Metrics {
+        /// HTTP endpoint for Prometheus, at `/metrics`. Off without an address. It has no authentication: keep it on
+        /// loopback or a management network
+        listen: Vec<SocketAddr> = list(SOCKET, "write a list such as [\"[::1]:9464\"]"), or(Vec::new());
+    }
+}
+
+keys! {
+    /// `[log]`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Log {
+        /// Least severity that is written to standard error. `debug` shows each change to the host. `--log-level` comes
+        /// before it
+        level: LogLevel = LEVEL, or(LogLevel::Info);
+        /// Form of a line
+        format: LogFormat = FORMAT, or(LogFormat::Text);
+    }
+}
+
+/// Least severity that is written to the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+const LEVEL: Choice<LogLevel> = Choice(&[
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+]);
+
+const FORMAT: Choice<LogFormat> = Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);

@@ -1,8 +1,6 @@
 //! A transport relay translator (TRT, RFC 3142), as configured: `[[trt]]`.
 
 pub(crate) mod check;
-pub(crate) mod emit;
-pub(crate) mod read;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,61 +9,107 @@ use fordway_xlat::addr::Pool6;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use ipnet::{IpNet, Ipv4Net};
 
+use crate::keys::common::{ALLOW, CLIENT_LEN, HOST4, NAME, POOL6, PREFIX4, THREADS, TRAFFIC_CLASS};
+use crate::keys::form::{
+    BOOLEAN, Choice, Integer, NUMBER, Plain, Time, integer, list, or, seconds, some,
+};
+use crate::keys::keys;
 use crate::name::InterfaceName;
+use crate::section::{Problem, Problems, Value};
+use crate::value;
 
-/// One `[[trt]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trt {
-    /// Its name. There is no interface of it, but a table of nftables.
-    pub name: InterfaceName,
-    /// Prefixes of the addresses that stand for IPv4 servers; not empty.
-    pub pool6: Vec<Pool6>,
-    /// Threads; `None`: one for each processor.
-    pub threads: Option<usize>,
-    /// TCP is relayed.
-    pub tcp: bool,
-    /// UDP is relayed.
-    pub udp: bool,
-    /// Packets of this host itself are relayed, too.
-    pub own_traffic: bool,
-    /// Whose connections are relayed; `None`: of who is in a network of the host's, and of the host itself.
-    pub allow: Option<Vec<IpNet>>,
-    /// IPv4 destinations that are refused.
-    pub refuse4: Vec<Ipv4Net>,
-    /// 64:ff9b::/96 may stand for IPv4 addresses that are not global (against RFC 6052 section 3.1).
-    pub allow_private: bool,
-    /// IPv4 addresses of this host may be reached.
-    pub allow_own: bool,
-    /// IPv4 addresses of this host that connections come from; empty: the one that routing chooses.
-    pub source4: Vec<Ipv4Addr>,
-    /// Traffic Class and Type of Service.
-    pub traffic_class: TrafficClass,
-    /// What becomes of urgent data.
-    pub urgent: UrgentData,
-    /// A connection without octets is probed after so long; `None`: never.
-    pub keepalive: Option<Duration>,
-    /// Whether and how often ICMPv6 errors are sent.
-    pub icmp_errors: IcmpErrors,
-    /// TCP connections at once.
-    pub max_connections: u32,
-    /// UDP sessions at once.
-    pub max_sessions: u32,
-    /// Of both, those of one client network.
-    pub max_per_client: u32,
-    /// Leading bits of an IPv6 address that name a client network.
-    pub client_len: u8,
-    /// How long a server has to take a connection.
-    pub connect_timeout: Duration,
-    /// How long a connection may be without octets.
-    pub tcp_idle: Duration,
-    /// The same if one side has ended its direction.
-    pub half_closed_idle: Duration,
-    /// How long a UDP session may be without datagrams.
-    pub udp_idle: Duration,
-    /// Mark of packets that are delivered to the relay.
-    pub mark: u32,
-    /// Routing table with the local routes of the prefixes.
-    pub table: u32,
+/// Idle times, in seconds: up to a week.
+const IDLE: Time = seconds(1, 7 * 86_400);
+
+const COUNT: Integer<u32> = integer(1..=4_000_000, "");
+
+/// A routing table that is none of the kernel's own.
+const TABLE: Plain<u32> = Plain {
+    read: table,
+    write: |table| toml::Value::Integer((*table).into()),
+    named: ("1 to 4294967295 but 253 to 255", ""),
+    schema: || serde_json::json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
+};
+
+fn table(v: &Value<'_>) -> Result<u32, Problems> {
+    let number = value::integer(v, 1..=i64::from(u32::MAX), "")?;
+    match number {
+        253..=255 => {
+            let message = format!("{number} is a table of the kernel's own");
+            let help = "write another number, or leave it out";
+            Err(Problem::new(v.span(), message, help).into())
+        }
+        // The range lies within the type.
+        _ => Ok(number as u32),
+    }
+}
+
+const POOL6_HELP: &str =
+    "write the prefix that is routed to this host, such as pool6 = [\"64:ff9b::/96\"]";
+
+keys! {
+    /// One `[[trt]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Trt {
+        /// For logs, status and nftables. There is no interface of it
+        name: InterfaceName = NAME, or(InterfaceName::fixed("trt0"));
+        /// Destinations that are relayed: addresses in these prefixes, of all lengths of RFC 6052, stand for IPv4 servers
+        pool6: Vec<Pool6> = some(POOL6, POOL6_HELP), needed(Vec::new(), POOL6_HELP);
+        /// Each has its own sockets; a connection stays with its thread. `auto`: one for each processor
+        threads: Option<usize> = THREADS, or(None);
+        /// TCP is relayed; else it is rejected
+        tcp: bool = BOOLEAN, or(true);
+        /// UDP is relayed; else it is rejected
+        udp: bool = BOOLEAN, or(true);
+        /// The host's own connections to the prefix are relayed, too
+        own_traffic: bool = BOOLEAN, or(true);
+        /// Clients. `local`: networks that an interface of the host is in, followed as they change, and the host itself.
+        /// Nobody else: an open relay serves attackers (RFC 3142 section 7)
+        allow: Option<Vec<IpNet>> = ALLOW, or(None);
+        /// Destinations that are refused
+        refuse4: Vec<Ipv4Net> =
+            list(PREFIX4, "write a list of IPv4 networks such as [\"198.51.100.0/24\"]"), or(Vec::new());
+        /// Let 64:ff9b::/96 stand for addresses that are not global (against RFC 6052 section 3.1). Other prefixes may
+        /// always
+        allow_private: bool = BOOLEAN, or(false);
+        /// Let clients reach IPv4 addresses of this host. They would come from the host itself, past what its firewall
+        /// thinks of strangers
+        allow_own: bool = BOOLEAN, or(false);
+        /// IPv4 addresses of this host where connections to servers come from: each client network has one of the list,
+        /// by a keyed hash. Empty: as routing chooses. Each address has its own ports: some 28,000 connections to one
+        /// server and port
+        source4: Vec<Ipv4Addr> =
+            list(HOST4, "write IPv4 addresses of this host such as [\"192.0.2.1\"]"), or(Vec::new());
+        /// `copy`: TCP has the DSCP of the client's SYN on both sides; each datagram has the class of the one that came
+        traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
+        /// [Urgent data](trt.md#urgent-data) of TCP (RFC 3142 section 5, RFC 6093)
+        urgent: UrgentData = URGENT, or(UrgentData::Carry);
+        /// Connections without octets are probed after so long, on both sides
+        keepalive: Option<Duration> = or("off", seconds(1, 32_767)), or(Some(Duration::from_secs(600)));
+        /// ICMPv6 errors, for each thread
+        icmp_errors: IcmpErrors, flat();
+        /// TCP connections at once
+        max_connections: u32 = COUNT, or(65_536);
+        /// UDP sessions at once
+        max_sessions: u32 = COUNT, or(65_536);
+        /// Of both, each, those of one client network
+        max_per_client: u32 = COUNT, or(4_096);
+        /// Leading bits of an IPv6 address that name a client network
+        client_len: u8 = CLIENT_LEN, or(64);
+        /// Time for a server to answer
+        connect_timeout: Duration = seconds(1, 120), or(Duration::from_secs(30));
+        /// A connection without octets is reset (RFC 5382 REQ-5)
+        tcp_idle: Duration = IDLE, or(Duration::from_secs(7_440));
+        /// The same if one side has ended its direction
+        half_closed_idle: Duration = IDLE, or(Duration::from_secs(240));
+        /// A UDP session without datagrams ends (RFC 4787 REQ-5)
+        udp_idle: Duration = IDLE, or(Duration::from_secs(300));
+        /// Mark of packets that are delivered to the relay. The default is a number that hardly anybody else has; several
+        /// relays may share it
+        mark: u32 = NUMBER, or(0x7472_7400);
+        /// Routing table with the local routes of the prefixes. Likewise
+        table: u32 = TABLE, or(747_274);
+    }
 }
 
 /// What becomes of TCP's urgent data (RFC 3142 section 5, RFC 6093).
@@ -79,3 +123,9 @@ pub enum UrgentData {
     /// It is left out.
     Discard,
 }
+
+const URGENT: Choice<UrgentData> = Choice(&[
+    ("carry", UrgentData::Carry),
+    ("inline", UrgentData::Inline),
+    ("discard", UrgentData::Discard),
+]);

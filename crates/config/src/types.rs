@@ -1,14 +1,11 @@
 //! The validated configuration.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
 
-use crate::DEFAULT_SOCKET;
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
@@ -16,6 +13,7 @@ use crate::name::InterfaceName;
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Dynamic4, Nat64, NatPt};
 use crate::proxy::Proxy;
+use crate::sections::{Control, Log, Metrics};
 use crate::softwire::Softwire;
 use crate::trt::Trt;
 
@@ -205,76 +203,6 @@ pub enum Attach {
     Ingress,
     /// What arrives on [`Translator::devices`], before the host's own stack sees it.
     Xdp,
-}
-
-/// `[control]`: the socket of `fordway status` and `fordway stats`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Control {
-    /// Path of the Unix socket.
-    pub socket: PathBuf,
-    /// Time that a client has for its request.
-    pub timeout: Duration,
-    /// What SIGTERM does.
-    pub on_sigterm: OnSigterm,
-}
-
-/// What SIGTERM does, besides ending the daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnSigterm {
-    /// Takes everything down.
-    #[default]
-    Down,
-    /// Leaves kernel engines, with their sessions and their set-up, for the next start.
-    Leave,
-}
-
-impl Default for Control {
-    fn default() -> Control {
-        Control {
-            socket: PathBuf::from(DEFAULT_SOCKET),
-            timeout: Duration::from_secs(5),
-            on_sigterm: OnSigterm::default(),
-        }
-    }
-}
-
-/// `[metrics]`: the HTTP endpoint for Prometheus.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metrics {
-    /// Addresses and ports; empty: no endpoint.
-    pub listen: Vec<SocketAddr>,
-}
-
-/// `[log]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Log {
-    /// Least severity that is written.
-    pub level: LogLevel,
-    /// Form of a line.
-    pub format: LogFormat,
-}
-
-/// Least severity that is written to the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-    Trace,
-}
-
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 impl Config {

@@ -155,18 +155,6 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
     }
 }
 
-/// Leading bits of an IPv6 address that name a client network.
-pub(crate) fn client_len(value: &Value<'_>) -> Parsed<u8> {
-    // The range lies within the type.
-    Ok(integer(value, 32..=128, "bits")? as u8)
-}
-
-/// Leading bits of an IPv4 address that name a client network.
-pub(crate) fn client_len4(value: &Value<'_>) -> Parsed<u8> {
-    // The range lies within the type.
-    Ok(integer(value, 8..=32, "bits")? as u8)
-}
-
 /// A number of octets: a plain number, or a string with a unit. `auto` where it is allowed.
 pub(crate) fn octets(value: &Value<'_>, range: RangeInclusive<i64>) -> Parsed<u32> {
     let number = match value.get_ref().as_str() {

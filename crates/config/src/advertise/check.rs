@@ -1,17 +1,18 @@
 //! What has to go together in router advertisements.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
+use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Advertise;
-use super::read::Draft;
-use crate::check::{duplicates, well_known_prefix};
+use crate::check::{duplicates, no_effect, well_known_prefix};
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::dns64::read::no_effect;
+use crate::keys::Read;
 use crate::name::InterfaceName;
 
 /// What the rest of the file has.
@@ -25,42 +26,52 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// Checks all entries.
-pub(crate) fn advertise(drafts: &[Draft], around: &Surroundings<'_>, sink: &mut Sink) {
+pub(crate) fn advertise(drafts: &[Read<Advertise>], around: &Surroundings<'_>, sink: &mut Sink) {
     devices(drafts, around, sink);
     for draft in drafts {
-        duplicates("prefix", &draft.prefixes, sink);
-        duplicates("rdnss", &draft.rdnss, sink);
-        duplicates("pref64", &draft.pref64, sink);
+        let Read { value: advertise, at, .. } = draft;
+        duplicates(
+            "prefix",
+            &at.each("prefix", advertise.prefixes.as_deref().unwrap_or_default()),
+            sink,
+        );
+        duplicates(
+            "rdnss",
+            &at.each("rdnss", advertise.rdnss.as_deref().unwrap_or_default()),
+            sink,
+        );
+        let pref64 = at.each("pref64", advertise.pref64.as_deref().unwrap_or_default());
+        duplicates("pref64", &pref64, sink);
         routes(draft, sink);
-        duplicate_names(draft, sink);
-        well_known_prefix(&draft.pref64, sink);
-        unknown_prefixes(draft, around.prefixes, sink);
-        if let Some(advertise) = draft.advertise() {
-            prefixes(draft, advertise, sink);
-            times(draft, advertise, sink);
-            other(draft, advertise, sink);
+        duplicate_names(&at.each("dnssl", &advertise.dnssl), sink);
+        well_known_prefix(&pref64, sink);
+        unknown_prefixes(&pref64, around.prefixes, sink);
+        if draft.complete {
+            prefixes(draft, sink);
+            times(draft, sink);
+            other(draft, sink);
         }
     }
 }
 
-fn devices(drafts: &[Draft], around: &Surroundings<'_>, sink: &mut Sink) {
-    let mut first: HashMap<&InterfaceName, &Spanned<InterfaceName>> = HashMap::new();
-    for device in drafts.iter().filter_map(|draft| draft.device.as_ref()) {
-        let name = device.get_ref();
+fn devices(drafts: &[Read<Advertise>], around: &Surroundings<'_>, sink: &mut Sink) {
+    let mut first: HashMap<&InterfaceName, Range<usize>> = HashMap::new();
+    for draft in drafts {
+        let (name, Some(device)) = (&draft.value.device, draft.at.key("device")) else { continue };
         if let Some(earlier) = first.get(name) {
             let message = format!("`device`: {name} has router advertisements already");
             sink.push(
-                Diagnostic::error(device.span(), message)
-                    .related(earlier.span(), "here")
+                Diagnostic::error(device, message)
+                    .related(earlier.clone(), "here")
                     .help("write all that is to be advertised there into one [[advertise]]"),
             );
             continue;
         }
-        first.insert(name, device);
+        first.insert(name, device.clone());
         if let Some(translator) = around.translators.iter().find(|it| it.get_ref() == name) {
             let message = format!("`device`: {name} is a translator: there are no hosts on it");
             sink.push(
-                Diagnostic::error(device.span(), message)
+                Diagnostic::error(device.clone(), message)
                     .related(translator.span(), "here")
                     .help("write the device of the clients' link"),
             );
@@ -70,14 +81,14 @@ fn devices(drafts: &[Draft], around: &Surroundings<'_>, sink: &mut Sink) {
                 "`device`: {name} is a CLAT's uplink, where another router advertises itself"
             );
             let help = "write the device of the clients' link";
-            sink.push(Diagnostic::warning(device.span(), message).help(help));
+            sink.push(Diagnostic::warning(device, message).help(help));
         }
     }
 }
 
-fn duplicate_names(draft: &Draft, sink: &mut Sink) {
-    for (index, name) in draft.dnssl.iter().enumerate() {
-        let earlier = draft.dnssl[..index].iter().find(|it| it.get_ref() == name.get_ref());
+fn duplicate_names(names: &[Spanned<Name>], sink: &mut Sink) {
+    for (index, name) in names.iter().enumerate() {
+        let earlier = names[..index].iter().find(|it| it.get_ref() == name.get_ref());
         if let Some(earlier) = earlier {
             let message = "`dnssl`: this name is listed twice";
             sink.push(
@@ -90,8 +101,8 @@ fn duplicate_names(draft: &Draft, sink: &mut Sink) {
 }
 
 /// Hosts would send to a prefix that nobody translates.
-fn unknown_prefixes(draft: &Draft, known: &[Pool6], sink: &mut Sink) {
-    for pref64 in &draft.pref64 {
+fn unknown_prefixes(pref64: &[Spanned<Pool6>], known: &[Pool6], sink: &mut Sink) {
+    for pref64 in pref64 {
         if !known.is_empty() && !known.contains(pref64.get_ref()) {
             let message = format!(
                 "`pref64`: neither a translator here nor [dns64] has the prefix {}",
@@ -104,9 +115,10 @@ fn unknown_prefixes(draft: &Draft, known: &[Pool6], sink: &mut Sink) {
     }
 }
 
-fn prefixes(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
+fn prefixes(draft: &Read<Advertise>, sink: &mut Sink) {
+    let Read { value: advertise, at, .. } = draft;
     let link_local = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
-    for prefix in &draft.prefixes {
+    for prefix in at.each("prefix", advertise.prefixes.as_deref().unwrap_or_default()) {
         let net = *prefix.get_ref();
         if link_local.contains(&net) || net.addr().is_multicast() || net.prefix_len() == 0 {
             let message = format!("`prefix`: {net} is no prefix of a link's");
@@ -124,19 +136,21 @@ fn prefixes(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
             sink.push(Diagnostic::warning(prefix.span(), message).help(help));
         }
     }
-    if let Some(span) = &draft.places.preferred
+    if let Some(span) = at.key("preferred")
         && advertise.preferred > advertise.valid
     {
         let valid = humantime::format_duration(advertise.valid);
         let message = format!("`preferred` is longer than `valid`, which is {valid}");
         let help = "RFC 4861 section 4.6.2: write a shorter one";
-        sink.push(Diagnostic::error(span.clone(), message).help(help));
+        sink.push(Diagnostic::error(span, message).help(help));
     }
 }
 
-fn routes(draft: &Draft, sink: &mut Sink) {
-    duplicates("prefix", &draft.routes, sink);
-    for route in draft.routes.iter().filter(|route| route.get_ref().prefix_len() == 0) {
+fn routes(draft: &Read<Advertise>, sink: &mut Sink) {
+    let routes = draft.value.routes.iter().zip(draft.at.tables("route"));
+    let routes: Vec<_> = routes.filter_map(|(route, at)| at.of("prefix", &route.prefix)).collect();
+    duplicates("prefix", &routes, sink);
+    for route in routes.iter().filter(|route| route.get_ref().prefix_len() == 0) {
         let message = "`prefix`: the default route is told by `lifetime` and `preference`";
         let help = "leave this route out";
         sink.push(Diagnostic::error(route.span(), message).help(help));
@@ -144,11 +158,12 @@ fn routes(draft: &Draft, sink: &mut Sink) {
 }
 
 /// RFC 4861 section 6.2.1.
-fn times(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
+fn times(draft: &Read<Advertise>, sink: &mut Sink) {
+    let Read { value: advertise, at, .. } = draft;
     let show = |time: Duration| humantime::format_duration(time).to_string();
     let interval = advertise.interval;
-    let longest = Duration::from_secs(interval.as_secs() * 3 / 4).max(super::read::MIN_INTERVAL);
-    if let Some(span) = &draft.places.min_interval
+    let longest = Duration::from_secs(interval.as_secs() * 3 / 4).max(super::MIN_INTERVAL);
+    if let Some(span) = at.key("min_interval")
         && advertise.min_interval() > longest
     {
         let message = format!(
@@ -156,9 +171,9 @@ fn times(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
             show(interval)
         );
         let help = format!("RFC 4861 section 6.2.1: write at most \"{}\"", show(longest));
-        sink.push(Diagnostic::error(span.clone(), message).help(help));
+        sink.push(Diagnostic::error(span, message).help(help));
     }
-    if let Some(span) = &draft.places.lifetime
+    if let Some(span) = at.key("lifetime")
         && !advertise.lifetime().is_zero()
         && advertise.lifetime() < interval
     {
@@ -168,13 +183,13 @@ fn times(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
         );
         let help =
             format!("write at least \"{}\", or \"0s\" for no default router", show(interval));
-        sink.push(Diagnostic::error(span.clone(), message).help(help));
+        sink.push(Diagnostic::error(span, message).help(help));
     }
-    for (key, span, time) in [
-        ("dns_lifetime", &draft.places.dns_lifetime, advertise.dns_lifetime()),
-        ("pref64_lifetime", &draft.places.pref64_lifetime, advertise.pref64_lifetime()),
+    for (key, time) in [
+        ("dns_lifetime", advertise.dns_lifetime()),
+        ("pref64_lifetime", advertise.pref64_lifetime()),
     ] {
-        if let Some(span) = span
+        if let Some(span) = at.key(key)
             && time < interval
         {
             let message = format!(
@@ -187,8 +202,9 @@ fn times(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
     }
 }
 
-fn other(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
-    let Some(span) = &draft.places.other else { return };
+fn other(draft: &Read<Advertise>, sink: &mut Sink) {
+    let Read { value: advertise, at, .. } = draft;
+    let Some(span) = at.key("other") else { return };
     if advertise.dhcpv6 && advertise.other == Some(false) {
         let message = "`other`: hosts are told to ask for what `dhcpv6` answers all the same";
         let help = "leave it out, or write dhcpv6 = false";
@@ -196,6 +212,6 @@ fn other(draft: &Draft, advertise: &Advertise, sink: &mut Sink) {
     }
     if advertise.managed && advertise.other == Some(true) {
         let message = "`other` has no effect: managed includes it (RFC 4861 section 4.2)";
-        no_effect(span.clone(), message, sink);
+        no_effect(span, message, sink);
     }
 }

@@ -2,63 +2,70 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use fordway_xlat::addr::Pool6;
 use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
-use super::read::{Draft, PolicyDraft, no_effect};
-use super::{Reverse, Upstream, UpstreamProtocol};
-use crate::check::{duplicates, well_known_prefix};
+use super::{Dns64, Reverse, Upstream, UpstreamProtocol};
+use crate::check::{duplicates, no_effect, well_known_prefix};
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::{Places, Read};
 
 /// Checks the section. `prefixes`: those of the translators; `unread`: they may have others that could not be read.
-pub(crate) fn dns64(draft: &Draft, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
-    duplicates("listen", &draft.listen, sink);
-    covered(&draft.listen, sink);
-    duplicate_upstream(&draft.upstream, sink);
-    loops(draft, sink);
-    duplicates("allow", &draft.allow, sink);
-    open_resolver(&draft.allow, sink);
+pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
+    let Read { value: dns64, at, complete } = draft;
+    let listen = at.each("listen", &dns64.listen);
+    duplicates("listen", &listen, sink);
+    covered(&listen, sink);
+    let upstream = at.each("upstream", &dns64.upstream);
+    duplicate_upstream(&upstream, sink);
+    loops(&listen, &upstream, sink);
+    let allow = at.each("allow", dns64.allow.as_deref().unwrap_or_default());
+    duplicates("allow", &allow, sink);
+    open_resolver(&allow, sink);
     synthesis(draft, prefixes, unread, sink);
-    policies(&draft.policies, sink);
-    let Some(dns64) = draft.dns64() else { return };
+    policies(draft, sink);
+    if !complete {
+        return;
+    }
     let shows_certificate = |upstream: &Upstream| {
         matches!(upstream.protocol, UpstreamProtocol::Tls { .. } | UpstreamProtocol::Https { .. })
     };
-    if let Some(span) = &draft.ca
+    if let Some(span) = at.key("ca")
         && !dns64.upstream.iter().any(shows_certificate)
     {
         let message = "`ca` has no effect: no upstream server is asked over TLS or HTTPS";
-        no_effect(span.clone(), message, sink);
+        no_effect(span, message, sink);
     }
-    if let Some(span) = &draft.trust_anchor
+    if let Some(span) = at.key("trust_anchor")
         && !dns64.validate
     {
         let message = "`trust_anchor` has no effect: nothing is validated";
         let help = "write validate = true, or leave it out";
-        sink.push(Diagnostic::warning(span.clone(), message).help(help));
+        sink.push(Diagnostic::warning(span, message).help(help));
     }
-    if let Some(span) = &draft.reverse_domain
+    if let Some(span) = at.key("reverse_domain")
         && dns64.reverse == Reverse::Cname
     {
         let message = "`reverse_domain` has no effect: reverse = \"cname\" makes no names";
         let help = "write reverse = \"local\", or leave it out";
-        sink.push(Diagnostic::warning(span.clone(), message).help(help));
+        sink.push(Diagnostic::warning(span, message).help(help));
     }
-    if let Some(span) = &draft.deadline
+    if let Some(span) = at.key("deadline")
         && dns64.deadline < dns64.timeout
     {
         let timeout = humantime::format_duration(dns64.timeout);
         let message =
             format!("`deadline` is shorter than `timeout`, the time of one try: {timeout}");
         let help = "write a longer one, best of several tries";
-        sink.push(Diagnostic::error(span.clone(), message).help(help));
+        sink.push(Diagnostic::error(span, message).help(help));
     }
-    if let Some(span) = &draft.burst
+    if let Some(span) = at.key("burst")
         && dns64.rate.is_none()
     {
-        no_effect(span.clone(), "`burst` has no effect without a rate", sink);
+        no_effect(span, "`burst` has no effect without a rate", sink);
     }
 }
 
@@ -97,8 +104,8 @@ fn duplicate_upstream(upstream: &[Spanned<Upstream>], sink: &mut Sink) {
 }
 
 /// A server that asks itself never gets an answer.
-fn loops(draft: &Draft, sink: &mut Sink) {
-    for upstream in &draft.upstream {
+fn loops(listen: &[Spanned<SocketAddr>], upstream: &[Spanned<Upstream>], sink: &mut Sink) {
+    for upstream in upstream {
         let asked = upstream.get_ref().address;
         let takes = |it: &&Spanned<SocketAddr>| {
             let listen = it.get_ref();
@@ -106,7 +113,7 @@ fn loops(draft: &Draft, sink: &mut Sink) {
             let here = listen.ip() == asked.ip() || everywhere && asked.ip().is_loopback();
             here && listen.port() == asked.port()
         };
-        if let Some(listen) = draft.listen.iter().find(takes) {
+        if let Some(listen) = listen.iter().find(takes) {
             let message = format!("`upstream`: {asked} is this server itself");
             sink.push(
                 Diagnostic::error(upstream.span(), message)
@@ -128,25 +135,20 @@ fn open_resolver(allow: &[Spanned<IpNet>], sink: &mut Sink) {
 }
 
 /// The prefixes of synthesised addresses.
-fn synthesis(draft: &Draft, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
-    duplicates("pool6", &draft.pool6, sink);
-    duplicate_ranges(&draft.ranges, sink);
-    for policy in &draft.policies {
-        duplicates("pool6", &policy.pool6, sink);
-        duplicate_ranges(&policy.ranges, sink);
+fn synthesis(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
+    for Synthesis { pool6, ranges } in written(draft) {
+        duplicates("pool6", &pool6, sink);
+        duplicate_ranges(&ranges, sink);
+        well_known_prefix(&pool6, sink);
     }
     // One that can't be read is written: its own mistake is told, and is all that is wrong.
-    let written = draft.dns64().is_none() || draft.pool6_written || unread;
+    let written = !draft.complete || draft.at.has("pool6") || unread;
     if !written && prefixes.is_empty() {
         let message =
             "[dns64] has no `pool6`, and no translator here has a prefix to make addresses of";
         let help = "write the prefix of the network's NAT64: pool6 = [\"64:ff9b::/96\"]";
-        sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
+        sink.push(Diagnostic::error(draft.at.span.clone(), message).help(help));
     }
-    for policy in &draft.policies {
-        well_known_prefix(&policy.pool6, sink);
-    }
-    well_known_prefix(&draft.pool6, sink);
     for (key, pool6) in written_prefixes(draft) {
         if !prefixes.is_empty() && !prefixes.contains(pool6.get_ref()) {
             let message = format!("`{key}`: no translator here has the prefix {}", pool6.get_ref());
@@ -157,15 +159,34 @@ fn synthesis(draft: &Draft, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
     }
 }
 
+/// The prefixes of the section, or of a policy.
+struct Synthesis {
+    pool6: Vec<Spanned<Pool6>>,
+    ranges: Vec<Spanned<(Ipv4Net, Pool6)>>,
+}
+
+/// Those that stand in the section, and in each policy.
+fn written(draft: &Read<Dns64>) -> Vec<Synthesis> {
+    let Read { value: dns64, at, .. } = draft;
+    let of = |at: &Places, pool6: Option<&[Pool6]>, ranges: &[_]| Synthesis {
+        pool6: at.each("pool6", pool6.unwrap_or_default()),
+        ranges: at.each("ranges", ranges),
+    };
+    let mut all = vec![of(at, dns64.pool6.as_deref(), &dns64.ranges)];
+    let policies = dns64.policies.iter().zip(at.tables("policy"));
+    all.extend(policies.map(|(policy, at)| {
+        of(at, policy.pool6.as_deref(), policy.ranges.as_deref().unwrap_or_default())
+    }));
+    all
+}
+
 /// All prefixes that stand in the section, with their keys.
-pub(crate) fn written_prefixes(draft: &Draft) -> Vec<(&'static str, Spanned<Pool6>)> {
-    let of_policies = draft.policies.iter().map(|policy| (&policy.pool6, &policy.ranges));
-    let all = std::iter::once((&draft.pool6, &draft.ranges)).chain(of_policies);
-    let each = all.flat_map(|(pool6, ranges)| {
+pub(crate) fn written_prefixes(draft: &Read<Dns64>) -> Vec<(&'static str, Spanned<Pool6>)> {
+    let each = written(draft).into_iter().flat_map(|Synthesis { pool6, ranges }| {
         let of_range =
-            |range: &Spanned<(_, Pool6)>| ("ranges", Spanned::new(range.span(), range.get_ref().1));
-        let pool6 = pool6.iter().map(|pool6| ("pool6", pool6.clone()));
-        pool6.chain(ranges.iter().map(of_range))
+            |range: Spanned<(_, Pool6)>| ("ranges", Spanned::new(range.span(), range.get_ref().1));
+        let pool6 = pool6.into_iter().map(|pool6| ("pool6", pool6));
+        pool6.chain(ranges.into_iter().map(of_range))
     });
     each.collect()
 }
@@ -185,31 +206,34 @@ fn duplicate_ranges(ranges: &[Spanned<(Ipv4Net, Pool6)>], sink: &mut Sink) {
     }
 }
 
-fn policies(policies: &[PolicyDraft], sink: &mut Sink) {
-    let mut first: HashMap<IpNet, &Spanned<IpNet>> = HashMap::new();
-    for client in policies.iter().flat_map(|policy| &policy.clients) {
-        if let Some(earlier) = first.get(client.get_ref()) {
-            let message = format!("`client`: {} has a policy already", client.get_ref());
-            sink.push(
-                Diagnostic::error(client.span(), message)
-                    .related(earlier.span(), "here")
-                    .help("leave one out"),
-            );
-        } else {
-            first.insert(*client.get_ref(), client);
-        }
-    }
-    for policy in policies {
-        if !policy.enable() {
-            for (key, span) in &policy.of_synthesis {
-                let message =
-                    format!("`{key}` has no effect: nothing is synthesised for these clients");
-                no_effect(span.clone(), message, sink);
+fn policies(draft: &Read<Dns64>, sink: &mut Sink) {
+    let Read { value: dns64, at, .. } = draft;
+    let mut first: HashMap<IpNet, Range<usize>> = HashMap::new();
+    for (policy, at) in dns64.policies.iter().zip(at.tables("policy")) {
+        for client in at.each("client", &policy.clients) {
+            if let Some(earlier) = first.get(client.get_ref()) {
+                let message = format!("`client`: {} has a policy already", client.get_ref());
+                sink.push(
+                    Diagnostic::error(client.span(), message)
+                        .related(earlier.clone(), "here")
+                        .help("leave one out"),
+                );
+            } else {
+                first.insert(*client.get_ref(), client.span());
             }
-        } else if policy.of_synthesis.is_empty() && !policy.clients.is_empty() {
+        }
+        let of_synthesis = ["pool6", "ranges", "exclude", "exclude_a", "exempt"];
+        let mut given =
+            of_synthesis.into_iter().filter_map(|key| Some((key, at.key(key)?))).peekable();
+        if policy.enable && given.peek().is_none() && !policy.clients.is_empty() {
             let message = "this policy says nothing that [dns64] does not say";
             let help = "write enable = false, or pool6, ranges, exclude, exclude_a or exempt";
-            sink.push(Diagnostic::warning(policy.span.clone(), message).help(help));
+            sink.push(Diagnostic::warning(at.span.clone(), message).help(help));
+        }
+        for (key, span) in given.filter(|_| !policy.enable) {
+            let message =
+                format!("`{key}` has no effect: nothing is synthesised for these clients");
+            no_effect(span, message, sink);
         }
     }
 }

@@ -2,62 +2,76 @@
 
 use std::net::SocketAddr;
 
-use super::ProxyMode;
-use super::read::Draft;
+use super::{Proxy, ProxyMode, ProxyServer};
 use crate::check::duplicates;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::check::same_place;
+use crate::keys::Read;
 
 /// Checks all entries; `taken`: where others listen by TCP, with who they are.
-pub(crate) fn proxies(drafts: &[Draft], taken: &[(SocketAddr, &'static str)], sink: &mut Sink) {
+pub(crate) fn proxies(
+    drafts: &[Read<Proxy>],
+    taken: &[(SocketAddr, &'static str)],
+    sink: &mut Sink,
+) {
     for (at, draft) in drafts.iter().enumerate() {
-        duplicates("listen", &draft.listen, sink);
-        duplicates("allow", &draft.allow, sink);
+        let Read { value: proxy, at: places, complete } = draft;
+        let all = places.each("listen", &proxy.listen);
+        duplicates("listen", &all, sink);
+        let allow = places.each("allow", proxy.allow().map_or(&[], |allow| allow));
+        duplicates("allow", &allow, sink);
         let earlier = &drafts[..at];
-        if let Some(name) = &draft.name {
+        if let Some(name) = places.of("name", &proxy.name) {
             let same =
-                |it: &&Draft| it.name.as_ref().is_some_and(|it| it.get_ref() == name.get_ref());
-            if earlier.iter().any(|it| same(&it)) {
-                let message = format!("two proxies have the name \"{}\"", name.get_ref());
+                |it: &Read<Proxy>| it.at.key("name").is_some() && it.value.name == proxy.name;
+            if earlier.iter().any(same) {
+                let message = format!("two proxies have the name \"{}\"", proxy.name);
                 sink.push(Diagnostic::error(name.span(), message).help("write another name"));
             }
         }
-        for listen in &draft.listen {
+        for listen in &all {
             let own = *listen.get_ref();
             let other = taken.iter().find(|(address, _)| same_place(own, *address)).map(|it| it.1);
-            let before = earlier.iter().flat_map(|it| &it.listen);
-            let another = before.map(|it| *it.get_ref()).any(|it| same_place(own, it));
+            let mut before = earlier.iter().flat_map(|it| &it.value.listen);
+            let another = before.any(|it| same_place(own, *it));
             if let Some(who) = other.or(another.then_some("another [[proxy]]")) {
                 let message = format!("`listen`: {own} is taken by {who}");
                 sink.push(Diagnostic::error(listen.span(), message).help("write another port"));
             }
         }
-        if let Some(span) = &draft.half_tls {
+        if let (Some(one), None) | (None, Some(one)) =
+            (places.key("certificate"), places.key("key"))
+        {
             let message = "a certificate needs its key, and a key its certificate";
-            sink.push(
-                Diagnostic::error(span.clone(), message).help("write `certificate` and `key`"),
-            );
+            sink.push(Diagnostic::error(one, message).help("write `certificate` and `key`"));
         }
-        let Some(proxy) = draft.proxy() else { continue };
-        if let ProxyMode::Forward { .. } = proxy.mode
-            && let Some(open) = draft.allow.iter().find(|it| it.get_ref().prefix_len() == 0)
+        if !complete {
+            continue;
+        }
+        if let ProxyMode::Forward(_) = proxy.mode
+            && let Some(open) = allow.iter().find(|it| it.get_ref().prefix_len() == 0)
         {
             let message =
                 format!("`allow`: {} is everybody: this is an open proxy", open.get_ref());
             let help = "write the networks of those whom it is for";
             sink.push(Diagnostic::warning(open.span(), message).help(help));
         }
-        let loops = |server: &&toml::Spanned<super::ProxyServer>| match server.get_ref() {
-            super::ProxyServer::Address(address) => proxy.listen.contains(address),
-            super::ProxyServer::Name(..) => false,
-        };
-        if let Some(server) = draft.upstream.iter().find(loops) {
-            let message = format!("`upstream`: {} is this proxy itself", server.get_ref());
-            sink.push(Diagnostic::error(server.span(), message).help("write the server's address"));
+        if let ProxyMode::Reverse(reverse) = &proxy.mode {
+            let loops = |server: &ProxyServer| match server {
+                ProxyServer::Address(address) => proxy.listen.contains(address),
+                ProxyServer::Name(..) => false,
+            };
+            let upstream = places.each("upstream", &reverse.upstream);
+            if let Some(server) = upstream.iter().find(|it| loops(it.get_ref())) {
+                let message = format!("`upstream`: {} is this proxy itself", server.get_ref());
+                sink.push(
+                    Diagnostic::error(server.span(), message).help("write the server's address"),
+                );
+            }
         }
         if proxy.limits.connections_per_client > proxy.limits.connections {
             let message = "`connections_per_client` is more than `connections`";
-            sink.push(Diagnostic::warning(draft.span.clone(), message).help("write less"));
+            sink.push(Diagnostic::warning(places.span.clone(), message).help("write less"));
         }
     }
 }

@@ -6,23 +6,26 @@ use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 use toml::Spanned;
 
-use super::read::Draft;
-use crate::check::{duplicates, well_known_prefix};
+use super::Trt;
+use crate::check::{duplicates, no_effect, well_known_prefix};
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::dns64::read::no_effect;
+use crate::keys::Read;
 use crate::name::InterfaceName;
 
 /// Checks all entries. `translated`: the prefixes of translators; `clats`: those that CLATs send IPv4 to.
-pub(crate) fn trt(drafts: &[Draft], translated: &[Pool6], clats: &[Pool6], sink: &mut Sink) {
+pub(crate) fn trt(drafts: &[Read<Trt>], translated: &[Pool6], clats: &[Pool6], sink: &mut Sink) {
     names(drafts, sink);
     prefixes(drafts, translated, clats, sink);
     for draft in drafts {
-        duplicates("pool6", &draft.pool6, sink);
-        duplicates("allow", &draft.allow, sink);
-        duplicates("refuse4", &draft.refuse4, sink);
-        duplicates("source4", &draft.source4, sink);
-        well_known_prefix(&draft.pool6, sink);
-        for net in draft.allow.iter().filter(|net| net.get_ref().prefix_len() == 0) {
+        let Read { value: trt, at, .. } = draft;
+        let pool6 = at.each("pool6", &trt.pool6);
+        duplicates("pool6", &pool6, sink);
+        let allow = at.each("allow", trt.allow.as_deref().unwrap_or_default());
+        duplicates("allow", &allow, sink);
+        duplicates("refuse4", &at.each("refuse4", &trt.refuse4), sink);
+        duplicates("source4", &at.each("source4", &trt.source4), sink);
+        well_known_prefix(&pool6, sink);
+        for net in allow.iter().filter(|net| net.get_ref().prefix_len() == 0) {
             let message = format!(
                 "`allow`: {} is everybody: an open relay (RFC 3142 section 7)",
                 net.get_ref()
@@ -30,45 +33,46 @@ pub(crate) fn trt(drafts: &[Draft], translated: &[Pool6], clats: &[Pool6], sink:
             let help = "write the networks of the clients, or \"local\"";
             sink.push(Diagnostic::warning(net.span(), message).help(help));
         }
-        let Some(trt) = draft.trt() else { continue };
+        if !draft.complete {
+            continue;
+        }
         if !trt.tcp && !trt.udp {
             let message = "neither TCP nor UDP is relayed";
             let help = "leave tcp or udp out, or the whole entry";
-            sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
+            sink.push(Diagnostic::error(at.span.clone(), message).help(help));
         }
-        if let Some(span) = &draft.udp_idle
+        if let Some(span) = at.key("udp_idle")
             && !trt.udp
         {
-            no_effect(span.clone(), "`udp_idle` has no effect: UDP is not relayed", sink);
+            no_effect(span, "`udp_idle` has no effect: UDP is not relayed", sink);
         }
     }
 }
 
-fn names(drafts: &[Draft], sink: &mut Sink) {
-    let mut first: HashMap<InterfaceName, &Draft> = HashMap::new();
-    for draft in drafts {
-        let Some(trt) = draft.trt() else { continue };
-        if let Some(earlier) = first.get(&trt.name) {
-            let place =
-                |it: &Draft| it.name.as_ref().map_or_else(|| it.span.clone(), Spanned::span);
-            let message = format!("two relays are called \"{}\"", trt.name);
+fn names(drafts: &[Read<Trt>], sink: &mut Sink) {
+    let mut first: HashMap<&InterfaceName, &Read<Trt>> = HashMap::new();
+    for draft in drafts.iter().filter(|draft| draft.complete) {
+        let name = &draft.value.name;
+        if let Some(earlier) = first.get(name) {
+            let place = |it: &Read<Trt>| it.at.key("name").unwrap_or_else(|| it.at.span.clone());
+            let message = format!("two relays are called \"{name}\"");
             sink.push(
                 Diagnostic::error(place(draft), message)
                     .related(place(earlier), "the first one")
                     .help("write a name of its own into each"),
             );
         } else {
-            first.insert(trt.name.clone(), draft);
+            first.insert(name, draft);
         }
     }
 }
 
 /// A packet is taken by one: a relay or a translator.
-fn prefixes(drafts: &[Draft], translated: &[Pool6], clats: &[Pool6], sink: &mut Sink) {
+fn prefixes(drafts: &[Read<Trt>], translated: &[Pool6], clats: &[Pool6], sink: &mut Sink) {
     let overlap = |one: Ipv6Net, other: Ipv6Net| one.contains(&other) || other.contains(&one);
-    let mut earlier: Vec<(usize, &Spanned<Pool6>)> = Vec::new();
+    let mut earlier: Vec<(usize, Spanned<Pool6>)> = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
-        for pool6 in &draft.pool6 {
+        for pool6 in draft.at.each("pool6", &draft.value.pool6) {
             let net = pool6.get_ref().net();
             let other = earlier
                 .iter()

@@ -1,5 +1,6 @@
 //! The configuration file as users write it and as it is written out.
 
+mod docs;
 mod files;
 mod round_trip;
 mod round_trip_services;

@@ -239,7 +239,7 @@ impl Seen {
 
     fn look(config: &Config, view: &mut View<'_>) -> Result<Seen, Failure> {
         let dns64 = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
-        let proxy = config.proxies.iter().any(|proxy| proxy.allow.is_none());
+        let proxy = config.proxies.iter().any(|proxy| proxy.allow().is_none());
         let local = match dns64 || proxy || config.trt.iter().any(|trt| trt.allow.is_none()) {
             true => settings::local(view.addresses()?),
             false => Vec::new(),

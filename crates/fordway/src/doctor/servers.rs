@@ -97,10 +97,8 @@ pub(super) async fn check_proxies(config: &Config, view: &View, findings: &mut F
     for proxy in &config.proxies {
         check_listening(proxy, findings).await;
         match &proxy.mode {
-            ProxyMode::Reverse { upstream, .. } => {
-                check_site(proxy, upstream, findings).await;
-            }
-            ProxyMode::Forward { .. } => check_ways(proxy, view, findings),
+            ProxyMode::Reverse(reverse) => check_site(proxy, &reverse.upstream, findings).await,
+            ProxyMode::Forward(_) => check_ways(proxy, view, findings),
         }
         let resolver = settings.get(proxy.name.as_str()).and_then(|it| it.resolver.as_ref());
         if let Some(resolver) = resolver {

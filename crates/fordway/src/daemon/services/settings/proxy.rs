@@ -30,20 +30,21 @@ pub(crate) fn proxies(config: &Config, local: &[IpNet]) -> BTreeMap<String, Sett
 fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
     let everybody: [IpNet; 2] = [Ipv4Net::default().into(), Ipv6Net::default().into()];
     let (mode, default) = match &proxy.mode {
-        ProxyMode::Forward { connect_ports, ports: others, rules, default } => {
+        ProxyMode::Forward(forward) => {
+            let rules = forward.rules.iter().map(rule).collect();
             let forward = Forward {
-                connect_ports: ports(connect_ports),
-                ports: ports(others),
-                rules: Rules { rules: rules.iter().map(rule).collect(), default: *default },
+                connect_ports: ports(&forward.connect_ports),
+                ports: ports(&forward.ports),
+                rules: Rules { rules, default: forward.default },
             };
             (Mode::Forward(forward), local)
         }
-        ProxyMode::Reverse { upstream, balance, host, pause } => {
+        ProxyMode::Reverse(reverse) => {
             let reverse = Reverse {
-                upstream: upstream.iter().map(server).collect(),
-                balance: *balance,
-                host: host.clone(),
-                pause: *pause,
+                upstream: reverse.upstream.iter().map(server).collect(),
+                balance: reverse.balance,
+                host: reverse.host.clone(),
+                pause: reverse.pause,
             };
             (Mode::Reverse(reverse), &everybody[..])
         }
@@ -54,7 +55,7 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         listen: proxy.listen.clone(),
         threads: super::threads(proxy.threads),
         mode,
-        allow: Acl::new(proxy.allow.as_deref().unwrap_or(default).iter().copied()),
+        allow: Acl::new(proxy.allow().map_or(default, |allow| allow).iter().copied()),
         resolver: (!proxy.resolver.is_empty()).then(|| upstream::Settings {
             ca: proxy.ca.clone(),
             cache_octets: CACHE,
@@ -63,7 +64,9 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         pref64: proxy.pref64.clone(),
         translated: [&proxy.pref64, translated].concat(),
         eyeballs: Eyeballs { attempt: proxy.attempt_delay, resolution: proxy.resolution_delay },
-        tls: proxy.tls.clone().map(|(certificate, key)| Tls { certificate, key }),
+        tls: proxy
+            .tls()
+            .map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
         http2: proxy.http2,
         via: proxy.via.clone(),
         forwarded: match proxy.forwarded {
@@ -111,7 +114,7 @@ fn ports(ports: &[ProxyPorts]) -> Ports {
 }
 
 fn rule(rule: &ProxyRule) -> Rule {
-    let to = rule.to.iter().map(|to| match to {
+    let to = rule.to.iter().flatten().map(|to| match to {
         ProxyDestination::Name(name) => Destination::Name(name.clone()),
         ProxyDestination::Below(name) => Destination::Below(name.clone()),
         ProxyDestination::Net(net) => Destination::Net(*net),

@@ -1,0 +1,64 @@
+//! A table in the making, its keys in the order in which they are put into it.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use toml::Value;
+
+/// A table: values, and tables in it.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Vec<(&'static str, Item)>);
+
+#[derive(Debug)]
+enum Item {
+    Value(Value),
+    Table(Written),
+    Tables(Vec<Written>),
+}
+
+impl Written {
+    pub(crate) fn put(&mut self, key: &'static str, value: Value) {
+        self.0.push((key, Item::Value(value)));
+    }
+
+    pub(crate) fn put_some(&mut self, key: &'static str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
+    }
+
+    pub(crate) fn table(&mut self, key: &'static str, table: Written) {
+        self.0.push((key, Item::Table(table)));
+    }
+
+    /// No key where there is no table.
+    pub(crate) fn tables(&mut self, key: &'static str, tables: impl Iterator<Item = Written>) {
+        let tables: Vec<Written> = tables.collect();
+        if !tables.is_empty() {
+            self.0.push((key, Item::Tables(tables)));
+        }
+    }
+}
+
+/// Values first: what stands behind a table's header belongs to it.
+impl Serialize for Written {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_value = |item: &&(&str, Item)| matches!(item.1, Item::Value(_));
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, item) in self.0.iter().filter(is_value) {
+            map.serialize_entry(key, item)?;
+        }
+        for (key, item) in self.0.iter().filter(|item| !is_value(item)) {
+            map.serialize_entry(key, item)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Item::Value(value) => value.serialize(serializer),
+            Item::Table(table) => table.serialize(serializer),
+            Item::Tables(tables) => tables.serialize(serializer),
+        }
+    }
+}

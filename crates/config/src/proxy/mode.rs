@@ -1,0 +1,201 @@
+//! What a proxy is for: `mode = "forward"` and `mode = "reverse"`, each with keys of its own.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde_json::json;
+
+use super::{Parsed, ProxyDestination, ProxyPorts, ProxyServer, ProxyServerError};
+use crate::diagnostic::Sink;
+use crate::keys::common::{ALLOW, NET};
+use crate::keys::form::{Choice, Form, Given, List, Plain, list, or, some, text, time};
+use crate::keys::{Key, Keys, Written, keys};
+use crate::section::{Problem, Section, Value};
+use crate::value;
+
+/// What a proxy is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyMode {
+    /// `mode = "forward"`.
+    Forward(ProxyForward),
+    /// `mode = "reverse"`.
+    Reverse(ProxyReverse),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Forward,
+    Reverse,
+}
+
+const MODE: Choice<Kind> = Choice(&[("forward", Kind::Forward), ("reverse", Kind::Reverse)]);
+const ACTION: Choice<bool> = Choice(&[("allow", true), ("deny", false)]);
+
+const TO: &str = "write names, names with *. in front, and networks, such as to = [\"*.example.net\", \
+                  \"192.0.2.0/24\"]";
+const PORTS_HELP: &str = "write a list of ports such as [80, 443, \"1024-65535\"]";
+const SERVERS: &str = "write the servers of the site such as upstream = [\"192.0.2.10:80\"]";
+const EVERYBODY: &str = "write \"all\", or a list of networks such as [\"2001:db8:1::/64\"]";
+const CLIENTS: &str = "write networks of clients such as client = [\"2001:db8:5::/48\"]";
+const ACTION_HELP: &str = "write action = \"allow\" or action = \"deny\"";
+
+const PORTS: List<Plain<ProxyPorts>> =
+    list(text(ports, ("port or range", "ports and ranges")), PORTS_HELP);
+const SERVER: Plain<ProxyServer> = text(
+    |v| value::parsed::<ProxyServer, ProxyServerError>(v, "a server", SERVERS),
+    ("server", "servers"),
+);
+const DESTINATION: Plain<ProxyDestination> =
+    text(destination, ("name or network", "names and networks"));
+
+/// A Host; `keep`: what the client asked for.
+const HOST: Plain<Option<String>> = Plain {
+    read: host,
+    write: |host| host.as_deref().unwrap_or("keep").into(),
+    named: ("host, `\"keep\"`", ""),
+    schema: || json!({"type": "string"}),
+};
+
+keys! {
+    /// The keys of mode `forward`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyForward {
+        /// Whose requests are served; others get 403. `local`: as in `[dns64]`
+        allow: Option<Vec<IpNet>> = ALLOW, or(None);
+        /// Ports that CONNECT reaches
+        connect_ports: Vec<ProxyPorts> = PORTS, or(vec![ProxyPorts(443..=443)]);
+        /// Ports that other requests reach
+        ports: Vec<ProxyPorts> = PORTS,
+            or(vec![ProxyPorts(80..=80), ProxyPorts(443..=443), ProxyPorts(1024..=u16::MAX)]);
+        /// Destinations that no rule is about
+        default: bool = ACTION, or(true);
+        /// The first that fits decides
+        rules("rule"): Vec<ProxyRule>, tables("[[proxy.rule]]");
+    }
+}
+
+keys! {
+    /// The keys of mode `reverse`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyReverse {
+        /// Whose requests are served; others get 403
+        allow: Option<Vec<IpNet>> = or("all", list(NET, EVERYBODY)), or(None);
+        /// The site's servers: address or name, port 80 unless another is written
+        upstream: Vec<ProxyServer> = some(SERVER, SERVERS), needed(Vec::new(), SERVERS);
+        /// The first that can be reached, or one after the other
+        balance: bool = Choice(&[("first", false), ("turns", true)]), or(false);
+        /// The Host that servers get; `keep`: the client's
+        host: Option<String> = HOST, or(None);
+        /// How long a server that could not be reached is asked last
+        pause: Duration = time(100, 3_600_000), or(Duration::from_secs(10));
+    }
+}
+
+keys! {
+    /// `[[proxy.rule]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyRule {
+        /// Clients that it is for
+        clients("client"): Option<Vec<IpNet>> = Given(some(NET, CLIENTS)), or(None, "all");
+        /// Destinations: a name, `*.` and a name for all below it, a network
+        to: Option<Vec<ProxyDestination>> = Given(some(DESTINATION, TO)), or(None, "all");
+        /// Ports
+        ports: Option<Vec<ProxyPorts>> = Given(PORTS), or(None, "all");
+        /// What becomes of such a request
+        allow("action"): bool = ACTION, needed(false, ACTION_HELP);
+    }
+}
+
+impl Keys for ProxyMode {
+    fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> (ProxyMode, bool) {
+        let kind = section.read(sink, "mode", |v| MODE.read(v)).map(toml::Spanned::into_inner);
+        match kind.unwrap_or(Kind::Forward) {
+            Kind::Forward => {
+                for key in ["upstream", "balance", "host", "pause"] {
+                    let help = "leave it out, or write the mode";
+                    section.refuse(sink, key, "this is a key of mode = \"reverse\"", help);
+                }
+                let (forward, complete) = ProxyForward::read(section, sink);
+                (ProxyMode::Forward(forward), complete)
+            }
+            Kind::Reverse => {
+                for key in ["connect_ports", "ports", "default", "rule"] {
+                    let help = "leave it out: `upstream` says where requests go";
+                    section.refuse(sink, key, "this is a key of mode = \"forward\"", help);
+                }
+                let (reverse, complete) = ProxyReverse::read(section, sink);
+                (ProxyMode::Reverse(reverse), complete)
+            }
+        }
+    }
+
+    fn write(&self, to: &mut Written) {
+        match self {
+            ProxyMode::Forward(forward) => {
+                to.put_some("mode", MODE.write(&Kind::Forward));
+                forward.write(to);
+            }
+            ProxyMode::Reverse(reverse) => {
+                to.put_some("mode", MODE.write(&Kind::Reverse));
+                reverse.write(to);
+            }
+        }
+    }
+
+    /// The mode alone: its keys are those of [`ProxyForward`] and of [`ProxyReverse`].
+    fn keys() -> Vec<Key> {
+        let doc = "For clients that know it, or in the place of a server";
+        vec![Key::new("mode", &MODE, "`\"forward\"`".to_owned(), doc)]
+    }
+}
+
+fn destination(v: &Value<'_>) -> Parsed<ProxyDestination> {
+    let text = value::string(v, "a name or a network", TO)?;
+    let looks_like_net =
+        text.contains(['/', ':']) || text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'.'));
+    if looks_like_net {
+        return value::net(v).map(ProxyDestination::Net);
+    }
+    let (name, below) = match text.strip_prefix("*.") {
+        Some(name) => (name, true),
+        None => (text, false),
+    };
+    let name = value::server_name(name).ok_or_else(|| {
+        Problem::new(v.span(), format!("\"{text}\" is neither a name nor a network"), TO)
+    })?;
+    Ok(if below { ProxyDestination::Below(name) } else { ProxyDestination::Name(name) })
+}
+
+/// Ports: a number, or a range such as `"1024-65535"`.
+fn ports(v: &Value<'_>) -> Parsed<ProxyPorts> {
+    if v.get_ref().is_integer() {
+        let port = value::integer(v, 1..=65_535, "")? as u16;
+        return Ok(ProxyPorts(port..=port));
+    }
+    let text = value::string(v, "a port", PORTS_HELP)?;
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first @ 1u16..), Ok(last)) if first <= last => Ok(ProxyPorts(first..=last)),
+        _ => {
+            let message = format!("\"{text}\" is no port and no range");
+            Err(Problem::new(v.span(), message, PORTS_HELP).into())
+        }
+    }
+}
+
+/// `keep`, or a Host.
+fn host(v: &Value<'_>) -> Parsed<Option<String>> {
+    let help =
+        "write \"keep\" for what the client asked for, or a host such as \"www.example.net\"";
+    let text = value::string(v, "a host", help)?;
+    if text == "keep" {
+        return Ok(None);
+    }
+    let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let good = text.parse::<ProxyServer>().is_ok()
+        || bracketed.is_some_and(|it| it.parse::<std::net::Ipv6Addr>().is_ok());
+    match good {
+        true => Ok(Some(text.to_owned())),
+        false => Err(Problem::new(v.span(), format!("\"{text}\" is no host"), help).into()),
+    }
+}
