@@ -11,7 +11,9 @@ use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 
 use crate::keys::common::{DNS_NAME, INTERFACE, POOL6, PREFIX6, SERVER6};
-use crate::keys::form::{BOOLEAN, Choice, Given, Time, integer, list, octets, or, seconds, time};
+use crate::keys::form::{
+    BOOLEAN, Choice, Given, Octets, Time, integer, list, octets, or, seconds, time,
+};
 use crate::keys::keys;
 use crate::name::InterfaceName;
 
@@ -21,6 +23,8 @@ const MIN_INTERVAL: Duration = Duration::from_secs(3);
 /// Lifetimes: what 32 bits of seconds hold short of infinity.
 const FOREVER: u64 = u32::MAX as u64 - 1;
 const LIFETIME: Time = seconds(1, FOREVER);
+
+const MTU: Octets<u32> = octets(IPV6_MIN_MTU as i64..=65_535);
 
 /// RFC 4861 section 6.2.1: AdvReachableTime, in milliseconds.
 const REACHABLE: Time = time(0, 3_600_000);
@@ -63,7 +67,7 @@ keys! {
         /// Their lifetime (RFC 8781 section 4: 13 bits of eight seconds each). `auto`: three intervals
         pref64_lifetime: Option<Duration> = or("auto", seconds(1, 8 * 0x1fff)), or(None);
         /// The link's MTU
-        mtu: Option<u32> = or("off", octets(IPV6_MIN_MTU as i64..=65_535)), or(None);
+        mtu: Option<u32> = or("off", MTU), or(None);
         /// How long hosts keep this router as a default router; `0s`: it is none. `auto`: three intervals (RFC 8319
         /// section 4)
         lifetime: Option<Duration> = or("auto", seconds(0, 65_535)), or(None);

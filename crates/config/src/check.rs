@@ -15,60 +15,131 @@ use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64;
 use crate::draft::Drafts;
 use crate::dstm;
+use crate::engine;
+use crate::keys::Read;
+use crate::mode::{Clat, Mode, Pref64, Siit};
+use crate::name::InterfaceName;
 use crate::nat44;
 use crate::nat64;
 use crate::proxy;
 use crate::softwire;
-use crate::translator::Draft;
+use crate::translator::Translator;
 use crate::trt;
-use crate::types::Mode;
 
 /// Checks every translator, and all of them against each other.
 pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
     for draft in &drafts.translators {
-        duplicates("pool6", &draft.pool6, sink);
-        duplicates("routes4", &draft.routes4, sink);
-        duplicate_eam(draft, sink);
-        overlapping_eam(draft, sink);
-        addresses(draft, sink);
-        unmanaged(draft, sink);
-        well_known_prefix(&draft.pool6, sink);
-        softwire::check::loops(&draft.softwire, sink);
+        let Read { value: translator, at, .. } = draft;
+        let pool6 = pool6(draft);
+        duplicates("pool6", &pool6, sink);
+        duplicates("routes4", &at.each("routes4", &translator.routes4), sink);
+        let eam = at.each("eam", &translator.eam);
+        duplicate_eam(draft, &eam, sink);
+        overlapping_eam(draft, &eam, sink);
+        well_known_prefix(&pool6, sink);
+        engine::check(draft, sink);
+        mtu(draft, sink);
+        match &translator.mode {
+            Mode::Siit(siit) => siit_alone(draft, siit, &eam, sink),
+            Mode::Clat(clat) => clat_alone(draft, clat, sink),
+            Mode::Nat64(nat64) => nat64::check::nat64(at, nat64, sink),
+            Mode::Softwire(softwire) => softwire::check::softwire(softwire, at, sink),
+        }
         for nat44 in &drafts.nat44 {
             softwire::check::past_nat44(draft, nat44, sink);
-        }
-        if let Some(nat64) = &draft.nat64 {
-            let in_pool6 = |v6| draft.pool6.iter().any(|pool6| pool6.get_ref().contains(v6));
-            nat64::check::nat64(nat64, in_pool6, sink);
-        }
-        if let Some(dynamic4) = &draft.dynamic4 {
-            nat64::check::dynamic4(dynamic4, &draft.eam, sink);
         }
     }
     for draft in &drafts.nat44 {
         nat44::check::nat44(draft, sink);
+    }
+    for draft in &drafts.dual_stack {
+        nat44::dual_stack::check(draft, sink);
     }
     duplicate_names(drafts, sink);
     overlapping_routes(&drafts.translators, sink);
     services(drafts, sink);
 }
 
+/// The translation prefixes that stand in an entry; also the one of a CLAT.
+fn pool6(draft: &Read<Translator>) -> Vec<Spanned<Pool6>> {
+    let at = &draft.at;
+    match &draft.value.mode {
+        Mode::Siit(siit) => at.each("pool6", &siit.pool6),
+        Mode::Nat64(nat64) => at.each("pool6", &nat64.pool6),
+        Mode::Clat(clat) => {
+            let fixed = clat.pref64.fixed();
+            fixed.and_then(|pref64| at.of("pref64", pref64)).into_iter().collect()
+        }
+        Mode::Softwire(_) => Vec::new(),
+    }
+}
+
+fn siit_alone(draft: &Read<Translator>, siit: &Siit, eam: &[Spanned<Eam>], sink: &mut Sink) {
+    let has_prefix = draft.at.has("pool6");
+    if let Some(dynamic4) = &siit.dynamic4 {
+        nat64::dynamic4::check(&draft.at, dynamic4, has_prefix, eam, sink);
+    } else if !has_prefix && !draft.at.has("eam") {
+        let message = "neither `pool6` nor `eam` is set: no address could be translated";
+        let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
+        sink.push(Diagnostic::error(draft.at.span.clone(), message).help(help));
+    }
+}
+
+fn clat_alone(draft: &Read<Translator>, clat: &Clat, sink: &mut Sink) {
+    let at = &draft.at;
+    if let Some(span) = at.key("always")
+        && clat.pref64.fixed().is_some()
+    {
+        let message =
+            "`always` belongs to pref64 = \"auto\": a CLAT with a fixed prefix never steps aside";
+        sink.push(Diagnostic::error(span, message).help("leave it out"));
+    }
+    // Its own IPv6 address is no IPv4-embedded one.
+    if let (Some(v6), Some(pref64)) = (clat.v6, clat.pref64.fixed())
+        && let Some(span) = at.key("v6").filter(|_| pref64.contains(v6))
+    {
+        let message = format!("`v6`: {v6} lies in pref64 {pref64}, which stands for IPv4");
+        let help = "take an address of the uplink's network, or leave v6 out";
+        sink.push(Diagnostic::error(span, message).help(help));
+    }
+    // One that sets itself up has to be allowed to.
+    if at.key("pref64").is_some() && clat.pref64 == Pref64::Auto && !draft.value.manage {
+        let message =
+            "`pref64` = \"auto\" needs `manage`: addresses and routes follow what is found";
+        let help =
+            "leave manage = false out, or write the prefix that the addresses and routes are for";
+        sink.push(Diagnostic::error(at.span.clone(), message).help(help));
+    }
+}
+
+fn mtu(draft: &Read<Translator>, sink: &mut Sink) {
+    let Translator { lowest_ipv6_mtu, mtu, .. } = draft.value;
+    if let (Some(span), Some(mtu)) = (draft.at.key("lowest_ipv6_mtu"), mtu)
+        && lowest_ipv6_mtu > mtu
+    {
+        let message = format!("`lowest_ipv6_mtu` is above `mtu`: {mtu} octets is what fits");
+        sink.push(Diagnostic::warning(span, message).help(format!("write {mtu}")));
+    }
+}
+
 /// What stands beside the translators, against them and against each other.
 fn services(drafts: &Drafts, sink: &mut Sink) {
-    let translators = || drafts.translators.iter().filter_map(Draft::translator);
-    let gateways = drafts
-        .translators
-        .iter()
-        .filter(|draft| draft.translator().is_some_and(|translator| translator.clat().is_none()));
+    let complete =
+        || drafts.translators.iter().filter(|draft| draft.complete).map(|draft| &draft.value);
+    let clat = |draft: &&Read<Translator>| draft.complete && draft.value.clat().is_none();
     // As written: an entry that is incomplete must not make others look wrong.
-    let mut prefixes: Vec<Pool6> =
-        gateways.flat_map(|draft| &draft.pool6).map(|pool6| *pool6.get_ref()).collect();
-    let clats = translators().filter_map(|it| it.clat()?.pref64.fixed().copied());
+    let gateways = drafts.translators.iter().filter(clat);
+    let mut prefixes: Vec<Pool6> = gateways.flat_map(pool6).map(|pool6| *pool6.get_ref()).collect();
+    let clats = complete().filter_map(|it| it.clat()?.pref64.fixed().copied());
     trt::check::trt(&drafts.trt, &prefixes, &clats.collect::<Vec<_>>(), sink);
     prefixes.extend(drafts.trt.iter().flat_map(|it| &it.value.pool6).copied());
     let metrics = drafts.metrics.as_ref().map_or(&[][..], |metrics| &metrics.value.listen);
     if let Some(draft) = &drafts.dns64 {
-        let unread = drafts.translators.iter().any(|draft| draft.pool6_unread)
+        let unread = |draft: &Read<Translator>| {
+            !draft.complete || draft.at.has("pool6") && draft.value.pool6().is_empty()
+        };
+        let unread = drafts.unread
+            || drafts.translators.iter().any(unread)
             || drafts.trt.iter().any(|draft| draft.value.pool6.is_empty());
         dns64::check::dns64(draft, &prefixes, unread, sink);
         for listen in draft.at.each("listen", &draft.value.listen) {
@@ -83,40 +154,42 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         let written = dns64::check::written_prefixes(draft).into_iter();
         prefixes.extend(written.map(|(_, pool6)| pool6.into_inner()));
     }
+    let names: Vec<_> = drafts.translators.iter().filter_map(name).collect();
     let surroundings = advertise::check::Surroundings {
         prefixes: &prefixes,
-        translators: drafts.translators.iter().filter_map(|it| it.name.as_ref()).collect(),
-        uplinks: translators().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
+        translators: names.iter().collect(),
+        uplinks: complete().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
     };
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
     let dns64 = drafts.dns64.iter().flat_map(|it| &it.value.listen).map(|it| (*it, "[dns64]"));
     let metrics = metrics.iter().map(|it| (*it, "[metrics]"));
     let taken: Vec<_> = dns64.chain(metrics).collect();
     proxy::check::proxies(&drafts.proxies, &taken, sink);
-    let with_tunnels = drafts.translators.iter();
-    let with_tunnels = with_tunnels.filter_map(|it| Some((it.name.as_ref()?, is_tep(it))));
-    let of_kernel = drafts.nat44.iter().map(|draft| &draft.name);
-    let of_kernel = of_kernel.chain(drafts.dual_stack.iter().map(|draft| &draft.name));
-    let of_kernel = of_kernel.flatten().map(|name| (name, false));
+    let is_tep = |draft: &Read<Translator>| matches!(draft.value.softwire(), Some(it) if it.client().is_none());
+    let translators = drafts.translators.iter().filter_map(|it| Some((name(it)?, is_tep(it))));
+    let of_kernel = drafts.nat44.iter().filter_map(|it| it.at.of("name", &it.value.name));
+    let of_kernel =
+        of_kernel.chain(drafts.dual_stack.iter().filter_map(|it| it.at.of("name", &it.value.name)));
+    let softwires = drafts.translators.iter().filter_map(softwire::check::of);
     let around = dstm::check::Surroundings {
-        translators: with_tunnels.chain(of_kernel).collect(),
-        bindings: drafts.translators.iter().flat_map(|draft| &draft.softwire.bindings).collect(),
+        translators: translators.chain(of_kernel.map(|name| (name, false))).collect(),
+        bindings: softwires.flat_map(softwire::check::bindings).collect(),
     };
     let (server, tep) = (drafts.dstm_server.as_ref(), drafts.dstm_tep.as_ref());
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
 }
 
-/// Whether it is a tunnel end point.
-fn is_tep(draft: &Draft) -> bool {
-    let mode = draft.translator().map(|translator| &translator.mode);
-    matches!(mode, Some(Mode::Softwire(softwire)) if softwire.client().is_none())
+fn name(draft: &Read<Translator>) -> Option<Spanned<InterfaceName>> {
+    draft.at.of("name", &draft.value.name)
 }
 
 fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {
-    let names = drafts.translators.iter().map(|draft| &draft.name);
-    let names = names.chain(drafts.nat44.iter().map(|draft| &draft.name));
-    let names = names.chain(drafts.dual_stack.iter().map(|draft| &draft.name));
-    let mut names: Vec<_> = names.filter_map(Option::as_ref).collect();
+    let names = drafts.translators.iter().filter_map(name);
+    let names = names.chain(drafts.nat44.iter().filter_map(|it| it.at.of("name", &it.value.name)));
+    let names =
+        names.chain(drafts.dual_stack.iter().filter_map(|it| it.at.of("name", &it.value.name)));
+    let names: Vec<_> = names.collect();
+    let mut names: Vec<&Spanned<InterfaceName>> = names.iter().collect();
     names.sort_by_key(|name| name.span().start);
     each_duplicate(
         &names,
@@ -158,7 +231,7 @@ pub(crate) fn duplicates<T: Copy + Hash + Eq + Display>(
 }
 
 /// RFC 7757 section 5: a prefix in two mappings makes the mapping ambiguous.
-fn duplicate_eam(draft: &Draft, sink: &mut Sink) {
+fn duplicate_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Sink) {
     let mut report = |first: &Spanned<Eam>, second: &Spanned<Eam>, prefix: IpNet| {
         let message = format!("`eam`: {prefix} is in two mappings (RFC 7757 section 5)");
         sink.push(
@@ -167,7 +240,7 @@ fn duplicate_eam(draft: &Draft, sink: &mut Sink) {
                 .help("leave one out, or make one prefix longer to have it take precedence"),
         );
     };
-    let all: Vec<_> = draft.eam.iter().collect();
+    let all: Vec<_> = eam.iter().collect();
     each_duplicate(
         &all,
         |eam| eam.get_ref().v4(),
@@ -182,27 +255,25 @@ fn duplicate_eam(draft: &Draft, sink: &mut Sink) {
             report(first, second, second.get_ref().v6().into());
         },
     );
-    let Some(clat) = draft.translator().and_then(|translator| translator.clat()) else {
-        return;
-    };
+    let Some(clat) = draft.value.clat() else { return };
     let taken = |eam: &&Spanned<Eam>| {
         eam.get_ref().v4() == Ipv4Net::from(clat.v4)
             || clat.v6.is_some_and(|v6| eam.get_ref().v6() == Ipv6Net::from(v6))
     };
-    for eam in draft.eam.iter().filter(taken) {
+    for eam in eam.iter().filter(taken) {
         let message = "`eam`: the CLAT's own mapping, `v4` and `v6`, has this prefix already";
         sink.push(Diagnostic::error(eam.span(), message).help("leave this mapping out"));
     }
 }
 
 /// RFC 7757 section 5: overlapping mappings are allowed, but there and back may differ.
-fn overlapping_eam(draft: &Draft, sink: &mut Sink) {
-    let Ok(table) = EamTable::new(draft.eam.iter().map(|eam| *eam.get_ref())) else {
+fn overlapping_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Sink) {
+    let Ok(table) = EamTable::new(eam.iter().map(|eam| *eam.get_ref())) else {
         return;
     };
     let places: HashMap<Eam, Range<usize>> =
-        draft.eam.iter().map(|eam| (*eam.get_ref(), eam.span())).collect();
-    let place = |eam: &Eam| places.get(eam).cloned().unwrap_or(draft.span.clone());
+        eam.iter().map(|eam| (*eam.get_ref(), eam.span())).collect();
+    let place = |eam: &Eam| places.get(eam).cloned().unwrap_or(draft.at.span.clone());
     let mut seen = HashSet::new();
     for overlap in table.overlaps() {
         // Two mappings that overlap in both families are one finding.
@@ -224,32 +295,6 @@ fn overlapping_eam(draft: &Draft, sink: &mut Sink) {
                 .related(place(&overlap.outer), "the shorter prefix")
                 .help("right for an exception from an algorithmic mapping; else choose prefixes apart"),
         );
-    }
-}
-
-/// A CLAT's own IPv6 address is no IPv4-embedded one.
-fn addresses(draft: &Draft, sink: &mut Sink) {
-    let clat = draft.translator().and_then(|translator| translator.clat());
-    let Some((clat, v6)) = clat.and_then(|clat| Some((clat, clat.v6?))) else {
-        return;
-    };
-    if let Some(pref64) = clat.pref64.fixed().filter(|pref64| pref64.contains(v6)) {
-        let message = format!("`v6`: {v6} lies in pref64 {pref64}, which stands for IPv4");
-        let span = draft.v6.clone().unwrap_or(draft.span.clone());
-        let help = "take an address of the uplink's network, or leave v6 out";
-        sink.push(Diagnostic::error(span, message).help(help));
-    }
-}
-
-/// A CLAT that sets itself up has to be allowed to.
-fn unmanaged(draft: &Draft, sink: &mut Sink) {
-    let automatic = draft.translator().filter(|translator| translator.is_automatic());
-    if automatic.is_some_and(|translator| !translator.manage) {
-        let message =
-            "`pref64` = \"auto\" needs `manage`: addresses and routes follow what is found";
-        let help =
-            "leave manage = false out, or write the prefix that the addresses and routes are for";
-        sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
     }
 }
 
@@ -280,7 +325,7 @@ struct Routed {
 }
 
 /// One network can't be routed into two interfaces.
-fn overlapping_routes(drafts: &[Draft], sink: &mut Sink) {
+fn overlapping_routes(drafts: &[Read<Translator>], sink: &mut Sink) {
     let all: Vec<Routed> =
         drafts.iter().enumerate().flat_map(|(index, draft)| routed(index, draft)).collect();
     for (second, first) in clashes(&all) {
@@ -346,41 +391,48 @@ impl Routed {
     }
 }
 
-fn routed(index: usize, draft: &Draft) -> Vec<Routed> {
-    let Some(translator) = draft.translator() else {
+fn routed(index: usize, draft: &Read<Translator>) -> Vec<Routed> {
+    let Read { value: translator, at, complete } = draft;
+    if !complete {
         return Vec::new();
-    };
+    }
     let owner = (index, translator.metric);
     let route = |net: IpNet, span: Range<usize>| Routed { net, span, owner, given: false };
     let given = |net: Ipv4Net, span| Routed { given: true, ..route(net.into(), span) };
-    let v4 = draft.routes4.iter().map(|net| route((*net.get_ref()).into(), net.span()));
-    let mut all: Vec<Routed> = v4.collect();
+    let mut routes4 = at.each("routes4", &translator.routes4);
+    if !at.has("routes4") {
+        routes4 =
+            translator.routes4.iter().map(|net| Spanned::new(at.span.clone(), *net)).collect();
+    }
+    let mut all: Vec<Routed> =
+        routes4.iter().map(|net| route((*net.get_ref()).into(), net.span())).collect();
+    let eam = at.each("eam", &translator.eam);
+    let prefixes = pool6(draft);
+    let prefixes = prefixes.iter().map(|pool6| route(pool6.get_ref().net().into(), pool6.span()));
     match &translator.mode {
-        Mode::Siit { .. } | Mode::Nat64(_) => {
-            let pool6 = |pool6: &Spanned<Pool6>| route(pool6.get_ref().net().into(), pool6.span());
-            all.extend(draft.pool6.iter().map(pool6));
-            let eam = |eam: &Spanned<Eam>| route(eam.get_ref().v4().into(), eam.span());
-            all.extend(draft.eam.iter().map(eam));
-            if let Some(nat64) = &draft.nat64 {
-                let nets = nat64.networks().into_iter();
-                all.extend(nets.map(|(net, span)| given(net, span)));
-            }
-            let dynamic4 = draft.dynamic4.iter().flat_map(|dynamic4| &dynamic4.pool);
-            all.extend(dynamic4.map(|net| given(*net.get_ref(), net.span())));
+        Mode::Siit(siit) => {
+            all.extend(prefixes);
+            all.extend(eam.iter().map(|eam| route(eam.get_ref().v4().into(), eam.span())));
+            let pool = siit.dynamic4.iter().flat_map(|it| at.each("dynamic4", &it.pool));
+            all.extend(pool.map(|net| given(*net.get_ref(), net.span())));
         }
-        Mode::Softwire(_) => {
-            let nets = softwire::check::networks4(&draft.softwire);
+        Mode::Nat64(nat64) => {
+            all.extend(prefixes);
+            let nets = nat64::check::networks(at, nat64).into_iter();
             all.extend(nets.map(|(net, span)| given(net, span)));
-            let nets = softwire::check::networks6(&draft.softwire);
+        }
+        Mode::Softwire(softwire) => {
+            let nets = softwire::check::networks4((softwire, at)).into_iter();
+            all.extend(nets.map(|(net, span)| given(net, span)));
+            let nets = softwire::check::networks6((softwire, at)).into_iter();
             all.extend(nets.map(|(net, span)| route(net.into(), span)));
         }
         Mode::Clat(clat) => {
             if let Some(v6) = clat.v6 {
-                let span = draft.v6.clone().unwrap_or(draft.span.clone());
+                let span = at.key("v6").unwrap_or_else(|| at.span.clone());
                 all.push(route(Ipv6Net::from(v6).into(), span));
             }
-            let eam = |eam: &Spanned<Eam>| route(eam.get_ref().v6().into(), eam.span());
-            all.extend(draft.eam.iter().map(eam));
+            all.extend(eam.iter().map(|eam| route(eam.get_ref().v6().into(), eam.span())));
         }
     }
     all

@@ -7,7 +7,9 @@ use fordway_xlat::addr::{Eam, EamError, EamTable};
 use fordway_xlat::{Config as CoreConfig, ConfigError, HopCount, IcmpErrors};
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::types::{Attach, Mode, Translator};
+use crate::engine::Attach;
+use crate::mode::Mode;
+use crate::translator::Translator;
 
 /// What the host decides where the file leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

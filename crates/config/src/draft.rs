@@ -7,19 +7,21 @@ use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
 use crate::keys;
-use crate::nat44;
+use crate::keys::form::Form;
+use crate::mode::{Kind, MODE};
+use crate::nat44::{self, DualStack, Nat44};
 use crate::proxy::Proxy;
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, Control, Log, Metrics, Table};
-use crate::translator::{self, Draft};
+use crate::translator::Translator;
 use crate::trt::Trt;
 use crate::types::Config;
 
 /// The parts of the file, with their places where checks across parts need them.
 pub(crate) struct Drafts {
-    pub(crate) translators: Vec<Draft>,
-    pub(crate) nat44: Vec<nat44::read::Draft>,
-    pub(crate) dual_stack: Vec<nat44::dual_stack::Draft>,
+    pub(crate) translators: Vec<keys::Read<Translator>>,
+    pub(crate) nat44: Vec<keys::Read<Nat44>>,
+    pub(crate) dual_stack: Vec<keys::Read<DualStack>>,
     pub(crate) dns64: Option<keys::Read<Dns64>>,
     pub(crate) advertise: Vec<keys::Read<Advertise>>,
     pub(crate) trt: Vec<keys::Read<Trt>>,
@@ -27,6 +29,8 @@ pub(crate) struct Drafts {
     pub(crate) dstm_server: Option<keys::Read<DstmServer>>,
     pub(crate) dstm_tep: Option<keys::Read<DstmTep>>,
     pub(crate) dstm_clients: Vec<keys::Read<DstmClient>>,
+    /// There are translators whose mode could not be read.
+    pub(crate) unread: bool,
     control: Option<keys::Read<Control>>,
     pub(crate) metrics: Option<keys::Read<Metrics>>,
     log: Option<keys::Read<Log>>,
@@ -53,6 +57,7 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
         dstm_server: None,
         dstm_tep: None,
         dstm_clients: Vec::new(),
+        unread: false,
         control: None,
         metrics: None,
         log: None,
@@ -138,14 +143,20 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
         let message = "the list of translators is empty";
         sink.push(Diagnostic::error(tables.span(), message).help(help));
     }
-    for table in tables.into_inner() {
+    for (table, span) in tables.into_inner() {
+        // Without a mode its keys mean nothing.
+        let mut section = Section::new("[[translator]]", table, span.clone());
+        let help = "write mode = \"siit\", \"clat\", \"nat64\", \"softwire\", \"nat-pt\", \"nat44\" or \"dual-stack\"";
+        let Some(kind) = section.require(sink, "mode", help, |v| MODE.read(v)) else {
+            drafts.unread = true;
+            continue;
+        };
         // What the kernel does by itself is no translator to the rest of the program.
-        match table.0.get("mode").and_then(|mode| mode.get_ref().as_str()) {
-            Some("nat44") => drafts.nat44.push(nat44::read::nat44(table, sink)),
-            Some("dual-stack") => {
-                drafts.dual_stack.push(nat44::dual_stack::dual_stack(table, sink));
-            }
-            _ => drafts.translators.extend(translator::read(table, sink)),
+        let table = (table, span);
+        match kind.into_inner() {
+            Kind::Nat44 => drafts.nat44.push(nat44::nat44(table, sink)),
+            Kind::DualStack => drafts.dual_stack.push(nat44::dual_stack(table, sink)),
+            _ => drafts.translators.push(keys::read("[[translator]]", table, sink)),
         }
     }
 }
@@ -153,9 +164,10 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
 impl Drafts {
     /// The configuration. `None` when a part is incomplete; then that has been reported.
     pub(crate) fn finish(self) -> Option<Config> {
-        let translators: Option<Vec<_>> = self.translators.into_iter().map(Draft::finish).collect();
-        let nat44: Option<Vec<_>> = self.nat44.into_iter().map(|draft| draft.nat44).collect();
-        let dual_stack = self.dual_stack.into_iter().map(|draft| draft.dual_stack);
+        let translators: Option<Vec<_>> =
+            self.translators.into_iter().map(keys::Read::finish).collect();
+        let nat44: Option<Vec<_>> = self.nat44.into_iter().map(keys::Read::finish).collect();
+        let dual_stack = self.dual_stack.into_iter().map(keys::Read::finish);
         let dual_stack: Option<Vec<_>> = dual_stack.collect();
         let advertise = self.advertise.into_iter().map(keys::Read::finish);
         let advertise: Option<Vec<_>> = advertise.collect();

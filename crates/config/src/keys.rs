@@ -9,13 +9,14 @@ pub(crate) mod form;
 mod place;
 mod written;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use toml::de::DeTable;
 
 pub(crate) use place::{Place, Places, Read};
 pub(crate) use written::Written;
 
 use crate::diagnostic::Sink;
+use crate::schema;
 use crate::section::Section;
 use crate::sections::Table;
 use form::Form;
@@ -60,6 +61,27 @@ impl Key {
     ) -> Key {
         Key { name, values: form.values(), default, meaning: joined(doc), schema: form.schema() }
     }
+
+    pub(crate) fn usual<F: Form>(
+        name: &'static str,
+        form: &F,
+        default: &F::Value,
+        doc: &str,
+    ) -> Key {
+        Key::new(name, form, shown(form.write(default)), doc)
+    }
+
+    /// Tables with keys of their own.
+    pub(crate) fn tables<T: Keys>(name: &'static str, title: &str, doc: &str) -> Key {
+        let schema = json!({"type": "array", "items": schema::table(&T::keys())});
+        Key { values: format!("tables `{title}`"), schema, ..Key::table::<T>(name, doc) }
+    }
+
+    /// A table with keys of its own.
+    pub(crate) fn table<T: Keys>(name: &'static str, doc: &str) -> Key {
+        let (values, default) = ("a table".to_owned(), shown(None));
+        Key { name, values, default, meaning: joined(doc), schema: schema::table(&T::keys()) }
+    }
 }
 
 /// A comment of several lines as one.
@@ -69,17 +91,24 @@ fn joined(doc: &str) -> String {
 }
 
 /// A default, in words.
-pub(crate) fn shown(default: Option<toml::Value>) -> String {
+fn shown(default: Option<toml::Value>) -> String {
     default.map_or_else(|| "(none)".to_owned(), |value| format!("`{value}`"))
 }
 
 /// Reads a table that has these keys and no other.
-pub(crate) fn read<T: Keys>(
+pub(crate) fn read<T: Keys>(title: &'static str, table: Table<'_, '_>, sink: &mut Sink) -> Read<T> {
+    read_after(title, table, sink, |_, _| {})
+}
+
+/// The same; `first` may refuse keys.
+pub(crate) fn read_after<T: Keys>(
     title: &'static str,
     (table, span): Table<'_, '_>,
     sink: &mut Sink,
+    first: impl FnOnce(&mut Section<'_, '_>, &mut Sink),
 ) -> Read<T> {
     let mut section = Section::new(title, table, span);
+    first(&mut section, sink);
     let (value, complete) = T::read(&mut section, sink);
     Read { value, complete, at: section.finish(sink) }
 }
@@ -97,21 +126,6 @@ pub(crate) fn write<T: Keys>(value: &T) -> Written {
     written
 }
 
-/// JSON Schema of a table with these keys.
-pub(crate) fn schema(keys: &[Key]) -> Json {
-    let mut properties = Map::new();
-    for key in keys {
-        let mut schema = key.schema.clone();
-        if let Some(schema) = schema.as_object_mut() {
-            schema.insert("description".to_owned(), key.meaning.clone().into());
-        }
-        properties.insert(key.name.to_owned(), schema);
-    }
-    let required: Vec<&str> =
-        keys.iter().filter(|key| key.default == NEEDED).map(|key| key.name).collect();
-    json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
-}
-
 /// Defines a section: a struct, and of each field the key, its form, and what holds without it.
 ///
 /// ```text
@@ -119,37 +133,56 @@ pub(crate) fn schema(keys: &[Key]) -> Json {
 /// field("key"): Type = form, or(default);                the key is called as the field unless it is said
 /// field: Type = form, or(default, "in words");           `default` may name fields above
 /// field: Type = form, needed(blank, "what to write");    `blank` stands for it where it is missing
+/// field: Type = form, needed(blank, "help", "in words");  the same, needed only in some cases
 /// field: Vec<T>, tables("[[section.key]]");              tables with keys of their own
-/// field: T, table("[section.key]", default);             a table
+/// field: Vec<T>, tables("what to write", "one");         the same; `one` is what messages call one of them
+/// field: T, table("key", default);                       a table
 /// field: T, flat();                                      whose keys are in this table
 /// field: Type = form, or(default), if(condition);        written only then
 /// field: Type = form, or(default), read(|v| ...);        read in another way than the form does
+/// field: Type = form, or(default), only(condition, "why", "help", value);   else refused, and this value
+/// ```
+///
+/// With `impl Type`, the keys of a type that stands elsewhere: each has a place in it, and its default there.
+///
+/// ```text
+/// /// What it means.
+/// "key" (place.in.it) = form;
+/// "key" (place) = form, then(|it| ...);                  what follows from it
 /// ```
 macro_rules! keys {
-    ($(#[$meta:meta])* pub struct $name:ident {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[doc = $doc:literal])* $field:ident $(($key:literal))? : $type:ty $(= $form:expr)?,
-            $kind:ident($($args:tt)*) $(, if($written:expr))? $(, read($read:expr))?;)*
+            $kind:ident($($args:tt)*) $(, if($written:expr))? $(, read($read:expr))?
+            $(, only($only:expr, $why:expr, $help:expr, $else:expr))?;)*
     }) => {
         $(#[$meta])*
-        pub struct $name {
-            $($(#[doc = $doc])* pub $field: $type,)*
+        $vis struct $name {
+            $($(#[doc = $doc])* $vis $field: $type,)*
         }
 
-        #[allow(unused_variables, unused_mut, reason = "a default may name fields above, and nothing may be needed")]
+        #[allow(
+            unused_variables,
+            unused_mut,
+            clippy::vec_init_then_push,
+            reason = "a default may name fields above; nothing may be needed; keys are put in one by one"
+        )]
         impl $crate::keys::Keys for $name {
             fn read(
                 section: &mut $crate::section::Section<'_, '_>,
                 sink: &mut $crate::diagnostic::Sink,
             ) -> (Self, bool) {
                 let mut complete = true;
-                $(let $field: $type = $crate::keys::keys!(@read (section, sink, complete)
-                    ($crate::keys::keys!(@name $field $($key)?)) ($($form)?) ($($read)?) $kind($($args)*));)*
+                $(let $field: $type = $crate::keys::keys!(@only (section, sink)
+                    ($crate::keys::keys!(@name $field $($key)?)) ($($only, $why, $help, $else)?)
+                    ($crate::keys::keys!(@read (section, sink, complete)
+                        ($crate::keys::keys!(@name $field $($key)?)) ($($form)?) ($($read)?) $kind($($args)*))));)*
                 ($name { $($field),* }, complete)
             }
 
             fn write(&self, to: &mut $crate::keys::Written) {
                 let $name { $($field),* } = self;
-                $(if true $(&& $written)? {
+                $(if true $(&& $written)? $(&& $only)? {
                     $crate::keys::keys!(@write (to, $field)
                         ($crate::keys::keys!(@name $field $($key)?)) ($($form)?) $kind);
                 })*
@@ -164,23 +197,63 @@ macro_rules! keys {
         }
     };
 
+    (impl $type:ty {
+        $($(#[doc = $doc:literal])* $key:literal ($($place:tt)+) = $form:expr $(, then($then:expr))?;)*
+    }) => {
+        impl $crate::keys::Keys for $type {
+            fn read(
+                section: &mut $crate::section::Section<'_, '_>,
+                sink: &mut $crate::diagnostic::Sink,
+            ) -> (Self, bool) {
+                let mut it = <$type>::default();
+                $(if let Some(value) = $crate::keys::keys!(@value (section, sink) ($key) ($form) ()) {
+                    it.$($place)+ = value;
+                    $(
+                        let then: fn(&mut $type) = $then;
+                        then(&mut it);
+                    )?
+                })*
+                (it, true)
+            }
+
+            fn write(&self, to: &mut $crate::keys::Written) {
+                $(to.put_some($key, $crate::keys::form::Form::write(&$form, &self.$($place)+));)*
+            }
+
+            fn keys() -> Vec<$crate::keys::Key> {
+                let it = <$type>::default();
+                vec![$($crate::keys::Key::usual($key, &$form, &it.$($place)+, concat!($($doc, "\n"),*))),*]
+            }
+        }
+    };
+
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $key:literal) => { $key };
+
+    (@only ($section:ident, $sink:ident) ($key:expr) () ($read:expr)) => { $read };
+    (@only ($section:ident, $sink:ident) ($key:expr) ($only:expr, $why:expr, $help:expr, $else:expr) ($read:expr)) => {
+        if $only {
+            $read
+        } else {
+            $section.refuse($sink, $key, $why, $help);
+            $else
+        }
+    };
 
     (@read ($section:ident, $sink:ident, $complete:ident) ($key:expr) ($form:expr) ($($read:expr)?)
         or($default:expr $(, $words:literal)?)) => {
         $crate::keys::keys!(@value ($section, $sink) ($key) ($form) ($($read)?)).unwrap_or_else(|| $default)
     };
     (@read ($section:ident, $sink:ident, $complete:ident) ($key:expr) ($form:expr) ($($read:expr)?)
-        needed($blank:expr, $help:expr)) => {{
+        needed($blank:expr, $help:expr $(, $words:literal)?)) => {{
         $section.need($sink, $key, $help);
         $crate::keys::keys!(@value ($section, $sink) ($key) ($form) ($($read)?)).unwrap_or_else(|| {
             $complete = false;
             $blank
         })
     }};
-    (@read ($section:ident, $sink:ident, $complete:ident) ($key:expr) () () tables($title:literal)) => {{
-        let (tables, whole) = $section.tables($sink, $key, $title);
+    (@read ($section:ident, $sink:ident, $complete:ident) ($key:expr) () () tables($title:literal $(, $one:literal)?)) => {{
+        let (tables, whole) = $section.tables($sink, $key, $title, [$title $(, $one)?]);
         $complete &= whole;
         tables
     }};
@@ -213,16 +286,18 @@ macro_rules! keys {
 
     (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) ($form:expr) or($default:expr)) => {{
         let default: $type = $default;
-        let default = $crate::keys::shown($crate::keys::form::Form::write(&$form, &default));
-        $keys.push($crate::keys::Key::new::<$type, _>($key, &$form, default, $doc));
+        $keys.push($crate::keys::Key::usual($key, &$form, &default, $doc));
     }};
     (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) ($form:expr) or($default:expr, $words:literal)) => {
         $keys.push($crate::keys::Key::new::<$type, _>($key, &$form, $words.to_owned(), $doc))
     };
-    (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) ($form:expr) needed($($args:tt)*)) => {
+    (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) ($form:expr) needed($blank:expr, $help:expr)) => {
         $keys.push($crate::keys::Key::new::<$type, _>($key, &$form, $crate::keys::NEEDED.to_owned(), $doc))
     };
-    (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) () tables($title:literal)) => {
+    (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) ($form:expr) needed($blank:expr, $help:expr, $words:literal)) => {
+        $keys.push($crate::keys::Key::new::<$type, _>($key, &$form, $words.to_owned(), $doc))
+    };
+    (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) () tables($title:literal $(, $one:literal)?)) => {
         $keys.push($crate::keys::Key::tables::<<$type as IntoIterator>::Item>($key, $title, $doc))
     };
     (@key ($keys:ident, $type:ty) ($key:expr) ($doc:expr) () table($title:literal, $default:expr)) => {
@@ -234,26 +309,3 @@ macro_rules! keys {
 }
 
 pub(crate) use keys;
-
-impl Key {
-    /// The keys of a mode: what it needs, others don't.
-    pub(crate) fn of_mode(mode: &str, keys: Vec<Key>) -> impl Iterator<Item = Key> {
-        let needed = format!("(needed in mode {mode})");
-        keys.into_iter().map(move |key| match key.default.as_str() {
-            NEEDED => Key { default: needed.clone(), ..key },
-            _ => key,
-        })
-    }
-
-    /// Tables with keys of their own.
-    pub(crate) fn tables<T: Keys>(name: &'static str, title: &str, doc: &str) -> Key {
-        let schema = json!({"type": "array", "items": schema(&T::keys())});
-        Key { values: format!("tables `{title}`"), schema, ..Key::table::<T>(name, doc) }
-    }
-
-    /// A table with keys of its own.
-    pub(crate) fn table<T: Keys>(name: &'static str, doc: &str) -> Key {
-        let (values, default) = ("a table".to_owned(), shown(None));
-        Key { name, values, default, meaning: joined(doc), schema: schema(&T::keys()) }
-    }
-}

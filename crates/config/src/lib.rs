@@ -19,10 +19,12 @@ mod dstm;
 mod emit;
 mod engine;
 mod keys;
+mod mode;
 mod name;
 mod nat44;
 mod nat64;
 mod proxy;
+mod schema;
 mod section;
 mod sections;
 mod softwire;
@@ -38,8 +40,10 @@ pub use dns64::{Dns64, Dns64Policy, Reverse, Upstream, UpstreamError, UpstreamPr
 pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
+pub use engine::{Attach, Engine};
 pub use hickory_proto::rr::Name;
 pub use keys::Key;
+pub use mode::{Clat, Mode, Pref64, Siit};
 pub use name::{InterfaceName, NameError};
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
@@ -52,10 +56,12 @@ pub use proxy::{
 };
 pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
+pub use translator::{Source6, Translator};
 pub use trt::{Trt, UrgentData};
-pub use types::{Attach, Clat, Config, Engine, Mode, Pref64, Source6, Translator};
+pub use types::Config;
 
 use crate::keys::Keys as _;
+use fordway_xlat::nat64::{Lifetimes, Quotas};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -64,6 +70,24 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
     vec![
+        ("translator", Translator::keys()),
+        ("translator.siit", Siit::keys()),
+        ("translator.clat", Clat::keys()),
+        ("translator.nat64", Nat64::keys()),
+        ("translator.nat64.port_blocks", nat64::pool::Blocks::keys()),
+        ("translator.nat64.lifetimes", Lifetimes::keys()),
+        ("translator.nat64.quotas", Quotas::keys()),
+        ("translator.pool", nat64::pool::SomePool::keys()),
+        ("translator.log", NatLog::keys()),
+        ("translator.nat-pt", NatPt::keys()),
+        ("translator.softwire", Softwire::keys()),
+        ("translator.tep", softwire::ends::Tep::keys()),
+        ("translator.bindings", softwire::ends::Bound::keys()),
+        ("translator.client", softwire::ends::Client::keys()),
+        ("translator.nat44", Nat44::keys()),
+        ("translator.nat44.lifetimes", Nat44Lifetimes::keys()),
+        ("translator.nat44.quotas", Nat44Quotas::keys()),
+        ("translator.dual-stack", DualStack::keys()),
         ("dns64", Dns64::keys()),
         ("dns64.policy", Dns64Policy::keys()),
         ("advertise", Advertise::keys()),
@@ -82,6 +106,13 @@ pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
         ("metrics", Metrics::keys()),
         ("log", Log::keys()),
     ]
+}
+
+/// JSON Schema of the file, for editors and orchestration. What goes together across keys it does not say: that is for
+/// [`parse`].
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schema::file()
 }
 
 /// Where the daemon listens for `fordway status` unless `[control] socket` says otherwise.

@@ -4,75 +4,137 @@
 
 pub(crate) mod check;
 pub(crate) mod dual_stack;
-pub(crate) mod emit;
-pub(crate) mod read;
+mod forward;
+mod lifetimes;
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
+use ipnet::Ipv4Net;
+use serde_json::{Value as Json, json};
 
-use ipnet::{IpNet, Ipv4Net};
-
+use crate::diagnostic::Sink;
+use crate::keys::common::{INTERFACE, NAME, PREFIX4};
+use crate::keys::form::{BOOLEAN, Choice, Form, Integer, List, Plain, integer, list, some};
+use crate::keys::{Read, keys, read_after};
 use crate::name::InterfaceName;
-use crate::nat64::Pool4;
+use crate::nat64::{Pool4, pool::POOL4};
+use crate::section::{Problem, Problems, Value};
+use crate::sections::Table;
+use crate::value;
 
-/// One `[[translator]]` of mode `nat44`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nat44 {
-    /// Its name; the nftables table gets it.
-    pub name: InterfaceName,
-    /// Networks of the hosts that are translated.
-    pub clients: Vec<Ipv4Net>,
-    /// Devices that their packets come in by; empty: any.
-    pub devices: Vec<InterfaceName>,
-    /// Devices that packets leave by translated; at least one.
-    pub uplinks: Vec<InterfaceName>,
-    /// Addresses and ports that hosts get; empty: the uplink's address, all ports.
-    pub pool4: Vec<Pool4>,
-    /// The addresses of `pool4` are set up on the first uplink.
-    pub assign: bool,
-    /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
-    pub persistent: bool,
-    /// Ports are drawn instead of kept.
-    pub random_ports: bool,
-    /// Networks that are translated address by address, both ways: inside and outside.
-    pub netmap: Vec<(Ipv4Net, Ipv4Net)>,
-    /// Forwarded ports.
-    pub forwards: Vec<Forward>,
-    /// Clients reach forwarded ports at the outer address too.
-    pub hairpin: bool,
-    /// What becomes of connections from outside to addresses of clients.
-    pub inbound: Inbound,
-    /// The TCP segment size is clamped to what the route takes.
-    pub mss_clamp: bool,
-    /// How long the kernel keeps what it knows of connections; `None`: as the host has it.
-    pub lifetimes: Option<Nat44Lifetimes>,
-    /// Lifetimes below those of the RFCs were asked for.
-    pub allow_short_lifetimes: bool,
-    /// Limits of each client.
-    pub quotas: Nat44Quotas,
-    /// The kernel logs new connections.
-    pub log: bool,
+pub use dual_stack::DualStack;
+pub use forward::{Forward, ForwardProtocol};
+pub use lifetimes::Nat44Lifetimes;
+
+const NAME_HELP: &str = "write a name such as name = \"nat44\"; the nftables table gets it";
+const CLIENTS: &str = "write the networks of the hosts, such as clients = [\"198.51.100.0/24\"]";
+const UPLINK: &str = "write the device towards the IPv4 network, such as uplink = \"eth0\"";
+const DEVICES: &str = "write a list of interface names such as devices = [\"lan0\"]";
+const NETMAP: &str = "write a list of pairs: [[\"198.51.100.0/28\", \"192.0.2.16/28\"]]";
+const FORWARD: &str = "write a list such as [[\"tcp\", \"192.0.2.1:80\", \"198.51.100.10:8080\"]]";
+
+/// Networks, devices and forwarded ports of one translator: each makes rules that packets pass one by one.
+const MOST: usize = 256;
+
+/// A device, or a list of devices.
+struct Devices(&'static str);
+
+impl Form for Devices {
+    type Value = Vec<InterfaceName>;
+
+    fn read(&self, v: &Value<'_>) -> Result<Vec<InterfaceName>, Problems> {
+        if v.get_ref().as_array().is_none() {
+            return Ok(vec![value::name(v)?]);
+        }
+        let devices = list(INTERFACE, self.0).read(v)?;
+        match devices.len() {
+            1..=MOST => Ok(devices),
+            number => {
+                let message = format!("{number} devices can't be meant");
+                Err(Problem::new(v.span(), message, self.0).into())
+            }
+        }
+    }
+
+    fn write(&self, devices: &Vec<InterfaceName>) -> Option<toml::Value> {
+        list(INTERFACE, self.0).write(devices)
+    }
+
+    fn values(&self) -> String {
+        "interface name, or a list".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        json!({"anyOf": [INTERFACE.schema(), some(INTERFACE, self.0).schema()]})
+    }
 }
 
-/// A port that is forwarded to a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Forward {
-    /// TCP or UDP.
-    pub protocol: ForwardProtocol,
-    /// The outer address; `None`: whatever addresses the uplinks have.
-    pub address: Option<Ipv4Addr>,
-    /// The outer port.
-    pub port: u16,
-    /// The host, and its port.
-    pub to: (Ipv4Addr, u16),
+/// Two networks of one size, inside and outside.
+const PAIR: List<Plain<(Ipv4Net, Ipv4Net)>> = list(
+    Plain {
+        read: pair,
+        write: |(inside, outside)| toml::Value::from(vec![inside.to_string(), outside.to_string()]),
+        named: ("pair", "pairs"),
+        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+    },
+    NETMAP,
+);
+
+const INBOUND: Choice<Inbound> = Choice(&[("drop", Inbound::Drop), ("route", Inbound::Route)]);
+
+keys! {
+    /// One `[[translator]]` of mode `nat44`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Nat44 {
+        /// Its name; the nftables table gets it
+        name: InterfaceName = NAME, needed(InterfaceName::placeholder(), NAME_HELP);
+        /// Networks of the hosts that are translated
+        clients: Vec<Ipv4Net> = some(PREFIX4, CLIENTS), needed(Vec::new(), CLIENTS);
+        /// Devices that packets leave by translated. They need not be there yet
+        uplinks("uplink"): Vec<InterfaceName> = Devices(UPLINK), needed(Vec::new(), UPLINK);
+        /// Devices that their packets come in by
+        devices: Vec<InterfaceName> = list(INTERFACE, DEVICES), or(Vec::new(), "any"), if(!devices.is_empty());
+        /// As in mode nat64; `"interface:DEV:LO-HI"`, alone, are these ports of the uplink's address
+        pool4: Vec<Pool4> = POOL4, or(Vec::new(), "(the uplink's address)"), if(!pool4.is_empty());
+        /// Set the addresses of `pool4`, `netmap` and `forward` up on the first uplink; 256 at most
+        assign: bool = BOOLEAN, or(true);
+        /// A host has the same address whomever it talks to (RFC 4787 REQ-2)
+        persistent: bool = BOOLEAN, or(true);
+        /// Draw ports instead of keeping those that hosts chose, which breaks endpoint-independent mapping (RFC 4787
+        /// REQ-1)
+        random_ports: bool = BOOLEAN, or(false);
+        /// Networks that are translated address by address, both ways: `["198.51.100.0/28", "192.0.2.16/28"]`, inside
+        /// and outside
+        netmap: Vec<(Ipv4Net, Ipv4Net)> = PAIR, or(Vec::new());
+        /// Forwarded ports: `["tcp", "192.0.2.1:80", "198.51.100.10:8080"]`, or the outer port alone for whatever
+        /// addresses the uplinks have; also `"udp"`
+        forwards("forward"): Vec<Forward> = list(forward::FORWARD, FORWARD), or(Vec::new());
+        /// Clients reach forwarded ports at the outer address
+        hairpin: bool = BOOLEAN, or(true);
+        /// Connections from outside to the clients' own addresses
+        inbound: Inbound = INBOUND, or(Inbound::Drop);
+        /// Lower the MSS of TCP connections to what the route takes
+        mss_clamp: bool = BOOLEAN, or(true);
+        /// Take lifetimes below what the RFCs allow, with a warning
+        allow_short_lifetimes: bool = BOOLEAN, or(false);
+        /// How long the kernel keeps what it knows of connections
+        lifetimes: Option<Nat44Lifetimes>, flat();
+        /// Limits of each host; 0: none
+        quotas: Nat44Quotas, table("quotas", Nat44Quotas::default());
+        /// The kernel logs new connections
+        log: bool = BOOLEAN, or(false);
+    }
 }
 
-/// A transport protocol whose ports are forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum ForwardProtocol {
-    Tcp,
-    Udp,
+const QUOTA: Integer<u32> = integer(0..=1_000_000, "");
+
+keys! {
+    /// Limits of each client; 0: none.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Nat44Quotas {
+        /// Connections at a time
+        sessions: u32 = QUOTA, or(0);
+        /// New connections in a second
+        new_per_second: u32 = QUOTA, or(0);
+    }
 }
 
 /// What becomes of connections from outside to addresses of clients that nobody forwards.
@@ -85,47 +147,42 @@ pub enum Inbound {
     Route,
 }
 
-/// Conntrack's lifetimes, in whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nat44Lifetimes {
-    /// UDP (RFC 4787 REQ-5).
-    pub udp: Duration,
-    /// ICMP queries (RFC 5508 REQ-2).
-    pub icmp: Duration,
-    /// Established TCP connections (RFC 5382 REQ-5).
-    pub tcp_est: Duration,
-    /// TCP connections that open or close (RFC 5382 REQ-5).
-    pub tcp_trans: Duration,
-}
-
-impl Default for Nat44Lifetimes {
-    fn default() -> Nat44Lifetimes {
-        let seconds = Duration::from_secs;
-        Nat44Lifetimes {
-            udp: seconds(300),
-            icmp: seconds(60),
-            tcp_est: seconds(7440),
-            tcp_trans: seconds(240),
+/// Reads an entry of mode `nat44`.
+pub(crate) fn nat44(table: Table<'_, '_>, sink: &mut Sink) -> Read<Nat44> {
+    read_after("[[translator]]", table, sink, |section, sink| {
+        section.know(&["mode"]);
+        let why = "mode nat44 has no interface and no engine: the kernel translates by itself";
+        for key in ["engine", "attach", "queues", "mtu", "pool6", "eam", "routes4", "manage"] {
+            section.refuse(sink, key, why, "leave it out");
         }
+        let help = "write forward = [[\"tcp\", \"192.0.2.1:80\", \"198.51.100.10:8080\"]]";
+        section.refuse(sink, "bib", "in mode nat44 ports are forwarded by `forward`", help);
+    })
+}
+
+/// Reads an entry of mode `dual-stack`.
+pub(crate) fn dual_stack(table: Table<'_, '_>, sink: &mut Sink) -> Read<DualStack> {
+    read_after("[[translator]]", table, sink, |section, sink| {
+        section.know(&["mode"]);
+        let why = "mode dual-stack has no interface and translates nothing";
+        for key in
+            ["engine", "attach", "queues", "mtu", "pool4", "pool6", "eam", "routes4", "manage"]
+        {
+            section.refuse(sink, key, why, "leave it out");
+        }
+    })
+}
+
+/// Two networks of one size.
+fn pair(v: &Value<'_>) -> Result<(Ipv4Net, Ipv4Net), Problems> {
+    let help = "write [\"198.51.100.0/28\", \"192.0.2.16/28\"]: inside, then outside";
+    let Some([inside, outside]) = v.get_ref().as_array().map(|items| &items[..]) else {
+        return Err(Problem::new(v.span(), "this is no pair of networks", help).into());
+    };
+    let (inside, outside) = (value::prefix4(inside)?, value::prefix4(outside)?);
+    if inside.prefix_len() != outside.prefix_len() {
+        let message = format!("{inside} and {outside} have not as many addresses");
+        return Err(Problem::new(v.span(), message, help).into());
     }
-}
-
-/// Limits of each client; 0: none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Nat44Quotas {
-    /// Connections at a time.
-    pub sessions: u32,
-    /// New connections in a second.
-    pub new_per_second: u32,
-}
-
-/// One `[[translator]]` of mode `dual-stack`: the host forwards both families between devices, and that is all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DualStack {
-    /// Its name.
-    pub name: InterfaceName,
-    /// The devices between which packets are forwarded; at least one.
-    pub devices: Vec<InterfaceName>,
-    /// Addresses that the devices get.
-    pub addresses: Vec<(InterfaceName, IpNet)>,
+    Ok((inside, outside))
 }

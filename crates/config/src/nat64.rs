@@ -1,92 +1,111 @@
-//! Stateful NAT64 and dynamic mappings, as configured: mode `nat64`, and `dynamic4` of mode `siit`.
+//! Stateful NAT64, as configured: modes `nat64` and `nat-pt`; and `dynamic4` of mode `siit`.
 
 pub(crate) mod alg;
+mod bib;
 pub(crate) mod check;
-pub(crate) mod emit;
+pub(crate) mod dynamic4;
 pub(crate) mod lifetimes;
 mod log;
-pub(crate) mod nat_pt;
+mod nat_pt;
+pub(crate) mod pool;
 mod pool4;
-pub(crate) mod read;
 mod settings;
-pub(crate) mod tables;
-
-use std::path::PathBuf;
-use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
-use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Quotas, Sizes, StaticBib};
-use ipnet::{Ipv4Net, Ipv6Net};
+use fordway_xlat::nat64::{Filtering, Lifetimes, Quotas, Settings, Sizes, StaticBib};
+
+use crate::keys::common::POOL6;
+use crate::keys::form::{BOOLEAN, Choice, Integer, integer, list, some};
+use crate::keys::keys;
 
 pub use alg::{Gateway, Gateways};
+pub use dynamic4::Dynamic4;
 pub use log::{LogEvent, LogTarget, NatLog};
 pub use nat_pt::{NatPt, NatPtDns};
+pub use pool::Pool;
+pub(crate) use pool::{PoolAt, places_of};
 pub use pool4::{Pool4, Pool4Error, Pool4Source, Ports};
 
-/// What only the stateful modes have: `nat64` (RFC 6146), and `nat-pt` (RFC 2766) on top of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nat64 {
-    /// Translation prefixes, routed into the interface.
-    pub pool6: Vec<Pool6>,
-    /// IPv4 addresses and ports, and whose they are, in the order in which they are asked. The one of
-    /// the key `pool4` is for every host and comes last.
-    pub pools: Vec<Pool>,
-    /// BIB entries of the configuration: port forwards.
-    pub bib: Vec<StaticBib>,
-    /// Filtering of packets from IPv4.
-    pub filtering: Filtering,
-    /// IPv4 hosts may open TCP connections to what is in the BIB.
-    pub accept_v4_syn: bool,
-    /// Packets from IPv4 refresh sessions of UDP and ICMP, too.
-    pub refresh_from_v4: bool,
-    /// Lifetimes.
-    pub lifetimes: Lifetimes,
-    /// Lifetimes below the RFCs' least are taken.
-    pub allow_short_lifetimes: bool,
-    /// How many bits of an IPv6 address name a subscriber, 1 to 128.
-    pub subscriber_len: u8,
-    /// Limits for each subscriber.
-    pub quotas: Quotas,
-    /// Application level gateways.
-    pub gateways: Gateways,
-    /// Of the tables.
-    pub sizes: Sizes,
-    /// Where sessions, bindings and blocks are logged.
-    pub logs: Vec<NatLog>,
-    /// Of mode `nat-pt`.
-    pub nat_pt: Option<NatPt>,
-}
+const PREFIXES: &str = "write a list such as pool6 = [\"64:ff9b::/96\"]";
+const ENTRIES: &str = "write a list such as [[\"tcp\", \"192.0.2.1:80\", \"[2001:db8::5]:8080\"]]";
 
-/// A pool: the key `pool4`, or a `[[translator.pool]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pool {
-    /// Addresses and ports.
-    pub pool4: Vec<Pool4>,
-    /// Hosts that get them; empty: all.
-    pub clients: Vec<Ipv6Net>,
-    /// Packets that get them: those with this mark; `None`: all.
-    pub mark: Option<u32>,
-    /// How ports are given.
-    pub allocation: Allocation,
-}
+const FILTERING: Choice<Filtering> = Choice(&[
+    ("endpoint-independent", Filtering::EndpointIndependent),
+    ("address-dependent", Filtering::AddressDependent),
+]);
 
-impl Pool {
-    /// Whether it is for every host: the key `pool4`.
-    #[must_use]
-    pub fn is_for_all(&self) -> bool {
-        self.clients.is_empty() && self.mark.is_none()
+keys! {
+    /// What only the stateful modes have: `nat64` (RFC 6146), and `nat-pt` (RFC 2766) on top of it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Nat64 {
+        /// As in mode siit
+        pool6: Vec<Pool6> = some(POOL6, PREFIXES), needed(Vec::new(), PREFIXES);
+        /// Of mode `nat-pt`.
+        nat_pt: Option<NatPt>, flat();
+        /// IPv4 addresses and ports, and whose they are, in the order in which they are asked. The one of the key `pool4`
+        /// is for every host and comes last.
+        pools: Vec<Pool>, flat();
+        /// BIB entries that always are there, ports forwarded to IPv6 hosts: `["tcp", "192.0.2.1:80",
+        /// "[2001:db8::5]:8080"]`; also `"udp"`, and `"icmp"` with identifiers for ports. The port may lie outside of
+        /// `pool4`
+        bib: Vec<StaticBib> = list(bib::BIB, ENTRIES), or(Vec::new());
+        /// Which packets from IPv4 pass to a host that has sent from that port: all, or those from addresses to which
+        /// it has sent
+        filtering: Filtering = FILTERING, or(Filtering::EndpointIndependent),
+            only(nat_pt.is_none(), "in mode nat-pt IPv4 hosts begin what they have asked for by name",
+                "leave it out; initiators = [...] says which hosts may", Filtering::EndpointIndependent);
+        /// IPv4 hosts may open TCP connections to what is in the BIB
+        accept_v4_syn: bool = BOOLEAN, or(true);
+        /// Packets from IPv4 keep sessions of UDP and ICMP alive, too
+        refresh_from_v4: bool = BOOLEAN, or(true);
+        /// Application level gateways
+        gateways: Gateways, flat();
+        /// How many bits of an IPv6 address name a subscriber: who has an address, blocks and quotas of its own. 128:
+        /// each host; 64: each link; 56 or 48: each customer. Up to 64 it also says who shares the room for fragments,
+        /// and the places of application level gateways
+        subscriber_len: u8 = integer(1..=128, "bits"), or(Settings::default().subscriber_len);
+        /// Of the tables
+        sizes: Sizes, flat();
+        /// Take lifetimes below what the RFCs allow, with a warning
+        allow_short_lifetimes: bool = BOOLEAN, or(false);
+        /// How long what is known of a session is kept
+        lifetimes: Lifetimes, table("lifetimes", Lifetimes::default());
+        /// Limits for each subscriber (RFC 6888 REQ-4 and REQ-5); 0: none
+        quotas: Quotas, table("quotas", Quotas::default());
+        /// With the keys below
+        logs("log"): Vec<NatLog>, tables("[[translator.log]]");
     }
 }
 
-/// Dynamic 1:1 mappings of mode `siit`: `dynamic4`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dynamic4 {
-    /// The addresses, routed into the interface.
-    pub pool: Vec<Ipv4Net>,
-    /// Which IPv6 hosts get one; empty: all.
-    pub clients: Vec<Ipv6Net>,
-    /// Time without a packet after which an address is free again.
-    pub idle: Duration,
-    /// Where mappings are kept across restarts; `None`: nowhere.
-    pub file: Option<PathBuf>,
+/// Entries of a table.
+const SIZE: Integer<u32> = integer(1..=Sizes::MAX as i64, "entries");
+const LIMIT: Integer<u32> = integer(0..=16_777_215, "");
+
+keys! {
+    impl Sizes {
+        /// Sessions that the tables hold; each takes 152 octets, its BIB entry included. With `filtering =
+        /// "address-dependent"` the session table has twice as many entries: a mapping and a remote address with
+        /// sessions need one more. That is 72 octets for each session of `max_sessions`, and no more than 16777214
+        /// entries in all
+        "max_sessions" (sessions) = SIZE, then(|it| it.bibs = it.sessions);
+        /// BIB entries that they hold; as many as `max_sessions` unless written, since each has a session or more
+        "max_bib" (bibs) = SIZE;
+        /// Subscribers that they hold
+        "max_subscribers" (subscribers) = SIZE;
+    }
+}
+
+keys! {
+    impl Quotas {
+        /// BIB entries of TCP: ports
+        "tcp_ports" (ports[0]) = LIMIT;
+        /// BIB entries of UDP: ports
+        "udp_ports" (ports[1]) = LIMIT;
+        /// BIB entries of ICMP: identifiers
+        "icmp_ids" (ports[2]) = LIMIT;
+        /// Sessions
+        "sessions" (sessions) = LIMIT;
+        /// New sessions in a second
+        "new_per_second" (new_per_second) = LIMIT;
+    }
 }

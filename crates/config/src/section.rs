@@ -91,9 +91,10 @@ impl<'t, 'i> Section<'t, 'i> {
         self.known.push(key);
         let (_, value) = self.table.get_key_value(key)?;
         let parsed = parse(value);
-        let items = value.get_ref().as_array().map_or(&[][..], |items| items);
-        let items = items.iter().map(Spanned::span).collect();
-        let place = Place { span: value.span(), items, tables: Vec::new(), right: parsed.is_ok() };
+        let list = value.get_ref().as_array();
+        let items = list.map(|items| items.iter().map(Spanned::span).collect()).unwrap_or_default();
+        let (span, tables, right) = (value.span(), Vec::new(), parsed.is_ok());
+        let place = Place { span, is_list: list.is_some(), items, tables, right };
         self.at.insert(key, place);
         match parsed {
             Ok(parsed) => Some(Spanned::new(value.span(), parsed)),
@@ -127,19 +128,21 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// Reads tables, whose lines people begin with `title`; `false` if one of them is incomplete.
+    /// Reads tables, whose lines people begin with `title`; `false` if one of them is incomplete. The last of `names` is
+    /// what messages call one of them.
     pub(crate) fn tables<T: Keys>(
         &mut self,
         sink: &mut Sink,
         key: &'static str,
-        title: &'static str,
+        title: &str,
+        names: impl IntoIterator<Item = &'static str>,
     ) -> (Vec<T>, bool) {
         let Some(tables) = self.read(sink, key, |value| sections::tables(value, title)) else {
             return (Vec::new(), true);
         };
-        let read =
-            tables.into_inner().into_iter().map(|table| keys::read(title, table, sink)).collect();
-        self.keep(key, read)
+        let name = names.into_iter().last().unwrap_or(key);
+        let tables = tables.into_inner().into_iter();
+        self.keep(key, tables.map(|table| keys::read(name, table, sink)).collect())
     }
 
     /// Reads a table.
@@ -170,6 +173,11 @@ impl<'t, 'i> Section<'t, 'i> {
         self.known.extend(keys);
     }
 
+    /// Whether a key has been read or refused.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        self.known.iter().chain(&self.refused).any(|known| *known == key)
+    }
+
     /// Refuses a key that means something elsewhere, with the reason.
     pub(crate) fn refuse(&mut self, sink: &mut Sink, key: &'static str, why: &str, help: &str) {
         self.refused.push(key);
@@ -177,6 +185,11 @@ impl<'t, 'i> Section<'t, 'i> {
             let message = format!("`{key}`: {why}");
             sink.push(Diagnostic::error(name.span(), message).help(help));
         }
+    }
+
+    /// The word of a key, if it is one.
+    pub(crate) fn word(&self, key: &str) -> Option<&'t str> {
+        self.table.get_key_value(key)?.1.get_ref().as_str()
     }
 
     /// Whether a key is there, right or wrong.

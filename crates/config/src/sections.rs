@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::DEFAULT_SOCKET;
@@ -42,13 +41,6 @@ pub(crate) fn tables<'t, 'i>(
             let help = format!("write {title}, with two brackets");
             Err(Problem::new(value.span(), message, help).into())
         }
-    }
-}
-
-/// Puts what was read in the place of the default.
-pub(crate) fn set<T>(target: &mut T, read: Option<Spanned<T>>) {
-    if let Some(read) = read {
-        *target = read.into_inner();
     }
 }
 

@@ -1,13 +1,14 @@
 //! `mode = "softwire"`: IPv4 in IPv6 (RFC 2473, RFC 7596).
 
 pub(crate) mod check;
-pub(crate) mod emit;
-pub(crate) mod read;
+pub(crate) mod ends;
+mod ports;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_softwire::{Binding, PortSet};
 
+use crate::keys::{Key, Keys};
 use crate::name::InterfaceName;
 
 /// Hop Limit of tunnel packets where the file says nothing (RFC 2473 section 6.3: the node's own default).
@@ -52,6 +53,11 @@ pub struct SoftwireClient {
     /// The address is lent (DSTM): what this host's packets have as their source as long as there is none, and
     /// where it is shared.
     pub early: Option<Ipv4Addr>,
+}
+
+/// The keys of both ends.
+pub(crate) fn all_keys() -> Vec<Key> {
+    [Softwire::keys(), ends::Tep::keys(), ends::Client::keys()].concat()
 }
 
 impl Softwire {

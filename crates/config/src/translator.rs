@@ -1,498 +1,282 @@
 //! `[[translator]]`.
 
-use std::net::Ipv4Addr;
-use std::ops::Range;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::config::{ICMP_SOURCE4, IPV6_MIN_MTU};
 use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
-use toml::Spanned;
+use serde_json::json;
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::engine::{self, PASS_RATE, Place};
+use crate::engine::{ATTACH, Attach, Engine, PASS_RATE};
+use crate::keys::common::{ENGINE, HOST4, INTERFACE, NAME, PREFIX4, RATE, TRAFFIC_CLASS};
+use crate::keys::form::{BOOLEAN, Choice, List, NUMBER, Octets, Plain, integer, list, octets, or};
+use crate::keys::{keys, usual};
+use crate::mode::{Clat, Mode, Pref64};
 use crate::name::InterfaceName;
-use crate::nat64;
-use crate::nat64::read::{Dynamic4Draft, Nat64Draft};
-use crate::section::{Section, Value};
-use crate::sections::{Table, set};
-use crate::softwire;
-use crate::types::{Attach, Clat, Engine, Mode, Pref64, Source6, Translator};
+use crate::nat64::{Dynamic4, Nat64, NatPt};
+use crate::softwire::Softwire;
 use crate::value;
 use crate::{DEFAULT_METRIC, QUEUE_LENGTH};
 
-/// RFC 7335: the addresses of the "service continuity prefix", of which a CLAT's host takes one.
-const CLAT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+const TRANSLATOR: &str = "write a name such as name = \"siit0\"; the interface gets it";
+const DEVICES: &str = "write a list of interface names such as devices = [\"eth0\", \"eth1\"]";
+const MAPPINGS: &str = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
+const ROUTES: &str = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
+const MODE_NAT64: &str = "leave it out; ports are forwarded by bib = [...], and hosts with an address of their own \
+                          belong to a translator of mode siit";
+const NO_ROUTES: &str =
+    "leave it out: the addresses of pool4 and bib are routed into the interface";
 
-/// The least and the greatest IPv6 path MTU.
-const MTU: std::ops::RangeInclusive<i64> = IPV6_MIN_MTU as i64..=65_535;
+/// The IPv6 path MTU.
+const MTU: Octets<u32> = octets(IPV6_MIN_MTU as i64..=65_535);
 
-/// A translator as read: the finished value, and the places that checks across entries point at.
-pub(crate) struct Draft {
-    translator: Option<Translator>,
-    /// Where the entry begins.
-    pub(crate) span: Range<usize>,
-    pub(crate) name: Option<Spanned<InterfaceName>>,
-    pub(crate) pool6: Vec<Spanned<Pool6>>,
-    /// There may be prefixes that could not be read.
-    pub(crate) pool6_unread: bool,
-    pub(crate) eam: Vec<Spanned<Eam>>,
-    pub(crate) v6: Option<Range<usize>>,
-    pub(crate) routes4: Vec<Spanned<Ipv4Net>>,
-    pub(crate) nat64: Option<Nat64Draft>,
-    pub(crate) dynamic4: Option<Dynamic4Draft>,
-    pub(crate) softwire: softwire::read::Draft,
+const EAM: List<Plain<Eam>> = list(
+    Plain {
+        read: value::eam,
+        write: |eam| toml::Value::from(vec![eam.v4().to_string(), eam.v6().to_string()]),
+        named: ("pair", "pairs"),
+        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+    },
+    MAPPINGS,
+);
+
+const SOURCE6: Plain<Source6> = Plain {
+    read: |v| match v.get_ref().as_str() {
+        Some("off") => Ok(Source6::Off),
+        _ => Ok(value::auto_or(v, value::host6)?.map_or(Source6::Auto, Source6::Address)),
+    },
+    write: |source| match source {
+        Source6::Auto => "auto".into(),
+        Source6::Off => "off".into(),
+        Source6::Address(address) => address.to_string().into(),
+    },
+    named: ("IPv6 address, `\"auto\"`, `\"off\"`", ""),
+    schema: || json!({"type": "string"}),
+};
+
+const UDP_CHECKSUM_ZERO: Choice<UdpChecksumZero> = Choice(&[
+    ("compute", UdpChecksumZero::Compute),
+    ("drop", UdpChecksumZero::Drop),
+    ("pass", UdpChecksumZero::Pass),
+]);
+
+keys! {
+    /// One `[[translator]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Translator {
+        /// The translator's name and its interface's: 1 to 15 letters, digits, `-`, `_`, `.`
+        name: InterfaceName = NAME, needed(InterfaceName::placeholder(), TRANSLATOR);
+        /// What it does
+        mode: Mode, flat();
+        /// `kernel`: programs in the kernel (eBPF) take the common packets, the user engine what they leave. `user`:
+        /// the user engine alone. `auto`: the kernel engine where the host allows it, else the user engine; `fordway
+        /// status` says which and why. `kernel` does not start where the host does not allow it
+        engine: Engine = ENGINE, or(Engine::Auto);
+        /// Where packets are taken; [below](#attach-points)
+        attach: Attach = ATTACH, or(Attach::Auto);
+        /// The devices for these attach points, 64 at most; refused with others
+        devices: Vec<InterfaceName> = list(INTERFACE, DEVICES),
+            needed(Vec::new(), DEVICES, "(needed with `\"ingress\"` and `\"xdp\"`)"),
+            only(matches!(attach, Attach::Ingress | Attach::Xdp),
+                "this key belongs to attach = \"ingress\" and attach = \"xdp\"",
+                "leave it out, or write attach = \"ingress\"", Vec::new());
+        /// The kernel engine takes the time of each packet, which costs a little; `fordway status` shows the mean.
+        /// `fordway run --measure` sets it for all
+        measure: bool = BOOLEAN, or(false);
+        /// Packets from IPv4 that the kernel engine leaves to the user engine for one reason, at most so many per
+        /// second on each processor; more are dropped as [`pass_rate`](drop-reasons.md). [Which
+        /// reasons](kernel-engine.md#floods). Refused for CLATs and softwire clients, whose IPv4 side is the host
+        pass_rate: Option<u32> = RATE, or(Some(PASS_RATE)),
+            only(!matches!(mode, Mode::Clat(_)) && !mode.is_client(),
+                "this key is for gateways, to which strangers in the IPv4 network send", "leave it out", None);
+        /// Explicit address mappings (RFC 7757): `["IPV4", "IPV6"]`, prefixes or addresses, the longest prefix first.
+        /// The IPv4 prefix has at most as many suffix bits as the IPv6 prefix. The IPv4 prefixes are routed into the
+        /// interface. Mappings that overlap in one family only are taken with a warning
+        eam: Vec<Eam> = EAM, or(Vec::new()),
+            only(mode.is_stateless(), no_mappings(&mode), mappings_instead(&mode), Vec::new());
+        /// IPv4 networks to route into the interface, beside those of `eam`: those of IPv4-translatable hosts
+        routes4: Vec<Ipv4Net> = list(PREFIX4, ROUTES), or(usual_routes(&mode), "`[]`; for a CLAT and a softwire's client `[\"0.0.0.0/0\"]`"),
+            only(!matches!(mode, Mode::Nat64(_)), "mode nat64 knows what to route", NO_ROUTES, Vec::new());
+        /// Metric of the routes into the interface. The default is higher than that of most default routes, so that
+        /// native IPv4 wins where there is some
+        metric: u32 = NUMBER, or(DEFAULT_METRIC);
+        /// Source of ICMPv4 errors, and of translated ones whose IPv6 source has no IPv4 counterpart (RFC 6791). The
+        /// default is the dummy address of RFC 7600. It may be an address of the gateway (RFC 6791 section 3.1), which
+        /// then [believes its interface](operations.md#icmp-errors-from-the-gateways-own-address). `off`: the first are
+        /// not sent, the second dropped
+        icmp_source4: Option<Ipv4Addr> = or("off", HOST4), or(Some(ICMP_SOURCE4));
+        /// Translated errors that come from `icmp_source4` for want of a mapping carry the IPv6 address of their
+        /// router, for traceroute: a Node Identification Object (draft-ietf-intarea-extended-icmp-nodeid,
+        /// draft-ietf-v6ops-icmpext-xlat-v6only-source)
+        icmp_node_id: bool = BOOLEAN, or(false),
+            only(mode.translates(), "ICMPv4 errors of a softwire are its own", "leave it out", false);
+        /// Source of ICMPv6 errors. `auto`: the host's preferred address towards the IPv6 side. `off`: they are not
+        /// sent
+        icmp_source6: Source6 = SOURCE6, or(Source6::Auto),
+            only(mode.translates(), "ICMPv6 errors are from the tunnel's own address", "leave it out", Source6::Auto);
+        /// Whether and how often ICMP errors are sent
+        icmp_errors: IcmpErrors, flat();
+        /// UDP over IPv4 without a checksum (RFC 7915 section 4.5): computed when the datagram is whole, dropped, or
+        /// passed on without. What is dropped is answered 3/13 and logged with addresses and ports, one line in a
+        /// second
+        udp_checksum_zero: UdpChecksumZero = UDP_CHECKSUM_ZERO, or(UdpChecksumZero::Compute),
+            only(mode.translates(), "a softwire changes nothing behind the IPv4 header", "leave it out",
+                UdpChecksumZero::Compute);
+        /// Traffic Class and Type of Service: copied, or always this octet
+        traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
+        /// Let 64:ff9b::/96 carry IPv4 addresses that are not global, such as those of RFC 1918 and RFC 6598: against
+        /// RFC 6052 section 3.1, as draft-ietf-v6ops-nat64-wkp-1918 would have it
+        allow_private: bool = BOOLEAN, or(false),
+            only(mode.translates(), "a softwire carries any IPv4 address that has a binding", "leave it out", false);
+        /// IPv6 hosts are numbered from `pool6`. Where none is, a packet with both ends in `pool6` is a loop and
+        /// dropped
+        ipv4_translatable: bool = BOOLEAN,
+            or(matches!(&mode, Mode::Siit(siit) if eam.is_empty() && siit.dynamic4.is_none()),
+                "`true` in mode siit without `eam` and `dynamic4`, else `false`"),
+            only(mode.is_stateless(), not_translatable(&mode), "leave it out", false);
+        /// Packets between two IPv6 hosts that know each other by their IPv4 mappings turn round here (RFC 7757 section
+        /// 4)
+        hairpin: bool = BOOLEAN, or(true),
+            only(!mode.is_client(), "this key belongs to role tep", "leave it out", true);
+        /// Lower the MSS of TCP connections to what fits `mtu`
+        mss_clamp: bool = BOOLEAN, or(matches!(mode, Mode::Clat(_) | Mode::Softwire(_)),
+            "`true` for clat and softwire, else `false`");
+        /// IPv6 path MTU. It becomes the interface's MTU and that of the routes, with an advertised MSS to match; where
+        /// the kernel has to keep to the path ([path MTU](operations.md#path-mtu)), IPv4 routes get 20 less. `auto`:
+        /// that of the route to the IPv6 side, else 1500
+        mtu: Option<u32> = or("auto", MTU), or(None);
+        /// IPv4 packets without Don't Fragment become IPv6 packets of at most this size (RFC 7915 section 4.1)
+        lowest_ipv6_mtu: u32 = MTU, or(IPV6_MIN_MTU),
+            only(mode.translates(), "packets without DF are cut to the path's MTU", "leave it out", IPV6_MIN_MTU);
+        /// Queues of the interface, each with a thread. `auto`: one for every two processors, 8 at most
+        queues: Option<usize> = or("auto", integer(1..=256, "")), or(None);
+        /// Packets that wait in each queue while its thread has no processor; one that finds the queue full is lost,
+        /// and counted as `receive_queue_full`. A super-packet is one. It becomes the interface's `txqueuelen`, unless
+        /// `manage = false`
+        queue_length: u32 = integer(64..=65_536, "packets"), or(QUEUE_LENGTH);
+        /// While a queue is busy its thread stays on one processor, so that its packets stay in order. `false` where
+        /// processors are given out by somebody else
+        pin_queues: bool = BOOLEAN, or(true);
+        /// Set addresses, routes, rules and settings up, and take exactly these down at the end. `false`: leave the
+        /// host alone; [operations](operations.md#a-host-that-somebody-else-sets-up) says what it then needs
+        manage: bool = BOOLEAN, or(true);
+    }
 }
 
-impl Draft {
-    /// The translator as far as it is complete.
-    pub(crate) fn translator(&self) -> Option<&Translator> {
-        self.translator.as_ref()
-    }
+fn usual_routes(mode: &Mode) -> Vec<Ipv4Net> {
+    let everything = matches!(mode, Mode::Clat(_)) || mode.is_client();
+    if everything { vec![Ipv4Net::default()] } else { Vec::new() }
+}
 
-    pub(crate) fn finish(self) -> Option<Translator> {
-        self.translator
+fn no_mappings(mode: &Mode) -> &'static str {
+    match mode {
+        Mode::Softwire(_) => "a softwire translates no addresses",
+        _ => "mode nat64 gives addresses by itself",
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Siit,
-    Clat,
-    Nat64,
-    Softwire,
-    NatPt,
+fn mappings_instead(mode: &Mode) -> &'static str {
+    if mode.translates() { MODE_NAT64 } else { "leave it out" }
 }
 
-impl Kind {
-    fn is_stateful(self) -> bool {
-        matches!(self, Kind::Nat64 | Kind::NatPt)
+fn not_translatable(mode: &Mode) -> &'static str {
+    match mode {
+        Mode::Softwire(_) => "a softwire translates no addresses",
+        _ => "in mode nat64 IPv6 hosts are not numbered from pool6",
     }
 }
 
-/// Reads an entry. `None` when not even its mode is known, so that its keys mean nothing.
-pub(crate) fn read((table, span): Table<'_, '_>, sink: &mut Sink) -> Option<Draft> {
-    let mut section = Section::new("[[translator]]", table, span);
-    let mode_help = "write mode = \"siit\", \"clat\", \"nat64\", \"softwire\", \"nat-pt\", \"nat44\" or \"dual-stack\"";
-    let kind = section.require(sink, "mode", mode_help, kind)?.into_inner()?;
-    let name_help = "write a name such as name = \"siit0\"; the interface gets it";
-    let name = section.require(sink, "name", name_help, value::translator_name);
-    let (eam, mut routes4) = read_networks(&mut section, sink, kind);
-    let mut particular = match kind {
-        Kind::Siit => read_siit(&mut section, sink, name.as_ref()),
-        Kind::Clat => read_clat(&mut section, sink),
-        Kind::Nat64 | Kind::NatPt => read_nat64(&mut section, sink, kind == Kind::NatPt),
-        Kind::Softwire => read_softwire(&mut section, sink),
-    };
-    if !kind.is_stateful() {
-        refuse_stateful(&mut section, sink);
-    }
-    if kind != Kind::NatPt {
-        for key in nat64::nat_pt::KEYS {
-            section.refuse(sink, key, "this key belongs to mode nat-pt", "leave it out");
-        }
-    }
-    if kind == Kind::Softwire {
-        softwire::read::refuse_foreign(&mut section, sink);
-    } else {
-        softwire::read::refuse(&mut section, sink);
-    }
-    if particular.takes_all_ipv4 && !section.has("routes4") {
-        routes4 = vec![Spanned::new(section.span(), Ipv4Net::default())];
-    }
-    let has_mapping = !eam.is_empty() || particular.dynamic4.is_some();
-    let place = match (kind, &particular.mode) {
-        (Kind::Clat, _) => Place::Clat,
-        (_, Some(Mode::Softwire(softwire))) if softwire.client().is_none() => Place::Tep,
-        (Kind::Softwire, _) => Place::Client,
-        _ => Place::Gateway,
-    };
-    let translator = read_common(&mut section, sink, kind, place, has_mapping);
-    let (span, pool6_written) = (section.span(), section.has("pool6"));
-    section.finish(sink);
-    let translator = match (name.clone(), particular.mode.take()) {
-        (Some(name), Some(mode)) => Some(Translator {
-            name: name.into_inner(),
-            mode,
-            eam: eam.iter().map(|eam| *eam.get_ref()).collect(),
-            routes4: routes4.iter().map(|net| *net.get_ref()).collect(),
-            ..translator
-        }),
-        _ => None,
-    };
-    let Particular { pool6, v6, nat64, dynamic4, softwire, .. } = particular;
-    let pool6_unread = translator.is_none() || pool6_written && pool6.is_empty();
-    Some(Draft {
-        translator,
-        span,
-        name,
-        pool6,
-        pool6_unread,
-        eam,
-        v6,
-        routes4,
-        nat64,
-        dynamic4,
-        softwire,
-    })
-}
-
-/// The mode; `None` where [`crate::draft`] has the entry read by somebody else.
-fn kind(value: &Value<'_>) -> Result<Option<Kind>, crate::section::Problems> {
-    let modes = [
-        ("siit", Some(Kind::Siit)),
-        ("clat", Some(Kind::Clat)),
-        ("nat64", Some(Kind::Nat64)),
-        ("softwire", Some(Kind::Softwire)),
-        ("nat-pt", Some(Kind::NatPt)),
-        ("nat44", None),
-        ("dual-stack", None),
-    ];
-    value::choice(value, &modes)
-}
-
-type Networks = (Vec<Spanned<Eam>>, Vec<Spanned<Ipv4Net>>);
-
-/// Explicit mappings and further routes, where the mode has them.
-fn read_networks(section: &mut Section<'_, '_>, sink: &mut Sink, kind: Kind) -> Networks {
-    let default_routes4 = match kind {
-        Kind::Clat => vec![Spanned::new(section.span(), Ipv4Net::default())],
-        Kind::Siit | Kind::Softwire => Vec::new(),
-        Kind::Nat64 | Kind::NatPt => {
-            let why = "mode nat64 gives addresses by itself";
-            let help = "leave it out; ports are forwarded by bib = [...], and hosts with an address of \
-                        their own belong to a translator of mode siit";
-            section.refuse(sink, "eam", why, help);
-            let help = "leave it out: the addresses of pool4 and bib are routed into the interface";
-            section.refuse(sink, "routes4", "mode nat64 knows what to route", help);
-            return (Vec::new(), Vec::new());
-        }
-    };
-    // Elsewhere it is refused, with a reason.
-    if kind == Kind::Softwire {
-        let help = "write a list of IPv4 networks such as [\"192.0.2.0/24\"]";
-        let routes4 = list(section.read(sink, "routes4", |v| value::list(v, help, value::prefix4)));
-        return (Vec::new(), routes4);
-    }
-    let eam_help = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:1::/120\"]]";
-    let eam = list(section.read(sink, "eam", |v| value::list(v, eam_help, value::eam)));
-    let routes4_help = "write a list of IPv4 networks such as [\"198.51.100.0/24\"]";
-    let routes4 = section
-        .read(sink, "routes4", |v| value::list(v, routes4_help, value::prefix4))
-        .map_or(default_routes4, Spanned::into_inner);
-    (eam, routes4)
-}
-
-/// What a mode has of its own.
-#[derive(Default)]
-struct Particular {
-    mode: Option<Mode>,
-    pool6: Vec<Spanned<Pool6>>,
-    v6: Option<Range<usize>>,
-    nat64: Option<Nat64Draft>,
-    dynamic4: Option<Dynamic4Draft>,
-    softwire: softwire::read::Draft,
-    /// Without `routes4`, all of IPv4 goes this way.
-    takes_all_ipv4: bool,
-}
-
-/// Keys that only a CLAT has.
-fn refuse_clat(section: &mut Section<'_, '_>, sink: &mut Sink, addresses: &str, mode: &str) {
-    let pref64 = format!("in mode {mode} the translation prefixes are pool6 = [...]");
-    let uplink = format!("leave it out; routes decide in mode {mode}");
-    for (key, help) in
-        [("pref64", pref64.as_str()), ("v4", addresses), ("v6", addresses), ("uplink", &uplink)]
-    {
-        section.refuse(sink, key, "this key belongs to mode clat", help);
-    }
-    section.refuse(sink, "always", "this key belongs to mode clat", "leave it out");
-}
-
-fn read_siit(
-    section: &mut Section<'_, '_>,
-    sink: &mut Sink,
-    name: Option<&Spanned<InterfaceName>>,
-) -> Particular {
-    let help = "write a list such as [\"64:ff9b::/96\"]";
-    let read = section.read(sink, "pool6", |v| value::list(v, help, value::pool6));
-    let pool6 = list(read);
-    let addresses = "in mode siit addresses are mapped by eam = [[\"192.0.2.1\", \"2001:db8::1\"]]";
-    refuse_clat(section, sink, addresses, "siit");
-    let name = name.map_or("siit", |name| name.get_ref().as_str());
-    let (dynamic4, draft) = nat64::read::dynamic4(section, sink, name).unzip();
-    if let Some(draft) = draft.as_ref().filter(|_| !section.has("pool6")) {
-        let message = "`dynamic4` needs `pool6`: what else would IPv4 hosts be to IPv6 hosts";
-        let help = "write pool6 = [\"64:ff9b::/96\"]";
-        sink.push(Diagnostic::error(draft.span.clone(), message).help(help));
-    } else if !section.has("pool6") && !section.has("eam") {
-        let message = "neither `pool6` nor `eam` is set: no address could be translated";
-        let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
-        sink.push(Diagnostic::error(section.span(), message).help(help));
-    }
-    let prefixes = pool6.iter().map(|pool6| *pool6.get_ref()).collect();
-    let mode = Some(Mode::Siit { pool6: prefixes, dynamic4 });
-    Particular { mode, pool6, dynamic4: draft, ..Particular::default() }
-}
-
-fn read_nat64(section: &mut Section<'_, '_>, sink: &mut Sink, is_nat_pt: bool) -> Particular {
-    let (mode, addresses) = match is_nat_pt {
-        false => ("nat64", "in mode nat64 the IPv4 addresses are pool4 = [\"192.0.2.1\"]"),
-        true => ("nat-pt", "in mode nat-pt the IPv4 addresses are addresses = [\"192.0.2.0/26\"]"),
-    };
-    refuse_clat(section, sink, addresses, mode);
-    let help = "leave it out, or take mode = \"siit\"";
-    let dynamic4 = "in mode nat64 hosts share addresses: this key belongs to mode siit";
-    for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
-        section.refuse(sink, key, dynamic4, help);
-    }
-    let why = "in mode nat64 IPv6 hosts are not numbered from pool6";
-    section.refuse(sink, "ipv4_translatable", why, "leave it out");
-    let (nat64, pool6, draft) = nat64::read::nat64(section, sink, is_nat_pt);
-    let mode = Some(Mode::Nat64(Box::new(nat64)));
-    Particular { mode, pool6, nat64: Some(draft), ..Particular::default() }
-}
-
-fn read_softwire(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
-    let (softwire, draft) = softwire::read::softwire(section, sink);
-    let takes_all_ipv4 = softwire.as_ref().is_some_and(|softwire| softwire.client().is_some());
-    let mode = softwire.map(|softwire| Mode::Softwire(Box::new(softwire)));
-    Particular { mode, softwire: draft, takes_all_ipv4, ..Particular::default() }
-}
-
-fn read_clat(section: &mut Section<'_, '_>, sink: &mut Sink) -> Particular {
-    let pool6_help = "in mode clat the PLAT's translation prefix is pref64 = \"64:ff9b::/96\"";
-    section.refuse(sink, "pool6", "this key belongs to mode siit", pool6_help);
-    let dynamic4 = "this key belongs to mode siit";
-    for key in ["dynamic4", "dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
-        section.refuse(sink, key, dynamic4, "give each IPv6 host a mapping in eam = [...]");
-    }
-    let help = "write pref64 = \"auto\", or the PLAT's prefix such as pref64 = \"64:ff9b::/96\"";
-    let pref64 = section.require(sink, "pref64", help, |v| value::auto_or(v, value::pool6));
-    let always = section.read(sink, "always", value::boolean);
-    if let (Some(always), Some(Some(_))) = (&always, pref64.as_ref().map(Spanned::get_ref)) {
-        let message =
-            "`always` belongs to pref64 = \"auto\": a CLAT with a fixed prefix never steps aside";
-        sink.push(Diagnostic::error(always.span(), message).help("leave it out"));
-    }
-    let mut v4 = CLAT_V4;
-    set(&mut v4, section.read(sink, "v4", value::host4));
-    let v6 = section.read(sink, "v6", |v| value::auto_or(v, value::host6));
-    let uplink = section.read(sink, "uplink", |v| value::auto_or(v, value::name));
-    let v6_span = v6.as_ref().map(Spanned::span);
-    let mode = pref64.as_ref().map(|pref64| {
-        Mode::Clat(Clat {
-            pref64: pref64.get_ref().map_or(Pref64::Auto, Pref64::Fixed),
-            always: always.is_some_and(Spanned::into_inner),
-            v4,
-            v6: v6.and_then(Spanned::into_inner),
-            uplink: uplink.and_then(Spanned::into_inner),
-        })
-    });
-    let fixed = |pref64: Spanned<Option<Pool6>>| {
-        let span = pref64.span();
-        pref64.into_inner().map(|pref64| Spanned::new(span, pref64))
-    };
-    let pool6 = pref64.and_then(fixed).into_iter().collect();
-    Particular { mode, pool6, v6: v6_span, ..Particular::default() }
-}
-
-/// Keys that only mode nat64 has.
-const STATEFUL: [&str; 18] = [
-    "pool4",
-    "port_blocks",
-    "deterministic",
-    "pool",
-    "bib",
-    "filtering",
-    "accept_v4_syn",
-    "refresh_from_v4",
-    "alg",
-    "ftp_ports",
-    "lifetimes",
-    "allow_short_lifetimes",
-    "subscriber_len",
-    "quotas",
-    "max_sessions",
-    "max_bib",
-    "max_subscribers",
-    "log",
-];
-
-fn refuse_stateful(section: &mut Section<'_, '_>, sink: &mut Sink) {
-    for key in STATEFUL {
-        section.refuse(sink, key, "this key belongs to mode nat64", "leave it out");
-    }
+/// Source address of ICMPv6 errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source6 {
+    /// The host's preferred address towards the IPv6 side.
+    #[default]
+    Auto,
+    /// None: such errors are not sent.
+    Off,
+    /// This one.
+    Address(Ipv6Addr),
 }
 
 impl Translator {
     /// What a table without keys stands for. Name and mode are to be put in.
     pub(crate) fn usual() -> Translator {
-        Translator {
-            name: InterfaceName::placeholder(),
-            mode: Mode::Siit { pool6: Vec::new(), dynamic4: None },
-            eam: Vec::new(),
-            routes4: Vec::new(),
-            engine: Engine::default(),
-            attach: Attach::default(),
-            devices: Vec::new(),
-            measure: false,
-            pass_rate: Some(PASS_RATE),
-            metric: DEFAULT_METRIC,
-            icmp_source4: Some(ICMP_SOURCE4),
-            icmp_node_id: false,
-            icmp_source6: Source6::default(),
-            icmp_errors: IcmpErrors::default(),
-            udp_checksum_zero: UdpChecksumZero::default(),
-            traffic_class: TrafficClass::default(),
-            allow_private: false,
-            ipv4_translatable: false,
-            hairpin: true,
-            mss_clamp: false,
-            mtu: None,
-            lowest_ipv6_mtu: IPV6_MIN_MTU,
-            queues: None,
-            queue_length: QUEUE_LENGTH,
-            pin_queues: true,
-            manage: true,
+        usual()
+    }
+
+    /// The mode's name in the file.
+    #[must_use]
+    pub fn mode_name(&self) -> &'static str {
+        self.mode.name()
+    }
+
+    /// The translation prefixes: `pool6`, or a CLAT's `pref64`; none while that is to be discovered.
+    #[must_use]
+    pub fn pool6(&self) -> &[Pool6] {
+        match &self.mode {
+            Mode::Siit(siit) => &siit.pool6,
+            Mode::Clat(clat) => clat.pref64.fixed().map_or(&[], std::slice::from_ref),
+            Mode::Nat64(nat64) => &nat64.pool6,
+            Mode::Softwire(_) => &[],
         }
     }
-}
 
-fn read_common(
-    section: &mut Section<'_, '_>,
-    sink: &mut Sink,
-    kind: Kind,
-    place: Place,
-    has_mapping: bool,
-) -> Translator {
-    let clat = kind == Kind::Clat;
-    let translates = kind != Kind::Softwire;
-    let mut t = Translator {
-        ipv4_translatable: kind == Kind::Siit && !has_mapping,
-        mss_clamp: clat || kind == Kind::Softwire,
-        ..Translator::usual()
-    };
-    engine::read(section, sink, place, &mut t);
-    set(&mut t.metric, section.read(sink, "metric", metric));
-    set(&mut t.icmp_source4, section.read(sink, "icmp_source4", source4));
-    set(&mut t.icmp_node_id, section.read(sink, "icmp_node_id", value::boolean));
-    if translates {
-        read_translation(section, sink, kind, &mut t);
-    }
-    read_icmp_errors(section, sink, &mut t.icmp_errors);
-    set(&mut t.traffic_class, section.read(sink, "traffic_class", traffic_class));
-    set(&mut t.hairpin, section.read(sink, "hairpin", value::boolean));
-    set(&mut t.mss_clamp, section.read(sink, "mss_clamp", value::boolean));
-    set(&mut t.mtu, section.read(sink, "mtu", |v| value::auto_or(v, |v| value::octets(v, MTU))));
-    if translates {
-        let lowest = section.read(sink, "lowest_ipv6_mtu", |v| value::octets(v, MTU));
-        warn_of_lowest_mtu(sink, lowest.as_ref(), t.mtu);
-        set(&mut t.lowest_ipv6_mtu, lowest);
-    }
-    set(&mut t.queues, section.read(sink, "queues", queues));
-    set(&mut t.queue_length, section.read(sink, "queue_length", queue_length));
-    set(&mut t.pin_queues, section.read(sink, "pin_queues", value::boolean));
-    set(&mut t.manage, section.read(sink, "manage", value::boolean));
-    t
-}
-
-/// What has a meaning only where addresses are translated.
-fn read_translation(
-    section: &mut Section<'_, '_>,
-    sink: &mut Sink,
-    kind: Kind,
-    t: &mut Translator,
-) {
-    set(&mut t.icmp_source6, section.read(sink, "icmp_source6", source6));
-    set(&mut t.udp_checksum_zero, section.read(sink, "udp_checksum_zero", udp_checksum_zero));
-    set(&mut t.allow_private, section.read(sink, "allow_private", value::boolean));
-    if !kind.is_stateful() {
-        set(&mut t.ipv4_translatable, section.read(sink, "ipv4_translatable", value::boolean));
-    }
-}
-
-type Parsed<T> = Result<T, crate::section::Problems>;
-
-fn metric(v: &Value<'_>) -> Parsed<u32> {
-    // The range lies within u32.
-    value::integer(v, 1..=i64::from(u32::MAX), "").map(|number| number as u32)
-}
-
-fn source4(v: &Value<'_>) -> Parsed<Option<Ipv4Addr>> {
-    match v.get_ref().as_str() {
-        Some("off") => Ok(None),
-        _ => value::host4(v).map(Some),
-    }
-}
-
-fn source6(v: &Value<'_>) -> Parsed<Source6> {
-    match v.get_ref().as_str() {
-        Some("off") => Ok(Source6::Off),
-        _ => Ok(value::auto_or(v, value::host6)?.map_or(Source6::Auto, Source6::Address)),
-    }
-}
-
-fn udp_checksum_zero(v: &Value<'_>) -> Parsed<UdpChecksumZero> {
-    value::choice(v, &UDP_CHECKSUM_ZERO)
-}
-
-pub(crate) const UDP_CHECKSUM_ZERO: [(&str, UdpChecksumZero); 3] = [
-    ("compute", UdpChecksumZero::Compute),
-    ("drop", UdpChecksumZero::Drop),
-    ("pass", UdpChecksumZero::Pass),
-];
-
-pub(crate) fn traffic_class(v: &Value<'_>) -> Parsed<TrafficClass> {
-    match v.get_ref().as_integer() {
-        // The range lies within u8.
-        Some(_) => value::integer(v, 0..=255, "").map(|octet| TrafficClass::Set(octet as u8)),
-        None => value::choice(v, &[("copy", TrafficClass::Copy)]),
-    }
-}
-
-fn queues(v: &Value<'_>) -> Parsed<Option<usize>> {
-    value::auto_or(v, |v| value::integer(v, 1..=256, "").map(|number| number as usize))
-}
-
-/// A queue costs eight octets per place beside the packets in it, in the kernel's memory.
-fn queue_length(v: &Value<'_>) -> Parsed<u32> {
-    // The range lies within u32.
-    value::integer(v, 64..=65_536, "").map(|number| number as u32)
-}
-
-pub(crate) fn read_icmp_errors(
-    section: &mut Section<'_, '_>,
-    sink: &mut Sink,
-    errors: &mut IcmpErrors,
-) {
-    let IcmpErrors::Limited { burst: default_burst, .. } = IcmpErrors::default() else {
-        return;
-    };
-    set(errors, section.read(sink, "icmp_errors", value::icmp_errors));
-    let read = section.read(sink, "icmp_errors_burst", |v| value::integer(v, 1..=1_000_000, ""));
-    match errors {
-        IcmpErrors::Limited { burst, .. } => {
-            *burst = read.map_or(default_burst, |read| read.into_inner() as u32);
-        }
-        IcmpErrors::Off | IcmpErrors::Unlimited => {
-            if let Some(read) = read {
-                let message = "`icmp_errors_burst` has no effect without a rate";
-                let help = "write a rate such as icmp_errors = \"1000/s\", or leave the burst out";
-                sink.push(Diagnostic::warning(read.span(), message).help(help));
-            }
+    /// The CLAT's part, if this is one.
+    #[must_use]
+    pub fn clat(&self) -> Option<&Clat> {
+        match &self.mode {
+            Mode::Clat(clat) => Some(clat),
+            Mode::Siit(_) | Mode::Nat64(_) | Mode::Softwire(_) => None,
         }
     }
-}
 
-fn warn_of_lowest_mtu(sink: &mut Sink, lowest: Option<&Spanned<u32>>, mtu: Option<u32>) {
-    if let (Some(lowest), Some(mtu)) = (lowest, mtu)
-        && *lowest.get_ref() > mtu
-    {
-        let message = format!("`lowest_ipv6_mtu` is above `mtu`: {mtu} octets is what fits");
-        sink.push(Diagnostic::warning(lowest.span(), message).help(format!("write {mtu}")));
+    /// Whether this is a CLAT that discovers its prefix.
+    #[must_use]
+    pub fn is_automatic(&self) -> bool {
+        self.clat().is_some_and(|clat| clat.pref64 == Pref64::Auto)
     }
-}
 
-fn list<T>(read: Option<Spanned<Vec<T>>>) -> Vec<T> {
-    read.map(Spanned::into_inner).unwrap_or_default()
+    /// The part of NAT-PT, if this is mode `nat-pt`.
+    #[must_use]
+    pub fn nat_pt(&self) -> Option<&NatPt> {
+        self.nat64()?.nat_pt.as_ref()
+    }
+
+    /// The stateful part, if this is mode `nat64` or `nat-pt`.
+    #[must_use]
+    pub fn nat64(&self) -> Option<&Nat64> {
+        match &self.mode {
+            Mode::Nat64(nat64) => Some(nat64),
+            Mode::Siit(_) | Mode::Clat(_) | Mode::Softwire(_) => None,
+        }
+    }
+
+    /// The softwires' part, if this is mode `softwire`.
+    #[must_use]
+    pub fn softwire(&self) -> Option<&Softwire> {
+        match &self.mode {
+            Mode::Softwire(softwire) => Some(softwire),
+            Mode::Siit(_) | Mode::Clat(_) | Mode::Nat64(_) => None,
+        }
+    }
+
+    /// Whether packets come from and go to other hosts than this one.
+    #[must_use]
+    pub fn serves_others(&self) -> bool {
+        match &self.mode {
+            Mode::Siit(_) | Mode::Nat64(_) => true,
+            Mode::Clat(_) => !self.eam.is_empty(),
+            Mode::Softwire(softwire) => softwire.client().is_none(),
+        }
+    }
+
+    /// The dynamic 1:1 mappings, if there are to be any.
+    #[must_use]
+    pub fn dynamic4(&self) -> Option<&Dynamic4> {
+        match &self.mode {
+            Mode::Siit(siit) => siit.dynamic4.as_ref(),
+            Mode::Clat(_) | Mode::Nat64(_) | Mode::Softwire(_) => None,
+        }
+    }
 }

@@ -435,6 +435,15 @@ Examples:
   fordway drain nat64 --timeout 10m --down
   fordway drain nat64 --undo")]
     Drain(DrainArgs),
+    /// Write the JSON Schema of configuration files to standard output
+    ///
+    /// For editors, which then complete and check keys and values, and for whatever makes such files. What has to go
+    /// together across keys is found by fordway check.
+    #[command(after_help = "\
+Examples:
+  fordway schema > fordway.schema.json
+  (in fordway.toml) #:schema ./fordway.schema.json")]
+    Schema,
     /// Write a completion script for a shell to standard output
     #[command(after_help = "\
 Examples:

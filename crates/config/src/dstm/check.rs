@@ -17,11 +17,11 @@ use crate::keys::Read;
 use crate::name::InterfaceName;
 
 /// The parts of the file that DSTM is held against.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Surroundings {
     /// The names of the translators, and whether each is a tunnel end point.
-    pub(crate) translators: Vec<(&'a Spanned<InterfaceName>, bool)>,
+    pub(crate) translators: Vec<(Spanned<InterfaceName>, bool)>,
     /// The bindings that tunnel end points have of the file.
-    pub(crate) bindings: Vec<&'a Spanned<Binding>>,
+    pub(crate) bindings: Vec<Spanned<Binding>>,
 }
 
 /// Checks all sections of DSTM.
@@ -29,7 +29,7 @@ pub(crate) fn dstm(
     server: Option<&Read<DstmServer>>,
     tep: Option<&Read<DstmTep>>,
     clients: &[Read<DstmClient>],
-    around: &Surroundings<'_>,
+    around: &Surroundings,
     sink: &mut Sink,
 ) {
     let here = server.and_then(|server| match &server.value.tep {
@@ -133,7 +133,7 @@ fn overlapping_pool(draft: &Read<DstmServer>, sink: &mut Sink) {
 }
 
 /// What is lent can't be somebody's for good.
-fn given_away(draft: &Read<DstmServer>, around: &Surroundings<'_>, sink: &mut Sink) {
+fn given_away(draft: &Read<DstmServer>, around: &Surroundings, sink: &mut Sink) {
     let (pool, all) = (draft.at.each("pool", &draft.value.pool), reserved(draft));
     for reserved in all.iter().filter(|_| draft.value.ports_per_client.is_some()) {
         let v4 = reserved.get_ref();
@@ -158,7 +158,7 @@ fn given_away(draft: &Read<DstmServer>, around: &Surroundings<'_>, sink: &mut Si
 }
 
 /// Whether it is the name of a tunnel end point of this file.
-fn is_tep(name: Option<&Spanned<InterfaceName>>, around: &Surroundings<'_>, sink: &mut Sink) {
+fn is_tep(name: Option<&Spanned<InterfaceName>>, around: &Surroundings, sink: &mut Sink) {
     let Some(name) = name else { return };
     let found = around.translators.iter().find(|(it, _)| it.get_ref() == name.get_ref());
     let message = match found {
@@ -175,7 +175,7 @@ fn is_tep(name: Option<&Spanned<InterfaceName>>, around: &Surroundings<'_>, sink
 }
 
 /// Each interface has a name of its own.
-fn names(clients: &[Read<DstmClient>], around: &Surroundings<'_>, sink: &mut Sink) {
+fn names(clients: &[Read<DstmClient>], around: &Surroundings, sink: &mut Sink) {
     let mut first: HashMap<&InterfaceName, Range<usize>> =
         around.translators.iter().map(|(name, _)| (name.get_ref(), name.span())).collect();
     for client in clients {

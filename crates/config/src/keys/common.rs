@@ -13,9 +13,9 @@ use toml::Value as Toml;
 use super::form::{Choice, Given, Integer, List, Or, Plain, integer, list, or, text};
 use super::{Key, Keys, Written};
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::engine::Engine;
 use crate::name::InterfaceName;
 use crate::section::{Problems, Section, Value};
-use crate::types::Engine;
 use crate::value;
 
 pub(crate) const INTERFACE: Plain<InterfaceName> =

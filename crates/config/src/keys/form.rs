@@ -125,6 +125,10 @@ impl<T> Form for Integer<T> {
         format!("{} to {}{space}{}", self.range.start(), self.range.end(), self.unit)
     }
 
+    fn many(&self) -> String {
+        format!("numbers from {}", self.values())
+    }
+
     fn schema(&self) -> Json {
         json!({"type": "integer", "minimum": self.range.start(), "maximum": self.range.end()})
     }

@@ -1,6 +1,5 @@
 //! Where in the text things stand.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -28,7 +27,7 @@ impl<T> Read<T> {
 pub(crate) struct Places {
     /// The table: octets of the text.
     pub(crate) span: Range<usize>,
-    keys: HashMap<&'static str, Place>,
+    keys: Vec<(&'static str, Place)>,
 }
 
 /// Where a key's value stands.
@@ -36,7 +35,8 @@ pub(crate) struct Places {
 pub(crate) struct Place {
     /// The value.
     pub(crate) span: Range<usize>,
-    /// The items of a list.
+    /// It is a list, with these items.
+    pub(crate) is_list: bool,
     pub(crate) items: Vec<Range<usize>>,
     /// The tables of a list of tables, or the table.
     pub(crate) tables: Vec<Places>,
@@ -46,26 +46,30 @@ pub(crate) struct Place {
 
 impl Places {
     pub(crate) fn new(span: Range<usize>) -> Places {
-        Places { span, keys: HashMap::new() }
+        Places { span, keys: Vec::new() }
     }
 
     pub(crate) fn insert(&mut self, key: &'static str, place: Place) {
-        self.keys.insert(key, place);
+        self.keys.push((key, place));
     }
 
     pub(crate) fn set_tables(&mut self, key: &str, tables: Vec<Places>) {
-        if let Some(place) = self.keys.get_mut(key) {
+        if let Some((_, place)) = self.keys.iter_mut().find(|(name, _)| *name == key) {
             place.tables = tables;
         }
     }
 
+    fn get(&self, key: &str) -> Option<&Place> {
+        self.keys.iter().find(|(name, _)| *name == key).map(|(_, place)| place)
+    }
+
     fn right(&self, key: &str) -> Option<&Place> {
-        self.keys.get(key).filter(|place| place.right)
+        self.get(key).filter(|place| place.right)
     }
 
     /// Whether the key is there, right or wrong.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.keys.contains_key(key)
+        self.get(key).is_some()
     }
 
     /// Where the key's value stands, if it is there and right.
@@ -75,7 +79,7 @@ impl Places {
 
     /// The tables of a key.
     pub(crate) fn tables(&self, key: &str) -> &[Places] {
-        self.keys.get(key).map_or(&[], |place| &place.tables)
+        self.get(key).map_or(&[], |place| &place.tables)
     }
 
     /// A value with its place, if it is in the text.
@@ -83,9 +87,12 @@ impl Places {
         Some(Spanned::new(self.key(key)?, value.clone()))
     }
 
-    /// The items of a list with their places, if they are in the text.
+    /// The items of a list with their places, if they are in the text. One that stands there without brackets is where
+    /// the value is.
     pub(crate) fn each<T: Clone>(&self, key: &str, items: &[T]) -> Vec<Spanned<T>> {
-        let places = self.right(key).map_or(&[][..], |place| &place.items);
+        let Some(place) = self.right(key) else { return Vec::new() };
+        let places =
+            if place.is_list { &place.items[..] } else { std::slice::from_ref(&place.span) };
         places.iter().zip(items).map(|(at, item)| Spanned::new(at.clone(), item.clone())).collect()
     }
 }

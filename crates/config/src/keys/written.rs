@@ -3,6 +3,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use toml::Value;
 
+use super::Keys;
+
 /// A table: values, and tables in it.
 #[derive(Debug, Default)]
 pub(crate) struct Written(Vec<(&'static str, Item)>);
@@ -27,6 +29,19 @@ impl Written {
 
     pub(crate) fn table(&mut self, key: &'static str, table: Written) {
         self.0.push((key, Item::Table(table)));
+    }
+
+    /// With a value at this place.
+    pub(crate) fn with(mut self, key: &'static str, value: Value, at: usize) -> Written {
+        self.0.insert(at.min(self.0.len()), (key, Item::Value(value)));
+        self
+    }
+
+    /// A table, if there is one.
+    pub(crate) fn table_of<T: Keys>(&mut self, key: &'static str, table: Option<&T>) {
+        if let Some(table) = table {
+            self.table(key, super::write(table));
+        }
     }
 
     /// No key where there is no table.

@@ -1,54 +1,57 @@
-//! Reading an entry of mode `dual-stack`.
+//! Mode `dual-stack`: the host forwards both families between devices, and that is all.
 
 use ipnet::IpNet;
-use toml::Spanned;
+use serde_json::json;
 
-use super::DualStack;
-use super::read::{list, one_or_several, values};
+use super::Devices;
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::common::NAME;
+use crate::keys::form::{List, Plain, list};
+use crate::keys::{Read, keys};
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Section, Value};
-use crate::sections::Table;
+use crate::section::{Problem, Problems, Value};
 use crate::value;
 
-/// An entry as read, with the places that checks point at.
-pub(crate) struct Draft {
-    pub(crate) dual_stack: Option<DualStack>,
-    pub(crate) name: Option<Spanned<InterfaceName>>,
+const NAME_HELP: &str = "write a name such as name = \"dual\"";
+const DEVICES: &str =
+    "write the devices between which packets are forwarded: devices = [\"lan0\", \"wan0\"]";
+const PAIRS: &str =
+    "write a list of pairs: [[\"lan0\", \"198.51.100.1/24\"], [\"lan0\", \"2001:db8:1::1/64\"]]";
+
+const ADDRESSES: List<Plain<(InterfaceName, IpNet)>> = list(
+    Plain {
+        read: address,
+        write: |(device, net)| toml::Value::from(vec![device.to_string(), net.to_string()]),
+        named: ("pair", "pairs"),
+        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+    },
+    PAIRS,
+);
+
+keys! {
+    /// One `[[translator]]` of mode `dual-stack`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DualStack {
+        /// Its name
+        name: InterfaceName = NAME, needed(InterfaceName::placeholder(), NAME_HELP);
+        /// The devices between which packets are forwarded
+        devices: Vec<InterfaceName> = Devices(DEVICES), needed(Vec::new(), DEVICES);
+        /// Addresses that devices get: `["lan0", "2001:db8:1::1/64"]`
+        addresses: Vec<(InterfaceName, IpNet)> = ADDRESSES, or(Vec::new());
+    }
 }
 
-/// Reads an entry.
-pub(crate) fn dual_stack((table, span): Table<'_, '_>, sink: &mut Sink) -> Draft {
-    let mut section = Section::new("[[translator]]", table, span);
-    // Known already: it is what has led here.
-    section.read(sink, "mode", |_| Ok(()));
-    let name_help = "write a name such as name = \"dual\"";
-    let name = section.require(sink, "name", name_help, value::translator_name);
-    let help =
-        "write the devices between which packets are forwarded: devices = [\"lan0\", \"wan0\"]";
-    let devices = section.require(sink, "devices", help, |v| one_or_several(v, help));
-    let devices = list(devices);
-    let help = "write a list of pairs: [[\"lan0\", \"198.51.100.1/24\"], [\"lan0\", \"2001:db8:1::1/64\"]]";
-    let addresses = list(section.read(sink, "addresses", |v| value::list(v, help, address)));
-    for address in &addresses {
+/// Each address is one of the devices'.
+pub(crate) fn check(draft: &Read<DualStack>, sink: &mut Sink) {
+    let DualStack { devices, addresses, .. } = &draft.value;
+    for address in draft.at.each("addresses", addresses) {
         let (device, net) = address.get_ref();
-        if !devices.iter().any(|it| it.get_ref() == device) {
+        if !devices.contains(device) {
             let message = format!("`addresses`: {device} is none of the devices");
             let help = format!("add it: devices = [..., \"{device}\"], or leave {net} out");
             sink.push(Diagnostic::error(address.span(), message).help(help));
         }
     }
-    let why = "mode dual-stack has no interface and translates nothing";
-    for key in ["engine", "attach", "queues", "mtu", "pool4", "pool6", "eam", "routes4", "manage"] {
-        section.refuse(sink, key, why, "leave it out");
-    }
-    section.finish(sink);
-    let dual_stack = name.as_ref().map(|name| DualStack {
-        name: name.get_ref().clone(),
-        devices: values(&devices),
-        addresses: values(&addresses),
-    });
-    Draft { dual_stack, name }
 }
 
 /// A device, and an address with the length of its network.

@@ -7,8 +7,8 @@ use fordway_xlat::alg::Alg;
 use fordway_xlat::alg::ftp::{self, Ftp};
 
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::section::Section;
-use crate::value;
+use crate::keys::form::{Choice, integer, list};
+use crate::keys::{Places, keys, usual};
 
 /// Ports of servers of one protocol; programs in the kernel know 8 in all.
 const MAX_PORTS: usize = 4;
@@ -20,20 +20,24 @@ pub enum Gateway {
     Ftp,
 }
 
-pub(crate) const GATEWAYS: [(&str, Gateway); 1] = [("ftp", Gateway::Ftp)];
+const GATEWAY: Choice<Gateway> = Choice(&[("ftp", Gateway::Ftp)]);
+const PORTS: &str = "write a list of 1 to 4 ports such as ftp_ports = [21, 2121]";
 
-/// The gateways of a translator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gateways {
-    /// Those that are on, in the order of the file.
-    pub on: Vec<Gateway>,
-    /// Ports of FTP servers.
-    pub ftp_ports: Vec<u16>,
+keys! {
+    /// The gateways of a translator.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Gateways {
+        /// Application level gateways: [alg.md](alg.md)
+        on("alg"): Vec<Gateway> = list(GATEWAY, "write a list such as alg = [\"ftp\"]"), or(Vec::new());
+        /// Ports of FTP servers, of `alg = ["ftp"]`; 4 at most
+        ftp_ports: Vec<u16> = list(integer(1..=65_535, ""), PORTS), or(vec![ftp::PORT]),
+            if(on.contains(&Gateway::Ftp));
+    }
 }
 
 impl Default for Gateways {
     fn default() -> Gateways {
-        Gateways { on: Vec::new(), ftp_ports: vec![ftp::PORT] }
+        usual()
     }
 }
 
@@ -47,40 +51,31 @@ impl Gateways {
     }
 }
 
-pub(crate) fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> Gateways {
-    let mut gateways = Gateways::default();
-    let help = "write a list such as alg = [\"ftp\"]";
-    let on = section.read(sink, "alg", |v| value::list(v, help, |v| value::choice(v, &GATEWAYS)));
-    for item in on.map(toml::Spanned::into_inner).unwrap_or_default() {
-        if gateways.on.contains(item.get_ref()) {
+/// Holds `alg` and `ftp_ports` against each other.
+pub(super) fn check(at: &Places, gateways: &Gateways, sink: &mut Sink) {
+    let on = at.each("alg", &gateways.on);
+    for (index, item) in on.iter().enumerate() {
+        if on[..index].iter().any(|it| it.get_ref() == item.get_ref()) {
             let message = "`alg`: the same gateway twice";
             sink.push(Diagnostic::error(item.span(), message).help("leave one of them out"));
-        } else {
-            gateways.on.push(*item.get_ref());
         }
     }
-    let help = "write a list of 1 to 4 ports such as ftp_ports = [21, 2121]";
-    let port = |v: &_| Ok(value::integer(v, 1..=65_535, "")? as u16);
-    let Some(ports) = section.read(sink, "ftp_ports", |v| value::list(v, help, port)) else {
-        return gateways;
-    };
-    let number = ports.get_ref().len();
+    let Some(span) = at.key("ftp_ports") else { return };
+    let number = gateways.ftp_ports.len();
     if number == 0 || number > MAX_PORTS {
         let message = format!("`ftp_ports`: {number} ports");
-        sink.push(Diagnostic::error(ports.span(), message).help(help));
+        sink.push(Diagnostic::error(span.clone(), message).help(PORTS));
     }
     if !gateways.on.contains(&Gateway::Ftp) {
         let message = "`ftp_ports`: nobody watches them";
-        sink.push(Diagnostic::error(ports.span(), message).help("write alg = [\"ftp\"], too"));
+        sink.push(Diagnostic::error(span, message).help("write alg = [\"ftp\"], too"));
     }
     let mut seen = HashMap::new();
-    for port in ports.get_ref() {
+    for port in at.each("ftp_ports", &gateways.ftp_ports) {
         if let Some(first) = seen.insert(*port.get_ref(), port.span()) {
             let message = format!("`ftp_ports`: port {} twice", port.get_ref());
             let twice = Diagnostic::error(port.span(), message).related(first, "the first time");
             sink.push(twice.help("leave one of them out"));
         }
     }
-    gateways.ftp_ports = ports.into_inner().into_iter().map(toml::Spanned::into_inner).collect();
-    gateways
 }

@@ -2,18 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
-use fordway_xlat::addr::Eam;
-use fordway_xlat::nat64::{Allocation, Protocol};
+use fordway_xlat::nat64::{Allocation, Protocol, StaticBib};
 use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
-use super::Pool4;
-use super::nat_pt;
 use super::pool4::{Pool4Source, Ports};
-use super::read::{Dynamic4Draft, Nat64Draft};
-use super::tables::PoolDraft;
+use super::{Nat64, Pool4, PoolAt, alg, lifetimes, log, nat_pt, places_of, pool};
 use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::Places;
 
 /// Pools of one translator: their numbers have 16 bits in the tables, and each packet of a new host asks
 /// one after the other.
@@ -22,48 +20,75 @@ const MAX_POOLS: usize = 1000;
 /// Blocks of a pool: which are given is remembered in a bit of each.
 const MAX_BLOCKS: u64 = 1 << 28;
 
-/// Checks a translator of mode `nat64`. `in_pool6`: whether an address lies in one of its prefixes.
-pub(crate) fn nat64(
-    draft: &Nat64Draft,
-    in_pool6: impl Fn(std::net::Ipv6Addr) -> bool,
-    sink: &mut Sink,
-) {
-    if let Some(first) = draft.pools.get(MAX_POOLS) {
+/// The IPv4 networks that are routed to a stateful translator: those of its pools, and of its BIB.
+pub(crate) fn networks(at: &Places, nat64: &Nat64) -> Vec<(Ipv4Net, Range<usize>)> {
+    let pools = places_of(&nat64.pools, at);
+    let pools = pools.iter().flat_map(|pool| &pool.pool4).flat_map(|pool4| {
+        let nets = pool4.get_ref().networks().into_iter();
+        nets.map(|net| (net, pool4.span()))
+    });
+    let bib = at.each("bib", &nat64.bib);
+    let bib = bib.iter().map(|bib| (Ipv4Net::from(bib.get_ref().v4.0), bib.span()));
+    let bound = nat64.nat_pt.iter().flat_map(|nat_pt| nat_pt::networks(at, nat_pt));
+    pools.chain(bib).chain(bound).collect()
+}
+
+/// Checks a stateful translator.
+pub(crate) fn nat64(at: &Places, nat64: &Nat64, sink: &mut Sink) {
+    let in_pool6 = |v6| nat64.pool6.iter().any(|pool6| pool6.contains(v6));
+    pool::check(at, &nat64.pools, nat64.nat_pt.is_some(), sink);
+    alg::check(at, &nat64.gateways, sink);
+    for (log, at) in nat64.logs.iter().zip(at.tables("log")) {
+        log::check(at, log, sink);
+    }
+    let it = &nat64.lifetimes;
+    let given = [
+        ("udp", it.udp),
+        ("icmp", it.icmp),
+        ("tcp_est", it.tcp_est),
+        ("tcp_trans", it.tcp_trans),
+        ("tcp_incoming_syn", it.tcp_incoming_syn),
+        ("port_rest", it.port_rest),
+    ];
+    lifetimes::check(at, &given, nat64.allow_short_lifetimes, sink);
+    let pools = places_of(&nat64.pools, at);
+    if let Some(first) = pools.get(MAX_POOLS) {
         let message = format!("more than {MAX_POOLS} pools");
         let help = "hosts with the same addresses can share a pool: clients is a list";
         sink.push(Diagnostic::error(first.span.clone(), message).help(help));
         return;
     }
-    overlapping_pools(&draft.pools, sink);
-    for (index, pool) in draft.pools.iter().enumerate() {
-        parts_of_subscribers(pool, draft.subscriber_len, sink);
-        never_asked(&draft.pools[..index], pool, sink);
-        match *pool.allocation.get_ref() {
+    overlapping_pools(&pools, sink);
+    for (index, pool) in pools.iter().enumerate() {
+        parts_of_subscribers(pool, nat64.subscriber_len, sink);
+        never_asked(&pools[..index], pool, sink);
+        match pool.pool.allocation {
             Allocation::Shared => {}
             Allocation::Blocks { size, .. } => blocks(pool, size, sink),
             Allocation::Deterministic { size } => {
-                deterministic(pool, size, draft.subscriber_len, sink);
+                deterministic(pool, size, nat64.subscriber_len, sink);
             }
         }
     }
-    duplicate_bib(draft, sink);
-    if let Some(nat_pt) = &draft.nat_pt {
-        nat_pt::check(draft, nat_pt, &in_pool6, sink);
+    let bib = at.each("bib", &nat64.bib);
+    duplicate_bib(&bib, sink);
+    if let Some(nat_pt) = &nat64.nat_pt {
+        nat_pt::check(at, nat_pt, |net| in_pools(&pools, net), in_pool6, sink);
     }
-    for bib in &draft.bib {
+    for bib in &bib {
         if in_pool6(bib.get_ref().v6.0) {
             let message =
                 format!("`bib`: {} lies in pool6, which stands for IPv4 hosts", bib.get_ref().v6.0);
             let help = "write the address of a host behind the translator";
             sink.push(Diagnostic::error(bib.span(), message).help(help));
         }
-        forward_in_a_block(bib, &draft.pools, sink);
+        forward_in_a_block(bib, &pools, sink);
     }
 }
 
 /// Where pool4 has an address of a network.
-pub(super) fn in_pools(draft: &Nat64Draft, net: Ipv4Net) -> Option<std::ops::Range<usize>> {
-    let mut all = draft.pools.iter().flat_map(|pool| &pool.pool4);
+fn in_pools(pools: &[PoolAt<'_>], net: Ipv4Net) -> Option<Range<usize>> {
+    let mut all = pools.iter().flat_map(|pool| &pool.pool4);
     let common = |entry: &&Spanned<Pool4>| {
         entry
             .get_ref()
@@ -73,7 +98,7 @@ pub(super) fn in_pools(draft: &Nat64Draft, net: Ipv4Net) -> Option<std::ops::Ran
     all.find(common).map(Spanned::span)
 }
 
-fn overlapping_pools(pools: &[PoolDraft], sink: &mut Sink) {
+fn overlapping_pools(pools: &[PoolAt<'_>], sink: &mut Sink) {
     let all: Vec<&Spanned<Pool4>> = pools.iter().flat_map(|pool| &pool.pool4).collect();
     for (second, first) in overlaps(&all) {
         let (first, second) = (all[first], all[second]);
@@ -115,7 +140,7 @@ fn overlaps(all: &[&Spanned<Pool4>]) -> BTreeMap<usize, usize> {
 }
 
 /// A pool is given to subscribers; what is less than one can't have a pool.
-fn parts_of_subscribers(pool: &PoolDraft, subscriber_len: u8, sink: &mut Sink) {
+fn parts_of_subscribers(pool: &PoolAt<'_>, subscriber_len: u8, sink: &mut Sink) {
     for net in pool.clients.iter().filter(|net| net.get_ref().prefix_len() > subscriber_len) {
         let message = format!(
             "`clients`: {} is only a part of a subscriber, which has a /{subscriber_len}",
@@ -128,12 +153,12 @@ fn parts_of_subscribers(pool: &PoolDraft, subscriber_len: u8, sink: &mut Sink) {
 }
 
 /// The first pool that takes a host is its pool.
-fn never_asked(earlier: &[PoolDraft], pool: &PoolDraft, sink: &mut Sink) {
+fn never_asked(earlier: &[PoolAt<'_>], pool: &PoolAt<'_>, sink: &mut Sink) {
     for net in &pool.clients {
-        let covers = |it: &&PoolDraft| {
+        let covers = |it: &&PoolAt<'_>| {
             let takes = |client: &Spanned<Ipv6Net>| client.get_ref().contains(net.get_ref());
-            (it.mark.is_none() || it.mark == pool.mark)
-                && (it.clients.is_empty() || it.clients.iter().any(takes))
+            (it.pool.mark.is_none() || it.pool.mark == pool.pool.mark)
+                && (it.pool.clients.is_empty() || it.clients.iter().any(takes))
         };
         let Some(first) = earlier.iter().find(covers) else { continue };
         let message = format!("`clients`: an earlier pool takes all of {}", net.get_ref());
@@ -146,7 +171,7 @@ fn never_asked(earlier: &[PoolDraft], pool: &PoolDraft, sink: &mut Sink) {
 }
 
 /// Blocks of a pool, where all addresses are written down.
-fn count(pool: &PoolDraft, size: u16) -> Option<u64> {
+fn count(pool: &PoolAt<'_>, size: u16) -> Option<u64> {
     pool.pool4.iter().try_fold(0u64, |sum, entry| {
         let (first, last) = entry.get_ref().addresses()?;
         let addresses = u64::from(last.to_bits() - first.to_bits()) + 1;
@@ -154,7 +179,7 @@ fn count(pool: &PoolDraft, size: u16) -> Option<u64> {
     })
 }
 
-fn blocks(pool: &PoolDraft, size: u16, sink: &mut Sink) {
+fn blocks(pool: &PoolAt<'_>, size: u16, sink: &mut Sink) {
     for entry in &pool.pool4 {
         let Ports { low, .. } = entry.get_ref().ports;
         let ports = entry.get_ref().ports.count();
@@ -190,7 +215,7 @@ fn blocks(pool: &PoolDraft, size: u16, sink: &mut Sink) {
 }
 
 /// RFC 7422: each subscriber of the client prefix has its block.
-fn deterministic(pool: &PoolDraft, size: u16, subscriber_len: u8, sink: &mut Sink) {
+fn deterministic(pool: &PoolAt<'_>, size: u16, subscriber_len: u8, sink: &mut Sink) {
     blocks(pool, size, sink);
     let device =
         pool.pool4.iter().find(|entry| matches!(entry.get_ref().source, Pool4Source::Interface(_)));
@@ -205,7 +230,7 @@ fn deterministic(pool: &PoolDraft, size: u16, subscriber_len: u8, sink: &mut Sin
         let message = "`deterministic`: a subscriber's ports are computed from its place in the pool's \
                        client prefix, so there must be one";
         let help = "write clients = [\"2001:db8:1::/48\"] in a [[translator.pool]] of its own";
-        sink.push(Diagnostic::error(pool.allocation.span(), message).help(help));
+        sink.push(Diagnostic::error(pool.allocation.clone(), message).help(help));
         return;
     };
     let (client, span) = (client.get_ref(), client.span());
@@ -233,10 +258,10 @@ fn deterministic(pool: &PoolDraft, size: u16, subscriber_len: u8, sink: &mut Sin
 }
 
 /// One BIB entry for each transport address, on either side (RFC 6146 section 3.1).
-fn duplicate_bib(draft: &Nat64Draft, sink: &mut Sink) {
-    let mut v4: HashMap<(Protocol, (Ipv4Addr, u16)), std::ops::Range<usize>> = HashMap::new();
+fn duplicate_bib(bib: &[Spanned<StaticBib>], sink: &mut Sink) {
+    let mut v4: HashMap<(Protocol, (Ipv4Addr, u16)), Range<usize>> = HashMap::new();
     let mut v6 = HashMap::new();
-    for bib in &draft.bib {
+    for bib in bib {
         let entry = bib.get_ref();
         let first = match v4.insert((entry.protocol, entry.v4), bib.span()) {
             Some(first) => Some((first, format!("{}:{}", entry.v4.0, entry.v4.1))),
@@ -255,11 +280,7 @@ fn duplicate_bib(draft: &Nat64Draft, sink: &mut Sink) {
 }
 
 /// A port that is somebody's by its block and somebody else's by a forward.
-fn forward_in_a_block(
-    bib: &Spanned<fordway_xlat::nat64::StaticBib>,
-    pools: &[PoolDraft],
-    sink: &mut Sink,
-) {
+fn forward_in_a_block(bib: &Spanned<StaticBib>, pools: &[PoolAt<'_>], sink: &mut Sink) {
     let (address, port) = bib.get_ref().v4;
     let holds = |entry: &&Spanned<Pool4>| {
         let entry = entry.get_ref();
@@ -267,7 +288,7 @@ fn forward_in_a_block(
             entry.addresses().is_some_and(|(first, last)| (first..=last).contains(&address));
         within && entry.ports.contains(port)
     };
-    let blocks = pools.iter().filter(|pool| *pool.allocation.get_ref() != Allocation::Shared);
+    let blocks = pools.iter().filter(|pool| pool.pool.allocation != Allocation::Shared);
     let Some(entry) = blocks.flat_map(|pool| &pool.pool4).find(holds) else { return };
     let message = format!(
         "`bib`: {address}:{port} lies in the ports that are given in blocks, so a log of blocks names \
@@ -278,27 +299,4 @@ fn forward_in_a_block(
             .related(entry.span(), "these")
             .help("take a port outside, such as one below 1024"),
     );
-}
-
-/// Checks `dynamic4` against the explicit mappings.
-pub(crate) fn dynamic4(draft: &Dynamic4Draft, eam: &[Spanned<Eam>], sink: &mut Sink) {
-    for (index, net) in draft.pool.iter().enumerate() {
-        let overlaps =
-            |other: Ipv4Net| other.contains(net.get_ref()) || net.get_ref().contains(&other);
-        if let Some(first) = draft.pool[..index].iter().find(|it| overlaps(*it.get_ref())) {
-            let message = format!("`dynamic4`: {} overlaps {}", net.get_ref(), first.get_ref());
-            let diagnostic = Diagnostic::error(net.span(), message);
-            sink.push(diagnostic.related(first.span(), "the other one").help("leave one out"));
-        }
-        if let Some(eam) = eam.iter().find(|eam| overlaps(eam.get_ref().v4())) {
-            let message = format!(
-                "`dynamic4`: {} overlaps an explicit mapping, {}",
-                net.get_ref(),
-                eam.get_ref().v4()
-            );
-            let diagnostic = Diagnostic::error(net.span(), message);
-            let help = "give dynamic mappings addresses of their own";
-            sink.push(diagnostic.related(eam.span(), "this mapping").help(help));
-        }
-    }
 }

@@ -3,104 +3,70 @@
 use std::time::Duration;
 
 use fordway_xlat::nat64::Lifetimes;
-use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::section::Section;
-use crate::sections::Table;
-use crate::value;
+use crate::keys::form::{Time, time};
+use crate::keys::{Places, keys};
 
-/// What can be set, without regard to what the RFCs allow.
-const RANGE: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+/// What can be set, without regard to what the RFCs allow: up to 30 days.
+pub(crate) const LIFETIME: Time = time(1_000, 30 * 86_400_000);
 
-/// A key: its lifetime, the least that the RFC allows, and which one.
-struct Key {
-    name: &'static str,
-    place: fn(&mut Lifetimes) -> &mut Duration,
-    least: Option<(u64, &'static str)>,
-    /// Where less is only against the RFC's advice (SHOULD), and taken with a warning: what may happen.
-    advice: Option<&'static str>,
+keys! {
+    impl Lifetimes {
+        /// UDP sessions; at least 2 minutes (RFC 4787 REQ-5)
+        "udp" (udp) = LIFETIME;
+        /// ICMP queries; at least 1 minute (RFC 5508 REQ-2)
+        "icmp" (icmp) = LIFETIME;
+        /// Established TCP connections without a packet; then `tcp_trans` begins. At least 2 hours, 2 hours and 4
+        /// minutes together (RFC 5382 REQ-5)
+        "tcp_est" (tcp_est) = LIFETIME;
+        /// TCP connections that begin or end; at least 4 minutes
+        "tcp_trans" (tcp_trans) = LIFETIME;
+        /// SYNs from IPv4 that nobody has asked for; at least 6 seconds (RFC 5382 REQ-4)
+        "tcp_incoming_syn" (tcp_incoming_syn) = LIFETIME;
+        /// How long a port of UDP or ICMP rests before another host gets it; 2 minutes are advised (RFC 6888 REQ-8)
+        "port_rest" (port_rest) = LIFETIME;
+        /// How long a subscriber without a session keeps its address and blocks
+        "subscriber" (subscriber) = LIFETIME;
+    }
 }
 
-const KEYS: [Key; 7] = [
-    Key {
-        name: "udp",
-        place: |it| &mut it.udp,
-        least: Some((120, "RFC 4787 REQ-5")),
-        advice: None,
-    },
-    Key {
-        name: "icmp",
-        place: |it| &mut it.icmp,
-        least: Some((60, "RFC 5508 REQ-2")),
-        advice: None,
-    },
-    Key {
-        name: "tcp_est",
-        place: |it| &mut it.tcp_est,
-        least: Some((7200, "RFC 5382 REQ-5")),
-        advice: None,
-    },
-    Key {
-        name: "tcp_trans",
-        place: |it| &mut it.tcp_trans,
-        least: Some((240, "RFC 5382 REQ-5")),
-        advice: None,
-    },
-    Key {
-        name: "tcp_incoming_syn",
-        place: |it| &mut it.tcp_incoming_syn,
-        least: Some((6, "RFC 5382 REQ-4")),
-        advice: None,
-    },
-    Key {
-        name: "port_rest",
-        place: |it| &mut it.port_rest,
-        least: Some((120, "RFC 6888 REQ-8")),
-        advice: Some("packets for the last host that had a port may reach the next one"),
-    },
-    Key { name: "subscriber", place: |it| &mut it.subscriber, least: None, advice: None },
+/// The least that an RFC allows, in seconds, and which one.
+const LEAST: [(&str, u64, &str); 6] = [
+    ("udp", 120, "RFC 4787 REQ-5"),
+    ("icmp", 60, "RFC 5508 REQ-2"),
+    ("tcp_est", 7200, "RFC 5382 REQ-5"),
+    ("tcp_trans", 240, "RFC 5382 REQ-5"),
+    ("tcp_incoming_syn", 6, "RFC 5382 REQ-4"),
+    ("port_rest", 120, "RFC 6888 REQ-8"),
 ];
 
-/// Reads the table. `allow_short`: what is below the RFCs' least is taken, with a warning.
-pub(crate) fn read(
-    (table, span): Table<'_, '_>,
+/// Holds lifetimes against the RFCs. `at`: those of the translator. `allow_short`: what is below the least is taken, with a
+/// warning.
+pub(crate) fn check(
+    at: &Places,
+    lifetimes: &[(&str, Duration)],
     allow_short: bool,
-    lifetimes: &mut Lifetimes,
     sink: &mut Sink,
 ) {
-    let mut section = Section::new("lifetimes", table, span);
-    for key in &KEYS {
-        let read = section.read(sink, key.name, |v| value::duration(v, RANGE));
-        let Some(read) = read else { continue };
-        key.check(&read, allow_short, sink);
-        *(key.place)(lifetimes) = read.into_inner();
-    }
-    section.finish(sink);
-}
-
-impl Key {
-    fn check(&self, read: &Spanned<Duration>, allow_short: bool, sink: &mut Sink) {
-        let Some((least, source)) = self.least else { return };
-        let least = Duration::from_secs(least);
-        if *read.get_ref() >= least {
-            return;
+    let Some(at) = at.tables("lifetimes").first() else { return };
+    for (key, given) in lifetimes {
+        let Some((_, least, source)) = LEAST.iter().find(|(it, ..)| it == key) else { continue };
+        let (Some(span), least) = (at.key(key), Duration::from_secs(*least)) else { continue };
+        if *given >= least {
+            continue;
         }
-        let show = humantime::format_duration;
-        let message = format!(
-            "`{}`: {} is less than {} ({source})",
-            self.name,
-            show(*read.get_ref()),
-            show(least)
-        );
-        let lost = "sessions of hosts that rely on the RFC will be lost";
-        sink.push(match (self.advice, allow_short) {
-            (Some(consequence), _) => Diagnostic::warning(read.span(), message).help(consequence),
-            (None, true) => Diagnostic::warning(read.span(), message).help(lost),
-            (None, false) => Diagnostic::error(read.span(), message).help(format!(
-                "write \"{}\" or more, or add allow_short_lifetimes = true to the translator",
-                show(least)
+        let (given, least) =
+            (humantime::format_duration(*given), humantime::format_duration(least));
+        let message = format!("`{key}`: {given} is less than {least} ({source})");
+        sink.push(match (*key, allow_short) {
+            // Only against the RFC's advice (SHOULD).
+            ("port_rest", _) => Diagnostic::warning(span, message)
+                .help("packets for the last host that had a port may reach the next one"),
+            (_, true) => Diagnostic::warning(span, message)
+                .help("sessions of hosts that rely on the RFC will be lost"),
+            (_, false) => Diagnostic::error(span, message).help(format!(
+                "write \"{least}\" or more, or add allow_short_lifetimes = true to the translator"
             )),
         });
     }

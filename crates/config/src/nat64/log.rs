@@ -5,17 +5,67 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NatLog {
-    /// What is logged; not empty, each once, in the order of [`LogEvent`].
-    pub what: Vec<LogEvent>,
-    /// Where to.
-    pub to: LogTarget,
-    /// Records of sessions name the IPv4 host at the other end (against RFC 6888 REQ-12).
-    pub destinations: bool,
-    /// Observation domain of IPFIX messages (RFC 7011 section 3.1).
-    pub domain: u32,
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::form::{BOOLEAN, Choice, Form, List, NUMBER, Plain, some, text};
+use crate::keys::{Places, keys};
+use crate::value;
+
+const WHAT_HELP: &str = "write a list such as what = [\"blocks\", \"bindings\", \"sessions\"]";
+const TO_HELP: &str = "write to = \"json:/var/log/fordway/nat64.json\", \"syslog:udp:192.0.2.9:514\", \
+                       \"syslog:unix:/dev/log\" or \"ipfix:udp:192.0.2.9:4739\"";
+
+const WHAT: List<Choice<LogEvent>> = some(
+    Choice(&[
+        ("blocks", LogEvent::Blocks),
+        ("bindings", LogEvent::Bindings),
+        ("sessions", LogEvent::Sessions),
+    ]),
+    WHAT_HELP,
+);
+const TO: Plain<LogTarget> = text(
+    |v| value::parsed::<LogTarget, LogTargetError>(v, "a place", TO_HELP),
+    (
+        "`\"json:PATH\"`, `\"syslog:udp:ADDR:PORT\"`, `\"syslog:unix:PATH\"`, `\"ipfix:udp:ADDR:PORT\"`",
+        "",
+    ),
+);
+
+keys! {
+    /// A log.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct NatLog {
+        /// What is logged: addresses and blocks of ports given to subscribers, BIB entries, sessions
+        what: Vec<LogEvent> = WHAT, needed(Vec::new(), WHAT_HELP), read(|v| {
+            let mut events = WHAT.read(v)?;
+            events.sort_unstable();
+            events.dedup();
+            Ok(events)
+        });
+        /// Where to: lines of JSON at the end of a file, syslog (RFC 5424), or IPFIX (RFC 7011, RFC 8158)
+        to: LogTarget = TO, needed(LogTarget::Json(PathBuf::new()), TO_HELP);
+        /// Records of sessions name the IPv4 host at the other end. RFC 6888 REQ-12 is against it
+        destinations: bool = BOOLEAN, or(false);
+        /// IPFIX: the observation domain (RFC 7011 section 3.1)
+        domain: u32 = NUMBER, or(1), if(*domain != 1 || matches!(to, LogTarget::Ipfix(_)));
+    }
+}
+
+/// Warns of what has no effect.
+pub(super) fn check(at: &Places, log: &NatLog, sink: &mut Sink) {
+    if let Some(span) = at.key("destinations")
+        && log.destinations
+        && !log.what.contains(&LogEvent::Sessions)
+    {
+        let message = "`destinations` has no effect: only records of sessions have any";
+        sink.push(Diagnostic::warning(span, message).help("leave it out"));
+    }
+    if let Some(span) = at.key("domain")
+        && at.key("to").is_some()
+        && !matches!(log.to, LogTarget::Ipfix(_))
+    {
+        let message = "`domain` has no effect: only IPFIX has observation domains";
+        sink.push(Diagnostic::warning(span, message).help("leave it out"));
+    }
 }
 
 /// What can be logged.

@@ -39,8 +39,13 @@ const EVERYBODY: &str = "write \"all\", or a list of networks such as [\"2001:db
 const CLIENTS: &str = "write networks of clients such as client = [\"2001:db8:5::/48\"]";
 const ACTION_HELP: &str = "write action = \"allow\" or action = \"deny\"";
 
-const PORTS: List<Plain<ProxyPorts>> =
-    list(text(ports, ("port or range", "ports and ranges")), PORTS_HELP);
+const PORTS: List<Plain<ProxyPorts>> = list(
+    Plain {
+        schema: || json!({"type": ["integer", "string"]}),
+        ..text(ports, ("port or range", "ports and ranges"))
+    },
+    PORTS_HELP,
+);
 const SERVER: Plain<ProxyServer> = text(
     |v| value::parsed::<ProxyServer, ProxyServerError>(v, "a server", SERVERS),
     ("server", "servers"),

@@ -1,32 +1,107 @@
-//! Softwires against the rest of the file.
+//! What has to go together in softwires, and against the rest of the file.
 
-use fordway_softwire::Binding;
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::ops::Range;
+
+use fordway_softwire::{Binding, BindingError, Bindings};
 use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
-use super::read::Draft;
+use super::{Softwire, SoftwireEnd};
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::nat44::read::Draft as Nat44Draft;
-use crate::translator::Draft as TranslatorDraft;
-use crate::types::Attach;
+use crate::engine::Attach;
+use crate::keys::{Places, Read};
+use crate::mode::Mode;
+use crate::nat44::Nat44;
+use crate::translator::Translator;
+
+/// Bindings that a file may have: what fits its greatest size, generously.
+const MAX_BINDINGS: usize = 200_000;
+
+/// The softwire of a translator.
+pub(crate) fn of(draft: &Read<Translator>) -> Option<(&Softwire, &Places)> {
+    match &draft.value.mode {
+        Mode::Softwire(softwire) => Some((softwire, &draft.at)),
+        _ => None,
+    }
+}
+
+/// The bindings that stand in the file and are complete.
+pub(crate) fn bindings((softwire, at): (&Softwire, &Places)) -> Vec<Spanned<Binding>> {
+    let SoftwireEnd::Tep { bindings, .. } = &softwire.end else { return Vec::new() };
+    let all = bindings.iter().zip(at.tables("bindings"));
+    let shares = |at: &Places| ["psid", "psid_len", "psid_offset"].iter().any(|key| at.has(key));
+    let complete = all.filter(|(binding, at)| {
+        let given = at.key("v4").is_some() && at.key("remote").is_some();
+        given && binding.ports.is_some() == shares(at)
+    });
+    complete.map(|(binding, at)| Spanned::new(at.span.clone(), *binding)).collect()
+}
+
+/// Own addresses of the tunnels that stand in the file.
+fn locals((softwire, at): (&Softwire, &Places)) -> Vec<Spanned<Ipv6Addr>> {
+    match &softwire.end {
+        SoftwireEnd::Client(client) => {
+            client.local.and_then(|local| at.of("local", &local)).into_iter().collect()
+        }
+        SoftwireEnd::Tep { local, bindings } => {
+            let others = bindings.iter().zip(at.tables("bindings"));
+            let others = others.filter_map(|(binding, at)| at.of("local", &binding.local));
+            at.of("local", local).into_iter().chain(others).collect()
+        }
+    }
+}
 
 /// IPv4 networks that are the tunnel end point's to give.
-pub(crate) fn networks4(draft: &Draft) -> impl Iterator<Item = (Ipv4Net, std::ops::Range<usize>)> {
-    let mut seen = std::collections::BTreeSet::new();
-    let first = move |it: &&Spanned<Binding>| seen.insert(it.get_ref().v4);
-    draft.bindings.iter().filter(first).map(|it| (it.get_ref().v4.into(), it.span()))
+pub(crate) fn networks4(softwire: (&Softwire, &Places)) -> Vec<(Ipv4Net, Range<usize>)> {
+    let mut seen = BTreeSet::new();
+    let bindings = bindings(softwire).into_iter().filter(|it| seen.insert(it.get_ref().v4));
+    bindings.map(|it| (it.get_ref().v4.into(), it.span())).collect()
 }
 
 /// IPv6 addresses that are routed into the interface.
-pub(crate) fn networks6(draft: &Draft) -> impl Iterator<Item = (Ipv6Net, std::ops::Range<usize>)> {
-    draft.locals.iter().map(|it| ((*it.get_ref()).into(), it.span()))
+pub(crate) fn networks6(softwire: (&Softwire, &Places)) -> Vec<(Ipv6Net, Range<usize>)> {
+    locals(softwire).iter().map(|it| ((*it.get_ref()).into(), it.span())).collect()
 }
 
-/// What is sent to a client must not come back to this end.
-pub(crate) fn loops(draft: &Draft, sink: &mut Sink) {
-    for binding in &draft.bindings {
-        let remote = binding.get_ref().remote;
-        if let Some(local) = draft.locals.iter().find(|local| *local.get_ref() == remote) {
+/// Checks a softwire.
+pub(crate) fn softwire(softwire: &Softwire, at: &Places, sink: &mut Sink) {
+    let all = bindings((softwire, at));
+    let written = at.tables("bindings").len();
+    if written > MAX_BINDINGS {
+        let message = format!("`bindings`: {written} of them; {MAX_BINDINGS} are possible");
+        sink.push(
+            Diagnostic::error(at.span.clone(), message).help("divide them among several files"),
+        );
+        return;
+    }
+    contradictions(&all, sink);
+    match &softwire.end {
+        SoftwireEnd::Client(client) => {
+            if let Some(span) = at.key("local")
+                && client.local == Some(client.remote)
+            {
+                let message = "`local`: both ends of the tunnel have this address";
+                let help = "write the client's own address, or leave it out";
+                sink.push(Diagnostic::error(span, message).help(help));
+            }
+        }
+        SoftwireEnd::Tep { bindings, .. } => {
+            for (binding, at) in bindings.iter().zip(at.tables("bindings")) {
+                if let Some(span) = at.key("remote").filter(|_| binding.remote == binding.local) {
+                    let message = format!("`remote`: {} is this end's own address", binding.local);
+                    sink.push(Diagnostic::error(span, message).help("write the client's"));
+                }
+            }
+        }
+    }
+    let locals = locals((softwire, at));
+    for binding in &all {
+        // What is sent to a client must not come back to this end.
+        let Binding { remote, local: own, .. } = *binding.get_ref();
+        let local = locals.iter().find(|local| *local.get_ref() == remote && remote != own);
+        if let Some(local) = local {
             let message = format!("`bindings`: the client's address {remote} is this end's own");
             sink.push(
                 Diagnostic::error(binding.span(), message)
@@ -37,20 +112,59 @@ pub(crate) fn loops(draft: &Draft, sink: &mut Sink) {
     }
 }
 
+/// Two bindings of one address, or of the same ports of it.
+pub(crate) fn contradictions(bindings: &[Spanned<Binding>], sink: &mut Sink) {
+    let mut table = Bindings::default();
+    let place = |wanted: &dyn Fn(&Binding) -> bool| -> Option<Range<usize>> {
+        bindings.iter().find(|it| wanted(it.get_ref())).map(Spanned::span)
+    };
+    for binding in bindings {
+        let new = *binding.get_ref();
+        let (message, first, help) = match table.insert(new) {
+            Ok(None) => continue,
+            Ok(Some(old)) => (
+                match new.ports {
+                    None => format!("`bindings`: {} is given to two clients", new.v4),
+                    Some(ports) => {
+                        format!("`bindings`: {ports} of {} is given to two clients", new.v4)
+                    }
+                },
+                place(&|it| (it.v4, it.ports) == (old.v4, old.ports)),
+                "give each client an address, or other ports of it by psid and psid_len",
+            ),
+            Err(error @ BindingError::WholeAndShared { .. }) => (
+                format!("`bindings`: {error}"),
+                place(&|it| it.v4 == new.v4),
+                "give all clients of the address a psid, or none",
+            ),
+            Err(error @ BindingError::Differently(..)) => (
+                format!("`bindings`: {error}"),
+                place(&|it| it.v4 == new.v4),
+                "write the same psid_len and psid_offset for all clients of the address",
+            ),
+        };
+        let diagnostic = Diagnostic::error(binding.span(), message).help(help);
+        sink.push(match first {
+            Some(first) => diagnostic.related(first, "here first"),
+            None => diagnostic,
+        });
+    }
+}
+
 /// What is taken at the ingress of NAT44's uplink on its way to a client has not passed NAT44's rules.
-pub(crate) fn past_nat44(draft: &TranslatorDraft, nat44: &Nat44Draft, sink: &mut Sink) {
-    let Some(translator) = draft.translator().filter(|it| it.attach == Attach::Ingress) else {
+pub(crate) fn past_nat44(draft: &Read<Translator>, nat44: &Read<Nat44>, sink: &mut Sink) {
+    let translator = &draft.value;
+    let Some(softwire) = of(draft).filter(|_| translator.attach == Attach::Ingress) else {
         return;
     };
-    let own = networks4(&draft.softwire).map(|it| it.0);
-    let routed = draft.routes4.iter().map(|it| *it.get_ref());
-    let is_client = |net: Ipv4Net| {
-        nat44.clients.iter().any(|it| it.get_ref().contains(&net) || net.contains(it.get_ref()))
-    };
-    if translator.softwire().is_none() || !own.chain(routed).any(is_client) {
+    let own = networks4(softwire).into_iter().map(|it| it.0);
+    let is_client =
+        |net: Ipv4Net| nat44.value.clients.iter().any(|it| it.contains(&net) || net.contains(it));
+    if !own.chain(translator.routes4.iter().copied()).any(is_client) {
         return;
     }
-    let shared = nat44.uplinks.iter().find(|uplink| translator.devices.contains(uplink.get_ref()));
+    let uplinks = nat44.at.each("uplink", &nat44.value.uplinks);
+    let shared = uplinks.iter().find(|uplink| translator.devices.contains(uplink.get_ref()));
     if let Some(uplink) = shared {
         let message = format!(
             "`devices`: {} is the uplink of a NAT44 whose clients are behind this softwire; what comes in there for \
@@ -58,7 +172,7 @@ pub(crate) fn past_nat44(draft: &TranslatorDraft, nat44: &Nat44Draft, sink: &mut
             uplink.get_ref()
         );
         sink.push(
-            Diagnostic::warning(draft.span.clone(), message)
+            Diagnostic::warning(draft.at.span.clone(), message)
                 .related(uplink.span(), "its uplink")
                 .help("name only the device towards the clients in devices"),
         );

@@ -4,3 +4,4 @@ mod docs;
 mod files;
 mod round_trip;
 mod round_trip_services;
+mod schema;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fordway_config::{
     Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, Log,
     LogEvent, LogFormat, LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm, Pool, Pool4,
-    Pool4Source, Ports, Pref64, Resolved, Source6, Translator, parse,
+    Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -42,7 +42,7 @@ fn mode() -> impl Strategy<Value = Mode> {
             .prop_flat_map(|pool6| {
                 let stateful = nat64(pool6.clone()).prop_map(|nat64| Mode::Nat64(Box::new(nat64)));
                 let stateless = option::of(dynamic4())
-                    .prop_map(move |dynamic4| Mode::Siit { pool6: pool6.clone(), dynamic4 });
+                    .prop_map(move |dynamic4| Mode::Siit(Siit { pool6: pool6.clone(), dynamic4 }));
                 prop_oneof![stateful, stateless]
             }),
         (option::of(pool6()), any::<bool>(), option::of(0u16..99), uplink).prop_map(|it| {
@@ -294,7 +294,7 @@ prop_compose! {
             engine,
             // Only a CLAT has an uplink of its own, and it has no other devices to take packets at.
             attach: match (attach, &mode) {
-                (Attach::Uplink, Mode::Siit { .. } | Mode::Nat64(_)) => Attach::Auto,
+                (Attach::Uplink, Mode::Siit(_) | Mode::Nat64(_)) => Attach::Auto,
                 (Attach::Ingress, Mode::Clat(_)) => Attach::Auto,
                 (attach, _) => attach,
             },

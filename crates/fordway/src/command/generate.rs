@@ -15,6 +15,10 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     output::print(&String::from_utf8_lossy(&script))
 }
 
+pub(crate) fn schema() -> Result<(), Failure> {
+    output::print(&format!("{:#}\n", fordway_config::schema()))
+}
+
 pub(crate) fn manual(dir: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot write manual pages to {}: {error}", dir.display()))

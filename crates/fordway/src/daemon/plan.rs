@@ -73,14 +73,14 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
     let mtu4 = facts.resolved.mtu6 - growth;
     // A route's MTU has the kernel cut packets without DF, and answer those with DF.
     let mut mtu = Some(mtu4);
-    let stateless = matches!(config.mode, Mode::Siit { .. } | Mode::Clat(_));
+    let stateless = matches!(config.mode, Mode::Siit(_) | Mode::Clat(_));
     if stateless && answers_too_big(config) {
         // RFC 7915 section 4.1: who translates without state does both. Of an echo request or of a datagram without
         // checksum that the kernel has cut, no fragment could be translated (section 1.2).
         mtu = Some(facts.resolved.mtu6);
     }
     let (nets, source) = match &config.mode {
-        Mode::Siit { .. } => {
+        Mode::Siit(_) => {
             // Mappings that cover each other need only the shortest one's route.
             let v4 = config.eam.iter().map(fordway_xlat::addr::Eam::v4);
             let dynamic4 = config.dynamic4().into_iter().flat_map(|dynamic4| &dynamic4.pool);
@@ -263,7 +263,7 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
         Change::Route(route)
     };
     match &config.mode {
-        Mode::Siit { .. } | Mode::Nat64(_) => {
+        Mode::Siit(_) | Mode::Nat64(_) => {
             config.pool6().iter().map(|pool6| v6_route(pool6.net())).collect()
         }
         Mode::Softwire(softwire) => {

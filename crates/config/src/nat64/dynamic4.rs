@@ -1,0 +1,153 @@
+//! Dynamic 1:1 mappings of mode `siit`: `dynamic4` and what belongs to it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fordway_xlat::addr::{Eam, classify};
+use fordway_xlat::nat64::{Lifetimes, Sizes};
+use ipnet::{Ipv4Net, Ipv6Net};
+use toml::Spanned;
+
+use super::pool::CLIENTS;
+use crate::diagnostic::{Diagnostic, Sink};
+use crate::keys::common::{PREFIX4, file};
+use crate::keys::form::{Form, List, Or, Plain, Time, list, or, time};
+use crate::keys::{Key, Keys, Places, Written};
+use crate::section::Section;
+use crate::value;
+
+/// Folder of what outlives a restart.
+const STATE_DIR: &str = "/var/lib/fordway";
+
+const HELP: &str = "write a list of IPv4 networks such as [\"192.0.2.0/24\"]";
+const POOL: List<Plain<Ipv4Net>> = list(PREFIX4, HELP);
+const IDLE: Time = time(60_000, 30 * 86_400_000);
+const FILE: Or<Plain<PathBuf>> =
+    or("off", file(|v| value::file(v, "/var/lib/fordway/siit0.dynamic4")));
+
+/// Dynamic 1:1 mappings of mode `siit`: `dynamic4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dynamic4 {
+    /// The addresses, routed into the interface.
+    pub pool: Vec<Ipv4Net>,
+    /// Which IPv6 hosts get one; empty: all.
+    pub clients: Vec<Ipv6Net>,
+    /// Time without a packet after which an address is free again.
+    pub idle: Duration,
+    /// Where mappings are kept across restarts; `None`: nowhere.
+    pub file: Option<PathBuf>,
+}
+
+impl Keys for Option<Dynamic4> {
+    fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> (Option<Dynamic4>, bool) {
+        if !section.has("dynamic4") {
+            let why = "this key belongs to `dynamic4`, which is not there";
+            for key in ["dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
+                section.refuse(sink, key, why, "leave it out, or write dynamic4 = [...]");
+            }
+            section.know(&["dynamic4"]);
+            return (None, true);
+        }
+        let pool = section.read(sink, "dynamic4", |v| POOL.read(v)).map(Spanned::into_inner);
+        let clients = section.read(sink, "dynamic4_clients", |v| CLIENTS.read(v));
+        let idle = section.read(sink, "dynamic4_idle", |v| IDLE.read(v));
+        let file = section.read(sink, "dynamic4_file", |v| FILE.read(v));
+        let usual = || {
+            let name = section.word("name").unwrap_or("siit");
+            Some(PathBuf::from(format!("{STATE_DIR}/{name}.dynamic4")))
+        };
+        let dynamic4 = Dynamic4 {
+            pool: pool.unwrap_or_default(),
+            clients: clients.map(Spanned::into_inner).unwrap_or_default(),
+            idle: idle.map_or_else(|| Lifetimes::default().dynamic4, Spanned::into_inner),
+            file: file.map_or_else(usual, Spanned::into_inner),
+        };
+        (Some(dynamic4), true)
+    }
+
+    fn write(&self, to: &mut Written) {
+        let Some(Dynamic4 { pool, clients, idle, file }) = self else { return };
+        to.put_some("dynamic4", POOL.write(pool));
+        if !clients.is_empty() {
+            to.put_some("dynamic4_clients", CLIENTS.write(clients));
+        }
+        to.put_some("dynamic4_idle", IDLE.write(idle));
+        to.put_some("dynamic4_file", FILE.write(file));
+    }
+
+    fn keys() -> Vec<Key> {
+        let idle = Lifetimes::default().dynamic4;
+        let file = format!("`\"{STATE_DIR}/NAME.dynamic4\"`");
+        vec![
+            Key::new(
+                "dynamic4",
+                &POOL,
+                "(off)".to_owned(),
+                "IPv4 addresses for IPv6 hosts without a mapping, one each. Routed into the interface. Needs `pool6`",
+            ),
+            Key::new(
+                "dynamic4_clients",
+                &CLIENTS,
+                "(all hosts)".to_owned(),
+                "Which IPv6 hosts get one",
+            ),
+            Key::usual(
+                "dynamic4_idle",
+                &IDLE,
+                &idle,
+                "Time without a packet after which an address is free again",
+            ),
+            Key::new("dynamic4_file", &FILE, file, "Where the mappings are kept across restarts"),
+        ]
+    }
+}
+
+/// Checks it against itself and the explicit mappings. `has_prefix`: there is a `pool6`.
+pub(crate) fn check(
+    at: &Places,
+    dynamic4: &Dynamic4,
+    has_prefix: bool,
+    eam: &[Spanned<Eam>],
+    sink: &mut Sink,
+) {
+    let Some(span) = at.key("dynamic4") else { return };
+    if !has_prefix {
+        let message = "`dynamic4` needs `pool6`: what else would IPv4 hosts be to IPv6 hosts";
+        let help = "write pool6 = [\"64:ff9b::/96\"]";
+        sink.push(Diagnostic::error(span.clone(), message).help(help));
+    }
+    if dynamic4.pool.is_empty() {
+        sink.push(Diagnostic::error(span.clone(), "`dynamic4`: the list is empty").help(HELP));
+    }
+    let addresses: u64 = dynamic4.pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
+    if addresses > u64::from(Sizes::MAX) {
+        let message = format!("`dynamic4`: {addresses} addresses are more than a table holds");
+        let help = format!("write networks of at most {} addresses together", Sizes::MAX);
+        sink.push(Diagnostic::error(span, message).help(help));
+    }
+    let pool = at.each("dynamic4", &dynamic4.pool);
+    for (index, net) in pool.iter().enumerate() {
+        let ends = [net.get_ref().network(), net.get_ref().broadcast()];
+        let illegal =
+            |address: Ipv4Addr| classify::illegal_v4(address).map(|reason| (address, reason));
+        if let Some((address, reason)) = ends.into_iter().find_map(illegal) {
+            let message = format!("`dynamic4`: {address} can't be a host's address on a wire");
+            sink.push(Diagnostic::error(net.span(), message).help(reason.text()));
+        }
+        let overlaps =
+            |other: Ipv4Net| other.contains(net.get_ref()) || net.get_ref().contains(&other);
+        if let Some(first) = pool[..index].iter().find(|it| overlaps(*it.get_ref())) {
+            let message = format!("`dynamic4`: {} overlaps {}", net.get_ref(), first.get_ref());
+            let diagnostic = Diagnostic::error(net.span(), message);
+            sink.push(diagnostic.related(first.span(), "the other one").help("leave one out"));
+        }
+        if let Some(eam) = eam.iter().find(|eam| overlaps(eam.get_ref().v4())) {
+            let (net_of, mapped) = (net.get_ref(), eam.get_ref().v4());
+            let message = format!("`dynamic4`: {net_of} overlaps an explicit mapping, {mapped}");
+            let diagnostic = Diagnostic::error(net.span(), message);
+            let help = "give dynamic mappings addresses of their own";
+            sink.push(diagnostic.related(eam.span(), "this mapping").help(help));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! JSON Schema of the file.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::advertise::Advertise;
+use crate::dns64::Dns64;
+use crate::dstm::{DstmClient, DstmServer, DstmTep};
+use crate::keys::{Key, Keys, NEEDED};
+use crate::mode::{Clat, Siit};
+use crate::nat44::{DualStack, Nat44};
+use crate::nat64::{Nat64, NatPt};
+use crate::proxy::{Proxy, ProxyForward, ProxyReverse};
+use crate::sections::{Control, Log, Metrics};
+use crate::softwire::Softwire;
+use crate::softwire::ends::{Client, Tep};
+use crate::translator::Translator;
+use crate::trt::Trt;
+
+/// A table with these keys.
+pub(crate) fn table(keys: &[Key]) -> Json {
+    let mut properties = Map::new();
+    for key in keys {
+        let mut schema = key.schema.clone();
+        if let Some(schema) = schema.as_object_mut() {
+            schema.insert("description".to_owned(), key.meaning.clone().into());
+        }
+        properties.insert(key.name.to_owned(), schema);
+    }
+    let required = keys.iter().filter(|key| key.default == NEEDED).map(|key| key.name);
+    let required: Vec<&str> = required.collect();
+    json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
+}
+
+/// A table where `key` has this word, with these keys.
+fn with(key: &str, word: &str, keys: &[Vec<Key>]) -> Json {
+    let mut table = table(&keys.concat());
+    table["properties"][key]["enum"] = json!([word]);
+    table["properties"][key]["type"] = json!("string");
+    table
+}
+
+fn some(table: &Json) -> Json {
+    json!({"type": "array", "items": table})
+}
+
+fn translators() -> Json {
+    let common = Translator::keys();
+    let mode: Vec<Key> = common.iter().filter(|key| key.name == "mode").cloned().collect();
+    let end = |role: &str, keys: Vec<Key>| {
+        let mut table = with("mode", "softwire", &[common.clone(), Softwire::keys(), keys]);
+        table["properties"]["role"]["enum"] = json!([role]);
+        table
+    };
+    json!({"oneOf": [
+        with("mode", "siit", &[common.clone(), Siit::keys()]),
+        with("mode", "clat", &[common.clone(), Clat::keys()]),
+        with("mode", "nat64", &[common.clone(), Nat64::keys()]),
+        with("mode", "nat-pt", &[common.clone(), Nat64::keys(), NatPt::keys()]),
+        end("tep", Tep::keys()),
+        end("client", Client::keys()),
+        with("mode", "nat44", &[mode.clone(), Nat44::keys()]),
+        with("mode", "dual-stack", &[mode, DualStack::keys()]),
+    ]})
+}
+
+/// `mode` may be left out: a proxy is for clients.
+fn proxies() -> Json {
+    let reverse = &mut with("mode", "reverse", &[Proxy::keys(), ProxyReverse::keys()]);
+    if let Some(required) = reverse["required"].as_array_mut() {
+        required.push("mode".into());
+    }
+    json!({"oneOf": [with("mode", "forward", &[Proxy::keys(), ProxyForward::keys()]), reverse]})
+}
+
+/// The whole file.
+pub(crate) fn file() -> Json {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Fordway's configuration file",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "translator": some(&translators()),
+            "dns64": table(&Dns64::keys()),
+            "advertise": some(&table(&Advertise::keys())),
+            "trt": some(&table(&Trt::keys())),
+            "proxy": some(&proxies()),
+            "dstm_server": table(&DstmServer::keys()),
+            "dstm_tep": table(&DstmTep::keys()),
+            "dstm_client": some(&table(&DstmClient::keys())),
+            "control": table(&Control::keys()),
+            "metrics": table(&Metrics::keys()),
+            "log": table(&Log::keys()),
+        },
+    })
+}
