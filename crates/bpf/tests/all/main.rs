@@ -16,6 +16,7 @@ mod agreement_nat64;
 mod agreement_softwire;
 mod attach;
 mod clsact;
+mod edges;
 mod lifecycle;
 mod loaded;
 mod nat64;
