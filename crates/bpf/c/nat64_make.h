@@ -89,6 +89,18 @@ always_inline __u32 part_of(__u32 quota, const struct flow *flow)
 	return flow->direction == FW_V6_TO_V4 ? quota : quota / 2 + (quota & 1);
 }
 
+/* Whether the quotas leave a host in IPv6 room for one session more: without it a BIB entry would be made for nothing. The
+ * core's View::has_room. */
+always_inline int has_room(const struct fw_subscriber *subscriber, __u32 now)
+{
+	__u64 rate = READ_ONCE(subscriber->rate);
+	__u32 number = rate >> 32 == now >> 3 ? (__u32)rate : 0;
+
+	if (nat64.max_new_per_second && number >= nat64.max_new_per_second)
+		return 0;
+	return !nat64.max_sessions || READ_ONCE(subscriber->sessions) < nat64.max_sessions;
+}
+
 /* Counts one session more of a subscriber, if the quotas allow it (RFC 6888 REQ-4). */
 always_inline verdict count_session(struct fw_subscriber *subscriber, const struct flow *flow)
 {
@@ -304,7 +316,8 @@ __noinline int reserve_bib(struct flow *flow)
 	if (!subscriber)
 		return PASS_ON(owner < 0 ? FW_PASS_CHAIN : FW_PASS_SUBSCRIBER);
 	__u32 protocol = protocol_index(flow);
-	if (!count_port(subscriber, protocol))
+	/* The user engine says so, and counts it. */
+	if (!has_room(subscriber, flow->now) || !count_port(subscriber, protocol))
 		return LEAVE;
 	verdict v = LEAVE;
 	__u32 index = take_free(FW_KIND_BIB);

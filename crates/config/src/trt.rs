@@ -82,7 +82,7 @@ keys! {
             list(HOST4, "write IPv4 addresses of this host such as [\"192.0.2.1\"]"), or(Vec::new());
         /// `copy`: TCP has the DSCP of the client's SYN on both sides; each datagram has the class of the one that came
         traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
-        /// [Urgent data](trt.md#urgent-data) of TCP (RFC 3142 section 5, RFC 6093)
+        /// Urgent data of TCP (RFC 3142 section 5, RFC 6093): sent as urgent, as ordinary octets, or left out
         urgent: UrgentData = URGENT, or(UrgentData::Carry);
         /// Connections without octets are probed after so long, on both sides
         keepalive: Option<Duration> = or("off", seconds(1, 32_767)), or(Some(Duration::from_secs(600)));

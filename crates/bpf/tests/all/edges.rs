@@ -145,7 +145,7 @@ fn addresses_with_a_meaning() {
     for allow_private in [false, true] {
         let mut both = Both::new(Config {
             pool6: vec!["64:ff9b::/96".parse().unwrap()],
-            eam: EamTable::new([eam.clone().unwrap()]).unwrap(),
+            eam: EamTable::new([eam.unwrap()]).unwrap(),
             allow_private,
             ..Config::default()
         });
@@ -164,6 +164,12 @@ fn addresses_with_a_meaning() {
             both.pass(&v6(host, edge));
         }
         assert_eq!(both.decide(&v4(Ipv4Addr::new(192, 0, 0, 10), peer)), Outcome::Translated);
+        // What is nobody's on a wire ends in the kernel.
+        for first in 0xfe80..=0xfebf {
+            let nobody = Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1);
+            let outcome = both.decide(&v6(nobody, "64:ff9b::c000:9".parse().unwrap()));
+            assert!(matches!(outcome, Outcome::Dropped(_)), "{nobody}: {outcome:?}");
+        }
     }
 }
 
@@ -196,6 +202,35 @@ fn suffixes_of_mappings_in_every_place() {
                 both.pass(&v6(host6, "2001:db8:64::cb00:7101".parse().unwrap()));
             }
         }
+    }
+}
+
+/// RFC 1071: what is carried over the sum of 32-bit words is added again, and may carry once more.
+#[test]
+fn sums_that_carry_twice() {
+    if !is_root() {
+        return;
+    }
+    let (own, remote) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(203, 0, 113, 1));
+    let far: Ipv6Addr = "2001:db8:64::cb00:7101".parse().unwrap();
+    let words = |address: Ipv6Addr| -> u32 {
+        let octets = address.octets();
+        let words = octets.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap()));
+        words.fold(0, u32::wrapping_add)
+    };
+    let head: Ipv6Addr = "2001:db8:ffff:ffff:ffff:ffff::".parse().unwrap();
+    let last = u32::MAX.wrapping_sub(words(head)).wrapping_sub(words(far));
+    for near in [last.wrapping_sub(2), last.wrapping_sub(1), last, last.wrapping_add(1)] {
+        // The word as it lies in memory.
+        let tail = u128::from(u32::from_be_bytes(near.to_ne_bytes()));
+        let host = Ipv6Addr::from_bits(head.to_bits() | tail);
+        let mut both = Both::new(Config {
+            pool6: vec!["2001:db8:64::/96".parse().unwrap()],
+            eam: EamTable::new([Eam::new(own.into(), host.into()).unwrap()]).unwrap(),
+            ..Config::default()
+        });
+        assert_eq!(both.decide(&v6(host, far)), Outcome::Translated);
+        assert_eq!(both.decide(&v4(remote, own)), Outcome::Translated);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::filter::{Model, Outcome, Peek};
+use super::filter::{Model, Opener, Outcome, Peek};
 use super::packet::{Datagram, End4, End6, Transport};
 use super::table::{Bib, Subscriber};
 
@@ -39,6 +39,10 @@ impl Model {
         let most = self.rules.most_ports[transport as usize];
         if most != 0 && self.ports_of(prefix, transport) >= most as usize {
             return Ok(Err(Outcome::Refused("port_quota")));
+        }
+        // No entry for a session that would be refused.
+        if let Err(refused) = self.has_room(v6, Opener::V6, peek) {
+            return Ok(Err(refused));
         }
         let size = self.rules.sizes[0];
         if self.bibs.len() + self.garbage[0] >= size {

@@ -7,45 +7,57 @@ use super::packet::End6;
 use super::table::{Session, Subscriber};
 
 impl Model {
-    /// RFC 6888 REQ-4 and REQ-5: one session more of a subscriber. Those that IPv4 hosts open can't use up
+    /// RFC 6888 REQ-4 and REQ-5: whether a subscriber may have one session more. Those that IPv4 hosts open can't use up
     /// more than half of its quota.
+    pub(super) fn has_room(
+        &self,
+        v6: End6,
+        opener: Opener,
+        peek: &dyn Peek,
+    ) -> Result<(), Outcome> {
+        let part = |quota: u32| match opener {
+            Opener::V6 => quota,
+            Opener::V4 => quota.div_ceil(2),
+        };
+        let prefix = self.rules.prefix(v6.0);
+        let Some(subscriber) = self.subscribers.iter().find(|known| known.prefix == prefix) else {
+            return Ok(());
+        };
+        // The core's "second" is not the clock's: it may reach over into the one before.
+        let this = subscriber.new_in(self.now);
+        let before = subscriber.new_in(self.now.wrapping_sub(1));
+        let most = part(self.rules.most_new);
+        // Only what is refused on the IPv6 side is told.
+        let refused = peek.refused() == Some(("rate_quota", opener == Opener::V6));
+        if most != 0 && (this >= most || (refused && this + before >= most)) {
+            return Err(Outcome::Refused("rate_quota"));
+        }
+        let most = part(self.rules.most_sessions);
+        if most != 0 && self.sessions_of(prefix) >= most as usize {
+            return Err(Outcome::Refused("session_quota"));
+        }
+        Ok(())
+    }
+
+    /// Counts one session more, if there is room. One that finds its place among all sessions taken counts in its second.
     pub(super) fn count_session(
         &mut self,
         v6: End6,
         opener: Opener,
         peek: &dyn Peek,
     ) -> Result<(), Outcome> {
-        let prefix = self.rules.prefix(v6.0);
-        let sessions = self.sessions_of(prefix);
-        let (now, most_new) = (self.now, self.rules.most_new);
-        let Some(subscriber) = self.subscribers.iter_mut().find(|known| known.prefix == prefix)
-        else {
-            return Ok(());
-        };
-        // The core's "second" is not the clock's: it may reach over into the one before.
-        let this = subscriber.new_in(now);
-        let before = subscriber.new_in(now.wrapping_sub(1));
-        if most_new != 0 {
-            // Only what is refused on the IPv6 side is told.
-            let refused = peek.refused() == Some(("rate_quota", opener == Opener::V6));
-            let least = match opener {
-                Opener::V6 => most_new,
-                Opener::V4 => most_new.div_ceil(2),
-            };
-            if this >= least || (refused && this + before >= least) {
-                return Err(Outcome::Refused("rate_quota"));
+        let room = self.has_room(v6, opener, peek);
+        let (prefix, now) = (self.rules.prefix(v6.0), self.now);
+        let known = self.subscribers.iter_mut().find(|known| known.prefix == prefix);
+        if let Some(subscriber) = known
+            && room != Err(Outcome::Refused("rate_quota"))
+        {
+            subscriber.count_new(now);
+            if room.is_ok() {
+                subscriber.last_used = now;
             }
         }
-        subscriber.count_new(now);
-        let most = match opener {
-            Opener::V6 => self.rules.most_sessions,
-            Opener::V4 => self.rules.most_sessions.div_ceil(2),
-        };
-        if most != 0 && sessions >= most as usize {
-            return Err(Outcome::Refused("session_quota"));
-        }
-        subscriber.last_used = now;
-        Ok(())
+        room
     }
 
     /// Sessions that a subscriber's quota counts.

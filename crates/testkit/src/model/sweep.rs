@@ -65,7 +65,8 @@ impl Model {
                 kept.push(bib);
                 continue;
             }
-            let rests = bib.transport != Transport::Tcp && rest != 0;
+            // Nobody knows a port that never had a session.
+            let rests = bib.transport != Transport::Tcp && rest != 0 && bib.had_session;
             if rests && resting < self.rules.most_resting {
                 resting += 1;
                 bib.resting = Some(now);

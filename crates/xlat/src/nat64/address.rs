@@ -113,6 +113,10 @@ impl View<'_> {
             counted => counted?,
         }
         let uncount = || one_less(&subscriber.ports[protocol.index()]);
+        if let Err(reason) = self.has_room(subscriber, side) {
+            uncount();
+            return Err(reason.into());
+        }
         let Some(new) = self.new_bib(host, protocol.number(), owner) else {
             uncount();
             return Err(DropReason::BibFull.into());

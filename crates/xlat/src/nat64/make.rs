@@ -60,6 +60,10 @@ impl<'a> View<'a> {
             counted => counted?,
         }
         let uncount = || one_less(&subscriber.ports[protocol.index()]);
+        if let Err(reason) = self.has_room(subscriber, Side::V6) {
+            uncount();
+            return Err(reason.into());
+        }
         let Some(new) = self.new_bib(tuple.near, protocol.number(), owner) else {
             uncount();
             return Err(DropReason::BibFull.into());

@@ -266,6 +266,21 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Whether the quotas leave room for one session more: without it a BIB entry would be made for nothing.
+    pub(crate) fn has_room(&self, subscriber: &Subscriber, side: Side) -> Result<(), DropReason> {
+        let quotas = &self.nat.settings.quotas;
+        let (sessions, rate) = (part(quotas.sessions, side), part(quotas.new_per_second, side));
+        let word = subscriber.rate.load(Acquire);
+        let is_now = word >> 32 == u64::from(self.now >> 3);
+        if rate != 0 && is_now && word as u32 >= rate {
+            return Err(DropReason::RateQuota);
+        }
+        if sessions != 0 && subscriber.sessions.load(SeqCst) >= sessions {
+            return Err(DropReason::SessionQuota);
+        }
+        Ok(())
+    }
+
     /// Counts one session more, if the quotas allow it. Of sessions that IPv4 hosts make, who may be anybody,
     /// only half as many are allowed: so that strangers can't use up what is the subscriber's.
     pub(crate) fn count_session(

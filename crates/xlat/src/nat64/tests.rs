@@ -196,6 +196,30 @@ fn an_unsolicited_syn_waits() {
     assert_eq!(nat.from_v4(&backscatter, at(0), 0), Err(Refusal::Drop(DropReason::NoBib)));
 }
 
+/// A session that is refused leaves no BIB entry behind, whose port would be nobody's and rest.
+#[test]
+fn a_refused_session_costs_no_port() {
+    for quotas in [
+        Quotas { ports: [0, 10, 0], sessions: 1, new_per_second: 0 },
+        Quotas { ports: [0; 3], sessions: 0, new_per_second: 1 },
+    ] {
+        let nat = nat(Settings { quotas, ..settings(pool(2000, 3999)) });
+        let mut sweeper = Sweeper::new();
+        assert!(nat.from_v6(&udp(1, 1), at(0), 0).is_ok());
+        for round in 0..20 {
+            let now = at(3 * round);
+            // One of each round is within the rate.
+            let refused = (0..9).filter(|port| {
+                nat.from_v6(&udp(1, 100 + 9 * round as u16 + port), now, 0).is_err()
+            });
+            assert!(refused.count() >= 8);
+            let (swept, _) = sweep(&nat, &mut sweeper, at(3 * round + 2));
+            assert_eq!(swept.resting, 0);
+        }
+        assert!(nat.bib(at(60)).count() <= 21, "{}", nat.bib(at(60)).count());
+    }
+}
+
 #[test]
 fn quotas_hold() {
     let quotas = Quotas { ports: [0, 2, 0], sessions: 4, new_per_second: 0 };

@@ -64,7 +64,9 @@ impl Pass<'_, '_> {
             self.swept.held += u64::from(flags & bib_flags::HELD != 0);
             return;
         }
+        // Nobody in IPv4 knows a port that never had a session: the next host may have it at once.
         let rests = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
+            && since != bib.created.load(Relaxed)
             && self.view.nat.ticks.port_rest != 0
             && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
         if protocol.is_some() {
