@@ -147,9 +147,10 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	return v;
 }
 
-/* A packet from IPv4 to (T,t): gives X', and which of pool6 its source is embedded in. */
+/* A packet from IPv4 to (T,t): gives X', and which of pool6 its source is embedded in. `kept` is not GO_ON if the user
+ * engine is to have it wherever it has a session, which is then refreshed there. */
 always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const struct fields *fields, __u32 remote,
-				    __u32 local, __u32 mark, struct plan *plan)
+				    __u32 local, __u32 mark, verdict kept, struct plan *plan)
 {
 	struct flow *flow = &plan->flow;
 	struct ports ports = {};
@@ -167,6 +168,8 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	/* Nobody honest sends from there. */
 	if (pool4_of(remote, flow->remote_port, fields->protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
+	if (kept != GO_ON && find_session(flow) > 0)
+		return kept;
 	v = from_v4(flow);
 	if (v == NEEDS_SESSION) {
 		v = open_session(flow);
@@ -176,7 +179,7 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	if (v > UNMATCHED)
 		v = LEAVE;
 	port_to_plan(flow, 1, ports, plan);
-	return v;
+	return v == GO_ON ? kept : v;
 }
 
 /* Counts what became of the state. */

@@ -15,7 +15,7 @@
 /*
  * The reasons that have a rate: state to be made, an error to be sent, a fragment to be put together. Not those by which
  * ordinary data is left (FW_PASS_NEEDS_FRAGMENTS, FW_PASS_OFFLOAD, FW_PASS_RESIZE): there is no rate at which those are
- * a flood.
+ * a flood. Where there is state, what has no session is none of that, and is not left by these reasons.
  */
 #define REASONS_WITH_RATE                                                                                             \
 	(REASON(FW_PASS_MALFORMED) | REASON(FW_PASS_NOT_LINEAR) | REASON(FW_PASS_HOP_LIMIT) |                         \

@@ -149,6 +149,14 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 }
 
+/* What is behind a packet without DF that leaves in pieces goes by the user engine, too. */
+always_inline verdict keep_order_v4(const __u32 ends[2], const struct fields *fields, verdict fits)
+{
+	if (!config.keep_order || fields->dont_fragment)
+		return fits;
+	return keep_behind_cut(ends[0], ends[1], fields->protocol, fits);
+}
+
 /* Whether a packet that leaves by the uplink comes from the CLAT: before anything else is looked at, for
  * what is not the CLAT's may be as odd as it likes. */
 always_inline int is_from_clat(const struct packet *p)
@@ -227,11 +235,13 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 #endif
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
-	v = fit_v6(p, &fields, plan);
-	if (config.keep_order && !fields.dont_fragment)
-		v = keep_behind_cut(ends[0], ends[1], fields.protocol, v);
-	if (v != GO_ON)
-		return v;
+	verdict fits = fit_v6(p, &fields, plan), kept = fits;
+	if (!HAS_STATE(hook) || fits == GO_ON)
+		kept = keep_order_v4(ends, &fields, fits);
+	/* Where there is state, what leaves in pieces, and what follows it, goes to the user engine only if it has a session:
+	 * at any rate, as ordinary data does. */
+	if (kept != GO_ON && (!HAS_STATE(hook) || fields.dont_fragment))
+		return kept;
 	int is_query = fields.protocol == PROTOCOL_ICMP;
 	v = is_query ? query_to_plan(p, at, &fields, 0, 1, hook, plan)
 		     : transport_to_plan(ctx, p, at, &fields, old, 1, hook, plan);
@@ -239,7 +249,9 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 		return v;
 #ifdef FORDWAY_STATE
 	if (HAS_STATE(hook)) {
-		v = flow_v4_to_v6(p, at, &fields, src, dst, mark_of(ctx), plan);
+		v = flow_v4_to_v6(p, at, &fields, src, dst, mark_of(ctx), kept, plan);
+		if (v == fits && fits != GO_ON)
+			return keep_order_v4(ends, &fields, fits);
 		if (v != GO_ON)
 			return v;
 		if (!may_embed(plan->flow.pool6, src))

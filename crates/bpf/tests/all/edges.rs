@@ -141,7 +141,8 @@ fn addresses_with_a_meaning() {
     let peer = Ipv4Addr::new(192, 0, 0, 9);
     let host: Ipv6Addr = "2001:db8:1::5".parse().unwrap();
     let prefix: Ipv6Addr = "64:ff9b::".parse().unwrap();
-    let eam = Eam::new("192.0.0.10/32".parse().unwrap(), "2001:db8:1::5/128".parse().unwrap());
+    let own = Ipv4Addr::new(198, 18, 0, 1);
+    let eam = Eam::new(own.into(), host.into());
     for allow_private in [false, true] {
         let mut both = Both::new(Config {
             pool6: vec!["64:ff9b::/96".parse().unwrap()],
@@ -152,7 +153,7 @@ fn addresses_with_a_meaning() {
         for edge in edges4() {
             both.pass(&v4(edge, peer));
             both.pass(&v4(peer, edge));
-            both.pass(&v4(edge, Ipv4Addr::new(192, 0, 0, 10)));
+            both.pass(&v4(edge, own));
             let embedded = |address: Ipv4Addr| {
                 Ipv6Addr::from_bits(prefix.to_bits() | u128::from(address.to_bits()))
             };
@@ -163,7 +164,9 @@ fn addresses_with_a_meaning() {
             both.pass(&v6(edge, "64:ff9b::c000:9".parse().unwrap()));
             both.pass(&v6(host, edge));
         }
-        assert_eq!(both.decide(&v4(Ipv4Addr::new(192, 0, 0, 10), peer)), Outcome::Translated);
+        for global in [peer, Ipv4Addr::new(192, 0, 0, 10)] {
+            assert_eq!(both.decide(&v4(global, own)), Outcome::Translated);
+        }
         // What is nobody's on a wire ends in the kernel.
         for first in 0xfe80..=0xfebf {
             let nobody = Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1);
@@ -180,20 +183,20 @@ fn suffixes_of_mappings_in_every_place() {
         return;
     }
     let remote = Ipv4Addr::new(203, 0, 113, 1);
-    for len4 in [15, 16, 20, 24] {
+    for len4 in [4, 6, 15, 16, 20, 24] {
         // All places near the middle, some of the others.
         let places =
             (24..=128 - (32 - len4)).filter(|len6| (46..=66).contains(len6) || len6 % 16 == 1);
         for len6 in places {
             let bits: u128 = 0x2001_0db8_ffff_ffff_ffff_ffff_ffff_ffff;
             let net = ipnet::Ipv6Net::new(Ipv6Addr::from_bits(bits), len6).unwrap().trunc();
-            let own = ipnet::Ipv4Net::new(Ipv4Addr::new(198, 18, 0, 0), len4).unwrap();
+            let own = ipnet::Ipv4Net::new(Ipv4Addr::new(198, 18, 0, 0), len4).unwrap().trunc();
             let mut both = Both::new(Config {
                 pool6: vec!["2001:db8:64::/96".parse().unwrap()],
                 eam: EamTable::new([Eam::new(own, net).unwrap()]).unwrap(),
                 ..Config::default()
             });
-            for suffix in [0u32, 1, 0x55_55, 0xaa_aa, (1 << (32 - len4)) - 2, u32::MAX] {
+            for suffix in [0u32, 1, 0x55_55, 0xaa_aa, 0x0aaa_aaaa, u32::MAX] {
                 let suffix = suffix & ((1 << (32 - u32::from(len4))) - 1);
                 let host4 = Ipv4Addr::from_bits(own.network().to_bits() | suffix);
                 both.pass(&v4(remote, host4));

@@ -26,7 +26,7 @@ fn gateway(pass_rate: Option<u32>) -> Loaded {
     let config = Config { pool6: vec!["2001:db8:64::/96".parse().unwrap()], ..Config::default() };
     let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
     let stateful = Some(Stateful { settings, maps });
-    let options = TestOptions { pass_rate, stateful, ..TestOptions::default() };
+    let options = TestOptions { pass_rate, stateful, keep_order: true, ..TestOptions::default() };
     Loaded::load(&config, &[Program::Interface], &options).unwrap()
 }
 
@@ -86,6 +86,27 @@ fn a_flood_of_one_reason_is_cut_and_the_others_are_left() {
     let totals = flood(&mut gateway, &first);
     assert_eq!(totals.passed_on(PassReason::Subscriber), u64::from(FLOOD));
     assert_eq!(totals.drops(DropReason::PassRate), dropped);
+}
+
+/// What would leave in pieces, and what follows it, is nobody's without a session.
+#[test]
+fn what_has_no_session_is_not_left_for_its_length() {
+    if !is_root() {
+        return;
+    }
+    let datagram = |len: usize| {
+        frame(&format!(
+            "v4 = {{ src = \"203.0.113.5\", dst = \"192.0.2.1\", df = false }}\n\
+             udp = {{ sport = 1234, dport = 4096 }}\npayload = {len}"
+        ))
+    };
+    let mut gateway = gateway(Some(1));
+    for len in [1300, 0] {
+        let totals = flood(&mut gateway, &datagram(len));
+        assert_eq!(totals.passed_on(PassReason::NeedsFragments), 0);
+    }
+    let totals = gateway.totals().unwrap();
+    assert_eq!(totals.drops(DropReason::NoBib), u64::from(2 * FLOOD));
 }
 
 #[test]
