@@ -20,7 +20,7 @@ use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::View;
-use fordway_xlat::nat64::memory::live_sessions;
+use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
 use fordway_xlat::nat64::{
     Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
 };
@@ -122,7 +122,18 @@ impl Tables {
             // While there are privileges: the sweeper has none.
             prepare_grace();
         }
-        let nat64 = Nat64::new(settings, memory).map_err(|error| {
+        let subscriber_len = settings.subscriber_len;
+        let meta = memory.regions().meta;
+        if config.nat64().is_some() && !keeps_prefixes(meta, config.pool6(), subscriber_len) {
+            let text = format!("{name}: pool6 and subscriber_len stay while there are sessions");
+            let hint = format!(
+                "write pool6 with the prefixes of before, in their order, others behind them; or fordway down {name}, \
+                 which ends the sessions"
+            );
+            return Err(Failure::failed(text).hint(hint));
+        }
+        tell_prefixes(meta, config.pool6(), subscriber_len);
+        let nat64 = Nat64::new(settings, Arc::clone(&memory)).map_err(|error| {
             Tables::discard(made.as_ref());
             misfit(name, error)
         })?;
@@ -372,6 +383,8 @@ impl Running {
     pub(super) fn after_other_tables(&mut self) {
         let translator = self.engine.core();
         let Some(nat64) = translator.tables() else { return };
+        let meta = nat64.memory().regions().meta;
+        tell_prefixes(meta, self.config.pool6(), nat64.settings().subscriber_len);
         make_static(self.name(), nat64);
         let clashes = clashes(self.name(), &self.facts, nat64);
         if let Some(beside) = &mut self.stateful {

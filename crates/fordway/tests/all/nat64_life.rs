@@ -157,6 +157,25 @@ fn connections_outlive_a_killed_daemon_and_an_upgrade() {
     assert!(other.log().contains("fordway down nat64 ends them"), "{}", other.log());
     connections.iter_mut().for_each(Connection::check);
     drop(other);
+    // Sessions know their prefix by its number: others may stand behind it, not before it.
+    let two = |first: &str, second: &str| {
+        arguments.replace("2001:db8:64::/96", &format!("{first} --pool6 {second}"))
+    };
+    let swapped = two("2001:db8:65::/96", "2001:db8:64::/96");
+    let mut other = Daemon::spawn(&run, &net.gateway, &swapped);
+    assert_eq!(other.wait().code(), Some(1));
+    assert!(other.log().contains("pool6 and subscriber_len stay"), "{}", other.log());
+    connections.iter_mut().for_each(Connection::check);
+    drop(other);
+    let more = two("2001:db8:64::/96", "2001:db8:65::/96");
+    let daemon = Daemon::start(&run, &net.gateway, &more);
+    connections.iter_mut().for_each(Connection::check);
+    let (left, said) = says(&run, &net.gateway, "leave");
+    assert!(left, "{said}");
+    drop(daemon);
+    let mut other = Daemon::spawn(&run, &net.gateway, arguments);
+    assert_eq!(other.wait().code(), Some(1), "one prefix fewer");
+    drop(other);
     let (down, said) = says(&run, &net.gateway, "down nat64");
     assert!(down, "{said}");
     assert_same(&snapshot(&net.gateway), &before);

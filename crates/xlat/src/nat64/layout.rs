@@ -230,7 +230,9 @@ pub struct Meta {
     pub fresh: [AtomicU32; KINDS],
     /// 1: tables of an earlier version that left remote ports out of the sessions' hash. They are not adopted.
     pub by_address: AtomicU32,
-    reserved: u32,
+    /// What the entries' numbers of prefixes and subscribers' prefixes mean: see [`super::memory::tell_prefixes`]. 0: an
+    /// earlier version has not said it.
+    pub prefixes: AtomicU32,
 }
 
 const _: () = {

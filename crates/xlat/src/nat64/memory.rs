@@ -6,6 +6,9 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::addr::Pool6;
+
+use super::hash::{halves, mix};
 use super::layout::{
     Bib, FREE_SHARDS, Free, KINDS, LAYOUT, LAYOUT_PERMISSIONS, Meta, Session, Subscriber,
 };
@@ -117,6 +120,30 @@ pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
         && !is_superseded(meta)
         && meta.entries.iter().zip(sizes.entries()).all(|(found, size)| found.load(Relaxed) == size)
         && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
+}
+
+/// Which prefixes stand behind the numbers in sessions, and how many bits of an IPv6 address name a subscriber: the number of
+/// prefixes (8 bits) and a hash of all that (24 bits).
+fn prefixes_word(pool6: &[Pool6], subscriber_len: u8) -> u32 {
+    let seed = mix(u64::from(subscriber_len) + 1);
+    let hash = pool6.iter().fold(seed, |hash, pool6| {
+        let (hi, lo) = halves(pool6.net().addr());
+        mix(mix(mix(hash ^ hi) ^ lo) ^ u64::from(pool6.net().prefix_len()))
+    });
+    (pool6.len() as u32) << 24 | (hash as u32) >> 8
+}
+
+/// Says it, for whoever takes the tables over.
+pub fn tell_prefixes(meta: &Meta, pool6: &[Pool6], subscriber_len: u8) {
+    meta.prefixes.store(prefixes_word(pool6, subscriber_len), Relaxed);
+}
+
+/// Whether what the tables hold means the same with these: prefixes may have been added at the end.
+#[must_use]
+pub fn keeps_prefixes(meta: &Meta, pool6: &[Pool6], subscriber_len: u8) -> bool {
+    let told = meta.prefixes.load(Relaxed);
+    let known = pool6.get(..(told >> 24) as usize);
+    told == 0 || known.is_some_and(|known| prefixes_word(known, subscriber_len) == told)
 }
 
 /// Tables on the heap.
