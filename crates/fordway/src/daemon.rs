@@ -33,11 +33,11 @@ mod uplink;
 mod watch;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
-use fordway_config::{Config, LogLevel, OnSigterm, Translator};
+use fordway_config::{Config, InterfaceName, LogLevel, OnSigterm, Translator};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
@@ -55,6 +55,7 @@ pub(crate) use trace::Subscription;
 use crate::control;
 use crate::failure::Failure;
 use crate::metrics;
+use auto::Left;
 use prepared::{Prepared, SetUp};
 use running::Running;
 use signals::{Signals, drain, hung_up};
@@ -136,6 +137,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let mut signals = Signals::catch(&job)?;
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
+        clear_the_way(&job.config, &job.run_dir)?;
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
         let services = services::Prepared::set_up(&job.config, &job.run_dir, &tunnels)?;
@@ -229,6 +231,31 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// Takes down what is nobody's any more, before anything is made that might need its place: what an earlier daemon of this
+/// control socket has left under a name that the file has no more, and translators of killed daemons.
+fn clear_the_way(config: &Config, run_dir: &Path) -> Result<(), Failure> {
+    let home = upkeep::settle_at(&config.control.socket);
+    for orphan in Left::orphans(config, run_dir, home)? {
+        orphan.take_down();
+    }
+    // What this file has a name for is its own, to be taken up; services take up theirs.
+    let names: Vec<&str> = config.translators.iter().map(|it| it.name.as_str()).collect();
+    reclaim(run_dir, |owner| names.contains(&owner) || owner.len() > InterfaceName::MAX);
+    Ok(())
+}
+
+/// Takes back what killed daemons left, but for these owners and those that are held.
+fn reclaim(run_dir: &Path, spare: impl Fn(&str) -> bool) {
+    match fordway_net::reclaim_dead(run_dir, spare) {
+        Ok(reports) => {
+            for (owner, report) in reports.iter().filter(|(_, report)| !report.is_empty()) {
+                journal::log_report(owner, "left by a daemon that was killed: ", report);
+            }
+        }
+        Err(error) => warn!("cannot take back what killed daemons left: {error}"),
+    }
+}
+
 /// Sets all translators up, or none.
 fn set_up(translators: &[Translator], context: &Context) -> Result<Vec<Prepared>, Failure> {
     let mut prepared = Vec::new();
@@ -241,15 +268,8 @@ fn set_up(translators: &[Translator], context: &Context) -> Result<Vec<Prepared>
             }
         }
     }
-    // Whatever daemons of other names left when they were killed. Ours are held by now.
-    match fordway_net::reclaim_dead(&context.run_dir) {
-        Ok(reports) => {
-            for (owner, report) in reports.iter().filter(|(_, report)| !report.is_empty()) {
-                journal::log_report(owner, "left by a daemon that was killed: ", report);
-            }
-        }
-        Err(error) => warn!("cannot take back what killed daemons left: {error}"),
-    }
+    // Ours are held by now.
+    reclaim(&context.run_dir, |_| false);
     Ok(prepared)
 }
 

@@ -56,7 +56,7 @@ pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
 pub use link::{Link, Tun, device_feature};
 pub use lock::ProcessLock;
-pub use manager::{Applied, Change, Manager, Reconciled, Report, View, reclaim_dead};
+pub use manager::{Applied, Change, Manager, Reconciled, Report, View, kept_by, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};
 pub use nat44::{Counted, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};
 pub use neighbour::NeighbourProxy;

@@ -190,6 +190,7 @@ impl Running {
 
     /// Takes back what the configuration before needed and this one does not.
     pub(super) fn settle(&mut self) {
+        self.settle_tables();
         let is_silent =
             self.host.as_mut().is_none_or(|host| !host.settle("another configuration: "));
         if is_silent {

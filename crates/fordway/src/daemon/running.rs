@@ -201,7 +201,7 @@ impl Running {
             self.engine.device().set_persistent(true)?;
         }
         if let Some(host) = &mut self.host {
-            host.manager().keep(true)?;
+            host.keep()?;
         }
         if self.place.attach == Attach::Uplink {
             self.renew()?;
@@ -234,7 +234,7 @@ impl Running {
             Err(error) => debug!("{name}: {error}"),
         }
         if let Some(host) = &mut self.host {
-            host.manager().keep(false)?;
+            host.manager().keep(None)?;
         }
         Ok(())
     }

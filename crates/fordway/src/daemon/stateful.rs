@@ -385,10 +385,16 @@ impl Running {
         let Some(nat64) = translator.tables() else { return };
         let meta = nat64.memory().regions().meta;
         tell_prefixes(meta, self.config.pool6(), nat64.settings().subscriber_len);
-        make_static(self.name(), nat64);
         let clashes = clashes(self.name(), &self.facts, nat64);
         if let Some(beside) = &mut self.stateful {
             beside.clashes = clashes;
+        }
+    }
+
+    /// When the change is to stay: whoever loses a port that is forwarded loses its connections.
+    pub(super) fn settle_tables(&mut self) {
+        if let Some(nat64) = self.engine.core().tables() {
+            make_static(self.name(), nat64);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fordway_net::{Applied, Change, Manager, Reconciled, View};
@@ -72,7 +73,20 @@ impl Trouble {
     }
 }
 
+/// The control socket of this process, by which the ledger tells it from others.
+static HOME: OnceLock<String> = OnceLock::new();
+
+/// Says which it is, once.
+pub(super) fn settle_at(socket: &Path) -> &'static str {
+    HOME.get_or_init(|| socket.to_string_lossy().into_owned())
+}
+
 impl Upkeep {
+    /// What is made goes on to be in use when this process has ended.
+    pub(super) fn keep(&mut self) -> Result<(), Failure> {
+        Ok(self.manager.keep(Some(HOME.get().map_or("", String::as_str)))?)
+    }
+
     /// Of the owner `owner` in the ledger, whom the log calls `name`.
     pub(super) fn open(run_dir: &Path, owner: &str, name: &str) -> Result<Upkeep, Failure> {
         let manager = Manager::open(run_dir, owner)?;

@@ -67,6 +67,13 @@ fn a_restart_reclaims_what_a_kill_left() {
     assert!(!net.client.run("ip -6 neigh show proxy").contains("2001:db8:1"));
     other.stop();
     assert_same(&snapshot(&net.client), &before);
+    // Also where it wants the same for itself.
+    Daemon::start(&run, &net.client, &clat()).kill();
+    let renamed = Daemon::start(&run, &net.client, &format!("{} --interface clat9", clat()));
+    let ping = net.client.run(&format!("ping -n -c 1 {SERVER_V4}"));
+    assert!(ping.contains("1 received"), "{ping}");
+    renamed.stop();
+    assert_same(&snapshot(&net.client), &before);
 }
 
 #[test]

@@ -165,6 +165,28 @@ fn a_daemon_that_leaves_is_followed_by_the_next_without_a_gap() {
     assert_same(&snapshot(&net.gateway), &before);
 }
 
+/// What was left under a name that the next file has no more is nobody's: it must not stand in the way, or go on unseen.
+#[test]
+fn a_translator_of_another_name_ends_the_one_that_was_left() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let before = snapshot(&net.gateway);
+    for name in ["other0", "siit0"] {
+        let mut first = Daemon::start(&run, &net.gateway, &format!("{BORDER} --engine kernel"));
+        assert!(run.output(&net.gateway, "leave").status.success());
+        assert!(first.wait().success());
+        let arguments = format!("{BORDER} --engine kernel --interface {name}");
+        let second = Daemon::start(&run, &net.gateway, &arguments);
+        ping(&net.v4, V6_HOST_AS_V4);
+        assert_eq!(second.status()["translators"].as_array().unwrap().len(), 1);
+        assert_eq!(net.gateway.run("ip -br link").contains("siit0"), name == "siit0");
+        second.stop();
+        assert_same(&snapshot(&net.gateway), &before);
+    }
+}
+
 #[test]
 fn down_removes_what_a_dead_daemon_left() {
     if !can_test_kernel() {

@@ -1,7 +1,10 @@
 //! What sessions and mappings of a stateful translator outlive: other configurations, kills, upgrades.
 
-use std::net::IpAddr;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use fordway_testhost::{can_use_tun, poll};
 
@@ -102,6 +105,47 @@ fn sessions_that_fit_stay_and_others_end() {
         assert_eq!(two.peer.ip().to_string(), other);
         daemon.stop();
     }
+}
+
+/// What is refused after the translators have taken it up changes nothing either.
+#[test]
+fn a_refused_reload_cuts_no_forwarded_connection() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.path().join("nat64.toml");
+    let service = net.v6.inside(|| TcpListener::bind("[::]:0").unwrap());
+    let port = service.local_addr().unwrap().port();
+    let pool = "pool4 = ['192.0.2.1']\n";
+    let forward = format!("bib = [['tcp', '192.0.2.1:80', '[2001:db8:6::2]:{port}']]\n");
+    write(&file, "user", &format!("{pool}{forward}"));
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let to: SocketAddr = "192.0.2.1:80".parse().unwrap();
+    let mut client = net.v4.inside(|| TcpStream::connect(to).unwrap());
+    let (mut server, _) = service.accept().unwrap();
+    let mut check = || {
+        let mut buffer = [0; 4];
+        for stream in [&client, &server] {
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        }
+        client.write_all(b"ping").unwrap();
+        server.read_exact(&mut buffer).unwrap();
+    };
+    check();
+    let proxy = "[[proxy]]\nname = 'p'\nlisten = ['::1']\ncertificate = '/nonexistent'\nkey = '/nonexistent'\n";
+    write(&file, "user", &format!("{pool}{proxy}"));
+    let (done, said) = says(&run, &net.gateway, "reload");
+    assert!(!done && said.contains("/nonexistent"), "{said}");
+    // The sweeper would end what has lost its entry.
+    thread::sleep(Duration::from_secs(3));
+    let sessions = says(&run, &net.gateway, "sessions --protocol tcp --state established --count");
+    assert_eq!(sessions.1.trim(), "1");
+    check();
+    write(&file, "user", pool);
+    assert!(says(&run, &net.gateway, "reload").0);
+    assert_eq!(says(&run, &net.gateway, "bib --static --count").1.trim(), "0");
+    daemon.stop();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The file that records all changes in a network namespace.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -29,6 +29,8 @@ pub(super) struct Ledger {
     places: HashMap<String, usize>,
     /// Owners whose changes are in use although their process has ended.
     pub(super) kept: BTreeSet<String>,
+    /// By which control socket the process was reached that left them.
+    pub(super) homes: BTreeMap<String, String>,
     /// Entries that another version of this program has made, and that this one can't read: it leaves them as they are.
     foreign: Vec<Value>,
     /// The same of the ledger itself.
@@ -43,6 +45,8 @@ struct File {
     entries: Vec<Value>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     kept: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    homes: BTreeMap<String, String>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -130,7 +134,8 @@ impl Ledger {
         if file.boot != boot {
             return Ok(Self::empty(boot));
         }
-        let mut ledger = Self { kept: file.kept, more: file.more, ..Self::empty(boot) };
+        let mut ledger =
+            Self { kept: file.kept, homes: file.homes, more: file.more, ..Self::empty(boot) };
         for value in file.entries {
             match Entry::deserialize(&value) {
                 Ok(entry) if entry.owners.is_empty() => {
@@ -150,6 +155,7 @@ impl Ledger {
             entries: Vec::new(),
             places: HashMap::new(),
             kept: BTreeSet::new(),
+            homes: BTreeMap::new(),
             foreign: Vec::new(),
             more: Map::new(),
         }
@@ -182,8 +188,9 @@ impl Ledger {
         let entries = self.entries.iter().map(serde_json::to_value);
         let mut entries: Vec<Value> = entries.collect::<Result<_, _>>().map_err(failed)?;
         entries.extend(self.foreign.iter().cloned());
-        let (boot, kept, more) = (self.boot.clone(), self.kept.clone(), self.more.clone());
-        let file = File { version: VERSION, boot, entries, kept, more };
+        let (boot, kept, homes) = (self.boot.clone(), self.kept.clone(), self.homes.clone());
+        let more = self.more.clone();
+        let file = File { version: VERSION, boot, entries, kept, homes, more };
         let mut text = serde_json::to_vec_pretty(&file).map_err(failed)?;
         text.push(b'\n');
         write_synced(&draft, &text).map_err(Error::file("write", &draft))?;

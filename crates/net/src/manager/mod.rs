@@ -176,18 +176,25 @@ impl Manager {
     }
 
     /// Says that the changes are in use even when this process has ended: then
-    /// [`reclaim_dead`] leaves them to the owner's next manager. Ends with
-    /// [`Manager::restore`].
+    /// [`reclaim_dead`] leaves them to the owner's next manager, and [`kept_by`]
+    /// names the owner. `home`: what tells this process from others that share the
+    /// ledger, such as its control socket; `None`: they are in use no more. Ends
+    /// with [`Manager::restore`].
     ///
     /// # Errors
     ///
     /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
-    pub fn keep(&mut self, kept: bool) -> Result<()> {
+    pub fn keep(&mut self, home: Option<&str>) -> Result<()> {
         let (_guard, mut ledger) = self.ledger()?;
-        let changed = if kept {
-            ledger.kept.insert(self.owner.clone())
-        } else {
-            ledger.kept.remove(&self.owner)
+        let changed = match home {
+            Some(home) => {
+                let moved = ledger.homes.insert(self.owner.clone(), home.to_owned());
+                ledger.kept.insert(self.owner.clone()) || moved.as_deref() != Some(home)
+            }
+            None => {
+                let known = ledger.homes.remove(&self.owner).is_some();
+                ledger.kept.remove(&self.owner) || known
+            }
         };
         if changed { ledger.save(&self.dir) } else { Ok(()) }
     }
@@ -210,7 +217,7 @@ impl Manager {
     /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures of the operation itself are in the report.
     pub fn restore(&mut self) -> Result<Report> {
         let report = self.take_back(|_| true)?;
-        self.keep(false)?;
+        self.keep(None)?;
         Ok(report)
     }
 
@@ -274,25 +281,17 @@ impl Drop for Manager {
 
 /// Takes back what owners whose processes have ended left in the calling
 /// thread's network namespace. Owners that are running are passed over, and
-/// those whose changes are still in use ([`Manager::keep`]).
+/// those whose changes are still in use ([`Manager::keep`]), and those to `spare`.
 ///
 /// # Errors
 ///
 /// As [`Manager::open`] and [`Manager::restore`].
-pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
-    let dir = ledger::directory(run_dir, NamespaceId::current()?);
-    let owners: BTreeSet<String> = {
-        let _guard = match ledger::lock(&dir) {
-            // Nobody has changed anything here.
-            Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Vec::new()),
-            guard => guard?,
-        };
-        let Ledger { entries, kept, .. } = Ledger::load(&dir)?;
-        let owners = entries.into_iter().flat_map(|entry| entry.owners);
-        owners.filter(|owner| !kept.contains(owner)).collect()
-    };
+pub fn reclaim_dead(run_dir: &Path, spare: impl Fn(&str) -> bool) -> Result<Vec<(String, Report)>> {
+    let Some(ledger) = look(run_dir)? else { return Ok(Vec::new()) };
+    let owners: BTreeSet<String> =
+        ledger.entries.into_iter().flat_map(|entry| entry.owners).collect();
     let mut reports = Vec::new();
-    for owner in owners {
+    for owner in owners.into_iter().filter(|it| !ledger.kept.contains(it) && !spare(it)) {
         match Manager::open(run_dir, &owner) {
             Ok(mut manager) => reports.push((owner, manager.restore()?)),
             Err(Error::OwnerRunning { .. }) => {}
@@ -300,6 +299,28 @@ pub fn reclaim_dead(run_dir: &Path) -> Result<Vec<(String, Report)>> {
         }
     }
     Ok(reports)
+}
+
+/// The owners whose changes a process of this home has left in use ([`Manager::keep`]), in the calling thread's
+/// network namespace.
+///
+/// # Errors
+///
+/// As [`Manager::open`].
+pub fn kept_by(run_dir: &Path, home: &str) -> Result<Vec<String>> {
+    let Some(ledger) = look(run_dir)? else { return Ok(Vec::new()) };
+    let is_its = |owner: &String| ledger.homes.get(owner).is_some_and(|it| it == home);
+    Ok(ledger.kept.iter().filter(|owner| is_its(owner)).cloned().collect())
+}
+
+/// The ledger as it is; `None`: nobody has changed anything here.
+fn look(run_dir: &Path) -> Result<Option<Ledger>> {
+    let dir = ledger::directory(run_dir, NamespaceId::current()?);
+    let _guard = match ledger::lock(&dir) {
+        Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(None),
+        guard => guard?,
+    };
+    Ledger::load(&dir).map(Some)
 }
 
 fn check_owner(name: &str) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What stays in use when a process has ended: its own interface, and everything about it.
 
 use crate::common::{in_namespace, ip, ip_output, veth};
-use fordway_net::{Address, Applied, Change, IpNet, Manager, Route, reclaim_dead};
+use fordway_net::{Address, Applied, Change, IpNet, Manager, Route, kept_by, reclaim_dead};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -24,10 +24,12 @@ fn a_kept_owner_is_passed_over_until_its_next_life() {
         assert!(!manager.has_made(&interface()).unwrap());
         assert_eq!(manager.apply(&interface()).unwrap(), Applied::Made);
         manager.apply(&address()).unwrap();
-        manager.keep(true).unwrap();
+        manager.keep(Some("home")).unwrap();
         drop(manager);
-        assert!(reclaim_dead(run.path()).unwrap().is_empty());
+        assert!(reclaim_dead(run.path(), |_| false).unwrap().is_empty());
         assert!(ip_output("address show fw0").contains("192.0.0.1"));
+        assert_eq!(kept_by(run.path(), "home").unwrap(), ["fw0"]);
+        assert!(kept_by(run.path(), "elsewhere").unwrap().is_empty());
 
         let mut again = Manager::open(run.path(), "fw0").unwrap();
         assert!(again.has_inherited() && again.has_made(&interface()).unwrap());
@@ -36,6 +38,7 @@ fn a_kept_owner_is_passed_over_until_its_next_life() {
         let report = again.restore().unwrap();
         assert_eq!(report.undone, [address(), interface()], "{report}");
         assert!(!ip_output("link show").contains("fw0"));
+        assert!(kept_by(run.path(), "home").unwrap().is_empty());
     });
 }
 
@@ -46,10 +49,10 @@ fn an_owner_that_is_kept_no_more_is_reclaimed() {
         ip("tuntap add dev fw0 mode tun");
         let mut manager = Manager::open(run.path(), "fw0").unwrap();
         manager.apply(&interface()).unwrap();
-        manager.keep(true).unwrap();
-        manager.keep(false).unwrap();
+        manager.keep(Some("home")).unwrap();
+        manager.keep(None).unwrap();
         drop(manager);
-        let reports = reclaim_dead(run.path()).unwrap();
+        let reports = reclaim_dead(run.path(), |_| false).unwrap();
         assert_eq!(reports.len(), 1);
         assert_eq!(reports[0].1.undone, [interface()]);
         assert!(!ip_output("link show").contains("fw0"));

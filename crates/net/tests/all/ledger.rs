@@ -27,7 +27,7 @@ fn a_killed_process_is_reclaimed() {
             matches!(&error, Error::OwnerRunning { pid: Some(held), .. } if *held == pid),
             "{error}"
         );
-        assert!(reclaim_dead(run.path()).unwrap().is_empty());
+        assert!(reclaim_dead(run.path(), |_| false).unwrap().is_empty());
 
         killed.kill();
         assert_eq!(snapshot(), during);
@@ -42,13 +42,13 @@ fn a_killed_process_is_reclaimed() {
         let mut one = Victim::start("one", run.path());
         let mut two = Victim::start("two", run.path());
         one.kill();
-        let reports = reclaim_dead(run.path()).unwrap();
+        let reports = reclaim_dead(run.path(), |_| false).unwrap();
         assert_eq!(reports.len(), 1);
         assert_eq!(reports[0].0, "one");
         assert_eq!(reports[0].1.shared.len(), changes().len());
         assert_eq!(snapshot(), during);
         two.kill();
-        let reports = reclaim_dead(run.path()).unwrap();
+        let reports = reclaim_dead(run.path(), |_| false).unwrap();
         assert_eq!(reports[0].1.undone.len(), changes().len());
         assert_eq!(snapshot(), before);
     });
@@ -260,7 +260,7 @@ fn the_last_owner_leaves_no_files() {
         assert_eq!(two.restore().unwrap().undone, [change]);
         drop(two);
         assert!(folders(run.path()).is_empty());
-        assert!(reclaim_dead(run.path()).unwrap().is_empty());
+        assert!(reclaim_dead(run.path(), |_| false).unwrap().is_empty());
         assert!(folders(run.path()).is_empty());
     });
 }
@@ -333,7 +333,7 @@ fn what_another_version_has_noted_is_left_as_it_is() {
 
         let mut manager = Manager::open(run.path(), "nat64").unwrap();
         assert!(manager.has_inherited());
-        manager.keep(true).unwrap();
+        manager.keep(Some("home")).unwrap();
         let read = || -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
         };

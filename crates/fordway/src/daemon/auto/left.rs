@@ -1,10 +1,11 @@
 //! What a killed daemon has left of a CLAT: its kernel engine goes on translating. It is taken over when the
 //! network turns out to be the same or another one, and taken down when there is none.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fordway_config::Translator;
+use fordway_config::{Config, Translator};
 use fordway_net::Manager;
 use tracing::{info, warn};
 
@@ -38,6 +39,25 @@ impl Left {
         info!("{name}: an earlier run's kernel engine goes on until the network is known");
         let until = Instant::now() + PATIENCE;
         Some(Left { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
+    }
+
+    /// What an earlier daemon of this control socket has left, and nothing in the file goes on with.
+    pub(crate) fn orphans(
+        config: &Config,
+        run_dir: &Path,
+        home: &str,
+    ) -> Result<Vec<Left>, Failure> {
+        let names = config.translators.iter().map(|it| it.name.as_str());
+        let of_kernel = config.nat44.iter().map(|it| it.name.as_str());
+        let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| it.name.as_str()));
+        let names: BTreeSet<&str> = names.chain(of_kernel).collect();
+        let kept = fordway_net::kept_by(run_dir, home)?.into_iter();
+        let left = kept.filter(|name| !names.contains(name.as_str())).map(|name| Left {
+            name,
+            run_dir: run_dir.to_owned(),
+            until: Instant::now(),
+        });
+        Ok(left.collect())
     }
 
     /// Takes it down: the host first, so that nothing untranslated leaves, programs last.

@@ -111,7 +111,7 @@ impl Forwarding {
         let made = owned.become_like(config, entry, netlink).and_then(|()| {
             // What an earlier life has left and this one does not need.
             owned.host.settle("left by an earlier run: ");
-            Ok(owned.host.manager().keep(true)?)
+            owned.host.keep()
         });
         self.0.insert(name, owned);
         made
