@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use fordway_bpf::{Loaded, Outcome, PassReason, Program, TestOptions};
 use fordway_testhost::is_root;
@@ -397,6 +398,60 @@ fn an_answer_that_nobody_has_asked_for() {
     };
     assert_eq!(pair.pass(&segment("SA"), 0), Ok(Way::Dropped));
     assert!(matches!(pair.pass(&segment("S"), 0), Ok(Way::Left(_))));
+}
+
+/// RFC 6888 REQ-8: a port that rests is another host's only after its time, however near that host is.
+#[test]
+fn a_neighbour_gets_no_resting_port() {
+    if !is_root() {
+        return;
+    }
+    let (config, settings) = stateful(Quotas::default(), Filtering::EndpointIndependent);
+    let address = Ipv4Addr::new(192, 0, 2, 1);
+    let range = Range { first: address, last: address, low: 2000, high: 2001 };
+    let settings = Settings {
+        pools: vec![Pool { ranges: vec![range], ..Pool::default() }],
+        bib: Vec::new(),
+        ..settings
+    };
+    let mut pair = Pair::new(&config, &settings);
+    let prefix = config.pool6[0].net().addr();
+    let hosts: [Ipv6Addr; 2] = ["2001:db8:1::1", "2001:db8:1::2"].map(|it| it.parse().unwrap());
+    let remote = (Ipv4Addr::new(198, 51, 100, 1), 53);
+    // Parity is kept (RFC 4787 REQ-4): one has the odd port, the other one the even one.
+    for (host, port) in [(hosts[0], 5001), (hosts[1], 5002)] {
+        pair.pass(&draw::datagram6((host, port), prefix, remote), 0).unwrap();
+    }
+    pair.wait(settings.lifetimes.udp + Duration::from_secs(1));
+    pair.sweep().unwrap();
+    pair.sweep().unwrap();
+    // Both ports rest: each host has its own again, and no other.
+    assert_eq!(
+        pair.pass(&draw::datagram6((hosts[0], 5001), prefix, remote), 0),
+        Ok(Way::Translated)
+    );
+    let way = pair.pass(&draw::datagram6((hosts[0], 5004), prefix, remote), 0);
+    assert!(matches!(way, Ok(Way::Left(_))), "{way:?}");
+    pair.compare().unwrap();
+}
+
+/// Subscribers of packets with a mark are found in the kernel.
+#[test]
+fn subscribers_with_a_mark_are_known() {
+    if !is_root() {
+        return;
+    }
+    let (config, settings) = stateful(Quotas::default(), Filtering::EndpointIndependent);
+    let mut pools = settings.pools.clone();
+    pools[0].mark = Some(7);
+    let mut pair = Pair::new(&config, &Settings { pools, bib: Vec::new(), ..settings });
+    let prefix = config.pool6[0].net().addr();
+    let host: Ipv6Addr = "2001:db8:1::1".parse().unwrap();
+    let remote = (Ipv4Addr::new(198, 51, 100, 1), 53);
+    let mut pass = |port| pair.pass(&draw::datagram6((host, port), prefix, remote), 7);
+    assert!(matches!(pass(1), Ok(Way::Left(_))));
+    let second = pass(2);
+    assert!(!matches!(second, Ok(Way::Left(PassReason::Subscriber))), "{second:?}");
 }
 
 /// A permission that was a dead binding's lets nobody in to the next one at its port.
