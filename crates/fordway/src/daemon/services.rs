@@ -415,12 +415,45 @@ impl Services {
         again
     }
 
-    /// Takes the configuration up as it is now, after something else has changed it.
+    /// Takes the configuration up as it is now, after something else has changed it: each server by itself. What can't is
+    /// tried again with what is to be mended.
     pub(super) fn take_up(&mut self, config: &Config) {
-        match self.change(config, config) {
-            Ok(before) => self.settle(before, config),
-            Err(failure) => warn!("services: nothing is changed: {}", failure.line()),
+        if !self.follow_each(config) {
+            self.mending.is_broken();
         }
+    }
+
+    /// Whether all are as they should be.
+    fn follow_each(&mut self, config: &Config) -> bool {
+        let told = Seen::now(config)
+            .and_then(|seen| Ok((Wanted::of(config, &seen, &self.tunnels)?, seen)));
+        let (told, seen) = match told {
+            Ok(told) => told,
+            Err(failure) => {
+                warn!("services: nothing is changed: {}", failure.line());
+                return false;
+            }
+        };
+        let brought = [
+            self.host.bring(config, &self.run_dir),
+            self.forwarding.bring(config, &self.run_dir),
+            self.dns64.follow(told.dns64),
+            self.router.follow(told.router),
+            self.dstm_server.follow(told.dstm_server),
+            self.dstm_tep.follow(told.dstm_tep),
+        ];
+        let mut failures: Vec<Failure> = brought.into_iter().filter_map(Result::err).collect();
+        failures.extend(self.proxies.follow(told.proxies));
+        failures.extend(self.relays.follow(told.relays));
+        failures.extend(self.intercept(config).err());
+        self.relay_hosts.settle(config);
+        self.host.settle(config);
+        self.forwarding.settle(config);
+        self.seen = seen;
+        for failure in &failures {
+            warn!("services: one does not follow: {}", failure.line());
+        }
+        failures.is_empty()
     }
 
     /// Begins the end, before anything that servers use is gone: hosts are told, unless another process goes on (`leave`),

@@ -239,6 +239,39 @@ fn who_may_ask_follows_the_addresses_of_the_router() {
     daemon.stop();
 }
 
+/// One that can't follow keeps nobody else from it.
+#[test]
+fn a_spoilt_certificate_is_the_proxys_alone() {
+    if !can_use_tun() {
+        return;
+    }
+    let site = Site::new();
+    let certified = rcgen::generate_simple_self_signed(["proxy.example".to_owned()]).unwrap();
+    let certificate = site.run.file("proxy.pem", &certified.cert.pem());
+    let key = site.run.file("proxy.key", &certified.signing_key.serialize_pem());
+    let proxy = format!(
+        "[[proxy]]\nname = 'p'\nlisten = ['::1']\ncertificate = '{}'\nkey = '{}'\n",
+        certificate.display(),
+        key.display()
+    );
+    site.host.ip("addr add 2001:db8:7::7/64 dev eth0");
+    site.host.ip("-6 route add 2001:db8:1::1/128 dev eth0 src 2001:db8:7::7");
+    site.router.ip("-6 route add 2001:db8:7::7/128 dev lan0");
+    let services = &SERVICES[..SERVICES.find("[[adv").unwrap()];
+    let daemon = site.start("['2001:db8:64::/96']", &format!("{services}{proxy}"));
+    assert_eq!(site.ask("v4.example.net").metadata.response_code, ResponseCode::Refused);
+    std::fs::write(&certificate, "nothing").unwrap();
+    site.router.ip("addr add 2001:db8:7::1/64 dev lan0");
+    poll("its network is a local one", || {
+        let code = site.ask("v4.example.net").metadata.response_code;
+        (code == ResponseCode::NoError).then_some(())
+    });
+    poll("the proxy's trouble is told", || {
+        daemon.log().contains("one does not follow").then_some(())
+    });
+    daemon.stop();
+}
+
 /// The words of a line of /proc/PID/status.
 fn process_status(path: &str, field: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap();

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use fordway_config::Config;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Services;
 
-/// Time between two beginnings, for one that fails again and again.
+/// Time between two beginnings, for one that fails again and again: at first, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(60);
 
 /// What is to be mended.
 #[derive(Debug, Default)]
@@ -16,14 +17,28 @@ pub(super) struct Mending {
     /// A server is missing.
     broken: bool,
     last: Option<Instant>,
+    /// How often it was tried.
+    tries: u32,
 }
 
 impl Mending {
+    /// Something does not run as it should.
+    pub(super) fn is_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// All runs as it should.
+    fn is_whole(&mut self) {
+        (self.broken, self.tries) = (false, 0);
+    }
+
     /// Whether it is time to begin what is missing.
     fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.broken && self.last.is_none_or(|last| now >= last + AGAIN);
+        let pause = AGAIN.saturating_mul(1 << self.tries.saturating_sub(1).min(6)).min(MOST);
+        let due = self.broken && self.last.is_none_or(|last| now >= last + pause);
         if due {
             self.last = Some(now);
+            self.tries += 1;
         }
         due
     }
@@ -45,13 +60,9 @@ impl Services {
         if !self.mending.is_due(now) {
             return;
         }
-        match self.change(config, config) {
-            Ok(before) => {
-                self.settle(before, config);
-                self.mending.broken = false;
-                info!("services: all run again");
-            }
-            Err(failure) => warn!("services: one does not run: {}", failure.line()),
+        if self.follow_each(config) {
+            self.mending.is_whole();
+            info!("services: all run again");
         }
     }
 }
@@ -65,11 +76,16 @@ mod tests {
         let start = Instant::now();
         let mut mending = Mending::default();
         assert!(!mending.is_due(start));
-        mending.broken = true;
+        mending.is_broken();
         assert!(mending.is_due(start));
         assert!(!mending.is_due(start + AGAIN / 2));
         assert!(mending.is_due(start + AGAIN));
-        mending.broken = false;
-        assert!(!mending.is_due(start + 3 * AGAIN));
+        assert!(!mending.is_due(start + 2 * AGAIN));
+        assert!(mending.is_due(start + 3 * AGAIN));
+        mending.is_whole();
+        assert!(!mending.is_due(start + MOST));
+        mending.is_broken();
+        assert!(mending.is_due(start + MOST));
+        assert!(mending.is_due(start + MOST + AGAIN));
     }
 }

@@ -252,6 +252,12 @@ impl<S: Service> Slot<S> {
         Ok(Before::Other(mem::replace(self, other).0))
     }
 
+    /// Goes on with other settings by itself; on an error it is as it was.
+    pub(super) fn follow(&mut self, wanted: Option<S::Settings>) -> Result<(), Failure> {
+        Slot::settle(self.change(wanted)?);
+        Ok(())
+    }
+
     /// Goes back to what there was.
     pub(super) fn change_back(&mut self, before: Before<S>) -> Result<(), Failure> {
         match before {

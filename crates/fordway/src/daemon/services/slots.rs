@@ -1,6 +1,6 @@
 //! Servers of a kind of which there may be several, each under its own name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::slot::{Before, Ready, Service, Slot};
 use crate::failure::Failure;
@@ -76,6 +76,18 @@ impl<S: Service> Slots<S> {
             };
         }
         Ok(befores)
+    }
+
+    /// Has each follow what is wanted by itself. Gives what failed.
+    pub(super) fn follow(&mut self, mut wanted: Wanted<S>) -> Vec<Failure> {
+        let names: BTreeSet<String> = self.0.keys().chain(wanted.keys()).cloned().collect();
+        let follow = |name: String| {
+            let wanted = wanted.remove(&name);
+            self.0.entry(name).or_default().follow(wanted).err()
+        };
+        let failures = names.into_iter().filter_map(follow).collect();
+        self.tidy();
+        failures
     }
 
     /// Goes back to what there was. The first failure is told, and does not keep the others from going back.
