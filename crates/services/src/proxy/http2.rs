@@ -27,7 +27,7 @@ use super::request::{FirstLine, Request, Scene, Target, make};
 use super::worker::Worker;
 use body::Body;
 use exchange::Exchange;
-use requests::{Request as UnderWay, Requests};
+use requests::{Patience, Request as UnderWay, Requests};
 
 /// How often a client that is silent is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
@@ -69,20 +69,21 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
         let (worker, under_way) = (Rc::clone(&there), all.begin());
         async move { Ok::<_, Infallible>(answer(request, client, tls, worker, under_way).await) }
     });
-    let (keep_alive, header_time) = (limits.keep_alive, limits.header_time);
+    let patience = Patience { idle: limits.keep_alive, taking: limits.idle_time };
+    let last = Patience { idle: limits.header_time, taking: limits.header_time };
     drop(active);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(conn), service));
     tokio::select! {
         _ = &mut serving => return,
         () = worker.drained() => {}
-        () = requests.rest(keep_alive) => {}
+        () = requests.rest(patience) => {}
     }
     serving.as_mut().graceful_shutdown();
     requests.begin_anew();
     tokio::select! {
         _ = serving => {}
         // Whoever has nothing under way has been told, and does not go.
-        () = requests.rest(header_time) => {}
+        () = requests.rest(last) => {}
     }
 }
 
@@ -114,10 +115,18 @@ async fn answer(
             () = abandoned(waits) => worker.counters().abandoned.add(1),
         }
     });
-    // The task tells, whatever happens; one that was ended by the end of the thread tells nobody.
-    let answer = told.await.unwrap_or_default();
+    let answer = told.await.unwrap_or_else(|_| untold());
     // From here on the answer's content shows whether the client still wants it.
     let _ = wait.send(());
+    answer
+}
+
+/// The answer of an exchange that has come to no end of its own: of a task that has panicked, or was ended with the thread.
+fn untold() -> Answer {
+    let mut answer = Answer::default();
+    *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
+    let never = http::HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(http::header::CACHE_CONTROL, never);
     answer
 }
 

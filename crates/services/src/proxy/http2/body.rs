@@ -1,14 +1,13 @@
 //! The content of an answer, piece by piece.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::requests::Request;
+use super::requests::{Request, Taking};
 
 /// A piece of content on its way to the client.
 pub(super) enum Piece {
@@ -31,13 +30,13 @@ pub(super) enum Content {
 #[derive(Default)]
 pub(super) struct Body {
     content: Content,
-    _under_way: Option<Rc<Request>>,
+    taking: Option<Taking>,
 }
 
 impl Body {
     /// Content of a request that is under way for as long.
-    pub(super) fn of(content: Content, request: &Rc<Request>) -> Body {
-        Body { content, _under_way: Some(Rc::clone(request)) }
+    pub(super) fn of(content: Content, request: &Request) -> Body {
+        Body { content, taking: Some(request.taking()) }
     }
 }
 
@@ -49,14 +48,19 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        let pieces = match &mut self.get_mut().content {
+        let body = self.get_mut();
+        let pieces = match &mut body.content {
             Content::Empty => return Poll::Ready(None),
             Content::Whole(whole) => {
                 return Poll::Ready(whole.take().map(|it| Ok(Frame::data(it))));
             }
             Content::Pieces(pieces) => pieces,
         };
-        pieces.poll_recv(cx).map(|piece| match piece {
+        let piece = pieces.poll_recv(cx);
+        if let (Poll::Ready(_), Some(taking)) = (&piece, &body.taking) {
+            taking.moves();
+        }
+        piece.map(|piece| match piece {
             Some(Piece::Data(data)) => Some(Ok(Frame::data(data))),
             Some(Piece::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
             Some(Piece::End) => {

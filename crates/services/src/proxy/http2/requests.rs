@@ -9,17 +9,35 @@ use tokio::time::{Instant, sleep_until};
 /// How many there are, and since when it is so.
 #[derive(Debug)]
 pub(super) struct Requests {
+    /// Exchanges that go on.
     number: Cell<usize>,
+    /// Contents of answers that clients have not taken to the end, whether their exchanges go on or not.
+    contents: Cell<usize>,
+    /// When the last exchange ended, or a piece of content was taken.
     since: Cell<Instant>,
 }
 
-/// One of them, from its header section until the client has all of the answer, or wants no more.
+/// An exchange, from the header section of its request.
 #[derive(Debug)]
 pub(super) struct Request(Rc<Requests>);
 
+/// The content of an answer, until the client has all of it, or wants no more.
+#[derive(Debug)]
+pub(super) struct Taking(Rc<Requests>);
+
+/// For how long a connection may be without a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Where nothing is under way.
+    pub(super) idle: Duration,
+    /// Where content is, of which the client takes nothing: it need not open a window ever (RFC 9113 section 5.2).
+    pub(super) taking: Duration,
+}
+
 impl Requests {
     pub(super) fn new() -> Rc<Requests> {
-        Rc::new(Requests { number: Cell::new(0), since: Cell::new(Instant::now()) })
+        let since = Cell::new(Instant::now());
+        Rc::new(Requests { number: Cell::new(0), contents: Cell::new(0), since })
     }
 
     pub(super) fn begin(self: &Rc<Self>) -> Rc<Request> {
@@ -27,11 +45,15 @@ impl Requests {
         Rc::new(Request(Rc::clone(self)))
     }
 
-    /// Returns when there was no request for so long, from now on or from when the last one ended.
-    pub(super) async fn rest(&self, time: Duration) {
+    /// Returns when there was no request for so long, from now on or from when the last one ended; or when all that is
+    /// left is content that the client does not take.
+    pub(super) async fn rest(&self, patience: Patience) {
         loop {
-            let from = if self.number.get() == 0 { self.since.get() } else { Instant::now() };
-            let until = from + time;
+            let until = match (self.number.get(), self.contents.get()) {
+                (0, 0) => self.since.get() + patience.idle,
+                (0, _) => self.since.get() + patience.taking,
+                _ => Instant::now() + patience.idle,
+            };
             if Instant::now() >= until {
                 return;
             }
@@ -45,9 +67,31 @@ impl Requests {
     }
 }
 
+impl Request {
+    /// The content of its answer.
+    pub(super) fn taking(&self) -> Taking {
+        self.0.contents.set(self.0.contents.get() + 1);
+        Taking(Rc::clone(&self.0))
+    }
+}
+
+impl Taking {
+    /// The client has taken some.
+    pub(super) fn moves(&self) {
+        self.0.since.set(Instant::now());
+    }
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
         self.0.number.set(self.0.number.get() - 1);
+        self.0.since.set(Instant::now());
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.contents.set(self.0.contents.get() - 1);
         self.0.since.set(Instant::now());
     }
 }

@@ -204,6 +204,31 @@ async fn http2_that_asks_for_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn http2_that_takes_nothing_of_an_answer() {
+    run(async {
+        let worker = Rc::new(worker(Limits::default()));
+        let Limits { header_time, idle_time, .. } = Limits::default();
+        let client = Client::of(&worker, Some(true));
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(0);
+        let (sender, connection) = builder.handshake(client.stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut sender: h2::client::SendRequest<bytes::Bytes> = sender.ready().await.unwrap();
+        let request = http::Request::builder().method("TRACE").uri("http://a/");
+        let (answer, _) = sender.send_request(request.body(()).unwrap(), true).unwrap();
+        let answer = answer.await.unwrap();
+        assert!(answer.status().is_client_error() || answer.status().is_server_error());
+        // It answers every PING, and opens no window.
+        let begun = Instant::now();
+        let _ = connection.await.unwrap();
+        assert!(begun.elapsed() <= idle_time + 2 * header_time, "{:?}", begun.elapsed());
+        client.serving.await.unwrap();
+        drop(answer);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_has_just_come_has_its_first_request_when_the_proxy_ends() {
     run(async {
         let worker = Rc::new(worker(Limits::default()));
