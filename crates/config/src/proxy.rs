@@ -231,7 +231,8 @@ keys! {
         client_len4: u8 = CLIENT_LEN4, or(CLIENT_BITS4);
         /// Requests at once on an HTTP/2 connection
         streams: u32 = integer(1..=10_000, ""), or(100);
-        /// Connections to servers, of all clients together; whoever needs one more gets 503
+        /// Connections to servers, of all clients together, and three quarters of it of one client network; whoever needs one
+        /// more gets 503
         server_connections: u32 = CONNECTIONS, or(8192);
         /// Connections to servers that wait for a request
         pool: u32 = integer(0..=100_000, ""), or(512);

@@ -84,6 +84,12 @@ impl Tally {
         self.enter_with(network, places, most, |all| most_of_network.min(most - all))
     }
 
+    /// A place, if a network then has no more than three times what is left for others: one alone has three quarters of
+    /// `most`, and whoever comes next finds some.
+    pub(crate) fn enter_shared(self: &Arc<Self>, network: Network, most: usize) -> Option<Ticket> {
+        self.enter_with(network, 1, most, |all| 3 * (most - all + 1))
+    }
+
     /// So many places, if a network then has no more than `share` says to the number of all.
     fn enter_with(
         self: &Arc<Self>,

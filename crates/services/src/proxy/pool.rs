@@ -8,6 +8,7 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 use super::conn::Conn;
+use crate::dns64::Ticket;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Server {
     pub(super) generation: u64,
     /// Its client has shown, on this connection, who it is (NTLM, Negotiate): it is nobody else's.
     pub(super) bound: bool,
+    /// Of a client network, while it is in use.
+    pub(super) share: Option<Ticket>,
     pub(super) _place: Place,
 }
 
@@ -80,6 +83,7 @@ impl Pool {
             return false;
         }
         server.reused = true;
+        server.share = None;
         server.conn.rest();
         self.count += 1;
         match self.by_key.get_mut(&server.key) {

@@ -78,6 +78,8 @@ impl Active {
 pub(super) struct Shared {
     pub(super) active: ArcSwap<Active>,
     pub(super) connections: Arc<Tally>,
+    /// Connections to servers that are in use, by client network.
+    pub(super) uses: Arc<Tally>,
     pub(super) threads: Vec<Thread>,
     /// Threads that have not ended.
     pub(super) running: AtomicUsize,
@@ -97,6 +99,7 @@ impl Shared {
         Shared {
             active: ArcSwap::from_pointee(active),
             connections: Arc::default(),
+            uses: Arc::default(),
             threads: (0..threads).map(|_| Thread::default()).collect(),
             running: AtomicUsize::new(threads),
             stopping: AtomicBool::new(false),

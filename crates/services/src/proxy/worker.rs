@@ -20,7 +20,7 @@ use super::reason::Reason;
 use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
-use crate::dns64::Network;
+use crate::dns64::{Network, Ticket};
 use crate::pipe::Pipes;
 
 /// What a thread has.
@@ -181,16 +181,30 @@ impl Worker {
         to: Option<&Authority>,
         fresh: bool,
     ) -> Result<Server, Reason> {
-        match (&active.settings.mode, to) {
+        let server = match (&active.settings.mode, to) {
             (Mode::Forward(forward), Some(to)) => {
                 if !forward.ports.contains(to.port) {
                     return Err(Reason::PortDenied);
                 }
-                self.asked(active, forward, client, to, fresh).await
+                let share = self.share(active, client)?;
+                (self.asked(active, forward, client, to, fresh).await?, share)
             }
-            (Mode::Reverse(reverse), _) => self.member(active, reverse, fresh).await,
-            (Mode::Forward(_), None) => Err(Reason::Host),
-        }
+            (Mode::Reverse(reverse), _) => {
+                let share = self.share(active, client)?;
+                (self.member(active, reverse, fresh).await?, share)
+            }
+            (Mode::Forward(_), None) => return Err(Reason::Host),
+        };
+        let (server, share) = server;
+        Ok(Server { share: Some(share), ..server })
+    }
+
+    /// A place among the connections to servers that are in use: others must find some, whatever one client network asks
+    /// for.
+    fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
+        let limits = &active.settings.limits;
+        let network = Network::of(client, limits.client_len);
+        self.shared.uses.enter_shared(network, limits.server_connections).ok_or(Reason::Busy)
     }
 
     /// A connection for a tunnel.
@@ -206,7 +220,9 @@ impl Worker {
         if !forward.connect_ports.contains(to.port) {
             return Err(Reason::PortDenied);
         }
-        self.asked(active, forward, client, to, true).await
+        let share = self.share(active, client)?;
+        let server = self.asked(active, forward, client, to, true).await?;
+        Ok(Server { share: Some(share), ..server })
     }
 
     /// A connection to the server that a client asks for, if it may.
@@ -258,6 +274,8 @@ impl Worker {
                     active.site.works(member);
                     return Ok(server);
                 }
+                // That there is no place here says nothing of the server.
+                Err(Reason::Busy) => return Err(Reason::Busy),
                 Err(reason) => {
                     active.site.failed(member, reverse.pause);
                     failure = reason;
@@ -307,6 +325,7 @@ impl Worker {
             reused: false,
             generation,
             bound: false,
+            share: None,
             _place: place,
         })
     }

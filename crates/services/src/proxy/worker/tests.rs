@@ -59,6 +59,7 @@ async fn connect(worker: &Worker) -> (Server, std::net::TcpStream) {
         reused: false,
         generation: 1,
         bound: false,
+        share: None,
         _place: place,
     };
     (server, listener.accept().unwrap().0)

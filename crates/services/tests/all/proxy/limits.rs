@@ -3,11 +3,12 @@
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use fordway_services::dns64::{Acl, ClientLen};
 use fordway_services::proxy::{Limits, Settings};
 use fordway_testhost::{PATIENCE, poll};
 use socket2::{Domain, Socket, Type};
 
-use super::world::{OK, RawServer, World, forward};
+use super::world::{OK, RawClient, RawServer, World, forward};
 use crate::namespace::in_namespace;
 
 fn limited(change: impl FnOnce(&mut Limits)) -> World {
@@ -90,6 +91,36 @@ fn connections_to_servers_of_all_clients() {
     let got = world.client().send(&get).response();
     assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
     assert_eq!(world.refused("busy"), 1);
+}
+
+/// Whatever one client network asks for, others find a place; and that there is none says nothing of a site's servers.
+#[test]
+fn connections_to_servers_of_one_client_network() {
+    let server = RawServer::start(|_, _| Some(Vec::new()));
+    let mut settings = forward();
+    settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    settings.allow = Acl::new(["127.0.0.0/8".parse().unwrap()]);
+    settings.limits.server_connections = 8;
+    settings.limits.client_len = ClientLen { v6: 128, v4: 32 };
+    let world = World::new(&settings);
+    let get = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url());
+    let mut clients: Vec<_> = (0..6).map(|_| world.client()).collect();
+    for client in &mut clients {
+        client.send(&get);
+    }
+    poll("six are asked for", || {
+        (server.received().concat().matches("GET ").count() == 6).then_some(())
+    });
+    let got = world.client().send(&get).response();
+    assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+    socket.connect(&world.address.into()).unwrap();
+    let mut other = RawClient(socket.into());
+    other.send(&get);
+    poll("another network's, too", || {
+        (server.received().concat().matches("GET ").count() == 7).then_some(())
+    });
 }
 
 #[test]
