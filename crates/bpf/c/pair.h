@@ -101,9 +101,7 @@ always_inline verdict route_pair(struct xdp_md *ctx, int to_v6, struct bpf_fib_l
 	}
 	if (bpf_fib_lookup(ctx, fib, sizeof(*fib), 0) != BPF_FIB_LKUP_RET_SUCCESS)
 		return PASS_ON(FW_PASS_NO_ROUTE);
-	/* A translator's own output never goes back into it. */
-	if (fib->ifindex == config.tun_ifindex)
-		return PASS_ON(FW_PASS_NO_ROUTE);
+	/* Among them is no translator's interface: its own output never goes back into it. */
 	if (!bpf_map_lookup_elem(&devices, &fib->ifindex))
 		return PASS_ON(FW_PASS_NO_REDIRECT);
 	pair->ifindex = fib->ifindex;

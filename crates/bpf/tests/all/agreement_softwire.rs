@@ -127,6 +127,42 @@ fn bindings_change_while_programs_run() {
     assert_eq!(to(80), Some(client(5)));
 }
 
+/// What a path has told of its MTU ends: it may have become wider (RFC 8201 section 5.3).
+#[test]
+fn a_path_mtu_that_was_learned_ends() {
+    if !is_root() {
+        return;
+    }
+    let maps = Arc::new(SoftwireMaps::make(Role::Tep, 16).expect("maps"));
+    let settings = Settings { mtu6: 1500, ..Settings::default() };
+    let options = TestOptions {
+        tunnels: Some(Tunnels { settings, maps: Arc::clone(&maps) }),
+        ..TestOptions::default()
+    };
+    let mut loaded = Loaded::load(&Config::default(), &[Program::SoftwireInterface], &options)
+        .expect("a program");
+    let binding = Binding {
+        v4: Ipv4Addr::new(192, 0, 2, 1),
+        ports: None,
+        remote: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1),
+        local: TEP,
+    };
+    maps.insert(&binding).expect("room");
+    let mut pass = || {
+        let packet = draw::packet(
+            r#"v4 = { src = "198.51.100.7", dst = "192.0.2.1", df = true }
+            udp = { sport = 53, dport = 80 }
+            payload = 1400"#,
+        );
+        loaded.run(Program::SoftwireInterface, &frame(&packet), 0, 1).expect("a run").outcome
+    };
+    assert_eq!(pass(), Some(Outcome::Translated));
+    maps.set_path_mtu(&binding, 1280, Duration::from_secs(3600)).expect("the binding");
+    assert_eq!(pass(), Some(Outcome::PassedOn(PassReason::TooBig)));
+    maps.set_path_mtu(&binding, 1280, Duration::ZERO).expect("the binding");
+    assert_eq!(pass(), Some(Outcome::Translated));
+}
+
 #[test]
 fn full_maps_refuse_and_stay_as_they_were() {
     if !is_root() {

@@ -101,9 +101,14 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
 /// key and other values.
 pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
-        Change::Route(route) => netlink.replace_route(route),
+        // Where ours has gone there may be somebody else's by now, which makes adding fail.
+        Change::Route(route) if View::new(netlink).has_own_route(route)? => {
+            netlink.replace_route(route)
+        }
         Change::Address(address) => {
-            if View::new(netlink).address(address)?.is_some() {
+            let maker = View::new(netlink).address(address)?.map(|it| it.protocol);
+            // Linux before 5.18 does not tell.
+            if matches!(maker, Some(None | Some(PROTOCOL))) {
                 netlink.delete_address(address)?;
             }
             netlink.add_address(address)

@@ -131,6 +131,13 @@ impl<'a> View<'a> {
         Ok(at.and_then(|at| self.addresses.as_ref()?.get(*at)))
     }
 
+    /// Whether a route of ours is at the place of `wanted`, by whatever device.
+    pub(super) fn has_own_route(&mut self, wanted: &Route) -> Result<bool> {
+        let place = (wanted.destination, wanted.table, wanted.effective_metric());
+        let ours = RouteFilter { protocol: Some(PROTOCOL), ..RouteFilter::default() };
+        Ok(self.routes(ours)?.contains_key(&place))
+    }
+
     /// The route at the place of `wanted`; among several the one that does the same, else the one that is ours.
     pub(super) fn route(&mut self, wanted: &Route) -> Result<Option<Route>> {
         // Other interfaces' routes at the same place make adding fail by themselves.

@@ -150,6 +150,28 @@ fn owners_that_disagree_are_told() {
     });
 }
 
+/// A route that somebody else has put in the place of ours stays theirs, whatever ours should become.
+#[test]
+fn a_changed_route_leaves_somebody_elses_alone() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        ip("link set veth0 up");
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let with = |mtu| {
+            Change::Route(Route { mtu: Some(mtu), ..Route::new(net("64:ff9b::/96"), "veth0") })
+        };
+        manager.apply(&with(1400)).unwrap();
+        ip("-6 route del 64:ff9b::/96");
+        ip("-6 route add 64:ff9b::/96 dev veth0 mtu 1350 proto static");
+        let theirs = ip_output("-6 route show 64:ff9b::/96");
+        assert!(manager.apply(&with(1300)).is_err());
+        assert_eq!(ip_output("-6 route show 64:ff9b::/96"), theirs);
+        manager.restore().unwrap();
+        assert_eq!(ip_output("-6 route show 64:ff9b::/96"), theirs);
+    });
+}
+
 #[test]
 fn values_of_a_sole_owner_can_be_changed() {
     let run = tempfile::tempdir().unwrap();
