@@ -134,6 +134,11 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     trt::check::trt(&drafts.trt, &prefixes, &clats.collect::<Vec<_>>(), sink);
     prefixes.extend(drafts.trt.iter().flat_map(|it| &it.value.pool6).copied());
     let metrics = drafts.metrics.as_ref().map_or(&[][..], |metrics| &metrics.value.listen);
+    if let Some(read) = &drafts.metrics {
+        let listen = read.at.each("listen", &read.value.listen);
+        duplicates("listen", &listen, sink);
+        dns64::check::covered(&listen, sink);
+    }
     if let Some(draft) = &drafts.dns64 {
         let unread = |draft: &Read<Translator>| {
             !draft.complete || draft.at.has("pool6") && draft.value.pool6().is_empty()

@@ -281,7 +281,11 @@ pub(crate) fn parsed<T: FromStr<Err = E>, E: Display>(
 
 pub(crate) fn socket_address(value: &Value<'_>) -> Parsed<SocketAddr> {
     let help = "write an address and a port such as \"[::1]:9464\" or \"192.0.2.1:9464\"";
-    address(value, "an address with a port", help)
+    let at: SocketAddr = address(value, "an address with a port", help)?;
+    match at.port() {
+        0 => Err(wrong(value, "port 0 would be another one at each start", help)),
+        _ => Ok(at),
+    }
 }
 
 pub(crate) fn pool6(value: &Value<'_>) -> Parsed<Pool6> {

@@ -70,7 +70,7 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
 }
 
 /// An address and all addresses with one port can't be listened on at once.
-fn covered(listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
+pub(crate) fn covered(listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
     for all in listen.iter().filter(|it| it.get_ref().ip().is_unspecified()) {
         let by = |it: &&Spanned<SocketAddr>| {
             let (all, it) = (all.get_ref(), it.get_ref());

@@ -1,5 +1,6 @@
 //! Checks of entries of mode `nat44` that need more than one value.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::{Forward, MOST, Nat44};
@@ -8,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Sink};
 use crate::keys::Read;
 use crate::nat64::{Pool4, Pool4Source, lifetimes};
 
-/// Addresses of `pool4` that are set up on a device, at most: each is one of the host's own.
+/// Addresses of `pool4`, `netmap` and `forward` that are set up on a device, at most: each is one of the host's own.
 const ASSIGNED: u64 = 256;
 
 /// Checks an entry of mode `nat44`.
@@ -79,13 +80,18 @@ fn pool4(draft: &Read<Nat44>, sink: &mut Sink) {
             Pool4Source::Addresses { first, last } => addresses += count(*first, *last),
         }
     }
+    let mapped =
+        nat44.netmap.iter().map(|(_, outside)| count(outside.network(), outside.broadcast()));
+    let forwarded: BTreeSet<Ipv4Addr> =
+        nat44.forwards.iter().filter_map(|forward| forward.address).collect();
+    addresses += mapped.sum::<u64>() + forwarded.len() as u64;
     if nat44.assign && addresses > ASSIGNED {
-        let span = all.first().map_or(at.span.clone(), toml::Spanned::span);
+        let keys = ["pool4", "netmap", "forward"].into_iter().find_map(|key| at.key(key));
         let message = format!(
-            "`pool4`: {addresses} addresses can't all be set up on the uplink; {ASSIGNED} can"
+            "`assign`: {addresses} addresses can't all be set up on the uplink; {ASSIGNED} can"
         );
         let help = "add assign = false, and have the network route them to this host";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.push(Diagnostic::error(keys.unwrap_or(at.span.clone()), message).help(help));
     }
 }
 

@@ -15,6 +15,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
@@ -44,9 +45,19 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Failu
         Failure::failed(format!("cannot listen on {address} for metrics: {error}"))
             .hint("choose another address or port in [metrics] listen")
     };
-    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+    let bind = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        if address.is_ipv6() {
+            // An address of IPv4 with the same port is another.
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(128)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    };
+    bind().map_err(failed)
 }
 
 /// Serves clients for ever. `take` takes the counters.
