@@ -19,7 +19,6 @@ mod limits;
 mod policy;
 mod server;
 mod settings;
-mod slab;
 mod sockets;
 mod tcp;
 mod timers;

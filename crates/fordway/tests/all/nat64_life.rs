@@ -1,9 +1,8 @@
 //! What sessions and mappings of a stateful translator outlive: other configurations, kills, upgrades.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use fordway_testhost::{can_use_tun, poll};
@@ -117,7 +116,7 @@ fn a_refused_reload_cuts_no_forwarded_connection() {
     let file = run.path().join("nat64.toml");
     let service = net.v6.inside(|| TcpListener::bind("[::]:0").unwrap());
     let port = service.local_addr().unwrap().port();
-    let pool = "pool4 = ['192.0.2.1']\n";
+    let pool = "pool4 = ['192.0.2.1']\nallow_short_lifetimes = true\nlifetimes = { udp = '1s' }\n";
     let forward = format!("bib = [['tcp', '192.0.2.1:80', '[2001:db8:6::2]:{port}']]\n");
     write(&file, "user", &format!("{pool}{forward}"));
     let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
@@ -137,8 +136,11 @@ fn a_refused_reload_cuts_no_forwarded_connection() {
     write(&file, "user", &format!("{pool}{proxy}"));
     let (done, said) = says(&run, &net.gateway, "reload");
     assert!(!done && said.contains("/nonexistent"), "{said}");
-    // The sweeper would end what has lost its entry.
-    thread::sleep(Duration::from_secs(3));
+    // The sweeper would end what has lost its entry: it has passed when a younger session is gone.
+    let count = |of: &str| says(&run, &net.gateway, &format!("sessions --protocol {of} --count"));
+    let datagram = || net.v6.inside(|| UdpSocket::bind("[::]:0").unwrap());
+    datagram().send_to(b"x", (V4_HOST_AS_V6, 9)).unwrap();
+    poll("the sweeper has passed", || (count("udp").1.trim() == "0").then_some(()));
     let sessions = says(&run, &net.gateway, "sessions --protocol tcp --state established --count");
     assert_eq!(sessions.1.trim(), "1");
     check();

@@ -24,6 +24,9 @@ pub(super) struct Names {
     hosts: HashMap<String, Vec<IpAddr>>,
 }
 
+/// Addresses of one kind that are tried: each costs a socket, and who owns a name says how many it has.
+const MOST: usize = 16;
+
 impl Names {
     /// Reads the files anew. A resolver that has the same settings as `before` goes on, with what it knows.
     pub(super) fn new(settings: Option<&Settings>, before: Option<&Names>) -> Result<Names, Error> {
@@ -80,7 +83,7 @@ impl Names {
             RData::AAAA(aaaa) if kind == RecordType::AAAA => Some(IpAddr::V6(aaaa.0)),
             _ => None,
         });
-        Ok(addresses.collect())
+        Ok(addresses.take(MOST).collect())
     }
 }
 

@@ -72,7 +72,7 @@ impl Schedule {
     /// soon as may be. What it said may be new, and the next regular one half an hour away.
     pub(super) fn again(&mut self, now: Instant) {
         if self.next.is_some() {
-            self.initial += 1;
+            self.initial = (self.initial + 1).min(MAX_INITIAL_RTR_ADVERTISEMENTS);
             self.next = Some(self.earliest(now));
         }
     }
@@ -209,6 +209,19 @@ mod tests {
         schedule.end();
         schedule.again(start + ms(440_000));
         assert_eq!(schedule.deadline(), None);
+    }
+
+    /// However often it happens, there are no more of the first few than there are.
+    #[test]
+    fn what_could_not_be_sent_does_not_add_up() {
+        let (mut schedule, _) = begun();
+        for _ in 0..100 {
+            let now = schedule.deadline().expect("a next one");
+            assert!(schedule.take(now, HALF).multicast);
+            schedule.again(now);
+            schedule.again(now);
+        }
+        assert!(schedule.initial <= MAX_INITIAL_RTR_ADVERTISEMENTS, "{}", schedule.initial);
     }
 
     #[test]

@@ -363,18 +363,21 @@ impl Router {
     }
 
     fn send(&self, link: &mut Link, outgoing: Vec<Outgoing>) {
+        let mut unsent = false;
         for Outgoing { index, source, to, message } in outgoing {
             match self.icmp.get_ref().send_from(&message, source, to, index) {
                 Ok(()) if to.is_multicast() => link.stats_mut().sent += 1,
                 Ok(()) => link.stats_mut().sent_unicast += 1,
                 Err(error) => {
                     link.stats_mut().unsent += 1;
-                    if to.is_multicast() {
-                        link.unsent(Instant::now());
-                    }
+                    unsent |= to.is_multicast();
                     debug!(device = link.name(), %to, %error, "can't send a router advertisement");
                 }
             }
+        }
+        // Once for all messages of one time: they come again together.
+        if unsent {
+            link.unsent(Instant::now());
         }
     }
 

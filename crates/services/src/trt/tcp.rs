@@ -14,13 +14,13 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self as sock, AddressFamily, SocketFlags, SocketType, sockopt as option};
+use slotmap::SlotMap;
 
 use super::limits::Over;
 use super::settings::{Class, Settings};
-use super::slab::{Key, Slab};
 use super::sockets::keepalive;
 use super::timers::Timers;
-use super::worker::{Core, TCP_V4, TCP_V6};
+use super::worker::{Core, Key, TCP_V4, TCP_V6, token};
 use crate::pipe::Pipes;
 pub(super) use connection::Side;
 use connection::{Connection, End, Next};
@@ -42,7 +42,7 @@ const EVENTS: EventFlags = EventFlags::IN
 #[derive(Debug)]
 pub(super) struct Tcp {
     listener: TcpListener,
-    connections: Slab<Connection>,
+    connections: SlotMap<Key, Connection>,
     pipes: Pipes,
     /// Those that have more to do although the kernel won't say so.
     again: Vec<Key>,
@@ -59,7 +59,7 @@ impl Tcp {
     pub(super) fn new(listener: TcpListener) -> Tcp {
         Tcp {
             listener,
-            connections: Slab::default(),
+            connections: SlotMap::default(),
             pipes: Pipes::default(),
             again: Vec::new(),
             starved: Vec::new(),
@@ -159,14 +159,10 @@ impl Tcp {
     }
 
     fn register(&mut self, connection: Connection, core: &mut Core) {
-        let network = connection.network;
-        let Some(key) = self.connections.insert(connection) else {
-            return core.shared.connections.give(network);
-        };
+        let key = self.connections.insert(connection);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let add = |socket: &OwnedFd, kind: u8| {
-            epoll::add(&core.epoll, socket, epoll::EventData::new_u64(key.to_bits(kind)), EVENTS)
-        };
+        let add =
+            |socket: &OwnedFd, kind: u8| epoll::add(&core.epoll, socket, token(key, kind), EVENTS);
         let added = add(&connection.v6, TCP_V6).and_then(|()| add(&connection.v4, TCP_V4));
         let next = if added.is_err() { Next::End(End::Failed(Errno::NOMEM)) } else { Next::Wait };
         self.follow(key, next, core);
@@ -244,6 +240,9 @@ impl Tcp {
 
     fn end(&mut self, key: Key, end: End, core: &mut Core) {
         let Some(connection) = self.connections.remove(key) else { return };
+        self.timers.tidy(self.connections.len(), |key, at| {
+            self.connections.get(key).is_some_and(|connection| connection.timer == Some(at))
+        });
         core.shared.connections.give(connection.network);
         count(end, core);
         connection.close(end, core.now);

@@ -16,14 +16,14 @@ use fordway_net::{Datagram, Peer, RecvBatch, SendBatch};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use slotmap::SlotMap;
 use socket2::Socket;
 
 use super::icmp::{About, Errors, Trouble, checksum};
 use super::limits::Over;
 use super::settings::Class;
-use super::slab::{Key, Slab};
 use super::timers::Timers;
-use super::worker::{Core, UDP_V4};
+use super::worker::{Core, Key, UDP_V4, token};
 use session::{Mapping, Session};
 
 /// Datagrams that are taken with one system call.
@@ -44,7 +44,7 @@ pub(super) struct Udp {
     /// Sends what answers clients.
     answers: Socket,
     errors: Errors,
-    mappings: Slab<Mapping>,
+    mappings: SlotMap<Key, Mapping>,
     clients: HashMap<Client, Key, RandomState>,
     sessions: HashMap<(Key, SocketAddrV4), Session, RandomState>,
     timers: Timers<(Key, SocketAddrV4)>,
@@ -59,7 +59,7 @@ impl Udp {
             socket,
             answers,
             errors,
-            mappings: Slab::default(),
+            mappings: SlotMap::default(),
             clients: HashMap::default(),
             sessions: HashMap::default(),
             timers: Timers::default(),
@@ -143,7 +143,10 @@ impl Udp {
             session.asked = asked;
             return Some((key, v4));
         }
-        let network = core.settings.network(*client.ip());
+        // A mapping counts for the network that its client had when it was made.
+        let mapping = known.and_then(|key| self.mappings.get(key));
+        let network =
+            mapping.map_or_else(|| core.settings.network(*client.ip()), |mapping| mapping.network);
         let limits = core.settings.limits;
         if let Err(over) = core.shared.sessions.take(network, limits.sessions, limits.per_client) {
             let what = match over {
@@ -183,9 +186,9 @@ impl Udp {
         let source = core.settings.source(core.shared.hash(network));
         let socket = session::socket(&core.settings, source)?;
         let mapping = Mapping { socket, client, network, sessions: 0, cut: false };
-        let key = self.mappings.insert(mapping).ok_or(Errno::NOMEM)?;
+        let key = self.mappings.insert(mapping);
         let Some(mapping) = self.mappings.get_mut(key) else { return Err(Errno::NOMEM) };
-        let data = epoll::EventData::new_u64(key.to_bits(UDP_V4));
+        let data = token(key, UDP_V4);
         if let Err(errno) = epoll::add(&core.epoll, &mapping.socket, data, EventFlags::IN) {
             self.mappings.remove(key);
             return Err(errno);

@@ -12,6 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
+use slotmap::{Key as _, KeyData, new_key_type};
 
 use super::counters::{Counters, Stats};
 use super::icmp::Errors;
@@ -19,10 +20,14 @@ use super::journal::Journal;
 use super::limits::{Over, Tally};
 use super::policy::Refusal;
 use super::settings::Settings;
-use super::slab::Key;
 use super::sockets::{self, Sockets};
 use super::tcp::{Side, Tcp};
 use super::udp::Udp;
+
+new_key_type! {
+    /// A connection, or a client's port, of a thread: never the same for two.
+    pub(super) struct Key;
+}
 
 /// What an event is about: sides of connections, clients' IPv4 sockets, and the thread's own sockets.
 pub(super) const TCP_V6: u8 = 0;
@@ -258,7 +263,7 @@ impl Worker {
     }
 
     fn event(&mut self, token: u64, flags: EventFlags) {
-        let (key, kind) = Key::from_bits(token);
+        let (key, kind) = whose(token);
         let core = &mut self.core;
         match (kind, &mut self.tcp, &mut self.udp) {
             (TCP_V6, Some(tcp), _) => tcp.event(key, Side::V6, flags, core),
@@ -289,7 +294,40 @@ impl Worker {
     }
 }
 
+/// The token of a socket of a connection or a client: which, and which of its sockets. Descriptors end far below the 2^30
+/// numbers that have room beside that.
+pub(super) fn token(key: Key, kind: u8) -> EventData {
+    let bits = key.data().as_ffi();
+    EventData::new_u64(
+        bits & !0xffff_ffff | u64::from(bits as u32) << 2 & 0xffff_ffff | u64::from(kind),
+    )
+}
+
+/// The other way round.
+fn whose(token: u64) -> (Key, u8) {
+    let bits = token & !0xffff_ffff | u64::from(token as u32 >> 2);
+    (KeyData::from_ffi(bits).into(), (token & 3) as u8)
+}
+
 /// The token of one of the thread's own sockets.
 fn own(number: u64) -> EventData {
     EventData::new_u64(number << 2 | u64::from(OWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use slotmap::SlotMap;
+
+    use super::*;
+
+    #[test]
+    fn tokens_say_whose_they_are() {
+        let mut things = SlotMap::<Key, ()>::default();
+        let (first, second) = (things.insert(()), things.insert(()));
+        things.remove(first);
+        for (key, kind) in [(first, TCP_V6), (second, TCP_V4), (things.insert(()), UDP_V4)] {
+            assert_eq!(whose(token(key, kind).u64()), (key, kind));
+            assert_ne!(whose(own(LISTENER).u64()), (key, kind));
+        }
+    }
 }

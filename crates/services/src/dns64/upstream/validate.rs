@@ -223,7 +223,9 @@ impl Validator {
         }
         let upstream = Upstream(Arc::clone(&self.forwarder));
         let validator = DnssecDnsHandle::with_trust_anchor(upstream, Arc::new(anchors.keys));
-        Ok(validator.validation_cache_size(REMEMBERED))
+        // A question of its own that found no place, or was lost, is no reason to call a name bogus for long.
+        let brief = Duration::ZERO..=Duration::from_secs(1);
+        Ok(validator.validation_cache_size(REMEMBERED).negative_validation_ttl(brief))
     }
 }
 

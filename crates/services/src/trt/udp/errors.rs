@@ -9,8 +9,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
 use super::super::icmp::{About, Trouble};
-use super::super::slab::Key;
 use super::super::worker::Core;
+use super::super::worker::Key;
 use super::Udp;
 
 /// Errors that are read before other work has its turn.
