@@ -307,11 +307,9 @@ fn a_reload_keeps_connections_and_a_flushed_ruleset_comes_back() {
         home.gateway.run("nft list ruleset").contains("fordway-nat44-home").then_some(())
     });
     connect(&home.server, SocketAddr::new(OUTER, 80), &home.b, 8080).unwrap();
-    assert!(
-        daemon.log().contains("somebody took it away, and it is put back: add nftables table"),
-        "{}",
-        daemon.log()
-    );
+    // The line follows the change.
+    let put_back = "somebody took it away, and it is put back: add nftables table";
+    poll("the log says so", || daemon.log().contains(put_back).then_some(()));
 
     // Down at run time, and up again by the file.
     let output = run.output(&home.gateway, "down home");
