@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Dynamic 1:1 mappings of a stateless translator: the IPv4 address that an IPv6 host was given on first use; the
- * core's nat64/dynamic.rs. They lie in the BIB, with protocol 0 and ports 0. A host's first packet is left to the user
+ * core's nat64/policy/dynamic.rs. They lie in the BIB, with protocol 0 and ports 0. A host's first packet is left to the user
  * engine, which chooses the address.
  */
 #ifndef FORDWAY_DYNAMIC4_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Filtering and updating binding and session information (RFC 6146 section 3.5); the core's nat64/filter.rs.
+ * Filtering and updating binding and session information (RFC 6146 section 3.5); the core's nat64/packet/filter.rs.
  * What is refused, and what is not found quickly, is left to the user engine, which works on the same tables
  * and knows who is to be told.
  */

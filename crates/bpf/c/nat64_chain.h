@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Finding entries of the stateful tables, and making new ones; the core's nat64/chain.rs and view.rs. The
+ * Finding entries of the stateful tables, and making new ones; the core's nat64/table/chain.rs and view.rs. The
  * rules stand in fordway_nat64.h. Each function is verified once; all of them look at the mode first, so
  * that there is nothing left of them for a stateless translator.
  */
@@ -92,7 +92,7 @@ always_inline int is_bib4(const struct fw_bib *bib, const struct flow *flow)
 	return ((bib->v4 ^ flow->local) | (bib->v4_port ^ flow->local_port) | (bib->protocol ^ flow->protocol)) == 0;
 }
 
-/* The BIB entry of (X',x), LIVE or RESTING. */
+/* The BIB entry of (X',x), LIVE or HOLD_DOWN. */
 __noinline int find_bib6(struct flow *flow)
 {
 	if (nat64.mode == FW_NAT64_NONE || !flow)
@@ -107,7 +107,7 @@ __noinline int find_bib6(struct flow *flow)
 		if (!bib)
 			return 0;
 		__u8 state = life_state(READ_ONCE(bib->life));
-		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_RESTING) && is_bib6(bib, flow)) {
+		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_HOLD_DOWN) && is_bib6(bib, flow)) {
 			flow->bib_state = state;
 			return index;
 		}
@@ -116,7 +116,7 @@ __noinline int find_bib6(struct flow *flow)
 	return TOO_LONG;
 }
 
-/* The entry that holds (T,t): FW_ENTRY_CLAIMED, LIVE or RESTING. */
+/* The entry that holds (T,t): FW_ENTRY_CLAIMED, LIVE or HOLD_DOWN. */
 always_inline int search_bib4(struct flow *flow, const __u64 *head)
 {
 	flow->seen = READ_ONCE(*head);
@@ -126,7 +126,7 @@ always_inline int search_bib4(struct flow *flow, const __u64 *head)
 		if (!bib)
 			return 0;
 		__u8 state = life_state(READ_ONCE(bib->life));
-		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_CLAIMED || state == FW_ENTRY_RESTING) &&
+		if ((state == FW_ENTRY_LIVE || state == FW_ENTRY_CLAIMED || state == FW_ENTRY_HOLD_DOWN) &&
 		    is_bib4(bib, flow)) {
 			flow->bib_state = state;
 			return index;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Between a packet and its state: determining the incoming tuple (RFC 6146 section 3.4), and computing the
- * outgoing one (section 3.6). The core's tuple.rs and nat64/mapper.rs.
+ * outgoing one (section 3.6). The core's tuple.rs and nat64/packet/mapper.rs.
  */
 #ifndef FORDWAY_NAT64_FLOW_H
 #define FORDWAY_NAT64_FLOW_H

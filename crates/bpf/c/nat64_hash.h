@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Keyed hashes: which chain an entry is in, and which port is tried first; the core's nat64/hash.rs. */
+/* Keyed hashes: which chain an entry is in, and which port is tried first; the core's nat64/table/hash.rs. */
 #ifndef FORDWAY_NAT64_HASH_H
 #define FORDWAY_NAT64_HASH_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Making BIB entries and sessions, within the quotas of their subscriber (RFC 6146 section 3.5, RFC 6888 REQ-4
- * and REQ-5); the core's nat64/make.rs and nat64/subscriber.rs.
+ * and REQ-5); the core's nat64/packet/make.rs, nat64/table/bib.rs and nat64/policy/subscriber.rs.
  *
  * Until an entry is linked it is its maker's alone, but for its death: the sweeper looks at every entry, and ends one
  * whose BIB entry or pool is gone. Who comes too late lets his entry die and takes nothing back that was alive: the
@@ -297,7 +297,7 @@ always_inline int end_rest(struct flow *flow)
 	if (!resting)
 		return 1;
 	__u32 life = READ_ONCE(resting->life);
-	if (life_state(life) != FW_ENTRY_RESTING ||
+	if (life_state(life) != FW_ENTRY_HOLD_DOWN ||
 	    __sync_val_compare_and_swap(&resting->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) != life)
 		return 0;
 	flow->local = resting->v4;

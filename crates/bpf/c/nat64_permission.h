@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Address-dependent filtering (RFC 6146 section 3.5): which remote addresses may send to (T,t), whatever their port; the
- * core's nat64/permission.rs. A permission is an entry of the session table that counts the sessions of (T,t) with Z.
+ * core's nat64/table/permission.rs. A permission is an entry of the session table that counts the sessions of (T,t) with Z.
  */
 #ifndef FORDWAY_NAT64_PERMISSION_H
 #define FORDWAY_NAT64_PERMISSION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Allocation of IPv4 transport addresses (RFC 6146 sections 3.5.1.1 and 3.5.2.3), as far as it is quick: the
- * tries by hash of the core's nat64/allocate.rs.
+ * tries by hash of the core's nat64/policy/allocate.rs.
  */
 #ifndef FORDWAY_NAT64_PORT_H
 #define FORDWAY_NAT64_PORT_H
@@ -49,7 +49,7 @@ __noinline int end_own_rest(struct flow *flow, __u32 index)
 	struct halves host = { holder->v6_hi ^ flow->host.hi, holder->v6_lo ^ flow->host.lo };
 	struct halves differs = prefix_of(host, nat64.subscriber_len);
 
-	if (life_state(life) != FW_ENTRY_RESTING || differs.hi || differs.lo)
+	if (life_state(life) != FW_ENTRY_HOLD_DOWN || differs.hi || differs.lo)
 		return 0;
 	return __sync_val_compare_and_swap(&holder->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) == life;
 }

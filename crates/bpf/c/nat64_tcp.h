@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The state machine of TCP sessions (RFC 6146 section 3.5.2.2); the core's nat64/tcp.rs. */
+/* The state machine of TCP sessions (RFC 6146 section 3.5.2.2); the core's nat64/packet/tcp.rs. */
 #ifndef FORDWAY_NAT64_TCP_H
 #define FORDWAY_NAT64_TCP_H
 

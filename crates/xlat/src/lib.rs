@@ -30,7 +30,6 @@ pub mod addr;
 pub mod alg;
 pub mod config;
 pub mod counters;
-pub mod dns;
 mod fragment;
 mod icmp;
 mod identification;
@@ -54,6 +53,7 @@ pub use config::{Config, ConfigError, HopCount, IcmpErrors, TrafficClass, UdpChe
 pub use counters::{Counters, Direction};
 pub use fragment::{Fragment, Fragments};
 pub use identification::Identifications;
+pub use nat64::nat_pt::dns;
 pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet, TAILROOM};
 pub use translator::{State, Translator};
 pub use verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};

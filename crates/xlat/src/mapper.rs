@@ -39,18 +39,18 @@ pub(crate) struct Ports {
 
 /// Gives addresses and ports of the other family.
 ///
-/// One value serves one packet, also through the second pass of a packet that turns round.
+/// One value serves one packet, also through the second pass of a packet that hairpins.
 pub(crate) trait Mapper {
     /// What [`Mapper::admit_v4`] has found out.
     type Admitted4;
     /// What [`Mapper::admit_v6`] has found out.
     type Admitted6;
 
-    /// The step that is traced when a packet turns round.
+    /// The step that is traced when a packet hairpins.
     const HAIRPIN: Step;
 
     /// Whether a packet from IPv4 is the translator's, by its addresses. Those that can't be on a wire are
-    /// sorted out already, but for the source of an ICMP error.
+    /// rejected already, but for the source of an ICMP error.
     fn admit_v4(
         &mut self,
         incoming: &Incoming<'_, Ipv4Addr>,
@@ -72,15 +72,15 @@ pub(crate) trait Mapper {
     ) -> Result<Outgoing<Ipv6Addr>, DropReason>;
 
     /// Whether a packet from IPv6 is the translator's, by its addresses. Those that can't be on a wire are
-    /// sorted out already.
+    /// rejected already.
     fn admit_v6(
         &mut self,
         incoming: &Incoming<'_, Ipv6Addr>,
         trace: &mut impl Trace,
     ) -> Result<Self::Admitted6, Stop>;
 
-    /// Whether a packet that was admitted turns round: as IPv4, it will be an incoming packet again.
-    fn turns_round(
+    /// Whether a packet that was admitted hairpins: as IPv4, it will be an incoming packet again.
+    fn hairpins(
         &mut self,
         incoming: &Incoming<'_, Ipv6Addr>,
         admitted: &Self::Admitted6,

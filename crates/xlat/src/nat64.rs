@@ -1,66 +1,39 @@
 //! Stateful NAT64 (RFC 6146): the tables, and what packets do to them.
 //!
-//! The steps of RFC 6146 section 3.3, one file per step:
+//! The steps of RFC 6146 section 3.3:
 //!
 //! 1. Determining the incoming tuple: [`tuple`](crate::tuple).
-//! 2. Filtering and updating binding and session information: `filter`, with `tcp` (the state machine) and
-//!    `make` (new entries), which asks `subscriber` (who is given what, and how much), `allocate` (which port)
-//!    and `permission` (from which addresses packets are let in).
-//! 3. Computing the outgoing tuple: `mapper`.
+//! 2. Filtering and updating binding and session information: `packet`.
+//! 3. Computing the outgoing tuple: `packet`.
 //! 4. Translating the packet: the same code as for stateless translation.
-//! 5. Handling hairpinning: `mapper`.
+//! 5. Handling hairpinning: `packet`.
 //!
-//! Underneath lie the tables: `layout` (entries), `memory` (where they lie), `chain` (how they are linked
-//! without locks), `view` (how they are found). Any number of threads and of programs in the kernel work
-//! on them at the same time; one [`Sweeper`] lets entries expire.
+//! The rooms, each of which imports those behind it only: `packet` (what a packet does), `policy` (who gets what), `table`
+//! (what the tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of threads and
+//! of kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet`.
 
-mod address;
-mod adopt;
-mod allocate;
-mod chain;
-mod dynamic;
-mod dynamic_mapper;
 mod error;
-mod exhausted;
-mod expect;
-mod filter;
-pub(crate) mod hash;
-pub mod layout;
-mod make;
-mod mapper;
-pub mod memory;
-mod owned;
-mod permission;
-mod pool;
-mod probe;
-mod settings;
-mod shift;
-mod subscriber;
+pub mod nat_pt;
+mod packet;
+mod policy;
 mod sweep;
-mod syn;
 mod table;
-mod tcp;
 #[cfg(test)]
 mod tests;
-mod ticks;
-mod view;
 
-pub use address::Bound;
-pub use adopt::Adopted;
-pub(crate) use dynamic_mapper::Dynamic;
 pub use error::Nat64Error;
-pub use filter::{Outgoing6, Refusal, Tuple};
-pub(crate) use mapper::Stateful;
-pub use memory::{Heap, Memory, Regions, Sizes};
-pub use pool::{Allocation, Pool, PortBlock, Range};
-pub use settings::{
-    Addresses, Dynamic4, Filtering, Lifetimes, Protocol, Quotas, Settings, StaticBib,
+pub use nat_pt::{Addresses, Bound};
+pub(crate) use packet::{Ends, Stateful};
+pub use packet::{Outgoing6, Refusal, Segment, StoredSyn, Syns, Transition, Tuple, transition};
+pub use policy::{
+    Allocation, Dynamic4, Filtering, Lifetimes, Pool, Quotas, Range, Settings, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Sweeper, Swept};
-pub(crate) use syn::Ends;
-pub use syn::{StoredSyn, Syns};
-pub use table::{BibEntry, BibError, Binding, SessionEntry, SubscriberEntry};
-pub use tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
+pub use table::{
+    Adopted, BibEntry, BibError, Binding, Heap, Memory, PortBlock, Protocol, Regions, SessionEntry,
+    Side, Sizes, SubscriberEntry, TcpState, Timeout, layout, memory,
+};
+pub(crate) use table::{View, mix};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -73,13 +46,11 @@ use core::time::Duration;
 use crate::alg::{self, Alg, AlgCounters};
 use crate::verdict::DropReason;
 
-use self::chain::{FreeList, state};
-use self::hash::Secret;
-use self::layout::{Bib, Kind, LAYOUT, LAYOUT_PERMISSIONS, Subscriber, bib_flags};
-use self::owned::Owned;
-use self::pool::Given;
-use self::ticks::{Ticks, tick};
-use self::view::View;
+use self::policy::{BlockBitmap, NO_POOL, Owned, Ticks};
+use self::table::{
+    Bib, FreeList, Kind, LAYOUT, LAYOUT_PERMISSIONS, Secret, SessionKey, Subscriber, bib_flags,
+    state, tick,
+};
 
 /// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted
 /// as drops.
@@ -155,7 +126,7 @@ pub struct Nat64 {
     ticks: Ticks,
     by_mark: bool,
     /// Blocks that are given away, by pool.
-    given: Vec<Arc<Given>>,
+    given: Vec<Arc<BlockBitmap>>,
     /// The counters of each gateway of the settings.
     alg_counters: Vec<Arc<AlgCounters>>,
     shared: Arc<Shared>,
@@ -168,7 +139,7 @@ pub struct Nat64 {
 impl Nat64 {
     /// Stateful translation on tables that are empty, or that an earlier process has left.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
-        let given = settings.pools.iter().map(|pool| Arc::new(Given::of(pool))).collect();
+        let given = settings.pools.iter().map(|pool| Arc::new(BlockBitmap::of(pool))).collect();
         let nat = Nat64::with(settings, memory, Arc::default(), given)?;
         nat.tell_layout();
         Ok(nat)
@@ -191,7 +162,7 @@ impl Nat64 {
                 .iter()
                 .position(|old| old.ranges == pool.ranges && old.allocation == pool.allocation);
             let shared = same.and_then(|number| self.given.get(number)).map(Arc::clone);
-            shared.unwrap_or_else(|| Arc::new(Given::of(pool)))
+            shared.unwrap_or_else(|| Arc::new(BlockBitmap::of(pool)))
         });
         let given = given.collect();
         let nat = Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.shared), given)?;
@@ -208,12 +179,14 @@ impl Nat64 {
         }
     }
 
+    /// Whether sessions need permissions.
+    fn filters_by_address(&self) -> bool {
+        self.settings.filtering == Filtering::AddressDependent
+    }
+
     /// The layout of the tables that its filtering needs.
     fn layout(&self) -> u32 {
-        match self.settings.filtering {
-            Filtering::AddressDependent => LAYOUT_PERMISSIONS,
-            Filtering::EndpointIndependent => LAYOUT,
-        }
+        if self.filters_by_address() { LAYOUT_PERMISSIONS } else { LAYOUT }
     }
 
     /// For whoever takes the tables over.
@@ -225,7 +198,7 @@ impl Nat64 {
         settings: Settings,
         memory: Arc<dyn Memory>,
         shared: Arc<Shared>,
-        given: Vec<Arc<Given>>,
+        given: Vec<Arc<BlockBitmap>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
         let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
@@ -375,13 +348,13 @@ impl Nat64 {
 
     /// What gateways have added to the sequence numbers of the IPv4 and of the IPv6 host.
     pub(crate) fn keep_shift(&self, (local, remote): alg::Key, shift: [u32; 2]) {
-        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        let key = SessionKey::tcp(local, remote);
         self.view(Duration::ZERO, 0).keep_shift(&key, shift);
     }
 
     /// The same of a connection that an earlier process watched.
     pub(crate) fn kept_shift(&self, (local, remote): alg::Key) -> Option<[u32; 2]> {
-        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        let key = SessionKey::tcp(local, remote);
         self.view(Duration::ZERO, 0).kept_shift(&key)
     }
 
@@ -412,7 +385,7 @@ impl Nat64 {
     /// was let in.
     pub(crate) fn is_answered(&self, syn: &StoredSyn, now: Duration) -> bool {
         let (local, remote) = syn.ends;
-        let key = view::SessionKey { local, remote, protocol: Protocol::Tcp.number() };
+        let key = SessionKey::tcp(local, remote);
         let found = self.view(now, 0).session(&key);
         found.is_some_and(|(_, session)| session.life().timeout != Timeout::TcpIncomingSyn as u8)
     }
@@ -453,7 +426,7 @@ impl Nat64 {
     fn home(&self, subscriber: &Subscriber) -> Option<usize> {
         let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
         if subscriber.blocks().next().is_none() {
-            return Some(subscriber::NO_POOL);
+            return Some(NO_POOL);
         }
         self.settings.pools.iter().position(|pool| {
             pool.takes(prefix, mark)

@@ -10,13 +10,13 @@ use fordway_wire::ipv4::Ipv4Header;
 use crate::alg;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
-use crate::dns;
 use crate::identification::{self, Identifications};
 use crate::mapper::Mapper;
-use crate::nat64::{Dynamic, Ends, Nat64, Stateful, StoredSyn, Syns};
+use crate::nat64::nat_pt::dns;
+use crate::nat64::{Ends, Nat64, Stateful, StoredSyn, Syns};
 use crate::packet::Packet;
 use crate::reply::{self, Errors, RateLimiter};
-use crate::stateless::Stateless;
+use crate::stateless::{Dynamic, Stateless};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::v4_to_v6::{self, Pass};
@@ -182,17 +182,17 @@ impl Translator {
         let shard = usize::from(state.identification >> 4);
         match &self.kind {
             Kind::Stateless => {
-                let mapper = &mut Stateless { config };
-                self.run(mapper, packet, now, state, trace)
+                self.run(&mut Stateless { config, bindings: () }, packet, now, state, trace)
             }
             Kind::Dynamic4(nat64) => {
                 let Some(pool) = nat64.settings().dynamic4.as_ref() else {
-                    let mapper = &mut Stateless { config };
+                    let mapper = &mut Stateless { config, bindings: () };
                     return self.run(mapper, packet, now, state, trace);
                 };
-                let mapper = &mut Dynamic { config, view: nat64.view(now, shard), pool };
+                let bindings = Dynamic { view: nat64.view(now, shard), pool };
+                let mapper = &mut Stateless { config, bindings };
                 let verdict = self.run(mapper, packet, now, state, trace);
-                state.made |= mapper.view.made.get();
+                state.made |= mapper.bindings.view.made.get();
                 verdict
             }
             Kind::Nat64(nat64) => {
@@ -213,7 +213,7 @@ impl Translator {
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
                 }
                 if let (Some(dns), Some(asked), Verdict::Forward) = (gateway, asked, verdict)
-                    && !mapper.turned_round()
+                    && !mapper.is_hairpin()
                 {
                     let gateway = dns::Gateway { dns, nat64, config, now, shard };
                     return gateway.take(&asked, packet, state, trace);
@@ -235,7 +235,7 @@ impl Translator {
     ) -> Verdict {
         // TCP_INCOMING_SYN, and never early.
         let due = now + nat64.settings().lifetimes.tcp_incoming_syn;
-        let hairpin = mapper.turned_round().then(|| mapper.pool6());
+        let hairpin = mapper.is_hairpin().then(|| mapper.pool6());
         if state.syns.store(packet.bytes(), ends, hairpin, due) {
             Verdict::Stored
         } else {

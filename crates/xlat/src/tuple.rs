@@ -103,7 +103,7 @@ pub struct Incoming<'a, A> {
     pub part: Part,
     /// It is an ICMP error.
     pub is_icmp_error: bool,
-    /// It turned round: it came as IPv6 and is now IPv4 (RFC 6146 section 3.8, RFC 7757 section 4).
+    /// It hairpins: it came as IPv6 and is now IPv4 (RFC 6146 section 3.8, RFC 7757 section 4).
     pub hairpin: bool,
     is_quoted: bool,
     packet: &'a [u8],
@@ -244,7 +244,7 @@ impl<'a, A: Address> Incoming<'a, A> {
     pub fn quoted(&self) -> Result<Incoming<'a, A>, DropReason> {
         let bytes = self.segment().get(icmp::HEADER_LEN..).unwrap_or_default();
         let inner = A::parse(bytes).ok_or(DropReason::IcmpInner)?;
-        Ok(inner.inside_error().turned_round(self.hairpin))
+        Ok(inner.inside_error().with_hairpin(self.hairpin))
     }
 
     /// The same packet, known to be inside an ICMP error.
@@ -254,9 +254,9 @@ impl<'a, A: Address> Incoming<'a, A> {
         Incoming { is_quoted: true, ..self }
     }
 
-    /// The same packet, known to have turned round or not.
+    /// The same packet, known to hairpin or not.
     #[inline]
-    pub(crate) fn turned_round(self, hairpin: bool) -> Incoming<'a, A> {
+    pub(crate) fn with_hairpin(self, hairpin: bool) -> Incoming<'a, A> {
         Incoming { hairpin, ..self }
     }
 }

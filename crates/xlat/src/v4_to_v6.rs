@@ -52,7 +52,7 @@ pub(crate) fn translate<M: Mapper>(
     transport::check_offload(packet, segment, GsoKind::TcpV4)?;
     let ends = (header.src, header.dst);
     let incoming = Incoming::new(packet.bytes(), at, ends, header.protocol, part)
-        .turned_round(pass == Pass::Hairpin);
+        .with_hairpin(pass == Pass::Hairpin);
     check_addresses(&incoming)?;
     let admitted = mapper.admit_v4(&incoming, trace)?;
     check_source_route(&packet.bytes()[ipv4::HEADER_LEN..at], trace)?;

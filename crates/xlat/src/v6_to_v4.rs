@@ -51,7 +51,7 @@ pub(crate) fn translate<M: Mapper>(
     let ttl = hop_limit(config, &header, trace)?;
     let protocol = check_protocol(extensions.protocol)?;
     check_fragment(&extensions, payload_len, trace)?;
-    let hairpin = mapper.turns_round(&incoming, &admitted)?;
+    let hairpin = mapper.hairpins(&incoming, &admitted)?;
     let outgoing = mapper.map_v6(&incoming, admitted, trace)?;
     // Pieces keep the Identification that they have in common.
     let kept = match extensions.fragment {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * State of stateful NAT64 (RFC 6146 section 3): the entries of the tables, which the programs in the
- * kernel and the core work on at the same time. crates/xlat/src/nat64/layout.rs is the same in Rust; a
+ * kernel and the core work on at the same time. crates/xlat/src/nat64/table/layout.rs is the same in Rust; a
  * test holds both against the object's BTF.
  *
  * Entries lie in arrays and are named by their index; 0 names none, entry 0 is never used. Integers are
@@ -36,7 +36,7 @@ enum fw_entry_state {
 	FW_ENTRY_DEAD = 2,	/* gone; may still be in chains */
 	FW_ENTRY_LIMBO = 3,	/* in no chain; waits until nobody can be reading it */
 	FW_ENTRY_LIVE = 4,	/* Bib, Subscriber; Session of UDP or ICMP */
-	FW_ENTRY_RESTING = 5,	/* Bib: its port is held back (RFC 6888 REQ-8) */
+	FW_ENTRY_HOLD_DOWN = 5,	/* Bib: its port is held back (RFC 6888 REQ-8) */
 	/* Session of TCP (RFC 6146 section 3.5.2.1). */
 	FW_TCP_V4_INIT = 6,
 	FW_TCP_V6_INIT = 7,

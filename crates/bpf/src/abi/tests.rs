@@ -104,7 +104,7 @@ fn states_are_the_cores() {
         ("FW_ENTRY_DEAD", entry_state::DEAD),
         ("FW_ENTRY_LIMBO", entry_state::LIMBO),
         ("FW_ENTRY_LIVE", entry_state::LIVE),
-        ("FW_ENTRY_RESTING", entry_state::RESTING),
+        ("FW_ENTRY_HOLD_DOWN", entry_state::HOLD_DOWN),
     ];
     let wide = |(name, number): (&'static str, u8)| (name, u32::from(number));
     assert_eq!(states[..6], named(&entry_states.map(wide)));

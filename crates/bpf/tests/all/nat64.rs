@@ -29,7 +29,7 @@ const REMOTES: u8 = 3;
 
 /// States of entries.
 const LIVE: u32 = 4;
-const RESTING: u32 = 5;
+const HOLD_DOWN: u32 = 5;
 
 fn config() -> Config {
     Config { pool6: vec!["2001:db8:64::/96".parse().unwrap()], ..Config::default() }
@@ -213,7 +213,7 @@ fn mixture(shared: &Shared, number: u64) -> Vec<u8> {
 fn check(shared: &Shared) {
     let regions = shared.maps.regions();
     let state = |life: u32| life >> 24;
-    let live = |bib: &&Bib| matches!(state(bib.life.load(SeqCst)), LIVE | RESTING);
+    let live = |bib: &&Bib| matches!(state(bib.life.load(SeqCst)), LIVE | HOLD_DOWN);
     let v6 = |bib: &Bib| {
         let protocol = bib.protocol.load(Relaxed);
         (bib.v6_hi.load(Relaxed), bib.v6_lo.load(Relaxed), bib.v6_port.load(Relaxed), protocol)

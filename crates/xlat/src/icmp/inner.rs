@@ -52,7 +52,7 @@ pub(super) fn v4_to_v6(
     let ends = (header.src, header.dst);
     let quoted = Incoming::new(original, header.header_len, ends, header.protocol, part)
         .inside_error()
-        .turned_round(pass == Pass::Hairpin);
+        .with_hairpin(pass == Pass::Hairpin);
     let Outgoing { src, dst, ports } = mapper.map_quoted_v4(&quoted)?;
     trace.step(Step::SourceV4(header.src, src));
     trace.step(Step::DestinationV4(header.dst, dst));

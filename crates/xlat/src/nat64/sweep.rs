@@ -16,12 +16,10 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
-use super::Nat64;
-use super::chain::{FreeList, Unlinked, state};
-use super::layout::{FREE_SHARDS, Kind};
-use super::pool::PortBlock;
-use super::table::Binding;
-use super::view::{View, life};
+use crate::nat64::Nat64;
+use crate::nat64::table::{
+    Binding, FREE_SHARDS, FreeList, Kind, PortBlock, Unlinked, View, life, state,
+};
 
 /// What the sweeper tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,14 +222,8 @@ impl Pass<'_, '_> {
         1..meta.fresh[kind as usize].load(Acquire).min(entries)
     }
 
-    fn age(&self, tick: u32) -> u32 {
-        // Another processor's clock may be a tick ahead.
-        let age = self.view.now.wrapping_sub(tick);
-        if age > u32::MAX / 2 { 0 } else { age }
-    }
-
     fn expired(&self, tick: u32, lifetime: u32) -> bool {
-        self.age(tick) > lifetime
+        self.view.age(tick) > lifetime
     }
 
     /// Whether a dead entry can be taken out, after it was to be unlinked from all of its chains. One that was not in all

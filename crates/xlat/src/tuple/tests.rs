@@ -106,7 +106,7 @@ fn an_error_quotes_a_packet() {
         let packet = v4(protocol::ICMP, (0, false), &message);
         let outer = of::<Ipv4Addr>(&packet);
         assert!(outer.is_icmp_error);
-        let quoted = outer.turned_round(true).quoted()?;
+        let quoted = outer.with_hairpin(true).quoted()?;
         assert!(quoted.hairpin && (quoted.src, quoted.dst) == V4);
         quoted.transport()
     };

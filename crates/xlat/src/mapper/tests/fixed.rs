@@ -129,7 +129,7 @@ impl Mapper for Fixed {
         Ok(self.from6(incoming.dst)?)
     }
 
-    fn turns_round(
+    fn hairpins(
         &mut self,
         incoming: &Incoming<'_, Ipv6Addr>,
         admitted: &Mapped<Ipv4Addr>,

@@ -3,18 +3,18 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
 
+use crate::nat64::table::{
+    Bib, Binding, Kind, Protocol, TICK_SHIFT, Unlinked, bib_flags, life, life_parts, one_less,
+    state,
+};
+
 use super::{Event, Pass};
-use crate::nat64::chain::{Unlinked, state};
-use crate::nat64::layout::{Bib, Kind, TICK_SHIFT, bib_flags};
-use crate::nat64::settings::Protocol;
-use crate::nat64::table::Binding;
-use crate::nat64::view::{life, life_parts, one_less};
 
 /// Ticks for which a BIB entry may be without its first session.
 const FIRST_SESSION: u32 = 8;
 
 impl Pass<'_, '_> {
-    pub(super) fn bibs(&mut self) {
+    pub(crate) fn bibs(&mut self) {
         if self.view.nat.settings.addresses.is_some() {
             // Before any of them is looked at: the sweep before may have been long ago.
             self.used(Kind::Bib).for_each(|index| {
@@ -26,10 +26,10 @@ impl Pass<'_, '_> {
             let (state, sessions) = life_parts(bib.life.load(Acquire));
             match state {
                 state::LIVE => self.live_bib(bib, sessions),
-                state::RESTING => {
+                state::HOLD_DOWN => {
                     self.swept.resting += 1;
                     if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.port_rest) {
-                        bib.change(state::RESTING, state::DEAD);
+                        bib.change(state::HOLD_DOWN, state::DEAD);
                     }
                 }
                 state::LIMBO if self.found_limbo => self.limbo.push((Kind::Bib, index)),
@@ -56,7 +56,7 @@ impl Pass<'_, '_> {
             None => self.expired(since, self.view.nat.ticks.dynamic4),
             Some(_) => {
                 let created = bib.created.load(Relaxed);
-                sessions == 0 && (since != created || self.age(created) > FIRST_SESSION)
+                sessions == 0 && (since != created || self.view.age(created) > FIRST_SESSION)
             }
         };
         if !is_over || flags & bib_flags::STATIC != 0 {
@@ -70,7 +70,7 @@ impl Pass<'_, '_> {
             && self.view.nat.ticks.port_rest != 0
             && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
         if protocol.is_some() {
-            self.end_bib(bib, protocol, if rests { state::RESTING } else { state::DEAD });
+            self.end_bib(bib, protocol, if rests { state::HOLD_DOWN } else { state::DEAD });
         } else {
             bib.change(state::LIVE, state::DEAD);
         }
@@ -80,7 +80,7 @@ impl Pass<'_, '_> {
     fn end_bib(&mut self, bib: &Bib, protocol: Option<Protocol>, to: u8) {
         let word = bib.life.load(Acquire);
         let (from, sessions) = life_parts(word);
-        let may_rest = to != state::RESTING || sessions == 0;
+        let may_rest = to != state::HOLD_DOWN || sessions == 0;
         // Somebody opens a session: then it goes on.
         if from != state::LIVE
             || !may_rest
@@ -91,7 +91,7 @@ impl Pass<'_, '_> {
         if let (Some(protocol), Some(subscriber)) = (protocol, self.view.subscriber_of(bib)) {
             one_less(&subscriber.ports[protocol.index()]);
         }
-        if to == state::RESTING {
+        if to == state::HOLD_DOWN {
             self.swept.resting += 1;
             bib.subscriber.store(0, Relaxed);
             bib.since.store(self.view.now, Relaxed);
@@ -100,7 +100,7 @@ impl Pass<'_, '_> {
 
     fn tell_of_bib(&mut self, bib: &Bib) {
         if bib.flags.fetch_or(bib_flags::SEEN, Relaxed) & bib_flags::SEEN == 0 {
-            let age = u64::from(self.age(bib.created.load(Relaxed))) << TICK_SHIFT;
+            let age = u64::from(self.view.age(bib.created.load(Relaxed))) << TICK_SHIFT;
             let created = self.now.saturating_sub(Duration::from_nanos(age));
             (self.tell)(Event::BibCreated(Binding::of(bib), created));
         }

@@ -4,18 +4,15 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::nat64::table::{
+    Bib, Binding, Kind, PermissionKey, Protocol, Session, SessionLife, TcpState, Timeout, Unlinked,
+    View, one_less, session_seen, state,
+};
+
 use super::{Event, Pass};
-use crate::nat64::chain::{Unlinked, state};
-use crate::nat64::layout::{Bib, Kind, Session, session_seen};
-use crate::nat64::make::one_session_less;
-use crate::nat64::permission::PermissionKey;
-use crate::nat64::settings::Protocol;
-use crate::nat64::table::Binding;
-use crate::nat64::tcp::{TcpState, Timeout};
-use crate::nat64::view::{SessionLife, View, one_less};
 
 impl Pass<'_, '_> {
-    pub(super) fn sessions(&mut self) {
+    pub(crate) fn sessions(&mut self) {
         // Permissions that have died after the loop had passed them; it comes to the others.
         let mut late = Vec::new();
         for index in self.used(Kind::Session) {
@@ -120,15 +117,16 @@ impl Pass<'_, '_> {
                 self.tell_of(session, bib);
             }
             if session.seen.load(Relaxed) & session_seen::TOLD != 0 {
-                let counts = [0, 1].map(|side| {
-                    (session.packets[side].load(Relaxed), session.octets[side].load(Relaxed))
-                });
-                (self.tell)(Event::SessionRemoved(Binding::of(bib), session.remote(), counts));
+                (self.tell)(Event::SessionRemoved(
+                    Binding::of(bib),
+                    session.remote(),
+                    session.counts(),
+                ));
             }
             if let Some(subscriber) = self.view.subscriber_of(bib) {
                 one_less(&subscriber.sessions);
             }
-            if one_session_less(bib) == 0 {
+            if bib.remove_session() == 0 {
                 bib.since.store(self.view.now, Relaxed);
             }
         }

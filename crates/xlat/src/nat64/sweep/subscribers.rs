@@ -2,22 +2,20 @@
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::nat64::table::{ADDING, Kind, Subscriber, Unlinked, life, life_parts, state};
+
 use super::{Event, Pass};
-use crate::nat64::chain::{Unlinked, state};
-use crate::nat64::layout::{Kind, Subscriber};
-use crate::nat64::subscriber::ADDING;
-use crate::nat64::view::{life, life_parts};
 
 impl Subscriber {
     /// Claims one that lives with this word: until it is settled nobody takes a port of it, and nobody makes another one
     /// for the same prefix. `false`: it has changed.
-    pub(in crate::nat64) fn claim(&self, word: u32) -> bool {
+    pub(crate) fn claim(&self, word: u32) -> bool {
         let claimed = life(state::CLAIMED, life_parts(word).1);
         self.life.compare_exchange(word, claimed, SeqCst, SeqCst).is_ok()
     }
 
     /// Ends a claimed one; it lives on if a port was taken by a thread that could not see the claim yet.
-    pub(in crate::nat64) fn settle(&self, word: u32) {
+    pub(crate) fn settle(&self, word: u32) {
         let dead = life(state::DEAD, life_parts(word).1);
         self.life.store(if is_unused(self) { dead } else { word }, SeqCst);
     }
@@ -25,7 +23,7 @@ impl Subscriber {
 
 impl Pass<'_, '_> {
     /// Subscribers whose blocks are none of the settings' any more.
-    pub(super) fn review_subscribers(&mut self) {
+    pub(crate) fn review_subscribers(&mut self) {
         for index in self.used(Kind::Subscriber) {
             let subscriber = &self.view.regions.subscribers[index as usize];
             if subscriber.state() != state::LIVE {
@@ -40,7 +38,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    pub(super) fn subscribers(&mut self) {
+    pub(crate) fn subscribers(&mut self) {
         for index in self.used(Kind::Subscriber) {
             let subscriber = &self.view.regions.subscribers[index as usize];
             match subscriber.state() {

@@ -1,7 +1,7 @@
 //! A subscriber that the sweeper is about to end while somebody needs it.
 
-use super::super::subscriber::For;
 use super::*;
+use crate::nat64::policy::Purpose;
 
 fn living(nat: &Nat64) -> Vec<&Subscriber> {
     let all = nat.memory.regions().subscribers.iter();
@@ -15,7 +15,7 @@ fn nobody_makes_a_twin_of_a_subscriber_that_may_end() {
     let only = living(&nat)[0];
     let word = only.life.load(Ordering::SeqCst);
     assert!(only.claim(word));
-    for wanted in [For::Ports, For::Counts] {
+    for wanted in [Purpose::Ports, Purpose::Counts] {
         let found = nat.view(at(1), 0).subscriber(host(5), 0, wanted);
         assert_eq!(found.err(), Some(DropReason::Busy));
     }
@@ -34,7 +34,7 @@ fn nobody_makes_a_twin_of_a_subscriber_that_may_end() {
 #[test]
 fn a_claimed_subscriber_that_nothing_is_used_of_ends() {
     let nat = nat(settings(pool(1024, 65_535)));
-    nat.view(at(0), 0).subscriber(host(5), 0, For::Counts).unwrap();
+    nat.view(at(0), 0).subscriber(host(5), 0, Purpose::Counts).unwrap();
     let only = living(&nat)[0];
     let word = only.life.load(Ordering::SeqCst);
     assert!(only.claim(word) && !only.claim(word));

@@ -4,6 +4,7 @@ use super::*;
 use crate::addr::{Eam, EamTable};
 use crate::config::Config;
 use crate::mapper::Mapper;
+use crate::stateless::{Dynamic, Stateless};
 use crate::stop::Stop;
 use crate::tuple::{Incoming, Part};
 
@@ -40,8 +41,9 @@ fn a_dynamic_address_is_an_address_like_others() {
     let dynamic4 = Some(Dynamic4 { pool, clients: Vec::new() });
     let nat = nat(Settings { dynamic4, ..settings(Pool::default()) });
     let (config, pool) = (config(), nat.settings().dynamic4.as_ref().unwrap());
-    let mut mapper = Dynamic { config: &config, view: nat.view(at(0), 0), pool };
-    let v4 = mapper.view.dynamic4(pool, host(1)).unwrap().unwrap();
+    let mut mapper =
+        Stateless { config: &config, bindings: Dynamic { view: nat.view(at(0), 0), pool } };
+    let v4 = mapper.bindings.view.dynamic4(pool, host(1)).unwrap().unwrap();
     let mut admit = |src, dst| mapper.admit_v4(&udp4(src, dst), &mut ());
     let known = admit(Ipv4Addr::new(203, 0, 113, 9), v4).unwrap();
     assert_eq!(known.dst.addr, host(1));
@@ -54,8 +56,8 @@ fn a_dynamic_address_is_an_address_like_others() {
     assert_eq!(own.unwrap_err().reason, DropReason::SelfAddressed);
 }
 
-/// An entry that was added by hand outlives the address's being the translator's: then it is no reason to turn a
-/// packet round.
+/// An entry that was added by hand outlives the address's being the translator's: then it is no reason to
+/// hairpin a packet.
 #[test]
 fn what_is_not_the_translators_does_not_turn_round() {
     let stranger = Ipv4Addr::new(203, 0, 113, 77);
@@ -64,14 +66,14 @@ fn what_is_not_the_translators_does_not_turn_round() {
     let added = StaticBib { protocol: Protocol::Udp, v6: (host(9), 53), v4: (stranger, 2000) };
     first.add_bib(&added, at(0)).unwrap();
     let config = config();
-    let turns = |nat: &Nat64| {
+    let hairpins = |nat: &Nat64| {
         let mut mapper = Stateful::new(&config, nat.view(at(0), 0), 1, 28);
         let dst = "2001:db8:64::203.0.113.77".parse().unwrap();
         let incoming = udp6(host(1), dst);
         let admitted = mapper.admit_v6(&incoming, &mut ()).unwrap();
-        mapper.turns_round(&incoming, &admitted).unwrap()
+        mapper.hairpins(&incoming, &admitted).unwrap()
     };
-    assert!(turns(&first));
+    assert!(hairpins(&first));
     let second = first.reconfigured(settings(pool(1024, 65_535))).unwrap();
-    assert!(!turns(&second));
+    assert!(!hairpins(&second));
 }

@@ -1,12 +1,9 @@
 //! What the tables are built of, each part alone.
 
 use super::*;
-use crate::nat64::chain::{Directory, FreeList};
-use crate::nat64::hash::Secret;
-use crate::nat64::layout::FREE_SHARDS;
 use crate::nat64::memory::{fits, is_superseded};
-use crate::nat64::pool::Given;
-use crate::nat64::ticks::ticks as in_ticks;
+use crate::nat64::policy::{BlockBitmap, ticks as in_ticks};
+use crate::nat64::table::{Chained, Directory, FREE_SHARDS, FreeList, Secret};
 
 use alloc::collections::BTreeMap;
 use proptest::prelude::*;
@@ -93,12 +90,9 @@ fn a_free_list_gives_each_entry_once_wherever_it_lies() {
     let expected: Vec<bool> = (1..=200).map(|used| used < 175).collect();
     assert_eq!(reserve, [expected.clone(), expected.clone(), expected].concat());
     let next = regions.bibs[1].next6.load(Ordering::Relaxed);
-    assert_eq!(
-        chain::Chained::next(&regions.bibs[1], Directory::Bib6).load(Ordering::Relaxed),
-        next
-    );
+    assert_eq!(Chained::next(&regions.bibs[1], Directory::Bib6).load(Ordering::Relaxed), next);
     regions.bibs[1].next4.store(77, Ordering::Relaxed);
-    let other = chain::Chained::next(&regions.bibs[1], Directory::Bib4);
+    let other = Chained::next(&regions.bibs[1], Directory::Bib4);
     assert_eq!(other.load(Ordering::Relaxed), 77);
 }
 
@@ -180,7 +174,7 @@ proptest! {
         let range = Range { first: POOL, last: POOL, low: 1, high: blocks as u16 };
         let allocation = Allocation::Blocks { size: 1, most: 1 };
         let pool = Pool { ranges: vec![range], allocation, ..Pool::default() };
-        let given = Given::of(&pool);
+        let given = BlockBitmap::of(&pool);
         let mut naive = HashSet::new();
         for (number, start, end, back) in steps {
             if back {

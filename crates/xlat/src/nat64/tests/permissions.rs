@@ -2,8 +2,7 @@
 
 use super::races::assert_sound;
 use super::*;
-use crate::nat64::chain::{Chain, Directory, FreeList, Unlinked};
-use crate::nat64::view::SessionKey;
+use crate::nat64::table::{Chain, Directory, FreeList, SessionKey, Unlinked};
 
 /// Links of the longest chain of sessions.
 fn longest_chain(nat: &Nat64) -> usize {

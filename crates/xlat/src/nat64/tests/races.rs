@@ -1,10 +1,8 @@
 //! Threads that work on the same entries, at the worst moments.
 
 use super::*;
-use crate::nat64::chain::{Chained, Directory, Unlinked};
-use crate::nat64::layout::{Free, KINDS};
-use crate::nat64::subscriber::For;
-use crate::nat64::view::{SessionKey, life_parts};
+use crate::nat64::policy::Purpose;
+use crate::nat64::table::{Chained, Directory, Free, KINDS, SessionKey, Unlinked, life_parts};
 
 /// What must be so whenever nobody is at work: whatever is in a chain is somebody, in it once, and in no free
 /// list; and what is free is in one list, once.
@@ -97,7 +95,7 @@ fn a_bib_entry_in_the_making_is_nobody_elses() {
     let chain = view.bib6_chain(v6, protocol).unwrap();
     let (found, _) = view.find6(&chain, v6, protocol);
     let (index, bib) = found.unwrap();
-    assert!(bib.change(state::RESTING, state::LIVE));
+    assert!(bib.change(state::HOLD_DOWN, state::LIVE));
     assert_eq!(chain.unlink(index), Unlinked::Done);
     nat.remove_bib(Protocol::Udp, local, at(301)).unwrap();
     sweeper.sweep(&nat, at(302), &mut |_| {});
@@ -119,7 +117,7 @@ fn a_subscriber_in_the_making_is_nobody_elses() {
     let first = nat(settings(Pool { allocation, ..pool(1024, 2047) }));
     let mut sweeper = Sweeper::new();
     let view = first.view(at(0), 0);
-    let (index, _) = view.subscriber(host(1), 0, For::Ports).unwrap();
+    let (index, _) = view.subscriber(host(1), 0, Purpose::Ports).unwrap();
     let chain = view.subscriber_chain(host(1), 0).unwrap();
     assert_eq!(chain.unlink(index), Unlinked::Done);
     let nat = first.reconfigured(settings(Pool { allocation, ..pool(4096, 8191) })).unwrap();
@@ -219,12 +217,12 @@ fn entries_of_a_killed_process_are_found() {
     }
     let view = nat.view(at(431), 0);
     let regions = view.regions;
-    let bibs = chain::FreeList::of(&regions, Kind::Bib);
+    let bibs = FreeList::of(&regions, Kind::Bib);
     let taken: Vec<_> = (0..3).map(|_| bibs.take(regions.bibs, 1).unwrap()).collect();
     let claimed = view.new_bib((host(2), 7), Protocol::Udp.number(), 0).unwrap();
     assert!(view.claim4(claimed, (POOL, 2001), |_| false).is_ok());
-    chain::FreeList::of(&regions, Kind::Session).take(regions.sessions, 1).unwrap();
-    chain::FreeList::of(&regions, Kind::Subscriber).take(regions.subscribers, 1).unwrap();
+    FreeList::of(&regions, Kind::Session).take(regions.sessions, 1).unwrap();
+    FreeList::of(&regions, Kind::Subscriber).take(regions.subscribers, 1).unwrap();
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 3);
     // Programs make nothing meanwhile.
     let was_draining = AtomicU64::new(0);

@@ -11,12 +11,11 @@
 use core::net::Ipv4Addr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::chain::state;
-use super::layout::{Bib, MAX_BLOCKS, PORT_TRIES, Subscriber};
-use super::pool::PortBlock;
-use super::settings::Protocol;
+use crate::nat64::table::{
+    Bib, Found, MAX_BLOCKS, PORT_TRIES, PortBlock, Protocol, Subscriber, View, life_parts, state,
+};
+
 use super::subscriber::prefix;
-use super::view::{Found, View, life_parts};
 
 /// The first port that is not well-known.
 const FIRST_UNPRIVILEGED: u16 = 1024;
@@ -70,7 +69,7 @@ enum Search {
 impl<'a> View<'a> {
     /// Finds a free transport address for a BIB entry, whose IPv6 side is filled in and which is CLAIMED, and
     /// links it under it: under `again` if that is the subscriber's and free. `false`: there is none.
-    pub(super) fn allocate(
+    pub(crate) fn allocate(
         &self,
         bib: Found<'a, Bib>,
         subscriber: &'a Subscriber,
@@ -171,9 +170,9 @@ impl<'a> View<'a> {
     /// `true`: it rested, and is now free.
     fn is_own_rest(&self, holder: &Bib, subscriber: &Subscriber) -> bool {
         let (state, _) = life_parts(holder.life.load(Acquire));
-        state == state::RESTING
+        state == state::HOLD_DOWN
             && prefix(holder.v6().0, self.nat.settings.subscriber_len) == subscriber.prefix()
-            && holder.change(state::RESTING, state::DEAD)
+            && holder.change(state::HOLD_DOWN, state::DEAD)
     }
 }
 

@@ -97,7 +97,7 @@ pub mod entry_state {
     /// In use. Sessions of TCP have the states of [`TcpState`](super::TcpState) in its place.
     pub const LIVE: u8 = 4;
     /// [`Bib`]: its port is held back (RFC 6888 REQ-8).
-    pub const RESTING: u8 = 5;
+    pub const HOLD_DOWN: u8 = 5;
 }
 
 /// Flags of a [`Bib`].

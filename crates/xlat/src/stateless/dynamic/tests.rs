@@ -14,11 +14,11 @@ use fordway_wire::ipv6::Ipv6Header;
 use fordway_wire::protocol;
 use ipnet::Ipv4Net;
 
-use super::super::{Heap, Lifetimes, Nat64, Settings, Sizes, Sweeper};
 use super::*;
 use crate::addr::{Eam, EamTable};
+use crate::nat64::{Heap, Lifetimes, Nat64, Settings, Sizes, Sweeper};
 use crate::packet::{ChecksumState, HEADROOM, Offload, Packet};
-use crate::{State, Translator, Verdict};
+use crate::{Config, State, Translator, Verdict};
 
 /// Source and destination.
 type Ends = (IpAddr, IpAddr);
@@ -248,7 +248,7 @@ fn hosts_reach_each_other_by_their_addresses() {
     let mut pool = (1..7).map(|last| Ipv4Addr::new(198, 51, 100, last));
     let unbound = pool.find(|addr| ![first, second].contains(addr)).unwrap();
     assert_eq!(bench.udp(host(1), embedded(unbound)), Ok((first.into(), unbound.into())));
-    // The error about such a packet turns round as well.
+    // The error about such a packet hairpins as well.
     let outer: Ends = (embedded(second).into(), host(1).into());
     let inner: Ends = (host(1).into(), embedded(second).into());
     assert_eq!(bench.error(host(2), (embedded(first), host(2))), Ok((outer, inner)));

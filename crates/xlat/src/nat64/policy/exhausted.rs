@@ -3,11 +3,12 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{Nat64, PortBlock, Protocol};
+use crate::nat64::Nat64;
+use crate::nat64::table::{PortBlock, Protocol};
 
 impl Nat64 {
     /// What names a search for a port in some blocks: all whose blocks these are share what came of it.
-    pub(super) fn search_key(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
+    pub(crate) fn search_key(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
         let first = blocks.first()?;
         // Protocol numbers of RFC 6146 have 5 bits, and there are at most 8 blocks.
         let kind = protocol.number() | ((blocks.len() - 1) as u8) << 5;
@@ -20,13 +21,13 @@ impl Nat64 {
     }
 
     /// Whether all ports were searched in vain a moment ago: then it is not done again for every packet.
-    pub(super) fn known_exhausted(&self, search: u64, now: u32) -> bool {
+    pub(crate) fn known_exhausted(&self, search: u64, now: u32) -> bool {
         let (slot, who) = self.exhausted_slot(search);
         slot.load(Relaxed) == who | u64::from(now)
     }
 
     /// They were searched in vain now.
-    pub(super) fn note_exhausted(&self, search: u64, now: u32) {
+    pub(crate) fn note_exhausted(&self, search: u64, now: u32) {
         let (slot, who) = self.exhausted_slot(search);
         slot.store(who | u64::from(now), Relaxed);
     }

@@ -8,12 +8,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use ipnet::Ipv4Net;
 
+use crate::nat64::table::{Bib, View, state};
 use crate::verdict::DropReason;
 
-use super::chain::state;
-use super::layout::Bib;
-use super::settings::Dynamic4;
-use super::view::View;
+use super::Dynamic4;
 
 /// Tries by hash before the pool is searched in order.
 const TRIES: u32 = 32;
@@ -53,14 +51,14 @@ impl View<'_> {
         self.bib4((addr, 0), 0).map(|(_, bib)| bib.v6().0)
     }
 
-    pub(super) fn used(&self, bib: &Bib) {
+    pub(crate) fn used(&self, bib: &Bib) {
         if bib.since.load(Relaxed) != self.now {
             bib.since.store(self.now, Relaxed);
         }
     }
 
     /// A new 1:1 mapping with these flags.
-    pub(super) fn bind_dynamic4(
+    pub(crate) fn bind_dynamic4(
         &self,
         pool: &[Ipv4Net],
         host: Ipv6Addr,

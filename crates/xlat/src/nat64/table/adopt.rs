@@ -12,13 +12,12 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::time::Duration;
 
-use super::Nat64;
-use super::chain::{Chained, FreeList, state};
-use super::layout::{Bib, Kind, Session, Subscriber, bib_flags};
-use super::permission::PermissionKey;
-use super::settings::Protocol;
-use super::subscriber::ADDING;
-use super::view::{life, life_parts};
+use crate::nat64::Nat64;
+
+use super::{
+    ADDING, Bib, Chained, FreeList, Kind, PermissionKey, Protocol, Session, Subscriber, bib_flags,
+    life, life_parts, state,
+};
 
 /// What a killed process had left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

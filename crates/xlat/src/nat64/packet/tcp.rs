@@ -2,14 +2,7 @@
 
 use fordway_wire::tcp::flag;
 
-/// From which side a packet comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// From an IPv6 host.
-    V6,
-    /// From the IPv4 network.
-    V4,
-}
+use crate::nat64::table::{Side, TcpState, Timeout};
 
 /// What a segment means to the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,76 +39,6 @@ impl Segment {
         matches!(self, Segment::Syn | Segment::SynAck)
     }
 }
-
-/// The state of a TCP session; CLOSED is no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum TcpState {
-    /// A SYN came from IPv4.
-    V4Init = 6,
-    /// A SYN came from IPv6.
-    V6Init = 7,
-    /// SYNs came from both.
-    Established = 8,
-    /// A FIN came from IPv4.
-    V4FinRcv = 9,
-    /// A FIN came from IPv6.
-    V6FinRcv = 10,
-    /// FINs came from both.
-    V4FinV6FinRcv = 11,
-    /// A RST came, or nothing for TCP_EST.
-    Trans = 12,
-}
-
-impl TcpState {
-    /// Every state.
-    pub const ALL: [TcpState; 7] = [
-        TcpState::V4Init,
-        TcpState::V6Init,
-        TcpState::Established,
-        TcpState::V4FinRcv,
-        TcpState::V6FinRcv,
-        TcpState::V4FinV6FinRcv,
-        TcpState::Trans,
-    ];
-
-    pub(crate) fn of(number: u8) -> Option<TcpState> {
-        TcpState::ALL.into_iter().find(|state| *state as u8 == number)
-    }
-
-    /// The RFC's name in snake case, for metrics and JSON.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            TcpState::V4Init => "v4_init",
-            TcpState::V6Init => "v6_init",
-            TcpState::Established => "established",
-            TcpState::V4FinRcv => "v4_fin_rcv",
-            TcpState::V6FinRcv => "v6_fin_rcv",
-            TcpState::V4FinV6FinRcv => "v4_fin_v6_fin_rcv",
-            TcpState::Trans => "trans",
-        }
-    }
-}
-
-/// Which of the configured lifetimes counts for a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Timeout {
-    /// UDP_DEFAULT.
-    Udp = 0,
-    /// ICMP_DEFAULT.
-    Icmp = 1,
-    /// TCP_EST.
-    TcpEst = 2,
-    /// TCP_TRANS.
-    TcpTrans = 3,
-    /// TCP_INCOMING_SYN.
-    TcpIncomingSyn = 4,
-}
-
-/// The number of classes of lifetimes.
-pub(crate) const TIMEOUTS: usize = 5;
 
 /// What a segment does to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::addr::Pool6;
 
-use super::hash::{halves, mix};
-use super::layout::{
-    Bib, FREE_SHARDS, Free, KINDS, LAYOUT, LAYOUT_PERMISSIONS, Meta, Session, Subscriber,
+use super::{
+    Bib, FREE_SHARDS, Free, KINDS, LAYOUT, LAYOUT_PERMISSIONS, Meta, Session, Subscriber, halves,
+    mix,
 };
 
 /// How large the tables are.

@@ -8,16 +8,13 @@ use crate::alg::{Ends as AlgEnds, Mappings, Watched};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing, Ports};
 use crate::nat64::Nat64;
+use crate::nat64::table::{Protocol, SessionKey, Side, TcpState, View};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::tuple::{Incoming, Transport};
 use crate::verdict::DropReason;
 
-use super::filter::{Outgoing6, Refusal, Tuple};
-use super::settings::Protocol;
-use super::syn::Ends;
-use super::tcp::{Segment, Side, TcpState};
-use super::view::{SessionKey, View};
+use super::{Ends, Outgoing6, Refusal, Segment, Tuple};
 
 /// Maps by the BIB and the session table. For one packet.
 #[derive(Debug)]
@@ -27,9 +24,9 @@ pub(crate) struct Stateful<'a> {
     mark: u32,
     packets: u32,
     octets: u32,
-    /// Which of `pool6` a packet that turns round was sent to.
+    /// Which of `pool6` a packet that hairpins was sent to.
     pool6: u8,
-    turned_round: bool,
+    is_hairpin: bool,
     stored: Option<Ends>,
     watched: Option<Watched>,
 }
@@ -113,7 +110,7 @@ impl<'a> Stateful<'a> {
             packets: packets as u32,
             octets: octets as u32,
             pool6: 0,
-            turned_round: false,
+            is_hairpin: false,
             stored: None,
             watched: None,
         }
@@ -124,10 +121,10 @@ impl<'a> Stateful<'a> {
         self.stored
     }
 
-    /// The packet's connection, if a gateway watches it. Not of one that turns round: both its ends are IPv6
+    /// The packet's connection, if a gateway watches it. Not of one that hairpins: both its ends are IPv6
     /// hosts.
     pub(crate) fn watched(&self) -> Option<Watched> {
-        self.watched.filter(|_| !self.turned_round)
+        self.watched.filter(|_| !self.is_hairpin)
     }
 
     /// Looks whether a gateway watches a connection.
@@ -138,8 +135,7 @@ impl<'a> Stateful<'a> {
         if found.is_none() && !nat.was_watched(ports) {
             return;
         }
-        let key =
-            SessionKey { local: ends.local, remote: ends.remote, protocol: Protocol::Tcp.number() };
+        let key = SessionKey::tcp(ends.local, ends.remote);
         let state = self.view.session(&key).map(|(_, session)| session.life().state);
         let opening = state.and_then(TcpState::of);
         let opening = matches!(opening, Some(TcpState::V4Init | TcpState::V6Init));
@@ -157,9 +153,9 @@ impl<'a> Stateful<'a> {
         self.pool6
     }
 
-    /// Whether the packet turned round.
-    pub(crate) fn turned_round(&self) -> bool {
-        self.turned_round
+    /// Whether the packet hairpins.
+    pub(crate) fn is_hairpin(&self) -> bool {
+        self.is_hairpin
     }
 
     /// The packet's mark.
@@ -167,10 +163,10 @@ impl<'a> Stateful<'a> {
         self.mark = mark;
     }
 
-    /// For a packet that turned round before.
+    /// For a packet that hairpinned before.
     pub(crate) fn set_pool6(&mut self, pool6: u8) {
         self.pool6 = pool6;
-        self.turned_round = true;
+        self.is_hairpin = true;
     }
 
     fn prefix(&self, number: u8) -> Result<Pool6, DropReason> {
@@ -409,7 +405,7 @@ impl Mapper for Stateful<'_> {
         Ok(Admitted6 { dst, pool6, ports: Tuple6 { transport, remote: Some(dst.addr) } })
     }
 
-    fn turns_round(
+    fn hairpins(
         &mut self,
         _incoming: &Incoming<'_, Ipv6Addr>,
         admitted: &Admitted6,
@@ -418,12 +414,12 @@ impl Mapper for Stateful<'_> {
             return Ok(false);
         }
         let transport = admitted.ports.transport;
-        self.turned_round = match admitted.ports.remote {
+        self.is_hairpin = match admitted.ports.remote {
             None => self.is_own(transport, admitted.dst.addr, ports_from_host(transport).1),
             // The packet inside came from there, by the same way.
             Some(remote) => self.is_own(transport, remote, ports_to_host(transport).1),
         };
-        Ok(self.turned_round)
+        Ok(self.is_hairpin)
     }
 
     fn map_v6(

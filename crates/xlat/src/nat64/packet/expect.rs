@@ -8,15 +8,12 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::nat64::table::{
+    Protocol, Session, SessionKey, SessionLife, Side, Trouble, View, bib_flags, retry, state,
+};
 use crate::verdict::DropReason;
 
-use super::chain::state;
-use super::filter::{ATTEMPTS, Trouble, Tuple};
-use super::layout::{Session, bib_flags};
-use super::make::Birth;
-use super::settings::Protocol;
-use super::tcp::{Segment, Side};
-use super::view::{SessionKey, SessionLife, View};
+use super::{Birth, Segment, Tuple};
 
 impl<'a> View<'a> {
     /// A BIB entry of TCP for a host's transport address at an IPv4 address, through which `from` may connect.
@@ -33,14 +30,7 @@ impl<'a> View<'a> {
         let tuple =
             Tuple { protocol, near: host, remote, segment, pool6, mark, packets: 0, octets: 0 };
         let mut is_new = false;
-        for _ in 0..ATTEMPTS {
-            match self.try_expect(&tuple, at, &mut is_new) {
-                Err(Trouble::Again) => {}
-                Err(Trouble::Refused(reason)) => return Err(reason),
-                Ok(local) => return Ok(local),
-            }
-        }
-        Err(DropReason::Busy)
+        retry(|| self.try_expect(&tuple, at, &mut is_new))
     }
 
     fn try_expect(
@@ -57,11 +47,11 @@ impl<'a> View<'a> {
             if self.nat.is_draining() {
                 return Err(DropReason::Draining.into());
             }
-            let resting = found.map(|(_, resting)| resting);
+            let previous = found.map(|(_, previous)| previous);
             if self.bound6(at) == Some(tuple.near.0) {
-                self.bind_port(tuple, tuple.near, at, resting, Side::V6)?;
+                self.bind_port(tuple, tuple.near, at, previous, Side::V6)?;
             } else {
-                self.bind(tuple, resting)?;
+                self.bind(tuple, previous)?;
             }
             *is_new = true;
             return Err(Trouble::Again);
@@ -88,22 +78,19 @@ impl<'a> View<'a> {
     }
 
     /// The expectation that a packet from IPv4 meets.
-    pub(super) fn expectation(&self, tuple: &Tuple<Ipv4Addr>) -> Option<&'a Session> {
+    pub(crate) fn expectation(&self, tuple: &Tuple<Ipv4Addr>) -> Option<&'a Session> {
         let wanted = tuple.protocol == Protocol::Tcp
             && tuple.segment == Segment::Syn
             && !self.nat.settings.algs.is_empty();
-        let remote = (tuple.remote.0, 0);
-        let key = SessionKey { local: tuple.near, remote, protocol: Protocol::Tcp.number() };
+        let key = SessionKey::tcp(tuple.near, (tuple.remote.0, 0));
         wanted.then(|| self.session(&key)).flatten().map(|(_, session)| session)
     }
 
     /// Whether a packet from IPv4 opens the connection that FTP uses if nobody says otherwise: from the port
     /// beside that of the server, to where the host has opened the connection from (RFC 6384 section 8).
-    pub(super) fn is_default_data(&self, tuple: &Tuple<Ipv4Addr>) -> bool {
+    pub(crate) fn is_default_data(&self, tuple: &Tuple<Ipv4Addr>) -> bool {
         let is_of = |control: u16| {
-            let remote = (tuple.remote.0, control);
-            let key = SessionKey { local: tuple.near, remote, protocol: Protocol::Tcp.number() };
-            self.session(&key).is_some()
+            self.session(&SessionKey::tcp(tuple.near, (tuple.remote.0, control))).is_some()
         };
         tuple.protocol == Protocol::Tcp
             && tuple.segment == Segment::Syn
@@ -114,11 +101,11 @@ impl<'a> View<'a> {
     }
 }
 
-/// The connection has come that was expected.
-pub(super) fn fulfil(expected: &Session) {
+/// Ends an expectation when its connection opens.
+pub(crate) fn consume_expectation(expected: &Session) {
     let life = expected.life();
     if life.is_live() {
-        // Fails if it was changed meanwhile: then it lives on until its time is over.
+        // Fails if it was changed meanwhile: then it lasts until it expires.
         let _ = expected.end(life);
     }
 }

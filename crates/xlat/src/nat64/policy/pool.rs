@@ -12,6 +12,8 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use ipnet::Ipv6Net;
 
+use crate::nat64::table::PortBlock;
+
 /// Addresses one behind the other, with the same ports of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -77,23 +79,6 @@ pub struct Pool {
     pub mark: Option<u32>,
     /// How ports are given.
     pub allocation: Allocation,
-}
-
-/// Ports of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PortBlock {
-    /// The address.
-    pub v4: Ipv4Addr,
-    /// The first port.
-    pub low: u16,
-    /// The last port.
-    pub high: u16,
-}
-
-impl PortBlock {
-    pub(super) fn contains(&self, port: u16) -> bool {
-        (self.low..=self.high).contains(&port)
-    }
 }
 
 impl Pool {
@@ -219,19 +204,19 @@ impl Pool {
 
 /// Which blocks of a pool are given away; of [`Allocation::Blocks`] only.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct BlockBitmap {
     words: Vec<AtomicU64>,
     blocks: u64,
 }
 
-impl Given {
-    pub(crate) fn of(pool: &Pool) -> Given {
+impl BlockBitmap {
+    pub(crate) fn of(pool: &Pool) -> BlockBitmap {
         let blocks = match pool.allocation {
             Allocation::Blocks { .. } => pool.blocks(),
             _ => 0,
         };
         let words = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Given { words, blocks }
+        BlockBitmap { words, blocks }
     }
 
     /// Takes a block. `false`: somebody has it.

@@ -5,7 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::settings::{Protocol, Settings};
+use crate::nat64::table::Protocol;
+
+use super::Settings;
 
 /// The first and the last of ports.
 type Ports = (u16, u16);
@@ -14,7 +16,7 @@ const ALL: Ports = (0, u16::MAX);
 
 /// The translator's transport addresses.
 #[derive(Debug)]
-pub(super) struct Owned {
+pub(crate) struct Owned {
     /// Those of the pools.
     pools: Spans,
     /// Addresses that hosts get for themselves.
@@ -37,7 +39,7 @@ struct Span {
 struct Spans(Vec<Span>);
 
 impl Owned {
-    pub(super) fn new(settings: &Settings) -> Owned {
+    pub(crate) fn new(settings: &Settings) -> Owned {
         let ranges = settings.pools.iter().flat_map(|pool| &pool.ranges);
         let pools = ranges.map(|range| (range.first, range.last, (range.low, range.high)));
         let own = settings.addresses.iter();
@@ -51,14 +53,14 @@ impl Owned {
     }
 
     /// Whether a transport address is the translator's.
-    pub(super) fn has(&self, protocol: Protocol, addr: Ipv4Addr, port: u16) -> bool {
+    pub(crate) fn has(&self, protocol: Protocol, addr: Ipv4Addr, port: u16) -> bool {
         self.pools.has(addr, port)
             || self.bound.binary_search(&(addr, protocol.number(), port)).is_ok()
             || self.is_bindable(addr)
     }
 
     /// Whether an address is the translator's, with some port.
-    pub(super) fn has_address(&self, addr: Ipv4Addr) -> bool {
+    pub(crate) fn has_address(&self, addr: Ipv4Addr) -> bool {
         let next = self.bound.partition_point(|bound| bound.0 < addr);
         self.pools.of_address(addr).is_some()
             || self.bound.get(next).is_some_and(|bound| bound.0 == addr)
@@ -66,7 +68,7 @@ impl Owned {
     }
 
     /// Whether an address is one that hosts get for themselves.
-    pub(super) fn is_bindable(&self, addr: Ipv4Addr) -> bool {
+    pub(crate) fn is_bindable(&self, addr: Ipv4Addr) -> bool {
         self.bindable.of_address(addr).is_some()
     }
 }

@@ -3,8 +3,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::layout::{Bib, FREE_SHARDS, Free, Kind, Session, Subscriber};
-use super::memory::Regions;
+use super::{Bib, FREE_SHARDS, Free, Kind, Regions, Session, Subscriber};
 
 pub(crate) use super::layout::entry_state as state;
 
@@ -140,6 +139,24 @@ impl<'a, T: Chained> Chain<'a, T> {
         entry.next(self.directory).store(first, Relaxed);
         let new = head(index, version.wrapping_add(1));
         self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok()
+    }
+
+    /// Links an entry, unless `search`, which looks through this chain, finds one that is in the way. `Err`: that one;
+    /// `Err(None)`: the chain is longer than a search follows.
+    #[inline]
+    pub(crate) fn link<F>(
+        &self,
+        index: u32,
+        search: impl Fn() -> (Option<F>, Seen),
+    ) -> Result<(), Option<F>> {
+        loop {
+            match search() {
+                (Some(found), _) => return Err(Some(found)),
+                (None, seen) if !seen.is_whole() => return Err(None),
+                (None, seen) if self.insert(index, seen) => return Ok(()),
+                (None, _) => {}
+            }
+        }
     }
 
     /// Takes an entry out. Only the sweeper does.

@@ -12,12 +12,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::verdict::DropReason;
 
-use super::chain::{Chain, FreeList, Seen, state};
-use super::filter::Trouble;
-use super::layout::{Kind, PERMISSION, Session};
-use super::make::fill_session;
-use super::settings::Filtering;
-use super::view::{Found, SessionKey, View};
+use super::{
+    Chain, Found, FreeList, Kind, PERMISSION, Seen, Session, SessionKey, Trouble, View, state,
+};
 
 /// What names a permission: the BIB entry and the key of any session that it would count.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +90,6 @@ impl Session {
 }
 
 impl<'a> View<'a> {
-    /// Whether sessions need permissions.
-    pub(crate) fn filters_by_address(&self) -> bool {
-        self.nat.settings.filtering == Filtering::AddressDependent
-    }
-
     fn find_permission(
         &self,
         chain: &Chain<'a, Session>,
@@ -123,7 +115,7 @@ impl<'a> View<'a> {
     }
 
     /// Counts a session that lets others in; makes the permission if there is none.
-    pub(super) fn permit(&self, wanted: &PermissionKey) -> Result<(), Trouble> {
+    pub(crate) fn permit(&self, wanted: &PermissionKey) -> Result<(), Trouble> {
         let chain = self.session_chain(&wanted.key).ok_or(DropReason::SessionsFull)?;
         let mut made: Option<u32> = None;
         let give_up = |made: Option<u32>| {
@@ -162,7 +154,7 @@ impl<'a> View<'a> {
         let list = FreeList::of(&self.regions, Kind::Session);
         let index = list.take(self.regions.sessions, self.shard).ok_or(DropReason::SessionsFull)?;
         let entry = &self.regions.sessions[index as usize];
-        fill_session(entry, wanted.bib, &wanted.key, 0);
+        entry.fill(wanted.bib, &wanted.key, 0);
         entry.life.store(life(state::LIVE, 1), Release);
         Ok(index)
     }

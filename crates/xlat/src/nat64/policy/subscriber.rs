@@ -1,29 +1,23 @@
 //! Subscribers: who is given which address and ports, and how much he may use (RFC 6888).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv6Addr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+use crate::nat64::Nat64;
+use crate::nat64::table::{
+    Found, FreeList, Kind, MAX_BLOCKS, PortBlock, Protocol, Side, Subscriber, Trouble, View,
+    halves, life, one_less, state,
+};
 use crate::verdict::DropReason;
 
-use super::Nat64;
-use super::chain::{FreeList, state};
-use super::filter::Trouble;
-use super::hash::halves;
-use super::layout::{Kind, MAX_BLOCKS, Subscriber};
-use super::pool::{Allocation, Given, Pool, PortBlock, Range};
-use super::settings::Protocol;
-use super::tcp::Side;
-use super::view::{Found, View, life, life_parts, one_less};
-
-/// In the number of blocks: one more is being written.
-pub(crate) const ADDING: u32 = 0x80_0000;
+use super::{Allocation, BlockBitmap, Pool, Range};
 
 /// The pool of a subscriber that has no ports.
 pub(crate) const NO_POOL: usize = u16::MAX as usize;
 
-/// What a subscriber is wanted for.
+/// What a packet needs its subscriber for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
+pub(crate) enum Purpose {
     /// To have ports of a pool.
     Ports,
     /// To be counted alone: its ports are those of an address that is its host's.
@@ -44,53 +38,14 @@ pub(crate) fn prefix(addr: Ipv6Addr, len: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits(addr.to_bits() & mask)
 }
 
-impl Subscriber {
-    /// The blocks that it has.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = PortBlock> {
-        let number = (life_parts(self.life.load(Acquire)).1 & !ADDING) as usize;
-        self.blocks.iter().take(number.min(MAX_BLOCKS)).map(|block| PortBlock {
-            v4: Ipv4Addr::from_bits(block.v4.load(Relaxed)),
-            low: block.low.load(Relaxed),
-            high: block.high.load(Relaxed),
-        })
-    }
-
-    /// It lives no more: the sweeper does the rest.
-    pub(crate) fn end(&self) {
-        let change = |word| {
-            let (state, number) = life_parts(word);
-            (state == state::LIVE).then(|| life(state::DEAD, number))
-        };
-        // Fails if it was dead.
-        let _ = self.life.fetch_update(SeqCst, SeqCst, change);
-    }
-
-    /// Puts one block more behind the others. `false`: somebody else is doing so, or there is no room.
-    fn add(&self, block: PortBlock) -> bool {
-        let before = self.life.load(Acquire);
-        let (state, number) = life_parts(before);
-        let Some(room) = self.blocks.get(number as usize).filter(|_| state == state::LIVE) else {
-            return false;
-        };
-        let adding = life(state, number | ADDING);
-        if self.life.compare_exchange(before, adding, AcqRel, Acquire).is_err() {
-            return false;
-        }
-        room.v4.store(block.v4.to_bits(), Relaxed);
-        room.low.store(block.low, Relaxed);
-        room.high.store(block.high, Relaxed);
-        self.life.compare_exchange(adding, life(state, number + 1), AcqRel, Acquire).is_ok()
-    }
-}
-
 impl<'a> View<'a> {
     /// The subscriber that a host belongs to; a new one that is to have ports is given its first block.
     /// [`DropReason::Busy`]: look again, the sweeper is at it.
-    pub(super) fn subscriber(
+    pub(crate) fn subscriber(
         &self,
         host: Ipv6Addr,
         mark: u32,
-        wanted: For,
+        purpose: Purpose,
     ) -> Result<Found<'a, Subscriber>, DropReason> {
         let settings = &self.nat.settings;
         let mark = if self.nat.by_mark { mark } else { 0 };
@@ -100,9 +55,9 @@ impl<'a> View<'a> {
             let is_live = found.1.state() == state::LIVE;
             return is_live.then_some(found).ok_or(DropReason::Busy);
         }
-        let given = match wanted {
-            For::Ports => Some(self.first_block(host, prefix, mark)?),
-            For::Counts => None,
+        let given = match purpose {
+            Purpose::Ports => Some(self.first_block(host, prefix, mark)?),
+            Purpose::Counts => None,
         };
         let list = FreeList::of(&self.regions, Kind::Subscriber);
         let Some(index) = list.take(self.regions.subscribers, self.shard) else {
@@ -113,31 +68,24 @@ impl<'a> View<'a> {
         };
         let entry = &self.regions.subscribers[index as usize];
         self.fill(entry, prefix, mark, given);
-        loop {
-            match self.find_subscriber(&chain, prefix, mark) {
-                (Some(found), _) => {
-                    // The sweeper takes its block back, and tells of it if it has told of the other.
-                    entry.end();
-                    return Ok(found);
-                }
-                (None, seen) if !seen.is_whole() => {
-                    entry.end();
-                    return Err(DropReason::SubscribersFull);
-                }
-                (None, seen) if chain.insert(index, seen) => return Ok((index, entry)),
-                (None, _) => {}
+        match chain.link(index, || self.find_subscriber(&chain, prefix, mark)) {
+            Ok(()) => Ok((index, entry)),
+            Err(found) => {
+                // The sweeper takes its block back, and logs that if it has logged the assignment.
+                entry.end();
+                found.ok_or(DropReason::SubscribersFull)
             }
         }
     }
 
     /// The same for a step that can be begun anew.
-    pub(super) fn subscriber_now(
+    pub(crate) fn subscriber_now(
         &self,
         host: Ipv6Addr,
         mark: u32,
-        wanted: For,
+        purpose: Purpose,
     ) -> Result<Found<'a, Subscriber>, Trouble> {
-        self.subscriber(host, mark, wanted).map_err(|reason| match reason {
+        self.subscriber(host, mark, purpose).map_err(|reason| match reason {
             DropReason::Busy => Trouble::Again,
             reason => reason.into(),
         })
@@ -362,13 +310,13 @@ impl Nat64 {
     }
 
     /// The number of the pool that a block is of.
-    pub(super) fn pool_of(&self, block: PortBlock) -> Option<usize> {
+    pub(crate) fn pool_of(&self, block: PortBlock) -> Option<usize> {
         self.settings.pools.iter().position(|pool| pool.number(block).is_some())
     }
 
     /// Which bit of which pool tells that a block is given away. By the block, not by the subscriber's pool,
     /// which may have another number since: the operator has put them into another order.
-    fn given(&self, block: PortBlock) -> Option<(&Given, u64)> {
+    fn given(&self, block: PortBlock) -> Option<(&BlockBitmap, u64)> {
         let number = self.pool_of(block)?;
         let pool = self.settings.pools.get(number)?;
         let gives = matches!(pool.allocation, Allocation::Blocks { .. });
@@ -376,14 +324,14 @@ impl Nat64 {
     }
 
     /// Remembers that a block is given away.
-    pub(super) fn mark(&self, block: PortBlock) {
+    pub(crate) fn mark(&self, block: PortBlock) {
         if let Some((given, place)) = self.given(block) {
             given.take(place);
         }
     }
 
     /// Takes back a block that nobody uses any more.
-    pub(super) fn take_back(&self, block: PortBlock) {
+    pub(crate) fn take_back(&self, block: PortBlock) {
         if let Some((given, place)) = self.given(block) {
             given.give_back(place);
         }

@@ -8,22 +8,73 @@
 //! A binding lives while there are BIB entries under its address, and for its lifetime without use after that. One
 //! that somebody has asked for by name, and not used yet, lives for a shorter time (RFC 2766 section 4.1).
 
+use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
+use ipnet::{Ipv4Net, Ipv6Net};
+
 use crate::addr::classify;
+use crate::nat64::Nat64;
+use crate::nat64::packet::{Segment, Tuple};
+use crate::nat64::policy::Purpose;
+use crate::nat64::table::{
+    Bib, BibError, Binding, FreeList, Kind, Protocol, Side, Trouble, View, bib_flags, one_less,
+    state,
+};
 use crate::verdict::DropReason;
 
-use super::Nat64;
-use super::chain::{FreeList, state};
-use super::filter::{Trouble, Tuple};
-use super::layout::{Bib, Kind, bib_flags};
-use super::settings::{Addresses, Protocol};
-use super::subscriber::For;
-use super::table::{BibError, Binding};
-use super::tcp::{Segment, Side};
-use super::view::{View, one_less};
+/// IPv4 addresses each of which belongs to one IPv6 host while it is bound: NAT-PT (RFC 2766).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// The addresses.
+    pub pool: Vec<Ipv4Net>,
+    /// Which IPv6 hosts; empty: all.
+    pub clients: Vec<Ipv6Net>,
+    /// Bound by the operator, of the pool or not.
+    pub fixed: Vec<(Ipv4Addr, Ipv6Addr)>,
+    /// Hosts send from an address of their own, too (Basic-NAT-PT). Else what they begin goes by the pools of
+    /// ports (NAPT-PT), and the addresses are for what IPv4 hosts begin.
+    pub outgoing: bool,
+    /// Which IPv4 hosts may begin; empty: all.
+    pub initiators: Vec<Ipv4Net>,
+    /// How long a binding that was asked for by name waits for its first session.
+    pub hold: Duration,
+}
+
+impl Addresses {
+    /// Whether the address is one of these.
+    #[must_use]
+    pub fn contains(&self, addr: Ipv4Addr) -> bool {
+        self.pool.iter().any(|net| net.contains(&addr))
+            || self.fixed.iter().any(|(fixed, _)| *fixed == addr)
+    }
+
+    /// Whether the address may be bound to the host.
+    #[must_use]
+    pub fn fits(&self, addr: Ipv4Addr, host: Ipv6Addr) -> bool {
+        let same = |(fixed_addr, fixed_host): &&(Ipv4Addr, Ipv6Addr)| {
+            *fixed_addr == addr || *fixed_host == host
+        };
+        match self.fixed.iter().find(same) {
+            Some(fixed) => *fixed == (addr, host),
+            None => self.contains(addr) && self.takes(host),
+        }
+    }
+
+    /// Whether a host may have an address.
+    #[must_use]
+    pub fn takes(&self, host: Ipv6Addr) -> bool {
+        self.clients.is_empty() || self.clients.iter().any(|net| net.contains(&host))
+    }
+
+    /// Whether an IPv4 host may begin.
+    #[must_use]
+    pub fn may_begin(&self, remote: Ipv4Addr) -> bool {
+        self.initiators.is_empty() || self.initiators.iter().any(|net| net.contains(&remote))
+    }
+}
 
 /// A host's IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +87,12 @@ pub struct Bound {
 
 impl View<'_> {
     /// The host that an address is bound to, if it is one that hosts get for themselves.
-    pub(super) fn bound6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+    pub(crate) fn bound6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         self.nat.is_bindable(addr).then(|| self.dynamic6_known(addr)).flatten()
     }
 
-    /// Whether an IPv4 host may begin a session. What comes from the translator's own addresses has turned round.
-    pub(super) fn may_begin(&self, remote: Ipv4Addr) -> Result<(), DropReason> {
+    /// Whether an IPv4 host may begin a session. What comes from the translator's own addresses hairpins.
+    pub(crate) fn may_begin(&self, remote: Ipv4Addr) -> Result<(), DropReason> {
         let addresses = self.nat.settings.addresses.as_ref();
         let is_own = || self.nat.owns_address(remote);
         match addresses.is_none_or(|addresses| addresses.may_begin(remote) || is_own()) {
@@ -52,11 +103,11 @@ impl View<'_> {
 
     /// The BIB entry of a host that sends from an address of its own (Basic-NAT-PT): with the same port. If it has
     /// no address, it gets one.
-    pub(super) fn bind_own(
+    pub(crate) fn bind_own(
         &self,
         addresses: &Addresses,
         tuple: &Tuple<Ipv6Addr>,
-        resting: Option<&Bib>,
+        previous: Option<&Bib>,
     ) -> Result<(), Trouble> {
         let (host, port) = tuple.near;
         let addr = match self.bib6((host, 0), 0) {
@@ -64,11 +115,11 @@ impl View<'_> {
             None if !addresses.takes(host) => return Err(DropReason::PoolExhausted.into()),
             None => self.bind_dynamic4(&addresses.pool, host, 0)?,
         };
-        self.bind_port(tuple, (host, port), addr, resting, Side::V6)
+        self.bind_port(tuple, (host, port), addr, previous, Side::V6)
     }
 
     /// The BIB entry for what an IPv4 host begins with a bound address.
-    pub(super) fn bind_incoming(
+    pub(crate) fn bind_incoming(
         &self,
         host: Ipv6Addr,
         tuple: &Tuple<Ipv4Addr>,
@@ -82,8 +133,8 @@ impl View<'_> {
         let (addr, port) = tuple.near;
         let protocol = tuple.protocol.number();
         let chain = self.bib6_chain((host, port), protocol).ok_or(DropReason::BibFull)?;
-        let resting = match self.find6(&chain, (host, port), protocol).0 {
-            Some((_, bib)) if bib.state() == state::RESTING => Some(bib),
+        let previous = match self.find6(&chain, (host, port), protocol).0 {
+            Some((_, bib)) if bib.state() == state::HOLD_DOWN => Some(bib),
             Some((_, bib)) if bib.v4() == tuple.near => return Err(Trouble::Again),
             // A transport address has one BIB entry (RFC 6146 section 3.1).
             Some(_) => return Err(DropReason::PortInUse.into()),
@@ -93,54 +144,27 @@ impl View<'_> {
         if !FreeList::of(&self.regions, Kind::Bib).has_reserve() {
             return Err(DropReason::BibFull.into());
         }
-        self.bind_port(tuple, (host, port), addr, resting, Side::V4)
+        self.bind_port(tuple, (host, port), addr, previous, Side::V4)
     }
 
     /// Binds a port of a host's address to the same port of the host, for the first packet from this side. The one of
-    /// `resting` makes way.
-    pub(super) fn bind_port<A>(
+    /// `previous` makes way.
+    pub(crate) fn bind_port<A>(
         &self,
         tuple: &Tuple<A>,
         host: (Ipv6Addr, u16),
         addr: Ipv4Addr,
-        resting: Option<&Bib>,
+        previous: Option<&Bib>,
         side: Side,
     ) -> Result<(), Trouble> {
-        let protocol = tuple.protocol;
-        let (owner, subscriber) = self.subscriber_now(host.0, tuple.mark, For::Counts)?;
-        match self.count_port(subscriber, protocol, side) {
-            Err(DropReason::Busy) => return Err(Trouble::Again),
-            counted => counted?,
-        }
-        let uncount = || one_less(&subscriber.ports[protocol.index()]);
-        if let Err(reason) = self.has_room(subscriber, side) {
-            uncount();
-            return Err(reason.into());
-        }
-        let Some(new) = self.new_bib(host, protocol.number(), owner) else {
-            uncount();
-            return Err(DropReason::BibFull.into());
-        };
-        if resting.is_some_and(|resting| !resting.change(state::RESTING, state::DEAD)) {
-            self.unclaim(new);
-            uncount();
-            return Err(Trouble::Again);
-        }
-        // Whoever rests there had the address before.
-        let rests = |holder: &Bib| holder.change(state::RESTING, state::DEAD);
-        if self.claim4(new, (addr, host.1), rests).is_err() {
-            self.unclaim(new);
-            uncount();
-            return Err(match side {
-                Side::V6 => DropReason::PoolExhausted.into(),
-                Side::V4 => DropReason::PortInUse.into(),
-            });
-        }
-        if self.announce(new) {
-            self.nat.shared.created.bibs_created[protocol.index()].fetch_add(1, Relaxed);
-        } else if new.1.change(state::LIVE, state::DEAD) {
-            uncount();
-        }
+        // An entry in hold-down had the address before.
+        let makes_way = |holder: &Bib| holder.change(state::HOLD_DOWN, state::DEAD);
+        self.bind_by(tuple, host, previous, (side, Purpose::Counts), |new, _| {
+            self.claim4(new, (addr, host.1), makes_way).map_err(|_| match side {
+                Side::V6 => DropReason::PoolExhausted,
+                Side::V4 => DropReason::PortInUse,
+            })
+        })?;
         self.use_bound(addr);
         Ok(())
     }
@@ -154,7 +178,7 @@ impl View<'_> {
     }
 
     /// While there are BIB entries under a bound address, it stays bound.
-    pub(super) fn keep_bound(&self, bib: &Bib) {
+    pub(crate) fn keep_bound(&self, bib: &Bib) {
         let addr = bib.v4().0;
         if bib.protocol.load(Relaxed) != 0
             && bib.state() == state::LIVE
@@ -210,14 +234,14 @@ impl Nat64 {
 
     /// Makes the bindings of the settings that are not there yet, in the place of others. Gives those that could
     /// not be made.
-    pub fn make_fixed_addresses(&self, now: Duration) -> alloc::vec::Vec<(Binding, BibError)> {
+    pub fn make_fixed_addresses(&self, now: Duration) -> Vec<(Binding, BibError)> {
         let _change = self.shared.begin_change();
         let view = self.view(now, 0);
         let fixed = self.settings.addresses.iter().flat_map(|addresses| &addresses.fixed);
-        let mut failed = alloc::vec::Vec::new();
+        let mut failed = Vec::new();
         for &(addr, host) in fixed {
             let found = [view.bib4((addr, 0), 0), view.bib6((host, 0), 0)];
-            let (same, others): (alloc::vec::Vec<_>, alloc::vec::Vec<_>) = found
+            let (same, others): (Vec<_>, Vec<_>) = found
                 .into_iter()
                 .flatten()
                 .partition(|(_, bib)| bib.v4().0 == addr && bib.v6().0 == host);

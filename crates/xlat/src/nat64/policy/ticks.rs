@@ -2,14 +2,9 @@
 
 use core::time::Duration;
 
-use super::layout::TICK_SHIFT;
-use super::settings::{Lifetimes, Settings};
-use super::tcp::TIMEOUTS;
+use crate::nat64::table::{TICK_SHIFT, TIMEOUTS};
 
-/// The tick of a time.
-pub(super) fn tick(now: Duration) -> u32 {
-    (now.as_nanos() >> TICK_SHIFT) as u32
-}
+use super::{Lifetimes, Settings};
 
 /// Lifetimes in ticks, rounded up: nothing expires early.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +16,14 @@ pub(crate) struct Ticks {
     pub(crate) hold: u32,
 }
 
-pub(super) fn ticks(lifetime: Duration) -> u32 {
+pub(crate) fn ticks(lifetime: Duration) -> u32 {
     let ticks = lifetime.as_nanos().div_ceil(1 << TICK_SHIFT);
     // Half of what the counter holds, so that ages can be told; nine years.
     u32::try_from(ticks).unwrap_or(u32::MAX).min(u32::MAX / 2 - 1)
 }
 
 impl Ticks {
-    pub(super) fn of(settings: &Settings) -> Ticks {
+    pub(crate) fn of(settings: &Settings) -> Ticks {
         let lifetimes = &settings.lifetimes;
         let Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, .. } = *lifetimes;
         Ticks {

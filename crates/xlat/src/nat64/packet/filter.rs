@@ -3,19 +3,14 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::nat64::table::{
+    PermissionKey, Protocol, Session, SessionKey, SessionLife, Side, TcpState, Timeout, Trouble,
+    View, bib_flags, retry, state,
+};
 use crate::verdict::DropReason;
 
-use super::chain::state;
-use super::expect::fulfil;
-use super::layout::{Session, bib_flags};
-use super::make::Birth;
-use super::permission::PermissionKey;
-use super::settings::{Filtering, Protocol};
-use super::tcp::{Segment, Side, TcpState, Timeout, Transition, transition};
-use super::view::{SessionKey, SessionLife, View};
-
-/// How often a step is begun anew because others changed the same entries.
-pub(super) const ATTEMPTS: u32 = 16;
+use super::expect::consume_expectation;
+use super::{Birth, Segment, Transition, transition};
 
 /// A packet's addresses and ports, as far as the tables ask for them. Of ICMP queries, the identifier is
 /// the port of the IPv6 host's side, and the other is 0.
@@ -63,30 +58,10 @@ impl From<DropReason> for Refusal {
     }
 }
 
-/// Why a step did not come to its end.
-pub(super) enum Trouble {
-    /// Somebody else changed the entry; begin anew.
-    Again,
-    Refused(DropReason),
-}
-
-impl From<DropReason> for Trouble {
-    fn from(reason: DropReason) -> Trouble {
-        Trouble::Refused(reason)
-    }
-}
-
 impl View<'_> {
     /// A packet from an IPv6 host: updates the tables, and gives (T,t).
     pub(crate) fn filter_v6(&self, tuple: &Tuple<Ipv6Addr>) -> Result<(Ipv4Addr, u16), DropReason> {
-        for _ in 0..ATTEMPTS {
-            match self.try_filter_v6(tuple) {
-                Err(Trouble::Again) => {}
-                Err(Trouble::Refused(reason)) => return Err(reason),
-                Ok(local) => return Ok(local),
-            }
-        }
-        Err(DropReason::Busy)
+        retry(|| self.try_filter_v6(tuple))
     }
 
     fn try_filter_v6(&self, tuple: &Tuple<Ipv6Addr>) -> Result<(Ipv4Addr, u16), Trouble> {
@@ -123,7 +98,7 @@ impl View<'_> {
             return Err(DropReason::Draining.into());
         }
         // A host that comes back while its port rests gets it again.
-        self.bind(tuple, found.map(|(_, resting)| resting))?;
+        self.bind(tuple, found.map(|(_, previous)| previous))?;
         // With the BIB entry the next attempt makes the session.
         Err(Trouble::Again)
     }
@@ -135,14 +110,7 @@ impl View<'_> {
         tuple: &Tuple<Ipv4Addr>,
         may_begin: impl Fn() -> Result<(), DropReason>,
     ) -> Result<Outgoing6, Refusal> {
-        for _ in 0..ATTEMPTS {
-            match self.try_filter_v4(tuple, &may_begin) {
-                Err(Trouble::Again) => {}
-                Err(Trouble::Refused(reason)) => return Err(reason.into()),
-                Ok(outgoing) => return outgoing.ok_or(Refusal::Store),
-            }
-        }
-        Err(DropReason::Busy.into())
+        retry(|| self.try_filter_v4(tuple, &may_begin))?.ok_or(Refusal::Store)
     }
 
     /// `None`: the SYN is to be stored.
@@ -196,7 +164,7 @@ impl View<'_> {
         if !is_expected && bib.flags.load(Relaxed) & bib_flags::EXPECTED != 0 {
             return Err(DropReason::Filtered.into());
         }
-        let filters = self.nat.settings.filtering == Filtering::AddressDependent && !is_expected;
+        let filters = self.nat.filters_by_address() && !is_expected;
         let mut birth = Birth::of(tuple.protocol, Side::V4);
         if tuple.segment == Segment::Syn && syn && filters {
             birth.timeout = Timeout::TcpIncomingSyn;
@@ -209,7 +177,7 @@ impl View<'_> {
             self.open((index, bib), &key, birth, Side::V4, &tuple)?;
         }
         if let Some(expected) = expectation {
-            fulfil(expected);
+            consume_expectation(expected);
         }
         let stored = birth.timeout == Timeout::TcpIncomingSyn;
         Ok((!stored).then(|| Outgoing6 { host: bib.v6(), pool6 }))
@@ -279,7 +247,7 @@ impl View<'_> {
     /// Whether the host has answered a stored SYN: from now on the session lets others in.
     fn answers_stored_syn(&self, before: SessionLife, after: SessionLife) -> bool {
         let stored = Timeout::TcpIncomingSyn as u8;
-        self.filters_by_address() && before.timeout == stored && after.timeout != stored
+        self.nat.filters_by_address() && before.timeout == stored && after.timeout != stored
     }
 
     /// `false`: the session has changed meanwhile.
@@ -300,7 +268,7 @@ impl View<'_> {
 }
 
 /// Counts a packet.
-pub(super) fn count<A>(session: &Session, side: Side, tuple: &Tuple<A>) {
+pub(crate) fn count<A>(session: &Session, side: Side, tuple: &Tuple<A>) {
     let direction = match side {
         Side::V4 => 0,
         Side::V6 => 1,

@@ -3,8 +3,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{Bib, Session, session_seen};
-use super::view::{SessionKey, View};
+use super::{Bib, Session, SessionKey, View, session_seen};
 
 impl<'a> View<'a> {
     fn shifted(&self, key: &SessionKey) -> Option<(u32, &'a Session, &'a Bib)> {

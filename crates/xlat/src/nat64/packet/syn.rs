@@ -22,7 +22,7 @@ pub(crate) type Ends = ((Ipv4Addr, u16), (Ipv4Addr, u16));
 pub struct StoredSyn {
     /// The IPv4 packet, or its beginning.
     pub packet: Box<[u8]>,
-    /// It came from IPv6 and turned round; which of `pool6` it was sent to.
+    /// It came from IPv6 and hairpins: which of `pool6` it was sent to.
     pub(crate) hairpin: Option<u8>,
     pub(crate) ends: Ends,
     due: Duration,

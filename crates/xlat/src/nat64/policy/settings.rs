@@ -8,62 +8,10 @@ use core::time::Duration;
 use ipnet::Ipv6Net;
 
 use crate::alg::Alg;
-use crate::dns::DnsAlg;
+use crate::nat64::nat_pt::{Addresses, dns::DnsAlg};
+use crate::nat64::table::{Protocol, Sizes};
 
-use super::memory::Sizes;
-use super::pool::Pool;
-
-/// The transport protocols of RFC 6146.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// ICMP queries; identifiers stand in the place of ports.
-    Icmp,
-}
-
-impl Protocol {
-    /// All of them, in the order of [`Protocol::index`].
-    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp];
-
-    /// Its place in an array by protocol.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        match self {
-            Protocol::Tcp => 0,
-            Protocol::Udp => 1,
-            Protocol::Icmp => 2,
-        }
-    }
-
-    /// The protocol number in IPv4, which the tables hold.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Protocol::Tcp => fordway_wire::protocol::TCP,
-            Protocol::Udp => fordway_wire::protocol::UDP,
-            Protocol::Icmp => fordway_wire::protocol::ICMP,
-        }
-    }
-
-    /// By the protocol number in IPv4.
-    #[must_use]
-    pub fn of(number: u8) -> Option<Protocol> {
-        Protocol::ALL.into_iter().find(|protocol| protocol.number() == number)
-    }
-
-    /// Its name in small letters.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Icmp => "icmp",
-        }
-    }
-}
+use super::Pool;
 
 /// Which packets from IPv4 pass to a BIB entry (RFC 4787 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,57 +99,6 @@ impl Dynamic4 {
     #[must_use]
     pub fn contains(&self, addr: Ipv4Addr) -> bool {
         self.pool.iter().any(|net| net.contains(&addr))
-    }
-}
-
-/// IPv4 addresses each of which belongs to one IPv6 host while it is bound: NAT-PT (RFC 2766).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The addresses.
-    pub pool: Vec<ipnet::Ipv4Net>,
-    /// Which IPv6 hosts; empty: all.
-    pub clients: Vec<Ipv6Net>,
-    /// Bound by the operator, of the pool or not.
-    pub fixed: Vec<(Ipv4Addr, Ipv6Addr)>,
-    /// Hosts send from an address of their own, too (Basic-NAT-PT). Else what they begin goes by the pools of
-    /// ports (NAPT-PT), and the addresses are for what IPv4 hosts begin.
-    pub outgoing: bool,
-    /// Which IPv4 hosts may begin; empty: all.
-    pub initiators: Vec<ipnet::Ipv4Net>,
-    /// How long a binding that was asked for by name waits for its first session.
-    pub hold: Duration,
-}
-
-impl Addresses {
-    /// Whether the address is one of these.
-    #[must_use]
-    pub fn contains(&self, addr: Ipv4Addr) -> bool {
-        self.pool.iter().any(|net| net.contains(&addr))
-            || self.fixed.iter().any(|(fixed, _)| *fixed == addr)
-    }
-
-    /// Whether the address may be bound to the host.
-    #[must_use]
-    pub fn fits(&self, addr: Ipv4Addr, host: Ipv6Addr) -> bool {
-        let same = |(fixed_addr, fixed_host): &&(Ipv4Addr, Ipv6Addr)| {
-            *fixed_addr == addr || *fixed_host == host
-        };
-        match self.fixed.iter().find(same) {
-            Some(fixed) => *fixed == (addr, host),
-            None => self.contains(addr) && self.takes(host),
-        }
-    }
-
-    /// Whether a host may have an address.
-    #[must_use]
-    pub fn takes(&self, host: Ipv6Addr) -> bool {
-        self.clients.is_empty() || self.clients.iter().any(|net| net.contains(&host))
-    }
-
-    /// Whether an IPv4 host may begin.
-    #[must_use]
-    pub fn may_begin(&self, remote: Ipv4Addr) -> bool {
-        self.initiators.is_empty() || self.initiators.iter().any(|net| net.contains(&remote))
     }
 }
 
