@@ -15,13 +15,19 @@
 use core::net::Ipv4Addr;
 
 use crate::checksum::Sum;
-use crate::{get_u16, get_u32};
+use crate::{get_u16, get_u32, put_u16};
 
 /// Octets of a header without options.
 pub const HEADER_LEN: usize = 20;
 
 /// Longest IPv4 packet in octets: Total Length has 16 bits.
 pub const MAX_LEN: usize = 65_535;
+
+/// Offset of Total Length (2 octets).
+const TOTAL_LEN_AT: usize = 2;
+
+/// Offset of the header checksum (2 octets).
+const CHECKSUM_AT: usize = 10;
 
 const DF: u16 = 0x4000;
 const MF: u16 = 0x2000;
@@ -66,6 +72,24 @@ pub enum Ipv4Error {
 }
 
 impl Ipv4Header {
+    /// The header of a packet that is not yet filled in: 20 octets, no payload, TTL 64, no fragment.
+    #[inline]
+    pub const fn new(protocol: u8, src: Ipv4Addr, dst: Ipv4Addr) -> Ipv4Header {
+        Ipv4Header {
+            header_len: HEADER_LEN,
+            tos: 0,
+            total_len: HEADER_LEN as u16,
+            identification: 0,
+            dont_fragment: false,
+            more_fragments: false,
+            fragment_offset: 0,
+            ttl: 64,
+            protocol,
+            src,
+            dst,
+        }
+    }
+
     /// Reads the header at the start of `bytes`. `bytes` may end before Total Length does (the
     /// packet inside an ICMP error); the header with its options must be there whole.
     ///
@@ -142,6 +166,15 @@ impl Ipv4Header {
 #[inline]
 pub fn header_checksum_is_valid(header: &[u8]) -> bool {
     Sum::ZERO.add_bytes(header).fold() == 0xffff
+}
+
+/// Writes Total Length, and the checksum of the header (options included) in `header`.
+#[inline]
+pub fn set_total_len(header: &mut [u8], total_len: u16) {
+    put_u16(header, TOTAL_LEN_AT, total_len);
+    put_u16(header, CHECKSUM_AT, 0);
+    let checksum = Sum::ZERO.add_bytes(header).finish();
+    put_u16(header, CHECKSUM_AT, checksum);
 }
 
 /// Whether the options hold a source route that has not been used up: LSRR (131) or SSRR (137)

@@ -65,6 +65,13 @@ pub enum Ipv6Error {
 }
 
 impl Ipv6Header {
+    /// The header of a packet that is not yet filled in: no payload, hop limit 64.
+    #[inline]
+    pub const fn new(next_header: u8, src: Ipv6Addr, dst: Ipv6Addr) -> Ipv6Header {
+        let (traffic_class, flow_label, payload_len) = (0, 0, 0);
+        Ipv6Header { traffic_class, flow_label, payload_len, next_header, hop_limit: 64, src, dst }
+    }
+
     /// Reads the header at the start of `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Ipv6Header, Ipv6Error> {

@@ -102,6 +102,20 @@ pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
+/// Writes the length of `packet`, at most 65,535 octets, into its IP header. Of IPv4 also the checksum of the header, which has
+/// `header_len` octets. Does nothing when `packet` is shorter.
+#[inline]
+pub fn set_ip_len(packet: &mut [u8], header_len: usize) {
+    let len = packet.len();
+    match packet.get_mut(..header_len) {
+        Some(header) if header.first().is_some_and(|first| first >> 4 == 4) => {
+            ipv4::set_total_len(header, len as u16);
+        }
+        Some(header) => put_u16(header, 4, len.saturating_sub(ipv6::HEADER_LEN) as u16),
+        None => {}
+    }
+}
+
 /// Reads the octet at `at`, or 0 when `bytes` is too short.
 #[inline]
 pub fn get_u8(bytes: &[u8], at: usize) -> u8 {

@@ -34,6 +34,8 @@ pub mod flag {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
+    /// Push what was received to the application.
+    pub const PSH: u8 = 0x08;
     /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x10;
     /// The urgent pointer is valid.

@@ -6,6 +6,7 @@ use fordway_wire::checksum::Sum;
 
 use crate::fragment::{Fragments, Plan};
 use crate::transport::segment_header_len;
+use crate::verdict::DropReason;
 
 /// Octets that must lie free in front of a packet so that every outcome fits in place.
 ///
@@ -198,7 +199,7 @@ impl<'a> Packet<'a> {
     /// Keeps the offload state true when the transport header moves from octet `old` of the packet to
     /// octet `new`.
     #[inline]
-    pub(crate) fn move_transport(&mut self, old: usize, new: usize) {
+    fn move_transport(&mut self, old: usize, new: usize) {
         let moved = |at: u16| u16::try_from((usize::from(at) + new).saturating_sub(old));
         if let ChecksumState::Partial { start, .. } = &mut self.offload.checksum {
             *start = moved(*start).unwrap_or(*start);
@@ -207,6 +208,23 @@ impl<'a> Packet<'a> {
         if *header_len != 0 {
             *header_len = moved(*header_len).unwrap_or(*header_len);
         }
+    }
+
+    /// Puts an IP header of the other family in the place of the first `old_len` octets; the offload state follows.
+    #[inline]
+    pub(crate) fn replace_header(&mut self, old_len: usize, new: &[u8]) -> Result<(), DropReason> {
+        // A header that shrinks needs the octets of the old one, so both steps can fail.
+        if !(self.shrink_front(old_len) && self.grow_front(new.len())) {
+            return Err(DropReason::NoHeadroom);
+        }
+        self.bytes_mut()[..new.len()].copy_from_slice(new);
+        self.move_transport(old_len, new.len());
+        self.offload.gso.kind = match self.offload.gso.kind {
+            GsoKind::TcpV4 => GsoKind::TcpV6,
+            GsoKind::TcpV6 => GsoKind::TcpV4,
+            kind => kind,
+        };
+        Ok(())
     }
 
     /// Moves the start forward by `n` octets (a shorter packet). `false`: the packet is shorter.

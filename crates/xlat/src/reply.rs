@@ -7,7 +7,7 @@ use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::icmp::{self, CHECKSUM_AT, IcmpHeader};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Error, Ipv6Header};
-use fordway_wire::{get_u8, protocol, put_u16, tcp, transport as wire_transport};
+use fordway_wire::{get_u8, protocol, put_u16, set_ip_len, tcp, transport as wire_transport};
 
 use crate::addr::classify;
 use crate::config::IcmpErrors;
@@ -22,9 +22,6 @@ use crate::verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};
 
 /// Type of Service of an ICMPv4 error: precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
 const ICMPV4_TOS: u8 = 0xc0;
-
-/// TTL and hop limit of errors (the value that IANA recommends for packets that a host sends).
-const HOP_LIMIT: u8 = 64;
 
 /// From whom errors are, and how many may be sent.
 #[derive(Clone, Copy, Debug)]
@@ -206,15 +203,7 @@ fn resize(packet: &mut Packet<'_>, at: usize, kind: GsoKind, old_len: usize, new
     if is_udp {
         put_u16(bytes, at + wire_transport::UDP_LENGTH_AT, new_len as u16);
     }
-    if get_u8(bytes, 0) >> 4 == 4 {
-        put_u16(bytes, 2, (at + new_len) as u16);
-        put_u16(bytes, 10, 0);
-        let header = bytes.get(..at).unwrap_or_default();
-        let checksum = Sum::ZERO.add_bytes(header).finish();
-        put_u16(bytes, 10, checksum);
-    } else {
-        put_u16(bytes, 4, (at + new_len - ipv6::HEADER_LEN) as u16);
-    }
+    set_ip_len(bytes, at);
 }
 
 fn put_error_v4(
@@ -240,18 +229,12 @@ fn put_error_v4(
         IcmpErrorKind::ProtocolUnreachable => (v4::UNREACHABLE, v4::PROTOCOL_UNREACHABLE, 0),
     };
     put_icmp(packet, IcmpHeader { kind, code, checksum: 0, rest }, Sum::ZERO)?;
+    let total_len = (ipv4::HEADER_LEN + packet.len()) as u16;
     let header = Ipv4Header {
-        header_len: ipv4::HEADER_LEN,
         tos: ICMPV4_TOS,
-        total_len: (ipv4::HEADER_LEN + packet.len()) as u16,
+        total_len,
         identification,
-        dont_fragment: false,
-        more_fragments: false,
-        fragment_offset: 0,
-        ttl: HOP_LIMIT,
-        protocol: protocol::ICMP,
-        src,
-        dst,
+        ..Ipv4Header::new(protocol::ICMP, src, dst)
     };
     put_front(packet, &header.to_bytes(), ipv4::HEADER_LEN)
 }
@@ -281,15 +264,8 @@ fn put_error_v6(
     let len = (packet.len() + icmp::HEADER_LEN) as u32;
     let pseudo = pseudo_v6(src, dst, protocol::ICMPV6, len);
     put_icmp(packet, IcmpHeader { kind, code, checksum: 0, rest }, pseudo)?;
-    let header = Ipv6Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: packet.len() as u16,
-        next_header: protocol::ICMPV6,
-        hop_limit: HOP_LIMIT,
-        src,
-        dst,
-    };
+    let payload_len = packet.len() as u16;
+    let header = Ipv6Header { payload_len, ..Ipv6Header::new(protocol::ICMPV6, src, dst) };
     put_front(packet, &header.to_bytes(), ipv6::HEADER_LEN)
 }
 

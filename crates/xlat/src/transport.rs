@@ -1,10 +1,12 @@
 //! Transport headers: checksums that cover addresses, and the TCP MSS (RFC 7915 sections 4.5, 5.5).
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use fordway_wire::checksum::{Sum, update, update_partial};
 use fordway_wire::{get_u16, icmp, protocol, put_u16, tcp, transport};
 
 use crate::config::{Config, UdpChecksumZero};
-use crate::mapper::Ports;
+use crate::mapper::{Outgoing, Ports};
 use crate::packet::{ChecksumState, GsoKind, Packet};
 use crate::trace::{ChecksumStep, Step, Trace};
 use crate::tuple::Part;
@@ -32,6 +34,26 @@ pub(crate) struct Change {
     pub(crate) new: Sum,
     /// The ports now; `None`: as before.
     pub(crate) ports: Option<Ports>,
+}
+
+impl Change {
+    #[inline]
+    pub(crate) fn v4_to_v6(old: (Ipv4Addr, Ipv4Addr), new: &Outgoing<Ipv6Addr>) -> Change {
+        Change {
+            old: Sum::ZERO.add_v4(old.0).add_v4(old.1),
+            new: Sum::ZERO.add_v6(new.src.addr).add_v6(new.dst.addr),
+            ports: new.ports,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn v6_to_v4(old: (Ipv6Addr, Ipv6Addr), new: &Outgoing<Ipv4Addr>) -> Change {
+        Change {
+            old: Sum::ZERO.add_v6(old.0).add_v6(old.1),
+            new: Sum::ZERO.add_v4(new.src.addr).add_v4(new.dst.addr),
+            ports: new.ports,
+        }
+    }
 }
 
 /// Checks that the offload state fits the packet.

@@ -1,8 +1,8 @@
 //! IPv4 to IPv6 (RFC 7915 section 4).
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::checksum::pseudo_v6;
 use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 use fordway_wire::protocol;
@@ -11,7 +11,7 @@ use crate::addr::classify;
 use crate::config::Config;
 use crate::fragment::Plan;
 use crate::icmp;
-use crate::mapper::Mapper;
+use crate::mapper::{Mapper, Outgoing};
 use crate::packet::{Gso, GsoKind, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
@@ -61,15 +61,7 @@ pub(crate) fn translate<M: Mapper>(
     check_fragment(&header, trace)?;
     let outgoing = mapper.map_v4(&incoming, admitted, trace)?;
 
-    let new = Ipv6Header {
-        traffic_class: config.traffic_class.of(header.tos),
-        flow_label: 0,
-        payload_len: header.payload_len() as u16,
-        next_header,
-        hop_limit,
-        src: outgoing.src.addr,
-        dst: outgoing.dst.addr,
-    };
+    let new = Ipv6Header { hop_limit, ..new_header(config, &header, next_header, &outgoing) };
     if incoming.is_icmp_error {
         icmp::error_v4_to_v6(config, mapper, packet, at, pass, trace)?;
         icmp::finish_v6(packet, new)?;
@@ -81,11 +73,7 @@ pub(crate) fn translate<M: Mapper>(
         let identifier = outgoing.ports.map(|ports| ports.src);
         icmp::query_v4_to_v6(packet, at, pseudo, identifier, trace)?;
     } else {
-        let change = Change {
-            old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
-            new: Sum::ZERO.add_v6(new.src).add_v6(new.dst),
-            ports: outgoing.ports,
-        };
+        let change = Change::v4_to_v6(ends, &outgoing);
         transport::translate(config, packet, segment, change, true, trace)?;
     }
     let datagrams = packet.offload.gso.kind == GsoKind::Udp;
@@ -99,6 +87,22 @@ pub(crate) fn translate<M: Mapper>(
         packet.split(Plan::new(limit, HEADER_MAX));
     }
     Ok(Verdict::Forward)
+}
+
+/// The IPv6 header of an IPv4 packet, with the same hop limit (RFC 7915 section 4.1).
+#[inline]
+pub(crate) fn new_header(
+    config: &Config,
+    header: &Ipv4Header,
+    next_header: u8,
+    outgoing: &Outgoing<Ipv6Addr>,
+) -> Ipv6Header {
+    Ipv6Header {
+        traffic_class: config.traffic_class.of(header.tos),
+        payload_len: header.payload_len() as u16,
+        hop_limit: header.ttl,
+        ..Ipv6Header::new(next_header, outgoing.src.addr, outgoing.dst.addr)
+    }
 }
 
 /// Lengths, version and header checksum of an IPv4 packet; cuts off what lies behind Total Length.
@@ -254,15 +258,7 @@ fn replace_header(
     split: bool,
 ) -> Result<(), DropReason> {
     let (bytes, len) = with_fragment_header(new, old, split);
-    if !(packet.shrink_front(old.header_len) && packet.grow_front(len)) {
-        return Err(DropReason::NoHeadroom);
-    }
-    packet.bytes_mut()[..len].copy_from_slice(&bytes[..len]);
-    packet.move_transport(old.header_len, len);
-    if packet.offload.gso.kind == GsoKind::TcpV4 {
-        packet.offload.gso.kind = GsoKind::TcpV6;
-    }
-    Ok(())
+    packet.replace_header(old.header_len, &bytes[..len])
 }
 
 /// The octets of `fields`, and of a Fragment Header behind it with the fragment fields of the IPv4 header

@@ -1,8 +1,8 @@
 //! IPv6 to IPv4 (RFC 7915 section 5).
 
-use core::net::Ipv6Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_wire::checksum::{Sum, pseudo_v6};
+use fordway_wire::checksum::pseudo_v6;
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
 use fordway_wire::protocol;
@@ -12,7 +12,7 @@ use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
 use crate::icmp;
 use crate::identification::Ends;
-use crate::mapper::Mapper;
+use crate::mapper::{Mapper, Outgoing};
 use crate::packet::{GsoKind, Packet};
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
@@ -59,19 +59,8 @@ pub(crate) fn translate<M: Mapper>(
         fragment => fragment,
     };
 
-    let mut new = Ipv4Header {
-        header_len: ipv4::HEADER_LEN,
-        tos: config.traffic_class.of(header.traffic_class),
-        total_len: 0,
-        identification: 0,
-        dont_fragment: false,
-        more_fragments: extensions.fragment.is_some_and(|f| f.more),
-        fragment_offset: extensions.fragment.map_or(0, |f| f.offset),
-        ttl,
-        protocol,
-        src: outgoing.src.addr,
-        dst: outgoing.dst.addr,
-    };
+    let mut new =
+        Ipv4Header { ttl, ..new_header(config, &header, extensions.fragment, protocol, &outgoing) };
     let split = if incoming.is_icmp_error {
         icmp::error_v6_to_v4(config, mapper, packet, at, trace)?;
         if config.icmp_node_id && outgoing.src.via == Via::IcmpSource {
@@ -94,14 +83,10 @@ pub(crate) fn translate<M: Mapper>(
             let identifier = outgoing.ports.map(|ports| ports.src);
             icmp::query_v6_to_v4(packet, at, pseudo, identifier, trace)?;
         } else {
-            let change = Change {
-                old: Sum::ZERO.add_v6(header.src).add_v6(header.dst),
-                new: Sum::ZERO.add_v4(new.src).add_v4(new.dst),
-                ports: outgoing.ports,
-            };
+            let change = Change::v6_to_v4(ends, &outgoing);
             transport::translate(config, packet, segment, change, false, trace)?;
         }
-        replace_header(packet, at, &new)?;
+        packet.replace_header(at, &new.to_bytes())?;
         size.split
     };
     if let Some(limit) = split {
@@ -113,6 +98,24 @@ pub(crate) fn translate<M: Mapper>(
         return v4_to_v6::translate(config, mapper, packet, Pass::Hairpin, trace);
     }
     Ok(Verdict::Forward)
+}
+
+/// The IPv4 header of an IPv6 packet, with the same hop limit and without length and identification (RFC 7915 section 5.1).
+#[inline]
+pub(crate) fn new_header(
+    config: &Config,
+    header: &Ipv6Header,
+    fragment: Option<FragmentHeader>,
+    protocol: u8,
+    outgoing: &Outgoing<Ipv4Addr>,
+) -> Ipv4Header {
+    Ipv4Header {
+        tos: config.traffic_class.of(header.traffic_class),
+        more_fragments: fragment.is_some_and(|f| f.more),
+        fragment_offset: fragment.map_or(0, |f| f.offset),
+        ttl: header.hop_limit,
+        ..Ipv4Header::new(protocol, outgoing.src.addr, outgoing.dst.addr)
+    }
 }
 
 /// Lengths, version, extension headers; cuts off what lies behind Payload Length.
@@ -268,24 +271,6 @@ fn size_of_error(config: &Config, packet: &Packet<'_>, hairpin: bool) -> Size {
     let split = (!hairpin && total_len > config.mtu4 as usize).then_some(config.mtu4 as usize);
     let dont_fragment = total_len > DF_CLEAR_MAX && split.is_none();
     Size { total_len, dont_fragment, split }
-}
-
-/// Puts the IPv4 header in the place of the IPv6 header and its extension headers, `old_len` octets.
-fn replace_header(
-    packet: &mut Packet<'_>,
-    old_len: usize,
-    new: &Ipv4Header,
-) -> Result<(), DropReason> {
-    // The header shrinks, but headroom is not all that could be missing.
-    if !(packet.shrink_front(old_len) && packet.grow_front(ipv4::HEADER_LEN)) {
-        return Err(DropReason::NoHeadroom);
-    }
-    packet.bytes_mut()[..ipv4::HEADER_LEN].copy_from_slice(&new.to_bytes());
-    packet.move_transport(old_len, ipv4::HEADER_LEN);
-    if packet.offload.gso.kind == GsoKind::TcpV6 {
-        packet.offload.gso.kind = GsoKind::TcpV4;
-    }
-    Ok(())
 }
 
 /// RFC 7915 sections 5.1 and 5.1.1: the Fragment Header's low 16 bits, or the generator's next. A

@@ -189,29 +189,29 @@ impl EamTable {
     /// Pairs of mappings that overlap in one family. Each mapping is compared with the longest
     /// shorter prefix that covers it.
     pub fn overlaps(&self) -> Vec<Overlap> {
-        let mut found = Vec::new();
-        for (depth, level) in self.v4.iter().enumerate() {
-            for &(bits, inner) in &level.rows {
-                found.extend(self.v4[depth + 1..].iter().find_map(|outer| {
-                    let key = bits & !suffix_mask_v4(outer.len);
-                    self.pair(outer.rows.binary_search_by_key(&key, |row| row.0), outer, inner)
-                }));
-            }
-        }
-        for (depth, level) in self.v6.iter().enumerate() {
-            for &(bits, inner) in &level.rows {
-                found.extend(self.v6[depth + 1..].iter().find_map(|outer| {
-                    let key = bits & !suffix_mask_v6(outer.len);
-                    self.pair(outer.rows.binary_search_by_key(&key, |row| row.0), outer, inner)
-                }));
-            }
-        }
+        let mut found = self.overlaps_in(&self.v4, |bits, len| bits & !suffix_mask_v4(len));
+        found.extend(self.overlaps_in(&self.v6, |bits, len| bits & !suffix_mask_v6(len)));
         found
     }
 
-    fn pair<T>(&self, hit: Result<usize, usize>, outer: &Level<T>, inner: u32) -> Option<Overlap> {
-        let outer = outer.rows[hit.ok()?].1;
-        Some(Overlap { outer: self.entries[outer as usize], inner: self.entries[inner as usize] })
+    fn overlaps_in<T: Ord + Copy>(
+        &self,
+        levels: &[Level<T>],
+        prefix: impl Fn(T, u8) -> T,
+    ) -> Vec<Overlap> {
+        let mut found = Vec::new();
+        for (depth, level) in levels.iter().enumerate() {
+            for &(bits, inner) in &level.rows {
+                let outer = levels[depth + 1..].iter().find_map(|outer| {
+                    let key = prefix(bits, outer.len);
+                    let at = outer.rows.binary_search_by_key(&key, |row| row.0).ok()?;
+                    Some(self.entries[outer.rows[at].1 as usize])
+                });
+                let inner = self.entries[inner as usize];
+                found.extend(outer.map(|outer| Overlap { outer, inner }));
+            }
+        }
+        found
     }
 }
 

@@ -8,7 +8,7 @@ use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::tcp::{self, flag};
-use fordway_wire::{protocol, put_u16};
+use fordway_wire::{protocol, put_u16, set_ip_len};
 
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
@@ -37,19 +37,18 @@ pub(crate) struct Watched {
 /// Where the TCP header of a translated packet lies, and the sum of the pseudo-header without its length.
 struct Place {
     at: usize,
-    is_v4: bool,
     pseudo: Sum,
 }
 
 fn place(packet: &[u8]) -> Option<Place> {
     if let Ok(header) = Ipv4Header::parse(packet) {
         let pseudo = pseudo_v4(header.src, header.dst, protocol::TCP, 0);
-        return Some(Place { at: header.header_len, is_v4: true, pseudo });
+        return Some(Place { at: header.header_len, pseudo });
     }
     let header = Ipv6Header::parse(packet).ok()?;
     let extensions = ipv6::walk(packet, header.next_header).ok()?;
     let pseudo = pseudo_v6(header.src, header.dst, protocol::TCP, 0);
-    Some(Place { at: extensions.header_len, is_v4: false, pseudo })
+    Some(Place { at: extensions.header_len, pseudo })
 }
 
 /// Lets a packet that was translated pass the gateway that watches its connection.
@@ -188,18 +187,10 @@ fn replace_payload(
 
 /// Lengths and checksums.
 fn finish(packet: &mut Packet<'_>, place: &Place) {
-    let len = packet.len();
     let was_partial = matches!(packet.offload.checksum, ChecksumState::Partial { .. });
     let bytes = packet.bytes_mut();
-    if place.is_v4 {
-        put_u16(bytes, 2, len as u16);
-        put_u16(bytes, 10, 0);
-        let checksum = Sum::ZERO.add_bytes(&bytes[..place.at]).finish();
-        put_u16(bytes, 10, checksum);
-    } else {
-        put_u16(bytes, 4, (len - ipv6::HEADER_LEN) as u16);
-    }
-    let pseudo = place.pseudo.add_u32((len - place.at) as u32).fold();
+    set_ip_len(bytes, place.at);
+    let pseudo = place.pseudo.add_u32((bytes.len() - place.at) as u32).fold();
     put_u16(bytes, place.at + tcp::CHECKSUM_AT, pseudo);
     let (start, offset) = (place.at as u16, tcp::CHECKSUM_AT as u16);
     packet.offload.checksum = ChecksumState::Partial { start, offset };

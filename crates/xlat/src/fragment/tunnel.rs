@@ -5,9 +5,10 @@
 //! datagrams (RFC 7915 section 4.1). The headers of a segment are written anew, its payload stays where it is.
 
 use fordway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
-use fordway_wire::ipv4::Ipv4Header;
+use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
-use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, tcp, transport};
+use fordway_wire::tcp::{self, flag};
+use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, put_u32, transport};
 
 use crate::packet::{Gso, GsoKind};
 use crate::transport::{never_zero, segment_header_len};
@@ -17,12 +18,8 @@ use super::{FRAGMENT_HEAD, Fragment, HEAD_MAX, take};
 /// Octets of the longest IPv4 and TCP headers.
 pub(super) const INNER_MAX: usize = 120;
 
-/// TCP: offset of the sequence number and of the flags, and flags that not every segment has (RFC 9293 section
-/// 3.1): FIN and PSH are the last one's, CWR is the first one's.
-const SEQUENCE_AT: usize = 4;
-const FLAGS_AT: usize = 13;
-const FIN_PSH: u8 = 0x09;
-const CWR: u8 = 0x80;
+/// Flags of the last segment alone (RFC 9293 section 3.1).
+const FIN_PSH: u8 = flag::FIN | flag::PSH;
 
 /// The pieces that are still to be given.
 #[derive(Clone, Debug)]
@@ -158,12 +155,9 @@ fn write_datagram(header: &mut [u8], body: &[u8], ip: &Ipv6Header) {
 fn write_segment(headers: &mut [u8], body: &[u8], index: usize, last: bool, gso: Gso) {
     let at = usize::from(get_u8(headers, 0) & 15) * 4;
     let total_len = (headers.len() + body.len()) as u16;
-    put_u16(headers, 2, total_len);
     let identification = get_u16(headers, 4).wrapping_add(index as u16);
     put_u16(headers, 4, identification);
-    put_u16(headers, 10, 0);
-    let checksum = Sum::ZERO.add_bytes(headers.get(..at).unwrap_or_default()).finish();
-    put_u16(headers, 10, checksum);
+    ipv4::set_total_len(headers.get_mut(..at).unwrap_or_default(), total_len);
     let Ok(ip) = Ipv4Header::parse(headers) else { return };
     let len = usize::from(total_len).saturating_sub(at);
     let header = headers.get_mut(at..).unwrap_or_default();
@@ -172,18 +166,17 @@ fn write_segment(headers: &mut [u8], body: &[u8], index: usize, last: bool, gso:
         transport::UDP_CHECKSUM_AT
     } else {
         let sent = (index * usize::from(gso.size)) as u32;
-        let sequence = get_u32(header, SEQUENCE_AT).wrapping_add(sent).to_be_bytes();
-        if let Some(field) = header.get_mut(SEQUENCE_AT..SEQUENCE_AT + 4) {
-            field.copy_from_slice(&sequence);
-        }
-        let mut flags = get_u8(header, FLAGS_AT);
+        let sequence = get_u32(header, tcp::SEQ_AT).wrapping_add(sent);
+        put_u32(header, tcp::SEQ_AT, sequence);
+        let mut flags = tcp::flags(header);
         if !last {
             flags &= !FIN_PSH;
         }
         if index != 0 && gso.ecn {
-            flags &= !CWR;
+            // RFC 3168 section 6.1: the first segment says it.
+            flags &= !flag::CWR;
         }
-        put_u8(header, FLAGS_AT, flags);
+        put_u8(header, tcp::FLAGS_AT, flags);
         tcp::CHECKSUM_AT
     };
     put_u16(header, field, 0);

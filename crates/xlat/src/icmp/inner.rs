@@ -53,7 +53,8 @@ pub(super) fn v4_to_v6(
     let quoted = Incoming::new(original, header.header_len, ends, header.protocol, part)
         .inside_error()
         .with_hairpin(pass == Pass::Hairpin);
-    let Outgoing { src, dst, ports } = mapper.map_quoted_v4(&quoted)?;
+    let outgoing = mapper.map_quoted_v4(&quoted)?;
+    let Outgoing { src, dst, .. } = outgoing;
     trace.step(Step::SourceV4(header.src, src));
     trace.step(Step::DestinationV4(header.dst, dst));
 
@@ -67,24 +68,12 @@ pub(super) fn v4_to_v6(
         old_pseudo: Sum::ZERO,
         new_pseudo: pseudo_v6(src.addr, dst.addr, protocol::ICMPV6, len),
     };
-    let change = Change {
-        old: Sum::ZERO.add_v4(header.src).add_v4(header.dst),
-        new: Sum::ZERO.add_v6(src.addr).add_v6(dst.addr),
-        ports,
-    };
+    let change = Change::v4_to_v6(ends, &outgoing);
     let payload = &mut original[header.header_len..];
     let is_icmp = header.protocol == protocol::ICMP;
     transport_header(payload, header.protocol, is_icmp.then_some(message), part, change, trace)?;
 
-    let fields = Ipv6Header {
-        traffic_class: config.traffic_class.of(header.tos),
-        flow_label: 0,
-        payload_len: header.payload_len() as u16,
-        next_header,
-        hop_limit: header.ttl,
-        src: src.addr,
-        dst: dst.addr,
-    };
+    let fields = v4_to_v6::new_header(config, &header, next_header, &outgoing);
     let (bytes, header_len) = with_fragment_header(fields, &header, false);
     let translated = Translated { header: bytes, header_len, old_len: header.header_len };
     Ok((translated, usize::from(header.total_len)))
@@ -105,9 +94,9 @@ pub(super) fn v6_to_v4(
     let ends = (header.src, header.dst);
     let at = extensions.header_len;
     let quoted = Incoming::new(original, at, ends, extensions.protocol, part).inside_error();
-    let Outgoing { src, dst, ports } = mapper.map_quoted_v6(&quoted)?;
-    trace.step(Step::SourceV6(header.src, src));
-    trace.step(Step::DestinationV6(header.dst, dst));
+    let outgoing = mapper.map_quoted_v6(&quoted)?;
+    trace.step(Step::SourceV6(header.src, outgoing.src));
+    trace.step(Step::DestinationV6(header.dst, outgoing.dst));
 
     let protocol =
         v6_to_v4::check_protocol(extensions.protocol).map_err(|_| DropReason::IcmpInner)?;
@@ -121,11 +110,7 @@ pub(super) fn v6_to_v4(
         old_pseudo: pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32),
         new_pseudo: Sum::ZERO,
     };
-    let change = Change {
-        old: Sum::ZERO.add_v6(header.src).add_v6(header.dst),
-        new: Sum::ZERO.add_v4(src.addr).add_v4(dst.addr),
-        ports,
-    };
+    let change = Change::v6_to_v4(ends, &outgoing);
     let payload = &mut original[extensions.header_len..];
     let is_icmp = extensions.protocol == protocol::ICMPV6;
     transport_header(
@@ -138,17 +123,10 @@ pub(super) fn v6_to_v4(
     )?;
 
     let fields = Ipv4Header {
-        header_len: ipv4::HEADER_LEN,
-        tos: config.traffic_class.of(header.traffic_class),
         total_len,
         identification: fragment.map_or(0, |f| f.identification as u16),
         dont_fragment: fragment.is_none() && usize::from(total_len) > DF_CLEAR_MAX,
-        more_fragments: fragment.is_some_and(|f| f.more),
-        fragment_offset: fragment.map_or(0, |f| f.offset),
-        ttl: header.hop_limit,
-        protocol,
-        src: src.addr,
-        dst: dst.addr,
+        ..v6_to_v4::new_header(config, &header, fragment, protocol, &outgoing)
     };
     let mut bytes = [0u8; HEADER_MAX];
     bytes[..ipv4::HEADER_LEN].copy_from_slice(&fields.to_bytes());

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use fordway_wire::checksum::Sum;
 use fordway_wire::ipv4;
 use fordway_wire::ipv6::{self, FragmentHeader};
 use fordway_wire::{get_u8, put_u8, put_u16};
@@ -157,11 +156,8 @@ impl Stored {
 /// Total Length, ECN, neither DF nor MF, offset 0, checksum.
 fn set_v4(header: &mut [u8], len: usize, ecn: u8) {
     put_u8(header, 1, get_u8(header, 1) & !3 | ecn);
-    put_u16(header, 2, len as u16);
     put_u16(header, 6, 0);
-    put_u16(header, 10, 0);
-    let checksum = Sum::ZERO.add_bytes(header).finish();
-    put_u16(header, 10, checksum);
+    ipv4::set_total_len(header, len as u16);
 }
 
 /// Payload Length and ECN. The header in front of the Fragment Header names it already.

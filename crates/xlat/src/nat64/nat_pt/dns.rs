@@ -13,13 +13,14 @@ use core::time::Duration;
 use fordway_wire::checksum::{pseudo_v4, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Ipv6Header};
-use fordway_wire::{get_u16, protocol, put_u16, transport};
+use fordway_wire::{get_u16, protocol, put_u16, set_ip_len, transport};
 
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
 use crate::packet::{GsoKind, Packet};
 use crate::trace::{Step, Trace};
 use crate::translator::State;
+use crate::transport::never_zero;
 use crate::verdict::{DropReason, Verdict};
 
 #[cfg(test)]
@@ -27,9 +28,6 @@ mod tests;
 
 /// The port of DNS.
 pub const PORT: u16 = 53;
-
-/// Hop limit of a message that is made here.
-const HOP_LIMIT: u8 = 64;
 
 /// Reads the messages that pass, and changes them.
 pub trait DnsAlg: Any + Debug + Send + Sync {
@@ -181,74 +179,43 @@ impl Gateway<'_> {
     }
 }
 
-/// Puts lengths and checksums right behind a payload that has changed; the UDP header lies at `at`.
+/// Writes lengths and checksums after the payload has changed; the UDP header lies at `at`.
 fn finish(packet: &mut Packet<'_>, at: usize) -> bool {
     let bytes = packet.bytes_mut();
-    let len = bytes.len();
-    let Ok(total) = u16::try_from(len) else { return false };
-    if len < at + transport::UDP_HEADER_LEN {
+    let Some(udp_len) = bytes.len().checked_sub(at) else { return false };
+    if udp_len < transport::UDP_HEADER_LEN || bytes.len() > ipv4::MAX_LEN {
         return false;
     }
-    put_u16(bytes, at + transport::UDP_LENGTH_AT, total - at as u16);
+    set_ip_len(bytes, at);
+    put_u16(bytes, at + transport::UDP_LENGTH_AT, udp_len as u16);
     put_u16(bytes, at + transport::UDP_CHECKSUM_AT, 0);
-    let udp_len = (len - at) as u32;
-    let sum = if bytes[0] >> 4 == 4 {
-        let Ok(mut header) = Ipv4Header::parse(bytes) else { return false };
-        header.total_len = total;
-        let (head, options) = bytes.split_at_mut(ipv4::HEADER_LEN);
-        if header.header_len != ipv4::HEADER_LEN {
-            return false;
-        }
-        head.copy_from_slice(&header.to_bytes());
-        pseudo_v4(header.src, header.dst, protocol::UDP, udp_len).add_bytes(options)
+    let pseudo = if bytes[0] >> 4 == 4 {
+        let Ok(header) = Ipv4Header::parse(bytes) else { return false };
+        pseudo_v4(header.src, header.dst, protocol::UDP, udp_len as u32)
     } else {
-        put_u16(bytes, 4, total - ipv6::HEADER_LEN as u16);
         let Ok(header) = Ipv6Header::parse(bytes) else { return false };
-        let datagram = bytes.get(at..).unwrap_or_default();
-        pseudo_v6(header.src, header.dst, protocol::UDP, udp_len).add_bytes(datagram)
+        pseudo_v6(header.src, header.dst, protocol::UDP, udp_len as u32)
     };
-    // RFC 768: 0 says that there is none.
-    let checksum = match sum.finish() {
-        0 => 0xffff,
-        checksum => checksum,
-    };
+    let checksum = never_zero(protocol::UDP, pseudo.add_bytes(&bytes[at..]).finish());
     put_u16(bytes, at + transport::UDP_CHECKSUM_AT, checksum);
     true
 }
 
 /// Puts a message in the place of the packet that goes to its sender.
 fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8], identification: u16) -> bool {
-    let udp_len = transport::UDP_HEADER_LEN + message.len();
-    let Ok(payload_len) = u16::try_from(udp_len) else { return false };
     let mut head = [0; ipv6::HEADER_LEN + transport::UDP_HEADER_LEN];
     let (at, ports) = match *ends {
         Ends::V4(to, from) => {
             let header = Ipv4Header {
-                header_len: ipv4::HEADER_LEN,
-                tos: 0,
-                total_len: payload_len + ipv4::HEADER_LEN as u16,
                 identification,
                 dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                ttl: HOP_LIMIT,
-                protocol: protocol::UDP,
-                src: from.0,
-                dst: to.0,
+                ..Ipv4Header::new(protocol::UDP, from.0, to.0)
             };
             head[..ipv4::HEADER_LEN].copy_from_slice(&header.to_bytes());
             (ipv4::HEADER_LEN, (from.1, to.1))
         }
         Ends::V6(to, from) => {
-            let header = Ipv6Header {
-                traffic_class: 0,
-                flow_label: 0,
-                payload_len,
-                next_header: protocol::UDP,
-                hop_limit: HOP_LIMIT,
-                src: from.0,
-                dst: to.0,
-            };
+            let header = Ipv6Header::new(protocol::UDP, from.0, to.0);
             head[..ipv6::HEADER_LEN].copy_from_slice(&header.to_bytes());
             (ipv6::HEADER_LEN, (from.1, to.1))
         }

@@ -26,15 +26,9 @@ impl Translator {
     ) -> Option<[u8; PROBE_LEN]> {
         let prefixes = &self.config().pool6;
         let prefix = prefixes.get(usize::from(pool6)).or(prefixes.first())?;
-        let header = Ipv6Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: tcp::HEADER_LEN as u16,
-            next_header: protocol::TCP,
-            hop_limit: 64,
-            src: prefix.embed(remote.0),
-            dst: host.0,
-        };
+        let (src, dst) = (prefix.embed(remote.0), host.0);
+        let payload_len = tcp::HEADER_LEN as u16;
+        let header = Ipv6Header { payload_len, ..Ipv6Header::new(protocol::TCP, src, dst) };
         let mut probe = [0; PROBE_LEN];
         let (ip, tcp) = probe.split_at_mut(ipv6::HEADER_LEN);
         ip.copy_from_slice(&header.to_bytes());
