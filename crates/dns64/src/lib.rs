@@ -1,4 +1,4 @@
-//! DNS64, the DNS gateway of NAT-PT, and the discovery of translation prefixes, without any input or output.
+//! DNS64, the DNS ALG of NAT-PT, Neighbour Discovery messages, and the discovery of translation prefixes, without any input or output.
 #![forbid(unsafe_code)]
 
 pub mod alg;
@@ -7,6 +7,7 @@ pub mod discovery;
 mod chain;
 pub mod ede;
 mod exchange;
+pub mod ndp;
 mod policies;
 mod policy;
 mod request;

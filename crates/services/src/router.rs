@@ -36,7 +36,7 @@ mod server;
 mod settings;
 mod stats;
 
-pub use fordway_wire::ndp::Preference;
+pub use fordway_dns64::ndp::Preference;
 pub use server::{Bound, Error, Server, bind};
 pub use settings::{Device, Prefixes, Rdnss, Route, Settings, WrongSetting};
 pub use stats::{DeviceStats, State, Stats};

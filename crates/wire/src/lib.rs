@@ -10,7 +10,6 @@
 //! | [`ipv4`] | IPv4 header, options | RFC 791 |
 //! | [`ipv6`] | IPv6 header, extension header walk, Fragment Header | RFC 8200 |
 //! | [`icmp`] | ICMPv4 and ICMPv6 headers and their type and code numbers | RFC 792, RFC 4443, RFC 4884 |
-//! | [`ndp`] | router solicitations and advertisements with their options | RFC 4861, RFC 4191, RFC 8106, RFC 8781 |
 //! | [`tcp`] | TCP header: fields, flags, options | RFC 9293 |
 //! | [`transport`] | UDP fields, places of checksums | RFC 768 |
 #![no_std]
@@ -20,7 +19,6 @@ pub mod checksum;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
-pub mod ndp;
 pub mod tcp;
 pub mod transport;
 

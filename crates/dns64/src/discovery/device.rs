@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use fordway_wire::ndp::{self, NdOption};
+use crate::ndp::{self, NdOption};
 use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 

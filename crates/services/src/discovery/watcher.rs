@@ -11,8 +11,8 @@ use std::time::Duration;
 use fordway_dns64::discovery::{
     Action, Advertisement, Discovery, Event, Failure, Found, Report, Settings,
 };
+use fordway_dns64::ndp;
 use fordway_net::{ChangeWatch, Netlink, Topic};
-use fordway_wire::ndp;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hickory_proto::op::Message;

@@ -3,10 +3,10 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use fordway_net::AddressV6;
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     Advertisement, INFINITY, Pref64, PrefixInformation, RouteInformation, ScaledLifetime,
 };
+use fordway_net::AddressV6;
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 

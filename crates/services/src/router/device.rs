@@ -5,7 +5,7 @@
 use std::net::Ipv6Addr;
 use std::time::Instant;
 
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     ALL_NODES, Advertisement, MAX_INITIAL_RTR_ADVERTISEMENTS, ROUTER_ADVERTISEMENT,
     ROUTER_SOLICITATION, solicitation,
 };

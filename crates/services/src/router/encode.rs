@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Instant;
 
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     ALL_NODES, Advertisement, NoRoom, Pref64, Preference, PrefixInformation, RouteInformation,
     ScaledLifetime, Writer,
 };

@@ -7,7 +7,7 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use fordway_wire::ndp::{INFINITY, MAX_INITIAL_RTR_ADVERTISEMENTS, PrefixInformation};
+use fordway_dns64::ndp::{INFINITY, MAX_INITIAL_RTR_ADVERTISEMENTS, PrefixInformation};
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 

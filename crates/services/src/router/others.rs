@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use fordway_wire::ndp::{Advertisement, INFINITY, NdOption, Options, PrefixInformation};
+use fordway_dns64::ndp::{Advertisement, INFINITY, NdOption, Options, PrefixInformation};
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 

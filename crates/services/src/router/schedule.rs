@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     MAX_INITIAL_RTR_ADVERT_INTERVAL, MAX_INITIAL_RTR_ADVERTISEMENTS, MAX_RA_DELAY_TIME_MS,
     MIN_DELAY_BETWEEN_RAS,
 };

@@ -7,8 +7,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fordway_dns64::ndp::ALL_ROUTERS;
 use fordway_net::{ChangeWatch, Changes, Netlink};
-use fordway_wire::ndp::ALL_ROUTERS;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;

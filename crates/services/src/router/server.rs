@@ -5,8 +5,8 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
 use fordway_net::{ChangeWatch, Netlink, Topic};
-use fordway_wire::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::host::{DhcpSocket, Host};

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use fordway_wire::ndp::{MAX_RTR_ADV_INTERVAL, Preference};
+use fordway_dns64::ndp::{MAX_RTR_ADV_INTERVAL, Preference};
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 

@@ -8,11 +8,11 @@ mod world;
 
 use std::time::Duration;
 
+use fordway_dns64::ndp::Preference;
 use fordway_services::router::{
     self, Device, DeviceStats, Prefixes, Rdnss, Route, Server, Settings,
 };
 use fordway_testhost::poll;
-use fordway_wire::ndp::Preference;
 use world::{LAN, World};
 
 /// Everything that can be said.

@@ -1,7 +1,7 @@
 //! Router advertisements and solicitations: any octets are refused or read, and what was read can be
 //! written again and reads the same.
 
-use fordway_wire::ndp::{Advertisement, NdOption, NoRoom, Writer, solicitation};
+use fordway_dns64::ndp::{Advertisement, NdOption, NoRoom, Writer, solicitation};
 
 /// Longest message that is tried; what was read fits into twice as much when it is written.
 const LONGEST: usize = 4096;
@@ -92,7 +92,7 @@ fn same(read: &[NdOption<'_>], again: &[NdOption<'_>]) {
             // A preferred lifetime beyond the valid one is cut down to it.
             (NdOption::Prefix(a), NdOption::Prefix(b)) => {
                 let preferred_lifetime = a.preferred_lifetime.min(a.valid_lifetime);
-                let expected = fordway_wire::ndp::PrefixInformation { preferred_lifetime, ..*a };
+                let expected = fordway_dns64::ndp::PrefixInformation { preferred_lifetime, ..*a };
                 assert_eq!(expected, *b);
             }
             (a, b) => assert_eq!(a, b),

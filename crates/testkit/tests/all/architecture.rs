@@ -75,7 +75,7 @@ const STRANGERS: [(&str, Option<&str>); 17] = [
     ("TraceLine::of(", Some("daemon/trace.rs")),
     ("Message::parse(", Some("daemon/auto/duplicate.rs")),
     ("hickory_proto", None),
-    ("fordway_wire::ndp", None),
+    ("fordway_dns64::ndp", None),
     ("hyper", None),
     ("UdpSocket", None),
     ("TcpListener::from_std", None),

@@ -5,10 +5,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fordway_net::{Ipv6Net, NeighbourSocket, Netlink};
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     ALL_NODES, Advertisement, Pref64, PrefixInformation, ScaledLifetime, Writer,
 };
+use fordway_net::{Ipv6Net, NeighbourSocket, Netlink};
 
 use super::netns::Netns;
 

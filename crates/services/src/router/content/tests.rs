@@ -1,6 +1,6 @@
 use super::*;
 use crate::router::settings::Route;
-use fordway_wire::ndp::Preference;
+use fordway_dns64::ndp::Preference;
 
 fn address(text: &str, valid: Option<u32>, preferred: Option<u32>) -> AddressV6 {
     AddressV6 {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use fordway_wire::ndp::{NdOption, Writer};
+use fordway_dns64::ndp::{NdOption, Writer};
 
 use super::*;
 use crate::router::content::tests::facts;

@@ -1,4 +1,4 @@
-use fordway_wire::ndp::{NdOption, checksum_is_valid};
+use fordway_dns64::ndp::{NdOption, checksum_is_valid};
 
 use super::*;
 use crate::router::content::tests::facts;

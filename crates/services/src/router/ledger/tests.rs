@@ -1,4 +1,4 @@
-use fordway_wire::ndp::Preference;
+use fordway_dns64::ndp::Preference;
 
 use super::*;
 use crate::router::content::tests::facts;

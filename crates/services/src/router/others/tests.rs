@@ -1,4 +1,4 @@
-use fordway_wire::ndp::{NdpError, Pref64, ScaledLifetime, Writer};
+use fordway_dns64::ndp::{NdpError, Pref64, ScaledLifetime, Writer};
 
 use super::*;
 use crate::router::content::tests::facts;

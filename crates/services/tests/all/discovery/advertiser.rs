@@ -3,10 +3,10 @@
 use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-use fordway_testhost::PATIENCE;
-use fordway_wire::ndp::{
+use fordway_dns64::ndp::{
     self, Advertisement, NdOption, Pref64, ScaledLifetime, Writer, solicitation,
 };
+use fordway_testhost::PATIENCE;
 use ipnet::Ipv6Net;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 

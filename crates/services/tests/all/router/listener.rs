@@ -4,8 +4,8 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use fordway_dns64::ndp::{ALL_NODES, ALL_ROUTERS, Advertisement, NdOption, Writer, solicitation};
 use fordway_testhost::PATIENCE;
-use fordway_wire::ndp::{ALL_NODES, ALL_ROUTERS, Advertisement, NdOption, Writer, solicitation};
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 use nix::errno::Errno;

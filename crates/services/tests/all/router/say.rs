@@ -1,8 +1,8 @@
 //! What is said, to whom, and how it is taken back.
 
+use fordway_dns64::ndp::{ALL_ROUTERS, Advertisement, PrefixInformation};
 use fordway_services::router::{Preference, Prefixes, Rdnss, Settings, State};
 use fordway_testhost::{has_programs, poll};
-use fordway_wire::ndp::{ALL_ROUTERS, Advertisement, PrefixInformation};
 use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, setsockopt, socket,
     sockopt::ReceiveTimeout,

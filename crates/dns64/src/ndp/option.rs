@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 
 use super::name::DomainName;
 use super::{NdpError, Preference};
-use crate::{get_u8, get_u16, get_u32};
+use fordway_wire::{get_u8, get_u16, get_u32};
 
 /// Octets that the Length field of an option counts in.
 pub(super) const UNIT: usize = 8;

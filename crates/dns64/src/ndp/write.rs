@@ -8,7 +8,7 @@ use super::{
     Advertisement, Pref64, PrefixInformation, ROUTER_SOLICITATION, RouteInformation,
     SOLICITATION_LEN, checksum,
 };
-use crate::{icmp, put_u8, put_u16};
+use fordway_wire::{icmp, put_u8, put_u16};
 
 /// The option does not fit into the buffer, or can't be written as an option; the message is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

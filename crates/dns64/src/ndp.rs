@@ -33,8 +33,8 @@ pub use option::{
 };
 pub use write::{NoRoom, Writer};
 
-use crate::checksum::pseudo_v6;
-use crate::{get_u8, get_u16, get_u32, protocol};
+use fordway_wire::checksum::pseudo_v6;
+use fordway_wire::{get_u8, get_u16, get_u32, icmp, protocol};
 
 /// ICMPv6 type of a router solicitation.
 pub const ROUTER_SOLICITATION: u8 = 133;
@@ -232,7 +232,7 @@ pub mod solicitation {
 /// The ICMPv6 checksum of `message`, whose own checksum field is taken as zero.
 #[inline]
 pub fn checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
-    let field = get_u16(message, crate::icmp::CHECKSUM_AT);
+    let field = get_u16(message, icmp::CHECKSUM_AT);
     (pseudo_v6(src, dst, protocol::ICMPV6, message.len() as u32).add_bytes(message).add_u16(!field))
         .finish()
 }
