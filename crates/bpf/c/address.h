@@ -279,7 +279,7 @@ always_inline int is_mapped(enum via via)
 }
 
 /* RFC 7757 section 4.2.2, conditions A1 to A3, and B1 to B3 with the source of the packet inside: whether a packet to
- * this IPv4 address turns round. Whether somebody has an address of the pool, the user engine finds out. */
+ * this IPv4 address hairpins. Whether somebody has an address of the pool, the user engine finds out. */
 always_inline int hairpins(__u32 v4, enum via via)
 {
 	struct halves ignored = {};

@@ -3,9 +3,9 @@
  * Making BIB entries and sessions, within the quotas of their subscriber (RFC 6146 section 3.5, RFC 6888 REQ-4
  * and REQ-5); the core's nat64/packet/make.rs, nat64/table/bib.rs and nat64/policy/subscriber.rs.
  *
- * Until an entry is linked it is its maker's alone, but for its death: the sweeper looks at every entry, and ends one
- * whose BIB entry or pool is gone. Who comes too late lets his entry die and takes nothing back that was alive: the
- * sweeper takes it out, and off the counts.
+ * A new entry is private until it is linked into a chain. The sweeper may still mark it dead meanwhile, because it
+ * scans every entry and ends those whose BIB entry or pool is gone. A program that then fails to link the entry must
+ * not free it: the sweeper does, and corrects the counts.
  */
 #ifndef FORDWAY_NAT64_MAKE_H
 #define FORDWAY_NAT64_MAKE_H

@@ -1,4 +1,4 @@
-//! Application level gateways: whoever has to read and change what applications say.
+//! Application level gateways (ALGs): they read and change what applications say.
 //!
 //! An [`Alg`] names the ports whose connections it watches. For each of them it makes a [`Dialogue`], which is
 //! shown the octets of both directions in order, each octet once, and says what becomes of them ([`Advice`]):
@@ -11,7 +11,7 @@
 //! - what comes before its turn waits, within bounds, or is left to its sender to repeat;
 //! - what became longer than a segment may be leaves as a super-packet, which the device cuts (`apply`).
 //!
-//! State is kept beside the tables (`store`), only for connections whose beginning was seen, and dies with the
+//! State is kept beside the tables (`store`), only for connections whose first segment was seen, and removed with the
 //! session. Connections of other ports never come here. In the kernel, programs leave packets of the watched
 //! ports to the user engine.
 //!
@@ -44,10 +44,11 @@ use core::time::Duration;
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
 
-/// Octets of one direction that are held at most; when a [`Dialogue`] wants more, the session is let go.
+/// Octets of one direction that are held at most. A session whose [`Dialogue`] wants more bypasses the ALG from then
+/// on.
 pub const HELD_MAX: usize = 8192;
 
-/// The kind of a gateway: made once, shared by all sessions.
+/// An ALG: made once, shared by all sessions.
 pub trait Alg: Debug + Send + Sync {
     /// Its name in the configuration, in metrics and for people: small letters.
     fn label(&self) -> &'static str;
@@ -55,7 +56,7 @@ pub trait Alg: Debug + Send + Sync {
     /// TCP ports of servers whose connections it watches.
     fn ports(&self) -> &[u16];
 
-    /// The port from which a server of such a port opens connections that nobody has announced.
+    /// The port from which a server of such a port opens connections without announcing them.
     fn data_port(&self, _server: u16) -> Option<u16> {
         None
     }
@@ -93,8 +94,8 @@ pub enum Advice {
     Pass(usize),
     /// In the place of the first so many, at least one, stands what was written, which may be nothing.
     Replace(usize),
-    /// Everything passes from here on, in both directions, for ever.
-    LetGo,
+    /// Everything passes unchanged from here on, in both directions, until the connection ends.
+    Bypass,
 }
 
 /// The ends of a session.
@@ -112,7 +113,7 @@ pub struct Ends {
     pub pool6: u8,
 }
 
-/// What a gateway can ask of the translator.
+/// What an ALG can ask of the translator.
 pub trait Mappings {
     /// A BIB entry of TCP for a host's transport address at an IPv4 address, through which `from` may connect.
     /// `None`: there is no room, or the host may have no more.
@@ -127,19 +128,19 @@ pub trait Mappings {
     /// The IPv6 address of an IPv4 address in one of `pool6`.
     fn v6_of(&self, pool6: u8, addr: Ipv4Addr) -> Option<Ipv6Addr>;
 
-    /// The configuration and the tables behind it, for gateways that bind addresses; `None`: there are none.
+    /// The configuration and the tables behind it, for ALGs that bind addresses; `None`: there are none.
     fn tables(&self) -> Option<(&Config, &Nat64)> {
         None
     }
 }
 
-/// What a [`Dialogue`] knows and may do.
+/// What a [`Dialogue`] is given, and what it can ask for.
 pub struct Context<'a> {
     /// The session's ends.
     pub ends: Ends,
     /// The time of the segment.
     pub now: Duration,
-    /// The gateway's counters.
+    /// The ALG's counters.
     pub counters: &'a AlgCounters,
     /// There is memory to keep what was said.
     pub may_keep: bool,
@@ -167,7 +168,7 @@ impl<'a> Context<'a> {
         made
     }
 
-    /// The IPv6 address by which the IPv6 host knows an IPv4 host.
+    /// The IPv6 address of an IPv4 host in the session's prefix.
     #[must_use]
     pub fn v6_of(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         self.mappings.v6_of(self.ends.pool6, addr)
@@ -179,7 +180,7 @@ impl<'a> Context<'a> {
         self.mappings.tables()
     }
 
-    /// Counts something that the gateway did.
+    /// Counts an event of the ALG.
     pub fn count(&self, event: Event) {
         self.counters.count(event);
     }

@@ -18,7 +18,7 @@ const FRAGMENT_HEAD: usize = ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LEN;
 
 const HEAD_MAX: usize = FRAGMENT_HEAD + INNER_MAX;
 
-/// Into which pieces a packet goes.
+/// How a packet is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Fragments.

@@ -21,8 +21,8 @@ pub(crate) struct Ends {
 /// Identifications that all queues of a translator share.
 ///
 /// RFC 6864 section 4.1: what may be fragmented does not repeat an identification of the same source, destination and
-/// protocol. They count up from a hash of these, in one of 4,096 counters, so that nobody guesses them from those of
-/// others (RFC 7739).
+/// protocol. They count up from a hash of these, in one of 4,096 counters, so that they can't be guessed from those of
+/// other flows (RFC 7739).
 #[derive(Debug)]
 pub struct Identifications {
     secret: u64,

@@ -1,9 +1,9 @@
-//! Where addresses and ports come from: the seam between translating packets and knowing who is who.
+//! Where addresses and ports come from: the interface between packet translation and address mapping.
 //!
 //! Translation ([`v4_to_v6`](crate::v4_to_v6), [`v6_to_v4`](crate::v6_to_v4), [`icmp`](crate::icmp)) is
 //! generic over a [`Mapper`], so that a stateless translator has no trace of ports in it.
 //!
-//! A mapper is asked twice for each packet. [`admit`](Mapper::admit_v4) comes first: it tells by the
+//! A mapper is called twice for each packet. [`admit`](Mapper::admit_v4) comes first: it decides by the
 //! addresses alone whether the packet is the translator's, and changes nothing. Then come the checks that
 //! need no state (hop limit, protocol, fragment). [`map`](Mapper::map_v4) gives what will stand in the
 //! translated packet, and there a stateful mapper finds and makes its state: a packet that expires here
@@ -49,8 +49,8 @@ pub(crate) trait Mapper {
     /// The step that is traced when a packet hairpins.
     const HAIRPIN: Step;
 
-    /// Whether a packet from IPv4 is the translator's, by its addresses. Those that can't be on a wire are
-    /// rejected already, but for the source of an ICMP error.
+    /// Whether a packet from IPv4 is for the translator, by its addresses. Addresses that can't be on a wire have been
+    /// rejected, except the source of an ICMP error.
     fn admit_v4(
         &mut self,
         incoming: &Incoming<'_, Ipv4Addr>,
@@ -71,8 +71,8 @@ pub(crate) trait Mapper {
         quoted: &Incoming<'_, Ipv4Addr>,
     ) -> Result<Outgoing<Ipv6Addr>, DropReason>;
 
-    /// Whether a packet from IPv6 is the translator's, by its addresses. Those that can't be on a wire are
-    /// rejected already.
+    /// Whether a packet from IPv6 is for the translator, by its addresses. Addresses that can't be on a wire have been
+    /// rejected.
     fn admit_v6(
         &mut self,
         incoming: &Incoming<'_, Ipv6Addr>,

@@ -8,9 +8,9 @@
 //! 4. Translating the packet: the same code as for stateless translation.
 //! 5. Handling hairpinning: `packet`.
 //!
-//! The rooms, each of which imports those behind it only: `packet` (what a packet does), `policy` (who gets what), `table`
-//! (what the tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of threads and
-//! of kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet`.
+//! The rooms, each of which imports those behind it only: `packet` (what a packet does), `policy` (who gets what),
+//! `table` (what the tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of
+//! threads and of kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet`.
 
 mod error;
 pub mod nat_pt;
@@ -62,7 +62,8 @@ pub struct Created {
     pub sessions_created: [AtomicU64; 3],
 }
 
-/// Sessions that came to their end, by cause, counted likewise; in both engines, for the sweeper ends them.
+/// Sessions that have ended, by cause and protocol, counted since the process began. Those of both engines: the sweeper
+/// ends them.
 #[derive(Debug, Default)]
 pub struct Ended {
     /// Their lifetime was over.
@@ -78,7 +79,7 @@ struct Shared {
     ended: Ended,
     /// Changes by hand, and of settings, that are under way.
     changes: AtomicU64,
-    /// Connections that application level gateways watch.
+    /// Connections that ALGs watch.
     watched: alg::Store,
 }
 
@@ -125,12 +126,12 @@ pub struct Nat64 {
     secret: Secret,
     ticks: Ticks,
     by_mark: bool,
-    /// Blocks that are given away, by pool.
+    /// Blocks that are assigned, by pool.
     given: Vec<Arc<BlockBitmap>>,
-    /// The counters of each gateway of the settings.
+    /// The counters of each ALG of the settings.
     alg_counters: Vec<Arc<AlgCounters>>,
     shared: Arc<Shared>,
-    /// It is to take the place of another's, and the sweeper has not met it yet: a change is under way.
+    /// It replaces another value, and the sweeper has not used it yet: a change is under way.
     is_coming: AtomicBool,
     /// Where no free port was found, and when: see [`Nat64::search_key`]; tick.
     exhausted: [AtomicU64; 64],
@@ -145,16 +146,15 @@ impl Nat64 {
         Ok(nat)
     }
 
-    /// The same tables with other settings. What does not fit them goes at the sweep after
-    /// [`Sweeper::review`]; until then, or until it is dropped, subscribers keep their blocks.
+    /// The tables with other settings. Entries that do not fit those end at the sweep after [`Sweeper::review`]; until
+    /// then, or until the new value is dropped, subscribers keep their blocks.
     pub fn reconfigured(&self, mut settings: Settings) -> Result<Nat64, Nat64Error> {
         if self.watched() != 0 {
-            // Their numbers differ on both sides, also if no gateway watches them any more.
+            // Their sequence numbers differ on both sides, even if no ALG watches them any more.
             settings.more_left_ports.extend(self.settings.left_ports());
         }
         let change = self.shared.begin_change();
-        // Threads that still work with these settings, and those that work with the new ones, must not give
-        // one block to two.
+        // Threads with the old settings and threads with the new ones must not assign one block twice.
         let given = settings.pools.iter().map(|pool| {
             let same = self
                 .settings
@@ -172,7 +172,7 @@ impl Nat64 {
         Ok(nat)
     }
 
-    /// The sweeper has met it, or nobody ever will.
+    /// Ends the change that [`Nat64::reconfigured`] has begun: the sweeper uses the new value, or it is dropped.
     fn arrive(&self) {
         if self.is_coming.swap(false, Relaxed) {
             drop(Change(&self.shared));
@@ -189,7 +189,7 @@ impl Nat64 {
         if self.filters_by_address() { LAYOUT_PERMISSIONS } else { LAYOUT }
     }
 
-    /// For whoever takes the tables over.
+    /// Writes the layout into the tables, for a process that takes them over.
     fn tell_layout(&self) {
         self.memory.regions().meta.layout.store(self.layout(), Relaxed);
     }
@@ -232,7 +232,7 @@ impl Nat64 {
         Ok(nat)
     }
 
-    /// Blocks that subscribers have already; those that are gone, too, until their last session is.
+    /// Marks the blocks that subscribers have; also those of dead subscribers, until their last session has ended.
     fn mark_given(&self) {
         for subscriber in self.memory.regions().subscribers {
             if matches!(subscriber.state(), state::LIVE | state::CLAIMED | state::DEAD) {
@@ -279,7 +279,7 @@ impl Nat64 {
         })
     }
 
-    /// How many blocks of each pool are given away; nothing for pools without blocks.
+    /// How many blocks of each pool are assigned; nothing for pools without blocks.
     #[must_use]
     pub fn blocks(&self) -> Vec<Occupancy> {
         self.given
@@ -291,7 +291,7 @@ impl Nat64 {
             .collect()
     }
 
-    /// From now on no new sessions are made, or they are again.
+    /// Refuses new sessions from now on, or accepts them again.
     pub fn drain(&self, drains: bool) {
         self.memory.regions().meta.draining.store(u32::from(drains), SeqCst);
     }
@@ -335,7 +335,7 @@ impl Nat64 {
         self.view(now, shard).filter_v4(tuple, || Ok(()))
     }
 
-    /// The application level gateways, with their counters.
+    /// The ALGs, with their counters.
     pub fn algs(&self) -> impl Iterator<Item = (&Arc<dyn Alg>, &Arc<AlgCounters>)> {
         self.settings.algs.iter().zip(&self.alg_counters)
     }
@@ -346,13 +346,13 @@ impl Nat64 {
         self.shared.watched.number()
     }
 
-    /// What gateways have added to the sequence numbers of the IPv4 and of the IPv6 host.
+    /// Keeps what an ALG has added to the sequence numbers of the IPv4 and of the IPv6 host.
     pub(crate) fn keep_shift(&self, (local, remote): alg::Key, shift: [u32; 2]) {
         let key = SessionKey::tcp(local, remote);
         self.view(Duration::ZERO, 0).keep_shift(&key, shift);
     }
 
-    /// The same of a connection that an earlier process watched.
+    /// What an ALG of an earlier process has added to a connection's sequence numbers.
     pub(crate) fn kept_shift(&self, (local, remote): alg::Key) -> Option<[u32; 2]> {
         let key = SessionKey::tcp(local, remote);
         self.view(Duration::ZERO, 0).kept_shift(&key)
@@ -362,14 +362,14 @@ impl Nat64 {
         &self.shared.watched
     }
 
-    /// The gateway that watches connections between these ports, and from which side they are opened.
+    /// The ALG that watches connections between these ports, and from which side they are opened.
     pub(crate) fn alg_of(&self, host: u16, remote: u16) -> Option<(usize, Side)> {
         let by = |port| self.settings.algs.iter().position(|alg| alg.ports().contains(&port));
         by(remote).map(|alg| (alg, Side::V6)).or_else(|| by(host).map(|alg| (alg, Side::V4)))
     }
 
-    /// Whether connections of one of these ports may have been watched by settings before: their numbers differ on
-    /// both sides for as long as they last.
+    /// Whether earlier settings may have watched connections of one of these ports: their sequence numbers differ on
+    /// both sides until they end.
     pub(crate) fn was_watched(&self, ports: [u16; 2]) -> bool {
         let left = &self.settings.more_left_ports;
         !left.is_empty() && ports.iter().any(|port| left.contains(port)) && self.watched() != 0
@@ -381,8 +381,7 @@ impl Nat64 {
         self.owned.has_address(addr)
     }
 
-    /// Whether a SYN that was kept is answered: the host has opened the connection, or the SYN came again and
-    /// was let in.
+    /// Whether a stored SYN is answered: the host has opened the connection, or the SYN was retransmitted and accepted.
     pub(crate) fn is_answered(&self, syn: &StoredSyn, now: Duration) -> bool {
         let (local, remote) = syn.ends;
         let key = SessionKey::tcp(local, remote);

@@ -14,14 +14,14 @@ use crate::verdict::DropReason;
 /// an inner Fragment Header of 8), or an ICMPv6 error of 48 octets put in front of an IPv6 packet.
 pub const HEADROOM: usize = 64;
 
-/// Octets that should lie free behind a packet. An ICMP error grows there when its extensions move back (RFC 4884) or it
-/// gets some; without room it leaves without them.
+/// Octets that should lie free behind a packet. An ICMP error grows there when its extensions move back (RFC 4884) or
+/// it gets some; without room it leaves without them.
 pub const TAILROOM: usize = 256;
 
 /// What is known of the transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// The checksum field is complete; nobody vouches for it.
+    /// The checksum field is complete, and not verified.
     #[default]
     Complete,
     /// The checksum field is complete, and the host has verified it (or made it).
@@ -175,8 +175,9 @@ impl<'a> Packet<'a> {
         self.plan = Some(Plan::tunnel(gso, limit, identification));
     }
 
-    /// Lets a super-packet of UDP that begins with an IPv6 header of 40 octets leave as its datagrams, and those of more
-    /// than `limit` octets as fragments, which have identifications from `identification` on (RFC 7915 section 4.1).
+    /// Lets a super-packet of UDP that begins with an IPv6 header of 40 octets leave as its datagrams, and those of
+    /// more than `limit` octets as fragments, which have identifications from `identification` on (RFC 7915 section
+    /// 4.1).
     pub(crate) fn cut_datagrams(&mut self, limit: usize, identification: u32) {
         self.cut_tunnelled(limit, identification);
     }

@@ -5,8 +5,8 @@
 //! that the translator takes: an IPv4 packet with its Identification, without DF; an IPv6 packet with an
 //! atomic Fragment Header, which keeps its Identification.
 //!
-//! Memory is bounded in all and for each source, and nothing stays longer than the interval. A packet whose
-//! fragments overlap or contradict each other is given up, and so is what still comes of it (RFC 5722).
+//! Memory is bounded in all and for each source, and nothing stays longer than the interval. A packet whose fragments
+//! overlap or contradict each other is discarded, with the fragments of it that come later (RFC 5722).
 
 mod datagram;
 mod piece;
@@ -75,7 +75,7 @@ pub enum Outcome {
     Whole,
     /// It is kept until the others come.
     Incomplete,
-    /// The same fragment is kept already. Ignored.
+    /// A duplicate of a fragment that is kept. Ignored.
     Duplicate,
     /// It was the last one missing: the packet lies in this range of the buffer.
     Complete(Range<usize>),
@@ -327,7 +327,8 @@ impl Reassembler {
         }
     }
 
-    /// Who is charged: whoever has one IPv6 address mostly has all of its 64-bit prefix, or of a shorter one.
+    /// The source that is charged: a prefix of [`Limits::source_len`] bits, since a host mostly has all addresses of
+    /// one.
     fn source(&self, key: &Key) -> IpAddr {
         let host = 128 - u32::from(self.limits.source_len.clamp(1, 64));
         match key.softwire.map_or(key.src, IpAddr::V6) {

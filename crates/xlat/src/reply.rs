@@ -23,7 +23,7 @@ use crate::verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};
 /// Type of Service of an ICMPv4 error: precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
 const ICMPV4_TOS: u8 = 0xc0;
 
-/// From whom errors are, and how many may be sent.
+/// Sources and rate of the ICMP errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Errors {
     /// Source of ICMPv4 errors; `None`: none are sent.
@@ -114,13 +114,13 @@ fn build(
     built.map_err(|_| Suppressed::Forbidden)
 }
 
-/// To whom an error goes, and from which configured address.
+/// The destination of an error, and its configured source.
 enum Sender {
     V4(Ipv4Addr, Option<Ipv4Addr>),
     V6(Ipv6Addr, Option<Ipv6Addr>),
 }
 
-/// The sender of an IPv4 packet, if it may be told (RFC 1122 section 3.2.2): not about an ICMP error,
+/// The sender of an IPv4 packet, if an error may be sent (RFC 1122 section 3.2.2): not about an ICMP error,
 /// a fragment other than the first, a multicast or broadcast, nor to an address that is no host's.
 fn sender_v4(packet: &Packet<'_>) -> Option<Ipv4Addr> {
     let bytes = packet.bytes();
@@ -135,7 +135,7 @@ fn sender_v4(packet: &Packet<'_>) -> Option<Ipv4Addr> {
     (!forbidden).then_some(header.src)
 }
 
-/// The sender of an IPv6 packet, if it may be told (RFC 4443 section 2.4 (e)). "Prohibited" is never
+/// The sender of an IPv6 packet, if an error may be sent (RFC 4443 section 2.4 (e)). "Prohibited" is never
 /// said about ICMPv6 (RFC 7915 section 5.4).
 fn sender_v6(packet: &Packet<'_>, kind: IcmpErrorKind) -> Option<Ipv6Addr> {
     let bytes = packet.bytes();
@@ -177,7 +177,7 @@ fn one_segment(packet: &mut Packet<'_>) {
         let is_v4 = get_u8(packet.bytes(), 0) >> 4 == 4;
         let least = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         if at < least {
-            // It contradicts itself; some reasons stop a packet before anybody has looked at its offload state.
+            // The offload state contradicts the packet, which may have stopped before that was checked.
             return;
         }
         let segment = packet.bytes().get(at..).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Steps that a packet takes on other ways through a gateway, too: what is no translation, and yet must judge, cut
-//! and answer packets as translation does (softwires).
+//! Steps that softwires share with translation: checks, segment sizes and ICMP errors.
 
 pub use crate::addr::classify::{illegal_v4, illegal_v6};
 pub use crate::reply::{Errors, answer};

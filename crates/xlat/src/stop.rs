@@ -1,4 +1,4 @@
-//! Why translation of a packet stopped, and whether its sender is to be told.
+//! Why translation of a packet stopped, and whether its sender gets an ICMP error.
 
 use crate::verdict::{DropReason, IcmpErrorKind};
 

@@ -136,18 +136,19 @@ pub enum Step {
         /// Now.
         to: u16,
     },
-    /// An application level gateway watches the connection, and the packet has changed.
+    /// An ALG watches the connection, and has changed the packet.
     Alg {
-        /// The gateway.
+        /// The ALG.
         alg: &'static str,
         /// Octets that the segment carries: before and now.
         octets: (usize, usize),
         /// The sequence number: before and now.
         seq: (u32, u32),
     },
-    /// The packet turns back to IPv6 (RFC 7757 section 4).
+    /// The packet hairpins: it becomes IPv6 again (RFC 7757 section 4).
     Hairpin,
-    /// The packet turns back to IPv6: its destination is the translator's own (RFC 6146 section 3.8).
+    /// The packet hairpins: it becomes IPv6 again, because its destination is the translator's own (RFC 6146 section
+    /// 3.8).
     HairpinPool4,
     /// The binding of a softwire was found: the IPv4 address's tunnel ends at these two, the gateway's first.
     Binding {
@@ -171,7 +172,7 @@ pub enum Step {
     Ecn(u8),
     /// The MTU of a tunnel was lowered.
     TunnelMtu(u32),
-    /// The gateway for DNS has looked at the message.
+    /// The DNS ALG has read the message.
     Dns(DnsAction),
     /// An ICMP error is due.
     Error(IcmpErrorKind, DropReason),
@@ -271,7 +272,7 @@ pub trait Trace {
     /// Takes one step.
     fn step(&mut self, step: Step);
 
-    /// Whether anybody wants to know: what only a trace needs is not looked up otherwise.
+    /// Whether steps are recorded. If not, what only a trace needs is not looked up.
     fn is_wanted(&self) -> bool {
         true
     }

@@ -50,7 +50,7 @@ pub struct State {
     pub(crate) limiter: RateLimiter,
     pub(crate) suppressed: u64,
     pub(crate) made: bool,
-    /// What gateways write.
+    /// Buffer for what ALGs write.
     pub(crate) octets: Vec<u8>,
     /// Unsolicited SYNs (stateful translation).
     pub syns: Syns,
@@ -199,12 +199,12 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.set_mark(packet.mark);
-                let gateway = nat64.settings().dns.as_deref();
-                let asked = gateway.and_then(|_| dns::Ends::of(packet));
+                let dns = nat64.settings().dns.as_deref();
+                let ends = dns.and_then(|_| dns::Ends::of(packet));
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.made();
-                if let Some(ends) = mapper.stored() {
-                    return self.store(nat64, &mapper, ends, packet, now, state);
+                if let Some(stored) = mapper.stored() {
+                    return self.store(nat64, &mapper, stored, packet, now, state);
                 }
                 if verdict == Verdict::Forward
                     && let Some(watched) = mapper.watched()
@@ -212,18 +212,18 @@ impl Translator {
                     let out = &mut state.octets;
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
                 }
-                if let (Some(dns), Some(asked), Verdict::Forward) = (gateway, asked, verdict)
+                if let (Some(dns), Some(ends), Verdict::Forward) = (dns, ends, verdict)
                     && !mapper.is_hairpin()
                 {
-                    let gateway = dns::Gateway { dns, nat64, config, now, shard };
-                    return gateway.take(&asked, packet, state, trace);
+                    let hook = dns::Hook { dns, nat64, config, now, shard };
+                    return hook.take(&ends, packet, state, trace);
                 }
                 verdict
             }
         }
     }
 
-    /// Keeps an unsolicited SYN.
+    /// Stores an unsolicited SYN.
     fn store(
         &self,
         nat64: &Nat64,
@@ -279,8 +279,8 @@ impl Translator {
         Errors { source4, source6, rate }
     }
 
-    /// From whom ICMPv4 errors about a packet are. Of a stateful translator, what was sent to one of its
-    /// addresses is answered from there.
+    /// The source of ICMPv4 errors about a packet. A stateful translator answers from the address that the packet was
+    /// sent to.
     fn icmp_source4(&self, packet: &Packet<'_>) -> Option<Ipv4Addr> {
         let own = match self.kind {
             Kind::Nat64(_) => destination_v4(packet.bytes()),

@@ -184,7 +184,7 @@ pub(crate) fn put_ports(segment: &mut [u8], ports: Ports, trace: &mut impl Trace
     (sum(from), sum((ports.src, ports.dst)))
 }
 
-/// RFC 768: a computed UDP checksum of zero is sent as all ones. The same for UDP-Lite (RFC 3828).
+/// RFC 768 and RFC 3828: a computed checksum of zero of UDP or UDP-Lite is sent as all ones.
 pub(crate) fn never_zero(protocol: u8, checksum: u16) -> u16 {
     match (protocol, checksum) {
         (protocol::UDP | protocol::UDP_LITE, 0) => 0xffff,
@@ -192,8 +192,8 @@ pub(crate) fn never_zero(protocol: u8, checksum: u16) -> u16 {
     }
 }
 
-/// RFC 7915 section 4.5: whether UDP over IPv4 without a checksum goes on. Asked before the packet is changed, for its
-/// sender is told.
+/// RFC 7915 section 4.5: whether UDP over IPv4 without a checksum is translated. Checked before the packet is changed,
+/// because an ICMP error quotes it.
 fn may_lack_checksum(config: &Config, part: Part) -> Result<(), DropReason> {
     match config.udp_checksum_zero {
         UdpChecksumZero::Drop => Err(DropReason::UdpChecksumZero),

@@ -1,4 +1,4 @@
-//! What a packet says of itself: addresses, ports, ICMP identifier (RFC 6146 section 3.4).
+//! The tuple of a packet: addresses, ports, ICMP identifier (RFC 6146 section 3.4).
 //!
 //! [`Incoming`] is made for every packet and costs nothing; ports are read only when a mapper asks for
 //! them ([`Incoming::transport`]), and so is the packet inside an ICMP error ([`Incoming::quoted`]).
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// What the transport header says, as far as stateful translation asks for it.
+/// The fields of a transport header that stateful translation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
@@ -240,21 +240,21 @@ impl<'a, A: Address> Incoming<'a, A> {
         })
     }
 
-    /// The packet inside an ICMP error, which the host wrote that this error goes to.
+    /// The packet inside an ICMP error, which the error's destination sent.
     pub fn quoted(&self) -> Result<Incoming<'a, A>, DropReason> {
         let bytes = self.segment().get(icmp::HEADER_LEN..).unwrap_or_default();
         let inner = A::parse(bytes).ok_or(DropReason::IcmpInner)?;
         Ok(inner.inside_error().with_hairpin(self.hairpin))
     }
 
-    /// The same packet, known to be inside an ICMP error.
+    /// Marks the packet as one inside an ICMP error.
     #[inline]
     #[must_use]
     pub fn inside_error(self) -> Incoming<'a, A> {
         Incoming { is_quoted: true, ..self }
     }
 
-    /// The same packet, known to hairpin or not.
+    /// Marks the packet as one that hairpins, or not.
     #[inline]
     pub(crate) fn with_hairpin(self, hairpin: bool) -> Incoming<'a, A> {
         Incoming { hairpin, ..self }

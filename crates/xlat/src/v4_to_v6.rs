@@ -130,8 +130,7 @@ fn check_addresses(incoming: &Incoming<'_, Ipv4Addr>) -> Result<(), DropReason> 
     if let Some(reason) = classify::illegal_v4(incoming.dst) {
         return Err(reason);
     }
-    // RFC 7915 section 4.1: the illegal source of an ICMP error is translated, to help those who
-    // search for trouble.
+    // RFC 7915 section 4.1: the illegal source of an ICMP error is translated, to help in troubleshooting.
     match classify::illegal_v4(incoming.src) {
         Some(reason) if !incoming.is_icmp_error => Err(reason),
         _ => Ok(()),

@@ -100,7 +100,8 @@ pub(crate) fn translate<M: Mapper>(
     Ok(Verdict::Forward)
 }
 
-/// The IPv4 header of an IPv6 packet, with the same hop limit and without length and identification (RFC 7915 section 5.1).
+/// The IPv4 header of an IPv6 packet, with the same hop limit and without length and identification (RFC 7915 section
+/// 5.1).
 #[inline]
 pub(crate) fn new_header(
     config: &Config,
@@ -130,7 +131,7 @@ fn validate(packet: &mut Packet<'_>) -> Result<(Ipv6Header, Extensions), DropRea
 }
 
 /// A Fragment Header is followed by another extension header. RFC 7915 section 5.1.1: such a packet is dropped; section
-/// 5.4: its sender is told, where the packet is for the translator and may be answered.
+/// 5.4: its sender gets an ICMP error, if the packet is for the translator and may be answered.
 #[cold]
 fn behind_fragment<M: Mapper>(config: &Config, mapper: &M, packet: &Packet<'_>) -> Stop {
     let reason = DropReason::FragmentExtension;
@@ -264,8 +265,8 @@ fn size(
     Ok(Size { total_len, dont_fragment, split: split.then_some(mtu4) })
 }
 
-/// The same for an ICMP error, whose message `packet` is. What is too long is fragmented, whatever DF
-/// would be: nobody is told about an error.
+/// [`size`] for an ICMP error, whose message `packet` is. One that is too long is fragmented, whatever DF would be: no
+/// ICMP error is sent about an error.
 fn size_of_error(config: &Config, packet: &Packet<'_>, hairpin: bool) -> Size {
     let total_len = ipv4::HEADER_LEN + packet.len();
     let split = (!hairpin && total_len > config.mtu4 as usize).then_some(config.mtu4 as usize);

@@ -7,10 +7,10 @@ pub enum Verdict {
     Forward,
     /// Not translated: the buffer now holds an ICMP error for the packet's sender; send it.
     Reply(IcmpError),
-    /// Not translated, nobody is told but the counter of the reason.
+    /// Not translated; the counter of the reason is raised, and the sender gets no answer.
     Drop(DropReason),
-    /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2). Or taken up, and nobody else has to
-    /// hear of it: a Packet Too Big from inside a softwire (RFC 2473 section 8.3).
+    /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2). Or consumed: a Packet Too Big from inside a
+    /// softwire (RFC 2473 section 8.3).
     Stored,
     /// Not for the translator, by its addresses. Only at attach points that see traffic which was not
     /// routed to it. The packet is unchanged, but what lay behind its own length is cut off.

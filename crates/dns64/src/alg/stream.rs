@@ -84,14 +84,14 @@ impl Dialogue for Stream {
         let skip = &mut self.skip[usize::from(from == Side::V6)];
         if *skip == 0 {
             let Some((length, rest)) = octets.split_first_chunk::<LENGTH>() else {
-                return if ended { Advice::LetGo } else { Advice::Hold };
+                return if ended { Advice::Bypass } else { Advice::Hold };
             };
             let len = usize::from(u16::from_be_bytes(*length));
             if LENGTH + len <= HELD_MAX {
                 let Some(message) = rest.get(..len) else {
-                    return if ended { Advice::LetGo } else { Advice::Hold };
+                    return if ended { Advice::Bypass } else { Advice::Hold };
                 };
-                let Some((config, nat64)) = context.tables() else { return Advice::LetGo };
+                let Some((config, nat64)) = context.tables() else { return Advice::Bypass };
                 let Ends { host, local, remote, .. } = context.ends;
                 let now = context.now;
                 let exchange = Exchange { from, host, local, remote, config, nat64, now, shard: 0 };

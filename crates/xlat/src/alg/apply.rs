@@ -21,10 +21,10 @@ use super::fields::TcpFields;
 use super::store::Entry;
 use super::{Context, Ends, Mappings};
 
-/// A packet of a connection that a gateway may watch.
+/// A packet of a connection that an ALG may watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
-    /// Which of the gateways; `None`: the settings have it no more.
+    /// Index of the ALG; `None`: the settings no longer have it.
     pub(crate) alg: Option<usize>,
     /// The session's ends.
     pub(crate) ends: Ends,
@@ -51,7 +51,7 @@ fn place(packet: &[u8]) -> Option<Place> {
     Some(Place { at: extensions.header_len, pseudo })
 }
 
-/// Lets a packet that was translated pass the gateway that watches its connection.
+/// Passes a translated packet through the ALG that watches its connection.
 #[allow(clippy::too_many_arguments, reason = "what a packet meets on its way, once")]
 pub(crate) fn apply(
     config: &Config,
@@ -68,7 +68,7 @@ pub(crate) fn apply(
     let Some((before, header_len)) = TcpFields::parse(segment) else { return };
     let sum = place.pseudo.add_u32(segment.len() as u32);
     if packet.offload.checksum == ChecksumState::Complete && sum.add_bytes(segment).finish() != 0 {
-        // Its receiver will not take it; it is nothing to learn from.
+        // The receiver will discard it, so the connection's state must not follow it.
         return;
     }
     begin(nat, watched, &before);
@@ -79,7 +79,7 @@ pub(crate) fn apply(
         let payload = &segment[header_len..];
         let connection = &mut entry.connection;
         if watched.alg.is_none() {
-            // The operator wants it no more.
+            // The configuration no longer has the ALG.
             connection.release();
         }
         let shift = connection.shift();
@@ -108,7 +108,7 @@ pub(crate) fn apply(
     finish(packet, &place);
 }
 
-/// A connection that begins is watched from its first segment on.
+/// Starts to watch a connection at its first segment.
 fn begin(nat: &Nat64, watched: &Watched, fields: &TcpFields) {
     let Watched { ends, from, opening, .. } = *watched;
     let Some((alg, counters)) = watched.alg.and_then(|number| nat.algs().nth(number)) else {
@@ -116,7 +116,7 @@ fn begin(nat: &Nat64, watched: &Watched, fields: &TcpFields) {
     };
     let (key, store) = ((ends.local, ends.remote), nat.alg_store());
     let entry = |connection| {
-        // Whoever has one address mostly has all of its 64-bit prefix.
+        // A host mostly has all addresses of its 64-bit prefix.
         let len = u32::from(nat.settings().subscriber_len.clamp(1, 64));
         let network = (ends.host.0.to_bits() >> (128 - len)) as u64;
         Entry { connection, label: alg.label(), counters: Arc::clone(counters), network }
@@ -125,7 +125,7 @@ fn begin(nat: &Nat64, watched: &Watched, fields: &TcpFields) {
         let connection = &entry.connection;
         (connection.is_begun_by(from, fields), connection.is_over())
     });
-    // Anybody may send a SYN; the sessions' states tell whether it begins something.
+    // A SYN may be forged; the session's state says whether it opens a connection.
     let may_begin = opening || known.is_some_and(|(_, is_over)| is_over);
     let is_first = fields.has(flag::SYN) && !fields.has(flag::ACK) && may_begin;
     if is_first && known.is_none_or(|(is_own, _)| !is_own) {
@@ -145,8 +145,8 @@ fn begin(nat: &Nat64, watched: &Watched, fields: &TcpFields) {
     }
 }
 
-/// Puts other octets in the place of a segment's. What there is no room for is left to the sender to repeat. More
-/// than fits in a segment makes a super-packet of it.
+/// Replaces a segment's octets. Those without room are left out, and the sender retransmits them. If they exceed the
+/// MSS, the packet becomes a super-packet.
 fn replace_payload(
     config: &Config,
     packet: &mut Packet<'_>,
@@ -185,7 +185,7 @@ fn replace_payload(
     }
 }
 
-/// Lengths and checksums.
+/// Writes lengths and checksums.
 fn finish(packet: &mut Packet<'_>, place: &Place) {
     let was_partial = matches!(packet.offload.checksum, ChecksumState::Partial { .. });
     let bytes = packet.bytes_mut();

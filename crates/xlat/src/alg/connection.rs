@@ -1,4 +1,4 @@
-//! Both directions of a connection: what a segment becomes on its direction through a gateway.
+//! Both directions of a connection: what an ALG makes of each segment.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,20 +20,20 @@ pub enum Passed {
     Other,
 }
 
-/// A connection that a gateway watches.
+/// A connection that an ALG watches.
 #[derive(Debug)]
 pub struct Connection {
     dialogue: Box<dyn Dialogue>,
     directions: [Direction; 2],
     released: bool,
-    /// It was reset, or both sides have said their last.
+    /// It was reset, or both sides have sent FIN.
     over: bool,
     fins: [bool; 2],
-    /// What a dialogue writes.
+    /// Buffer for what the dialogue writes.
     written: Vec<u8>,
 }
 
-/// What is known of one side.
+/// One side's sending direction.
 #[derive(Debug, Default)]
 struct Direction {
     /// The octets that it sends; `None`: its SYN was not seen.
@@ -58,8 +58,8 @@ impl Connection {
         Connection { dialogue, directions, released, over, fins, written }
     }
 
-    /// Of one that an earlier process watched: nothing is read any more, and so much is added to the numbers of the
-    /// IPv4 and of the IPv6 host.
+    /// A connection that an earlier process watched: its octets pass unread, and `shift` is added to the sequence
+    /// numbers of the IPv4 and of the IPv6 host.
     #[must_use]
     pub fn resumed(dialogue: Box<dyn Dialogue>, shift: [u32; 2]) -> Connection {
         let direction =
@@ -100,7 +100,7 @@ impl Connection {
         flows.map(Flow::octets).sum::<usize>() + self.dialogue.kept()
     }
 
-    /// The longest segment that whoever gets what `from` sends takes, without options.
+    /// The MSS of the receiver of what `from` sends, without options.
     #[must_use]
     pub fn mss_towards(&self, from: Side) -> u16 {
         // RFC 9293 section 3.7.1: without the option, 536.
@@ -150,9 +150,10 @@ impl Connection {
         let [own, other] = [place(from), 1 - place(from)];
         let answers = self.answers(from, fields);
         match (&self.directions[own].flow, &self.directions[other].flow) {
-            // It came again; or it is somebody else's, and its receiver will say so.
+            // A retransmission; or a forged SYN, to which the receiver answers with a challenge ACK (RFC 5961 section
+            // 4.2).
             (Some(flow), _) if flow.first == first || !flow.is_new() => return,
-            // Both have begun, or one has and this says that it answers: who does not know its number is neither.
+            // A SYN-ACK that does not acknowledge the other side's SYN belongs to neither side.
             (Some(_), Some(_)) if !answers => return,
             (None, Some(_)) if fields.has(flag::ACK) && !answers => return,
             _ => {}
@@ -167,13 +168,13 @@ impl Connection {
         fields.has(flag::ACK) && other.as_ref().is_some_and(|flow| flow.first == fields.ack)
     }
 
-    /// Whether a RST is of one who knows the connection: its number is the next (RFC 5961 section 3.2), or it answers
-    /// the other side's SYN. Any other may be forged; the one that it is for ignores it, and so is it here. A
-    /// connection that did end so is forgotten with its session.
+    /// Whether a RST is genuine: its sequence number is the next expected one (RFC 5961 section 3.2), or it
+    /// acknowledges the other side's SYN. Any other RST may be forged: the receiver ignores it, so the ALG does. If the
+    /// connection did end, its state is removed with the session.
     fn is_reset(&self, from: Side, fields: &TcpFields) -> bool {
         fields.has(flag::RST)
             && match &self.directions[place(from)].flow {
-                // A FIN has a number, too.
+                // A FIN takes one sequence number.
                 Some(flow) => {
                     flow.known().wrapping_add(u32::from(self.fins[place(from)])) == fields.seq
                 }
@@ -181,7 +182,7 @@ impl Connection {
             }
     }
 
-    /// What the other side has sent and this one has.
+    /// Translates acknowledgement number, window and SACK blocks.
     fn acknowledge(&mut self, from: Side, fields: &mut TcpFields) {
         let [own, other] = [place(from), 1 - place(from)];
         // RFC 7323 section 2.2: both have to say so, and it does not count in a SYN.
@@ -218,7 +219,7 @@ impl Connection {
     ) -> Passed {
         let [own, other] = [place(from), 1 - place(from)];
         if self.directions[other].flow.is_none() && !fields.has(flag::SYN) {
-            // Half of what is said would not be understood.
+            // An ALG can't read one direction alone.
             self.release();
         }
         let Some(flow) = &mut self.directions[own].flow else { return Passed::Same };
@@ -256,14 +257,14 @@ impl Connection {
         } else if fields.has(flag::FIN) || waits && !flow.has_taken(seq) {
             flow.made()
         } else {
-            // Nothing is left of it or of a part, and its sender has to hear that it came: one before what is expected makes the
-            // receiver say what it has (RFC 9293 section 3.10.7.4).
+            // Nothing is left of it or of a part, and its sender has to hear that it came: one before what is expected
+            // makes the receiver say what it has (RFC 9293 section 3.10.7.4).
             flow.made().wrapping_sub(1)
         };
         Passed::Other
     }
 
-    /// Shows the dialogue what is there.
+    /// Shows the dialogue the octets that are held.
     fn talk(
         &mut self,
         from: Side,
@@ -300,7 +301,7 @@ impl Connection {
                         context.count(Event::Changed);
                     }
                 }
-                Advice::Hold | Advice::LetGo => {
+                Advice::Hold | Advice::Bypass => {
                     flow.pass(number, out);
                     context.count(Event::Released);
                     self.release();
@@ -323,7 +324,7 @@ impl Connection {
     }
 }
 
-/// A segment of a connection that was let go.
+/// A segment of a connection that bypasses the ALG.
 fn released(flow: &Flow, fields: &mut TcpFields, payload: &[u8], out: &mut Vec<u8>) -> Passed {
     let seq = fields.seq;
     let dealt_with = flow.known().wrapping_sub(seq) as usize;

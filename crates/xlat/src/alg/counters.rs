@@ -1,11 +1,11 @@
-//! What gateways have done, counted.
+//! Events of ALGs, counted.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 macro_rules! events {
     ($($name:ident, $label:literal, $text:literal;)+) => {
-        /// Something that a gateway, or what lies under it, has done.
+        /// An event of an ALG, or of the TCP code below it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Event {
@@ -40,7 +40,7 @@ events! {
     TooLong, "too_long", "A line was longer than the gateway reads; it passed.";
 }
 
-/// Counters of one gateway.
+/// Counters of one ALG.
 #[derive(Debug, Default)]
 pub struct AlgCounters([AtomicU64; Event::ALL.len()]);
 

@@ -281,7 +281,7 @@ impl Flow {
         out.extend_from_slice(by);
     }
 
-    /// Nobody looks at it any more: what came too early is left to its sender.
+    /// The ALG reads no more: segments that came too early are dropped, and their sender retransmits them.
     pub(super) fn release(&mut self) {
         self.early = Vec::new();
     }

@@ -1,5 +1,5 @@
-//! FTP (RFC 959, RFC 2428) between the families: RFC 6384 for clients in IPv6, and the same the other way round for
-//! clients in IPv4 (NAT-PT, RFC 2766 section 4.2).
+//! FTP (RFC 959, RFC 2428) between the families: RFC 6384 for clients in IPv6, and the converse for clients in IPv4
+//! (NAT-PT, RFC 2766 section 4.2).
 //!
 //! | client | says | the server hears | and what it answers becomes |
 //! |---|---|---|---|
@@ -31,16 +31,16 @@ use super::{Advice, Alg, Context, Dialogue, Ends, Event};
 /// The port of FTP servers (RFC 959).
 pub const PORT: u16 = 21;
 
-/// Commands whose answers are awaited, at most: a client that sends more at once is let go.
+/// Commands whose replies are awaited, at most: a client that pipelines more bypasses the ALG.
 const PENDING_MAX: usize = 64;
 
 /// Octets of a line that is read; RFC 959 has no limit, and servers allow 512 to 4096.
 const LINE_MAX: usize = 1024;
 
-/// Refusals of Telnet options that wait for something to go their way.
+/// Refusals of Telnet options that wait for the next octets in their direction.
 const REFUSALS_MAX: usize = 16;
 
-/// The gateway of FTP.
+/// The ALG of FTP.
 #[derive(Clone, Debug)]
 pub struct Ftp {
     ports: Vec<u16>,
@@ -92,7 +92,7 @@ enum Pending {
     EpsvFromV4,
     /// The server has heard NOOP, and the client gets this.
     Noop(&'static [u8]),
-    /// What follows is perhaps not for us.
+    /// If it succeeds, the connection may be encrypted from there on.
     Auth,
 }
 
@@ -205,7 +205,7 @@ impl Dialogue for Control {
         if refusals.is_empty() {
             return advice;
         }
-        // They go with the next that goes their way.
+        // They are sent with the next octets in their direction.
         let said = if advice == Advice::Pass(number) { &octets[..number] } else { &out[..] };
         let said = [&refusals.concat()[..], said].concat();
         refusals.clear();

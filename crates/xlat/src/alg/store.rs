@@ -1,4 +1,4 @@
-//! The connections that are watched: beside the tables, found by what names their session.
+//! The connections that are watched, by the key of their session.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -24,10 +24,10 @@ const MOST_OF_ONE: usize = MOST / 4;
 /// Octets that are held for all of them, at most.
 const OCTETS_MOST: usize = 32 * 1024 * 1024;
 
-/// So many that two threads seldom want the same.
+/// Enough that two threads seldom lock the same one.
 const SHARDS: usize = 64;
 
-/// A connection, and whose it is.
+/// A connection, with its ALG and its host.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) connection: Connection,
@@ -63,7 +63,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// The counters of a gateway, which outlive its configuration.
+    /// The counters of an ALG, which outlive its configuration.
     pub(crate) fn counters(&self, label: &'static str) -> Arc<AlgCounters> {
         let mut counters = self.counters.lock();
         if let Some((_, known)) = counters.iter().find(|(name, _)| *name == label) {
@@ -85,7 +85,7 @@ impl Store {
         self.shards[(mixed.wrapping_mul(0x9e37_79b1) >> 26) as usize % SHARDS].lock()
     }
 
-    /// Does something with a connection, if it is watched; `may_keep` goes with it.
+    /// Calls `work` with a connection, if it is watched, and with whether there is memory to hold more octets.
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, bool) -> T) -> Option<T> {
         let mut shard = self.shard(key);
         let entry = shard.get_mut(key)?;
@@ -104,7 +104,7 @@ impl Store {
             return false;
         }
         let other = self.shard(&key).insert(key, entry);
-        // Two threads saw the same SYN.
+        // Two threads have handled the same SYN.
         other.inspect(|other| self.uncount(other));
         true
     }
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// Its session is gone.
+    /// Stops to watch a connection whose session is gone.
     pub(crate) fn remove(&self, key: &Key) {
         if self.number() == 0 {
             return;

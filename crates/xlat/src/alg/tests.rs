@@ -77,7 +77,7 @@ impl Dialogue for Editor {
         }
         match end {
             None => Advice::Hold,
-            Some(_) if octets[0] == b'x' => Advice::LetGo,
+            Some(_) if octets[0] == b'x' => Advice::Bypass,
             Some(end) => {
                 out.extend_from_slice(&edited(&octets[..end]));
                 Advice::Replace(end)

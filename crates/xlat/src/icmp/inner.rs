@@ -79,8 +79,8 @@ pub(super) fn v4_to_v6(
     Ok((translated, usize::from(header.total_len)))
 }
 
-/// Translates the IPv6 packet at the start of `original`, likewise; told is whether it has a Fragment
-/// Header. The hop limit is not decremented.
+/// Translates the IPv6 packet at the start of `original`: its transport header in place, its header into the value
+/// returned, with whether it has a Fragment Header. The hop limit is not decremented.
 pub(super) fn v6_to_v4(
     config: &Config,
     mapper: &mut impl Mapper,
@@ -169,7 +169,7 @@ fn transport_header(
 /// RFC 7915 sections 4.3 and 5.3: an ICMP error inside is one header too many.
 ///
 /// In the first fragment of a query the length of the pseudo-header is not known; its checksum is then
-/// as near as this fragment's length comes. Nobody can verify it: the rest of the message is not here.
+/// computed with this fragment's length. The receiver can't verify it: the rest of the message is not here.
 fn icmp_query(
     payload: &mut [u8],
     message: &InnerIcmp,

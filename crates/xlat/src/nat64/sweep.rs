@@ -1,11 +1,11 @@
-//! The sweeper: the one thread that lets entries expire, and that takes them out of the tables.
+//! The sweeper: the one thread that expires entries, and takes them out of the tables.
 //!
-//! It looks at every entry that was ever used, again and again. Since nothing is taken out but by the
-//! sweeper, it has seen every entry at least once before it is gone: what it tells of is complete, though
-//! the entries are made elsewhere, in the kernel too.
+//! It scans every entry that was ever used, again and again. Only the sweeper takes entries out, so it has seen every
+//! entry at least once before that is gone: its events are complete, although other threads and kernel programs make
+//! the entries.
 //!
-//! An entry that is dead may not be linked yet: whoever makes it is about to do so. Then it stays as it is until
-//! a grace period has gone by, and is looked for once more.
+//! A dead entry may not be linked yet: the thread that makes it may still do so. Then it stays until a grace period has
+//! passed, and the sweeper unlinks it once more.
 
 mod bibs;
 mod sessions;
@@ -21,7 +21,7 @@ use crate::nat64::table::{
     Binding, FREE_SHARDS, FreeList, Kind, PortBlock, Unlinked, View, life, state,
 };
 
-/// What the sweeper tells.
+/// What the sweeper reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A BIB entry was made, at that time.
@@ -67,7 +67,7 @@ pub struct Swept {
     pub tcp_states: [u64; 7],
     /// Addresses that were asked for by name, and not used yet (NAT-PT).
     pub held: u64,
-    /// Ports that rest.
+    /// Ports in hold-down.
     pub resting: u64,
     /// Subscribers.
     pub subscribers: u64,
@@ -87,7 +87,7 @@ pub struct Sweeper {
     limbo: Vec<Entry>,
     /// Dead, but in not all of its chains.
     unlinked: Vec<Entry>,
-    /// The same a grace period ago: nobody is about to link it. In order.
+    /// Dead, in not all of its chains, and a grace period old: no thread is about to link it. In order.
     left: Vec<Entry>,
     started: bool,
     shards: usize,
@@ -107,8 +107,8 @@ impl Sweeper {
         Sweeper::default()
     }
 
-    /// The same where so many shards take entries: one for each processor, since programs in the kernel look at
-    /// that of theirs first.
+    /// A sweeper for tables of which `shards` take entries: one for each processor, since kernel programs take entries
+    /// of their own shard first.
     #[must_use]
     pub fn over(shards: usize) -> Sweeper {
         Sweeper {
@@ -121,15 +121,15 @@ impl Sweeper {
         }
     }
 
-    /// At the next sweep, whatever does not fit the settings goes: after a change of settings.
+    /// After a change of settings: the next sweep ends entries that do not fit them.
     pub fn review(&mut self) {
         self.review = true;
     }
 
     /// Looks at every entry once.
     ///
-    /// Entries that it took out of the tables may still be looked at by whoever found them before:
-    /// [`Sweeper::release`] has to follow when nobody does.
+    /// Threads that found an entry before it was taken out may still read it: [`Sweeper::release`] has to follow after
+    /// a grace period.
     pub fn sweep(&mut self, nat: &Nat64, now: Duration, tell: &mut dyn FnMut(Event)) -> Swept {
         nat.arrive();
         nat.tell_layout();
@@ -175,7 +175,7 @@ impl Sweeper {
         let regions = nat.memory.regions();
         for (kind, index) in self.limbo.drain(..) {
             let list = FreeList::of(&regions, kind);
-            // Where most were taken, most are missing.
+            // The shard with the fewest entries.
             let shard = list.emptiest(self.shards);
             let at = index as usize;
             match kind {
@@ -226,8 +226,8 @@ impl Pass<'_, '_> {
         self.view.age(tick) > lifetime
     }
 
-    /// Whether a dead entry can be taken out, after it was to be unlinked from all of its chains. One that was not in all
-    /// of them may still be linked by its maker; one that may still be in a chain is never freed.
+    /// Whether a dead entry can be taken out, after it was to be unlinked from all of its chains. One that was not in
+    /// all of them may still be linked by its maker; one that may still be in a chain is never freed.
     fn may_go(&mut self, entry: Entry, unlinked: Unlinked) -> bool {
         let key = order(&entry);
         match unlinked {

@@ -45,10 +45,10 @@ struct First {
     ecn: u8,
 }
 
-/// How a fragment goes together with those that are there.
+/// How a fragment fits those that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
-    /// It goes between the others, in this place.
+    /// It belongs between the others, at this index.
     At(usize),
     /// It is there.
     Duplicate,
@@ -62,7 +62,7 @@ impl Datagram {
         self.pieces.len()
     }
 
-    /// Where a fragment goes.
+    /// The place of a fragment among the others.
     pub(super) fn place(&self, piece: &Piece<'_>) -> Placed {
         let at = self.pieces.partition_point(|stored| stored.offset < piece.offset);
         if let Some(same) = self.pieces.get(at).filter(|stored| stored.offset == piece.offset) {
@@ -135,8 +135,7 @@ impl Datagram {
         Ok(range)
     }
 
-    /// RFC 3168 section 5.3: congestion that one fragment has met is the packet's, unless another says that
-    /// its sender knows nothing of it.
+    /// RFC 3168 section 5.3: the packet is CE if one fragment is, and invalid if another is Not-ECT.
     fn ecn(&self, first: &First) -> Option<u8> {
         let saw = |codepoint: u8| self.ecn & 1 << codepoint != 0;
         match (saw(CE), saw(NOT_ECT)) {

@@ -67,7 +67,7 @@ impl<'a> Connection<'a> {
                     waits.drain(..number);
                     arrived.extend(out);
                 }
-                Advice::LetGo => arrived.append(waits),
+                Advice::Bypass => arrived.append(waits),
             }
         }
         arrived

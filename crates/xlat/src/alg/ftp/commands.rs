@@ -85,13 +85,13 @@ impl Control {
         }
         if !self.await_answer(pending) {
             out.clear();
-            return Advice::LetGo;
+            return Advice::Bypass;
         }
         if out.is_empty() { Advice::Pass(end) } else { Advice::Replace(end) }
     }
 
     fn go_on(&mut self, awaited: bool, octets: &[u8], end: Option<usize>) -> Advice {
-        if awaited { self.pass_line(CLIENT, octets, end) } else { Advice::LetGo }
+        if awaited { self.pass_line(CLIENT, octets, end) } else { Advice::Bypass }
     }
 
     /// RFC 6384 section 11.

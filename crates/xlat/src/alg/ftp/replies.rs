@@ -8,7 +8,7 @@ use super::{Advice, Context, Control, Event, LINE_MAX, Pending, SERVER, line};
 /// RFC 6384 section 6: what is wrong is to look temporary.
 const NO_DATA: &[u8] = b"425 Can't open data connection\r\n";
 
-/// The server goes: that it says so itself.
+/// The server closes the connection; the client must see this reply.
 const CLOSING: &[u8; 3] = b"421";
 
 impl Control {
@@ -94,13 +94,13 @@ impl Control {
         }
     }
 
-    /// RFC 6384 section 5: what is agreed upon now is not for us; but a refusal changes nothing.
+    /// RFC 6384 section 5: after a successful AUTH the connection bypasses the ALG; a refusal changes nothing.
     fn authenticates(&mut self, code: [u8; 3], is_last: bool, octets: &[u8], end: usize) -> Advice {
         if matches!(code[0], b'4' | b'5') {
             self.in_auth = !is_last;
             return self.pass_line(SERVER, octets, Some(end));
         }
-        Advice::LetGo
+        Advice::Bypass
     }
 
     /// 227 becomes 229; the address in it does not count (RFC 6384 section 6).

@@ -95,7 +95,7 @@ impl Talk {
                     held.drain(..number);
                     heard.extend(out);
                 }
-                Advice::LetGo => self.has_gone = true,
+                Advice::Bypass => self.has_gone = true,
             }
         }
         heard

@@ -1,12 +1,12 @@
 //! IPv4 addresses that belong to one IPv6 host while they are bound: NAT-PT (RFC 2766).
 //!
-//! A binding lies in the BIB, with protocol 0 and ports 0, like a [dynamic 1:1 mapping](super::dynamic). What
-//! packets do is nevertheless stateful: under a bound address each port gets a BIB entry of its own when it is first
-//! used, with the host's own port number, and sessions as every BIB entry has. So everything that knows BIB
-//! entries and sessions, the programs in the kernel among them, knows these.
+//! A binding lies in the BIB, with protocol 0 and ports 0, like a [dynamic 1:1 mapping](super::dynamic). What packets
+//! do is nevertheless stateful: under a bound address each port gets a BIB entry of its own when it is first used, with
+//! the host's own port number, and sessions as every BIB entry has. So the sweeper and the kernel programs treat them
+//! like any other.
 //!
-//! A binding lives while there are BIB entries under its address, and for its lifetime without use after that. One
-//! that somebody has asked for by name, and not used yet, lives for a shorter time (RFC 2766 section 4.1).
+//! A binding lasts while there are BIB entries under its address, and for its lifetime without use after that. A
+//! binding that a DNS query made and no packet has used lasts for a shorter time (RFC 2766 section 4.1).
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ pub struct Addresses {
     pub clients: Vec<Ipv6Net>,
     /// Bound by the operator, of the pool or not.
     pub fixed: Vec<(Ipv4Addr, Ipv6Addr)>,
-    /// Hosts send from an address of their own, too (Basic-NAT-PT). Else what they begin goes by the pools of
+    /// Hosts also send from an address of their own (Basic-NAT-PT). Else what they begin goes by the pools of
     /// ports (NAPT-PT), and the addresses are for what IPv4 hosts begin.
     pub outgoing: bool,
     /// Which IPv4 hosts may begin; empty: all.
@@ -157,7 +157,7 @@ impl View<'_> {
         previous: Option<&Bib>,
         side: Side,
     ) -> Result<(), Trouble> {
-        // An entry in hold-down had the address before.
+        // The address's own entry in hold-down makes way.
         let makes_way = |holder: &Bib| holder.change(state::HOLD_DOWN, state::DEAD);
         self.bind_by(tuple, host, previous, (side, Purpose::Counts), |new, _| {
             self.claim4(new, (addr, host.1), makes_way).map_err(|_| match side {
@@ -169,7 +169,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// A binding is used: it no longer waits for its first session.
+    /// Refreshes a binding: it no longer waits for its first session.
     fn use_bound(&self, addr: Ipv4Addr) {
         if let Some((_, bib)) = self.bib4((addr, 0), 0) {
             bib.flags.fetch_and(!bib_flags::HELD, Relaxed);
@@ -191,8 +191,8 @@ impl View<'_> {
 }
 
 impl Nat64 {
-    /// The IPv4 address of a host that somebody has asked for by name (RFC 2766 section 4.1); a new one if it has
-    /// none. The binding is held for its first session for a while from now on.
+    /// The IPv4 address of a host whose name was queried (RFC 2766 section 4.1); a new one if it has none. The binding
+    /// is held for its first session for a while from now on.
     pub fn bind_by_name(
         &self,
         host: Ipv6Addr,
@@ -222,7 +222,7 @@ impl Nat64 {
         self.settings.addresses.is_some() && self.view(now, 0).bib6((host, 0), 0).is_some()
     }
 
-    /// The host that an address is bound to, and whether the operator has bound it. That is no use of it.
+    /// The host that an address is bound to, and whether the operator has bound it. Not refreshed.
     #[must_use]
     pub fn bound_host(&self, addr: Ipv4Addr, now: Duration) -> Option<(Ipv6Addr, bool)> {
         if !self.is_bindable(addr) {

@@ -1,7 +1,7 @@
-//! DNS messages in the path of packets (RFC 2766 section 4): the seam to a gateway that understands them.
+//! DNS messages in the path of packets (RFC 2766 section 4): the interface to the DNS ALG.
 //!
-//! Here packets are taken apart and put together again; a [`DnsAlg`], which is somebody else's, reads and writes
-//! the messages. Only UDP comes this way, and of it only what has port 53 at one end.
+//! Packets are taken apart and put together here; a [`DnsAlg`], which another crate implements, reads and writes the
+//! messages. Only UDP packets with port 53 at one end come here.
 
 use alloc::vec::Vec;
 use core::any::Any;
@@ -35,14 +35,14 @@ pub trait DnsAlg: Any + Debug + Send + Sync {
     fn message(&self, exchange: &Exchange<'_>, message: &[u8], out: &mut Vec<u8>) -> DnsAction;
 }
 
-/// Between whom a message goes.
+/// The ends of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     /// Where it comes from.
     pub from: Side,
     /// (X',x): the IPv6 end.
     pub host: (Ipv6Addr, u16),
-    /// (T,t): what IPv4 knows it by.
+    /// (T,t): its address in IPv4.
     pub local: (Ipv4Addr, u16),
     /// (Z,z): the IPv4 end.
     pub remote: (Ipv4Addr, u16),
@@ -59,11 +59,11 @@ pub struct Exchange<'a> {
 /// What becomes of a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsAction {
-    /// It goes on as it is.
+    /// It is forwarded unchanged.
     Pass,
-    /// It goes on with other octets.
+    /// It is forwarded with other octets.
     Replace,
-    /// It does not go on; a message goes back to where it came from.
+    /// It is not forwarded; another message is sent back to its source.
     Return,
 }
 
@@ -127,8 +127,8 @@ impl Ends {
     }
 }
 
-/// The gateway at work, for one packet.
-pub(crate) struct Gateway<'a> {
+/// The DNS ALG with the context of one packet.
+pub(crate) struct Hook<'a> {
     pub(crate) dns: &'a dyn DnsAlg,
     pub(crate) nat64: &'a Nat64,
     pub(crate) config: &'a Config,
@@ -136,8 +136,8 @@ pub(crate) struct Gateway<'a> {
     pub(crate) shard: usize,
 }
 
-impl Gateway<'_> {
-    /// Shows a translated packet's message to the gateway. `before`: its ends as it came.
+impl Hook<'_> {
+    /// Shows a translated packet's message to the ALG. `before`: its ends as it came.
     pub(crate) fn take(
         &self,
         before: &Ends,
@@ -174,7 +174,7 @@ impl Gateway<'_> {
             _ => return None,
         };
         let is_dns = [host.1, local.1, remote.1].contains(&PORT);
-        let Gateway { nat64, config, now, shard, .. } = *self;
+        let Hook { nat64, config, now, shard, .. } = *self;
         is_dns.then_some(Exchange { from, host, local, remote, config, nat64, now, shard })
     }
 }
@@ -201,7 +201,7 @@ fn finish(packet: &mut Packet<'_>, at: usize) -> bool {
     true
 }
 
-/// Puts a message in the place of the packet that goes to its sender.
+/// Replaces the packet by one with `message`, to its sender.
 fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8], identification: u16) -> bool {
     let mut head = [0; ipv6::HEADER_LEN + transport::UDP_HEADER_LEN];
     let (at, ports) = match *ends {

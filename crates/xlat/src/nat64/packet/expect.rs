@@ -1,9 +1,8 @@
-//! Connections that are expected from IPv4, because an application level gateway has read that they will come
-//! (RFC 6384 section 7.2).
+//! Connections that are expected from IPv4, because an ALG has read that they will come (RFC 6384 section 7.2).
 //!
-//! An expectation is a session whose remote port is 0: it keeps its BIB entry alive while it lives (TCP_TRANS), and
-//! says who may connect. With the connection that was expected it ends. A BIB entry that was made for it takes
-//! nobody else.
+//! An expectation is a session whose remote port is 0: it keeps its BIB entry for TCP_TRANS, and names the address that
+//! may connect. It ends when the expected connection opens. A BIB entry that was made for it accepts no other
+//! connections.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -58,7 +57,7 @@ impl<'a> View<'a> {
         };
         let local = bib.v4();
         if local.0 != at {
-            // The other end would not believe in it.
+            // The IPv4 end takes data connections only from the address of the control connection.
             return Err(DropReason::PoolExhausted.into());
         }
         if core::mem::take(is_new) {
@@ -86,8 +85,8 @@ impl<'a> View<'a> {
         wanted.then(|| self.session(&key)).flatten().map(|(_, session)| session)
     }
 
-    /// Whether a packet from IPv4 opens the connection that FTP uses if nobody says otherwise: from the port
-    /// beside that of the server, to where the host has opened the connection from (RFC 6384 section 8).
+    /// Whether a packet from IPv4 opens the default data connection of FTP: from the port beside that of the server, to
+    /// where the host has opened the connection from (RFC 6384 section 8).
     pub(crate) fn is_default_data(&self, tuple: &Tuple<Ipv4Addr>) -> bool {
         let is_of = |control: u16| {
             self.session(&SessionKey::tcp(tuple.near, (tuple.remote.0, control))).is_some()

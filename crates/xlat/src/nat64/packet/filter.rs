@@ -12,7 +12,7 @@ use crate::verdict::DropReason;
 use super::expect::consume_expectation;
 use super::{Birth, Segment, Transition, transition};
 
-/// A packet's addresses and ports, as far as the tables ask for them. Of ICMP queries, the identifier is
+/// A packet's addresses and ports, as far as the tables need them. Of ICMP queries, the identifier is
 /// the port of the IPv6 host's side, and the other is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple<A> {
@@ -34,7 +34,7 @@ pub struct Tuple<A> {
     pub octets: u32,
 }
 
-/// What stands on the other side of the translator.
+/// The IPv6 side of a packet from IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing6 {
     /// (X',x).
@@ -43,7 +43,7 @@ pub struct Outgoing6 {
     pub pool6: u8,
 }
 
-/// Why a packet from IPv4 goes no further.
+/// Why a packet from IPv4 is not translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is dropped.
@@ -97,7 +97,7 @@ impl View<'_> {
         if self.nat.is_draining() {
             return Err(DropReason::Draining.into());
         }
-        // A host that comes back while its port rests gets it again.
+        // A host that returns during the hold-down of its port gets the port again.
         self.bind(tuple, found.map(|(_, previous)| previous))?;
         // With the BIB entry the next attempt makes the session.
         Err(Trouble::Again)
@@ -126,8 +126,7 @@ impl View<'_> {
             && bib.state() == state::LIVE
         {
             if session.life().timeout == Timeout::TcpIncomingSyn as u8 {
-                // What the stored SYN left is no sign that the host wants to hear of its sender; the SYN may
-                // come again.
+                // The session of a stored SYN does not permit its sender to send; only the SYN may be retransmitted.
                 return if tuple.segment == Segment::Syn {
                     Ok(None)
                 } else {
@@ -157,7 +156,7 @@ impl View<'_> {
                 // With the BIB entry the next attempt makes the session.
                 return Err(Trouble::Again);
             }
-            // A SYN with ACK answers somebody else's SYN; it can't be a simultaneous open.
+            // A SYN with ACK answers a SYN; it can't be a simultaneous open.
             let waits = syn && tuple.segment == Segment::Syn;
             return if waits { Ok(None) } else { Err(DropReason::NoBib.into()) };
         };
@@ -197,7 +196,7 @@ impl View<'_> {
         (session.bib.load(Relaxed) == index).then_some(key.local)
     }
 
-    /// An ICMP error about a packet that came from (T,t), likewise.
+    /// An ICMP error about a packet that came from (T,t): gives (X',x), if there is a session. Nothing is refreshed.
     pub(crate) fn error_from_v4(
         &self,
         protocol: Protocol,
@@ -211,7 +210,7 @@ impl View<'_> {
             .then(|| Outgoing6 { host: bib.v6(), pool6: session.pool6.load(Relaxed) })
     }
 
-    /// A packet of a session: its state and lifetime follow, and it is counted.
+    /// Updates state and lifetime of a session for a packet, and counts it.
     fn refresh<A>(&self, session: &Session, side: Side, tuple: &Tuple<A>) -> Result<(), Trouble> {
         loop {
             let before = session.life();
@@ -244,7 +243,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Whether the host has answered a stored SYN: from now on the session lets others in.
+    /// Whether the host has answered a stored SYN: from now on the session permits its remote address.
     fn answers_stored_syn(&self, before: SessionLife, after: SessionLife) -> bool {
         let stored = Timeout::TcpIncomingSyn as u8;
         self.nat.filters_by_address() && before.timeout == stored && after.timeout != stored

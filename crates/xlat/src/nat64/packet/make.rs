@@ -1,8 +1,8 @@
 //! Making BIB entries and sessions (RFC 6146 section 3.5); `crates/bpf/c/nat64_make.h` in C.
 //!
 //! A new entry is private until it is linked into a chain. The sweeper may still mark it dead meanwhile, because it
-//! scans every entry and ends those whose BIB entry or pool is gone. A thread that then fails to link the entry must not
-//! free it: the sweeper does, and corrects the counts.
+//! scans every entry and ends those whose BIB entry or pool is gone. A thread that then fails to link the entry must
+//! not free it: the sweeper does, and corrects the counts.
 
 use core::net::Ipv6Addr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -39,8 +39,8 @@ impl Birth {
 }
 
 impl<'a> View<'a> {
-    /// A new BIB entry for the host's transport address. It replaces the host's entry `previous`, which is in hold-down, and
-    /// takes over its (T,t) if that is still the subscriber's.
+    /// A new BIB entry for the host's transport address. It replaces the host's entry `previous`, which is in
+    /// hold-down, and takes over its (T,t) if that is still the subscriber's.
     pub(crate) fn bind(
         &self,
         tuple: &Tuple<Ipv6Addr>,
@@ -55,8 +55,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// A new BIB entry of `host`, for the first packet, which comes from `side`. `claim` links it under an IPv4 transport
-    /// address. It replaces the host's entry `previous`, which is in hold-down.
+    /// A new BIB entry of `host`, for the first packet, which comes from `side`. `claim` links it under an IPv4
+    /// transport address. It replaces the host's entry `previous`, which is in hold-down.
     pub(crate) fn bind_by<A>(
         &self,
         tuple: &Tuple<A>,
@@ -148,7 +148,7 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// A free entry for a session, and whether a permission counts it: that of a stored SYN lets nobody in.
+    /// A free entry for a session, and whether a permission counts it: the session of a stored SYN permits no address.
     fn take_session(
         &self,
         bib: u32,

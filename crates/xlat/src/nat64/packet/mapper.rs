@@ -47,12 +47,12 @@ struct Tuple6 {
     remote: Option<Ipv4Addr>,
 }
 
-/// Dropped, and nobody is told.
+/// Dropped without an ICMP error.
 fn silent(reason: DropReason) -> Stop {
     Stop { reason, answer: None }
 }
 
-/// What the tables know of a packet's flow.
+/// What the tables hold of a packet's flow.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     has_bib: bool,
@@ -75,7 +75,7 @@ fn segment_of(transport: Transport) -> Segment {
     }
 }
 
-/// Ports of the host's side and of the other, when the host is the source; ICMP has no other.
+/// The host's port and the remote one, when the host is the source; ICMP has no remote port.
 fn ports_from_host(transport: Transport) -> (u16, u16) {
     match transport {
         Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (src, dst),
@@ -83,7 +83,7 @@ fn ports_from_host(transport: Transport) -> (u16, u16) {
     }
 }
 
-/// The same when the host is the destination.
+/// The host's port and the remote one, when the host is the destination.
 fn ports_to_host(transport: Transport) -> (u16, u16) {
     match transport {
         Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (dst, src),
@@ -121,13 +121,13 @@ impl<'a> Stateful<'a> {
         self.stored
     }
 
-    /// The packet's connection, if a gateway watches it. Not of one that hairpins: both its ends are IPv6
+    /// The packet's connection, if an ALG watches it. Not of a packet that hairpins: both its ends are IPv6
     /// hosts.
     pub(crate) fn watched(&self) -> Option<Watched> {
         self.watched.filter(|_| !self.is_hairpin)
     }
 
-    /// Looks whether a gateway watches a connection.
+    /// Looks up whether an ALG watches a connection.
     fn watch(&mut self, from: Side, ends: AlgEnds) {
         let nat = self.view.nat;
         let ports = [ends.host.1, ends.remote.1];
@@ -219,7 +219,7 @@ impl<'a> Stateful<'a> {
         }
     }
 
-    /// What the tables know of a flow with this (T,t) and (Z,z), if there is one; only for a trace.
+    /// What the tables hold of a flow with this (T,t) and (Z,z); only for a trace.
     fn known(
         &self,
         transport: Transport,
@@ -235,7 +235,7 @@ impl<'a> Stateful<'a> {
         Known { has_bib: local.is_some(), session }
     }
 
-    /// Tells what a packet has found or made.
+    /// Traces what a packet has found or made.
     fn tell(before: Known, after: Known, trace: &mut impl Trace) {
         if after.has_bib {
             trace.step(Step::Bib { new: !before.has_bib });
@@ -290,7 +290,7 @@ impl Mapper for Stateful<'_> {
         _trace: &mut impl Trace,
     ) -> Result<Option<Transport>, Stop> {
         if incoming.is_icmp_error {
-            // RFC 5508 REQ-4: it is addressed to whoever sent the packet inside.
+            // RFC 5508 REQ-4: it is addressed to the sender of the packet inside.
             let quoted = incoming.quoted().map_err(silent)?;
             return if quoted.src == incoming.dst {
                 Ok(None)
@@ -306,7 +306,7 @@ impl Mapper for Stateful<'_> {
         if !self.is_own(transport, incoming.dst, near) {
             return Err(silent(DropReason::NoMappingDestination));
         }
-        // Nobody but the translator sends from its transport addresses.
+        // Only the translator sends from its transport addresses.
         let own_source = match transport {
             Transport::IcmpQuery { .. } => incoming.src == incoming.dst,
             _ => self.view.nat.owns(protocol_of(transport), incoming.src, far),
@@ -326,8 +326,8 @@ impl Mapper for Stateful<'_> {
         let Some(transport) = admitted else {
             let quoted = incoming.quoted().map_err(silent)?;
             let Outgoing6 { host, pool6 } = self.quoted_host(&quoted).map_err(silent)?;
-            // A router whose address may not be embedded (RFC 6052 section 3.1) is heard all the same: without its
-            // errors path MTU discovery fails. The translator speaks for it (RFC 6791).
+            // Errors of a router whose address may not be embedded (RFC 6052 section 3.1) are translated all the same:
+            // path MTU discovery needs them. The translator's address is their source (RFC 6791).
             let own = self.config.icmp_source6.map(|addr| Mapped { addr, via: Via::IcmpSource });
             let src = self.embed(pool6, incoming.src).or_else(|reason| own.ok_or(reason))?;
             let dst = Mapped { addr: host.0, via: Via::Bib };
@@ -431,7 +431,7 @@ impl Mapper for Stateful<'_> {
         let Admitted6 { dst, pool6, ports: Tuple6 { transport, remote } } = admitted;
         let (addr, ports) = if remote.is_some() {
             let quoted = incoming.quoted().map_err(silent)?;
-            // RFC 5508 REQ-5: from the host's external address, whoever on its side sends the error.
+            // RFC 5508 REQ-5: from the host's external address, whichever node behind it sends the error.
             (self.map_quoted_v6(&quoted).map_err(silent)?.dst.addr, None)
         } else {
             let (near, far) = ports_from_host(transport);

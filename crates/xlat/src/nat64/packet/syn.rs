@@ -57,7 +57,7 @@ impl Syns {
         true
     }
 
-    /// The next SYN whose time is over.
+    /// The next SYN that is due.
     pub fn due(&mut self, now: Duration) -> Option<StoredSyn> {
         let is_due = self.stored.front().is_some_and(|syn| syn.due <= now);
         let syn = is_due.then(|| self.stored.pop_front()).flatten()?;

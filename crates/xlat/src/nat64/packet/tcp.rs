@@ -20,8 +20,8 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// By the flags of a TCP header. Where several are set, which no sound host does, RST goes before
-    /// SYN and SYN before FIN: the less is believed, the shorter the state lives.
+    /// By the flags of a TCP header. If a packet has several, RST counts before SYN and SYN before FIN: the choice with
+    /// the shortest lifetime.
     #[must_use]
     pub fn of(flags: u8) -> Segment {
         match flags {

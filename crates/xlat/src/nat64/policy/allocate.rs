@@ -1,7 +1,7 @@
 //! Allocation of IPv4 transport addresses (RFC 6146 sections 3.5.1.1 and 3.5.2.3).
 //!
-//! The port is a keyed hash of the IPv6 transport address: nobody outside can guess it (RFC 6056), a host
-//! gets the same again after a while, and both engines choose alike. An even port and the next odd one are
+//! The port is a keyed hash of the IPv6 transport address: it can't be guessed (RFC 6056), a host gets the same
+//! one again later, and both engines choose alike. An even port and the next odd one are
 //! hashed as one and become such a pair again, so that parity and contiguity are kept (RFC 4787 sections
 //! 4.2.2 and 4.2.3). Hosts' ports below 1024, and others, stay on their side of it as long as the subscriber
 //! has such (REQ-3a).
@@ -58,12 +58,12 @@ struct Wanted<'a> {
     hash: u64,
 }
 
-/// What came of it.
+/// The result of a search.
 enum Search {
     Found,
     /// The subscriber has more ports now.
     MorePorts,
-    InVain,
+    Failed,
 }
 
 impl<'a> View<'a> {
@@ -85,7 +85,7 @@ impl<'a> View<'a> {
         {
             return true;
         }
-        // Each time somebody may have added a block, and there is something new to try.
+        // Other threads may add blocks meanwhile, which give new ports to try.
         for _ in 0..2 * MAX_BLOCKS {
             let mut blocks = [PortBlock { v4: Ipv4Addr::UNSPECIFIED, low: 1, high: 0 }; MAX_BLOCKS];
             let mut number = 0;
@@ -95,8 +95,8 @@ impl<'a> View<'a> {
             }
             match self.allocate_in(&wanted, &blocks[..number]) {
                 Search::Found => return true,
-                Search::InVain if !self.extend(subscriber) => return false,
-                Search::InVain | Search::MorePorts => {}
+                Search::Failed if !self.extend(subscriber) => return false,
+                Search::Failed | Search::MorePorts => {}
             }
         }
         false
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
         let Wanted { protocol, port, hash: first, .. } = *wanted;
         let of_class = |block: &PortBlock| of_class(*block, protocol, port);
         let has_class = blocks.iter().any(|block| of_class(block).is_some());
-        // Other ranges of the address cost nobody anything, and may have the class.
+        // Other ranges of the address are free of charge, and may have the class.
         if !has_class && self.extend_shared(wanted.subscriber) {
             return Search::MorePorts;
         }
@@ -124,9 +124,9 @@ impl<'a> View<'a> {
         if tries(0..PORT_TRIES) {
             return Search::Found;
         }
-        let Some(search) = self.nat.search_key(blocks, protocol) else { return Search::InVain };
+        let Some(search) = self.nat.search_key(blocks, protocol) else { return Search::Failed };
         if self.nat.known_exhausted(search, self.now) {
-            return Search::InVain;
+            return Search::Failed;
         }
         let in_class = || blocks.iter().filter_map(of_class);
         let (same, other) = (port & 1, !port & 1);
@@ -147,7 +147,7 @@ impl<'a> View<'a> {
             return Search::Found;
         }
         self.nat.note_exhausted(search, self.now);
-        Search::InVain
+        Search::Failed
     }
 
     /// Tries ports in order.
@@ -162,13 +162,13 @@ impl<'a> View<'a> {
 
     /// Links the entry under a transport address, if nobody holds it.
     fn claim(&self, wanted: &Wanted<'_>, v4: (Ipv4Addr, u16)) -> bool {
-        let rests = |holder: &Bib| self.is_own_rest(holder, wanted.subscriber);
-        self.claim4(wanted.bib, v4, rests).is_ok()
+        let makes_way = |holder: &Bib| self.end_own_hold_down(holder, wanted.subscriber);
+        self.claim4(wanted.bib, v4, makes_way).is_ok()
     }
 
-    /// RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once.
-    /// `true`: it rested, and is now free.
-    fn is_own_rest(&self, holder: &Bib, subscriber: &Subscriber) -> bool {
+    /// RFC 6888 REQ-8: a port is in hold-down before another subscriber gets it; its own subscriber may reuse it at
+    /// once. `true`: it was in hold-down, and is now free.
+    fn end_own_hold_down(&self, holder: &Bib, subscriber: &Subscriber) -> bool {
         let (state, _) = life_parts(holder.life.load(Acquire));
         state == state::HOLD_DOWN
             && prefix(holder.v6().0, self.nat.settings.subscriber_len) == subscriber.prefix()

@@ -1,7 +1,7 @@
 //! Dynamic 1:1 mappings of a stateless translator: an IPv6 host gets an IPv4 address on first use.
 //!
-//! They lie in the BIB, with protocol 0 and ports 0, and have no sessions: every packet of either side is a
-//! use. An address is a keyed hash of the host's, so that a host often gets the same again.
+//! They lie in the BIB, with protocol 0 and ports 0, and have no sessions: every packet of either side refreshes them.
+//! An address is a keyed hash of the host's, so that a host often gets the same one again.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -41,12 +41,12 @@ impl View<'_> {
         Some(bib.v6().0)
     }
 
-    /// The same for a packet inside an ICMP error, which is no use of it.
+    /// The IPv4 address of a host, not refreshed: for a packet inside an ICMP error.
     pub(crate) fn dynamic4_known(&self, host: Ipv6Addr) -> Option<Ipv4Addr> {
         self.bib6((host, 0), 0).map(|(_, bib)| bib.v4().0)
     }
 
-    /// The same for a packet inside an ICMP error.
+    /// The host that has this IPv4 address, not refreshed: for a packet inside an ICMP error.
     pub(crate) fn dynamic6_known(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         self.bib4((addr, 0), 0).map(|(_, bib)| bib.v6().0)
     }
@@ -77,7 +77,7 @@ impl View<'_> {
         };
         let by_hash = || (0..TRIES).any(|attempt| take(self.nat.secret.again(first, attempt)));
         let in_order = || (0..number.min(SEARCHED)).any(|step| take(first.wrapping_add(step)));
-        // A search in vain is not made again for every packet of every host.
+        // A failed search is not repeated for every packet of every host.
         let search = self.nat.secret.v4(Ipv4Addr::UNSPECIFIED, 0, 0);
         let found = by_hash()
             || !self.nat.known_exhausted(search, self.now) && {

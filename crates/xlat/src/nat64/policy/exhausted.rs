@@ -1,4 +1,4 @@
-//! Searches for a port that were in vain: nothing is searched again for every packet of hosts whose ports are used up.
+//! Failed searches for a port, so that they are not repeated for every packet of hosts whose ports are used up.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use crate::nat64::Nat64;
 use crate::nat64::table::{PortBlock, Protocol};
 
 impl Nat64 {
-    /// What names a search for a port in some blocks: all whose blocks these are share what came of it.
+    /// The key of a search for a port in `blocks`: all subscribers that share these blocks share its result.
     pub(crate) fn search_key(&self, blocks: &[PortBlock], protocol: Protocol) -> Option<u64> {
         let first = blocks.first()?;
         // Protocol numbers of RFC 6146 have 5 bits, and there are at most 8 blocks.
@@ -15,18 +15,18 @@ impl Nat64 {
         Some(self.secret.v4(first.v4, first.low, kind))
     }
 
-    /// Its slot, and what that holds beside the tick.
+    /// The slot of a search, and what the slot holds beside the tick.
     fn exhausted_slot(&self, search: u64) -> (&AtomicU64, u64) {
         (&self.exhausted[search as usize % 64], search & 0xffff_ffff_0000_0000)
     }
 
-    /// Whether all ports were searched in vain a moment ago: then it is not done again for every packet.
+    /// Whether this search has failed in this tick.
     pub(crate) fn known_exhausted(&self, search: u64, now: u32) -> bool {
         let (slot, who) = self.exhausted_slot(search);
         slot.load(Relaxed) == who | u64::from(now)
     }
 
-    /// They were searched in vain now.
+    /// Remembers that this search has failed.
     pub(crate) fn note_exhausted(&self, search: u64, now: u32) {
         let (slot, who) = self.exhausted_slot(search);
         slot.store(who | u64::from(now), Relaxed);

@@ -28,7 +28,7 @@ impl Nat64 {
                 if self.is_static(protocol, other.v4, now) {
                     break;
                 }
-                // Gone already is as good.
+                // It may be gone already.
                 let _ = self.remove_bib(protocol, other.v4, now);
                 made = self.put_bib(wanted, bib_flags::STATIC, now);
             }
@@ -67,8 +67,8 @@ impl Nat64 {
         if let Some((_, holder)) = view.bib4(wanted.v4, protocol) {
             return Err(BibError::Taken(Binding::of(holder)));
         }
-        let rests = |holder: &Bib| holder.change(state::HOLD_DOWN, state::DEAD);
-        // Its host is its owner: what strangers open through it counts.
+        let makes_way = |holder: &Bib| holder.change(state::HOLD_DOWN, state::DEAD);
+        // Sessions that IPv4 hosts open through it count for its host.
         let (owner, subscriber) = view.owner_of(wanted.v6.0, wanted.protocol)?;
         found.map(|(_, bib)| bib.change(state::HOLD_DOWN, state::DEAD));
         let Some(new) = view.new_bib(wanted.v6, protocol, owner) else {
@@ -76,7 +76,7 @@ impl Nat64 {
             return Err(BibError::Full);
         };
         new.1.flags.store(flags, Relaxed);
-        view.put(new, wanted.v4, rests)
+        view.put(new, wanted.v4, makes_way)
     }
 
     /// Makes a dynamic 1:1 mapping that there was before, unused for `idle`.
@@ -98,7 +98,7 @@ impl Nat64 {
         view.put(new, (v4, 0), |_| false)
     }
 
-    /// Takes a BIB entry away, static or dynamic; its sessions end. The sweeper does the rest.
+    /// Ends a BIB entry, static or dynamic, and its sessions. The sweeper takes them out.
     pub fn remove_bib(
         &self,
         protocol: Protocol,
@@ -120,7 +120,7 @@ impl Nat64 {
 }
 
 impl<'a> View<'a> {
-    /// The subscriber of a host, with one port more, whatever its quota: the operator wants it.
+    /// The subscriber of a host, with one port more, whatever its quota: a static entry is not limited.
     fn owner_of(
         &self,
         host: Ipv6Addr,
@@ -136,7 +136,7 @@ impl<'a> View<'a> {
             if found.1.state() == state::LIVE {
                 return Ok(found);
             }
-            // It went meanwhile; the next is another.
+            // It has ended meanwhile; the next attempt finds or makes another one.
             one_less(counter);
         }
     }

@@ -1,5 +1,5 @@
-//! Which IPv4 transport addresses are the translator's: an index of the settings, since every packet asks, and an
-//! operator may have written ten thousand port forwards.
+//! Which IPv4 transport addresses are the translator's: an index of the settings, since every packet needs it, and an
+//! operator may have configured ten thousand port forwards.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(crate) struct Owned {
     bound: Vec<(Ipv4Addr, u8, u16)>,
 }
 
-/// Addresses one behind the other, with the same ports of each.
+/// Consecutive addresses, with the same ports of each.
 #[derive(Debug, PartialEq, Eq)]
 struct Span {
     first: u32,

@@ -1,8 +1,8 @@
-//! pool4: IPv4 addresses with ports, and who gets them.
+//! pool4: IPv4 addresses with ports, and which hosts get them.
 //!
 //! A subscriber gets a block: ports of one address. Without port blocks that is every port of the
-//! address, shared with others; with them, ports that are nobody else's, so that one line of the log tells
-//! who had them (RFC 6888 REQ-14). Subscribers may have computed blocks (RFC 7422), so that no log is
+//! address, shared with others; with them, ports of its own, so that one line of the log names
+//! the subscriber (RFC 6888 REQ-14). Subscribers may have computed blocks (RFC 7422), so that no log is
 //! needed at all.
 
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use ipnet::Ipv6Net;
 
 use crate::nat64::table::PortBlock;
 
-/// Addresses one behind the other, with the same ports of each.
+/// Consecutive addresses, with the same ports of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first address.
@@ -162,7 +162,7 @@ impl Pool {
         let per_address = self.per_address(range);
         let place = u32::from(port - range.low) / self.block_ports(range);
         let address = u64::from(v4.to_bits() - range.first.to_bits());
-        // Behind the last whole block are ports that are nobody's.
+        // Ports after the last whole block are not used.
         (place < per_address).then(|| first + address * u64::from(per_address) + u64::from(place))
     }
 
@@ -202,7 +202,7 @@ impl Pool {
     }
 }
 
-/// Which blocks of a pool are given away; of [`Allocation::Blocks`] only.
+/// Which blocks of a pool are assigned; of [`Allocation::Blocks`] only.
 #[derive(Debug)]
 pub(crate) struct BlockBitmap {
     words: Vec<AtomicU64>,
@@ -219,7 +219,7 @@ impl BlockBitmap {
         BlockBitmap { words, blocks }
     }
 
-    /// Takes a block. `false`: somebody has it.
+    /// Takes a block. `false`: it is taken.
     pub(crate) fn take(&self, number: u64) -> bool {
         let Some(word) = self.words.get((number / 64) as usize) else { return false };
         let bit = 1 << (number % 64);
@@ -252,7 +252,7 @@ impl BlockBitmap {
         None
     }
 
-    /// How many are given, and how many there are.
+    /// How many are assigned, and how many there are.
     pub(crate) fn occupancy(&self) -> (u64, u64) {
         let given = self.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
         (given, self.blocks)

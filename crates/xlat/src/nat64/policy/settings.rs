@@ -36,9 +36,9 @@ pub struct Lifetimes {
     pub tcp_trans: Duration,
     /// Unsolicited SYNs: TCP_INCOMING_SYN.
     pub tcp_incoming_syn: Duration,
-    /// How long a port of UDP or ICMP rests before another host gets it (RFC 6888 REQ-8).
+    /// Port hold-down: how long a port of UDP or ICMP is not given to another subscriber (RFC 6888 REQ-8).
     pub port_rest: Duration,
-    /// How many ports may rest at once; beyond, a port is free as soon as its host is gone.
+    /// Ports in hold-down at most; beyond, a port is free as soon as its last session has ended.
     pub rest_most: u32,
     /// Subscribers without a BIB entry: how long they keep their address and ports.
     pub subscriber: Duration,
@@ -105,7 +105,7 @@ impl Dynamic4 {
 /// What a stateful translator does beside [`Config`](crate::Config).
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `pool4`: whose addresses are given to whom. The first that takes a host is its pool.
+    /// `pool4`: the first pool that takes a host is the host's.
     pub pools: Vec<Pool>,
     /// Filtering of packets from IPv4.
     pub filtering: Filtering,
@@ -127,9 +127,9 @@ pub struct Settings {
     pub dynamic4: Option<Dynamic4>,
     /// Application level gateways.
     pub algs: Vec<Arc<dyn Alg>>,
-    /// More ports that programs in the kernel leave to the user engine.
+    /// More ports whose packets kernel programs pass to the user engine.
     pub more_left_ports: Vec<u16>,
-    /// A gateway for DNS messages in the path of packets (RFC 2766 section 4).
+    /// The DNS ALG, for messages in the path of packets (RFC 2766 section 4).
     pub dns: Option<Arc<dyn DnsAlg>>,
     /// Addresses of hosts: NAT-PT.
     pub addresses: Option<Addresses>,
@@ -159,7 +159,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Ports of TCP and UDP whose packets programs in the kernel leave to the user engine: those of gateways.
+    /// Ports of TCP and UDP whose packets kernel programs pass to the user engine: those of ALGs.
     #[must_use]
     pub fn left_ports(&self) -> Vec<u16> {
         let watched = self.algs.iter().flat_map(|alg| alg.ports().iter().copied());

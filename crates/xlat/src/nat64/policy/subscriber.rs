@@ -1,4 +1,4 @@
-//! Subscribers: who is given which address and ports, and how much he may use (RFC 6888).
+//! Subscribers: which address and ports each gets, and its quotas (RFC 6888).
 
 use core::net::Ipv6Addr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -24,7 +24,7 @@ pub(crate) enum Purpose {
     Counts,
 }
 
-/// What hosts of a side may use up of a quota. IPv4 hosts may be anybody.
+/// The part of a quota that hosts of a side may use up: IPv4 hosts, which are not the subscriber's, half of it.
 fn part(quota: u32, side: Side) -> u32 {
     match side {
         Side::V6 => quota,
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same for a step that can be begun anew.
+    /// [`View::subscriber`] for a step that can be retried.
     pub(crate) fn subscriber_now(
         &self,
         host: Ipv6Addr,
@@ -147,8 +147,8 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Gives a subscriber whose ports are used up more, at the same address (RFC 4787 REQ-2). `false`: there is
-    /// nothing, or it has as much as it may have.
+    /// Gives a subscriber whose ports are used up another block of the same address (RFC 4787 REQ-2). `false`: there is
+    /// none, or it may not have more.
     pub(crate) fn extend(&self, subscriber: &Subscriber) -> bool {
         let Some(first) = subscriber.blocks().next() else {
             return self.begin_with_ports(subscriber);
@@ -175,7 +175,7 @@ impl<'a> View<'a> {
         true
     }
 
-    /// The same where ports are shared: another range of the address, if there is one.
+    /// Where ports are shared, gives a subscriber another range of its address. `false`: there is none.
     pub(crate) fn extend_shared(&self, subscriber: &Subscriber) -> bool {
         let Some(first) = subscriber.blocks().next() else { return false };
         let pool = self.nat.pool_of(first).and_then(|number| self.nat.settings.pools.get(number));
@@ -189,7 +189,7 @@ impl<'a> View<'a> {
         let Some(range) = more.filter(|_| subscriber.blocks().count() < MAX_BLOCKS) else {
             return false;
         };
-        // Fails if somebody else does the same, which is as good.
+        // Fails if another thread adds one, which is as good.
         subscriber.add(PortBlock { v4: first.v4, low: range.low, high: range.high });
         true
     }
@@ -229,8 +229,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Counts one session more, if the quotas allow it. Of sessions that IPv4 hosts make, who may be anybody,
-    /// only half as many are allowed: so that strangers can't use up what is the subscriber's.
+    /// Counts one session more, if the quotas allow it. IPv4 hosts may use up half of them, so that they can't lock the
+    /// subscriber out.
     pub(crate) fn count_session(
         &self,
         subscriber: &Subscriber,
@@ -314,8 +314,8 @@ impl Nat64 {
         self.settings.pools.iter().position(|pool| pool.number(block).is_some())
     }
 
-    /// Which bit of which pool tells that a block is given away. By the block, not by the subscriber's pool,
-    /// which may have another number since: the operator has put them into another order.
+    /// The bit that says whether a block is assigned, and its pool's bitmap. By the block, not by the subscriber's
+    /// pool, which may have another number since: the operator has put them into another order.
     fn given(&self, block: PortBlock) -> Option<(&BlockBitmap, u64)> {
         let number = self.pool_of(block)?;
         let pool = self.settings.pools.get(number)?;
@@ -323,14 +323,14 @@ impl Nat64 {
         Some((self.given.get(number).filter(|_| gives)?, pool.number(block)?))
     }
 
-    /// Remembers that a block is given away.
+    /// Marks a block as assigned.
     pub(crate) fn mark(&self, block: PortBlock) {
         if let Some((given, place)) = self.given(block) {
             given.take(place);
         }
     }
 
-    /// Takes back a block that nobody uses any more.
+    /// Takes back a block that is no longer used.
     pub(crate) fn take_back(&self, block: PortBlock) {
         if let Some((given, place)) = self.given(block) {
             given.give_back(place);

@@ -1,4 +1,4 @@
-//! BIB entries whose last session is gone, ports that have rested, and what does not fit the settings.
+//! BIB entries whose last session is gone, ports at the end of their hold-down, and what does not fit the settings.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
@@ -16,7 +16,7 @@ const FIRST_SESSION: u32 = 8;
 impl Pass<'_, '_> {
     pub(crate) fn bibs(&mut self) {
         if self.view.nat.settings.addresses.is_some() {
-            // Before any of them is looked at: the sweep before may have been long ago.
+            // Before any entry expires: the previous sweep may have been long ago.
             self.used(Kind::Bib).for_each(|index| {
                 self.view.keep_bound(&self.view.regions.bibs[index as usize]);
             });
@@ -35,7 +35,7 @@ impl Pass<'_, '_> {
                 state::LIMBO if self.found_limbo => self.limbo.push((Kind::Bib, index)),
                 _ => {}
             }
-            // One that the steps above let die goes at once; its sessions hold it until they are gone.
+            // An entry that the steps above have ended is unlinked at once, unless it has sessions.
             if life_parts(bib.life.load(Acquire)) == (state::DEAD, 0) {
                 self.finish_bib(index, bib);
             }
@@ -64,26 +64,26 @@ impl Pass<'_, '_> {
             self.swept.held += u64::from(flags & bib_flags::HELD != 0);
             return;
         }
-        // Nobody in IPv4 knows a port that never had a session: the next host may have it at once.
-        let rests = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
+        // A port that never had a session is unknown in IPv4: it needs no hold-down.
+        let holds_down = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
             && since != bib.created.load(Relaxed)
             && self.view.nat.ticks.port_rest != 0
             && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
         if protocol.is_some() {
-            self.end_bib(bib, protocol, if rests { state::HOLD_DOWN } else { state::DEAD });
+            self.end_bib(bib, protocol, if holds_down { state::HOLD_DOWN } else { state::DEAD });
         } else {
             bib.change(state::LIVE, state::DEAD);
         }
     }
 
-    /// A BIB entry lives no more: its subscriber has a port more.
+    /// Ends a BIB entry, and gives the port back to its subscriber's quota.
     fn end_bib(&mut self, bib: &Bib, protocol: Option<Protocol>, to: u8) {
         let word = bib.life.load(Acquire);
         let (from, sessions) = life_parts(word);
-        let may_rest = to != state::HOLD_DOWN || sessions == 0;
-        // Somebody opens a session: then it goes on.
+        let may_end = to != state::HOLD_DOWN || sessions == 0;
+        // Another thread opens a session: then the entry stays.
         if from != state::LIVE
-            || !may_rest
+            || !may_end
             || bib.life.compare_exchange(word, life(to, sessions), AcqRel, Acquire).is_err()
         {
             return;

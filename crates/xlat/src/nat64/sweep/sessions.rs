@@ -13,7 +13,7 @@ use super::{Event, Pass};
 
 impl Pass<'_, '_> {
     pub(crate) fn sessions(&mut self) {
-        // Permissions that have died after the loop had passed them; it comes to the others.
+        // Permissions that ended after the loop had passed them.
         let mut late = Vec::new();
         for index in self.used(Kind::Session) {
             let session = &self.view.regions.sessions[index as usize];
@@ -42,7 +42,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A dead permission: out of its chain.
+    /// Unlinks a dead permission.
     fn finish_permission(&mut self, index: u32, permission: &Session) {
         let unlinked = self.unlink_session(index, permission);
         if self.may_go((Kind::Session, index), unlinked) {
@@ -50,7 +50,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Gives the permission that has died with the session.
+    /// Gives the permission that has ended with the session.
     fn session(&mut self, index: u32, session: &Session, life: SessionLife) -> Option<u32> {
         let bib = View::entry(self.view.regions.bibs, session.bib.load(Relaxed));
         let Some(bib) = bib.filter(|bib| bib.state() == state::LIVE) else {
@@ -83,7 +83,7 @@ impl Pass<'_, '_> {
             count_in(&self.view.nat.ended().expired, session);
             return self.finish_session(index, session);
         } else {
-            // Somebody has used it just now.
+            // Another thread has just used it.
             self.count_session(session, session.life());
         }
         None
@@ -104,7 +104,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A dead session: out of its chain, and off the counts. Gives the permission that has died with it.
+    /// Unlinks a dead session and corrects the counts. Gives the permission that has ended with it.
     fn finish_session(&mut self, index: u32, session: &Session) -> Option<u32> {
         let unlinked = self.unlink_session(index, session);
         if !self.may_go((Kind::Session, index), unlinked) {
@@ -143,7 +143,7 @@ impl Pass<'_, '_> {
         self.limbo.push((Kind::Session, index));
     }
 
-    /// No gateway watches it any more, unless the same ends have a new session.
+    /// Removes the ALG's state of a session, unless the same ends have a new session.
     fn forget(&self, session: &Session) {
         let store = self.view.nat.alg_store();
         if store.number() == 0 || session.protocol.load(Relaxed) != Protocol::Tcp.number() {

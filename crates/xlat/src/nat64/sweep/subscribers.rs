@@ -7,14 +7,14 @@ use crate::nat64::table::{ADDING, Kind, Subscriber, Unlinked, life, life_parts, 
 use super::{Event, Pass};
 
 impl Subscriber {
-    /// Claims one that lives with this word: until it is settled nobody takes a port of it, and nobody makes another one
-    /// for the same prefix. `false`: it has changed.
+    /// Claims a live subscriber whose life is `word`. Until [`Subscriber::settle`] no thread takes a port of it or
+    /// makes another one for its prefix. `false`: it has changed.
     pub(crate) fn claim(&self, word: u32) -> bool {
         let claimed = life(state::CLAIMED, life_parts(word).1);
         self.life.compare_exchange(word, claimed, SeqCst, SeqCst).is_ok()
     }
 
-    /// Ends a claimed one; it lives on if a port was taken by a thread that could not see the claim yet.
+    /// Ends a claimed subscriber, unless a thread that had not seen the claim has taken a port of it.
     pub(crate) fn settle(&self, word: u32) {
         let dead = life(state::DEAD, life_parts(word).1);
         self.life.store(if is_unused(self) { dead } else { word }, SeqCst);
@@ -22,7 +22,7 @@ impl Subscriber {
 }
 
 impl Pass<'_, '_> {
-    /// Subscribers whose blocks are none of the settings' any more.
+    /// Ends subscribers whose blocks the settings no longer have.
     pub(crate) fn review_subscribers(&mut self) {
         for index in self.used(Kind::Subscriber) {
             let subscriber = &self.view.regions.subscribers[index as usize];
@@ -46,7 +46,7 @@ impl Pass<'_, '_> {
                 state::LIMBO if self.found_limbo => self.limbo.push((Kind::Subscriber, index)),
                 _ => {}
             }
-            // A change of settings looks at who has which block.
+            // A change of settings reads the blocks of subscribers.
             let may_finish = self.view.nat.shared.is_unchanging();
             if subscriber.state() == state::DEAD && is_unused(subscriber) && may_finish {
                 self.finish_subscriber(index, subscriber);

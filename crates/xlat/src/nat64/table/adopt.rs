@@ -1,9 +1,9 @@
 //! Taking tables over from a process that was killed.
 //!
-//! It may have been killed at any instant: between counting a session and making it, or with an entry in its
-//! hands that is in no list. Programs in the kernel are not killed so, but work on. So they are asked to make
-//! nothing for a moment (the flag for draining; what wants a new session goes to the user engine, and waits
-//! there). Then nobody makes anything, and whatever is half made was left behind.
+//! It may have been killed at any instant: between counting a session and making it, or with an entry that is in no
+//! list. Kernel programs go on meanwhile, so they are kept from making entries for a moment by the flag for draining:
+//! packets that need a new session wait for the user engine. Then every half-made entry is one that the killed process
+//! has left.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -42,8 +42,8 @@ impl Nat64 {
         adopted
     }
 
-    /// A session is counted at its BIB entry and its subscriber, and a BIB entry at its subscriber. A count too
-    /// high: the entry would never go, the quota never be free.
+    /// A session is counted at its BIB entry and its subscriber, and a BIB entry at its subscriber. If a count is too
+    /// high, the entry never ends, and the quota is never free.
     fn mend_counts(&self) -> usize {
         let regions = self.memory.regions();
         let mut sessions = vec![0_u32; regions.bibs.len()];
@@ -74,7 +74,7 @@ impl Nat64 {
         mended + subscribers.map(|(entry, used)| mend_subscriber(entry, used)).sum::<usize>()
     }
 
-    /// A permission counts the sessions that let others in. A count too high: it would never go.
+    /// A permission counts the sessions that permit their remote address. If the count is too high, it never ends.
     fn mend_permissions(&self) -> usize {
         let view = self.view(Duration::ZERO, 0);
         let mut counted = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Nat64 {
         permissions.filter(mend).count()
     }
 
-    /// BIB entries that were half made die. Entries of any kind that are in no list get into one.
+    /// Ends half-made BIB entries, and puts free entries of any kind that are in no list into one.
     fn find_entries(&self) -> usize {
         let regions = self.memory.regions();
         // One that expires would expire; a static one would stay so.
@@ -126,8 +126,7 @@ impl Nat64 {
 }
 
 impl FreeList<'_> {
-    /// Puts entries into a list that are free and in none, while nobody takes any or gives any back. Gives their
-    /// number.
+    /// Puts free entries that are in no list into one, while no thread takes or gives any. Gives their number.
     fn find_lost<T: Chained>(&self, entries: &[T], is_free: impl Fn(&T) -> bool) -> usize {
         let mut listed = vec![false; entries.len()];
         self.recount(entries, |index| !core::mem::replace(&mut listed[index], true));
@@ -165,7 +164,7 @@ fn mend_subscriber(subscriber: &Subscriber, used: [u32; 4]) -> usize {
     if !matches!(state, state::LIVE | state::DEAD) {
         return 0;
     }
-    // A block that was being added, and that nobody has got.
+    // A block that was being added, and that was not used yet.
     subscriber.life.store(life(state, number & !ADDING), Release);
     let [tcp, udp, icmp] = &subscriber.ports;
     let counters: [&AtomicU32; 4] = [tcp, udp, icmp, &subscriber.sessions];

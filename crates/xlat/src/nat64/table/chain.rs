@@ -171,7 +171,7 @@ impl<'a, T: Chained> Chain<'a, T> {
                 if self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok() {
                     return Unlinked::Done;
                 }
-                // Somebody inserted in front of it.
+                // Another thread has inserted an entry in front of it.
                 continue;
             }
             let mut before = first;
@@ -249,7 +249,7 @@ impl<'a> FreeList<'a> {
         }
     }
 
-    /// Gives an entry back that nobody can reach.
+    /// Gives an entry back that no thread can reach.
     pub(crate) fn give<T: Chained>(&self, entries: &[T], shard: usize, index: u32) {
         let Some(free) = self.shards.get(shard % self.shards.len().max(1)) else { return };
         let Some(entry) = entries.get(index as usize) else { return };
@@ -271,8 +271,8 @@ impl<'a> FreeList<'a> {
         self.fresh.load(Acquire).min(self.entries) as usize
     }
 
-    /// Counts the entries of each list, while nobody changes them; `is_new` is told of each, and a list ends
-    /// where it says no.
+    /// Counts the entries of each list, while no thread changes them. `is_new` gets the index of each; a list ends
+    /// where it is `false`.
     pub(crate) fn recount<T: Chained>(&self, entries: &[T], mut is_new: impl FnMut(usize) -> bool) {
         for free in self.shards {
             let (mut index, _) = parts(free.head.load(Acquire));

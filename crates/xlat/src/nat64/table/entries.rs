@@ -39,9 +39,9 @@ pub struct BibEntry {
     pub is_static: bool,
     /// It was made while the daemon ran ([`Nat64::add_bib`]), not by the settings.
     pub is_added: bool,
-    /// It was asked for by name, and nobody has used it yet (NAT-PT).
+    /// A DNS query made it, and no packet has used it yet (NAT-PT).
     pub is_held: bool,
-    /// It rests: its host is gone, and no other gets the port yet.
+    /// Its port is in hold-down: the last session has ended, and no other subscriber gets the port yet.
     pub is_resting: bool,
     /// Its sessions.
     pub sessions: u32,

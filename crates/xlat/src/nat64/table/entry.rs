@@ -163,7 +163,7 @@ impl Session {
         self.life.compare_exchange(from.word(), to.word(), AcqRel, Acquire).is_ok()
     }
 
-    /// It lives no more; the sweeper does the rest. `false`: it has changed meanwhile.
+    /// Marks a session dead; the sweeper takes it out. `false`: it has changed meanwhile.
     pub(crate) fn end(&self, from: SessionLife) -> bool {
         self.change(from, SessionLife { state: state::DEAD, ..from })
     }
@@ -197,7 +197,7 @@ impl Subscriber {
         })
     }
 
-    /// It lives no more: the sweeper does the rest.
+    /// Marks a subscriber dead; the sweeper takes it out.
     pub(crate) fn end(&self) {
         let change = |word| {
             let (state, number) = life_parts(word);
@@ -207,7 +207,7 @@ impl Subscriber {
         let _ = self.life.fetch_update(SeqCst, SeqCst, change);
     }
 
-    /// Puts one block more behind the others. `false`: somebody else is doing so, or there is no room.
+    /// Appends a block. `false`: another thread is doing so, or there is no room.
     pub(crate) fn add(&self, block: PortBlock) -> bool {
         let before = self.life.load(Acquire);
         let (state, number) = life_parts(before);

@@ -77,7 +77,7 @@ pub struct Bib {
     /// [`bib_flags`].
     pub flags: AtomicU8,
     reserved: [u8; 2],
-    /// Of a connection whose octets a gateway has changed: the index of its session.
+    /// Of a connection whose octets an ALG has changed: the index of its session.
     pub alg_session: AtomicU32,
     /// What is added to the sequence numbers of the IPv4 and of the IPv6 host; only where the session has
     /// [`session_seen::SHIFTED`].
@@ -92,7 +92,7 @@ pub mod entry_state {
     pub const CLAIMED: u8 = 1;
     /// Gone; may still be in chains.
     pub const DEAD: u8 = 2;
-    /// In no chain; not free before nobody can be reading it.
+    /// In no chain; free after a grace period, when no thread can be reading it.
     pub const LIMBO: u8 = 3;
     /// In use. Sessions of TCP have the states of [`TcpState`](super::TcpState) in its place.
     pub const LIVE: u8 = 4;
@@ -104,11 +104,11 @@ pub mod entry_state {
 pub mod bib_flags {
     /// Set by the operator: never expires.
     pub const STATIC: u8 = 1;
-    /// The sweeper has told of it.
+    /// The sweeper has reported it.
     pub const SEEN: u8 = 2;
     /// Made while the daemon ran, not by its configuration: a reload leaves it.
     pub const ADDED: u8 = 4;
-    /// Made for a gateway: nobody from IPv4 may connect through it but those that are expected.
+    /// Made for an ALG: from IPv4 only expected connections pass.
     pub const EXPECTED: u8 = 8;
     /// Protocol 0: asked for by name, and not yet used.
     pub const HELD: u8 = 16;
@@ -149,9 +149,9 @@ pub struct Session {
 
 /// What is known of a [`Session`] outside the packets' way.
 pub mod session_seen {
-    /// The sweeper has told of it.
+    /// The sweeper has reported it.
     pub const TOLD: u16 = 1;
-    /// A gateway has changed its octets: [`Bib::alg_shift`](super::Bib::alg_shift).
+    /// An ALG has changed its octets: [`Bib::alg_shift`](super::Bib::alg_shift).
     pub const SHIFTED: u16 = 2;
 }
 
@@ -191,7 +191,7 @@ pub struct Subscriber {
     pub rate: AtomicU64,
     /// Which pool its blocks are of.
     pub pool: AtomicU16,
-    /// How many of its blocks the sweeper has told of.
+    /// How many of its blocks the sweeper has reported.
     pub seen: AtomicU16,
     /// Tick of creation.
     pub created: AtomicU32,
@@ -210,7 +210,7 @@ pub struct Free {
     reserved: [u64; 6],
 }
 
-/// What a later process and the programs have to know of the tables.
+/// What a later process and the kernel programs need to know of the tables.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Meta {
@@ -230,8 +230,8 @@ pub struct Meta {
     pub fresh: [AtomicU32; KINDS],
     /// 1: tables of an earlier version that left remote ports out of the sessions' hash. They are not adopted.
     pub by_address: AtomicU32,
-    /// What the entries' numbers of prefixes and subscribers' prefixes mean: see [`super::memory::tell_prefixes`]. 0: an
-    /// earlier version has not said it.
+    /// What the entries' numbers of prefixes and subscribers' prefixes mean: see [`super::memory::tell_prefixes`]. 0:
+    /// an earlier version has not said it.
     pub prefixes: AtomicU32,
 }
 

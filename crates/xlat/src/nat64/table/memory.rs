@@ -79,7 +79,7 @@ pub struct Regions<'a> {
 ///
 /// All octets zero is a table without entries, but for [`Meta`], which [`prepare`] writes.
 pub trait Memory: Send + Sync + fmt::Debug {
-    /// The memory. The same at every call.
+    /// The memory: the same slices at every call.
     fn regions(&self) -> Regions<'_>;
 }
 
@@ -122,8 +122,8 @@ pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
         && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
 }
 
-/// Which prefixes stand behind the numbers in sessions, and how many bits of an IPv6 address name a subscriber: the number of
-/// prefixes (8 bits) and a hash of all that (24 bits).
+/// Which prefixes stand behind the numbers in sessions, and how many bits of an IPv6 address name a subscriber: the
+/// number of prefixes (8 bits) and a hash of all that (24 bits).
 fn prefixes_word(pool6: &[Pool6], subscriber_len: u8) -> u32 {
     let seed = mix(u64::from(subscriber_len) + 1);
     let hash = pool6.iter().fold(seed, |hash, pool6| {
@@ -133,7 +133,7 @@ fn prefixes_word(pool6: &[Pool6], subscriber_len: u8) -> u32 {
     (pool6.len() as u32) << 24 | (hash as u32) >> 8
 }
 
-/// Says it, for whoever takes the tables over.
+/// Writes the prefixes' word into the tables, for a process that takes them over.
 pub fn tell_prefixes(meta: &Meta, pool6: &[Pool6], subscriber_len: u8) {
     meta.prefixes.store(prefixes_word(pool6, subscriber_len), Relaxed);
 }

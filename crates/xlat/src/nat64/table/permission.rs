@@ -1,12 +1,12 @@
 //! Address-dependent filtering (RFC 6146 section 3.5): which remote addresses may send to an IPv4 transport address,
 //! whatever their port; `crates/bpf/c/nat64_permission.h` in C.
 //!
-//! A permission is an entry of the session table, under (T,t), Z and the BIB entry. It counts the sessions of (T,t) with
-//! Z, except those that an unsolicited SYN has left, and dies with the last of them. So a packet without a session needs
-//! one search, however many sessions its sender has, and each session lies in a chain of its own.
+//! A permission is an entry of the session table, under (T,t), Z and the BIB entry. It counts the sessions of (T,t)
+//! with Z, except those of unsolicited SYNs, and ends with the last of them. So a packet without a session needs one
+//! search, however many sessions its sender has, and each session lies in a chain of its own.
 //!
-//! A session whose life says [`permits`](SessionLife::permits) is counted. Its count is taken back when the sweeper takes
-//! the session out of the tables.
+//! A session whose life says [`permits`](SessionLife::permits) is counted. Its count is taken back when the sweeper
+//! takes the session out of the tables.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -53,7 +53,7 @@ impl Session {
         (state == state::LIVE).then_some(number)
     }
 
-    /// Whether it is dead. One that counts nothing, which a program in the kernel may leave, dies.
+    /// Whether it is dead. A permission without sessions, which a kernel program may leave, is marked dead.
     pub(crate) fn is_unused(&self) -> bool {
         let unused = (life(state::LIVE, 0), life(state::DEAD, 0));
         self.permitted().is_none()
@@ -79,7 +79,7 @@ impl Session {
         self.life.fetch_update(AcqRel, Acquire, less).is_ok_and(|before| parts(before).1 <= 1)
     }
 
-    /// Sets the number of sessions of a live permission that nobody else changes. Gives whether it was wrong.
+    /// Sets the number of sessions of a live permission that no other thread changes. Gives whether it was wrong.
     pub(crate) fn mend_permitted(&self, number: u32) -> bool {
         let after = if number == 0 { state::DEAD } else { state::LIVE };
         self.permitted().is_some_and(|before| {
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
         number.is_some_and(|number| number != 0)
     }
 
-    /// Counts a session that lets others in; makes the permission if there is none.
+    /// Counts a session that permits its remote address; makes the permission if there is none.
     pub(crate) fn permit(&self, wanted: &PermissionKey) -> Result<(), Trouble> {
         let chain = self.session_chain(&wanted.key).ok_or(DropReason::SessionsFull)?;
         let mut made: Option<u32> = None;
@@ -159,7 +159,7 @@ impl<'a> View<'a> {
         Ok(index)
     }
 
-    /// Takes back what [`View::permit`] counted. Gives the permission that has died of it.
+    /// Takes back what [`View::permit`] counted. Gives the permission if it has ended with that.
     pub(crate) fn unpermit(&self, wanted: &PermissionKey) -> Option<u32> {
         let (index, found) = self.permission(wanted)?;
         found.permit_one_less().then_some(index)

@@ -1,5 +1,5 @@
-//! What a gateway has added to the sequence numbers of a connection, kept in the tables: so that the connection
-//! goes on after the process was killed whose memory held the rest.
+//! What an ALG has added to the sequence numbers of a connection, kept in the tables: so that the connection survives a
+//! process that is killed.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         found.and_then(|index| Some((index, entries.get(index as usize)?)))
     }
 
-    /// The BIB entry of an IPv6 transport address: live, or resting.
+    /// The BIB entry of an IPv6 transport address: live, or in hold-down.
     pub(crate) fn find6(
         &self,
         chain: &Chain<'a, Bib>,
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
         Self::found(self.regions.bibs, self.bib6_chain(v6, protocol)?.find(live).0)
     }
 
-    /// Whoever holds an IPv4 transport address: any entry that may not have a second beside it.
+    /// The entry that holds an IPv4 transport address: in any state in which the address can't have a second one.
     pub(crate) fn holder4(
         &self,
         chain: &Chain<'a, Bib>,
