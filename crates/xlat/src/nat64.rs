@@ -8,9 +8,9 @@
 //! 4. Translating the packet: the same code as for stateless translation.
 //! 5. Handling hairpinning: `packet`.
 //!
-//! The rooms, each of which imports those behind it only: `packet` (what a packet does), `policy` (who gets what),
-//! `table` (what the tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of
-//! threads and of kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet`.
+//! Each room imports those behind it only: `packet` (what a packet does), `policy` (who gets what), `table` (what the
+//! tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of threads and of
+//! kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
 
 mod error;
 pub mod nat_pt;

@@ -80,14 +80,14 @@ fn build(
     state: &mut State,
 ) -> Result<(), Suppressed> {
     let version = get_u8(packet.bytes(), 0) >> 4;
+    let (forbidden, no_source) = (Suppressed::Forbidden, Suppressed::NoSource);
     let sender = if version == 4 {
-        Sender::V4(sender_v4(packet).ok_or(Suppressed::Forbidden)?, errors.source4)
+        let to = sender_v4(packet).ok_or(forbidden)?;
+        Sender::V4 { to, source: errors.source4.ok_or(no_source)? }
     } else {
-        Sender::V6(sender_v6(packet, kind).ok_or(Suppressed::Forbidden)?, errors.source6)
+        let to = sender_v6(packet, kind).ok_or(forbidden)?;
+        Sender::V6 { to, source: errors.source6.ok_or(no_source)? }
     };
-    if matches!(sender, Sender::V4(_, None) | Sender::V6(_, None)) {
-        return Err(Suppressed::NoSource);
-    }
     match errors.rate {
         IcmpErrors::Off => return Err(Suppressed::Off),
         IcmpErrors::Unlimited => {}
@@ -100,24 +100,23 @@ fn build(
     one_segment(packet);
     packet.offload = Offload::default();
     let built = match sender {
-        Sender::V4(to, Some(source)) => {
+        Sender::V4 { to, source } => {
             packet.truncate(ERROR_MAX_V4 - ipv4::HEADER_LEN - icmp::HEADER_LEN);
             let ends = Ends { src: source, dst: to, protocol: protocol::ICMP };
             put_error_v4(packet, kind, source, to, state.next_identification_of(ends, 1))
         }
-        Sender::V6(to, Some(source)) => {
+        Sender::V6 { to, source } => {
             packet.truncate(ERROR_MAX_V6 - ipv6::HEADER_LEN - icmp::HEADER_LEN);
             put_error_v6(packet, kind, source, to)
         }
-        _ => return Err(Suppressed::NoSource),
     };
-    built.map_err(|_| Suppressed::Forbidden)
+    built.map_err(|_| forbidden)
 }
 
-/// The destination of an error, and its configured source.
+/// The sender of the packet, to which the error goes, and the source of the error.
 enum Sender {
-    V4(Ipv4Addr, Option<Ipv4Addr>),
-    V6(Ipv6Addr, Option<Ipv6Addr>),
+    V4 { to: Ipv4Addr, source: Ipv4Addr },
+    V6 { to: Ipv6Addr, source: Ipv6Addr },
 }
 
 /// The sender of an IPv4 packet, if an error may be sent (RFC 1122 section 3.2.2): not about an ICMP error,

@@ -198,12 +198,12 @@ impl Translator {
             Kind::Nat64(nat64) => {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
-                mapper.set_mark(packet.mark);
+                mapper.mark = packet.mark;
                 let dns = nat64.settings().dns.as_deref();
                 let ends = dns.and_then(|_| dns::Ends::of(packet));
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
-                state.made |= mapper.made();
-                if let Some(stored) = mapper.stored() {
+                state.made |= mapper.view.made.get();
+                if let Some(stored) = mapper.stored {
                     return self.store(nat64, &mapper, stored, packet, now, state);
                 }
                 if verdict == Verdict::Forward
@@ -213,7 +213,7 @@ impl Translator {
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
                 }
                 if let (Some(dns), Some(ends), Verdict::Forward) = (dns, ends, verdict)
-                    && !mapper.is_hairpin()
+                    && !mapper.is_hairpin
                 {
                     let hook = dns::Hook { dns, nat64, config, now, shard };
                     return hook.take(&ends, packet, state, trace);
@@ -235,7 +235,7 @@ impl Translator {
     ) -> Verdict {
         // TCP_INCOMING_SYN, and never early.
         let due = now + nat64.settings().lifetimes.tcp_incoming_syn;
-        let hairpin = mapper.is_hairpin().then(|| mapper.pool6());
+        let hairpin = mapper.is_hairpin.then_some(mapper.pool6);
         if state.syns.store(packet.bytes(), ends, hairpin, due) {
             Verdict::Stored
         } else {
@@ -267,7 +267,7 @@ impl Translator {
         let verdict = reply::answer(errors, packet, stop, now, state, trace);
         let (Some(pool6), Verdict::Reply(_)) = (syn.hairpin, verdict) else { return verdict };
         let mut mapper = Stateful::new(config, nat64.view(now, 0), 1, packet.len());
-        mapper.set_pool6(pool6);
+        (mapper.pool6, mapper.is_hairpin) = (pool6, true);
         match v4_to_v6::translate(config, &mut mapper, packet, Pass::Hairpin, trace) {
             Ok(_) => verdict,
             Err(stop) => Verdict::Drop(stop.reason),

@@ -20,14 +20,17 @@ use super::{Ends, Outgoing6, Refusal, Segment, Tuple};
 #[derive(Debug)]
 pub(crate) struct Stateful<'a> {
     config: &'a Config,
-    view: View<'a>,
-    mark: u32,
+    pub(crate) view: View<'a>,
+    /// The packet's mark.
+    pub(crate) mark: u32,
     packets: u32,
     octets: u32,
     /// Which of `pool6` a packet that hairpins was sent to.
-    pool6: u8,
-    is_hairpin: bool,
-    stored: Option<Ends>,
+    pub(crate) pool6: u8,
+    /// The packet hairpins.
+    pub(crate) is_hairpin: bool,
+    /// The packet was an unsolicited SYN, which is to be kept (RFC 6146 section 3.5.2.2): its ends.
+    pub(crate) stored: Option<Ends>,
     watched: Option<Watched>,
 }
 
@@ -116,11 +119,6 @@ impl<'a> Stateful<'a> {
         }
     }
 
-    /// The packet was an unsolicited SYN, which is to be kept (RFC 6146 section 3.5.2.2): its ends.
-    pub(crate) fn stored(&self) -> Option<Ends> {
-        self.stored
-    }
-
     /// The packet's connection, if an ALG watches it. Not of a packet that hairpins: both its ends are IPv6
     /// hosts.
     pub(crate) fn watched(&self) -> Option<Watched> {
@@ -141,32 +139,6 @@ impl<'a> Stateful<'a> {
         let opening = matches!(opening, Some(TcpState::V4Init | TcpState::V6Init));
         let (alg, opener) = found.map_or((None, ends.opener), |(alg, side)| (Some(alg), side));
         self.watched = Some(Watched { alg, ends: AlgEnds { opener, ..ends }, from, opening });
-    }
-
-    /// Whether a session was made.
-    pub(crate) fn made(&self) -> bool {
-        self.view.made.get()
-    }
-
-    /// Which of `pool6` a hairpinned packet was sent to.
-    pub(crate) fn pool6(&self) -> u8 {
-        self.pool6
-    }
-
-    /// Whether the packet hairpins.
-    pub(crate) fn is_hairpin(&self) -> bool {
-        self.is_hairpin
-    }
-
-    /// The packet's mark.
-    pub(crate) fn set_mark(&mut self, mark: u32) {
-        self.mark = mark;
-    }
-
-    /// For a packet that hairpinned before.
-    pub(crate) fn set_pool6(&mut self, pool6: u8) {
-        self.pool6 = pool6;
-        self.is_hairpin = true;
     }
 
     fn prefix(&self, number: u8) -> Result<Pool6, DropReason> {
