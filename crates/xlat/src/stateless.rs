@@ -134,10 +134,9 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
             (mapped, _) => Some(mapped.map_err(Unmapped::as_source)?),
         };
         // A mapping can lead to an address that must not be on a wire.
-        for mapped in [Some(dst), src].into_iter().flatten() {
-            if let Some(reason) = classify::illegal_v4(mapped.addr) {
-                return Err(reason.into());
-            }
+        let illegal_src = || src.and_then(|src| classify::illegal_v4(src.addr));
+        if let Some(reason) = classify::illegal_v4(dst.addr).or_else(illegal_src) {
+            return Err(reason.into());
         }
         if let Some(src) = src {
             self.check_loop(src.via, dst.via)?;

@@ -1,6 +1,6 @@
 //! IPv4 addresses that belong to one IPv6 host while they are bound: NAT-PT (RFC 2766).
 //!
-//! A binding lies in the BIB, with protocol 0 and ports 0, like a [dynamic 1:1 mapping](super::dynamic). What packets
+//! A binding lies in the BIB, with protocol 0 and ports 0, like a dynamic 1:1 mapping. What packets
 //! do is nevertheless stateful: under a bound address each port gets a BIB entry of its own when it is first used, with
 //! the host's own port number, and sessions as every BIB entry has. So the sweeper and the kernel programs treat them
 //! like any other.

@@ -57,7 +57,7 @@ pub enum Allocation {
     Blocks {
         /// Ports of a block.
         size: u16,
-        /// Blocks that a subscriber can have, 1 to [`MAX_BLOCKS`](super::layout::MAX_BLOCKS).
+        /// Blocks that a subscriber can have, 1 to [`MAX_BLOCKS`](crate::nat64::layout::MAX_BLOCKS).
         most: u8,
     },
     /// One block of `size` ports for each subscriber of the pool's first client prefix, computed from its

@@ -94,7 +94,7 @@ pub mod entry_state {
     pub const DEAD: u8 = 2;
     /// In no chain; free after a grace period, when no thread can be reading it.
     pub const LIMBO: u8 = 3;
-    /// In use. Sessions of TCP have the states of [`TcpState`](super::TcpState) in its place.
+    /// In use. Sessions of TCP have the states of [`TcpState`](crate::nat64::TcpState) in its place.
     pub const LIVE: u8 = 4;
     /// [`Bib`]: its port is held back (RFC 6888 REQ-8).
     pub const HOLD_DOWN: u8 = 5;
