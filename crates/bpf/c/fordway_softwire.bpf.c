@@ -5,12 +5,13 @@
  * besides. All else goes on as it came: nothing is dropped here, since the core answers most of what it drops.
  */
 #define FORDWAY_SOFTWIRE
+#define ROUTES_BITS 12
 
-#include "ask_routing.h"
 #include "common.h"
 #include "maps.h"
 #include "outcome.h"
 #include "pass_rate.h"
+#include "route_cache.h"
 #include "softwire_decapsulate.h"
 #include "softwire_encapsulate.h"
 #include "tc.h"
@@ -25,10 +26,10 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p,
 {
 	const struct ipv4_header *v4 = p->data;
 	const struct ipv6_header *v6 = p->data;
-	struct pair_key key = { .ifindex = skb->ifindex };
+	struct route_key key;
 	__be32 client;
 
-	if (!read_pair(p, to_v6, &key))
+	if (!read_route_key(p, to_v6, skb->ifindex, &key))
 		return 0;
 	if (to_v6) {
 		if ((void *)(v4 + 1) > p->data_end)
@@ -39,7 +40,7 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p,
 	} else if ((void *)(v6 + 1) > p->data_end || v6->next_header != PROTOCOL_IPV4) {
 		return 0;
 	}
-	return ask_routing(skb, &key, to_v6);
+	return is_routed_here(skb, &key);
 }
 
 /* One packet, from beginning to end; to_v6: into a tunnel. */

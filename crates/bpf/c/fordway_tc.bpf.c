@@ -4,6 +4,8 @@
  * makes a plan, `carry_out` makes the plan true, outcome.h counts. Until carry_out the packet is
  * untouched, so whatever is not taken goes on as it came.
  */
+#define ROUTES_BITS 12
+
 #include "common.h"
 #include "maps.h"
 #include "ours.h"

@@ -5,6 +5,7 @@
  * does not take, or has no way for, reaches the stack as it came, and with it the interface.
  */
 #define FORDWAY_XDP
+#define ROUTES_BITS 12
 
 #include "common.h"
 #include "maps.h"
@@ -53,7 +54,7 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, pair, plan)
 			  : v6_to_v4(ctx, p, HOOK_XDP, pair, c->identification, plan);
 	if (v == GO_ON)
-		v = fits(plan, pair) ? carry_out(ctx, p, to_v6, plan, pair) : PASS_ON(FW_PASS_NO_ROUTE);
+		v = fits(plan, &pair->way) ? carry_out(ctx, p, to_v6, plan, &pair->way) : PASS_ON(FW_PASS_NO_ROUTE);
 	if (v == GO_ON && !to_v6)
 		c->identification++;
 	return v;
@@ -71,7 +72,7 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
 	if (!pair || !journey.counters || !is_for_us(ctx, ethernet, pair->mac, journey.counters))
 		return XDP_PASS;
-	if (pair->verdict == UNMATCHED) {
+	if (pair->way.verdict == UNMATCHED) {
 		journey.counters->unmatched++;
 		return XDP_PASS;
 	}
@@ -81,7 +82,7 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
 	end_trace(ctx, &journey, v);
 	if (v == GO_ON)
-		return bpf_redirect_map(&devices, pair->ifindex, XDP_DROP);
+		return bpf_redirect_map(&devices, pair->way.ifindex, XDP_DROP);
 	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
 }
 

@@ -6,13 +6,14 @@
  */
 #define FORDWAY_XDP
 #define FORDWAY_STATE
+/* Each packet is looked up twice: as it arrives, and as it leaves. */
+#define ROUTES_BITS 13
 
 #include "common.h"
 #include "maps.h"
 #include "nat64_flow.h"
 #include "ours.h"
 #include "outcome.h"
-#include "pair.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
 #include "xdp.h"
@@ -26,7 +27,10 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 			  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan);
 	if (v != GO_ON)
 		return v;
-	const struct pair *way = way_of(ctx, to_v6, plan);
+	struct route_key key = to_v6 ? route_key_v6(ctx->ingress_ifindex, bpf_ntohl(plan->v6.first) >> 20, &plan->v6.src,
+						    &plan->v6.dst)
+				     : route_key_v4(ctx->ingress_ifindex, plan->v4.tos, plan->v4.src, plan->v4.dst);
+	const struct way *way = way_of(ctx, &key);
 	if (!way || way->verdict != GO_ON)
 		return way ? way->verdict : PASS_ON(FW_PASS_NO_ROUTE);
 	if (!fits(plan, way))

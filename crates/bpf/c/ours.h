@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Which packets that arrive at a gateway's devices are the translator's. (Stateless translation at XDP has pair.h.)
+ * Which packets that arrive at a gateway's devices are the translator's: those that the kernel would route into its
+ * interface. Stateless translation at XDP has pair.h instead.
  */
 #ifndef FORDWAY_OURS_H
 #define FORDWAY_OURS_H
 
 #include "address.h"
-#include "ask_routing.h"
 #include "common.h"
-#include "frame.h"
 #include "maps.h"
 #include "nat64.h"
+#include "route_cache.h"
 
-/* Whether the addresses may be a stateful translator's at all: most traffic of a gateway need not be asked about.
- * Where the mark decides, nobody knows: nftables comes later. */
-always_inline int may_be_ours(const struct pair_key *key, int to_v6)
+/*
+ * Whether the addresses can be a stateful translator's at all, so that most traffic of a gateway needs no lookup. With
+ * pools by mark, packets from IPv6 are left to the interface: nftables sets the mark after these programs.
+ */
+always_inline int may_be_ours(const struct route_key *key, int to_v6)
 {
 	if (to_v6)
 		return owns_address(bpf_ntohl(key->address[0] >> 32));
@@ -26,13 +28,13 @@ always_inline int may_be_ours(const struct pair_key *key, int to_v6)
 
 always_inline int is_ours(FRAME *frame, const struct packet *p, int to_v6)
 {
-	struct pair_key key = { .ifindex = DEVICE_OF(frame) };
+	struct route_key key;
 
-	if (!read_pair(p, to_v6, &key))
+	if (!read_route_key(p, to_v6, DEVICE_OF(frame), &key))
 		return 0;
 	if (nat64.mode == FW_NAT64_STATEFUL && !may_be_ours(&key, to_v6))
 		return 0;
-	return ask_routing(frame, &key, to_v6);
+	return is_routed_here(frame, &key);
 }
 
 #endif

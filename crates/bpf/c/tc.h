@@ -20,6 +20,12 @@
 /* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
 #define BROKEN DROP(FW_DROP_NO_HEADROOM)
 
+/* Nothing is redirected to where the cache says. */
+always_inline int takes_redirected(__u32 ifindex)
+{
+	return 0;
+}
+
 /* For a trace. */
 always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
 {

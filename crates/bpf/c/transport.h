@@ -8,7 +8,7 @@
 #include "frame.h"
 #include "headers.h"
 #include "maps.h"
-#ifdef FORDWAY_XDP
+#ifndef FORDWAY_STATE
 #include "pair.h"
 #endif
 

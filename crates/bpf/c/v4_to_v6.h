@@ -197,8 +197,8 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 #endif
 #ifndef FORDWAY_STATE
-	if (pair->verdict != GO_ON)
-		return pair->verdict;
+	if (pair->way.verdict != GO_ON)
+		return pair->way.verdict;
 	plan->v6.src = pair->v6.src;
 	plan->v6.dst = pair->v6.dst;
 #else

@@ -215,8 +215,8 @@ always_inline verdict v6_to_v4(void *ctx, const struct packet *p, int hook, cons
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 #endif
 #ifndef FORDWAY_STATE
-	if (pair->verdict != GO_ON)
-		return pair->verdict;
+	if (pair->way.verdict != GO_ON)
+		return pair->way.verdict;
 	mapped->src = bpf_ntohl(pair->v4.src);
 	mapped->dst = bpf_ntohl(pair->v4.dst);
 #else

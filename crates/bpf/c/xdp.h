@@ -7,7 +7,7 @@
 #include "common.h"
 #include "maps.h"
 #include "nat64_maps.h"
-#include "pair.h"
+#include "routing.h"
 
 struct ethernet_header {
 	__u8 dst[6];
@@ -17,6 +17,40 @@ struct ethernet_header {
 
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88a8
+
+/* The devices that take redirected frames, by interface index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, FW_MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, __u32);
+} devices SEC(".maps");
+
+/* The link-layer addresses of the devices where this program runs, by interface index: as mac_number() makes them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, __u64);
+} macs SEC(".maps");
+
+/* Addresses that devices have beside their own: those of interfaces on top of them (macvlan), as VRRP has them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_MAX_VIRTUAL_MACS);
+	__type(key, struct fw_virtual_mac);
+	__type(value, __u8);
+} virtual_macs SEC(".maps");
+
+always_inline __u64 mac_number(const __u8 *mac)
+{
+	return *(const __u32 *)mac | (__u64)*(const __u16 *)(mac + 4) << 32;
+}
+
+always_inline int takes_redirected(__u32 ifindex)
+{
+	return bpf_map_lookup_elem(&devices, &ifindex) != 0;
+}
 
 /*
  * Whether a frame is for this host, whose own address at the device is `mac`. Those for all (RFC 1812 section 5.3.4), or
@@ -75,14 +109,14 @@ always_inline verdict correct(const struct packet *p, const struct plan *plan)
 }
 
 /* Whether the translated packet may leave by the way. */
-always_inline int fits(const struct plan *plan, const struct pair *way)
+always_inline int fits(const struct plan *plan, const struct way *way)
 {
 	return plan->len - plan->old_len + plan->new_len <= way->mtu;
 }
 
 /* Makes the plan true. After `correct` there is no way back; what fails then is a counted drop. */
 always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct plan *plan,
-				const struct pair *pair)
+				const struct way *way)
 {
 	verdict v = correct(p, plan);
 	if (v != GO_ON)
@@ -95,7 +129,7 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 	void *end = (void *)(long)ctx->data_end;
 	if ((void *)(ethernet + 1) > end)
 		return DROP(FW_DROP_NO_HEADROOM);
-	__builtin_memcpy(ethernet, pair->macs, 12);
+	__builtin_memcpy(ethernet, way->macs, 12);
 	ethernet->type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *front = ethernet + 1;
 	if (to_v6 && plan->new_len == IPV6_LEN + FRAGMENT_LEN) {

@@ -266,7 +266,7 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 Some(entries) => map.set_max_entries(entries.len().max(1) as u32)?,
                 None => map.set_autocreate(false)?,
             },
-            "ours" if request.programs.iter().all(|program| !program.is_in_front()) => {
+            "routes" if request.programs.iter().all(|program| !program.is_in_front()) => {
                 map.set_autocreate(false)?;
             }
             "trace" => match request.trace {

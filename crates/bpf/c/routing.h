@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The kernel's routing: where it sends packets between two hosts. An answer is kept until the kernel's clock's next
+ * tick (1 to 10 ms), since one lookup costs more than all of the translation. A change of routes, neighbours or
+ * devices takes effect with the next tick.
+ */
+#ifndef FORDWAY_ROUTING_H
+#define FORDWAY_ROUTING_H
+
+#include "common.h"
+#include "maps.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+/* What the kernel routes by. */
+struct route_key {
+	/* Source and destination as in the packet; of IPv4 both are in the first word. */
+	__u64 address[4];
+	/* The device where the packet arrived. */
+	__u32 ifindex;
+	__u16 family;
+	/* Type of Service or Traffic Class. */
+	__u16 tos;
+};
+
+/* Where the kernel sends such packets. */
+struct way {
+	/* Into the translator's own interface. */
+	__u32 is_ours;
+	/* GO_ON: out of `ifindex`, which takes redirected frames; else why not. */
+	verdict verdict;
+	__u32 ifindex;
+	/* Octets of the longest packet. */
+	__u32 mtu;
+	/* Destination and source address of the frames. */
+	__u8 macs[12];
+	__u8 reserved[4];
+};
+
+/* An entry of the cache. */
+struct route {
+	struct route_key key;
+	/* The tick in which the kernel was asked. */
+	__u64 tick;
+	struct way way;
+};
+
+/* The cache: direct mapped, one for each processor. Entries begin as struct route does. ROUTES_BITS is each object's. */
+#define ROUTES_MAP(entry)                                                                                             \
+	struct {                                                                                                      \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                                              \
+		__uint(max_entries, 1 << ROUTES_BITS);                                                                \
+		__type(key, __u32);                                                                                   \
+		__type(value, entry);                                                                                 \
+	} routes SEC(".maps")
+
+always_inline struct route_key route_key_v4(__u32 ifindex, __u8 tos, __be32 src, __be32 dst)
+{
+	struct route_key key = { { src | (__u64)dst << 32 }, ifindex, AF_INET, tos };
+	return key;
+}
+
+always_inline struct route_key route_key_v6(__u32 ifindex, __u8 tos, const struct ipv6_address *src,
+					    const struct ipv6_address *dst)
+{
+	struct route_key key = { { src->hi, src->lo, dst->hi, dst->lo }, ifindex, AF_INET6, tos };
+	return key;
+}
+
+/* The key of a packet as it came. 0: its header is out of reach. */
+always_inline int read_route_key(const struct packet *p, int to_v6, __u32 ifindex, struct route_key *key)
+{
+	const struct ipv4_header *v4 = p->data;
+	const struct ipv6_header *v6 = p->data;
+
+	if (to_v6) {
+		if ((void *)(v4 + 1) > p->data_end)
+			return 0;
+		*key = route_key_v4(ifindex, v4->tos, v4->src, v4->dst);
+	} else {
+		if ((void *)(v6 + 1) > p->data_end)
+			return 0;
+		*key = route_key_v6(ifindex, bpf_ntohl(v6->first) >> 20, &v6->src, &v6->dst);
+	}
+	return 1;
+}
+
+always_inline int is_same_route(const struct route_key *a, const struct route_key *b)
+{
+	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
+		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->family ^ b->family) |
+		(a->tos ^ b->tos)) == 0;
+}
+
+/* Multiplicative hashing: the upper bits depend on all the lower ones. */
+always_inline __u32 route_index(const struct route_key *key)
+{
+	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
+		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull;
+	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - ROUTES_BITS);
+}
+
+/*
+ * The entry of `routes` for a key, or 0. `found`: it holds an answer of this tick. If it does not, key and tick are
+ * written already, and the caller fills in the rest.
+ */
+#define CACHED_ROUTE(wanted, found)                                                                                   \
+	({                                                                                                            \
+		__u32 route_place = route_index(wanted);                                                              \
+		__typeof__(*routes.value) *cached = bpf_map_lookup_elem(&routes, &route_place);                       \
+		__u64 now_tick = bpf_jiffies64();                                                                     \
+		(found) = cached && cached->tick == now_tick && is_same_route(&cached->key, wanted);                  \
+		if (cached && !(found)) {                                                                             \
+			cached->key = *(wanted);                                                                      \
+			cached->tick = now_tick;                                                                      \
+		}                                                                                                     \
+		cached;                                                                                               \
+	})
+
+/* Whether a device takes redirected frames: each kind of frame has its own answer. */
+always_inline int takes_redirected(__u32 ifindex);
+
+/* Asks the kernel. */
+always_inline void ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
+{
+	struct bpf_fib_lookup fib = { .family = key->family, .ifindex = key->ifindex };
+
+	/* Not 0, so that the kernel says the MTU of the route, and does not look at the length of this packet. */
+	fib.tot_len = 1;
+	if (key->family == AF_INET) {
+		fib.tos = key->tos;
+		fib.ipv4_src = key->address[0];
+		fib.ipv4_dst = key->address[0] >> 32;
+	} else {
+		fib.flowinfo = bpf_htonl((__u32)key->tos << 20);
+		__builtin_memcpy(fib.ipv6_src, &key->address[0], 16);
+		__builtin_memcpy(fib.ipv6_dst, &key->address[2], 16);
+	}
+	long found = bpf_fib_lookup(frame, &fib, sizeof(fib), 0);
+	/* The translator's interface may have no neighbours; the kernel names the device nevertheless. */
+	way->is_ours = (found == BPF_FIB_LKUP_RET_NO_NEIGH || found == BPF_FIB_LKUP_RET_SUCCESS) &&
+		       fib.ifindex == config.tun_ifindex;
+	way->verdict = PASS_ON(FW_PASS_NO_ROUTE);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS)
+		return;
+	/* No translator's interface does: its output never goes back into it. */
+	way->verdict = takes_redirected(fib.ifindex) ? GO_ON : PASS_ON(FW_PASS_NO_REDIRECT);
+	way->ifindex = fib.ifindex;
+	way->mtu = fib.mtu_result;
+	__builtin_memcpy(way->macs, fib.dmac, 6);
+	__builtin_memcpy(way->macs + 6, fib.smac, 6);
+}
+
+#endif
