@@ -14,23 +14,6 @@
 
 #define always_inline static __always_inline
 
-/* Objects: FORDWAY_XDP, at XDP; FORDWAY_SOFTWIRE, of tunnels; FORDWAY_STATE, with the tables of stateful
- * translation. */
-#if !defined(FORDWAY_XDP) && !defined(FORDWAY_SOFTWIRE)
-#define FORDWAY_STATE
-#endif
-
-/* A frame in the kernel's hands, its octets wherever they lie, and the device where a program sees it. */
-#ifdef FORDWAY_XDP
-#define FRAME struct xdp_md
-#define LOAD_OCTETS bpf_xdp_load_bytes
-#define DEVICE_OF(frame) ((frame)->ingress_ifindex)
-#else
-#define FRAME struct __sk_buff
-#define LOAD_OCTETS bpf_skb_load_bytes
-#define DEVICE_OF(frame) ((frame)->ifindex)
-#endif
-
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define ETHERNET_LEN 14
@@ -136,8 +119,13 @@ enum icmp_v6 {
 	V6_ECHO_REPLY = 129,
 };
 
+/* RFC 9293 section 3.1: places in the header, and a flag. */
 #define TCP_LEN 20
+#define TCP_OFFSET_AT 12
+#define TCP_FLAGS_AT 13
 #define TCP_CHECKSUM_AT 16
+#define TCP_SYN 0x02
+
 /* RFC 768. */
 struct udp_header {
 	__be16 src;
@@ -160,7 +148,13 @@ enum hook {
 	HOOK_UPLINK,
 	HOOK_INGRESS,
 	HOOK_XDP,
+	HOOK_XDP_NAT64,
 };
+
+always_inline int is_xdp(int hook)
+{
+	return hook == HOOK_XDP || hook == HOOK_XDP_NAT64;
+}
 
 /*
  * What a step says: go on (or translate, at the end), or one of these with its reason in the low octet.
@@ -185,16 +179,11 @@ always_inline verdict drop_address(__u32 reason, int hook)
 /* A frame shorter than its packet says. XDP may see the first buffer of several. */
 always_inline verdict short_frame(int hook)
 {
-	return hook == HOOK_XDP ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
+	return is_xdp(hook) ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
 }
 
-/* The translated packet's front. The longest: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8; at XDP,
- * which leaves errors to the stack, a fragment. */
-#ifdef FORDWAY_XDP
-#define FRONT_MAX 48
-#else
+/* Octets of the longest front of a translated packet: an ICMPv6 error about a fragment, 40 + 8 + 40 + 8. */
 #define FRONT_MAX 96
-#endif
 
 /* How the transport checksum follows the addresses. */
 enum checksum_mode {
@@ -248,66 +237,6 @@ struct fields {
 	__u8 protocol;
 };
 
-/* The packet inside: where its transport header is in the old frame, and what is there of it. */
-struct quoted {
-	/* Octet of the frame. */
-	__u32 at;
-	/* Octets to the end of the message, and their sum, which follows the changes. */
-	__u32 len;
-	__u64 sum;
-	/* Sums of its addresses. */
-	struct sums sums;
-};
-
-#ifndef FORDWAY_XDP
-/* Working state of an ICMP error; it would not fit on the stack. */
-struct error_work {
-	struct icmp_header icmp;
-	union {
-		struct ipv4_header v4;
-		struct ipv6_header v6;
-	};
-	struct fragment_header fragment;
-	struct fields inner;
-	struct quoted quoted;
-};
-#endif
-
-/* What stateful translation asks its tables for, and what it finds there. In the host's byte order. */
-struct flow {
-	/* (X',x), (T,t) and (Z,z). Of ICMP, x and t are the identifier, and z is 0. */
-	struct halves host;
-	__u32 local;
-	__u32 remote;
-	__u16 host_port;
-	__u16 local_port;
-	__u16 remote_port;
-	/* Its number in IPv4. */
-	__u8 protocol;
-	/* enum fw_direction. */
-	__u8 direction;
-	/* enum segment, of TCP. */
-	__u8 segment;
-	/* Which of pool6 Z is embedded in. */
-	__u8 pool6;
-	/* Of the BIB entry that was found. */
-	__u8 bib_state;
-	/* CREATED_BIB, CREATED_SESSION. */
-	__u8 created;
-	/* In ticks. */
-	__u32 now;
-	__u32 mark;
-	/* Entries that were found or made; 0: none. */
-	__u32 bib;
-	__u32 session;
-	__u32 subscriber;
-	__u32 reserved;
-	/* The head of the chain that was searched last. */
-	__u64 seen;
-};
-#define CREATED_BIB 1
-#define CREATED_SESSION 2
-
 /*
  * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
  * way to `front`, then checksum and fields in the transport header are corrected.
@@ -320,7 +249,6 @@ struct plan {
 			struct ipv6_header v6;
 			struct fragment_header fragment;
 		};
-#ifndef FORDWAY_XDP
 		/* ICMP errors: the outer header is `v4` or `v6`. */
 		struct {
 			__u8 outer[IPV4_LEN];
@@ -333,7 +261,6 @@ struct plan {
 			struct ipv6_header inner;
 			struct fragment_header fragment;
 		} error6;
-#endif
 	};
 	/* Octets of the packet that `front` replaces, and of `front`. */
 	__u32 old_len;
@@ -361,21 +288,7 @@ struct plan {
 	__be16 port_from;
 	__be16 port_to;
 	struct mapped_v6 mapped;
-#ifdef FORDWAY_STATE
-	struct flow flow;
-	/* Source and destination of a packet that becomes IPv6. */
-	struct halves src6;
-	struct halves dst6;
-#endif
-#ifndef FORDWAY_XDP
-	/* ICMP errors: one or two words of the transport header inside that are written; all checksums are
-	 * right already. */
-	__u32 inner_at;
-	__u32 inner_words;
-	__be16 inner[2];
-	struct error_work work;
-#endif
-};
+} __attribute__((aligned(8)));
 
 /* A plan that does not change anything yet. */
 always_inline void begin_plan(struct plan *plan)
@@ -387,13 +300,23 @@ always_inline void begin_plan(struct plan *plan)
 	plan->field_to = 0;
 	plan->port_from = 0;
 	plan->port_to = 0;
-#ifdef FORDWAY_STATE
-	plan->flow.created = 0;
-#endif
-#ifndef FORDWAY_XDP
-	plan->inner_at = 0;
-	plan->inner_words = 0;
-#endif
+}
+
+/* Every object has a struct work of its own, which begins with the plan. */
+struct work;
+
+always_inline struct plan *plan_of(struct work *work)
+{
+	return (void *)work;
+}
+
+/* The front will have `new_len` octets: places that are relative to the transport header become places in the packet. */
+always_inline void place_behind(struct plan *plan, __u32 new_len)
+{
+	plan->new_len = new_len;
+	plan->checksum_at += new_len;
+	plan->field_at += new_len;
+	plan->port_at += new_len;
 }
 
 /* A packet as it came. `data` points to its IP header. */

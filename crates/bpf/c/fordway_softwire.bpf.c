@@ -4,11 +4,10 @@
  * Taken is what needs nothing but a header put in front or taken off; packets of shared addresses need ports
  * besides. All else goes on as it came: nothing is dropped here, since the core answers most of what it drops.
  */
-#define FORDWAY_SOFTWIRE
 #define ROUTES_BITS 12
 
-#include "common.h"
-#include "maps.h"
+#include "frame_tc.h"
+
 #include "outcome.h"
 #include "pass_rate.h"
 #include "route_cache.h"

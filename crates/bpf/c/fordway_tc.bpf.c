@@ -6,16 +6,22 @@
  */
 #define ROUTES_BITS 12
 
-#include "common.h"
-#include "maps.h"
+#include "frame_tc.h"
+
+#include "icmp_error.h"
+#include "mss.h"
 #include "ours.h"
 #include "outcome.h"
 #include "pass_rate.h"
+#include "state.h"
 #include "tc.h"
-#include "v4_to_v6.h"
-#include "v6_to_v4.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+always_inline verdict found_session(const struct flow *flow, struct fw_session *session)
+{
+	return refresh(flow, session);
+}
 
 /* Makes the packet's front `new_len` instead of `old_len` octets long, and the frame one of the other family. */
 always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int to_v6, const struct plan *plan)
@@ -93,7 +99,7 @@ always_inline long correct_port(struct __sk_buff *skb, int hook, const struct pl
 	__u32 at = config.link_layer_len + plan->port_at;
 	__u64 flags = 2 | (plan->protocol == PROTOCOL_UDP ? BPF_F_MARK_MANGLED_0 : 0);
 
-	if (!HAS_STATE(hook) || plan->port_from == plan->port_to)
+	if (!has_state(hook) || plan->port_from == plan->port_to)
 		return 0;
 	if (plan->checksum_mode != CHECKSUM_UPDATE)
 		return bpf_skb_store_bytes(skb, at, &plan->port_to, 2, BPF_F_RECOMPUTE_CSUM);
@@ -124,21 +130,22 @@ always_inline long correct_checksum(struct __sk_buff *skb, const struct plan *pl
 	return -1;
 }
 
-always_inline long write_quoted(struct __sk_buff *skb, const struct plan *plan)
+always_inline long write_quoted(struct __sk_buff *skb, const struct work *work)
 {
-	__u32 at = config.link_layer_len + plan->inner_at;
+	__u32 at = config.link_layer_len + work->inner_at;
 
-	if (plan->inner_words == 1)
-		return bpf_skb_store_bytes(skb, at, plan->inner, 2, BPF_F_RECOMPUTE_CSUM);
-	if (plan->inner_words == 2)
-		return bpf_skb_store_bytes(skb, at, plan->inner, 4, BPF_F_RECOMPUTE_CSUM);
+	if (work->inner_words == 1)
+		return bpf_skb_store_bytes(skb, at, work->inner, 2, BPF_F_RECOMPUTE_CSUM);
+	if (work->inner_words == 2)
+		return bpf_skb_store_bytes(skb, at, work->inner, 4, BPF_F_RECOMPUTE_CSUM);
 	return 0;
 }
 
 /* Makes the plan true. */
 always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, int to_v6, int hook,
-				const struct plan *plan)
+				const struct work *work)
 {
+	const struct plan *plan = &work->plan;
 	verdict v;
 
 	if (plan->checksum_mode == CHECKSUM_COMPUTE) {
@@ -149,14 +156,9 @@ always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, i
 	v = resize(skb, p, to_v6, plan);
 	if (v != GO_ON)
 		return v;
-	if (write_front(skb, plan) || correct_port(skb, hook, plan) || correct_checksum(skb, plan) || write_quoted(skb, plan))
+	if (write_front(skb, plan) || correct_port(skb, hook, plan) || correct_checksum(skb, plan) || write_quoted(skb, work))
 		return BROKEN;
-	if (config.link_layer_len == ETHERNET_LEN) {
-		__be16 type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
-		if (bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0))
-			return BROKEN;
-	}
-	return GO_ON;
+	return set_frame_type(skb, to_v6 ? ETH_P_IPV6 : ETH_P_IP) ? BROKEN : GO_ON;
 }
 
 /* Whether the transport header follows the fixed IP header. */
@@ -170,24 +172,39 @@ always_inline int is_plain(const struct packet *p, int to_v6)
 	return (void *)(v6 + 1) > p->data_end || !may_be_walked(v6->next_header);
 }
 
-always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct plan *plan)
+always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, struct fw_counters *c, struct work *work)
 {
+	const struct plan *plan = &work->plan;
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
 
 	/* No more than needed: pulling payload costs. */
 	if (!reach(skb, &p, (to_v6 ? IPV4_LEN : IPV6_LEN) + TCP_LEN) ||
 	    (!is_plain(&p, to_v6) && !reach(skb, &p, REACH)))
 		return PASS_ON(FW_PASS_NOT_LINEAR);
-	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, 0, plan) : v6_to_v4(skb, &p, hook, 0, c->identification, plan);
+	verdict v = to_v6 ? v4_to_v6(skb, &p, hook, work) : v6_to_v4(skb, &p, hook, c->identification, work);
 	if (v != GO_ON)
 		return v;
 	if (hook == HOOK_UPLINK && to_v6 && exceeds_device(skb, plan->wire_len))
 		return PASS_ON(FW_PASS_TOO_BIG);
-	v = carry_out(skb, &p, to_v6, hook, plan);
+	v = carry_out(skb, &p, to_v6, hook, work);
 	/* A super-packet takes one for each segment. */
 	if (v == GO_ON && !to_v6)
 		c->identification += plan->segments;
 	return v;
+}
+
+/* Keeps the mark of an IPv6 packet that is left. */
+__noinline int note_mark(struct __sk_buff *skb)
+{
+	struct ipv6_address host;
+	__u32 mark;
+
+	if (!nat64.by_mark)
+		return 0;
+	mark = skb->mark;
+	if (bpf_skb_load_bytes(skb, config.link_layer_len + offsetof(struct ipv6_header, src), &host, sizeof(host)))
+		return -1;
+	return bpf_map_update_elem(&nat64_marks, &host, &mark, BPF_ANY);
 }
 
 /* In front of routing: whether it would be the translator's. */
@@ -202,23 +219,22 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
 always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 {
 	struct journey journey = { .octets = skb->len - config.link_layer_len };
-	__u32 zero = 0;
-	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+	struct work *work = own_work();
 
-	if (!plan || !begin_journey(skb, &journey))
+	if (!work || !begin_journey(skb, &journey))
 		return UNMATCHED;
 	if (hook == HOOK_INGRESS && !is_routed_to_us(skb, to_v6)) {
 		journey.counters->unmatched++;
 		return UNMATCHED;
 	}
 	begin_trace(skb, &journey, skb->gso_size);
-	begin_plan(plan);
-	verdict v = limit_passes(translate(skb, to_v6, hook, journey.counters, plan), to_v6, hook);
-	if (HAS_STATE(hook))
-		count_state(journey.counters, v, journey.octets, plan);
-	if (HAS_STATE(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
+	begin_work(work);
+	verdict v = limit_passes(translate(skb, to_v6, hook, journey.counters, work), to_v6, hook);
+	if (has_state(hook))
+		count_state(journey.counters, v, journey.octets, work);
+	if (has_state(hook) && nat64.by_mark && !to_v6 && VERDICT_KIND(v) == PASS_ON(0))
 		note_mark(skb);
-	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, plan->segments);
+	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, work->plan.segments);
 	end_trace(skb, &journey, v);
 	return v;
 }

@@ -4,27 +4,44 @@
  * translator's, v4_to_v6.h or v6_to_v4.h finds its session or makes one, pair.h asks routing for the way of the
  * translated packet, xdp.h makes it. Whatever is not taken reaches the stack as it came, and with it the interface.
  */
-#define FORDWAY_XDP
-#define FORDWAY_STATE
 /* Each packet is looked up twice: as it arrives, and as it leaves. */
 #define ROUTES_BITS 13
 
-#include "common.h"
-#include "maps.h"
-#include "nat64_flow.h"
+#include "frame_xdp.h"
+
+#include "mss.h"
 #include "ours.h"
 #include "outcome.h"
-#include "v4_to_v6.h"
-#include "v6_to_v4.h"
+#include "state.h"
 #include "xdp.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, struct fw_counters *c,
-				struct plan *plan, __u32 *device)
+/* It may still turn out that there is no way out for the packet at XDP. The stack has it then, and whoever translates it
+ * refreshes the session, so that this is done once. */
+always_inline verdict found_session(const struct flow *flow, struct fw_session *session)
 {
-	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP, 0, plan)
-			  : v6_to_v4(ctx, p, HOOK_XDP, 0, c->identification, plan);
+	return session_state(READ_ONCE(session->life)) < FW_ENTRY_LIVE ? LEAVE : GO_ON;
+}
+
+/* There is a way out. */
+__noinline int refresh_found(struct flow *flow)
+{
+	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
+		return LEAVE;
+	struct fw_session *session = flow->session ? session_at(flow->session) : 0;
+	if (!session || flow->created & CREATED_SESSION)
+		return GO_ON;
+	/* It has just ended: there is nothing to be refreshed. */
+	return refresh(flow, session) == GO_ON ? GO_ON : LEAVE;
+}
+
+always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int to_v6, struct fw_counters *c,
+				struct work *work, __u32 *device)
+{
+	const struct plan *plan = &work->plan;
+	verdict v = to_v6 ? v4_to_v6(ctx, p, HOOK_XDP_NAT64, work)
+			  : v6_to_v4(ctx, p, HOOK_XDP_NAT64, c->identification, work);
 	if (v != GO_ON)
 		return v;
 	struct route_key key = to_v6 ? route_key_v6(ctx->ingress_ifindex, bpf_ntohl(plan->v6.first) >> 20, &plan->v6.src,
@@ -35,10 +52,10 @@ always_inline verdict translate(struct xdp_md *ctx, const struct packet *p, int 
 		return way ? way->verdict : PASS_ON(FW_PASS_NO_ROUTE);
 	if (!fits(plan, way))
 		return PASS_ON(FW_PASS_NO_ROUTE);
-	v = refresh_found(&plan->flow);
+	v = refresh_found(&work->flow);
 	if (v != GO_ON)
 		return v;
-	v = carry_out(ctx, p, to_v6, plan, way);
+	v = carry_out(ctx, p, to_v6, HOOK_XDP_NAT64, plan, way);
 	if (v == GO_ON && !to_v6)
 		c->identification++;
 	*device = way->ifindex;
@@ -50,10 +67,10 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 	struct journey journey = { .octets = p->len };
 	__u32 zero = 0, device = ctx->ingress_ifindex;
 	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
-	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+	struct work *work = own_work();
 
 	journey.counters = bpf_map_lookup_elem(&counters, &zero);
-	if (!journey.counters || !plan || !mac || !is_for_us(ctx, ethernet, *mac, journey.counters))
+	if (!journey.counters || !work || !mac || !is_for_us(ctx, ethernet, *mac, journey.counters))
 		return XDP_PASS;
 	if (config.measure)
 		journey.started = bpf_ktime_get_ns();
@@ -62,14 +79,10 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 		return XDP_PASS;
 	}
 	begin_trace(ctx, &journey, 0);
-	begin_plan(plan);
-	verdict v = translate(ctx, p, to_v6, journey.counters, plan, &device);
-	count_state(journey.counters, v, journey.octets, plan);
-	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
-	end_trace(ctx, &journey, v);
-	if (v == GO_ON)
-		return bpf_redirect_map(&devices, device, XDP_DROP);
-	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
+	begin_work(work);
+	verdict v = translate(ctx, p, to_v6, journey.counters, work, &device);
+	count_state(journey.counters, v, journey.octets, work);
+	return leave(ctx, &journey, v, to_v6, device);
 }
 
 SEC("xdp")

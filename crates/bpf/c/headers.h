@@ -144,6 +144,19 @@ always_inline int echo_type(__u8 type, int to_v6)
 	return -1;
 }
 
+/* Whether an ICMP message is an error. RFC 1122 section 3.2.2. */
+always_inline int is_error_v4(__u8 type)
+{
+	return type == V4_UNREACHABLE || type == V4_SOURCE_QUENCH || type == V4_REDIRECT ||
+	       type == V4_TIME_EXCEEDED || type == V4_PARAMETER_PROBLEM;
+}
+
+/* RFC 4443 section 2.1. */
+always_inline int is_error_v6(__u8 type)
+{
+	return type < 128;
+}
+
 /* RFC 7915 section 5.1.1: what may not follow a Fragment Header. */
 always_inline int is_extension(__u8 next_header)
 {

@@ -10,27 +10,12 @@
 #include "address.h"
 #include "checksum.h"
 #include "common.h"
-#ifndef FORDWAY_XDP
 #include "dynamic4.h"
-#endif
-#include "frame.h"
+#include "ends.h"
+#include "frame_tc.h"
 #include "headers.h"
 #include "maps.h"
-
-/* RFC 1122 section 3.2.2. */
-always_inline int is_error_v4(__u8 type)
-{
-	return type == V4_UNREACHABLE || type == V4_SOURCE_QUENCH || type == V4_REDIRECT ||
-	       type == V4_TIME_EXCEEDED || type == V4_PARAMETER_PROBLEM;
-}
-
-/* RFC 4443 section 2.1. */
-always_inline int is_error_v6(__u8 type)
-{
-	return type < 128;
-}
-
-#ifndef FORDWAY_XDP
+#include "work.h"
 
 /* RFC 7915 figure 3; negative: no counterpart. */
 always_inline int pointer_to_v6(__u32 pointer)
@@ -200,16 +185,15 @@ always_inline void quoted_word(struct quoted *quoted, __be16 from, __be16 to)
 	quoted->sum += to;
 }
 
-/* Corrects the transport header of the packet inside as far as it is there. `old`, `new`: sums that the
- * pseudo-header of ICMPv6 adds. Places in `plan` are relative to the transport header. */
+/* Corrects the transport header of the packet inside as far as it is there. Places in `work` are relative to the transport header. */
 always_inline verdict quoted_transport(struct __sk_buff *skb, const struct fields *fields, struct quoted *quoted,
-				       int to_v6, struct plan *plan)
+				       int to_v6, struct work *work)
 {
 	__u32 field;
 	__be16 checksum, updated;
 	__be16 icmp[2];
 
-	plan->inner_words = 0;
+	work->inner_words = 0;
 	if (!has_transport(fields))
 		return GO_ON;
 	switch (fields->protocol) {
@@ -236,10 +220,10 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 		updated = update_checksum(icmp[1], sum_difference(old, new));
 		quoted_word(quoted, icmp[0], becomes);
 		quoted_word(quoted, icmp[1], updated);
-		plan->inner_at = 0;
-		plan->inner_words = 2;
-		plan->inner[0] = becomes;
-		plan->inner[1] = updated;
+		work->inner_at = 0;
+		work->inner_words = 2;
+		work->inner[0] = becomes;
+		work->inner[1] = updated;
 		return GO_ON;
 	}
 	default:
@@ -255,9 +239,9 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 	updated = update_checksum(checksum, sum_difference(quoted->sums.old, quoted->sums.new));
 	updated = never_zero(fields->protocol, updated);
 	quoted_word(quoted, checksum, updated);
-	plan->inner_at = field;
-	plan->inner_words = 1;
-	plan->inner[0] = updated;
+	work->inner_at = field;
+	work->inner_words = 1;
+	work->inner[0] = updated;
 	return GO_ON;
 }
 
@@ -303,15 +287,16 @@ always_inline int map_quoted_dst6(struct flow *flow, struct halves host, __u32 *
  * Decides on an ICMPv4 error of `len` octets at octet `at` of the packet; the outer header's addresses
  * are in `plan` already. `tos_hops`: its Type of Service, and the new hop limit.
  */
-__noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
+__noinline int error_v4_to_v6(struct __sk_buff *ctx, struct work *work, __u32 at, __u32 len, __u32 tos_hops)
 {
-	if (!plan)
+	if (!work)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	struct icmp_header *icmp = &plan->work.icmp;
-	struct ipv4_header *ip = &plan->work.v4;
-	struct halves *address = &plan->src6;
-	struct fields *inner = &plan->work.inner;
-	struct quoted *quoted = &plan->work.quoted;
+	struct plan *plan = &work->plan;
+	struct icmp_header *icmp = &work->error.icmp;
+	struct ipv4_header *ip = &work->error.v4;
+	struct halves *address = &work->src6;
+	struct fields *inner = &work->error.inner;
+	struct quoted *quoted = &work->error.quoted;
 	__u32 outer_len = at;
 	at += config.link_layer_len;
 	if (ctx->gso_size || len < ICMP_LEN + IPV4_LEN || bpf_skb_load_bytes(ctx, at, icmp, ICMP_LEN) ||
@@ -329,7 +314,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	if (v != GO_ON)
 		return v;
 	int next_header = protocol_to_v6(inner->protocol);
-	if (next_header < 0 || !map_quoted_src4(&plan->flow, bpf_ntohl(ip->src), address))
+	if (next_header < 0 || !map_quoted_src4(&work->flow, bpf_ntohl(ip->src), address))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	to_wire(*address, &plan->error6.inner.src);
 	if (!is_mapped(map_v4(bpf_ntohl(ip->dst), address)))
@@ -340,7 +325,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		return v;
 	quoted->sums.old = (__u64)ip->src + ip->dst;
 	quoted->sums.new = sum_address_v6(&plan->error6.inner.src) + sum_address_v6(&plan->error6.inner.dst);
-	v = quoted_transport(ctx, inner, quoted, 1, plan);
+	v = quoted_transport(ctx, inner, quoted, 1, work);
 	if (v != GO_ON)
 		return v;
 	__u32 inner_len = write_v6(&plan->error6.inner, &plan->error6.fragment, inner, next_header, inner->hop_limit);
@@ -363,7 +348,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	plan->error6.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
 	plan->new_len = IPV6_LEN + ICMP_LEN + inner_len;
-	plan->inner_at += plan->new_len;
+	work->inner_at += plan->new_len;
 	return GO_ON;
 }
 
@@ -404,16 +389,17 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
  * Decides on an ICMPv6 error, likewise; in `plan` are also its identification, and in `difference` the
  * sum of the old addresses.
  */
-__noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at, __u32 len, __u32 tos_hops)
+__noinline int error_v6_to_v4(struct __sk_buff *ctx, struct work *work, __u32 at, __u32 len, __u32 tos_hops)
 {
 	__u32 src = 0, dst = 0;
 
-	if (!plan)
+	if (!work)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	struct icmp_header *icmp = &plan->work.icmp;
-	struct ipv6_header *ip = &plan->work.v6;
-	struct fields *inner = &plan->work.inner;
-	struct quoted *quoted = &plan->work.quoted;
+	struct plan *plan = &work->plan;
+	struct icmp_header *icmp = &work->error.icmp;
+	struct ipv6_header *ip = &work->error.v6;
+	struct fields *inner = &work->error.inner;
+	struct quoted *quoted = &work->error.quoted;
 	__u32 outer_len = at;
 	at += config.link_layer_len;
 	if (ctx->gso_size || len < ICMP_LEN + IPV6_LEN || len > MAX_SUMMED ||
@@ -422,7 +408,7 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	/* RFC 4884: a length says that extensions follow the inner packet. */
 	if ((icmp->type == V6_UNREACHABLE || icmp->type == V6_TIME_EXCEEDED) && bpf_ntohl(icmp->rest) >> 24)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	verdict v = read_inner_v6(ctx, at + ICMP_LEN, len - ICMP_LEN, ip, &plan->work.fragment, inner);
+	verdict v = read_inner_v6(ctx, at + ICMP_LEN, len - ICMP_LEN, ip, &work->error.fragment, inner);
 	if (v != GO_ON)
 		return v;
 	__u64 pseudo = plan->difference + sum_number(PROTOCOL_ICMPV6) + sum_number(len);
@@ -433,7 +419,7 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		return v;
 	enum via src_via = map_v6(to_halves(&ip->src), &src);
 	int protocol = protocol_to_v4(inner->protocol);
-	if (protocol < 0 || !is_mapped(src_via) || !map_quoted_dst6(&plan->flow, to_halves(&ip->dst), &dst))
+	if (protocol < 0 || !is_mapped(src_via) || !map_quoted_dst6(&work->flow, to_halves(&ip->dst), &dst))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 	if (hairpins(src, src_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
@@ -442,7 +428,7 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 		return v;
 	quoted->sums.old = sum_address_v6(&ip->src) + sum_address_v6(&ip->dst);
 	quoted->sums.new = (__u64)bpf_htonl(src) + bpf_htonl(dst);
-	v = quoted_transport(ctx, inner, quoted, 0, plan);
+	v = quoted_transport(ctx, inner, quoted, 0, work);
 	if (v != GO_ON)
 		return v;
 	__u32 inner_total = IPV4_LEN + inner->payload_len;
@@ -462,10 +448,38 @@ __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct plan *plan, __u32 at
 	plan->error4.icmp.checksum = ~fold(sum);
 	plan->segments = 1;
 	plan->new_len = IPV4_LEN + ICMP_LEN + IPV4_LEN;
-	plan->inner_at += plan->new_len;
+	work->inner_at += plan->new_len;
 	return GO_ON;
 }
 
-#endif
+/* The outer header's new addresses are in `work` already. */
+always_inline verdict error_to_v6(struct __sk_buff *skb, const struct fields *fields, __u8 hop_limit, struct work *work)
+{
+	struct plan *plan = &work->plan;
+
+	__builtin_memset(plan, 0, offsetof(struct plan, mapped));
+	plan->len = fields->header_len + fields->payload_len;
+	to_wire(work->src6, &plan->v6.src);
+	to_wire(work->dst6, &plan->v6.dst);
+	return error_v4_to_v6(skb, work, fields->header_len, fields->payload_len, (__u32)fields->tos << 8 | hop_limit);
+}
+
+/* The outer header's new addresses are in `plan->mapped` already. `addresses`: the sum of the old ones. */
+always_inline verdict error_to_v4(struct __sk_buff *skb, const struct fields *fields, __u8 hop_limit, __u64 addresses,
+				  struct work *work)
+{
+	struct plan *plan = &work->plan;
+	__u32 src = plan->mapped.src, dst = plan->mapped.dst;
+	__u16 identification = fields->is_fragment ? fields->identification
+						   : next_identification(src, dst, PROTOCOL_ICMP, 1);
+
+	__builtin_memset(plan, 0, offsetof(struct plan, mapped));
+	plan->len = fields->header_len + fields->payload_len;
+	plan->v4.identification = bpf_htons(identification);
+	plan->v4.src = bpf_htonl(src);
+	plan->v4.dst = bpf_htonl(dst);
+	plan->difference = fold(addresses);
+	return error_v6_to_v4(skb, work, fields->header_len, fields->payload_len, (__u32)fields->tos << 8 | hop_limit);
+}
 
 #endif

@@ -15,16 +15,6 @@ struct {
 	__type(value, struct fw_counters);
 } counters SEC(".maps");
 
-#ifdef FORDWAY_STATE
-/* One plan per processor: two of them would not fit on the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct plan);
-} plans SEC(".maps");
-#endif
-
 /* Explicit mappings; the loader sets the size, or leaves the maps out when there are none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

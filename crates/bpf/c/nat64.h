@@ -61,30 +61,8 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 	return LEAVE;
 }
 
-/* The packet's session was found. At XDP it may still turn out that the packet has no way from there: the stack has it
- * then, and whoever translates it refreshes the session, so that this is done once. */
-always_inline verdict found_session(const struct flow *flow, struct fw_session *session)
-{
-#ifdef FORDWAY_XDP
-	return session_state(READ_ONCE(session->life)) < FW_ENTRY_LIVE ? LEAVE : GO_ON;
-#else
-	return refresh(flow, session);
-#endif
-}
-
-#ifdef FORDWAY_XDP
-/* The packet of a flow that was found has a way. */
-__noinline int refresh_found(struct flow *flow)
-{
-	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
-		return LEAVE;
-	struct fw_session *session = flow->session ? session_at(flow->session) : 0;
-	if (!session || flow->created & CREATED_SESSION)
-		return GO_ON;
-	/* It has just ended: there is nothing to be refreshed. */
-	return refresh(flow, session) == GO_ON ? GO_ON : LEAVE;
-}
-#endif
+/* The packet's session was found: each object's own. */
+always_inline verdict found_session(const struct flow *flow, struct fw_session *session);
 
 /* Whether an application level gateway watches a port. */
 always_inline int is_left_port(__u16 port)

@@ -10,6 +10,7 @@
 #include "common.h"
 #include "nat64_hash.h"
 #include "nat64_maps.h"
+#include "work.h"
 
 /* Links that a search follows. A chain has one entry on average. */
 #define LINKS_MAX 16
@@ -330,6 +331,31 @@ __noinline __u32 take_free(__u32 kind)
 	LOOP (__u32 step = 1; !index && step < FW_FREE_SHARDS; step++)
 		index = pop_free(kind, shard + step);
 	return index;
+}
+
+/* Fills in a new entry of the session table, which is linked nowhere yet. */
+always_inline void fill_session(struct fw_session *entry, const struct flow *flow, __u16 remote_port, __u8 pool6,
+				__u8 protocol, __u64 life)
+{
+	entry->bib = flow->bib;
+	entry->remote = flow->remote;
+	entry->remote_port = remote_port;
+	entry->pool6 = pool6;
+	entry->protocol = protocol;
+	entry->local = flow->local;
+	entry->local_port = flow->local_port;
+	entry->seen = 0;
+	entry->packets[0] = entry->packets[1] = 0;
+	entry->octets[0] = entry->octets[1] = 0;
+	WRITE_ONCE(entry->life, life);
+}
+
+/* RFC 6888 REQ-8: ends the hold-down of a BIB entry's port. 0: the port is not held down. */
+always_inline int end_hold_down(struct fw_bib *bib)
+{
+	__u32 life = READ_ONCE(bib->life), dead = make_life(FW_ENTRY_DEAD, life_number(life));
+
+	return life_state(life) == FW_ENTRY_HOLD_DOWN && __sync_val_compare_and_swap(&bib->life, life, dead) == life;
 }
 
 /* Takes one off a counter that others count up and down; stays at 0, where a killed process may have left it too

@@ -11,41 +11,13 @@
 #include "headers.h"
 #include "nat64.h"
 #include "nat64_port.h"
-
-#define TCP_FLAGS_AT 13
-
-/* At XDP nobody has set a mark yet. */
-always_inline __u32 mark_of(const void *ctx)
-{
-#ifdef FORDWAY_XDP
-	return 0;
-#else
-	const struct __sk_buff *skb = ctx;
-	return nat64.by_mark ? skb->mark : 0;
-#endif
-}
+#include "work.h"
 
 /* Ports of TCP and UDP, and the identifier of an ICMP query; the latter stands in both. */
 struct ports {
 	__be16 src;
 	__be16 dst;
 };
-
-#ifndef FORDWAY_XDP
-/* Keeps the mark of an IPv6 packet that is left. */
-__noinline int note_mark(struct __sk_buff *skb)
-{
-	struct ipv6_address host;
-	__u32 mark;
-
-	if (!nat64.by_mark)
-		return 0;
-	mark = skb->mark;
-	if (bpf_skb_load_bytes(skb, config.link_layer_len + offsetof(struct ipv6_header, src), &host, sizeof(host)))
-		return -1;
-	return bpf_map_update_elem(&nat64_marks, &host, &mark, BPF_ANY);
-}
-#endif
 
 /* What the transport header at `at` says; its length was looked at before. */
 always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
@@ -108,9 +80,9 @@ always_inline void port_to_plan(const struct flow *flow, int to_v6, struct ports
 /* A packet from IPv6 to (Z,z): gives T. */
 always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
 				    struct halves host, __u32 remote, __u8 pool6, __u32 mark, __u32 *local,
-				    struct plan *plan)
+				    struct work *work)
 {
-	struct flow *flow = &plan->flow;
+	struct flow *flow = &work->flow;
 	struct ports ports = {};
 	verdict v = read_ports(p, at, fields, protocol, &ports, flow);
 
@@ -143,16 +115,16 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	if (v > UNMATCHED)
 		v = LEAVE;
 	*local = flow->local;
-	port_to_plan(flow, 0, ports, plan);
+	port_to_plan(flow, 0, ports, &work->plan);
 	return v;
 }
 
 /* A packet from IPv4 to (T,t): gives X', and which of pool6 its source is embedded in. `kept` is not GO_ON if the user
  * engine is to have it wherever it has a session, which is then refreshed there. */
 always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const struct fields *fields, __u32 remote,
-				    __u32 local, __u32 mark, verdict kept, struct plan *plan)
+				    __u32 local, __u32 mark, verdict kept, struct work *work)
 {
-	struct flow *flow = &plan->flow;
+	struct flow *flow = &work->flow;
 	struct ports ports = {};
 	verdict v = read_ports(p, at, fields, fields->protocol, &ports, flow);
 
@@ -178,21 +150,21 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	}
 	if (v > UNMATCHED)
 		v = LEAVE;
-	port_to_plan(flow, 1, ports, plan);
+	port_to_plan(flow, 1, ports, &work->plan);
 	return v == GO_ON ? kept : v;
 }
 
 /* Counts what became of the state. */
-always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct plan *plan)
+always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct work *work)
 {
-	__u32 protocol = protocol_index(&plan->flow);
+	__u32 protocol = protocol_index(&work->flow);
 
-	if (plan->flow.created & CREATED_BIB)
+	if (work->flow.created & CREATED_BIB)
 		c->bibs_created[protocol]++;
-	if (plan->flow.created & CREATED_SESSION)
+	if (work->flow.created & CREATED_SESSION)
 		c->sessions_created[protocol]++;
 	if (v == GO_ON)
-		count_in_session(&plan->flow, plan->segments, octets);
+		count_in_session(&work->flow, work->plan.segments, octets);
 }
 
 #endif

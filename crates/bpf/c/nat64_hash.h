@@ -5,7 +5,7 @@
 
 #include "common.h"
 #include "mix.h"
-#include "nat64_maps.h"
+#include "nat64_config.h"
 
 /* Of an IPv6 transport address. */
 always_inline __u64 hash_v6(struct halves addr, __u16 port, __u8 protocol)

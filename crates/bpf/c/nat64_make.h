@@ -233,17 +233,7 @@ __noinline int open_session(struct flow *flow)
 		return LEAVE;
 	}
 	__u64 born = birth(flow) | (permission ? FW_SESSION_PERMITS : 0);
-	session->bib = flow->bib;
-	session->remote = flow->remote;
-	session->remote_port = flow->remote_port;
-	session->pool6 = flow->pool6;
-	session->protocol = flow->protocol;
-	session->local = flow->local;
-	session->local_port = flow->local_port;
-	session->seen = 0;
-	session->packets[0] = session->packets[1] = 0;
-	session->octets[0] = session->octets[1] = 0;
-	WRITE_ONCE(session->life, born);
+	fill_session(session, flow, flow->remote_port, flow->pool6, flow->protocol, born);
 	v = link_session(flow, session, index);
 	if (v == GO_ON) {
 		flow->session = index;
@@ -296,9 +286,7 @@ always_inline int end_rest(struct flow *flow)
 	flow->local_port = 0;
 	if (!resting)
 		return 1;
-	__u32 life = READ_ONCE(resting->life);
-	if (life_state(life) != FW_ENTRY_HOLD_DOWN ||
-	    __sync_val_compare_and_swap(&resting->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) != life)
+	if (!end_hold_down(resting))
 		return 0;
 	flow->local = resting->v4;
 	flow->local_port = resting->v4_port;

@@ -5,12 +5,8 @@
 #define FORDWAY_NAT64_MAPS_H
 
 #include "common.h"
-#include "fordway_nat64.h"
+#include "nat64_config.h"
 
-/* Set by the loader before the programs are verified. */
-const volatile struct fw_nat64_config nat64;
-
-#ifdef FORDWAY_STATE
 #define NAT64_MAP(name, of)                                                                                           \
 	struct {                                                                                                      \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                     \
@@ -40,23 +36,5 @@ struct {
 	__type(key, struct ipv6_address);
 	__type(value, __u32);
 } nat64_marks SEC(".maps");
-#endif
-
-/* Whether state decides on packets; at an uplink it never does. */
-#if defined(FORDWAY_XDP) && defined(FORDWAY_STATE)
-#define HAS_STATE(hook) 1
-#else
-#define HAS_STATE(hook) ((hook) != HOOK_UPLINK && nat64.mode == FW_NAT64_STATEFUL)
-#endif
-
-/* Whether IPv6 hosts get addresses on first use (dynamic4.h). */
-#define HAS_DYNAMIC4(hook) ((hook) != HOOK_UPLINK && (hook) != HOOK_XDP && nat64.mode == FW_NAT64_DYNAMIC4)
-
-/* A loop that stays one: the programs are verified faster than they would be unrolled. */
-#define LOOP _Pragma("clang loop unroll(disable)") for
-
-/* A field that somebody else may be changing, read once. */
-#define READ_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
-#define WRITE_ONCE(field, value) (*(volatile __typeof__(field) *)&(field) = (value))
 
 #endif

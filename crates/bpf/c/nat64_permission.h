@@ -71,17 +71,7 @@ always_inline __u32 new_permission(const struct flow *flow)
 
 	if (!entry)
 		return 0;
-	entry->bib = flow->bib;
-	entry->remote = flow->remote;
-	entry->remote_port = 0;
-	entry->pool6 = 0;
-	entry->protocol = flow->protocol | FW_PERMISSION;
-	entry->local = flow->local;
-	entry->local_port = flow->local_port;
-	entry->seen = 0;
-	entry->packets[0] = entry->packets[1] = 0;
-	entry->octets[0] = entry->octets[1] = 0;
-	WRITE_ONCE(entry->life, permission_life(FW_ENTRY_LIVE, 1));
+	fill_session(entry, flow, 0, 0, flow->protocol | FW_PERMISSION, permission_life(FW_ENTRY_LIVE, 1));
 	return index;
 }
 

@@ -45,13 +45,10 @@ __noinline int end_own_rest(struct flow *flow, __u32 index)
 	struct fw_bib *holder = bib_at(index);
 	if (!holder)
 		return 0;
-	__u32 life = READ_ONCE(holder->life);
 	struct halves host = { holder->v6_hi ^ flow->host.hi, holder->v6_lo ^ flow->host.lo };
 	struct halves differs = prefix_of(host, nat64.subscriber_len);
 
-	if (life_state(life) != FW_ENTRY_HOLD_DOWN || differs.hi || differs.lo)
-		return 0;
-	return __sync_val_compare_and_swap(&holder->life, life, make_life(FW_ENTRY_DEAD, life_number(life))) == life;
+	return differs.hi || differs.lo ? 0 : end_hold_down(holder);
 }
 
 /* Links the claimed entry `flow->bib` under (T,t) if nobody holds that. 1: linked; 0: held; negative: not now. */

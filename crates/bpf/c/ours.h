@@ -30,7 +30,7 @@ always_inline int is_ours(FRAME *frame, const struct packet *p, int to_v6)
 {
 	struct route_key key;
 
-	if (!read_route_key(p, to_v6, DEVICE_OF(frame), &key))
+	if (!read_route_key(p, to_v6, device_of(frame), &key))
 		return 0;
 	if (nat64.mode == FW_NAT64_STATEFUL && !may_be_ours(&key, to_v6))
 		return 0;

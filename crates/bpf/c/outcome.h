@@ -89,7 +89,7 @@ always_inline void begin_trace(FRAME *frame, struct journey *journey, __u32 gso_
 {
 	if (!config.trace)
 		return;
-	journey->event = begin_event(journey->counters, journey->octets, gso_size, DEVICE_OF(frame));
+	journey->event = begin_event(journey->counters, journey->octets, gso_size, device_of(frame));
 	if (journey->event) {
 		journey->event->before_len = snap(frame, journey->event->before);
 		journey->traced = TRACED;

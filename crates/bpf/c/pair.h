@@ -10,6 +10,8 @@
 #include "headers.h"
 #include "maps.h"
 #include "routing.h"
+#include "v4_to_v6.h"
+#include "v6_to_v4.h"
 #include "xdp.h"
 
 /* An entry of the cache; it begins as struct route does. */
@@ -37,8 +39,36 @@ struct pair {
 
 ROUTES_MAP(struct pair);
 
-/* Maps both addresses (fordway_xdp.bpf.c). */
-always_inline verdict map_pair(int to_v6, struct pair *pair);
+/* Maps both addresses of a pair, as the core does for anything but ICMP errors. */
+always_inline verdict map_pair(int to_v6, struct pair *pair)
+{
+	verdict v;
+
+	/* fordway_xdp_nat64 does that. */
+	if (nat64.mode == FW_NAT64_STATEFUL)
+		return PASS_ON(FW_PASS_SESSION);
+	if (to_v6) {
+		struct halves src = {}, dst = {};
+		__be32 from = pair->key.address[0], to = pair->key.address[0] >> 32;
+		v = map_addresses_v4(bpf_ntohl(from), bpf_ntohl(to), 0, HOOK_XDP, 0, &src, &dst);
+		to_wire(src, &pair->v6.src);
+		to_wire(dst, &pair->v6.dst);
+		pair->difference = sum_difference((__u64)from + to,
+						  sum_address_v6(&pair->v6.src) + sum_address_v6(&pair->v6.dst));
+		return v;
+	}
+	struct mapped_v6 mapped = {};
+	struct ipv6_address from = { pair->key.address[0], pair->key.address[1] };
+	struct ipv6_address to = { pair->key.address[2], pair->key.address[3] };
+	v = map_addresses_v6(to_halves(&from), to_halves(&to), 0, HOOK_XDP, &mapped);
+	if (v == GO_ON && hairpins(mapped.dst, mapped.dst_via))
+		v = PASS_ON(FW_PASS_HAIRPIN);
+	pair->v4.src = bpf_htonl(mapped.src);
+	pair->v4.dst = bpf_htonl(mapped.dst);
+	pair->difference = sum_difference(sum_address_v6(&from) + sum_address_v6(&to),
+					  (__u64)pair->v4.src + pair->v4.dst);
+	return v;
+}
 
 /* Fills in everything but key and tick. */
 always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
@@ -75,6 +105,67 @@ always_inline const struct pair *pair_of(struct xdp_md *ctx, const struct packet
 	if (pair && !is_known)
 		find_pair(ctx, to_v6, pair);
 	return pair;
+}
+
+/* The work on a packet; on the stack. */
+struct work {
+	struct plan plan;
+	const struct pair *pair;
+};
+
+/* What v4_to_v6.h and v6_to_v4.h ask each object for: the pair has the answer. */
+always_inline verdict addresses_to_v6(const struct ipv4_header *ip, int is_error, const struct fields *fields, int hook,
+				      struct work *work)
+{
+	const struct pair *pair = work->pair;
+
+	if (pair->way.verdict != GO_ON)
+		return pair->way.verdict;
+	work->plan.v6.src = pair->v6.src;
+	work->plan.v6.dst = pair->v6.dst;
+	work->plan.difference = pair->difference;
+	return GO_ON;
+}
+
+always_inline verdict addresses_to_v4(const struct ipv6_header *ip, int is_error, const struct fields *fields, int hook,
+				      struct work *work)
+{
+	const struct pair *pair = work->pair;
+
+	if (pair->way.verdict != GO_ON)
+		return pair->way.verdict;
+	work->plan.mapped.src = bpf_ntohl(pair->v4.src);
+	work->plan.mapped.dst = bpf_ntohl(pair->v4.dst);
+	work->plan.difference = pair->difference;
+	return GO_ON;
+}
+
+/* What only objects with tables know is left, as is a SYN whose MSS would have to be looked for. */
+always_inline verdict host_of_v4(struct flow *flow, __u32 v4, int is_error, struct halves *host)
+{
+	return PASS_ON(FW_PASS_SESSION);
+}
+
+always_inline verdict v4_of_host(struct work *work, struct halves host, int is_error, __u32 *v4)
+{
+	return PASS_ON(FW_PASS_SESSION);
+}
+
+always_inline verdict session_to_v6(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
+				    __u32 src, __u32 dst, verdict kept, struct work *work)
+{
+	return PASS_ON(FW_PASS_SESSION);
+}
+
+always_inline verdict session_to_v4(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
+				    __u8 protocol, struct halves src6, struct work *work)
+{
+	return PASS_ON(FW_PASS_SESSION);
+}
+
+always_inline verdict find_mss(FRAME *frame, __u32 at, __u32 len, __u32 limit, __u32 *place, __be16 *from, __be16 *to)
+{
+	return PASS_ON(FW_PASS_TRANSPORT);
 }
 
 #endif

@@ -4,7 +4,7 @@
 #define FORDWAY_POOL4_H
 
 #include "common.h"
-#include "nat64_maps.h"
+#include "nat64_config.h"
 
 enum pool4 {
 	POOL4_NONE,

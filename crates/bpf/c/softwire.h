@@ -9,10 +9,12 @@
 #include "checksum.h"
 #include "common.h"
 #include "fordway_softwire.h"
-#include "frame.h"
+#include "frame_tc.h"
 #include "headers.h"
 #include "maps.h"
 #include "mix.h"
+#include "mss.h"
+#include "validate.h"
 
 /* Set by the loader before the programs are verified. */
 const volatile struct fw_softwire_config softwire;
@@ -45,11 +47,6 @@ struct {
 
 /* Octets of an IPv4 and a TCP header without options: by so much the MSS is less than the MTU. */
 #define MSS_OVERHEAD 40
-
-/* In a TCP header: the octet that begins with its length, and the one of the flags. */
-#define TCP_OFFSET_AT 12
-#define TCP_FLAGS_AT 13
-#define TCP_SYN 0x02
 
 /* The two bits of the ECN field. */
 #define ECN_MASK 3
@@ -115,42 +112,22 @@ always_inline verdict read_transport(struct __sk_buff *skb, __u32 at, struct inn
 	return GO_ON;
 }
 
-/*
- * Reads the IPv4 packet that begins `at` octets behind p->data, and of which `len` octets are there: lengths,
- * version, header checksum.
- */
+/* Reads the IPv4 packet that begins at octet `at` of `p`, and of which `len` octets are there. */
 always_inline verdict read_inner(struct __sk_buff *skb, const struct packet *p, __u32 at, __u32 len,
 				 struct inner *inner)
 {
 	const struct ipv4_header *ip = p->data + at;
-	struct fields *fields = &inner->fields;
+	int route;
 
-	if ((void *)(ip + 1) > p->data_end)
-		return len < IPV4_LEN ? PASS_ON(FW_PASS_MALFORMED) : PASS_ON(FW_PASS_NOT_LINEAR);
-	__u32 header_len = (ip->version_ihl & 15) * 4;
-	__u32 total_len = bpf_ntohs(ip->total_len);
-	/* A super-packet of more than 65,535 octets says 0. */
-	if (p->gso_size && total_len == 0)
-		return PASS_ON(FW_PASS_OFFLOAD);
-	if (ip->version_ihl >> 4 != 4 || header_len < IPV4_LEN || total_len < header_len || len < total_len)
-		return PASS_ON(FW_PASS_MALFORMED);
-	const __u32 *word = (void *)ip;
-	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
-	read_v4(ip, fields);
+	verdict v = validate_v4(skb, p, at, len, HOOK_INTERFACE, &inner->fields, &route);
+	/* The core answers most of what it drops. */
+	if (v != GO_ON)
+		return VERDICT_KIND(v) == DROP(0) ? PASS_ON(FW_PASS_MALFORMED) : v;
 	inner->src = ip->src;
 	inner->dst = ip->dst;
 	inner->checksum = ip->checksum;
-	inner->may_have_route = 0;
-	if (header_len > IPV4_LEN) {
-		int options = v4_options(skb, config.link_layer_len + at + IPV4_LEN, header_len - IPV4_LEN);
-		if (options < 0)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		sum += options & 0xffff;
-		inner->may_have_route = (options & OPTIONS_ROUTE) != 0;
-	}
-	if (fold(sum) != 0xffff)
-		return PASS_ON(FW_PASS_MALFORMED);
-	return read_transport(skb, config.link_layer_len + at + header_len, inner);
+	inner->may_have_route = route;
+	return read_transport(skb, config.link_layer_len + at + inner->fields.header_len, inner);
 }
 
 /* The packets that it is on the wire. A super-packet is TCP or UDP, and whole. */
@@ -221,11 +198,11 @@ always_inline __u32 flow_label(const struct inner *inner)
 }
 
 /*
- * Where in the TCP header of a SYN an MSS stands that is above what fits packets of `mtu` octets: relative to the
- * transport header, 0 for nowhere. At an odd place it stands swapped in the sum; the kernel's helper can't do that.
+ * Looks for an MSS in the SYN at octet `at` of the frame that is above what fits tunnel packets of `mtu` octets. `place`
+ * is where it lies from the TCP header on; 0: nothing is to be lowered.
  */
-always_inline verdict find_mss(struct __sk_buff *skb, __u32 at, const struct inner *inner, __u32 mtu, __u32 *place,
-			       __be16 *from, __be16 *to)
+always_inline verdict find_tunnel_mss(struct __sk_buff *skb, __u32 at, const struct inner *inner, __u32 mtu, __u32 *place,
+				      __be16 *from, __be16 *to)
 {
 	__u32 limit = mtu - IPV6_LEN - MSS_OVERHEAD;
 	__u8 offset;
@@ -238,19 +215,10 @@ always_inline verdict find_mss(struct __sk_buff *skb, __u32 at, const struct inn
 	__u32 header_len = (offset >> 4) * 4;
 	if (header_len > inner->fields.payload_len)
 		return PASS_ON(FW_PASS_TRANSPORT);
-	int found = mss_place(skb, at, header_len);
-	if (found == 0)
-		return GO_ON;
-	if (found < 0 || found & 1 || bpf_skb_load_bytes(skb, at + found, from, 2))
-		return PASS_ON(FW_PASS_TRANSPORT);
-	if (bpf_ntohs(*from) <= limit)
-		return GO_ON;
-	*place = found;
-	*to = bpf_htons(limit);
-	return GO_ON;
+	return find_mss(skb, at, header_len, limit, place, from, to);
 }
 
-/* Lowers the MSS that find_mss found, in the TCP header at octet `at` of the frame. */
+/* Lowers the MSS that find_tunnel_mss() found, in the TCP header at octet `at` of the frame. */
 always_inline long lower_mss(struct __sk_buff *skb, __u32 at, __u32 place, __be16 from, __be16 to)
 {
 	return bpf_l4_csum_replace(skb, at + TCP_CHECKSUM_AT, from, to, 2) ||
@@ -270,16 +238,6 @@ always_inline long rewrite_v4(struct __sk_buff *skb, __u32 at, const struct inne
 	return bpf_skb_store_bytes(skb, at + 1, &tos, 1, BPF_F_RECOMPUTE_CSUM) ||
 	       bpf_skb_store_bytes(skb, at + 8, &ttl, 1, BPF_F_RECOMPUTE_CSUM) ||
 	       bpf_skb_store_bytes(skb, at + 10, &checksum, 2, BPF_F_RECOMPUTE_CSUM);
-}
-
-/* The frame is of the other family now. */
-always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
-{
-	__be16 type = bpf_htons(ethertype);
-
-	if (config.link_layer_len != ETHERNET_LEN)
-		return 0;
-	return bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0);
 }
 
 #endif

@@ -139,7 +139,7 @@ always_inline verdict decapsulate(struct __sk_buff *skb, const struct packet *p,
 		return PASS_ON(FW_PASS_HOP_LIMIT);
 	v = measure(skb, p, IPV6_LEN, &inner);
 	if (v == GO_ON)
-		v = find_mss(skb, front + IPV6_LEN + inner.fields.header_len, &inner, config.mtu6, &mss_at, &mss_from, &mss_to);
+		v = find_tunnel_mss(skb, front + IPV6_LEN + inner.fields.header_len, &inner, config.mtu6, &mss_at, &mss_from, &mss_to);
 	if (v == GO_ON)
 		v = cut_tail(skb, p, IPV6_LEN + inner.fields.header_len + inner.fields.payload_len);
 	if (v == GO_ON)

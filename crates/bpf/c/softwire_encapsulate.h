@@ -69,7 +69,7 @@ always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p,
 	if (v == GO_ON)
 		v = check_fit(skb, p, hook, &inner, mtu);
 	if (v == GO_ON)
-		v = find_mss(skb, front + inner.fields.header_len, &inner, mtu, &mss_at, &mss_from, &mss_to);
+		v = find_tunnel_mss(skb, front + inner.fields.header_len, &inner, mtu, &mss_at, &mss_from, &mss_to);
 	if (v != GO_ON)
 		return v;
 	outer.first = bpf_htonl(6u << 28 | (__u32)outer_traffic_class(inner.fields.tos) << 20 | flow_label(&inner));

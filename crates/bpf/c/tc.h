@@ -7,7 +7,7 @@
 #define FORDWAY_TC_H
 
 #include "common.h"
-#include "frame.h"
+#include "frame_tc.h"
 #include "maps.h"
 #include "outcome.h"
 
@@ -19,12 +19,6 @@
 
 /* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
 #define BROKEN DROP(FW_DROP_NO_HEADROOM)
-
-/* Nothing is redirected to where the cache says. */
-always_inline int takes_redirected(__u32 ifindex)
-{
-	return 0;
-}
 
 /* For a trace. */
 always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
@@ -68,6 +62,16 @@ always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __
 	if (p->gso_size || bpf_skb_change_tail(skb, config.link_layer_len + len, 0))
 		return PASS_ON(FW_PASS_RESIZE);
 	return GO_ON;
+}
+
+/* The frame is of the other family now. */
+always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
+{
+	__be16 type = bpf_htons(ethertype);
+
+	if (config.link_layer_len != ETHERNET_LEN)
+		return 0;
+	return bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0);
 }
 
 /* Takes one packet from beginning to end; to_v6: it is of IPv4. */

@@ -8,9 +8,7 @@
 #include "frame.h"
 #include "headers.h"
 #include "maps.h"
-#ifndef FORDWAY_STATE
-#include "pair.h"
-#endif
+#include "nat64_config.h"
 
 /* Octets of the TCP header at `at`; 0: contradicts itself. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
@@ -19,15 +17,18 @@ always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 paylo
 
 	if (!tcp)
 		return 0;
-	__u32 len = (tcp[12] >> 4) * 4;
+	__u32 len = (tcp[TCP_OFFSET_AT] >> 4) * 4;
 	return len >= TCP_LEN && len <= payload_len ? len : 0;
 }
+
+/* find_mss() of mss.h; stateless translation at XDP has pair.h's. */
+always_inline verdict find_mss(FRAME *frame, __u32 at, __u32 len, __u32 limit, __u32 *place, __be16 *from, __be16 *to);
 
 /*
  * The value of the MSS option of a SYN that is above what fits (RFC 9293 section 3.7.1) is lowered.
  * Where it stands is put into `plan`, relative to the transport header.
  */
-always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u32 payload_len, struct plan *plan)
+always_inline verdict clamp_mss(FRAME *frame, const struct packet *p, __u32 at, __u32 payload_len, struct plan *plan)
 {
 	/* The loader has checked that both are large enough. */
 	__u32 limit4 = config.mtu4 - 40, limit6 = config.mtu6 - 60;
@@ -38,25 +39,10 @@ always_inline verdict clamp_mss(void *ctx, const struct packet *p, __u32 at, __u
 		return GO_ON;
 	if (!tcp)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
-	if (!(tcp[13] & 0x02))
+	if (!(tcp[TCP_FLAGS_AT] & TCP_SYN))
 		return GO_ON;
-#ifndef FORDWAY_STATE
-	return PASS_ON(FW_PASS_TRANSPORT);
-#else
-	__be16 mss;
-	int place = mss_place(ctx, config.link_layer_len + at, tcp_header_len(p, at, payload_len));
-	if (place == 0)
-		return GO_ON;
-	/* An option at an odd place stands swapped in the sum; the kernel's helper can't do that. */
-	if (place < 0 || place & 1 || LOAD_OCTETS(ctx, config.link_layer_len + at + place, &mss, 2))
-		return PASS_ON(FW_PASS_TRANSPORT);
-	if (bpf_ntohs(mss) <= limit)
-		return GO_ON;
-	plan->field_at = place;
-	plan->field_from = mss;
-	plan->field_to = bpf_htons(limit);
-	return GO_ON;
-#endif
+	return find_mss(frame, config.link_layer_len + at, tcp_header_len(p, at, payload_len), limit, &plan->field_at,
+			&plan->field_from, &plan->field_to);
 }
 
 /* A field of two octets in the transport header. */
@@ -94,7 +80,7 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 		/* The user engine drops it, and tells the sender and the log. */
 		if (config.udp_checksum_zero == FW_UDP_ZERO_DROP || fields->is_fragment)
 			return PASS_ON(FW_PASS_UDP_CHECKSUM);
-		if (p->gso_size || hook == HOOK_XDP || bpf_ntohs(length) != fields->payload_len)
+		if (p->gso_size || is_xdp(hook) || bpf_ntohs(length) != fields->payload_len)
 			return PASS_ON(FW_PASS_UDP_CHECKSUM);
 		plan->checksum_mode = CHECKSUM_COMPUTE;
 		return GO_ON;
@@ -134,7 +120,7 @@ always_inline verdict checksum_written(const struct packet *p, __u32 at, const s
  * How the transport header at `at` will follow its addresses, whose sum is `addresses`. ICMP is not
  * handled here. Places in `plan` are relative to the transport header.
  */
-always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32 at, const struct fields *fields,
+always_inline verdict transport_to_plan(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
 					__u64 addresses, int to_v6, int hook, struct plan *plan)
 {
 	__be16 checksum;
@@ -147,7 +133,7 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		if (fields->payload_len < (fields->more_fragments ? TCP_CHECKSUM_AT + 2 : TCP_LEN))
 			return DROP(FW_DROP_TRUNCATED);
 		if (config.mss_clamp)
-			v = clamp_mss(ctx, p, at, fields->payload_len, plan);
+			v = clamp_mss(frame, p, at, fields->payload_len, plan);
 		plan->checksum_at = TCP_CHECKSUM_AT;
 		plan->checksum_mode = CHECKSUM_UPDATE;
 		break;
@@ -166,7 +152,7 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		break;
 	case PROTOCOL_SCTP:
 		/* Its CRC covers no addresses; but a sender may have left it to a device. */
-		if (hook == HOOK_XDP && fields->payload_len >= SCTP_LEN) {
+		if (is_xdp(hook) && fields->payload_len >= SCTP_LEN) {
 			v = read_field(p, at + SCTP_CHECKSUM_AT, &checksum);
 			if (v == GO_ON && checksum == 0)
 				return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
@@ -179,7 +165,7 @@ always_inline verdict transport_to_plan(void *ctx, const struct packet *p, __u32
 		return v;
 	/* Frames reach XDP before anybody completes a partial checksum. What is to be written is known to be
 	 * complete. */
-	if (hook == HOOK_XDP && plan->checksum_mode == CHECKSUM_UPDATE) {
+	if (is_xdp(hook) && plan->checksum_mode == CHECKSUM_UPDATE) {
 		v = read_field(p, at + plan->checksum_at, &checksum);
 		if (v == GO_ON && looks_partial(checksum, addresses, fields->protocol, fields->payload_len))
 			return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
@@ -228,6 +214,24 @@ always_inline __u32 segment_count(__u32 payload_len, __u32 header_len, __u32 gso
 	return segments ? segments : 1;
 }
 
+/*
+ * How many packets it is on the wire. Of a super-packet, `len` becomes the octets of the longest, which has an IP header
+ * of `header_len` octets. 0: it can't be translated as one.
+ */
+always_inline int count_segments(const struct packet *p, const struct fields *fields, __u32 header_len, __u32 *len,
+				 struct plan *plan)
+{
+	plan->segments = 1;
+	if (!p->gso_size)
+		return 1;
+	__u32 transport = segment_header_len(p, fields->header_len, fields);
+	if (!transport)
+		return 0;
+	*len = header_len + transport + p->gso_size;
+	plan->segments = segment_count(fields->payload_len, transport, p->gso_size);
+	return 1;
+}
+
 /* An ICMP query (RFC 7915 sections 4.2 and 5.2), likewise. `pseudo`: the pseudo-header's sum, 0 for ICMPv4. */
 always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 pseudo,
 				    int to_v6, int hook, struct plan *plan)
@@ -245,7 +249,7 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 	if (type == V4_ECHO_REPLY && icmp->code == 0 && icmp->rest == 0)
 		return PASS_ON(FW_PASS_TRANSPORT);
 	/* Incomplete: without a pseudo-header (ICMPv4), and with one. */
-	if (hook == HOOK_XDP && (icmp->checksum == 0 || icmp->checksum == fold(pseudo)))
+	if (is_xdp(hook) && (icmp->checksum == 0 || icmp->checksum == fold(pseudo)))
 		return PASS_ON(FW_PASS_PARTIAL_CHECKSUM);
 	plan->checksum_at = ICMP_CHECKSUM_AT;
 	plan->checksum_mode = CHECKSUM_UPDATE;
@@ -255,22 +259,12 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 	return GO_ON;
 }
 
-struct pair;
-
-/* How the checksums of transport headers that cover addresses change. */
-always_inline __u32 difference_of(const struct pair *pair, struct sums sums)
-{
-#ifndef FORDWAY_STATE
-	return pair->difference;
-#else
-	return sum_difference(sums.old, sums.new);
-#endif
-}
-
 /* Addresses and ports are known: so is the checksum that is to be written. */
-always_inline void finish_transport(const struct pair *pair, struct sums sums, struct plan *plan)
+always_inline void finish_transport(int hook, struct sums sums, struct plan *plan)
 {
-	plan->difference = difference_of(pair, sums);
+	/* Stateless translation at XDP knows it of the pair of hosts. */
+	if (hook != HOOK_XDP)
+		plan->difference = sum_difference(sums.old, sums.new);
 	if (plan->checksum_mode != CHECKSUM_WRITE)
 		return;
 	__u32 difference = plan->difference;

@@ -7,60 +7,29 @@
 #include "common.h"
 #include "ends.h"
 #include "headers.h"
-#include "icmp_error.h"
-#ifdef FORDWAY_STATE
-#include "dynamic4.h"
-#include "nat64_flow.h"
-#endif
+#include "maps.h"
+#include "nat64_config.h"
 #include "transport.h"
+#include "validate.h"
 
-/* Lengths, version and header checksum. `route`: there may be a source route among the options. */
-always_inline verdict validate_v4(void *ctx, const struct packet *p, int hook, struct fields *fields, int *route)
-{
-	const struct ipv4_header *ip = p->data;
+struct flow;
 
-	if ((void *)(ip + 1) > p->data_end)
-		return p->len < IPV4_LEN ? DROP(FW_DROP_TRUNCATED) : PASS_ON(FW_PASS_NOT_LINEAR);
-	if (ip->version_ihl >> 4 != 4)
-		return PASS_ON(FW_PASS_MALFORMED);
-	__u32 header_len = (ip->version_ihl & 15) * 4;
-	__u32 total_len = bpf_ntohs(ip->total_len);
-	/* A super-packet of more than 65,535 octets says 0. */
-	if (p->gso_size && total_len == 0)
-		return PASS_ON(FW_PASS_OFFLOAD);
-	if (header_len < IPV4_LEN || total_len < header_len)
-		return DROP(FW_DROP_BAD_HEADER);
-	if (p->len < total_len)
-		return short_frame(hook);
-	const __u32 *word = p->data;
-	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
-	*route = 0;
-	if (header_len > IPV4_LEN) {
-#ifdef FORDWAY_XDP
-		return PASS_ON(FW_PASS_NOT_LINEAR);
-#else
-		int options = v4_options(ctx, config.link_layer_len + IPV4_LEN, header_len - IPV4_LEN);
-		if (options < 0)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		*route = options >= OPTIONS_ROUTE;
-		sum += options & 0xffff;
-#endif
-	}
-	if (fold(sum) != 0xffff)
-		return DROP(FW_DROP_BAD_HEADER_CHECKSUM);
-	read_v4(ip, fields);
-	return GO_ON;
-}
+/* What follows is each object's own: state.h, or pair.h. */
 
-/* The host that has an address of the pool. RFC 5508 REQ-6: an ICMP error is no use of it. */
-always_inline verdict find_host(struct flow *flow, __u32 v4, int is_error, struct halves *host)
-{
-#ifdef FORDWAY_XDP
-	return PASS_ON(FW_PASS_SESSION);
-#else
-	return dynamic_to_v6(flow, v4, is_error ? IS_NO_USE : IS_USE, host);
-#endif
-}
+/* The host to which a dynamic address belongs, and the address of a host. */
+always_inline verdict host_of_v4(struct flow *flow, __u32 v4, int is_error, struct halves *host);
+always_inline verdict v4_of_host(struct work *work, struct halves host, int is_error, __u32 *v4);
+
+/* The new addresses, as far as they are known without a session: into the plan. */
+always_inline verdict addresses_to_v6(const struct ipv4_header *ip, int is_error, const struct fields *fields, int hook,
+				      struct work *work);
+
+/* The session of a packet, and what it makes of addresses and ports. `kept`: see flow_v4_to_v6(). */
+always_inline verdict session_to_v6(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
+				    __u32 src, __u32 dst, verdict kept, struct work *work);
+
+/* Decides on an ICMP error: icmp_error.h, or xdp.h. */
+always_inline verdict error_to_v6(FRAME *frame, const struct fields *fields, __u8 hop_limit, struct work *work);
 
 /* RFC 7915 section 6. An ICMP error from an illegal source is translated, by the user engine. `flow`: for searches; at
  * XDP there are none. */
@@ -81,7 +50,7 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	enum via via_src = map_v4(src, src6);
 	enum via via_dst = map_v4(dst, dst6);
 	if (pooled && via_dst != VIA_EAM)
-		return is_mapped(via_src) ? find_host(flow, dst, is_error, dst6) : PASS_ON(FW_PASS_UNMAPPED);
+		return is_mapped(via_src) ? host_of_v4(flow, dst, is_error, dst6) : PASS_ON(FW_PASS_UNMAPPED);
 	if (!is_mapped(via_src) || !is_mapped(via_dst))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (via_src == VIA_POOL6 && via_dst == VIA_POOL6 && !config.ipv4_translatable)
@@ -89,7 +58,6 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	return GO_ON;
 }
 
-#ifdef FORDWAY_STATE
 /* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
 always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct fields *fields)
 {
@@ -107,21 +75,6 @@ always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct 
 		return PASS_ON(FW_PASS_UNMAPPED);
 	return is_carried(fields, fields->protocol);
 }
-#endif
-
-/* RFC 791 section 3.2. */
-always_inline verdict check_fragment_v4(const struct fields *fields)
-{
-	if (!fields->is_fragment)
-		return GO_ON;
-	if (fields->more_fragments && (fields->payload_len % 8 || fields->payload_len == 0))
-		return DROP(FW_DROP_BAD_FRAGMENT);
-	if (fields->fragment_offset + fields->payload_len > IPV4_MAX)
-		return DROP(FW_DROP_BAD_FRAGMENT);
-	if (fields->protocol == PROTOCOL_ICMP)
-		return DROP(FW_DROP_FRAGMENTED_ICMP);
-	return GO_ON;
-}
 
 /* Whether it fits (RFC 7915 section 4.1). Counts the segments. */
 always_inline verdict fit_v6(const struct packet *p, const struct fields *fields, struct plan *plan)
@@ -129,14 +82,8 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 	__u32 lowest = config.mtu6 < config.lowest_ipv6_mtu ? config.mtu6 : config.lowest_ipv6_mtu;
 	__u32 len = IPV6_LEN + (fields->is_fragment ? FRAGMENT_LEN : 0) + fields->payload_len;
 
-	plan->segments = 1;
-	if (p->gso_size) {
-		__u32 header_len = segment_header_len(p, fields->header_len, fields);
-		if (header_len == 0)
-			return PASS_ON(FW_PASS_OFFLOAD);
-		len = IPV6_LEN + header_len + p->gso_size;
-		plan->segments = segment_count(fields->payload_len, header_len, p->gso_size);
-	}
+	if (!count_segments(p, fields, IPV6_LEN, &len, plan))
+		return PASS_ON(FW_PASS_OFFLOAD);
 	plan->wire_len = len;
 	if (fields->dont_fragment)
 		return len > config.mtu6 ? PASS_ON(FW_PASS_TOO_BIG) : GO_ON;
@@ -168,46 +115,32 @@ always_inline int is_from_clat(const struct packet *p)
 	       map_v4(bpf_ntohl(ip->src), &ignored) == VIA_EAM;
 }
 
-/* Decides on a packet whose first octet says IPv4. `pair`: at XDP without state, what is known of
- * its hosts. */
-always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, const struct pair *pair, struct plan *plan)
+/* Decides on a packet whose first octet says IPv4. */
+always_inline verdict v4_to_v6(FRAME *frame, const struct packet *p, int hook, struct work *work)
 {
+	struct plan *plan = plan_of(work);
 	struct fields fields;
-	int route;
+	int route, is_error;
 
 	if (hook == HOOK_UPLINK && !is_from_clat(p))
 		return UNMATCHED;
-	verdict v = validate_v4(ctx, p, hook, &fields, &route);
+	verdict v = validate_v4(frame, p, 0, p->len, hook, &fields, &route);
 	if (v != GO_ON)
 		return v;
 	const struct ipv4_header *ip = p->data;
+	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
 	__u64 old = (__u64)ip->src + ip->dst;
 	__u32 ends[2] = { ip->src, ip->dst };
 	__u32 at = fields.header_len;
 
-	int is_error = 0;
-	if (fields.protocol == PROTOCOL_ICMP && has_transport(&fields) && fields.payload_len > 0) {
-		const __u8 *type = octets_at(p, at, sizeof(*type));
-		if (!type)
-			return PASS_ON(FW_PASS_NOT_LINEAR);
-		is_error = is_error_v4(*type);
-	}
-#ifdef FORDWAY_XDP
-	if (is_error)
-		return PASS_ON(FW_PASS_ICMP_ERROR);
-#endif
-#ifndef FORDWAY_STATE
-	if (pair->way.verdict != GO_ON)
-		return pair->way.verdict;
-	plan->v6.src = pair->v6.src;
-	plan->v6.dst = pair->v6.dst;
-#else
-	__u32 src = bpf_ntohl(ip->src), dst = bpf_ntohl(ip->dst);
-	v = HAS_STATE(hook) ? admit_v4(src, dst, is_error, &fields)
-			    : map_addresses_v4(src, dst, is_error, hook, &plan->flow, &plan->src6, &plan->dst6);
+	v = look_for_error(p, &fields, 1, &is_error);
 	if (v != GO_ON)
 		return v;
-#endif
+	if (is_error && is_xdp(hook))
+		return PASS_ON(FW_PASS_ICMP_ERROR);
+	v = addresses_to_v6(ip, is_error, &fields, hook, work);
+	if (v != GO_ON)
+		return v;
 	if (route)
 		return PASS_ON(FW_PASS_ROUTE_OPTION);
 	__u8 hops = config.decrement_hop_limit[FW_V4_TO_V6];
@@ -216,61 +149,40 @@ always_inline verdict v4_to_v6(void *ctx, const struct packet *p, int hook, cons
 	int next_header = protocol_to_v6(fields.protocol);
 	if (next_header < 0)
 		return DROP(FW_DROP_PROTOCOL);
-	v = check_fragment_v4(&fields);
+	v = check_fragment(&fields, 1);
 	if (v != GO_ON)
 		return v;
+	if (is_error)
+		return error_to_v6(frame, &fields, fields.hop_limit - hops, work);
 
-#ifndef FORDWAY_XDP
-	if (is_error) {
-		__builtin_memset(plan, 0, offsetof(struct plan, mapped));
-		plan->len = fields.header_len + fields.payload_len;
-		to_wire(plan->src6, &plan->v6.src);
-		to_wire(plan->dst6, &plan->v6.dst);
-		return error_v4_to_v6(ctx, plan, at, fields.payload_len, (__u32)fields.tos << 8 | (fields.hop_limit - hops));
-	}
-	if (!HAS_STATE(hook)) {
-		to_wire(plan->src6, &plan->v6.src);
-		to_wire(plan->dst6, &plan->v6.dst);
-	}
-#endif
 	plan->len = fields.header_len + fields.payload_len;
 	plan->protocol = fields.protocol;
 	verdict fits = fit_v6(p, &fields, plan), kept = fits;
-	if (!HAS_STATE(hook) || fits == GO_ON)
+	if (!has_state(hook) || fits == GO_ON)
 		kept = keep_order_v4(ends, &fields, fits);
 	/* Where there is state, what leaves in pieces, and what follows it, goes to the user engine only if it has a session:
 	 * at any rate, as ordinary data does. */
-	if (kept != GO_ON && (!HAS_STATE(hook) || fields.dont_fragment))
+	if (kept != GO_ON && (!has_state(hook) || fields.dont_fragment))
 		return kept;
 	int is_query = fields.protocol == PROTOCOL_ICMP;
 	v = is_query ? query_to_plan(p, at, &fields, 0, 1, hook, plan)
-		     : transport_to_plan(ctx, p, at, &fields, old, 1, hook, plan);
+		     : transport_to_plan(frame, p, at, &fields, old, 1, hook, plan);
 	if (v != GO_ON)
 		return v;
-#ifdef FORDWAY_STATE
-	if (HAS_STATE(hook)) {
-		v = flow_v4_to_v6(p, at, &fields, src, dst, mark_of(ctx), kept, plan);
+	if (has_state(hook)) {
+		v = session_to_v6(frame, p, at, &fields, src, dst, kept, work);
 		if (v == fits && fits != GO_ON)
 			return keep_order_v4(ends, &fields, fits);
 		if (v != GO_ON)
 			return v;
-		if (!may_embed(plan->flow.pool6, src))
-			return LEAVE;
-		embed_in_pool6(plan->flow.pool6, src, &plan->src6);
-		to_wire(plan->src6, &plan->v6.src);
-		to_wire(plan->flow.host, &plan->v6.dst);
 	}
-#endif
 	struct sums sums = { old, sum_address_v6(&plan->v6.src) + sum_address_v6(&plan->v6.dst) };
 	if (is_query)
 		plan->difference = sum_difference(0, sums.new + sum_number(PROTOCOL_ICMPV6) + sum_number(fields.payload_len));
 	else
-		finish_transport(pair, sums, plan);
+		finish_transport(hook, sums, plan);
 	plan->old_len = fields.header_len;
-	plan->new_len = write_v6(&plan->v6, &plan->fragment, &fields, next_header, fields.hop_limit - hops);
-	plan->checksum_at += plan->new_len;
-	plan->field_at += plan->new_len;
-	plan->port_at += plan->new_len;
+	place_behind(plan, write_v6(&plan->v6, &plan->fragment, &fields, next_header, fields.hop_limit - hops));
 	return GO_ON;
 }
 

@@ -5,9 +5,13 @@
 
 #include "checksum.h"
 #include "common.h"
+#include "frame_xdp.h"
 #include "maps.h"
-#include "nat64_maps.h"
+#include "nat64_config.h"
+#include "outcome.h"
 #include "routing.h"
+#include "v4_to_v6.h"
+#include "v6_to_v4.h"
 
 struct ethernet_header {
 	__u8 dst[6];
@@ -17,14 +21,6 @@ struct ethernet_header {
 
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88a8
-
-/* The devices that take redirected frames, by interface index. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-	__uint(max_entries, FW_MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, __u32);
-} devices SEC(".maps");
 
 /* The link-layer addresses of the devices where this program runs, by interface index: as mac_number() makes them. */
 struct {
@@ -45,11 +41,6 @@ struct {
 always_inline __u64 mac_number(const __u8 *mac)
 {
 	return *(const __u32 *)mac | (__u64)*(const __u16 *)(mac + 4) << 32;
-}
-
-always_inline int takes_redirected(__u32 ifindex)
-{
-	return bpf_map_lookup_elem(&devices, &ifindex) != 0;
 }
 
 /*
@@ -74,15 +65,15 @@ always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_head
 }
 
 /* The transport header, in the frame as it came: before it moves, everything lies within REACH. */
-always_inline verdict correct(const struct packet *p, const struct plan *plan)
+always_inline verdict correct(const struct packet *p, int hook, const struct plan *plan)
 {
 	__be16 *checksum = p->data + (plan->old_len & 127) + ((plan->checksum_at - plan->new_len) & 31);
 	__be16 *field = p->data + (plan->old_len & 127) + ((plan->field_at - plan->new_len) & 63);
 	__be16 *port = p->data + (plan->old_len & 127) + ((plan->port_at - plan->new_len) & 7);
 
 	/* Fields that don't change stand at the beginning: all are looked at alike, which the verifier follows. */
-	int changes_port = HAS_STATE(HOOK_XDP) && plan->port_from != plan->port_to;
-	if (HAS_STATE(HOOK_XDP) && (void *)(port + 1) > p->data_end)
+	int changes_port = has_state(hook) && plan->port_from != plan->port_to;
+	if (has_state(hook) && (void *)(port + 1) > p->data_end)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
 	if (plan->checksum_mode == CHECKSUM_NONE) {
 		if (changes_port)
@@ -115,10 +106,10 @@ always_inline int fits(const struct plan *plan, const struct way *way)
 }
 
 /* Makes the plan true. After `correct` there is no way back; what fails then is a counted drop. */
-always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, const struct plan *plan,
+always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, int hook, const struct plan *plan,
 				const struct way *way)
 {
-	verdict v = correct(p, plan);
+	verdict v = correct(p, hook, plan);
 	if (v != GO_ON)
 		return v;
 	if (p->len > plan->len && bpf_xdp_adjust_tail(ctx, (int)plan->len - (int)p->len))
@@ -146,6 +137,18 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 		__builtin_memcpy(front, plan->front, IPV4_LEN);
 	}
 	return GO_ON;
+}
+
+/* ICMP errors are left before they come here. */
+always_inline verdict error_to_v6(struct xdp_md *ctx, const struct fields *fields, __u8 hop_limit, struct work *work)
+{
+	return PASS_ON(FW_PASS_ICMP_ERROR);
+}
+
+always_inline verdict error_to_v4(struct xdp_md *ctx, const struct fields *fields, __u8 hop_limit, __u64 addresses,
+				  struct work *work)
+{
+	return PASS_ON(FW_PASS_ICMP_ERROR);
 }
 
 /* What snap_frame() writes. */
@@ -191,6 +194,16 @@ always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
 		return 0;
 	__builtin_memcpy(to, from->octets, FW_TRACE_SNAP);
 	return len;
+}
+
+/* A packet's way ends; one that was translated leaves by `device`. */
+always_inline int leave(struct xdp_md *ctx, const struct journey *journey, verdict v, int to_v6, __u32 device)
+{
+	count(journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
+	end_trace(ctx, journey, v);
+	if (v == GO_ON)
+		return bpf_redirect_map(&devices, device, XDP_DROP);
+	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
 }
 
 /* What becomes of an IP packet: each program's own. */
