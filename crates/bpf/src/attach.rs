@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use libbpf_rs::Link;
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
 use crate::clsact::Filter;
@@ -85,9 +86,9 @@ fn pin_of(attachment: &Attachment) -> Pin {
 }
 
 fn remove_link(pins: &Pins, pin: Pin) -> Result<()> {
-    if let Ok(link) = sys::open_pin(&pins.path(pin)) {
-        // Fails if the device has gone; the pin goes all the same, and with it the link.
-        let _ = sys::link_detach(link.as_fd());
+    if let Ok(link) = Link::open(pins.path(pin)) {
+        // Fails if the device has gone. The pin goes nevertheless, and with it the link.
+        let _ = link.detach();
     }
     pins.remove(pin)
 }
@@ -211,14 +212,7 @@ impl Switching<'_> {
 
     /// Switches a pinned link over. `false`: there is none at this device.
     fn update_link(&mut self, pin: Pin, ifindex: u32, program: BorrowedFd<'_>) -> Result<bool> {
-        let link = match sys::open_pin(&self.pins.path(pin)) {
-            Ok(link) => link,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => {
-                let path = self.pins.path(pin);
-                return Err(Error::Pin { operation: "open", path, source });
-            }
-        };
+        let Some(link) = self.pins.open(pin)? else { return Ok(false) };
         let info = LinkInfo::from_fd(link.as_fd())
             .map_err(|error| self.failed("look at the link to", ifindex, io_error(&error)))?;
         // 0 when the device has gone, even if another has its index now.

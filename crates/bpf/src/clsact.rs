@@ -6,7 +6,7 @@
 //! a mark for the queueing discipline.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
@@ -123,7 +123,7 @@ impl Filter<'_> {
     /// Removes our filter, and the queueing discipline if it was made here and nobody else uses it.
     pub(crate) fn take_down(&self) -> Result<()> {
         let pin = Pin::Filter(self.place, self.ifindex);
-        if let Some(pinned) = self.pinned(pin)? {
+        if let Some(pinned) = self.pins.open(pin)? {
             // None if the device has gone.
             for priority in [FIRST, LAST] {
                 if self.attached_at(pinned.as_fd(), priority).is_some() {
@@ -169,15 +169,6 @@ impl Filter<'_> {
     fn remove_at(&self, any: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
         let (removed, log) = captured(|| self.hook(any, priority).detach());
         removed.map_err(|error| explained(&error, &log))
-    }
-
-    fn pinned(&self, pin: Pin) -> Result<Option<OwnedFd>> {
-        let path = self.pins.path(pin);
-        match sys::open_pin(&path) {
-            Ok(program) => Ok(Some(program)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Pin { operation: "open", path, source }),
-        }
     }
 
     fn hook(&self, program: BorrowedFd<'_>, priority: u32) -> TcHook {

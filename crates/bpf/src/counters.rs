@@ -3,11 +3,11 @@
 use std::io;
 
 use fordway_xlat::counters::DirectionTotals;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi::{Abi, FwCounters, FwDirectionCounters};
 use crate::object::io_error;
-use crate::{Error, Result, Totals};
+use crate::{Error, Result, Totals, maps};
 
 /// The only key.
 const KEY: [u8; 4] = [0; 4];
@@ -15,10 +15,9 @@ const WORD: usize = size_of::<u64>();
 
 /// Reads the counters, summed over the processors.
 pub(crate) fn read(map: &MapHandle) -> Result<FwCounters> {
-    let failed = |source| Error::Map { operation: "read", map: "counters", source };
-    let sums = sums(&per_processor(map).map_err(failed)?);
+    let sums = sums(&per_processor(map).map_err(unread)?);
     FwCounters::from_octets(&octets(&sums))
-        .ok_or_else(|| failed(io::Error::new(io::ErrorKind::InvalidData, "too short")))
+        .ok_or_else(|| unread(io::Error::new(io::ErrorKind::InvalidData, "too short")))
 }
 
 /// The counters of each processor, as they lie in the map.
@@ -34,8 +33,7 @@ impl From<Vec<Vec<u8>>> for Snapshot {
 
 impl Snapshot {
     pub(crate) fn of(map: &MapHandle) -> Result<Snapshot> {
-        let failed = |source| Error::Map { operation: "read", map: "counters", source };
-        per_processor(map).map(Snapshot).map_err(failed)
+        per_processor(map).map(Snapshot).map_err(unread)
     }
 
     /// The words that have changed until `later`, by their place in [`FwCounters`] in octets.
@@ -134,22 +132,16 @@ impl Layout {
     }
 
     /// A map that holds the layout as text.
-    pub(crate) fn to_map(&self) -> io::Result<MapHandle> {
+    pub(crate) fn to_map(&self) -> Result<MapHandle> {
+        const NAME: &str = "fordway_layout";
         let mut text = String::new();
         for Group { name, first, words, stride } in &self.0 {
             text += &format!("{name} {first} {words} {stride}\n");
         }
         let mut value = text.into_bytes();
         value.resize(TEXT_LEN, 0);
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let name = Some("fordway_layout");
-        let (key, value_len) = (KEY.len() as u32, TEXT_LEN as u32);
-        MapHandle::create(MapType::Array, name, key, value_len, 1, &options)
-            .and_then(|map| map.update(&KEY, &value, MapFlags::ANY).map(|()| map))
-            .map_err(|error| io_error(&error))
+        let map = maps::make(MapType::Array, NAME, [KEY.len(), TEXT_LEN], 1, maps::flags(0))?;
+        maps::put(&map, NAME, &KEY, &value).map(|()| map)
     }
 
     /// `None`: not the text of a layout.
@@ -189,6 +181,10 @@ impl Layout {
         }
         arranged
     }
+}
+
+fn unread(source: io::Error) -> Error {
+    Error::Map { operation: "read", map: "counters", source }
 }
 
 fn per_processor(map: &MapHandle) -> io::Result<Vec<Vec<u8>>> {

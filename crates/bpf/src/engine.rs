@@ -14,7 +14,7 @@ use crate::convert::{
 };
 use crate::counters::Layout;
 use crate::netlink::{Device, mac_number};
-use crate::object::{ObjectFile, Programs, Request, io_error};
+use crate::object::{ObjectFile, Programs, Request};
 use crate::pins::{Counted, Pin, Pins};
 use crate::{
     Error, Hook, Options, Place, Program, Result, Stateful, Totals, Tunnels, Unsupported, counters,
@@ -202,7 +202,7 @@ fn load(
     let mut former_counters = Vec::new();
     for (place, counted) in [(Place::Ingress, Counted::Ingress), (Place::Xdp, Counted::Xdp)] {
         if front.as_ref().is_none_or(|front| front.place != place) {
-            former_counters.extend(pinned_map(pins, Pin::Counters(counted, ABI_VERSION))?);
+            former_counters.extend(pins.open_map(Pin::Counters(counted, ABI_VERSION))?);
         }
     }
     let is_stateful = stateful.is_some();
@@ -357,7 +357,7 @@ impl Loader<'_> {
         trace: Option<&MapHandle>,
     ) -> Result<Programs> {
         let pin = Pin::Counters(counted, ABI_VERSION);
-        let pinned = pinned_map(self.pins, pin)?;
+        let pinned = self.pins.open_map(pin)?;
         let usable = pinned.as_ref().filter(|map| counters::is_usable(map));
         let state = self
             .stateful
@@ -398,9 +398,9 @@ impl Loader<'_> {
             if whose != counted || version == ABI_VERSION {
                 continue;
             }
-            let layout = pinned_map(self.pins, Pin::Layout(version))?;
+            let layout = self.pins.open_map(Pin::Layout(version))?;
             if let (Some(old), Some(layout)) =
-                (pinned_map(self.pins, pin)?, layout.as_ref().and_then(Layout::from_map))
+                (self.pins.open_map(pin)?, layout.as_ref().and_then(Layout::from_map))
             {
                 counters::carry_over(&old, &layout, &new.counters).map_err(|source| {
                     Error::Map { operation: "carry over", map: "counters", source }
@@ -413,26 +413,12 @@ impl Loader<'_> {
 
     fn pin_layout(&mut self) -> Result<()> {
         let pin = Pin::Layout(ABI_VERSION);
-        let made = Layout::own().to_map();
-        let map = made.map_err(|source| Error::Map { operation: "make", map: "layout", source })?;
+        let map = Layout::own().to_map()?;
         if !self.pins.exists(pin) {
             self.fresh.push(pin);
         }
         self.pins.put(pin, map.as_fd())
     }
-}
-
-fn pinned_map(pins: &Pins, pin: Pin) -> Result<Option<MapHandle>> {
-    let path = pins.path(pin);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let opened = MapHandle::from_pinned_path(&path);
-    opened.map(Some).map_err(|error| Error::Pin {
-        operation: "open",
-        path,
-        source: io_error(&error),
-    })
 }
 
 fn discard(pins: &Pins, fresh: &[Pin]) {

@@ -8,8 +8,7 @@ use fordway_xlat::DropReason;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::abi::{Abi, FwEvent, outcome};
-use crate::object::io_error;
-use crate::{Error, Outcome, PassReason, Result, sys};
+use crate::{Error, Outcome, PassReason, Result, maps, sys};
 
 /// A packet that a program saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +42,8 @@ impl Events {
     pub const BATCH: usize = 1024;
 
     pub(crate) fn open(map: &MapHandle) -> Result<Events> {
-        let failed = |error: libbpf_rs::Error| Error::Map {
-            operation: "open",
-            map: "trace",
-            source: io_error(&error),
-        };
-        let map = MapHandle::try_from(map).map_err(failed)?;
+        let failed = maps::failed("open", "trace");
+        let map = MapHandle::try_from(map).map_err(&failed)?;
         let read = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&read);
         let mut builder = RingBufferBuilder::new();
@@ -57,8 +52,8 @@ impl Events {
             sink.extend(Event::decode(octets));
             0
         };
-        builder.add(&map, take).map_err(failed)?;
-        let ring = builder.build().map_err(failed)?;
+        builder.add(&map, take).map_err(&failed)?;
+        let ring = builder.build().map_err(&failed)?;
         Ok(Events { ring, read, _map: map })
     }
 

@@ -1,12 +1,13 @@
 //! Waiting until programs have ended.
 
-use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::object::io_error;
-use crate::{Error, Result};
+use crate::{Result, maps};
+
+const NAME: &str = "fordway_grace";
 
 /// Waits until every program in the kernel that runs now has ended.
 ///
@@ -22,18 +23,10 @@ pub struct GracePeriods {
 impl GracePeriods {
     /// Makes the maps.
     pub fn new() -> Result<GracePeriods> {
-        let failed = |error: libbpf_rs::Error| Error::Map {
-            operation: "make",
-            map: "fordway_grace",
-            source: io_error(&error),
-        };
         let make = |kind, inner: Option<&MapHandle>| {
-            let options = libbpf_sys::bpf_map_create_opts {
-                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-                inner_map_fd: inner.map_or(0, |inner| inner.as_fd().as_raw_fd() as u32),
-                ..Default::default()
-            };
-            MapHandle::create(kind, Some("fordway_grace"), 4, 4, 1, &options).map_err(failed)
+            let inner_map_fd = inner.map_or(0, |inner| inner.as_fd().as_raw_fd() as u32);
+            let options = bpf_map_create_opts { inner_map_fd, ..Default::default() };
+            maps::make(kind, NAME, [4, 4], 1, options)
         };
         let inner = make(MapType::Array, None)?;
         let outer = make(MapType::ArrayOfMaps, Some(&inner))?;
@@ -43,10 +36,6 @@ impl GracePeriods {
     /// Waits for one.
     pub fn wait(&self) -> Result<()> {
         let inner = self.inner.as_fd().as_raw_fd().to_ne_bytes();
-        self.outer.update(&[0; 4], &inner, MapFlags::ANY).map_err(|error| Error::Map {
-            operation: "update",
-            map: "fordway_grace",
-            source: io_error(&error),
-        })
+        self.outer.update(&[0; 4], &inner, MapFlags::ANY).map_err(maps::failed("update", NAME))
     }
 }

@@ -26,6 +26,7 @@ mod events;
 mod grace;
 mod host;
 mod loaded;
+mod maps;
 mod netlink;
 mod object;
 mod options;

@@ -17,7 +17,7 @@ use crate::abi::{
 use crate::capture::captured;
 use crate::convert::fw_eam;
 use crate::state_maps::MARKS;
-use crate::{Error, Program, Result, SoftwireMaps, StateMaps, host};
+use crate::{Error, Program, Result, SoftwireMaps, StateMaps, host, maps};
 
 /// A compiled object.
 #[derive(Clone, Copy, Debug)]
@@ -120,14 +120,7 @@ pub(crate) struct Programs {
 
 /// Puts an entry into a map that only some objects have.
 fn put(map: Option<&MapHandle>, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
-    let Some(map) = map else {
-        return Ok(());
-    };
-    map.update(key, value, MapFlags::ANY).map_err(|error| Error::Map {
-        operation: "fill",
-        map: name,
-        source: io_error(&error),
-    })
+    map.map_or(Ok(()), |map| maps::put(map, name, key, value))
 }
 
 impl Programs {

@@ -2,12 +2,14 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::MapHandle;
 use rustix::mount::MountFlags;
 
+use crate::object::io_error;
 use crate::options::BPFFS;
 use crate::state_maps::StateMap;
 use crate::{Error, Place, Program, Result, Unsupported, sys};
@@ -133,6 +135,28 @@ impl Pins {
         self.path(pin).exists()
     }
 
+    /// Opens what is pinned; `None`: nothing is.
+    pub(crate) fn open(&self, pin: Pin) -> Result<Option<OwnedFd>> {
+        match sys::open_pin(&self.path(pin)) {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(self.failed("open", pin, source)),
+        }
+    }
+
+    /// Opens a pinned map; `None`: nothing is pinned.
+    pub(crate) fn open_map(&self, pin: Pin) -> Result<Option<MapHandle>> {
+        if !self.exists(pin) {
+            return Ok(None);
+        }
+        let opened = MapHandle::from_pinned_path(self.path(pin));
+        opened.map(Some).map_err(|error| self.failed("open", pin, io_error(&error)))
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str, pin: Pin, source: io::Error) -> Error {
+        Error::Pin { operation, path: self.path(pin), source }
+    }
+
     /// What is pinned; `None`: there is no such folder.
     pub(crate) fn list(&self) -> Result<Option<Vec<Pin>>> {
         let failed = |source| Error::Pin { operation: "read", path: self.folder.clone(), source };
@@ -152,19 +176,17 @@ impl Pins {
     /// Pins an object, in the place of what was pinned there.
     pub(crate) fn put(&self, pin: Pin, object: BorrowedFd<'_>) -> Result<()> {
         let unfinished = self.path(Pin::Unfinished);
-        let path = self.path(pin);
         let put = || {
             remove(&unfinished)?;
             sys::pin(object, &unfinished)?;
-            fs::rename(&unfinished, &path)
+            fs::rename(&unfinished, self.path(pin))
         };
-        put().map_err(|source| Error::Pin { operation: "pin", path: path.clone(), source })
+        put().map_err(|source| self.failed("pin", pin, source))
     }
 
     /// Removes a pin, if it is there.
     pub(crate) fn remove(&self, pin: Pin) -> Result<()> {
-        let path = self.path(pin);
-        remove(&path).map_err(|source| Error::Pin { operation: "remove the pin", path, source })
+        remove(&self.path(pin)).map_err(|source| self.failed("remove the pin", pin, source))
     }
 
     /// Removes the folder, and the folders above it that are ours and empty.

@@ -8,12 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fordway_softwire::{Binding, PortSet, Role};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi::{Abi, FwSoftwireAddress, FwSoftwireHere, FwSoftwireKey, FwSoftwireTunnel};
-use crate::object::io_error;
-use crate::{Error, Result, Unsupported};
+use crate::maps::{self, put};
+use crate::{Result, Unsupported};
 
 /// Names of the maps in the object.
 const ADDRESSES: &str = "softwire_addresses";
@@ -47,19 +47,16 @@ type Key = (Ipv4Addr, u16);
 impl SoftwireMaps {
     /// Maps of at most `capacity` bindings, for one end of their tunnels.
     pub fn make(role: Role, capacity: u32) -> Result<SoftwireMaps> {
-        let hash = libbpf_sys::BPF_F_NO_PREALLOC;
-        let key = FwSoftwireKey::SIZE;
+        let hash = |name, key, value| {
+            let options = maps::flags(libbpf_sys::BPF_F_NO_PREALLOC);
+            maps::make(MapType::Hash, name, [key, value], capacity, options)
+        };
+        let here = [size_of::<u32>(), FwSoftwireHere::SIZE];
         Ok(SoftwireMaps {
             role,
-            addresses: make(
-                ADDRESSES,
-                hash,
-                size_of::<Ipv4Addr>(),
-                FwSoftwireAddress::SIZE,
-                capacity,
-            )?,
-            bindings: make(BINDINGS, hash, key, FwSoftwireTunnel::SIZE, capacity)?,
-            here: make(HERE, 0, size_of::<u32>(), FwSoftwireHere::SIZE, 1)?,
+            addresses: hash(ADDRESSES, size_of::<Ipv4Addr>(), FwSoftwireAddress::SIZE)?,
+            bindings: hash(BINDINGS, FwSoftwireKey::SIZE, FwSoftwireTunnel::SIZE)?,
+            here: maps::make(MapType::Array, HERE, here, 1, maps::flags(0))?,
             written: Mutex::default(),
         })
     }
@@ -257,35 +254,6 @@ fn network_halves(addr: Ipv6Addr) -> (u64, u64) {
     (((bits >> 64) as u64).to_be(), (bits as u64).to_be())
 }
 
-fn make(
-    name: &'static str,
-    flags: u32,
-    key: usize,
-    value: usize,
-    entries: u32,
-) -> Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: flags,
-        ..Default::default()
-    };
-    let map_type = if flags == 0 { MapType::Array } else { MapType::Hash };
-    MapHandle::create(map_type, Some(name), key as u32, value as u32, entries, &options)
-        .map_err(|error| Error::Map { operation: "make", map: name, source: io_error(&error) })
-}
-
-fn put(map: &MapHandle, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| Error::Map {
-        operation: "write",
-        map: name,
-        source: io_error(&error),
-    })
-}
-
 fn delete(map: &MapHandle, name: &'static str, key: &[u8]) -> Result<()> {
-    map.delete(key).map_err(|error| Error::Map {
-        operation: "write",
-        map: name,
-        source: io_error(&error),
-    })
+    map.delete(key).map_err(maps::failed("write", name))
 }

@@ -2,6 +2,7 @@
 //! which has them in its memory.
 
 use std::fmt;
+use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -12,10 +13,9 @@ use fordway_xlat::nat64::layout::{Bib, FREE_SHARDS, Free, KINDS, Meta, Session, 
 use fordway_xlat::nat64::{Memory, Regions, Sizes, memory};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::object::io_error;
 use crate::pins::{Pin, Pins};
 use crate::sys::Mapped;
-use crate::{Error, Result, Unsupported};
+use crate::{Error, Result, Unsupported, maps};
 
 /// One of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +105,12 @@ pub struct StateMemory {
 
 impl StateMemory {
     /// New tables. `secret`: random.
-    pub fn new(sizes: &Sizes, secret: [u64; 2]) -> std::io::Result<StateMemory> {
+    pub fn new(sizes: &Sizes, secret: [u64; 2]) -> io::Result<StateMemory> {
         let tables = StateMap::ALL.map(|state| {
             let (octets, entries) = state.shape(sizes);
             Mapped::anonymous(octets * entries as usize)
         });
-        let tables = Tables(tables.into_iter().collect::<std::io::Result<_>>()?);
+        let tables = Tables(tables.into_iter().collect::<io::Result<_>>()?);
         memory::prepare(tables.regions().meta, sizes, secret);
         Ok(StateMemory { tables })
     }
@@ -196,22 +196,10 @@ impl StateMaps {
     pub fn make(sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
         let tables = StateMap::ALL.map(|state| {
             let (octets, entries) = state.shape(sizes);
+            let sizes = [size_of::<u32>(), octets];
+            let options = maps::flags(libbpf_sys::BPF_F_MMAPABLE);
+            let map = maps::make(MapType::Array, state.name(), sizes, entries, options)?;
             let failed = |source| Error::Map { operation: "make", map: state.name(), source };
-            let options = libbpf_sys::bpf_map_create_opts {
-                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-                map_flags: libbpf_sys::BPF_F_MMAPABLE,
-                ..Default::default()
-            };
-            let (key, value) = (size_of::<u32>() as u32, octets as u32);
-            let map = MapHandle::create(
-                MapType::Array,
-                Some(state.name()),
-                key,
-                value,
-                entries,
-                &options,
-            )
-            .map_err(|error| failed(io_error(&error)))?;
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
             Ok((map, memory))
         });
@@ -255,18 +243,8 @@ impl StateMaps {
         if self.marks.get().is_some() {
             return Ok(());
         }
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let (key, value) = (size_of::<Ipv6Addr>() as u32, size_of::<u32>() as u32);
-        let made =
-            MapHandle::create(MapType::LruHash, Some(MARKS), key, value, MARKED_HOSTS, &options);
-        let map = made.map_err(|error| Error::Map {
-            operation: "make",
-            map: MARKS,
-            source: io_error(&error),
-        })?;
+        let sizes = [size_of::<Ipv6Addr>(), size_of::<u32>()];
+        let map = maps::make(MapType::LruHash, MARKS, sizes, MARKED_HOSTS, maps::flags(0))?;
         // Whoever was quicker has made one just as good.
         let _ = self.marks.set(map);
         Ok(())
@@ -282,15 +260,11 @@ impl StateMaps {
 
     fn adopt(pins: &Pins, sizes: &Sizes) -> Result<StateMaps> {
         let tables = StateMap::ALL.map(|state| {
-            let path = pins.path(Pin::State(state));
-            let failed = |source| Error::Pin { operation: "open", path: path.clone(), source };
-            let map =
-                MapHandle::from_pinned_path(&path).map_err(|error| failed(io_error(&error)))?;
+            let (map, memory) = pinned(pins, state)?;
             let (octets, entries) = state.shape(sizes);
             if map.value_size() as usize != octets || map.max_entries() != entries {
                 return Err(misfit());
             }
-            let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
             Ok((map, memory))
         });
         let maps = StateMaps::of(tables, sizes)?;
@@ -298,22 +272,24 @@ impl StateMaps {
     }
 }
 
-/// A pinned map in this process's memory, as large as it is.
-fn pinned(pins: &Pins, state: StateMap) -> Result<Mapped> {
-    let path = pins.path(Pin::State(state));
-    let failed = |source| Error::Pin { operation: "open", path: path.clone(), source };
-    let map = MapHandle::from_pinned_path(&path).map_err(|error| failed(io_error(&error)))?;
-    Mapped::of(map.as_fd(), map.value_size() as usize * map.max_entries() as usize).map_err(failed)
+/// A pinned map, and all of its memory.
+fn pinned(pins: &Pins, state: StateMap) -> Result<(MapHandle, Mapped)> {
+    let pin = Pin::State(state);
+    let failed = |source| pins.failed("open", pin, source);
+    let map = pins.open_map(pin)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+    let octets = map.value_size() as usize * map.max_entries() as usize;
+    let memory = Mapped::of(map.as_fd(), octets).map_err(failed)?;
+    Ok((map, memory))
 }
 
 /// How many sessions pinned tables hold that an earlier version has left and nobody can use; `None`: they are no such.
 fn superseded(pins: &Pins) -> Result<Option<u64>> {
-    let meta = pinned(pins, StateMap::Meta)?;
+    let (_, meta) = pinned(pins, StateMap::Meta)?;
     let is_superseded = meta.slice::<Meta>().first().is_some_and(memory::is_superseded);
     if !is_superseded {
         return Ok(None);
     }
-    let sessions = pinned(pins, StateMap::Sessions)?;
+    let (_, sessions) = pinned(pins, StateMap::Sessions)?;
     Ok(Some(memory::live_sessions(sessions.slice())))
 }
 

@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
 use fordway_xlat::nat64::layout;
-use libbpf_rs::{RingBuffer, libbpf_sys};
+use libbpf_rs::{MapType, ProgramType, RingBuffer, libbpf_sys};
 
 use crate::host::Feature;
 
@@ -58,12 +58,6 @@ pub(crate) fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
     result(unsafe {
         libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), ptr::null())
     })
-}
-
-/// Takes a link off its device; its descriptors and pins stay, without effect.
-pub(crate) fn link_detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the descriptor is open.
-    result(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) })
 }
 
 /// Pins a BPF object.
@@ -127,20 +121,14 @@ pub(crate) fn takes_xdp_frags() -> bool {
 /// Whether the kernel has a feature. What can't be found out is taken for missing.
 pub(crate) fn has(feature: Feature) -> bool {
     let helper = match feature {
-        Feature::RingBuffer => {
-            let kind = libbpf_sys::BPF_MAP_TYPE_RINGBUF;
-            // SAFETY: takes numbers only; there are no options.
-            return unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) == 1 };
-        }
+        Feature::RingBuffer => return MapType::RingBuf.is_supported().unwrap_or(false),
         Feature::CompareAndSwap => {
             return load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &SWAPS).is_ok();
         }
         Feature::CoarseTime => libbpf_sys::BPF_FUNC_ktime_get_coarse_ns,
         Feature::CheckMtu => libbpf_sys::BPF_FUNC_check_mtu,
     };
-    let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
-    // SAFETY: takes numbers only; there are no options.
-    unsafe { libbpf_sys::libbpf_probe_bpf_helper(kind, helper, ptr::null()) == 1 }
+    ProgramType::SchedCls.is_helper_supported(helper).unwrap_or(false)
 }
 
 /// An instruction: code, registers (the destination in the low four bits), offset, number.

@@ -1,0 +1,39 @@
+//! Maps of the kernel: made and written, with errors that name the map.
+
+use libbpf_rs::libbpf_sys::{self, bpf_map_create_opts};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use crate::object::io_error;
+use crate::{Error, Result};
+
+/// Makes of libbpf's error about a map this crate's.
+pub(crate) fn failed(
+    operation: &'static str,
+    map: &'static str,
+) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |error| Error::Map { operation, map, source: io_error(&error) }
+}
+
+/// Makes a map. `sizes`: octets of a key and of a value.
+pub(crate) fn make(
+    kind: MapType,
+    name: &'static str,
+    sizes: [usize; 2],
+    entries: u32,
+    options: bpf_map_create_opts,
+) -> Result<MapHandle> {
+    let sz = size_of::<bpf_map_create_opts>() as libbpf_sys::size_t;
+    let options = bpf_map_create_opts { sz, ..options };
+    let [key, value] = sizes.map(|octets| octets as u32);
+    MapHandle::create(kind, Some(name), key, value, entries, &options).map_err(failed("make", name))
+}
+
+/// Options with these `BPF_F_*`.
+pub(crate) fn flags(map_flags: u32) -> bpf_map_create_opts {
+    bpf_map_create_opts { map_flags, ..Default::default() }
+}
+
+/// Writes an entry.
+pub(crate) fn put(map: &MapHandle, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY).map_err(failed("write", name))
+}
