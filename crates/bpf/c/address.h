@@ -11,14 +11,14 @@
 #include "maps.h"
 #include "pool4.h"
 
-/* By what an address was mapped. */
+/* How an address was mapped. */
 enum via {
 	VIA_NONE,	/* no mapping covers it */
 	VIA_REFUSED,	/* RFC 6052 forbids it */
 	VIA_EAM,
 	VIA_POOL6,
 	VIA_ICMP_SOURCE,
-	VIA_DYNAMIC4,	/* to be found, or given, when the packet is known to be sound */
+	VIA_DYNAMIC4,	/* a dynamic mapping, looked up once the packet has been validated */
 };
 
 /* Why an IPv6 address can't be an end of a translated packet; 0: it can. */
@@ -205,7 +205,7 @@ always_inline __u32 pool6_extract(__u8 len, struct halves v6)
 	return (v6.hi << beyond) | (v6.lo >> (56 - beyond) & ((1ull << beyond) - 1));
 }
 
-/* Maps an IPv4 address in host order; gives an enum via. Verified once, as is its counterpart. */
+/* Maps an IPv4 address in host order. Returns an enum via. Not inlined, so that it is verified once. */
 __noinline int map_v4(__u32 v4, struct halves *out)
 {
 	if (!out)
@@ -221,8 +221,8 @@ __noinline int map_v4(__u32 v4, struct halves *out)
 	return VIA_POOL6;
 }
 
-/* Maps an IPv6 address in host order: the IPv4 address in the lower 32 bits, above it an enum via (8 bits) and the
- * number of the prefix. */
+/* Maps an IPv6 address in host order. Returns the IPv4 address in the lower 32 bits, above it an enum via (8 bits) and
+ * the number of the prefix. */
 __noinline __u64 map_v6_halves(__u64 hi, __u64 lo)
 {
 	struct halves v6 = { hi, lo };
@@ -254,13 +254,13 @@ always_inline enum via map_v6(struct halves v6, __u32 *out)
 	return found >> 32 & 0xff;
 }
 
-/* Where the prefix of this number lies. */
+/* The index of the prefix with this number. */
 always_inline __u32 pool6_place(__u8 number)
 {
 	return config.pool6[number & (FW_MAX_POOL6 - 1)].place & (FW_MAX_POOL6 - 1);
 }
 
-/* Whether the prefix of this number may have the address in it (RFC 6052 section 3.1). */
+/* Whether the address may be embedded in the prefix with this number (RFC 6052 section 3.1). */
 always_inline int may_embed(__u8 number, __u32 v4)
 {
 	return !config.pool6[pool6_place(number)].global_only || is_global_v4(v4);
@@ -278,8 +278,10 @@ always_inline int is_mapped(enum via via)
 	return via != VIA_NONE && via != VIA_REFUSED;
 }
 
-/* RFC 7757 section 4.2.2, conditions A1 to A3, and B1 to B3 with the source of the packet inside: whether a packet to
- * this IPv4 address hairpins. Whether somebody has an address of the pool, the user engine finds out. */
+/*
+ * RFC 7757 section 4.2.2, conditions A1 to A3, and B1 to B3 with the source of the packet inside: whether a packet to
+ * this IPv4 address hairpins. Any address of the pool counts; the user engine looks for its host.
+ */
 always_inline int hairpins(__u32 v4, enum via via)
 {
 	struct halves ignored = {};

@@ -157,7 +157,7 @@ always_inline int is_xdp(int hook)
 }
 
 /*
- * What a step says: go on (or translate, at the end), or one of these with its reason in the low octet.
+ * The result of a step: go on (after the last one: translate), or one of these with its reason in the low octet.
  * A reason's order of precedence is the core's: steps stand in the order of
  * crates/xlat/src/v4_to_v6.rs and v6_to_v4.rs.
  */
@@ -169,14 +169,14 @@ typedef __u32 verdict;
 #define VERDICT_KIND(v) ((v) & 0x300u)
 #define VERDICT_REASON(v) ((v) & 0xffu)
 
-/* Where a hook sees packets that were not routed to the translator, what the core would drop for its
- * addresses is none of the translator's. */
+/* At an uplink, packets that the core would drop for their addresses do not belong to the translator: they were not
+ * routed to it. */
 always_inline verdict drop_address(__u32 reason, int hook)
 {
 	return hook == HOOK_UPLINK ? UNMATCHED : DROP(reason);
 }
 
-/* A frame shorter than its packet says. XDP may see the first buffer of several. */
+/* The frame is shorter than the length in its IP header. XDP may see only the first of several buffers. */
 always_inline verdict short_frame(int hook)
 {
 	return is_xdp(hook) ? PASS_ON(FW_PASS_NOT_LINEAR) : DROP(FW_DROP_TRUNCATED);
@@ -209,7 +209,7 @@ struct halves {
 	__u64 lo;
 };
 
-/* What the addresses of an IPv6 packet become, in host order, and by what. */
+/* The IPv4 addresses of a packet that becomes IPv4, in host order, and how they were mapped. */
 struct mapped_v6 {
 	__u32 src;
 	__u32 dst;
@@ -220,7 +220,7 @@ struct mapped_v6 {
 	__u8 pool6;
 };
 
-/* What a packet's own header says of it. */
+/* The fields of an IP header. */
 struct fields {
 	/* Octets of all IP headers. */
 	__u32 header_len;
@@ -238,8 +238,8 @@ struct fields {
 };
 
 /*
- * A translation that was decided on and not yet made: the first `old_len` octets of the packet give
- * way to `front`, then checksum and fields in the transport header are corrected.
+ * A translation that is decided and not yet carried out: `front` replaces the first `old_len` octets of the packet, then
+ * checksum and fields in the transport header are corrected.
  */
 struct plan {
 	union {
@@ -265,12 +265,12 @@ struct plan {
 	/* Octets of the packet that `front` replaces, and of `front`. */
 	__u32 old_len;
 	__u32 new_len;
-	/* Octets of the packet by its own header; what lies behind is cut off. */
+	/* Octets of the packet by its IP header; the rest of the frame is cut off. */
 	__u32 len;
 	/* Packets on the wire: 1, or the segments of a super-packet; and octets of the longest of them. */
 	__u32 segments;
 	__u32 wire_len;
-	/* The transport checksum's place in the new packet, and what happens to it. */
+	/* Offset of the transport checksum in the new packet, and how it changes. */
 	__u32 checksum_at;
 	enum checksum_mode checksum_mode;
 	/* CHECKSUM_UPDATE: sum of new minus sum of old addresses, as in memory. */
@@ -278,19 +278,19 @@ struct plan {
 	/* CHECKSUM_WRITE. */
 	__be16 checksum;
 	__u8 protocol;
-	/* A field that changes besides (ICMP type and code, MSS), unless `field_from` equals `field_to`: its
-	 * place in the new packet. A complete checksum is corrected for it; a partial one needs nothing. */
+	/* Another field that changes (ICMP type and code, MSS), unless `field_from` equals `field_to`: its offset in the
+	 * new packet. A complete checksum is corrected for it; a partial one needs no correction. */
 	__u32 field_at;
 	__be16 field_from;
 	__be16 field_to;
-	/* The port or ICMP identifier that changes, likewise. */
+	/* The port or ICMP identifier that changes, unless `port_from` equals `port_to`: its offset in the new packet. */
 	__u32 port_at;
 	__be16 port_from;
 	__be16 port_to;
 	struct mapped_v6 mapped;
 } __attribute__((aligned(8)));
 
-/* A plan that does not change anything yet. */
+/* Clears what not every translation sets. */
 always_inline void begin_plan(struct plan *plan)
 {
 	plan->checksum_mode = CHECKSUM_NONE;
@@ -302,7 +302,7 @@ always_inline void begin_plan(struct plan *plan)
 	plan->port_to = 0;
 }
 
-/* Every object has a struct work of its own, which begins with the plan. */
+/* Each object defines its struct work, whose first member is the plan. */
 struct work;
 
 always_inline struct plan *plan_of(struct work *work)
@@ -310,7 +310,7 @@ always_inline struct plan *plan_of(struct work *work)
 	return (void *)work;
 }
 
-/* The front will have `new_len` octets: places that are relative to the transport header become places in the packet. */
+/* Sets the length of the new front. Offsets from the transport header become offsets in the packet. */
 always_inline void place_behind(struct plan *plan, __u32 new_len)
 {
 	plan->new_len = new_len;
@@ -329,13 +329,13 @@ struct packet {
 	__u32 gso_size;
 };
 
-/* Above all places in front of which headers lie: 128 octets. */
+/* Bounds the offset of a header: more than the 128 octets that programs look at. */
 #define HEADERS_MASK 0xff
 
 /*
- * The `len` octets (a constant) of the packet from octet `at` of its headers on; 0: they are out of reach. The place
- * is bounded, and the address tested and used in the same register: Linux 6.1 forgets the bounds of what was kept on
- * the stack, and does not conclude from one sum to another that the compiler made of the same numbers.
+ * `len` octets (a constant) of the packet at offset `at`, which is within its headers; 0: out of reach. The offset is
+ * bounded, and the address is tested and used in the same register: the verifier of Linux 6.1 forgets the bounds of
+ * values on the stack, and does not relate two sums of the same numbers.
  */
 always_inline void *octets_at(const struct packet *p, __u32 at, __u32 len)
 {

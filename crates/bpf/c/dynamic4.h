@@ -10,7 +10,7 @@
 #include "common.h"
 #include "nat64.h"
 
-/* Every packet of either side is a use, from which the mapping lives on, but for ICMP errors. */
+/* Every packet from either side refreshes the mapping, except ICMP errors. */
 enum use {
 	IS_NO_USE,
 	IS_USE,
@@ -28,13 +28,13 @@ always_inline void use_mapping(struct fw_bib *bib, enum use use)
 		WRITE_ONCE(bib->since, now);
 }
 
-/* The live mapping that a search has found; 0: none. `found`: as searches give it. */
+/* The live mapping that a search has found; 0: none. `found`: what the search returned. */
 always_inline struct fw_bib *live_mapping(const struct flow *flow, int found)
 {
 	return found > 0 && flow->bib_state == FW_ENTRY_LIVE ? bib_at(found) : 0;
 }
 
-/* Gives the IPv4 address of a host; LEAVE: it has none yet. */
+/* Looks up the IPv4 address of a host. LEAVE: it has none yet. */
 always_inline verdict dynamic_to_v4(struct flow *flow, struct halves host, enum use use, __u32 *v4)
 {
 	flow->host = host;
@@ -51,7 +51,7 @@ always_inline verdict dynamic_to_v4(struct flow *flow, struct halves host, enum 
 	return GO_ON;
 }
 
-/* Gives the host that has an IPv4 address. */
+/* Looks up the host that has an IPv4 address. */
 always_inline verdict dynamic_to_v6(struct flow *flow, __u32 v4, enum use use, struct halves *host)
 {
 	flow->local = v4;

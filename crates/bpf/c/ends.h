@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What is remembered of the ends of IPv4 packets, by a keyed hash of source, destination and protocol: which
- * identifications were used, and whether packets of theirs were left lately because they have to leave in pieces.
- * Shared by all processors.
+ * State by a keyed hash of source, destination and protocol of IPv4 packets: the identifications that were used, and
+ * whether such packets were recently passed on to be fragmented. All processors share it.
  */
 #ifndef FORDWAY_ENDS_H
 #define FORDWAY_ENDS_H
@@ -23,21 +22,22 @@
 
 /* How many identifications were used. */
 ENDS_MAP(identifications, __u32);
-/* Whose packet was left last (32 bits of the hash), and when (32 bits of time). */
+/* The packet that was passed on last: 32 bits of its hash, and 32 bits of time. */
 ENDS_MAP(cut_lately, __u64);
 
-/* The units of that time, 2^20 ns, and how many of them ends are remembered: 67 ms. */
+/* The unit of that time, 2^20 ns, and for how many units the entry counts: 67 ms. */
 #define CUT_SHIFT 20
 #define CUT_LATELY 64
 
-/* The top bits are the place. Addresses as they are in the caller's hands, always in the same order of octets. */
+/* The top bits are the index. Callers of one table give addresses in the same byte order. */
 always_inline __u64 ends_hash(__u32 src, __u32 dst, __u8 protocol)
 {
 	return mix(mix(config.identification_secret ^ ((__u64)src << 32 | dst)) + protocol);
 }
 
 /* RFC 6864 section 4.1: what may be fragmented does not repeat an identification of the same source, destination and
- * protocol. Gives the first of so many. */
+ * protocol. Returns the first of
+ * `segments` identifications. */
 always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u32 segments)
 {
 	__u64 hash = ends_hash(src, dst, protocol);
@@ -48,9 +48,9 @@ always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u
 }
 
 /*
- * RFC 7915 section 4: packets of a flow SHOULD keep their order. What has to leave in pieces goes by the user engine, and
- * what follows it would overtake it; so packets without DF of the same ends are left, too, until there was none to be
- * cut for a while. Gives the verdict of a packet without DF whose own is `v`.
+ * RFC 7915 section 4: packets of a flow SHOULD keep their order. A packet that has to be fragmented is passed to the user
+ * engine, and the next one would overtake it. So packets without DF between the same addresses are passed on as well,
+ * until none needed fragments for a while. Takes and returns the verdict of a packet without DF.
  */
 always_inline verdict keep_behind_cut(__u32 src, __u32 dst, __u8 protocol, verdict v)
 {

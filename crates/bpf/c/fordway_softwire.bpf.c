@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * The programs of softwires at tc hooks: IPv4 packets into their tunnels, and out of them (RFC 2473, RFC 7596).
- * Taken is what needs nothing but a header put in front or taken off; packets of shared addresses need ports
- * besides. All else goes on as it came: nothing is dropped here, since the core answers most of what it drops.
+ * They take packets that only need a header added or removed; packets of shared addresses need ports as well. Other
+ * packets go on as they arrived. Nothing is dropped here, because the core sends an ICMP error about most of what it
+ * drops.
  */
 #define ROUTES_BITS 12
 
@@ -18,8 +19,8 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /*
- * In front of routing: whether the packet would be routed into the interface. Most traffic need not be asked about: into
- * a tunnel goes what has a client's address, and only plain tunnel packets are taken out here.
+ * In front of routing: whether the packet would be routed into the interface. Most traffic needs no lookup: only packets
+ * with a client's address enter a tunnel, and only plain tunnel packets are decapsulated here.
  */
 always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p, int to_v6)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The programs at tc hooks. A packet's way: `handle` reads it, v4_to_v6.h or v6_to_v4.h decides and
- * makes a plan, `carry_out` makes the plan true, outcome.h counts. Until carry_out the packet is
- * untouched, so whatever is not taken goes on as it came.
+ * The programs at tc hooks. `handle` reads a packet, v4_to_v6.h or v6_to_v4.h decides and makes a plan, `carry_out`
+ * carries it out, outcome.h counts. Until carry_out the packet is untouched, so packets that are not translated go on as
+ * they arrived.
  */
 #define ROUTES_BITS 12
 
@@ -46,7 +46,7 @@ always_inline verdict resize(struct __sk_buff *skb, const struct packet *p, int 
 	return GO_ON;
 }
 
-/* Writes the new front. As in LOAD_SOME, its length is told to all verifiers. */
+/* Writes the new front. Its length is bounded as in LOAD_SOME, for all verifiers. */
 always_inline long write_front(struct __sk_buff *skb, const struct plan *plan)
 {
 	__u32 less = plan->new_len - 1;
@@ -141,7 +141,7 @@ always_inline long write_quoted(struct __sk_buff *skb, const struct work *work)
 	return 0;
 }
 
-/* Makes the plan true. */
+/* Carries the plan out. */
 always_inline verdict carry_out(struct __sk_buff *skb, const struct packet *p, int to_v6, int hook,
 				const struct work *work)
 {
@@ -193,7 +193,7 @@ always_inline verdict translate(struct __sk_buff *skb, int to_v6, int hook, stru
 	return v;
 }
 
-/* Keeps the mark of an IPv6 packet that is left. */
+/* Notes the mark of an IPv6 packet that is passed to the user engine. */
 __noinline int note_mark(struct __sk_buff *skb)
 {
 	struct ipv6_address host;

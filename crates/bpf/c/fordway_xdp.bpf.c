@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The program at XDP, for a gateway: what is routed into the translator's interface is translated
- * before the stack sees it, routed by the kernel's own tables (pair.h), and sent. Whatever this program
- * does not take, or has no way for, reaches the stack as it came, and with it the interface.
+ * The program at XDP, for a gateway: packets that the kernel would route into the translator's interface are translated
+ * before the stack sees them, routed by the kernel's tables (pair.h), and sent. Packets that it does not translate, or
+ * can't route, reach the stack as they arrived, and with it the interface.
  */
 #define ROUTES_BITS 12
 

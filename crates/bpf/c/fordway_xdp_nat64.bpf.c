@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The program at XDP of a stateful translator (RFC 6146). A packet's way: ours.h says whether it is the
- * translator's, v4_to_v6.h or v6_to_v4.h finds its session or makes one, pair.h asks routing for the way of the
- * translated packet, xdp.h makes it. Whatever is not taken reaches the stack as it came, and with it the interface.
+ * The program at XDP of a stateful translator (RFC 6146). ours.h tests whether a packet is the translator's, v4_to_v6.h or
+ * v6_to_v4.h finds or makes its session, routing.h finds the route of the translated packet, xdp.h carries the plan out.
+ * Packets that it does not translate reach the stack as they arrived, and with it the interface.
  */
 /* Each packet is looked up twice: as it arrives, and as it leaves. */
 #define ROUTES_BITS 13
@@ -17,14 +17,14 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* It may still turn out that there is no way out for the packet at XDP. The stack has it then, and whoever translates it
- * refreshes the session, so that this is done once. */
+/* There may be no route for the packet at XDP. The stack has it then, and the program at the interface or the user engine
+ * refreshes the session; so it is refreshed once. */
 always_inline verdict found_session(const struct flow *flow, struct fw_session *session)
 {
 	return session_state(READ_ONCE(session->life)) < FW_ENTRY_LIVE ? LEAVE : GO_ON;
 }
 
-/* There is a way out. */
+/* Refreshes the session of a packet that has a route. */
 __noinline int refresh_found(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)

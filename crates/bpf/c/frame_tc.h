@@ -87,7 +87,7 @@ __noinline int v6_extensions(struct __sk_buff *skb, struct walked *out, __u32 le
 		if (is_fragment) {
 			const struct fragment_header *fragment = (void *)octets;
 			if (is_extension(fragment->next_header)) {
-				/* The user engine drops it, and tells the sender. */
+				/* The user engine drops it and sends an ICMP error. */
 				out->verdict = PASS_ON(FW_PASS_EXTENSION_HEADERS);
 				return 0;
 			}

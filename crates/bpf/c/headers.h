@@ -32,7 +32,7 @@ always_inline void read_v4(const struct ipv4_header *ip, struct fields *fields)
 	fields->protocol = ip->protocol;
 }
 
-/* Why an IPv4 address (host order) can't be an end of a packet here; 0: it can. */
+/* The drop reason of an IPv4 address (host order) that must not be source or destination; 0: it may. */
 always_inline __u32 illegal_v4(__u32 address)
 {
 	__u8 first = address >> 24;
@@ -54,7 +54,7 @@ always_inline __u8 traffic_class(__u8 octet)
 	return config.set_traffic_class ? config.traffic_class : octet;
 }
 
-/* RFC 7915 section 4.1: all but the addresses. Gives the octets made. */
+/* RFC 7915 section 4.1: all but the addresses. Returns the octets written. */
 always_inline __u32 write_v6(struct ipv6_header *ip, struct fragment_header *fragment, const struct fields *from,
 			     __u8 next_header, __u8 hop_limit)
 {
@@ -177,7 +177,7 @@ always_inline int is_extension(__u8 next_header)
 	}
 }
 
-/* State is kept of whole packets of TCP, UDP and ICMP (by its number in IPv4). */
+/* Programs keep state for unfragmented TCP, UDP and ICMP. `protocol`: by its number in IPv4. */
 always_inline verdict is_carried(const struct fields *fields, __u8 protocol)
 {
 	if (fields->is_fragment)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * ICMP errors and the packet inside (RFC 7915 sections 4.2, 4.3, 5.2, 5.3); the core's icmp/. What is
- * unusual (RFC 4884 extensions, an error about an error, an inner packet that can't have been
- * forwarded) is left to the user engine. Only at tc: these packets are few.
+ * unusual (RFC 4884 extensions, an error about an error, an inner packet that can't have been forwarded) is passed to
+ * the user engine. Only at tc: these packets are few.
  */
 #ifndef FORDWAY_ICMP_ERROR_H
 #define FORDWAY_ICMP_ERROR_H
@@ -59,7 +59,8 @@ always_inline int pointer_to_v4(__u32 pointer)
 	}
 }
 
-/* RFC 7915 section 4.2, code 4. A router that gave no MTU is left to the user engine. */
+/* RFC 7915 section 4.2, code 4. Without an MTU the error is passed to the user
+ * engine. */
 always_inline __u32 mtu_to_v6(__u32 mtu)
 {
 	mtu += 20;
@@ -178,14 +179,15 @@ always_inline verdict header_to_v4(const struct icmp_header *from, int has_fragm
 	return PASS_ON(FW_PASS_ICMP_ERROR);
 }
 
-/* A word of the quoted transport header changes. */
+/* Adds the change of a word of the quoted transport header to the sum. */
 always_inline void quoted_word(struct quoted *quoted, __be16 from, __be16 to)
 {
 	quoted->sum += (__u16)~from;
 	quoted->sum += to;
 }
 
-/* Corrects the transport header of the packet inside as far as it is there. Places in `work` are relative to the transport header. */
+/* Corrects the transport header of the packet inside as far as it is quoted. Offsets in `work` are from the transport
+ * header on. */
 always_inline verdict quoted_transport(struct __sk_buff *skb, const struct fields *fields, struct quoted *quoted,
 				       int to_v6, struct work *work)
 {
@@ -233,7 +235,7 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 		return GO_ON;
 	if (bpf_skb_load_bytes(skb, quoted->at + field, &checksum, 2))
 		return PASS_ON(FW_PASS_ICMP_ERROR);
-	/* No checksum; it is not computed: the datagram is not here. */
+	/* It has no checksum, and none can be computed: the datagram is not complete here. */
 	if (fields->protocol == PROTOCOL_UDP && checksum == 0)
 		return GO_ON;
 	updated = update_checksum(checksum, sum_difference(quoted->sums.old, quoted->sums.new));
@@ -247,7 +249,7 @@ always_inline verdict quoted_transport(struct __sk_buff *skb, const struct field
 
 /*
  * Verifies the message of `len` octets at octet `at` of the frame, whose ICMP and inner header have
- * `head` octets, and gives what lies behind them. `pseudo`: the pseudo-header's sum.
+ * `head` octets. `quoted`: what lies behind them. `pseudo`: the sum of the pseudo-header.
  */
 always_inline verdict quote(struct __sk_buff *skb, __u32 at, __u32 len, __u32 head, __u64 pseudo,
 			    struct quoted *quoted)
@@ -273,7 +275,7 @@ always_inline int map_quoted_src4(struct flow *flow, __u32 v4, struct halves *ho
 	return is_mapped(via);
 }
 
-/* Maps the destination of the IPv6 packet inside, likewise. */
+/* Maps the destination of the IPv6 packet inside: a host behind the translator. */
 always_inline int map_quoted_dst6(struct flow *flow, struct halves host, __u32 *v4)
 {
 	enum via via = map_v6(host, v4);
@@ -334,7 +336,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct work *work, __u32 at
 	if (IPV6_LEN + new_len > IPV6_MIN_MTU)
 		return PASS_ON(FW_PASS_ICMP_ERROR);
 
-	/* The inner header's fields have done their work. */
+	/* The inner header is written; its fields are used for the outer one. */
 	__builtin_memset(inner, 0, sizeof(*inner));
 	inner->tos = tos_hops >> 8;
 	inner->payload_len = new_len;
@@ -352,7 +354,7 @@ __noinline int error_v4_to_v6(struct __sk_buff *ctx, struct work *work, __u32 at
 	return GO_ON;
 }
 
-/* Reads the IPv6 header inside an error; a Fragment Header may follow it, others are the user engine's. */
+/* Reads the IPv6 header inside an error. A Fragment Header may follow it; other extension headers are passed on. */
 always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, struct ipv6_header *ip,
 				    struct fragment_header *fragment, struct fields *inner)
 {
@@ -386,8 +388,9 @@ always_inline verdict read_inner_v6(struct __sk_buff *skb, __u32 at, __u32 len, 
 }
 
 /*
- * Decides on an ICMPv6 error, likewise; in `plan` are also its identification, and in `difference` the
- * sum of the old addresses.
+ * Decides on an ICMPv6 error of `len` octets at octet `at` of the packet. The plan has the outer header's addresses and
+ * identification already, and in `difference` the sum of the old addresses. `tos_hops`: its Traffic Class, and the new
+ * hop limit.
  */
 __noinline int error_v6_to_v4(struct __sk_buff *ctx, struct work *work, __u32 at, __u32 len, __u32 tos_hops)
 {

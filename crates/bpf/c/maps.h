@@ -15,7 +15,7 @@ struct {
 	__type(value, struct fw_counters);
 } counters SEC(".maps");
 
-/* Explicit mappings; the loader sets the size, or leaves the maps out when there are none. */
+/* Explicit mappings. The loader sets the size; without such mappings it does not create the maps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);
@@ -32,7 +32,7 @@ struct {
 	__type(value, struct fw_eam);
 } eam6 SEC(".maps");
 
-/* struct fw_event; only while somebody traces. */
+/* struct fw_event; made only while a trace runs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Filtering and updating binding and session information (RFC 6146 section 3.5); the core's nat64/packet/filter.rs.
- * What is refused, and what is not found quickly, is left to the user engine, which works on the same tables
- * and knows who is to be told.
+ * Filtering and updating binding and session information (RFC 6146 section 3.5); the core's nat64/filter.rs.
+ * Packets that are refused or not found quickly are passed to the user engine. It works on the same tables, and sends the
+ * ICMP errors.
  */
 #ifndef FORDWAY_NAT64_H_
 #define FORDWAY_NAT64_H_
@@ -15,10 +15,10 @@
 #include "nat64_tcp.h"
 #include "pool4.h"
 
-/* How often a packet looks anew, because others have changed what it found. */
+/* How often a packet is looked up again after another thread has changed what it found. */
 #define ROUNDS 4
 
-/* Ticks of a clock that is some milliseconds behind at most. */
+/* The time in ticks, from a clock that is at most some milliseconds behind. */
 always_inline __u32 now_in_ticks(const struct fw_nat64_meta *meta)
 {
 	__u64 clock = nat64.clock_stands ? 0 : bpf_ktime_get_coarse_ns();
@@ -26,13 +26,13 @@ always_inline __u32 now_in_ticks(const struct fw_nat64_meta *meta)
 	return (clock + READ_ONCE(meta->clock_offset_ns)) >> FW_TICK_SHIFT;
 }
 
-/* Time passes. One engine may be a tick behind the other. */
+/* Whether time has passed. The clocks of the two engines may differ by a tick. */
 always_inline int is_later(__u32 now, __u32 tick)
 {
 	return (__s32)(now - tick) > 0;
 }
 
-/* A packet of a session: its state and lifetime follow. */
+/* Updates state and lifetime of a session for a packet of it. */
 always_inline verdict refresh(const struct flow *flow, struct fw_session *session)
 {
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -61,13 +61,13 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 	return LEAVE;
 }
 
-/* The packet's session was found: each object's own. */
+/* A packet's session was found: each object defines what follows. */
 always_inline verdict found_session(const struct flow *flow, struct fw_session *session);
 
-/* Whether an application level gateway watches a port. */
+/* Whether an ALG inspects a port. */
 always_inline int is_left_port(__u16 port)
 {
-	/* Known when the program is loaded: without gateways nothing is left of this. */
+	/* A constant when the program is loaded: without ALGs the verifier removes the loop. */
 	if (!nat64.left_ports[0])
 		return 0;
 	for (int i = 0; i < FW_LEFT_PORTS; i++) {
@@ -97,14 +97,14 @@ __noinline int look_from_v6(struct flow *flow)
 			return PASS_ON(FW_PASS_CHAIN);
 		struct fw_session *session = found ? session_at(found) : 0;
 		if (session) {
-			/* One that was left behind. */
+			/* A stale session of an earlier BIB entry. */
 			if (session->bib != flow->bib)
 				return LEAVE;
-			/* The answer to a stored SYN lets others in from now on. */
+			/* The answer to a stored SYN adds a permission, which the user engine makes. */
 			if (nat64.address_dependent &&
 			    session_timeout(READ_ONCE(session->life)) == FW_TIMEOUT_TCP_INCOMING_SYN)
 				return LEAVE;
-			/* Answers come from where the host asked last. */
+			/* Answers use the prefix that the host used last. */
 			if (session->pool6 != flow->pool6)
 				WRITE_ONCE(session->pool6, flow->pool6);
 			flow->session = found;
@@ -115,7 +115,7 @@ __noinline int look_from_v6(struct flow *flow)
 	}
 	if (!may_open)
 		return DROP(FW_DROP_NOT_SYN);
-	/* The host comes back while its port rests: it gets it again. */
+	/* The host returns during the hold-down of its port: it gets the same port. */
 	flow->bib = bib ? found : 0;
 	return is_draining() ? LEAVE : NEEDS_BIB;
 }
@@ -133,7 +133,7 @@ always_inline verdict from_v6(struct flow *flow)
 /* There is no BIB entry of (T,t). */
 always_inline verdict without_bib(const struct flow *flow)
 {
-	/* Whether it is an entry of this protocol that the operator would have made, the user engine knows. */
+	/* The user engine knows whether the operator has configured an entry for this protocol. */
 	enum pool4 whose = pool4_of(flow->local, flow->local_port, flow->protocol);
 	if (whose != POOL4_POOL)
 		return whose == POOL4_NONE ? DROP(FW_DROP_NO_MAPPING_DESTINATION) : LEAVE;
@@ -141,7 +141,7 @@ always_inline verdict without_bib(const struct flow *flow)
 		return DROP(FW_DROP_NO_BIB);
 	if (!nat64.accept_v4_syn)
 		return DROP(FW_DROP_EXTERNALLY_INITIATED);
-	/* An unsolicited SYN waits for an answer in the user engine; one that is an answer has no question here. */
+	/* The user engine stores an unsolicited SYN until it is answered. A SYN-ACK here answers no SYN. */
 	return flow->segment == SEGMENT_SYN ? LEAVE : DROP(FW_DROP_NO_BIB);
 }
 
@@ -158,7 +158,7 @@ __noinline int look_from_v4(struct flow *flow)
 	struct fw_session *session = found ? session_at(found) : 0;
 	struct fw_bib *bib = session ? bib_at(session->bib) : 0;
 	if (bib && session->bib && life_state(READ_ONCE(bib->life)) == FW_ENTRY_LIVE) {
-		/* What a stored SYN left is no sign that the host wants to hear of its sender. */
+		/* A session that a stored SYN has made does not admit packets of its sender. */
 		if (session_timeout(READ_ONCE(session->life)) == FW_TIMEOUT_TCP_INCOMING_SYN)
 			return flow->segment == SEGMENT_SYN ? LEAVE : DROP(FW_DROP_FILTERED);
 		if (is_left_port(bib->v6_port))
@@ -170,7 +170,7 @@ __noinline int look_from_v4(struct flow *flow)
 		flow->pool6 = session->pool6;
 		return found_session(flow, session);
 	}
-	/* Who may begin, the user engine knows. */
+	/* The user engine knows which IPv4 hosts may open sessions. */
 	if (session || nat64.v4_restricted)
 		return LEAVE;
 	/* A new session begins with the first prefix of pool6; an existing one has its own. */
@@ -182,7 +182,7 @@ __noinline int look_from_v4(struct flow *flow)
 	bib = found && flow->bib_state == FW_ENTRY_LIVE ? bib_at(found) : 0;
 	if (!bib)
 		return without_bib(flow);
-	/* Who is expected, the user engine knows. */
+	/* The user engine knows which connections an ALG expects. */
 	if (bib->flags & FW_BIB_EXPECTED || is_left_port(bib->v6_port))
 		return PASS_ON(FW_PASS_ALG);
 	if (syn && !nat64.accept_v4_syn)

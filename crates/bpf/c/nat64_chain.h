@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Finding entries of the stateful tables, and making new ones; the core's nat64/table/chain.rs and view.rs. The
- * rules stand in fordway_nat64.h. Each function is verified once; all of them look at the mode first, so
- * that there is nothing left of them for a stateless translator.
+ * Finding entries of the stateful tables, and making new ones; the core's nat64/chain.rs and view.rs. fordway_nat64.h has
+ * the rules. Each function is verified once. All of them test the mode first, so that the verifier removes their bodies
+ * from a stateless translator.
  */
 #ifndef FORDWAY_NAT64_CHAIN_H
 #define FORDWAY_NAT64_CHAIN_H
@@ -15,10 +15,10 @@
 /* Links that a search follows. A chain has one entry on average. */
 #define LINKS_MAX 16
 
-/* How often a change is tried that others are making, too. */
+/* How often a compare-and-swap is retried. */
 #define ATTEMPTS 8
 
-/* What searches give instead of an index: the chain is longer than they look. */
+/* What searches return instead of an index if the chain is longer than LINKS_MAX. */
 #define TOO_LONG (-1)
 
 /* Directories: index of `masks`. */
@@ -214,7 +214,7 @@ __noinline int find_subscriber(struct flow *flow)
 	return TOO_LONG;
 }
 
-/* Puts an entry, whose link to the next is written, in front; only if nothing has changed there since `seen`. */
+/* Makes an entry, whose link to the next is written, the head of a chain. Fails if the head is no longer `seen`. */
 always_inline int swap_head(__u64 *head, __u64 seen, __u32 index)
 {
 	__u64 new = ((seen >> 32) + 1) << 32 | index;
@@ -267,14 +267,14 @@ __noinline __u32 pop_free(__u32 kind, __u32 shard)
 	return 0;
 }
 
-/* How many entries there are of the two kinds that programs make. Places are constants: Linux 6.1
- * forgets the bounds of an index that was kept on the stack. */
+/* How many entries there are of the two kinds that programs make. The indices are constants: the verifier of Linux 6.1
+ * forgets the bounds of an index on the stack. */
 always_inline __u32 entries_of(__u32 kind)
 {
 	return kind == FW_KIND_BIB ? nat64.entries[FW_KIND_BIB] : nat64.entries[FW_KIND_SESSION];
 }
 
-/* The first one that was never used, likewise. */
+/* The first entry of a kind that was never used. */
 always_inline __u32 *fresh_of(struct fw_nat64_meta *meta, __u32 kind)
 {
 	return kind == FW_KIND_BIB ? &meta->fresh[FW_KIND_BIB] : &meta->fresh[FW_KIND_SESSION];
@@ -289,14 +289,14 @@ always_inline __u32 take_fresh(__u32 kind)
 	if (!meta)
 		return 0;
 	__u32 *fresh = fresh_of(meta, kind);
-	/* Looked at first, so that the count of a full table does not run away. */
+	/* Tested first, so that the count of a full table does not grow without bound. */
 	if (READ_ONCE(*fresh) >= entries)
 		return 0;
 	__u32 index = __sync_fetch_and_add(fresh, 1);
 	return index < entries ? index : 0;
 }
 
-/* Gives an entry back that nobody has seen. */
+/* Frees an entry that was never linked. */
 __noinline int push_free(__u32 kind, __u32 index)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL)
@@ -313,11 +313,11 @@ __noinline int push_free(__u32 kind, __u32 index)
 			return 1;
 		}
 	}
-	/* The next process that takes the tables over finds what is left behind. */
+	/* The entry leaks until the next process adopts the tables. */
 	return 0;
 }
 
-/* Takes a free entry of a kind: of the processor's own shard, else one that was never used, else of any other
+/* Allocates an entry of a kind: from the processor's own shard, else one that was never used, else from any other
  * shard; 0: there is none. The core's FreeList::take. */
 __noinline __u32 take_free(__u32 kind)
 {
@@ -358,8 +358,7 @@ always_inline int end_hold_down(struct fw_bib *bib)
 	return life_state(life) == FW_ENTRY_HOLD_DOWN && __sync_val_compare_and_swap(&bib->life, life, dead) == life;
 }
 
-/* Takes one off a counter that others count up and down; stays at 0, where a killed process may have left it too
- * low. */
+/* Decrements a shared counter, but not below 0: a killed process may have left it too low. */
 always_inline void one_less(__u32 *counter)
 {
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -367,7 +366,7 @@ always_inline void one_less(__u32 *counter)
 		if (number == 0 || __sync_val_compare_and_swap(counter, number, number - 1) == number)
 			return;
 	}
-	/* Where so many come and go, there is one to take off. */
+	/* Under such contention the counter is above 0. */
 	__sync_fetch_and_sub(counter, 1);
 }
 

@@ -19,7 +19,7 @@ struct ports {
 	__be16 dst;
 };
 
-/* What the transport header at `at` says; its length was looked at before. */
+/* Reads the transport header at `at`, whose length was checked before. */
 always_inline verdict read_ports(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
 				 struct ports *ports, struct flow *flow)
 {
@@ -49,7 +49,7 @@ always_inline verdict read_ports(const struct packet *p, __u32 at, const struct 
 	return GO_ON;
 }
 
-/* A new search. */
+/* Begins a search. */
 always_inline verdict begin_flow(struct flow *flow, int direction, __u32 mark)
 {
 	__u32 zero = 0;
@@ -66,7 +66,7 @@ always_inline verdict begin_flow(struct flow *flow, int direction, __u32 mark)
 	return GO_ON;
 }
 
-/* The port or identifier that changes; its place is relative to the transport header. */
+/* Plans the change of the port or identifier. Its offset is from the transport header on. */
 always_inline void port_to_plan(const struct flow *flow, int to_v6, struct ports ports, struct plan *plan)
 {
 	int is_query = flow->protocol == PROTOCOL_ICMP;
@@ -77,7 +77,7 @@ always_inline void port_to_plan(const struct flow *flow, int to_v6, struct ports
 	plan->port_to = bpf_htons(to_v6 ? flow->host_port : flow->local_port);
 }
 
-/* A packet from IPv6 to (Z,z): gives T. */
+/* A packet from IPv6 to (Z,z): finds T. */
 always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const struct fields *fields, __u8 protocol,
 				    struct halves host, __u32 remote, __u8 pool6, __u32 mark, __u32 *local,
 				    struct work *work)
@@ -99,7 +99,8 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	if (pool4_of(remote, flow->remote_port, protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
 	v = from_v6(flow);
-	/* The stack is short: functions that call others are called from here. Another processor may come first. */
+	/* The stack is short, so functions that call others are called from here. Another processor may make the entry
+	 * first. */
 	if (v == NEEDS_BIB) {
 		v = reserve_bib(flow);
 		if (v == GO_ON)
@@ -119,8 +120,8 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	return v;
 }
 
-/* A packet from IPv4 to (T,t): gives X', and which of pool6 its source is embedded in. `kept` is not GO_ON if the user
- * engine is to have it wherever it has a session, which is then refreshed there. */
+/* A packet from IPv4 to (T,t): finds X', and the prefix of pool6 in which its source is embedded. If `kept` is not GO_ON
+ * and the packet has a session, it is passed to the user engine, which refreshes the session. */
 always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const struct fields *fields, __u32 remote,
 				    __u32 local, __u32 mark, verdict kept, struct work *work)
 {
@@ -137,7 +138,7 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	flow->remote = remote;
 	flow->remote_port = fields->protocol == PROTOCOL_ICMP ? 0 : bpf_ntohs(ports.src);
 	flow->pool6 = 0;
-	/* Nobody honest sends from there. */
+	/* A source in the pool is forged. */
 	if (pool4_of(remote, flow->remote_port, fields->protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
 	if (kept != GO_ON && find_session(flow) > 0)
@@ -154,7 +155,7 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	return v == GO_ON ? kept : v;
 }
 
-/* Counts what became of the state. */
+/* Counts new entries, and the packet in its session. */
 always_inline void count_state(struct fw_counters *c, verdict v, __u32 octets, const struct work *work)
 {
 	__u32 protocol = protocol_index(&work->flow);

@@ -3,9 +3,9 @@
  * Making BIB entries and sessions, within the quotas of their subscriber (RFC 6146 section 3.5, RFC 6888 REQ-4
  * and REQ-5); the core's nat64/packet/make.rs, nat64/table/bib.rs and nat64/policy/subscriber.rs.
  *
- * A new entry is private until it is linked into a chain. The sweeper may still mark it dead meanwhile, because it
- * scans every entry and ends those whose BIB entry or pool is gone. A program that then fails to link the entry must
- * not free it: the sweeper does, and corrects the counts.
+ * A new entry is private until it is linked into a chain. The sweeper may still mark it dead meanwhile, because it scans
+ * every entry and ends those whose BIB entry or pool is gone. A program that then fails to link the entry must not free
+ * it: the sweeper does, and corrects the counts.
  */
 #ifndef FORDWAY_NAT64_MAKE_H
 #define FORDWAY_NAT64_MAKE_H
@@ -16,14 +16,14 @@
 #include "nat64_permission.h"
 #include "nat64_tcp.h"
 
-/* What a step says beside a verdict: look anew. */
+/* Results of a step beside the verdicts: look up again. */
 #define AGAIN 0x400u
 /* There is no BIB entry yet: reserve_bib() comes next. */
 #define NEEDS_BIB 0x500u
 /* There is no session yet: open_session() comes next. */
 #define NEEDS_SESSION 0x600u
 
-/* Everything that is not a plain success is the user engine's. */
+/* The user engine handles everything that is not a plain success. */
 #define LEAVE PASS_ON(FW_PASS_SESSION)
 
 always_inline int is_tcp(const struct flow *flow)
@@ -37,7 +37,7 @@ always_inline __u32 protocol_index(const struct flow *flow)
 	return is_tcp(flow) ? 0 : flow->protocol == PROTOCOL_UDP ? 1 : 2;
 }
 
-/* Counts a session of a live BIB entry. */
+/* Counts a session in its live BIB entry. */
 always_inline int one_session_more(struct fw_bib *bib)
 {
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -57,17 +57,17 @@ always_inline void one_session_less(struct fw_bib *bib)
 		if (life_number(life) == 0 || __sync_val_compare_and_swap(&bib->life, life, life - 1) == life)
 			return;
 	}
-	/* Where so many come and go, there is one to take off. */
+	/* Under such contention the number is above 0. */
 	__sync_fetch_and_sub(&bib->life, 1);
 }
 
-/* Nobody in IPv4 is told; IPv6 hosts are, by the user engine. */
+/* IPv4 hosts get no ICMP error; IPv6 hosts get one from the user engine. */
 always_inline verdict refused(const struct flow *flow, __u32 reason)
 {
 	return flow->direction == FW_V6_TO_V4 ? LEAVE : DROP(reason);
 }
 
-/* New sessions are counted by eights of ticks, 1.07 s. */
+/* New sessions are counted in intervals of eight ticks, 1.07 s. */
 always_inline int is_within_rate(struct fw_subscriber *subscriber, __u32 now, __u32 most)
 {
 	__u64 second = now >> 3;
@@ -83,14 +83,14 @@ always_inline int is_within_rate(struct fw_subscriber *subscriber, __u32 now, __
 	return 0;
 }
 
-/* Hosts in IPv4 may use up half of what a subscriber may have. */
+/* IPv4 hosts may use at most half of a quota of a subscriber. */
 always_inline __u32 part_of(__u32 quota, const struct flow *flow)
 {
 	return flow->direction == FW_V6_TO_V4 ? quota : quota / 2 + (quota & 1);
 }
 
-/* Whether the quotas leave a host in IPv6 room for one session more: without it a BIB entry would be made for nothing. The
- * core's View::has_room. */
+/* Whether the quotas allow an IPv6 host one more session; without one a BIB entry would be useless. The core's
+ * View::has_room. */
 always_inline int has_room(const struct fw_subscriber *subscriber, __u32 now)
 {
 	__u64 rate = READ_ONCE(subscriber->rate);
@@ -106,7 +106,7 @@ always_inline verdict count_session(struct fw_subscriber *subscriber, const stru
 {
 	__u32 most = part_of(nat64.max_sessions, flow);
 
-	/* The user engine tells an IPv6 host; looked at first, so that its rate is used up once. */
+	/* The user engine sends the ICMP error. Tested first, so that the rate is charged once. */
 	if (most && flow->direction == FW_V6_TO_V4 && READ_ONCE(subscriber->sessions) >= most)
 		return LEAVE;
 	if (nat64.max_new_per_second &&
@@ -144,13 +144,13 @@ always_inline int is_draining(void)
 	return !meta || READ_ONCE(meta->draining);
 }
 
-/* Whether a host in IPv4 may open a session: the last eighth of the table is the IPv6 hosts'. The core's
- * FreeList::has_reserve: entries in use are those that were ever used, less those in the free lists. */
+/* Whether an IPv4 host may open a session: the last eighth of the table is reserved for IPv6 hosts. The core's
+ * FreeList::has_reserve: entries in use are those ever used, less those in the free lists. */
 __noinline int has_reserve(__u32 kind)
 {
 	__u32 zero = 0;
 
-	/* Before any map: verifiers before Linux 6.8 look at functions that are never called, too. */
+	/* Tested before any map is used: verifiers before Linux 6.8 also check functions that are never called. */
 	if (nat64.mode != FW_NAT64_STATEFUL || kind >= FW_KINDS)
 		return 0;
 	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
@@ -171,7 +171,7 @@ __noinline int has_reserve(__u32 kind)
 	return used < (__s64)most;
 }
 
-/* What a session begins with. */
+/* The life word of a new session. */
 always_inline __u64 birth(const struct flow *flow)
 {
 	if (is_tcp(flow))
@@ -240,20 +240,20 @@ __noinline int open_session(struct flow *flow)
 		flow->created |= CREATED_SESSION;
 		return GO_ON;
 	}
-	/* Fails if the sweeper was quicker. */
+	/* Fails if the sweeper has ended it already. */
 	__u64 dead = session_life(born, FW_ENTRY_DEAD, session_timeout(born)) | (born & FW_SESSION_PERMITS);
 	__sync_val_compare_and_swap(&session->life, born, dead);
 	return v;
 }
 
-/* Lets others find the live BIB entry by its IPv6 side. */
+/* Links the live BIB entry under its IPv6 side. */
 always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 index)
 {
 	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
 
 	LOOP (int i = 0; head && i < ATTEMPTS; i++) {
 		int found = find_bib6(flow);
-		/* Another has come first. */
+		/* Another thread was first. */
 		if (found)
 			return found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
 		WRITE_ONCE(bib->next6, (__u32)flow->seen);
@@ -263,7 +263,7 @@ always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 inde
 	return LEAVE;
 }
 
-/* A BIB entry lives no more. 0: the sweeper was quicker, and has given its port back. */
+/* Ends a BIB entry. 0: the sweeper has ended it already and returned its port. */
 always_inline int end_bib(struct fw_bib *bib)
 {
 	LOOP (int i = 0; i < ATTEMPTS; i++) {
@@ -278,7 +278,7 @@ always_inline int end_bib(struct fw_bib *bib)
 	return 0;
 }
 
-/* Ends the rest of the host's port, and keeps in mind which that is. 0: it rests no longer. */
+/* Ends the hold-down of the host's port, and notes the port. 0: it is no longer held down. */
 always_inline int end_rest(struct flow *flow)
 {
 	struct fw_bib *resting = flow->bib ? bib_at(flow->bib) : 0;
@@ -293,8 +293,8 @@ always_inline int end_rest(struct flow *flow)
 	return 1;
 }
 
-/* The three steps to a new BIB entry for (X',x), and for its port where `flow->bib` rests: this one makes it, then
- * choose_port() links it under (T,t), and settle_bib() under (X',x). */
+/* The first of three steps to a new BIB entry for (X',x), with the port of `flow->bib` if that is held down: this one
+ * makes it, choose_port() links it under (T,t), and settle_bib() under (X',x). */
 __noinline int reserve_bib(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)

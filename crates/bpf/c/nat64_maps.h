@@ -28,8 +28,8 @@ NAT64_MAP(nat64_bib4, __u64);
 NAT64_MAP(nat64_session, __u64);
 NAT64_MAP(nat64_subscriber, __u64);
 
-/* Marks of hosts (by their address as on the wire) whose packets were left to the user engine: a TUN device does not
- * tell them. Made only where pools ask for marks. */
+/* Marks of hosts (by their address as on the wire) whose packets were passed to the user engine: a TUN device does not
+ * carry them. Made only with pools by mark. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -75,7 +75,7 @@ always_inline __u32 new_permission(const struct flow *flow)
 	return index;
 }
 
-/* Counts a session that lets others in; makes the permission if there is none. Gives its index; 0: that failed. */
+/* Counts a session in its permission, which is made if there is none. Returns the index of the permission; 0: failed. */
 __noinline int permit(struct flow *flow)
 {
 	__u32 made = 0;
@@ -90,7 +90,7 @@ __noinline int permit(struct flow *flow)
 		if (permission) {
 			if (!permit_one_more(permission))
 				continue;
-			/* Another has come first. */
+			/* Another thread was first. */
 			struct fw_session *own = made ? session_at(made) : 0;
 			if (own)
 				WRITE_ONCE(own->life, permission_life(FW_ENTRY_DEAD, 0));
@@ -106,14 +106,14 @@ __noinline int permit(struct flow *flow)
 		if (swap_head(head, flow->seen, made))
 			return made;
 	}
-	/* The sweeper takes it out. */
+	/* The sweeper frees it. */
 	struct fw_session *own = made ? session_at(made) : 0;
 	if (own)
 		WRITE_ONCE(own->life, permission_life(FW_ENTRY_DEAD, 0));
 	return 0;
 }
 
-/* Takes back what permit() counted. */
+/* Undoes permit(). */
 always_inline void unpermit(__u32 index)
 {
 	struct fw_session *permission = session_at(index);
@@ -127,7 +127,7 @@ always_inline void unpermit(__u32 index)
 		    __sync_val_compare_and_swap(&permission->life, life, after) == life)
 			return;
 	}
-	/* Where so many come and go, there is one to take off. The sweeper ends it if that was the last. */
+	/* Under such contention the number is above 0. The sweeper ends the permission if that was the last session. */
 	__sync_fetch_and_sub(&permission->life, 1);
 }
 

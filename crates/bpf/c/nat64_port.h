@@ -17,8 +17,8 @@
 /* In a subscriber's number of blocks: one more is being written. */
 #define ADDING 0x800000
 
-/* The port to try with this hash: of the class of the host's, and of its parity; 0: the block has no pair of such
- * ports. Whether one of the other class is to be taken, the user engine decides. */
+/* The port to try with this hash: of the class and parity of the host's port; 0: the block has no pair of such ports, and
+ * the user engine decides whether to take one of the other class. */
 always_inline __u16 port_by_hash(const struct fw_block *block, __u8 protocol, __u16 port, __u64 hash)
 {
 	__u32 low = block->low, high = block->high;
@@ -36,8 +36,8 @@ always_inline __u16 port_by_hash(const struct fw_block *block, __u8 protocol, __
 	return (low + 2 * ((__u32)hash % pairs)) | (port & 1);
 }
 
-/* RFC 6888 REQ-8: a port rests before another subscriber gets it; the same one may have it at once. 1: it rested,
- * and is free now. */
+/* RFC 6888 REQ-8: a port is held down before another subscriber gets it; the same subscriber may have it at once. 1: it
+ * was held down for this subscriber, and is free now. */
 __noinline int end_own_rest(struct flow *flow, __u32 index)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -51,7 +51,7 @@ __noinline int end_own_rest(struct flow *flow, __u32 index)
 	return differs.hi || differs.lo ? 0 : end_hold_down(holder);
 }
 
-/* Links the claimed entry `flow->bib` under (T,t) if nobody holds that. 1: linked; 0: held; negative: not now. */
+/* Links the claimed entry `flow->bib` under (T,t) if that is free. 1: linked; 0: in use; negative: gave up. */
 __noinline int claim_port(struct flow *flow)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -91,8 +91,8 @@ always_inline int is_in_blocks(const struct flow *flow, const struct fw_subscrib
 	return 0;
 }
 
-/* Tries the port of the subscriber's blocks that stands at this place of the host's order. 1: linked; 0: held, or of
- * the wrong class; negative: not now. */
+/* Tries a port of the subscriber's blocks: number `attempt` in the host's order. 1: linked; 0: in use, or of the wrong
+ * class; negative: gave up. */
 __noinline int try_port(struct flow *flow, __u32 attempt)
 {
 	if (nat64.mode != FW_NAT64_STATEFUL || !flow)
@@ -105,7 +105,7 @@ __noinline int try_port(struct flow *flow, __u32 attempt)
 		return -1;
 	__u64 hash = hash_again(hash_port(flow->host, flow->host_port, flow->protocol), attempt);
 	__u32 number = (__u32)(hash >> 32) % blocks;
-	/* The compiler knows that the mask does nothing; verifiers do not. */
+	/* The compiler would drop the mask, which verifiers need. */
 	asm volatile("" : "+r"(number));
 	const struct fw_block *block = &subscriber->blocks[number & (FW_MAX_BLOCKS - 1)];
 	__u16 port = port_by_hash(block, flow->protocol, flow->host_port, hash);

@@ -6,18 +6,18 @@
 #include "common.h"
 #include "fordway_nat64.h"
 
-/* What a segment means. */
+/* The kind of a segment. */
 enum segment {
 	SEGMENT_SYN,
-	/* To the state machine the same, but nothing to wait for an answer with. */
+	/* A SYN to the state machine; but it is an answer, and is not stored until one comes. */
 	SEGMENT_SYN_ACK,
 	SEGMENT_FIN,
 	SEGMENT_RST,
 	SEGMENT_OTHER,
 };
 
-/* By the flags of a TCP header. Where several are set, which no sound host does, the less is believed, the
- * shorter the state lives. */
+/* The kind of a segment by its flags. If several are set, which no sound host does, the one that keeps state for the
+ * shortest time counts. */
 always_inline enum segment segment_of(__u8 flags)
 {
 	if (flags & 0x04)
@@ -27,13 +27,13 @@ always_inline enum segment segment_of(__u8 flags)
 	return flags & 0x01 ? SEGMENT_FIN : SEGMENT_OTHER;
 }
 
-/* Whether the state machine takes it for a SYN. */
+/* Whether it is a SYN to the state machine. */
 always_inline int opens(__u8 segment)
 {
 	return segment == SEGMENT_SYN || segment == SEGMENT_SYN_ACK;
 }
 
-/* The lifetime goes on: no class. */
+/* The lifetime does not start anew. */
 #define TIMEOUT_STAYS 0xff
 
 struct transition {
@@ -79,7 +79,7 @@ always_inline struct transition transition(__u8 state, int direction, enum segme
 	case FW_TCP_V4_FIN_V6_FIN_RCV:
 		if (!opens(segment))
 			return stay;
-		/* The same ports once more. */
+		/* The ports are used for a new connection. */
 		shortened.state = from_v4 ? FW_TCP_V4_INIT : FW_TCP_V6_INIT;
 		return shortened;
 	case FW_TCP_TRANS:

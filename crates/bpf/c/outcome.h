@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Counting, timing and tracing what became of a packet. */
+/* Counting, timing and tracing the outcome of a packet. */
 #ifndef FORDWAY_OUTCOME_H
 #define FORDWAY_OUTCOME_H
 
 #include "common.h"
 #include "maps.h"
 
-/* A packet under way: what its end needs to know of its beginning. */
+/* What was noted when a program began with a packet. */
 struct journey {
 	struct fw_counters *counters;
 	struct fw_event *event;
-	/* There is an event. Verifiers before Linux 6.4 forget that a record was tested once, and take a
-	 * second test of it for a way to lose it. */
+	/* There is an event. Verifiers before Linux 6.4 forget that a record was tested, and report a second test as a
+	 * leak of the record. */
 	int traced;
 	__u64 started;
 	/* Octets from the IP header, as they came. */
 	__u32 octets;
 };
 
-/* One second's worth of events per processor, at most. */
+/* Limits the events per second of this processor. */
 always_inline int may_trace(struct fw_counters *c)
 {
 	__u64 second = bpf_ktime_get_ns() / 1000000000;
@@ -53,7 +53,7 @@ always_inline struct fw_event *begin_event(struct fw_counters *c, __u32 len, __u
 	return event;
 }
 
-/* 1, without the compiler knowing. */
+/* 1, which the compiler can't see. */
 #define TRACED                                                                                                        \
 	({                                                                                                            \
 		int one = 1;                                                                                          \
@@ -82,7 +82,7 @@ always_inline void end_event(struct fw_event *event, verdict v)
 
 _Static_assert(FW_DROP_COUNT <= 128 && FW_PASS_COUNT <= 32, "every reason has a counter of its own");
 
-/* The first octets of the packet: each kind of frame has its own way to them. */
+/* Copies the first octets of the packet; each kind of frame defines it. Returns their number. */
 always_inline __u8 snap(FRAME *frame, __u8 *to);
 
 always_inline void begin_trace(FRAME *frame, struct journey *journey, __u32 gso_size)

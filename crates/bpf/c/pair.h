@@ -113,7 +113,7 @@ struct work {
 	const struct pair *pair;
 };
 
-/* What v4_to_v6.h and v6_to_v4.h ask each object for: the pair has the answer. */
+/* What v4_to_v6.h and v6_to_v4.h need of each object: here the pair has the addresses. */
 always_inline verdict addresses_to_v6(const struct ipv4_header *ip, int is_error, const struct fields *fields, int hook,
 				      struct work *work)
 {
@@ -140,7 +140,7 @@ always_inline verdict addresses_to_v4(const struct ipv6_header *ip, int is_error
 	return GO_ON;
 }
 
-/* What only objects with tables know is left, as is a SYN whose MSS would have to be looked for. */
+/* Not used: pairs that need tables have a verdict already. */
 always_inline verdict host_of_v4(struct flow *flow, __u32 v4, int is_error, struct halves *host)
 {
 	return PASS_ON(FW_PASS_SESSION);
@@ -163,6 +163,7 @@ always_inline verdict session_to_v4(FRAME *frame, const struct packet *p, __u32 
 	return PASS_ON(FW_PASS_SESSION);
 }
 
+/* A SYN whose MSS may have to be lowered is passed to the stack. */
 always_inline verdict find_mss(FRAME *frame, __u32 at, __u32 len, __u32 limit, __u32 *place, __be16 *from, __be16 *to)
 {
 	return PASS_ON(FW_PASS_TRANSPORT);

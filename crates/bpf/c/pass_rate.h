@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * How many packets of one reason are left to the user engine. Anybody in the IPv4 network can send packets that programs
- * leave, such as SYNs to ports of the pool, and all that is left shares the queues of the interface: so the flood of one
- * reason would take the room that new subscribers, Packet Too Big and fragments need.
+ * Limits the packets that are passed to the user engine for one reason. Any host in the IPv4 network can send packets
+ * that programs pass on, such as SYNs to ports of the pool, and all of them share the queues of the interface: without a
+ * limit, a flood for one reason would fill the queues, which new subscribers, Packet Too Big and fragments need.
  */
 #ifndef FORDWAY_PASS_RATE_H
 #define FORDWAY_PASS_RATE_H
@@ -13,9 +13,9 @@
 #define REASON(reason) (1u << (reason))
 
 /*
- * The reasons that have a rate: state to be made, an error to be sent, a fragment to be put together. Not those by which
- * ordinary data is left (FW_PASS_NEEDS_FRAGMENTS, FW_PASS_OFFLOAD, FW_PASS_RESIZE): there is no rate at which those are
- * a flood. Where there is state, what has no session is none of that, and is not left by these reasons.
+ * The reasons with a limit: state to be made, an error to be sent, a fragment to be reassembled. Ordinary data is passed
+ * on without a limit (FW_PASS_NEEDS_FRAGMENTS, FW_PASS_OFFLOAD, FW_PASS_RESIZE). With state, packets without a session
+ * are not passed on for these three.
  */
 #define REASONS_WITH_RATE                                                                                             \
 	(REASON(FW_PASS_MALFORMED) | REASON(FW_PASS_NOT_LINEAR) | REASON(FW_PASS_HOP_LIMIT) |                         \
@@ -25,10 +25,10 @@
 	 REASON(FW_PASS_NAT64_ICMP_ERROR) | REASON(FW_PASS_CHAIN) | REASON(FW_PASS_SOFTWIRE_FRAGMENT) |               \
 	 REASON(FW_PASS_ALG))
 
-/* How long a processor may be ahead of the rate, in nanoseconds: what may come at once. */
+/* How far a processor may be ahead of the rate, in nanoseconds: the size of a burst. */
 #define PASS_AHEAD_NS 100000000
 
-/* When the next packet of each reason is due (nanoseconds of the kernel's coarse clock), if all came at the rate. */
+/* When the next packet of each reason is due at the rate, in nanoseconds of the kernel's coarse clock. */
 struct passes {
 	__u64 due[32];
 };
@@ -41,8 +41,9 @@ struct {
 } passes SEC(".maps");
 
 /*
- * Gives the verdict of a packet whose own is `v`: one from IPv4 beyond the rate of its reason is dropped. Only at the
- * translator's interface: what programs in front of routing leave comes there, and at an uplink IPv4 is the host's own.
+ * Takes and returns a packet's verdict: a packet from IPv4 beyond the rate of its reason is dropped. Only at the
+ * translator's interface, which also receives what programs in front of routing pass on; at an uplink IPv4 packets are
+ * the host's own.
  */
 always_inline verdict limit_passes(verdict v, int to_v6, int hook)
 {
@@ -55,7 +56,7 @@ always_inline verdict limit_passes(verdict v, int to_v6, int hook)
 	if (!found)
 		return v;
 	__u64 now = bpf_ktime_get_coarse_ns();
-	/* Linux 6.1 forgets the bounds of what was kept on the stack. */
+	/* The verifier of Linux 6.1 forgets the bounds of values on the stack. */
 	asm volatile("" : "+r"(v));
 	__u64 *place = &found->due[VERDICT_REASON(v) & 31];
 	__u64 due = *place;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Whose an IPv4 transport address is. */
+/* Which IPv4 transport addresses are the translator's. */
 #ifndef FORDWAY_POOL4_H
 #define FORDWAY_POOL4_H
 
@@ -14,13 +14,13 @@ enum pool4 {
 	POOL4_FIXED,
 };
 
-/* Negative if the number is not in the range. */
+/* Negative (as signed) if the number is not in the range. */
 always_inline __u64 beyond(__u32 number, __u32 first, __u32 last)
 {
 	return (__u64)(last - first) - (__u32)(number - first);
 }
 
-/* An enum pool4. One branch for each range: verifiers follow every way through all of them. */
+/* Returns an enum pool4. One branch for each range, because verifiers follow every path. */
 always_inline int pool4_of(__u32 address, __u32 port, __u32 protocol)
 {
 	__u64 port_counts = protocol == PROTOCOL_ICMP ? 0 : ~0ull;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Softwires: the tables, and what both directions ask of the IPv4 packet in a tunnel. The core's bindings.rs,
- * inner.rs, flow.rs and ecn.rs (crates/softwire/src).
+ * Softwires: the tables, and what both directions need of the IPv4 packet in a tunnel. The core's bindings.rs, inner.rs,
+ * flow.rs and ecn.rs (crates/softwire/src).
  */
 #ifndef FORDWAY_SOFTWIRE_PACKET_H
 #define FORDWAY_SOFTWIRE_PACKET_H
@@ -45,7 +45,7 @@ struct {
 /* Next Header of a packet in a tunnel (RFC 2473 section 3.1). */
 #define PROTOCOL_IPV4 4
 
-/* Octets of an IPv4 and a TCP header without options: by so much the MSS is less than the MTU. */
+/* Octets of an IPv4 and a TCP header without options: the MTU less the MSS. */
 #define MSS_OVERHEAD 40
 
 /* The two bits of the ECN field. */
@@ -56,7 +56,7 @@ enum ecn {
 	ECN_CE = 3,
 };
 
-/* What a packet in a tunnel says of itself, and what will happen to it. */
+/* The IPv4 packet in a tunnel, and how it will be on the wire. */
 struct inner {
 	struct fields fields;
 	/* In network order. */
@@ -120,7 +120,7 @@ always_inline verdict read_inner(struct __sk_buff *skb, const struct packet *p, 
 	int route;
 
 	verdict v = validate_v4(skb, p, at, len, HOOK_INTERFACE, &inner->fields, &route);
-	/* The core answers most of what it drops. */
+	/* Nothing is dropped here: the core sends an ICMP error about most of what it drops. */
 	if (v != GO_ON)
 		return VERDICT_KIND(v) == DROP(0) ? PASS_ON(FW_PASS_MALFORMED) : v;
 	inner->src = ip->src;
@@ -130,7 +130,7 @@ always_inline verdict read_inner(struct __sk_buff *skb, const struct packet *p, 
 	return read_transport(skb, config.link_layer_len + at + inner->fields.header_len, inner);
 }
 
-/* The packets that it is on the wire. A super-packet is TCP or UDP, and whole. */
+/* Counts the packets on the wire. A super-packet is TCP or UDP, and not a fragment. */
 always_inline verdict measure(struct __sk_buff *skb, const struct packet *p, __u32 at, struct inner *inner)
 {
 	const struct fields *fields = &inner->fields;

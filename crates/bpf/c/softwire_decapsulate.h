@@ -74,7 +74,7 @@ always_inline int ecn_of(__u8 inner, __u8 outer)
 	return outer == ECN_ECT_1 ? ECN_ECT_1 : inner;
 }
 
-/* Whether it came by the tunnel that its client's packets have to come by. */
+/* Whether the packet arrived through the tunnel of its client. */
 always_inline verdict check_tunnel(const struct inner *inner, const struct ipv6_header *outer)
 {
 	int is_tep = softwire.role == FW_SOFTWIRE_TEP;
@@ -139,7 +139,8 @@ always_inline verdict decapsulate(struct __sk_buff *skb, const struct packet *p,
 		return PASS_ON(FW_PASS_HOP_LIMIT);
 	v = measure(skb, p, IPV6_LEN, &inner);
 	if (v == GO_ON)
-		v = find_tunnel_mss(skb, front + IPV6_LEN + inner.fields.header_len, &inner, config.mtu6, &mss_at, &mss_from, &mss_to);
+		v = find_tunnel_mss(skb, front + IPV6_LEN + inner.fields.header_len, &inner, config.mtu6, &mss_at, &mss_from,
+				    &mss_to);
 	if (v == GO_ON)
 		v = cut_tail(skb, p, IPV6_LEN + inner.fields.header_len + inner.fields.payload_len);
 	if (v == GO_ON)

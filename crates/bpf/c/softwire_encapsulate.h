@@ -6,7 +6,7 @@
 #include "softwire.h"
 #include "tc.h"
 
-/* What a packet of this tunnel may have in octets. */
+/* Octets of the longest packet of this tunnel. */
 always_inline __u32 path_mtu(const struct fw_softwire_tunnel *tunnel)
 {
 	if (!tunnel->mtu || tunnel->mtu >= config.mtu6 || bpf_ktime_get_ns() >= tunnel->mtu_until_ns)
@@ -14,7 +14,7 @@ always_inline __u32 path_mtu(const struct fw_softwire_tunnel *tunnel)
 	return tunnel->mtu;
 }
 
-/* What does not fit is refused with DF, and cut without: the user engine does both. */
+/* A packet that does not fit is refused with DF and fragmented without: the user engine does both. */
 always_inline verdict check_fit(struct __sk_buff *skb, const struct packet *p, int hook, const struct inner *inner,
 				__u32 mtu)
 {
@@ -49,13 +49,14 @@ always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p,
 	if (v != GO_ON)
 		return v;
 	*segments = 1;
-	/* The host's to refuse, which has not looked at it here (accept_source_route). */
+	/* The host may have to refuse it (accept_source_route), and has not seen it yet. */
 	if (hook == HOOK_INGRESS && inner.may_have_route)
 		return PASS_ON(FW_PASS_ROUTE_OPTION);
 	if (illegal_v4(bpf_ntohl(inner.src)) || illegal_v4(bpf_ntohl(inner.dst)))
 		return hook == HOOK_UPLINK ? UNMATCHED : PASS_ON(FW_PASS_UNMAPPED);
 	v = find_tunnel(&inner, is_tep ? inner.dst : inner.src, is_tep ? inner.dst_port : inner.src_port, &tunnel);
-	/* At the uplink other addresses are none of ours; other ports of ours are nobody's to use. */
+	/* At the uplink, packets of other addresses are not the tunnel's. Ports of our address outside the binding must
+	 * not be used. */
 	if (v == UNMATCHED && (hook != HOOK_UPLINK || bpf_map_lookup_elem(&softwire_addresses, &inner.src)))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	if (v != GO_ON)

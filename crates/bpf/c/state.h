@@ -72,7 +72,8 @@ always_inline verdict session_to_v4(FRAME *frame, const struct packet *p, __u32 
 {
 	struct mapped_v6 *mapped = &work->plan.mapped;
 
-	return flow_v6_to_v4(p, at, fields, protocol, src6, mapped->dst, mapped->pool6, nat64.by_mark ? mark_of(frame) : 0, &mapped->src, work);
+	return flow_v6_to_v4(p, at, fields, protocol, src6, mapped->dst, mapped->pool6,
+			     nat64.by_mark ? mark_of(frame) : 0, &mapped->src, work);
 }
 
 #endif

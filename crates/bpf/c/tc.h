@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the programs at tc hooks share: reaching into a frame, which frames they take, and what they tell the kernel in
- * the end. What becomes of a packet is in `handle`, which each object has its own of.
+ * What the programs at tc hooks share: access to a frame, which frames they take, and their return codes. Each object
+ * defines `handle`, which decides on a packet.
  */
 #ifndef FORDWAY_TC_H
 #define FORDWAY_TC_H
@@ -14,10 +14,10 @@
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 
-/* The helpers' ways to say: segments keep their size, and what is known of the checksum stays known. */
+/* Segments keep their size, and the checksum status stays. */
 #define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
 
-/* The frame had been changed when the kernel refused the rest (out of memory): it can't go back. */
+/* The kernel has refused a change (out of memory) after others were made, which can't be undone. */
 #define BROKEN DROP(FW_DROP_NO_HEADROOM)
 
 /* For a trace. */
@@ -30,8 +30,8 @@ always_inline __u8 snap(struct __sk_buff *skb, __u8 *to)
 	return LOAD_SOME(skb, config.link_layer_len, to, len, FW_TRACE_SNAP) ? 0 : len;
 }
 
-/* Whether the packet would leave longer than its device allows now: the configuration knows the MTU that
- * was, and behind an uplink's egress nobody looks again. */
+/* Whether the packet would be longer than its device allows now. The configuration has the MTU at the time of loading,
+ * and nothing checks the length behind an uplink's egress. */
 always_inline int exceeds_device(struct __sk_buff *skb, __u32 wire_len)
 {
 	__u32 mtu = 0;
@@ -40,7 +40,7 @@ always_inline int exceeds_device(struct __sk_buff *skb, __u32 wire_len)
 	return mtu && wire_len > mtu;
 }
 
-/* Lets the programs look at the first `len` octets of the packet, or all of a shorter one. */
+/* Makes the first `len` octets of the packet, or all of a shorter one, accessible. */
 always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
 {
 	len += config.link_layer_len;
@@ -53,8 +53,8 @@ always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
 	return 1;
 }
 
-/* Cuts off what lies behind the `len` octets of the packet: padding of a short Ethernet frame. The kernel would
- * forget that it is a super-packet. */
+/* Cuts off the padding of a short Ethernet frame behind the `len` octets of the packet. Not of a super-packet, which the
+ * kernel would no longer take for one. */
 always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __u32 len)
 {
 	if (p->len <= len)
@@ -64,7 +64,7 @@ always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __
 	return GO_ON;
 }
 
-/* The frame is of the other family now. */
+/* Sets the Ethernet type of a frame that has changed its family. */
 always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
 {
 	__be16 type = bpf_htons(ethertype);
@@ -77,7 +77,7 @@ always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
 /* Takes one packet from beginning to end; to_v6: it is of IPv4. */
 always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook);
 
-/* A packet's way begins. 0: it is no frame, or can't be counted. */
+/* Notes the begin. 0: the frame is too short, or there are no counters. */
 always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
 {
 	__u32 zero = 0;
@@ -124,7 +124,8 @@ always_inline int is_for_device(const struct __sk_buff *skb)
 	return 0;
 }
 
-/* At an uplink, what is the translator's and not taken goes to the user engine, through the interface. */
+/* At an uplink, packets of the translator that are not translated are redirected to the interface, and so to the user
+ * engine. */
 always_inline int leave_uplink(verdict v)
 {
 	switch (VERDICT_KIND(v)) {

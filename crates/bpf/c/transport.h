@@ -10,7 +10,7 @@
 #include "maps.h"
 #include "nat64_config.h"
 
-/* Octets of the TCP header at `at`; 0: contradicts itself. */
+/* Octets of the TCP header at `at`; 0: its length is impossible. */
 always_inline __u32 tcp_header_len(const struct packet *p, __u32 at, __u32 payload_len)
 {
 	const __u8 *tcp = octets_at(p, at, TCP_LEN);
@@ -77,7 +77,7 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 	if (checksum == 0) {
 		if (!to_v6 || config.udp_checksum_zero == FW_UDP_ZERO_PASS)
 			return GO_ON;
-		/* The user engine drops it, and tells the sender and the log. */
+		/* The user engine drops it, and informs sender and log. */
 		if (config.udp_checksum_zero == FW_UDP_ZERO_DROP || fields->is_fragment)
 			return PASS_ON(FW_PASS_UDP_CHECKSUM);
 		if (p->gso_size || is_xdp(hook) || bpf_ntohs(length) != fields->payload_len)
@@ -92,7 +92,7 @@ always_inline verdict udp_to_plan(const struct packet *p, __u32 at, const struct
 	if (looks_partial(checksum, addresses, PROTOCOL_UDP, fields->payload_len)) {
 		plan->checksum_mode = CHECKSUM_UPDATE;
 	} else if (bpf_ntohs(length) != fields->payload_len && !fields->is_fragment) {
-		/* Partial by another length? The user engine knows. */
+		/* It may be partial with another length, which the user engine finds out. */
 		return PASS_ON(FW_PASS_UDP_CHECKSUM);
 	} else {
 		plan->checksum_mode = CHECKSUM_WRITE;
@@ -117,8 +117,8 @@ always_inline verdict checksum_written(const struct packet *p, __u32 at, const s
 }
 
 /*
- * How the transport header at `at` will follow its addresses, whose sum is `addresses`. ICMP is not
- * handled here. Places in `plan` are relative to the transport header.
+ * Plans the change of the transport header at `at`, whose addresses have the sum `addresses`. Not for ICMP. Offsets in
+ * `plan` are from the transport header on.
  */
 always_inline verdict transport_to_plan(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
 					__u64 addresses, int to_v6, int hook, struct plan *plan)
@@ -196,7 +196,7 @@ always_inline int may_be_tunnel(const struct packet *p, __u32 at)
 	}
 }
 
-/* Octets of the transport header of each segment of a super-packet. 0: it is none that can be translated. */
+/* Octets of the transport header of each segment of a super-packet. 0: it can't be translated as one. */
 always_inline __u32 segment_header_len(const struct packet *p, __u32 at, const struct fields *fields)
 {
 	if (fields->is_fragment)
@@ -232,7 +232,8 @@ always_inline int count_segments(const struct packet *p, const struct fields *fi
 	return 1;
 }
 
-/* An ICMP query (RFC 7915 sections 4.2 and 5.2), likewise. `pseudo`: the pseudo-header's sum, 0 for ICMPv4. */
+/* Plans the change of an ICMP query (RFC 7915 sections 4.2 and 5.2). `pseudo`: the sum of the pseudo-header, 0 for
+ * ICMPv4. */
 always_inline verdict query_to_plan(const struct packet *p, __u32 at, const struct fields *fields, __u64 pseudo,
 				    int to_v6, int hook, struct plan *plan)
 {
@@ -245,7 +246,7 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 	int type = echo_type(icmp->type, to_v6);
 	if (type < 0)
 		return DROP(FW_DROP_ICMP_TYPE);
-	/* A message of zeros has a checksum of its own rule; only the user engine looks at all of it. */
+	/* The checksum of a message of zeros has a special rule, and only the user engine sees all of the message. */
 	if (type == V4_ECHO_REPLY && icmp->code == 0 && icmp->rest == 0)
 		return PASS_ON(FW_PASS_TRANSPORT);
 	/* Incomplete: without a pseudo-header (ICMPv4), and with one. */
@@ -259,10 +260,10 @@ always_inline verdict query_to_plan(const struct packet *p, __u32 at, const stru
 	return GO_ON;
 }
 
-/* Addresses and ports are known: so is the checksum that is to be written. */
+/* Computes how the checksum changes, once addresses and ports are known. */
 always_inline void finish_transport(int hook, struct sums sums, struct plan *plan)
 {
-	/* Stateless translation at XDP knows it of the pair of hosts. */
+	/* Stateless translation at XDP has it from the pair of hosts. */
 	if (hook != HOOK_XDP)
 		plan->difference = sum_difference(sums.old, sums.new);
 	if (plan->checksum_mode != CHECKSUM_WRITE)

@@ -14,17 +14,15 @@
 
 struct flow;
 
-/* What follows is each object's own: state.h, or pair.h. */
-
-/* The host to which a dynamic address belongs, and the address of a host. */
+/* Each object defines these: state.h or pair.h. The host of a dynamic address, and the dynamic address of a host. */
 always_inline verdict host_of_v4(struct flow *flow, __u32 v4, int is_error, struct halves *host);
 always_inline verdict v4_of_host(struct work *work, struct halves host, int is_error, __u32 *v4);
 
-/* The new addresses, as far as they are known without a session: into the plan. */
+/* Writes the new addresses into the plan, as far as they are known without a session. */
 always_inline verdict addresses_to_v6(const struct ipv4_header *ip, int is_error, const struct fields *fields, int hook,
 				      struct work *work);
 
-/* The session of a packet, and what it makes of addresses and ports. `kept`: see flow_v4_to_v6(). */
+/* Finds the session of a packet, and writes addresses and ports into the plan. `kept`: as in flow_v4_to_v6(). */
 always_inline verdict session_to_v6(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
 				    __u32 src, __u32 dst, verdict kept, struct work *work);
 
@@ -58,7 +56,7 @@ always_inline verdict map_addresses_v4(__u32 src, __u32 dst, int is_error, int h
 	return GO_ON;
 }
 
-/* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
+/* Stateful translation: packets with impossible addresses are rejected, and what programs do not carry is passed on. */
 always_inline verdict admit_v4(__u32 src, __u32 dst, int is_error, const struct fields *fields)
 {
 	__u32 reason = illegal_v4(dst);
@@ -96,7 +94,7 @@ always_inline verdict fit_v6(const struct packet *p, const struct fields *fields
 	return len <= config.mtu6 ? GO_ON : PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 }
 
-/* What is behind a packet without DF that leaves in pieces goes by the user engine, too. */
+/* Packets that follow one without DF that needs fragments are passed to the user engine as well. */
 always_inline verdict keep_order_v4(const __u32 ends[2], const struct fields *fields, verdict fits)
 {
 	if (!config.keep_order || fields->dont_fragment)
@@ -104,8 +102,8 @@ always_inline verdict keep_order_v4(const __u32 ends[2], const struct fields *fi
 	return keep_behind_cut(ends[0], ends[1], fields->protocol, fits);
 }
 
-/* Whether a packet that leaves by the uplink comes from the CLAT: before anything else is looked at, for
- * what is not the CLAT's may be as odd as it likes. */
+/* Whether a packet that leaves by the uplink comes from the CLAT. Tested before validation, which applies to the CLAT's
+ * packets alone. */
 always_inline int is_from_clat(const struct packet *p)
 {
 	const struct ipv4_header *ip = p->data;
@@ -160,8 +158,8 @@ always_inline verdict v4_to_v6(FRAME *frame, const struct packet *p, int hook, s
 	verdict fits = fit_v6(p, &fields, plan), kept = fits;
 	if (!has_state(hook) || fits == GO_ON)
 		kept = keep_order_v4(ends, &fields, fits);
-	/* Where there is state, what leaves in pieces, and what follows it, goes to the user engine only if it has a session:
-	 * at any rate, as ordinary data does. */
+	/* With state, a packet that needs fragments, and those that follow it, are passed to the user engine only if they
+	 * have a session: without a limit on their rate, as other data. */
 	if (kept != GO_ON && (!has_state(hook) || fields.dont_fragment))
 		return kept;
 	int is_query = fields.protocol == PROTOCOL_ICMP;

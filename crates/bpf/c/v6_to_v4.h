@@ -13,7 +13,7 @@
 #include "v4_to_v6.h"
 #include "validate.h"
 
-/* As in v4_to_v6.h, each object's own. */
+/* Each object defines these, as their counterparts in v4_to_v6.h. */
 always_inline verdict addresses_to_v4(const struct ipv6_header *ip, int is_error, const struct fields *fields, int hook,
 				      struct work *work);
 always_inline verdict session_to_v4(FRAME *frame, const struct packet *p, __u32 at, const struct fields *fields,
@@ -63,7 +63,7 @@ always_inline verdict map_addresses_v6(struct halves src6, struct halves dst6, i
 	return GO_ON;
 }
 
-/* The same where state decides: what can't be on a wire is sorted out, and what is not carried left. */
+/* Stateful translation: packets with impossible addresses are rejected, and what programs do not carry is passed on. */
 always_inline verdict admit_v6(struct halves src6, struct halves dst6, int is_error, const struct fields *fields,
 			       struct mapped_v6 *out)
 {
@@ -79,7 +79,7 @@ always_inline verdict admit_v6(struct halves src6, struct halves dst6, int is_er
 	out->dst_via = found >> 32 & 0xff;
 	out->pool6 = found >> 40;
 	out->src_via = map_v6(src6, &out->src);
-	/* RFC 6146 section 3.5: from pool6 nobody sends. */
+	/* RFC 6146 section 3.5: a source in pool6 is forged. */
 	if (out->dst_via != VIA_POOL6 || out->src_via != VIA_NONE || illegal_v4(out->dst))
 		return PASS_ON(FW_PASS_UNMAPPED);
 	return is_carried(fields, fields->protocol == PROTOCOL_ICMPV6 ? PROTOCOL_ICMP : fields->protocol);
@@ -152,7 +152,7 @@ always_inline verdict v6_to_v4(FRAME *frame, const struct packet *p, int hook, _
 	v = check_fragment(&fields, 0);
 	if (v != GO_ON)
 		return v;
-	/* At XDP pairs that hairpin are left. */
+	/* At XDP a pair that hairpins has that verdict already. */
 	if (!is_xdp(hook) && !has_state(hook) && !is_error && hairpins(mapped->dst, mapped->dst_via))
 		return PASS_ON(FW_PASS_HAIRPIN);
 	if (has_dynamic4(hook) && mapped->src_via == VIA_DYNAMIC4) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The work on a packet in objects with tables: its plan, and what finding the plan needs. */
+/* In objects with tables: the plan of a packet, and the working state to find it. */
 #ifndef FORDWAY_WORK_H
 #define FORDWAY_WORK_H
 
 #include "common.h"
 
-/* The packet inside: where its transport header is in the old frame, and what is there of it. */
+/* The packet inside an ICMP error: where its transport header is in the old frame, and how much of it is quoted. */
 struct quoted {
 	/* Octet of the frame. */
 	__u32 at;
@@ -28,7 +28,7 @@ struct error_work {
 	struct quoted quoted;
 };
 
-/* What stateful translation asks its tables for, and what it finds there. In the host's byte order. */
+/* A search in the tables of stateful translation, and its result. In the host's byte order. */
 struct flow {
 	/* (X',x), (T,t) and (Z,z). Of ICMP, x and t are the identifier, and z is 0. */
 	struct halves host;
@@ -85,7 +85,7 @@ struct {
 	__type(value, struct work);
 } works SEC(".maps");
 
-/* This processor's, with a plan that does not change anything yet; begun by begin_work(). */
+/* This processor's. begin_work() has to follow. */
 always_inline struct work *own_work(void)
 {
 	__u32 zero = 0;

@@ -44,8 +44,8 @@ always_inline __u64 mac_number(const __u8 *mac)
 }
 
 /*
- * Whether a frame is for this host, whose own address at the device is `mac`. Those for all (RFC 1812 section 5.3.4), or
- * for others that share the link with a device in promiscuous mode, are none of ours. The latter are counted: if there
+ * Whether a frame is for this host, whose own address at the device is `mac`. Group addresses are not (RFC 1812 section
+ * 5.3.4), nor are addresses of other hosts, which a device in promiscuous mode receives. The latter are counted: if there
  * are only those, the program is at the wrong device.
  */
 always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_header *ethernet, __u64 mac,
@@ -64,14 +64,14 @@ always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_head
 	return 0;
 }
 
-/* The transport header, in the frame as it came: before it moves, everything lies within REACH. */
+/* Corrects the transport header in the frame as it arrived, where all offsets are within REACH. */
 always_inline verdict correct(const struct packet *p, int hook, const struct plan *plan)
 {
 	__be16 *checksum = p->data + (plan->old_len & 127) + ((plan->checksum_at - plan->new_len) & 31);
 	__be16 *field = p->data + (plan->old_len & 127) + ((plan->field_at - plan->new_len) & 63);
 	__be16 *port = p->data + (plan->old_len & 127) + ((plan->port_at - plan->new_len) & 7);
 
-	/* Fields that don't change stand at the beginning: all are looked at alike, which the verifier follows. */
+	/* Fields that don't change have offset 0, so that one test fits all. */
 	int changes_port = has_state(hook) && plan->port_from != plan->port_to;
 	if (has_state(hook) && (void *)(port + 1) > p->data_end)
 		return PASS_ON(FW_PASS_NOT_LINEAR);
@@ -105,7 +105,7 @@ always_inline int fits(const struct plan *plan, const struct way *way)
 	return plan->len - plan->old_len + plan->new_len <= way->mtu;
 }
 
-/* Makes the plan true. After `correct` there is no way back; what fails then is a counted drop. */
+/* Carries the plan out. The changes of `correct` can't be undone; what fails after it is a counted drop. */
 always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int to_v6, int hook, const struct plan *plan,
 				const struct way *way)
 {
@@ -139,7 +139,7 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 	return GO_ON;
 }
 
-/* ICMP errors are left before they come here. */
+/* Not used: ICMP errors are passed to the stack before. */
 always_inline verdict error_to_v6(struct xdp_md *ctx, const struct fields *fields, __u8 hop_limit, struct work *work)
 {
 	return PASS_ON(FW_PASS_ICMP_ERROR);
@@ -163,8 +163,8 @@ struct {
 	__type(value, struct snapped);
 } snapped SEC(".maps");
 
-/* Copies the first octets of the packet, and gives their number. A function of its own, since the verifier
- * follows every way out of its loop. */
+/* Copies the first octets of the packet. Returns their number. Not inlined, because the verifier follows every exit of
+ * its loop. */
 __noinline int snap_frame(struct xdp_md *ctx)
 {
 	const __u8 *from = (void *)(long)ctx->data + ETHERNET_LEN;
@@ -196,7 +196,7 @@ always_inline __u8 snap(struct xdp_md *ctx, __u8 *to)
 	return len;
 }
 
-/* A packet's way ends; one that was translated leaves by `device`. */
+/* Counts the outcome of a packet, and redirects it to `device` if it was translated. */
 always_inline int leave(struct xdp_md *ctx, const struct journey *journey, verdict v, int to_v6, __u32 device)
 {
 	count(journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 1);
@@ -206,7 +206,7 @@ always_inline int leave(struct xdp_md *ctx, const struct journey *journey, verdi
 	return VERDICT_KIND(v) == DROP(0) ? XDP_DROP : XDP_PASS;
 }
 
-/* What becomes of an IP packet: each program's own. */
+/* Decides on an IP packet: each program defines it. */
 always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struct ethernet_header *ethernet, int to_v6);
 
 /* A frame as the driver has it. */

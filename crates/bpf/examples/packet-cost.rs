@@ -1,4 +1,5 @@
-//! What the programs in the kernel take for a packet, in nanoseconds: the mean of the middle half of many single runs. Needs root.
+//! The time of the kernel programs for a packet, in nanoseconds: the mean of the middle half of many single runs. Needs
+//! root.
 //!
 //! Absolute numbers are of this machine and of warm caches. Compare two builds of this, run in turns:
 //! `cargo run --release -p fordway-bpf --example packet-cost`.

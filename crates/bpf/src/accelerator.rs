@@ -31,7 +31,7 @@ pub struct Attachment {
     pub kind: Kind,
     /// The program's number in the kernel.
     pub program_id: u32,
-    /// At XDP in front of the stack: what the driver has said when the program was attached.
+    /// At XDP in front of the stack: why the driver refused the program.
     pub refusal: Option<String>,
 }
 
@@ -98,18 +98,18 @@ impl Accelerator {
             }
         };
         if let Err(error) = tidy(&engine, &attachments, &pins) {
-            // Nobody would own what is attached.
+            // No value would own the attachments.
             let _ = take_down(pins.folder());
             return Err(error);
         }
         Ok(Accelerator { engine, attachments, pins })
     }
 
-    /// The same with another configuration or other options, each attachment switched atomically. The
-    /// pins stay where they were. On error the old programs go on, unless it is that something that is
-    /// no longer wanted could not be removed: then the new ones are at work.
+    /// Loads programs for another configuration or other options, and switches each attachment atomically.
+    /// The pins stay where they were. On error the old programs stay attached, unless only the removal
+    /// of an old attachment failed: then the new ones are attached.
     pub fn replace(&mut self, config: &Config, options: &Options) -> Result<()> {
-        // Somebody may have cleared it away.
+        // The folder may have been removed.
         self.pins = Pins::create(self.pins.folder())?;
         (self.engine, self.attachments) = switch(config, options, &self.pins, Some(&self.engine))?;
         tidy(&self.engine, &self.attachments, &self.pins)
@@ -126,8 +126,8 @@ impl Accelerator {
         &self.attachments
     }
 
-    /// Programs and filters of others that run before the one at an uplink's egress, by device, told for people: packets
-    /// that they let pass may leave untranslated.
+    /// Programs and filters of other software that run before the one at an uplink's egress, by device, as texts: packets
+    /// that they accept may leave untranslated.
     pub fn ahead(&self) -> io::Result<Vec<(u32, Vec<String>)>> {
         attach::ahead(&self.pins, &self.engine.wanted(), &self.attachments)
     }
@@ -144,7 +144,7 @@ impl Accelerator {
     }
 
     /// Takes everything down: links, filters, clsact queueing disciplines that were made here and that
-    /// nobody else uses, pins. What is gone already is no error.
+    /// nothing else uses, pins. It is no error if some are missing already.
     pub fn detach(self) -> Result<()> {
         take_down(self.pins.folder()).map(drop)
     }
@@ -185,7 +185,7 @@ fn switch(
     }
 }
 
-/// What is left to do when the new programs are at work.
+/// Cleans up once the new programs are attached.
 fn tidy(engine: &Engine, attachments: &[Attachment], pins: &Pins) -> Result<()> {
     engine.fill_devices()?;
     attach::remove_others(pins, attachments)?;

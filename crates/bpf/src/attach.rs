@@ -27,9 +27,9 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether others must not run before it. At an uplink's egress, whoever ends the chain would let IPv4 leave
-    /// untranslated. Everywhere else a packet that a program does not see comes to the interface, and with it to the
-    /// user engine; and who drops packets at an ingress goes on dropping them before they are translated.
+    /// Whether no other program may run before it. At an uplink's egress, a program that ends the chain would let IPv4
+    /// leave untranslated. Everywhere else a packet that bypasses a program reaches the interface, and with it the user
+    /// engine; and other software that drops packets at an ingress still sees them untranslated.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self.program, Program::UplinkEgress | Program::SoftwireUplinkEgress)
     }
@@ -148,7 +148,7 @@ impl Switching<'_> {
         Ok(Kind::Tcx)
     }
 
-    /// In the driver where that can, else in front of the stack; `refusal` is what the driver says then.
+    /// In the driver if that supports it, else in front of the stack; `refusal` is then the driver's error.
     fn put_xdp(
         &mut self,
         ifindex: u32,
@@ -254,7 +254,7 @@ impl Switching<'_> {
         })
     }
 
-    /// Takes back what was done; what fails in that can't be helped.
+    /// Rolls back. Errors are ignored: the first error is the one to report.
     fn undo(self) {
         for step in self.undo.into_iter().rev() {
             match step {
@@ -281,7 +281,7 @@ impl Switching<'_> {
     }
 }
 
-/// Programs and filters of others that run before ours where they must not, by device, told for people.
+/// Programs and filters of other software that run before ours where they must not, by device, as texts.
 pub(crate) fn ahead(
     pins: &Pins,
     wanted: &[Wanted<'_>],

@@ -9,7 +9,7 @@ use libbpf_rs::{PrintLevel, set_print};
 const KEPT_LINES: usize = 24;
 
 thread_local! {
-    /// `None`: nobody listens.
+    /// `None`: messages are discarded.
     static LOG: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

@@ -1,9 +1,9 @@
 //! Filters of the clsact queueing discipline: how programs are attached before tcx (kernel 6.6).
 //!
-//! A filter stands after everybody else's that is not put behind it on purpose, as a tcx program does
-//! by default; or before everybody else's, where packets must not pass it by. It is told by its handle, which a
-//! translator always takes alike, at one of two priorities, so that a later process finds it. What the translator made is pinned before it is made: the filter's program, and
-//! a mark for the queueing discipline.
+//! A filter runs after all others with usual priorities, as a tcx program does by default; or before all others, where
+//! packets must not bypass it. A translator always uses the same handle, at one of two priorities, so that a later process
+//! finds the filter. Pins are made before the objects that they stand for: the filter's program, and a mark for the
+//! queueing discipline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +29,7 @@ pub(crate) struct Filter<'a> {
     pub(crate) pins: &'a Pins,
     pub(crate) place: Place,
     pub(crate) ifindex: u32,
-    /// Before everybody else's; of what is there already it has no meaning.
+    /// Before all others; only for a filter that is put.
     pub(crate) first: bool,
 }
 
@@ -47,7 +47,7 @@ impl Filter<'_> {
     pub(crate) fn put(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         let (wanted, other) = if self.first { (FIRST, LAST) } else { (LAST, FIRST) };
         let put = self.put_at(program, wanted);
-        // Somebody's classifier of another kind may have the priority.
+        // A classifier of another kind may have the priority.
         if put.is_err() && self.first {
             return self.put_at(program, other);
         }
@@ -65,7 +65,7 @@ impl Filter<'_> {
         attached.map(drop).map_err(|error| explained(&error, &log))
     }
 
-    /// Filters that run before this one, told for people, but for those of other translators in `folders`; of an egress.
+    /// Filters at the egress that run before this one, as texts, except those of the translators in `folders`.
     pub(crate) fn ahead(&self, folders: &[PathBuf]) -> io::Result<Vec<String>> {
         let theirs: Vec<u32> = folders.iter().map(|folder| handle(folder)).collect();
         let mut ahead = Vec::new();
@@ -100,7 +100,7 @@ impl Filter<'_> {
         let (made, log) = captured(|| sys::clsact_create(self.ifindex));
         match made {
             Ok(true) => Ok(()),
-            // It was there: somebody else's, unless an earlier mark says that it is ours.
+            // It was there, and is not ours unless an earlier mark says so.
             Ok(false) if marked => Ok(()),
             Ok(false) => self.pins.remove(mark),
             Err(source) => {
@@ -120,7 +120,7 @@ impl Filter<'_> {
         }
     }
 
-    /// Removes our filter, and the queueing discipline if it was made here and nobody else uses it.
+    /// Removes our filter, and the queueing discipline if it was made here and has no other filters.
     pub(crate) fn take_down(&self) -> Result<()> {
         let pin = Pin::Filter(self.place, self.ifindex);
         if let Some(pinned) = self.pins.open(pin)? {
@@ -139,13 +139,13 @@ impl Filter<'_> {
         self.release()
     }
 
-    /// Removes the queueing discipline if it was made here and nobody else uses it.
+    /// Removes the queueing discipline if it was made here and has no filters.
     pub(crate) fn release(&self) -> Result<()> {
         let mark = Pin::Clsact(self.ifindex);
         if !self.pins.exists(mark) {
             return Ok(());
         }
-        // If that can't be told, somebody may.
+        // If that can't be found out, assume that there are some.
         if !netlink::has_filters(self.ifindex).unwrap_or(true) {
             let (removed, _) = captured(|| sys::clsact_destroy(self.ifindex));
             removed.or_else(ignore_absent).map_err(|source| Error::Attach {

@@ -14,7 +14,7 @@ use crate::Unsupported;
 
 use crate::abi::{Abi, FwConfig, FwEam, FwPool6, MAX_INLINE_EAM, MAX_POOL6, udp_checksum_zero};
 
-/// What the loader adds to the translator's configuration.
+/// Settings that the loader adds to the translator's configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extra {
     pub(crate) tun: u32,

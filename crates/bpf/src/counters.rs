@@ -38,7 +38,7 @@ impl Snapshot {
 
     /// The words that have changed until `later`, by their place in [`FwCounters`] in octets.
     pub(crate) fn changed(&self, later: &Snapshot) -> Vec<usize> {
-        // Most have not, which is told faster of many at once.
+        // Most have not, so many are compared at once.
         const MANY: usize = 16 * WORD;
         let mut words = Vec::new();
         for (old, new) in self.0.iter().zip(&later.0).filter(|(old, new)| old != new) {
@@ -61,7 +61,7 @@ pub(crate) fn is_usable(map: &MapHandle) -> bool {
     map.map_type() == MapType::PercpuArray && map.value_size() as usize == FwCounters::SIZE
 }
 
-/// Adds an object's counters to the totals. What programs in front of routing leave is not left to the user engine.
+/// Adds an object's counters to the totals. Programs in front of routing pass packets to the stack, not to the user engine.
 pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, in_front: bool) {
     for (total, counted) in totals.directions.iter_mut().zip(&counters.directions) {
         *total = DirectionTotals {
@@ -89,7 +89,7 @@ pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, in_front: bool) {
 }
 
 /// Writes the totals of `old`, a map of the layout `from`, into the fresh map `new` as the first
-/// processor's. Counters are told by their names, so that any version goes on with any other's.
+/// processor's. Counters are found by name, so that any version can continue with those of any other.
 pub(crate) fn carry_over(old: &MapHandle, from: &Layout, new: &MapHandle) -> io::Result<()> {
     let sums = sums(&per_processor(old)?);
     let mut values = vec![vec![0; FwCounters::SIZE]; per_processor(new)?.len()];
@@ -158,7 +158,7 @@ impl Layout {
         groups.collect::<Option<Vec<Group>>>().map(Layout)
     }
 
-    /// Arranges counters as `to` wants them; what that does not know is left out.
+    /// Arranges counters in the layout `to`; those that it does not have are dropped.
     fn translate(&self, sums: &[u64], to: &Layout, words: usize) -> Vec<u64> {
         let mut arranged = vec![0; words];
         for target in &to.0 {

@@ -27,16 +27,16 @@ pub(crate) struct Engine {
     tc: Programs,
     /// Programs at the hooks of tc: where they belong.
     places: Vec<(Program, Place, u32)>,
-    /// What stands in front of routing.
+    /// The programs in front of routing.
     front: Option<Front>,
     is_stateful: bool,
-    /// Counters of former times' programs in front of routing.
+    /// Counters of earlier programs in front of routing.
     former_counters: Vec<MapHandle>,
     /// Counters that were pinned now.
     fresh: Vec<Pin>,
 }
 
-/// A program at a gateway's devices, in front of routing; what it leaves is routed to the others.
+/// A program at a gateway's devices, in front of routing. Packets that it passes on are routed to the programs behind it.
 #[derive(Debug)]
 struct Front {
     program: Program,
@@ -231,7 +231,7 @@ fn tc_programs(options: &Options) -> Result<[Program; 3]> {
     Err(Unsupported::with_hint(reason, "use attach = \"interface\"").into())
 }
 
-/// Where programs stand in front of routing and in its place, those behind it don't count hops.
+/// If programs in front of routing decrement the hop limit in its place, those behind it don't.
 fn behind_routing(config: &Config, hook: &Hook) -> HopCount {
     match hook {
         Hook::Ingress { .. } | Hook::Xdp { .. } => HopCount::NONE,
@@ -271,7 +271,7 @@ fn load_front(
     Ok(Some(Front { program, place, devices, virtual_macs, loaded }))
 }
 
-/// What all devices have for a link-layer header.
+/// Octets of the link-layer header, which all devices must have in common.
 fn link_layer_of(devices: &[u32]) -> Result<u32> {
     check_number("ingress", devices)?;
     let mut common = None;
@@ -304,7 +304,7 @@ fn check_number(attach: &str, devices: &[u32]) -> Result<()> {
 const ETHERNET_LEN: u32 = 14;
 
 /// Drivers that could send redirected frames by Linux 5.15, whatever their other end does. Kernels before
-/// 6.3 don't tell; what a driver can't send is lost.
+/// 6.3 don't report this, and frames that a driver can't send are lost.
 const DRIVERS_THAT_TAKE_REDIRECTED: [&str; 13] = [
     "bnxt_en",
     "ena",
@@ -423,7 +423,7 @@ impl Loader<'_> {
 
 fn discard(pins: &Pins, fresh: &[Pin]) {
     for &pin in fresh {
-        // The error that led here is the one to tell.
+        // The first error is the one to report.
         let _ = pins.remove(pin);
     }
 }

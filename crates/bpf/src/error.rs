@@ -160,7 +160,7 @@ fn refused_program(log: &str) -> Option<&str> {
     after.split_once('\'').map(|(name, _)| name)
 }
 
-/// The verifier's last words before its sum: what is neither an instruction nor a line of source. `None`: it was not the
+/// The verifier's message before its summary: lines that are neither instructions nor source. `None`: it was not the
 /// verifier that refused.
 fn verifier_reason(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().map(str::trim).collect();

@@ -25,7 +25,7 @@ pub struct Event {
     pub outcome: Outcome,
     /// Its first octets (128 at most) from its IP header, as it came.
     pub before: Vec<u8>,
-    /// If it was translated: the first octets of what left.
+    /// If it was translated: the first octets of the new packet.
     pub after: Vec<u8>,
 }
 

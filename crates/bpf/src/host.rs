@@ -1,4 +1,4 @@
-//! What the host allows.
+//! Whether the host supports the kernel engine.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::capture::captured;
 use crate::options::BPFFS;
 use crate::{Unsupported, pins, sys};
 
-/// What a host offers that can have the kernel engine.
+/// A host that supports the kernel engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The kernel's release, such as `6.1.0-18-amd64`.
@@ -23,7 +23,7 @@ pub struct Host {
     pub bpffs: bool,
 }
 
-/// Looks whether the host allows the kernel engine. Takes about a millisecond at most.
+/// Tests whether the host supports the kernel engine. Takes about a millisecond at most.
 pub fn probe() -> Result<Host, Unsupported> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     check_capabilities()?;
@@ -44,8 +44,8 @@ pub fn probe() -> Result<Host, Unsupported> {
     })
 }
 
-/// What the programs need that older kernels have not. Distributions bring it to kernels with lower numbers, too, so the
-/// kernel is asked and its release is not.
+/// A feature that the programs need and older kernels lack. Distributions also backport features to older releases, so
+/// the kernel is probed instead of comparing its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     /// Ring buffers: events of a trace.
@@ -62,7 +62,7 @@ impl Feature {
     const ALL: [Feature; 4] =
         [Feature::RingBuffer, Feature::CoarseTime, Feature::CheckMtu, Feature::CompareAndSwap];
 
-    /// What it is called, and the first kernel with it.
+    /// Its name, and the first kernel with it.
     const fn told(self) -> (&'static str, &'static str) {
         match self {
             Feature::RingBuffer => ("BPF ring buffers", "5.8"),
@@ -91,7 +91,7 @@ fn check_features(release: &str, has: impl Fn(Feature) -> bool) -> Result<(), Un
     )))
 }
 
-/// Whether XDP programs may be given frames of several buffers.
+/// Whether XDP programs can see frames of several buffers.
 pub(crate) fn has_xdp_frags() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| captured(sys::takes_xdp_frags).0)

@@ -1,16 +1,16 @@
 //! The kernel engine: eBPF programs that translate the common packets, and their loader.
 //!
 //! An [`Accelerator`] is the kernel engine of one translator: programs made for its configuration,
-//! attached at its [`Hook`] and pinned, so that they go on when the process ends. What the programs do
-//! not take reaches the translator's TUN device, where the user engine takes it. A change of any kind
-//! means loading new programs and switching each attachment over atomically.
+//! attached at its [`Hook`] and pinned, so that they stay when the process ends. Packets that they do not
+//! translate reach the translator's TUN device, and with it the user engine. For a change of any kind, new
+//! programs are loaded, and each attachment is switched to them atomically.
 //!
-//! Everything a later process has to know lies in the folder of pins ([`pins_dir`]): attachments,
-//! counters, and a mark for each clsact queueing discipline that was made here. So [`Accelerator::start`]
-//! adopts what a dead process left, and [`take_down`] removes it.
+//! Everything that a later process needs is in the folder of pins ([`pins_dir`]): attachments,
+//! counters, and a mark for each clsact queueing discipline that was made here. After a process was killed,
+//! [`Accelerator::start`] adopts its attachments, and [`take_down`] removes them.
 //!
 //! Calls act on the network namespace of the calling thread. They need `CAP_BPF`, `CAP_NET_ADMIN` and
-//! `CAP_PERFMON` (or `CAP_SYS_ADMIN`), which [`probe`] tells, and write access to the folder of pins.
+//! `CAP_PERFMON` (or `CAP_SYS_ADMIN`), which [`probe`] checks, and write access to the folder of pins.
 #![deny(unsafe_code)]
 
 mod abi;

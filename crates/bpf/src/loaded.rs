@@ -88,7 +88,7 @@ pub struct TestOptions {
     pub clock_stands: bool,
     /// Of softwires: settings and bindings.
     pub tunnels: Option<Tunnels>,
-    /// Leave packets without DF that follow one which has to be cut, for a while, as the daemon's programs do.
+    /// Pass on packets without DF that follow one which needs fragments, for a while, as the daemon's programs do.
     pub keep_order: bool,
 }
 
@@ -207,7 +207,7 @@ impl Loaded {
     }
 
     /// Runs `program` on an Ethernet frame, which arrives at the loopback device: its destination address
-    /// has to be zero, or it is for somebody else. A super-packet if `gso_size` is not 0 (not for XDP).
+    /// has to be zero, or it is for another host. A super-packet if `gso_size` is not 0 (not for XDP).
     ///
     /// With `repeat` above 1 the kernel runs the program on the same buffer again, as the run before
     /// left it.
@@ -334,7 +334,7 @@ fn outcome(before: &Snapshot, after: &Snapshot) -> Option<Outcome> {
     }
 }
 
-/// What the word at this place of the counters counts. Outside: none of the outcomes; inside: an unknown one.
+/// What the word at this offset of the counters counts. Outer `None`: not an outcome; inner `None`: an unknown one.
 fn counted(at: usize) -> Option<Option<Outcome>> {
     let field =
         FwCounters::FIELDS.iter().find(|(_, begin, size)| (*begin..begin + size).contains(&at));

@@ -1,4 +1,4 @@
-//! Questions to the kernel's routing netlink: what a device is, and who filters on it.
+//! Queries of the kernel's routing netlink: the kind of a device, and the filters at it.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(crate) struct Device {
     link_layer: u16,
     /// The link-layer address, of devices that have one of six octets.
     mac: Option<[u8; 6]>,
-    /// Of a device that is part of another, the kind of that: frames are the other's.
+    /// Of a device that is part of another: the kind of the other, to which its frames belong.
     part_of: Option<InfoPortKind>,
     kind: Option<InfoKind>,
 }
@@ -126,7 +126,7 @@ pub(crate) fn mac_number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(u16::from_ne_bytes([e, f])) << 32
 }
 
-/// A filter of anybody's.
+/// A filter, of any software.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundFilter {
     pub(crate) priority: u32,
@@ -166,7 +166,7 @@ fn filters(ifindex: u32, minor: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     request(RouteNetlinkMessage::GetTrafficFilter(message), NLM_F_DUMP)
 }
 
-/// Whether filters of anybody are at a device's ingress or egress.
+/// Whether any filters are at a device's ingress or egress.
 pub(crate) fn has_filters(ifindex: u32) -> io::Result<bool> {
     Ok(!filters(ifindex, INGRESS)?.is_empty() || !filters(ifindex, EGRESS)?.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the caller chooses beside the translator's configuration.
+//! Options beside the translator's configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{SoftwireMaps, StateMaps};
 /// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// At the egress of the translator's own TUN device: what was routed to the translator.
+    /// At the egress of the translator's own TUN device, for packets that were routed to the translator.
     Interface {
         /// The TUN device.
         tun: u32,
@@ -19,7 +19,7 @@ pub enum Hook {
     Uplink {
         /// The uplink: an Ethernet device, or one without link-layer header.
         device: u32,
-        /// The TUN device, which gets what the programs don't take.
+        /// The TUN device, which receives packets that the programs pass on.
         tun: u32,
     },
     /// At the ingress of named devices, all Ethernet ones or all without link-layer header, in front of
@@ -75,7 +75,7 @@ pub struct Options {
     pub measure: bool,
     /// Write events, at most so many per second and processor.
     pub trace: Option<u32>,
-    /// Packets from IPv4 that the programs leave to the user engine for one reason, at most so many per second and
+    /// Packets from IPv4 that the programs pass to the user engine for one reason, at most so many per second and
     /// processor; [`PassReason`](crate::PassReason) has the reasons, and `pass_rate.h` those that have a rate.
     pub pass_rate: Option<u32>,
     /// At XDP: link-layer addresses that devices have beside their own, as VRRP has them.
@@ -127,8 +127,8 @@ impl Options {
 /// Where BPF objects are pinned on every distribution.
 pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 
-/// The folder of pins of translator `name` in a network namespace. What names that must never be given twice, as inode
-/// numbers of namespaces are: else what one has left would be the next one's.
+/// The folder of pins of translator `name` in a network namespace. `namespace` must never name another namespace later, as
+/// inode numbers do: else that one would adopt pins that are not its own.
 #[must_use]
 pub fn pins_dir(namespace: &str, name: &str) -> PathBuf {
     // The file system refuses names with a dot.

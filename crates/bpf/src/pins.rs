@@ -14,7 +14,7 @@ use crate::options::BPFFS;
 use crate::state_maps::StateMap;
 use crate::{Error, Place, Program, Result, Unsupported, sys};
 
-/// What a pin is, told by its name.
+/// A pin, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
     /// A link to a device.
@@ -173,7 +173,7 @@ impl Pins {
         Ok(Some(pins))
     }
 
-    /// Pins an object, in the place of what was pinned there.
+    /// Pins an object, and replaces what was pinned there.
     pub(crate) fn put(&self, pin: Pin, object: BorrowedFd<'_>) -> Result<()> {
         let unfinished = self.path(Pin::Unfinished);
         let put = || {

@@ -1,10 +1,10 @@
-//! What the programs say about a packet.
+//! The outcomes of a packet.
 
 use fordway_xlat::DropReason;
 
 macro_rules! pass_reasons {
     ($($name:ident = $number:literal, $label:literal, $text:literal;)*) => {
-        /// Why the programs left a packet of the translator's to the user engine.
+        /// Why the programs passed a packet of the translator to the user engine.
         ///
         /// Append-only: a number never changes its meaning. The same numbers stand in `fordway_abi.h`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,11 +85,11 @@ impl PassReason {
 pub enum Outcome {
     /// Translated, and on its way.
     Translated,
-    /// Left to the user engine (at XDP: to the host's stack).
+    /// Passed to the user engine (at XDP: to the host's stack).
     PassedOn(PassReason),
-    /// Dropped, as the user engine would have done.
+    /// Dropped, as the user engine would.
     Dropped(DropReason),
-    /// None of the translator's; untouched.
+    /// Not the translator's; unchanged.
     Unmatched,
 }
 

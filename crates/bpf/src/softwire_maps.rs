@@ -22,9 +22,9 @@ const HERE: &str = "softwire_here";
 
 /// The bindings of softwires as maps of the kernel, changed entry by entry while packets flow.
 ///
-/// A packet finds a binding as it was before a change or as it is after, or none: then it is left to the user
-/// engine, whose table should change first. The maps go with the last value of this type and the last program that
-/// uses them.
+/// A packet finds a binding as it was before a change or as it is after it, or none. Without one it is passed to the user
+/// engine, whose table should change first. The maps are freed with the last value of this type and the last program
+/// that uses them.
 pub struct SoftwireMaps {
     role: Role,
     addresses: MapHandle,
@@ -61,17 +61,17 @@ impl SoftwireMaps {
         })
     }
 
-    /// Puts a binding in, in the place of another of its address and ports.
+    /// Adds a binding, or replaces the one with its address and ports.
     ///
     /// # Errors
     ///
-    /// The maps are full; or the address is shared in another way, by bindings that have to be taken out first.
-    /// The maps are as before.
+    /// The maps are full; or bindings that share the address in another way have to be removed first.
+    /// The maps are unchanged.
     pub fn insert(&self, binding: &Binding) -> Result<()> {
         self.insert_into(&mut self.written(), binding)
     }
 
-    /// Takes a binding out. `false`: it was not there just so.
+    /// Removes a binding. `false`: there is none that equals it.
     pub fn remove(&self, binding: &Binding) -> Result<bool> {
         let mut written = self.written();
         if written.bindings.get(&key_of(binding)) != Some(binding) {
@@ -81,11 +81,11 @@ impl SoftwireMaps {
         Ok(true)
     }
 
-    /// Takes out what is not among `wanted`, and puts in what is new there or changed.
+    /// Removes bindings that are not among `wanted`, and adds those that are new or changed.
     ///
     /// # Errors
     ///
-    /// As [`SoftwireMaps::insert`]; what was done until then stays.
+    /// As [`SoftwireMaps::insert`]; earlier changes stay.
     pub fn replace(&self, wanted: impl IntoIterator<Item = Binding>) -> Result<()> {
         let wanted: BTreeMap<Key, Binding> =
             wanted.into_iter().map(|binding| (key_of(&binding), binding)).collect();
@@ -101,9 +101,8 @@ impl SoftwireMaps {
         wanted.values().try_for_each(|binding| self.insert_into(&mut written, binding))
     }
 
-    /// Lets the programs know what a router has told of the path of a binding's tunnel: packets of more than `mtu`
-    /// octets are left to the user engine for the time of `lifetime`. Without effect if the binding is not there
-    /// just so.
+    /// Sets the path MTU of a binding's tunnel that a router has reported: packets of more than `mtu` octets are passed
+    /// to the user engine for `lifetime`. Without effect if no binding equals this one.
     pub fn set_path_mtu(&self, binding: &Binding, mtu: u32, lifetime: Duration) -> Result<()> {
         let written = self.written();
         if written.bindings.get(&key_of(binding)) != Some(binding) {
@@ -153,7 +152,7 @@ impl SoftwireMaps {
             Role::Client => self.write_here(binding.remote),
         });
         if let (Err(_), true) = (&announced, is_new) {
-            // The error that led here is the one to tell.
+            // The first error is the one to report.
             let _ = delete(&self.bindings, BINDINGS, &fw_key(binding).to_octets());
         }
         announced?;

@@ -139,16 +139,15 @@ const MARKED_HOSTS: u32 = 65_536;
 pub enum Origin {
     /// They were made now, and are empty.
     Made,
-    /// An earlier process has left them, with all that is in them.
+    /// An earlier process has made them, and their entries are kept.
     Adopted,
-    /// Those of an earlier version can't be used any more. New ones were made in their place, and so many sessions are
-    /// lost.
+    /// Tables of an earlier version, which can't be used, were replaced by new ones, and so many sessions are lost.
     Replaced(u64),
 }
 
 /// The tables of a stateful translator as maps of the kernel.
 ///
-/// They go with the last of their pins, of the programs that use them, and of the values of this type.
+/// They are freed with the last of their pins, of the programs that use them, and of the values of this type.
 pub struct StateMaps {
     /// In the order of [`StateMap::ALL`].
     maps: Vec<MapHandle>,
@@ -166,7 +165,7 @@ impl StateMaps {
     /// filtering, whose chains have no bound, are replaced.
     pub fn open(pins: &Path, sizes: &Sizes, secret: [u64; 2]) -> Result<(StateMaps, Origin)> {
         let pins = Pins::create(pins)?;
-        // The last that is pinned: where it is, the others are.
+        // This one is pinned last: if it is there, so are the others.
         let lost = if pins.exists(Pin::State(StateMap::Meta)) {
             match superseded(&pins)? {
                 None => return Ok((StateMaps::adopt(&pins, sizes)?, Origin::Adopted)),
@@ -177,7 +176,7 @@ impl StateMaps {
         };
         let made = StateMaps::make_in(&pins, sizes, secret);
         if made.is_err() {
-            // The error that led here is the one to tell.
+            // The first error is the one to report.
             let _ = StateMaps::discard(pins.folder());
         }
         Ok((made?, lost.map_or(Origin::Made, Origin::Replaced)))
@@ -215,8 +214,8 @@ impl StateMaps {
         Ok(StateMaps { maps, tables, octets: sizes.octets(), marks })
     }
 
-    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless somebody uses them. The
-    /// folder goes too, if nothing else is in it.
+    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless they are in use. The folder is
+    /// removed if it is empty then.
     pub fn discard(pins: &Path) -> Result<()> {
         let pins = Pins::at(pins);
         remove(&pins)?;
@@ -230,22 +229,22 @@ impl StateMaps {
         self.octets
     }
 
-    /// The mark of the last packet of an IPv6 host that the programs left to the user engine, where pools
-    /// ask for marks: a TUN device does not tell.
+    /// The mark of the last packet of an IPv6 host that the programs passed to the user engine, with pools by mark: a TUN
+    /// device does not carry it.
     #[must_use]
     pub fn mark(&self, host: Ipv6Addr) -> Option<u32> {
         let value = self.marks.get()?.lookup(&host.octets(), MapFlags::ANY).ok()??;
         Some(u32::from_ne_bytes(value.try_into().ok()?))
     }
 
-    /// Has marks kept from now on.
+    /// Makes the map of marks, from which on they are kept.
     pub(crate) fn keep_marks(&self) -> Result<()> {
         if self.marks.get().is_some() {
             return Ok(());
         }
         let sizes = [size_of::<Ipv6Addr>(), size_of::<u32>()];
         let map = maps::make(MapType::LruHash, MARKS, sizes, MARKED_HOSTS, maps::flags(0))?;
-        // Whoever was quicker has made one just as good.
+        // If another thread was first, its map serves as well.
         let _ = self.marks.set(map);
         Ok(())
     }
@@ -282,7 +281,7 @@ fn pinned(pins: &Pins, state: StateMap) -> Result<(MapHandle, Mapped)> {
     Ok((map, memory))
 }
 
-/// How many sessions pinned tables hold that an earlier version has left and nobody can use; `None`: they are no such.
+/// The number of sessions in pinned tables of an earlier version that can't be used; `None`: the tables are not such.
 fn superseded(pins: &Pins) -> Result<Option<u64>> {
     let (_, meta) = pinned(pins, StateMap::Meta)?;
     let is_superseded = meta.slice::<Meta>().first().is_some_and(memory::is_superseded);

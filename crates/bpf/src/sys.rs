@@ -180,7 +180,7 @@ fn load(kind: libbpf_sys::bpf_prog_type, flags: u32, program: &[Instruction]) ->
 pub(crate) struct XdpState {
     /// Whether the program that is attached runs in front of the stack.
     pub(crate) generic: bool,
-    /// Whether the device takes redirected frames; `None`: the kernel does not tell (before 6.3).
+    /// Whether the device takes redirected frames; `None`: the kernel does not report it (before 6.3).
     pub(crate) takes_redirected: Option<bool>,
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn xdp_state(ifindex: u32) -> io::Result<XdpState> {
     let features = options.feature_flags;
     Ok(XdpState {
         generic: options.attach_mode == GENERIC,
-        // A driver without any feature looks like a kernel that does not tell, and is none to send to.
+        // A driver without any feature looks like a kernel that does not report them, and takes no frames.
         takes_redirected: (features & (BASIC | NDO_XMIT) != 0).then_some(features & NDO_XMIT != 0),
     })
 }
@@ -279,22 +279,22 @@ fn descriptor(returned: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(returned) })
 }
 
-/// Memory of a map, shared with the kernel and with whoever else has the map; or of this process alone.
+/// Memory of a map, shared with the kernel and all users of the map; or of this process alone.
 pub(crate) struct Mapped {
     start: NonNull<u8>,
     len: usize,
 }
 
-/// Values that any octets make, and that others may change while they are looked at.
+/// Types for which any octets are a value, and whose values other threads may change while they are read.
 ///
 /// # Safety
 ///
-/// All fields that anybody writes have to be atomic integers.
+/// All fields that are written after creation have to be atomic integers.
 pub(crate) unsafe trait Shared {}
 
 // SAFETY: heads of chains are changed by atomic operations alone.
 unsafe impl Shared for AtomicU64 {}
-// SAFETY: all fields are atomic integers, but for reserved ones that nobody writes.
+// SAFETY: all fields are atomic integers, except reserved ones that are never written.
 unsafe impl Shared for layout::Bib {}
 // SAFETY: likewise.
 unsafe impl Shared for layout::Session {}

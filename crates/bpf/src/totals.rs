@@ -12,14 +12,14 @@ pub struct Totals {
     pub directions: [DirectionTotals; 2],
     /// Dropped packets, by the number of their reason.
     pub drops: [u64; DropReason::COUNT],
-    /// Packets left to the user engine, by the number of the reason.
+    /// Packets passed to the user engine, by the number of the reason.
     pub passed_on: [u64; PassReason::COUNT],
-    /// Packets that the programs in front of routing left to the host's stack, which routes them to the TUN device
+    /// Packets that the programs in front of routing passed to the host's stack, which routes them to the TUN device
     /// and its program; by the number of the reason.
     pub left_to_stack: [u64; PassReason::COUNT],
-    /// Packets seen that were none of the translator's.
+    /// Packets that were not the translator's.
     pub unmatched: u64,
-    /// Frames that programs in front of routing saw for other link-layer addresses; not those for many.
+    /// Frames for other link-layer addresses that programs in front of routing saw; without group addresses.
     pub elsewhere: u64,
     /// Frames that programs in front of routing saw with a VLAN tag.
     pub tagged: u64,
@@ -27,7 +27,7 @@ pub struct Totals {
     pub measured_packets: u64,
     /// How long these took, in nanoseconds.
     pub measured_ns: u64,
-    /// Events due and not written: rate limit, or nobody read.
+    /// Events that were due and not written: rate limit, or a full buffer.
     pub trace_lost: u64,
     /// BIB entries that the programs have made, by protocol: TCP, UDP, ICMP.
     pub bibs_created: [u64; 3],
@@ -67,13 +67,13 @@ impl Totals {
         self.drops[usize::from(reason.number())]
     }
 
-    /// Packets left to the user engine for `reason`.
+    /// Packets passed to the user engine for `reason`.
     #[must_use]
     pub fn passed_on(&self, reason: PassReason) -> u64 {
         self.passed_on[usize::from(reason.number())]
     }
 
-    /// Of the translator's packets, the share that was left to the user engine: 0 to 1. `None`: no
+    /// Of the translator's packets, the share that was passed to the user engine: 0 to 1. `None`: no
     /// packet yet.
     #[must_use]
     pub fn passed_on_share(&self) -> Option<f64> {

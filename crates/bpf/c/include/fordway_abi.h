@@ -88,7 +88,7 @@ enum fw_drop_reason {
 	FW_DROP_COUNT
 };
 
-/* Why a packet that is the translator's is left to the user engine. Append-only. */
+/* Why a packet of the translator is passed to the user engine. Append-only. */
 enum fw_pass_reason {
 	FW_PASS_NONE = 0,
 	FW_PASS_MALFORMED = 1,		/* lengths contradict each other; the core says how */
@@ -96,9 +96,9 @@ enum fw_pass_reason {
 	FW_PASS_EXTENSION_HEADERS = 3,	/* extension headers that a program does not walk */
 	FW_PASS_HOP_LIMIT = 4,		/* expires here: an ICMP error is due */
 	FW_PASS_TOO_BIG = 5,		/* does not fit and must not be cut: an ICMP error is due */
-	FW_PASS_NEEDS_FRAGMENTS = 6,	/* has to leave in pieces */
+	FW_PASS_NEEDS_FRAGMENTS = 6,	/* has to be fragmented */
 	FW_PASS_UNMAPPED = 7,		/* an address without mapping: an ICMP error may be due */
-	FW_PASS_HAIRPIN = 8,		/* turns back to the network it came from (RFC 7757 section 4) */
+	FW_PASS_HAIRPIN = 8,		/* hairpins (RFC 7757 section 4) */
 	FW_PASS_ICMP_ERROR = 9,		/* an ICMP error with extensions, or whose inner packet is unusual */
 	FW_PASS_UDP_CHECKSUM = 10,	/* UDP without checksum that can't be computed here */
 	FW_PASS_TRANSPORT = 11,		/* a transport header that programs can't correct */
@@ -112,13 +112,13 @@ enum fw_pass_reason {
 	FW_PASS_PORT = 19,		/* no free port was found quickly */
 	FW_PASS_SESSION = 20,		/* state that the user engine has to make */
 	FW_PASS_NAT64_FRAGMENT = 21,	/* a fragment, to be reassembled first */
-	FW_PASS_NAT64_HAIRPIN = 22,	/* turns back to another host behind it (RFC 6146 section 3.8) */
+	FW_PASS_NAT64_HAIRPIN = 22,	/* hairpins to another host (RFC 6146 section 3.8) */
 	FW_PASS_NAT64_ICMP_ERROR = 23,	/* an ICMP error about a session */
 	FW_PASS_CHAIN = 24,		/* a chain longer than a program walks */
 	FW_PASS_SOFTWIRE_SOURCE = 25,	/* out of another tunnel than its binding's */
 	FW_PASS_SOFTWIRE_ECN = 26,	/* a congestion mark that its sender would not understand */
 	FW_PASS_SOFTWIRE_FRAGMENT = 27,	/* a fragment, to be reassembled first */
-	FW_PASS_ALG = 28,		/* an application level gateway may watch its connection */
+	FW_PASS_ALG = 28,		/* an ALG may inspect its connection */
 	FW_PASS_COUNT
 };
 
@@ -180,13 +180,13 @@ struct fw_eam_key6 {
 };
 _Static_assert(sizeof(struct fw_eam_key6) == 20, "fw_eam_key6");
 
-/* Read-only for the programs: what is constant here costs nothing there. */
+/* Read-only for the programs: the verifier removes code that these constants disable. */
 struct fw_config {
 	/* Longest first. */
 	struct fw_pool6 pool6[FW_MAX_POOL6];
 	/* Longest IPv4 prefix first. */
 	struct fw_eam eam4[FW_MAX_INLINE_EAM];
-	/* The same, longest IPv6 prefix first. */
+	/* The mappings of eam4, longest IPv6 prefix first. */
 	struct fw_eam eam6[FW_MAX_INLINE_EAM];
 	/* The translator's own source of ICMPv6 errors; 0: none. */
 	__u64 icmp_source6_hi;
@@ -225,7 +225,7 @@ struct fw_config {
 	__u8 measure;
 	/* Write events. */
 	__u8 trace;
-	/* Leave what follows packets that are cut; off in tests that look at each packet by itself. */
+	/* Pass on packets that follow one that needs fragments; off in tests that look at each packet by itself. */
 	__u8 keep_order;
 	/* Errors from `icmp_source4` carry their IPv6 source. */
 	__u8 icmp_node_id;

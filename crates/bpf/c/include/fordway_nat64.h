@@ -8,12 +8,12 @@
  * in the host's byte order. IPv6 addresses are two halves, `hi` has the first 64 bits. Times are ticks of
  * CLOCK_MONOTONIC, and wrap.
  *
- * Nothing is locked. What more than one changes is one word, changed by compare-and-swap:
+ * There are no locks. What more than one thread changes is one word, changed by compare-and-swap:
  *
  * - An entry is in a chain once the chain's head was swapped to it. Heads hold the index in the low and a
- *   version in the high 32 bits; whoever inserts has searched the chain from the very head that he swaps,
+ *   version in the high 32 bits. A thread that inserts has searched the chain from the very head that it swaps,
  *   so no key is in a chain twice. Entries that are FW_ENTRY_DEAD do not count.
- * - `life` holds an entry's state. Entries die by a change of `life` to FW_ENTRY_DEAD. Only the sweeper,
+ * - `life` holds an entry's state. An entry ends by a change of `life` to FW_ENTRY_DEAD. Only the sweeper,
  *   one thread of the daemon, unlinks them, and frees them after a grace period.
  * - Free entries are chained by their `next` (Bib: `next6`) under versioned heads, too.
  */
@@ -23,7 +23,7 @@
 /* Changes whenever an entry's layout or meaning changes: tables of another version are not adopted. */
 #define FW_NAT64_LAYOUT 1
 
-/* The same with permissions, for address-dependent filtering. */
+/* The layout of tables with permissions, for address-dependent filtering. */
 #define FW_NAT64_LAYOUT_PERMISSIONS 2
 
 /* A tick is 2^27 ns, 0.134 s. */
@@ -34,9 +34,9 @@ enum fw_entry_state {
 	FW_ENTRY_FREE = 0,
 	FW_ENTRY_CLAIMED = 1,	/* taken off the free list, not complete yet */
 	FW_ENTRY_DEAD = 2,	/* gone; may still be in chains */
-	FW_ENTRY_LIMBO = 3,	/* in no chain; waits until nobody can be reading it */
+	FW_ENTRY_LIMBO = 3,	/* in no chain; freed after a grace period */
 	FW_ENTRY_LIVE = 4,	/* Bib, Subscriber; Session of UDP or ICMP */
-	FW_ENTRY_HOLD_DOWN = 5,	/* Bib: its port is held back (RFC 6888 REQ-8) */
+	FW_ENTRY_HOLD_DOWN = 5,	/* Bib: its port is held down (RFC 6888 REQ-8) */
 	/* Session of TCP (RFC 6146 section 3.5.2.1). */
 	FW_TCP_V4_INIT = 6,
 	FW_TCP_V6_INIT = 7,
@@ -50,9 +50,9 @@ enum fw_entry_state {
 /* Flags of a Bib. */
 enum fw_bib_flags {
 	FW_BIB_STATIC = 1,	/* set by the operator: never expires */
-	FW_BIB_SEEN = 2,	/* the sweeper has told the log */
+	FW_BIB_SEEN = 2,	/* the sweeper has logged it */
 	FW_BIB_ADDED = 4,	/* made while the daemon ran, not by its configuration */
-	FW_BIB_EXPECTED = 8,	/* made for a gateway: nobody may connect through it but those that are expected */
+	FW_BIB_EXPECTED = 8,	/* made for an ALG: only expected hosts may connect through it */
 	FW_BIB_HELD = 16,	/* protocol 0: asked for by name, and not yet used */
 };
 
@@ -75,7 +75,7 @@ struct fw_bib {
 	__u8 protocol;
 	__u8 flags;
 	__u8 reserved[2];
-	/* Of a connection whose octets a gateway has changed: the session, and what is added to the sequence numbers of
+	/* Of a connection whose octets an ALG has changed: the session, and what is added to the sequence numbers of
 	 * IPv4 and of IPv6 hosts. Only where that session's `seen` has the bit FW_SESSION_SHIFTED. */
 	__u32 alg_session;
 	__u32 alg_shift[2];
@@ -84,7 +84,7 @@ _Static_assert(sizeof(struct fw_bib) == 64, "fw_bib");
 
 /* `seen` of a session. */
 enum fw_session_seen {
-	FW_SESSION_TOLD = 1,	/* the sweeper has told the log */
+	FW_SESSION_TOLD = 1,	/* the sweeper has logged it */
 	FW_SESSION_SHIFTED = 2,	/* its BIB entry says what is added to its sequence numbers */
 };
 
@@ -115,7 +115,7 @@ struct fw_session {
 	/* (T,t), as in the BIB entry. */
 	__u32 local;
 	__u16 local_port;
-	/* FW_SESSION_*: what is known of it outside the packets' way. */
+	/* FW_SESSION_*. */
 	__u16 seen;
 	/* By direction (enum fw_direction). */
 	__u64 packets[2];
@@ -155,7 +155,7 @@ struct fw_subscriber {
 	__u64 rate;
 	/* Which pool its blocks are of. */
 	__u16 pool;
-	/* How many of its blocks the sweeper has told the log. */
+	/* How many of its blocks the sweeper has logged. */
 	__u16 seen;
 	__u32 created;
 	struct fw_block blocks[FW_MAX_BLOCKS];
@@ -214,10 +214,10 @@ enum fw_timeout {
 /* So many ports are tried by hash before all are searched (by the user engine). */
 #define FW_PORT_TRIES 32
 
-/* Ranges of pool4, for telling whether an IPv4 transport address is the translator's. */
+/* Ranges of pool4, by which programs know the translator's IPv4 transport addresses. */
 #define FW_MAX_POOL4 64
 
-/* Ports that the programs leave. */
+/* Ports whose packets the programs pass to the user engine. */
 #define FW_LEFT_PORTS 8
 
 struct fw_pool4_range {
@@ -252,16 +252,16 @@ struct fw_nat64_config {
 	__u32 max_new_per_second;
 	/* Address-dependent filtering (RFC 6146 section 3.5). */
 	__u8 address_dependent;
-	/* Subscribers are told apart by mark, too. */
+	/* Subscribers are distinguished by mark as well. */
 	__u8 by_mark;
 	/* IPv4 hosts may open TCP connections to what is in the BIB. */
 	__u8 accept_v4_syn;
 	/* Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 4787 REQ-6a). */
 	__u8 refresh_from_v4;
-	/* Ports of TCP and UDP that application level gateways watch: the user engine has their packets. 0 ends the list. */
+	/* Ports of TCP and UDP that ALGs inspect: their packets are passed to the user engine. 0 ends the list. */
 	__u16 left_ports[FW_LEFT_PORTS];
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
-	/* Not every IPv4 host may begin sessions: the first packets of all of them are left. */
+	/* Not every IPv4 host may open sessions: first packets from IPv4 are passed to the user engine. */
 	__u8 v4_restricted;
 	/* Of tests: the time is what fw_nat64_meta says, and does not pass by itself. */
 	__u8 clock_stands;

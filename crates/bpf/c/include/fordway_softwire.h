@@ -3,7 +3,7 @@
  * What the programs of softwires and their loader share, beside fordway_abi.h. crates/bpf/src/abi.rs mirrors it.
  *
  * The loader alone writes the maps, one entry at a time, while packets flow. An address's entry is there only
- * while its bindings are; who changes how an address is shared takes the entry out first.
+ * while its bindings are; to change how an address is shared, the loader removes the entry first.
  */
 #ifndef FORDWAY_SOFTWIRE_H
 #define FORDWAY_SOFTWIRE_H
@@ -53,7 +53,7 @@ struct fw_softwire_tunnel {
 	__u64 here_lo;
 	__u64 there_hi;
 	__u64 there_lo;
-	/* What a router has told of the path, and until when that counts (CLOCK_MONOTONIC). 0: nothing. */
+	/* The path MTU that a router has reported, and until when it counts (CLOCK_MONOTONIC). 0: none. */
 	__u64 mtu_until_ns;
 	__u32 mtu;
 	/* Its key again: the kernel may give an entry that was taken out to another binding while a program still

@@ -1,4 +1,4 @@
-//! From the settings of stateful translation to what the programs know of them.
+//! From the settings of stateful translation to the programs' configuration.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ pub(crate) fn relevant<'a>(config: &'a Config, stateful: Option<&Stateful>) -> C
     Cow::Owned(Config { eam: EamTable::default(), ..config.clone() })
 }
 
-/// What the programs know of stateful translation.
+/// The programs' configuration of stateful translation.
 pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
     let Stateful { settings, maps } = stateful;
     let meta = maps.regions().meta;
@@ -74,8 +74,8 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
     Ok(fw)
 }
 
-/// The translator's IPv4 transport addresses: so many ranges of the pools, then what the operator bound beside
-/// them. Of dynamic 1:1 mappings, the addresses that hosts get, with all their ports.
+/// The translator's IPv4 transport addresses: the ranges of the pools, whose number is returned, then those that the
+/// operator bound beside them. Of dynamic 1:1 mappings, the addresses that hosts get, with all their ports.
 fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
     let dynamic = settings.dynamic4.iter().flat_map(|dynamic4| &dynamic4.pool);
     let dynamic = dynamic.map(|net| FwPool4Range {
@@ -103,7 +103,7 @@ fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
         }
     }
     let number = ranges.len();
-    // What is bound to whom, the user engine decides; the entries it makes are like all others.
+    // The user engine decides to which host they are bound; its entries are like all others.
     let bound = settings.addresses.iter().flat_map(|addresses| {
         let fixed = addresses.fixed.iter().map(|(addr, _)| (addr.to_bits(), addr.to_bits()));
         let nets = &addresses.pool;

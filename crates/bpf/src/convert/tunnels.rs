@@ -1,4 +1,4 @@
-//! From the settings of softwires to what the programs know of them.
+//! From the settings of softwires to the programs' configuration.
 
 use fordway_softwire::{Role, Settings};
 use fordway_xlat::Direction;
@@ -6,7 +6,7 @@ use fordway_xlat::Direction;
 use super::{Extra, common};
 use crate::abi::{Abi, FwConfig, FwSoftwireConfig, softwire_role};
 
-/// What all programs know, of softwires.
+/// The configuration that all programs have, for softwires.
 pub(crate) fn convert_tunnels(settings: &Settings, extra: Extra) -> FwConfig {
     FwConfig {
         mtu6: settings.mtu6,
@@ -17,7 +17,7 @@ pub(crate) fn convert_tunnels(settings: &Settings, extra: Extra) -> FwConfig {
     }
 }
 
-/// What only the programs of softwires know.
+/// The configuration that only the programs of softwires have.
 pub(crate) fn softwire_config(settings: &Settings) -> FwSoftwireConfig {
     FwSoftwireConfig {
         secret: settings.flow_secret,
