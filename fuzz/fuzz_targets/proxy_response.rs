@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/services/tests/all/corpus/proxy.rs"]
+#[path = "../../crates/proxy/tests/all/corpus/proxy.rs"]
 #[allow(dead_code)]
 mod proxy;
 

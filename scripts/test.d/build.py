@@ -13,7 +13,7 @@ CARGO = os.environ.get("CARGO", "cargo")
 # Seconds that each test took last time; the longest are started first.
 TIMES = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "test-times.json")
 # Where no times are known: crates whose tests wait for real programs come first.
-SLOW_FIRST = ["fordway-lab", "fordway", "fordway-bpf", "fordway-services", "fordway-net"]
+SLOW_FIRST = ["fordway-lab", "fordway", "fordway-bpf", "fordway-relay", "fordway-proxy", "fordway-resolver", "fordway-router", "fordway-net"]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def affected(base):
     # Folders and files outside crates/ that tests read, with the crates that read them.
     readers = {
         "vectors/": ["fordway-testkit", "fordway-bpf", "fordway"],
-        "fuzz/": ["fordway-testkit", "fordway-services"],
+        "fuzz/": ["fordway-testkit", "fordway-proxy"],
         "examples/": ["fordway", "fordway-config"],
         "packaging/": ["fordway"],
         "docs/": ["fordway-testkit", "fordway", "fordway-config"],

@@ -21,7 +21,7 @@ pub(crate) use socket::{Guard, listen};
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
-use fordway_services::dstm::LeaseView;
+use fordway_dstmd::LeaseView;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Entries, EntryFilter, ReverseReport, Stats, Status, Table};

@@ -1,8 +1,14 @@
-//! What tests on a real host share: waiting with a deadline, and skips that are counted.
+//! What tests on a real host share: waiting with a deadline, and skips that are counted; with the feature `hosts`,
+//! network namespaces and time that stands still.
 //!
 //! It imports no crate of the gateway, so that the lab's tests may use it as well.
 
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "hosts")]
+pub mod namespace;
+#[cfg(feature = "hosts")]
+pub mod still;
 
 use std::path::Path;
 use std::process::{Child, ExitStatus};

@@ -2,8 +2,8 @@
 
 mod render;
 
+use fordway_discovery::{self as discovery, Found, Report, Settings, Watcher};
 use fordway_net::Netlink;
-use fordway_services::discovery::{self, Found, Report, Settings, Watcher};
 use serde::Serialize;
 
 use crate::cli::DiscoverArgs;

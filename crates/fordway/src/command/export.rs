@@ -12,7 +12,7 @@ mod unbound;
 use std::net::Ipv6Addr;
 
 use fordway_config::{Config, Dns64, load};
-use fordway_services::router::{Device, Prefixes, Rdnss};
+use fordway_router::{Device, Prefixes, Rdnss};
 use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 

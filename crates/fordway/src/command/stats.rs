@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fordway_services::dns64;
+use fordway_nameserver as dns64;
 
 use crate::cli::{Global, StatsArgs};
 use crate::control::ask_stats;

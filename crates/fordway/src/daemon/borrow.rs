@@ -1,6 +1,6 @@
 //! DSTM's clients: they ask for an IPv4 address when a packet waits for one, and set the softwire up for it.
 //!
-//! Such a softwire runs from the start, without a binding: what is routed into it waits (`fordway_services::dstm`). A
+//! Such a softwire runs from the start, without a binding: what is routed into it waits (`fordway_dstmd`). A
 //! lease gives it another configuration, as a reload would: address, routes and translation go through the ledger, so
 //! the host is as it was when the lease ends, and after a crash when the next daemon starts.
 //!
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_config::{Config, DstmClient, DstmTepPlace, Mode, SoftwireEnd, Translator};
+use fordway_dstmd::protocol::{ClientId, ClientSettings, Grant};
+use fordway_dstmd::{ClientHandle, ClientOptions, Injector, Runner, Waiting};
 use fordway_net::privilege::Capability;
-use fordway_services::dstm::protocol::{ClientId, ClientSettings, Grant};
-use fordway_services::dstm::{ClientHandle, ClientOptions, Injector, Runner, Waiting};
 use ipnet::Ipv4Net;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

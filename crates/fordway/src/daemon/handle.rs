@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::Config;
+use fordway_dstmd::LeaseView;
 use fordway_net::{Netlink, View};
-use fordway_services::dstm::LeaseView;
 use tokio::sync::Notify;
 use tracing::info;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, InterfaceName, Translator};
+use fordway_dstmd::Waiting;
 use fordway_engine::{Core, Marks, Options, Unbound};
 use fordway_net::{Change, Link, Netlink, View};
-use fordway_services::dstm::Waiting;
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
 use tracing::{info, warn};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_dstmd::Waiting;
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::{Netlink, View};
-use fordway_services::dstm::Waiting;
 use tracing::{debug, info, warn};
 
 use super::kernel::{self, Intent, Kernel, Tuning};

@@ -23,9 +23,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fordway_config::Config;
+use fordway_dstmd as lending;
+use fordway_nameserver as dns64;
 use fordway_net::privilege::Capability;
 use fordway_net::{IpNet, Netlink, View};
-use fordway_services::{dns64, dstm as lending, proxy, router, trt};
+use fordway_proxy as proxy;
+use fordway_relay as trt;
+use fordway_router as router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 

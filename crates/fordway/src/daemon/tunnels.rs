@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fordway_bpf::SoftwireMaps;
+use fordway_dstmd as dstm;
 use fordway_engine::{Core, Current};
-use fordway_services::dstm;
 use fordway_softwire::{Binding, Bindings, Softwire};
 use tracing::debug;
 
@@ -165,7 +165,7 @@ impl dstm::Bindings for Tunnel {
 
 #[cfg(test)]
 mod tests {
-    use fordway_services::dstm::Bindings as _;
+    use fordway_dstmd::Bindings as _;
     use fordway_softwire::Settings;
 
     use super::*;

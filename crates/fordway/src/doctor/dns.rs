@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use fordway_services::dns64::upstream::{Question, Resolver, Server, Settings};
+use fordway_resolver::{Question, Resolver, Server, Settings};
 use fordway_xlat::addr::Pool6;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fordway_services::discovery::{
+use fordway_discovery::{
     Error, Found, Prefix, Report, Said, ServerReport, Settings, Source, Watcher, remaining,
 };
 use fordway_xlat::addr::Pool6;

@@ -193,8 +193,11 @@ fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> E
 mod tests {
     use std::collections::{BTreeMap, HashSet};
 
-    use fordway_services::dns64::{self, upstream};
-    use fordway_services::{dstm, proxy, router};
+    use fordway_dstmd as dstm;
+    use fordway_nameserver as dns64;
+    use fordway_proxy as proxy;
+    use fordway_resolver as upstream;
+    use fordway_router as router;
 
     use super::*;
     use crate::report::{

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-use fordway_services::dstm::{AgentStats, ClientStats, LeaseView, Stats};
+use fordway_dstmd::{AgentStats, ClientStats, LeaseView, Stats};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use fordway_services::proxy::{Mode, ServerStats, Settings, Stats};
+use fordway_proxy::{Mode, ServerStats, Settings, Stats};
 use serde::{Deserialize, Serialize};
 
 use super::services::table::{row, warn};

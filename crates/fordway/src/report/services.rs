@@ -5,7 +5,7 @@ pub(super) mod table;
 use std::fmt::Write;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use fordway_services::router::{DeviceStats, State};
+use fordway_router::{DeviceStats, State};
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
 

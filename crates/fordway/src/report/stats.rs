@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fordway_services::{dns64, dstm, proxy, router};
+use fordway_dstmd as dstm;
+use fordway_nameserver as dns64;
+use fordway_proxy as proxy;
+use fordway_router as router;
 use fordway_xlat::{Counters, Direction, DropReason};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use fordway_services::trt;
+use fordway_relay as trt;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use fordway_services::discovery::{
+use fordway_discovery::{
     Device, DeviceReport, Found, Prefix, Report, Said, ServerReport, Source, Validation, elapsed,
     remaining,
 };

@@ -1,6 +1,6 @@
 //! dnsmasq.conf: router advertisements and stateless DHCPv6.
 
-use fordway_services::router::{Device, Preference, Prefixes};
+use fordway_router::{Device, Preference, Prefixes};
 
 use super::{Plan, Text, joined, servers};
 

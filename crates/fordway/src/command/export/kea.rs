@@ -1,6 +1,6 @@
 //! kea-dhcp6.conf: stateless DHCPv6.
 
-use fordway_services::router::Device;
+use fordway_router::Device;
 use serde_json::{Value, json};
 
 use super::{Plan, joined, servers};

@@ -1,6 +1,6 @@
 //! radvd.conf.
 
-use fordway_services::router::{Device, Preference, Prefixes};
+use fordway_router::{Device, Preference, Prefixes};
 
 use super::{Plan, Text, joined, on_off, servers};
 

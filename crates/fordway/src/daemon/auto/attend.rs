@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::Translator;
+use fordway_discovery::{Settings, Watcher};
 use fordway_net::{NeighbourSocket, Netlink, Topic};
-use fordway_services::discovery::{Settings, Watcher};
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tracing::warn;

@@ -6,9 +6,9 @@
 use std::future::pending;
 use std::time::Instant;
 
+use fordway_discovery::{Settings, Watcher};
 use fordway_dns64::discovery::{Found, Report};
 use fordway_net::{NeighbourReceiver, NeighbourSocket};
-use fordway_services::discovery::{Settings, Watcher};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 

@@ -5,8 +5,8 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use fordway_services::dstm::protocol::Grant;
-use fordway_services::dstm::{Host, Injector};
+use fordway_dstmd::protocol::Grant;
+use fordway_dstmd::{Host, Injector};
 use fordway_xlat::addr::classify::{illegal_v4, illegal_v6};
 use tokio::sync::mpsc;
 

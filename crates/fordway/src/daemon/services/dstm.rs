@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use fordway_config::{Config, DstmServer, DstmTep, DstmTepPlace, SoftwireEnd};
-use fordway_services::dstm::protocol::{
+use fordway_dstmd::protocol::{
     ClientId, ClientKey, Key, LinkSettings, PrefixKey, ServerSettings, Slot,
 };
-use fordway_services::dstm::{
+use fordway_dstmd::{
     Agent, AgentSettings, AgentStats, Bound, BoundAgent, LeaseView, Server, Settings, Stats,
     TepPlace,
 };

@@ -3,7 +3,11 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use fordway_services::{dns64, dstm, proxy, router, trt};
+use fordway_dstmd as dstm;
+use fordway_nameserver as dns64;
+use fordway_proxy as proxy;
+use fordway_relay as trt;
+use fordway_router as router;
 
 use crate::failure::Failure;
 

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use fordway_config::{Advertise, Config, Dns64, Preference, Reverse, Upstream, UpstreamProtocol};
 use fordway_dns64::{Policies, Policy, Range};
+use fordway_nameserver as dns64;
+use fordway_nameserver::{Limits, Rate};
 use fordway_net::{Address, IpNet};
-use fordway_services::dns64::{self, Acl, ClientLen, Limits, Rate, upstream};
-use fordway_services::router::{self, Device, Prefixes, Rdnss, Route};
+use fordway_resolver as upstream;
+use fordway_router::{self as router, Device, Prefixes, Rdnss, Route};
+use fordway_serve::{Acl, ClientLen};
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 

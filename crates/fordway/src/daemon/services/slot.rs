@@ -2,7 +2,10 @@
 
 use std::mem;
 
-use fordway_services::{dns64, proxy, router, trt};
+use fordway_nameserver as dns64;
+use fordway_proxy as proxy;
+use fordway_relay as trt;
+use fordway_router as router;
 use tracing::error;
 
 use super::super::privilege;

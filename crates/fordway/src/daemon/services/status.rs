@@ -1,7 +1,9 @@
 //! What is known of the servers that run.
 
 use fordway_config::Config;
-use fordway_services::{dns64, proxy, router};
+use fordway_nameserver as dns64;
+use fordway_proxy as proxy;
+use fordway_router as router;
 
 use super::Services;
 use crate::report::{

@@ -1,6 +1,6 @@
 //! What only DSTM has: `fordway_dstm_*`.
 
-use fordway_services::dstm::{AgentStats, ClientStats, Stats as ServerStats};
+use fordway_dstmd::{AgentStats, ClientStats, Stats as ServerStats};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::nat64::{gauge, set};

@@ -1,6 +1,6 @@
 //! What only proxies have: `fordway_proxy_*`.
 
-use fordway_services::proxy::Stats;
+use fordway_proxy::Stats;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::nat64::{gauge, set};

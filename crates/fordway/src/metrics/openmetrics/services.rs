@@ -1,7 +1,8 @@
 //! What only the servers beside the translators have: `fordway_dns64_*` and `fordway_router_*`.
 
-use fordway_services::dns64::{self, upstream};
-use fordway_services::router::{DeviceStats, State};
+use fordway_nameserver as dns64;
+use fordway_resolver as upstream;
+use fordway_router::{DeviceStats, State};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;

@@ -1,6 +1,6 @@
 //! What only transport relays have: `fordway_trt_*`, labelled with the relay's name.
 
-use fordway_services::trt;
+use fordway_relay as trt;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::nat64::{gauge, set};

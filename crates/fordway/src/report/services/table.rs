@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use fordway_services::{dns64, router};
+use fordway_nameserver as dns64;
+use fordway_router as router;
 
 use crate::output::{FAINT, STRONG, WARNING};
 use crate::report::table::group;
@@ -63,7 +64,7 @@ pub(crate) fn rcodes(stats: &dns64::Stats) -> [(&'static str, u64); 7] {
     ]
 }
 
-fn upstream(text: &mut String, stats: &dns64::upstream::Stats) {
+fn upstream(text: &mut String, stats: &fordway_resolver::Stats) {
     let _ = writeln!(
         text,
         "  {STRONG}upstream{STRONG:#} {} lookups, {} from the cache ({} answers, {} KiB)",

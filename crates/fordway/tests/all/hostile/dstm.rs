@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use fordway_services::dstm::protocol::{Body, ClientId, Key, Message};
+use fordway_dstmd::protocol::{Body, ClientId, Key, Message};
 use fordway_testhost::{can_use_tun, poll};
 
 use super::super::dstm::{Net, leases, ping_once, server_count};

@@ -1,4 +1,4 @@
-use fordway_services::discovery::{Failure, RouterReport};
+use fordway_discovery::{Failure, RouterReport};
 
 use super::*;
 

@@ -7,11 +7,12 @@ use fordway_config::{
     ProxyPorts, ProxyRule, ProxyServer,
 };
 use fordway_net::IpNet;
-use fordway_services::dns64::{Acl, ClientLen, upstream};
-use fordway_services::proxy::{
+use fordway_proxy::{
     Authority, Destination, Eyeballs, Forward, Forwarded, Host, Limits, Log, LogFormat, LogTarget,
     Mode, Ports, Reverse, Rule, Rules, Settings, Tls,
 };
+use fordway_resolver as upstream;
+use fordway_serve::{Acl, ClientLen};
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 

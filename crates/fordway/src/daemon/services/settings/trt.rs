@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use fordway_config::{Config, Trt, UrgentData};
 use fordway_net::IpNet;
-use fordway_services::dns64::Acl;
-use fordway_services::trt::{Class, IcmpRate, Limits, Settings, Urgent};
+use fordway_relay::{Class, IcmpRate, Limits, Settings, Urgent};
+use fordway_serve::Acl;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 
 /// What relays are told. `local`: the networks of this host; `own4`: its IPv4 addresses.

@@ -1,0 +1,125 @@
+//! DSTM: the server that lends IPv4 addresses, the tunnel end point's side of it, and the client.
+//!
+//! `fordway_dstm` decides; here are sockets, the lease file, threads, and the packets that wait.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `server` | requests by UDP; leases on disk; bindings to the tunnel end point, here or elsewhere |
+//! | `agent` | a tunnel end point that a server on another host tells its bindings |
+//! | `client` | asks when a packet waits, and keeps, renews and gives back the lease |
+//! | `file` | the lease file |
+//! | `waiting`, `inject` | the packets that wait for an address, and how they are sent then |
+#![forbid(unsafe_code)]
+
+mod agent;
+mod client;
+mod clock;
+mod file;
+mod inject;
+mod server;
+mod waiting;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddrV6;
+use std::path::PathBuf;
+
+use fordway_dstm::{Binding, WrongSettings};
+use serde::{Deserialize, Serialize};
+
+pub use agent::{Agent, AgentSettings, AgentStats, BoundAgent};
+pub use client::{ClientHandle, ClientOptions, ClientStats, Host, Runner};
+pub use file::read as read_leases;
+pub use fordway_dstm as protocol;
+pub use inject::Injector;
+pub use server::{Bound, Server, Settings, Stats, TepPlace};
+pub use waiting::Waiting;
+
+/// The UDP port of servers, and of tunnel end points that are told by them, unless another is configured.
+pub const PORT: u16 = 13_653;
+
+/// The bindings of a tunnel end point that runs in this process, while packets flow.
+pub trait Bindings: fmt::Debug + Send + Sync {
+    /// Adds a binding, or puts it in the place of the one of the same address and ports.
+    ///
+    /// # Errors
+    ///
+    /// Words for people: there is no such tunnel end point, or no room.
+    fn insert(&self, binding: &Binding) -> Result<(), String>;
+
+    /// Removes a binding, if it is there.
+    fn remove(&self, binding: &Binding);
+}
+
+/// A lease, as it is told to people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// Who has it: a name, or the address of one that has none.
+    pub client: String,
+    /// The address.
+    pub v4: std::net::Ipv4Addr,
+    /// Its first and last port, where it is shared.
+    pub ports: Option<(u16, u16)>,
+    /// The client's end of the tunnel.
+    pub remote: std::net::Ipv6Addr,
+    /// The tunnel end point.
+    pub tep: std::net::Ipv6Addr,
+    /// How many seconds it lasts.
+    pub seconds: u64,
+}
+
+impl LeaseView {
+    /// What is told of a lease at `now`, in ms since 1970.
+    #[must_use]
+    pub fn of(lease: &fordway_dstm::Lease, now: u64) -> LeaseView {
+        let range = lease.slot.range();
+        LeaseView {
+            client: lease.identity.to_string(),
+            v4: lease.slot.v4,
+            ports: range.map(|range| (*range.start(), *range.end())),
+            remote: lease.remote,
+            tep: lease.local,
+            seconds: lease.until.saturating_sub(now).div_ceil(1000),
+        }
+    }
+}
+
+/// Why there is no server, tunnel end point or client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings can't be.
+    #[error(transparent)]
+    Settings(#[from] WrongSettings),
+    /// An address can't be listened on.
+    #[error("can't listen on UDP {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddrV6,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The lease file can't be read or written.
+    #[error("can't keep leases in {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No random numbers.
+    #[error("the system gives no random numbers")]
+    Random(#[source] io::Error),
+    /// The thread, or what it waits with, could not be made.
+    #[error("can't start the thread of DSTM")]
+    Thread(#[source] io::Error),
+    /// The thread has ended by itself; the log says why.
+    #[error("the thread of DSTM has ended")]
+    Ended,
+}
+
+/// Octets that nobody else knows.
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut octets = [0; N];
+    getrandom::fill(&mut octets).map_err(|error| Error::Random(error.into()))?;
+    Ok(octets)
+}

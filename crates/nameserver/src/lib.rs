@@ -1,0 +1,25 @@
+//! The DNS64 server.
+//!
+//! The way of a query: a thread takes it from one of its own sockets (`datagram`, `stream`); access list, rate, and the
+//! cache of ready answers (`worker`); what that can't answer waits in a task for `fordway_dns64` and the upstream
+//! servers (`resolve`), is written down once (`ready`), kept, and sent.
+#![forbid(unsafe_code)]
+
+mod brief;
+mod cache;
+mod datagram;
+mod query;
+mod rate;
+mod ready;
+mod resolve;
+mod server;
+mod settings;
+mod shared;
+mod sockets;
+mod stats;
+mod stream;
+mod worker;
+
+pub use server::{Bound, Error, Server, bind};
+pub use settings::{Limits, Rate, Settings};
+pub use stats::{Dropped, Rcodes, Stats};

@@ -1,0 +1,247 @@
+//! The server: sockets, threads, and what its owner does with it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use fordway_resolver as upstream;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{LocalSet, spawn_local};
+
+use super::datagram::Datagrams;
+use super::settings::Settings;
+use super::shared::{Active, Shared};
+use super::sockets::{self, Pair};
+use super::stats::Stats;
+use super::stream;
+use super::worker::Worker;
+
+/// Why there is no server, or not the one wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A socket could not be had. The kind of the source tells: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    #[error("can't listen on {address} ({transport}): {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// `UDP` or `TCP`.
+        transport: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The upstream servers, or what is needed to ask them.
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+    /// A thread could not be started.
+    #[error("can't start a thread of the DNS64 server: {0}")]
+    Thread(#[source] io::Error),
+    /// [`Server::replace`] can't change this; start another server, then stop this one.
+    #[error("a running server can't change `{0}`")]
+    Fixed(&'static str),
+}
+
+/// Takes the sockets and reads files, which may need privileges, and answers nothing yet.
+///
+/// # Errors
+///
+/// An address that can't be had, or a resolver that can't be made.
+pub fn bind(settings: &Settings) -> Result<Bound, Error> {
+    let active = Active::new(settings.clone())?;
+    let mut addresses = Vec::new();
+    let mut threads: Vec<Vec<Pair>> = (0..settings.threads.get()).map(|_| Vec::new()).collect();
+    for listen in &settings.listen {
+        let (address, pairs) = sockets::open(*listen, settings.threads)?;
+        addresses.push(address);
+        for (thread, pair) in threads.iter_mut().zip(pairs) {
+            thread.push(pair);
+        }
+    }
+    Ok(Bound { active, addresses, threads })
+}
+
+/// A server with its sockets but without threads.
+#[derive(Debug)]
+pub struct Bound {
+    active: Active,
+    addresses: Vec<SocketAddr>,
+    threads: Vec<Vec<Pair>>,
+}
+
+impl Bound {
+    /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Starts the threads. Call it after privileges are given up.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    pub fn start(self) -> Result<Server, Error> {
+        let Bound { active, addresses, threads } = self;
+        let shared = Arc::new(Shared::new(active, threads.len()));
+        let mut server = Server { shared, addresses, threads: Vec::new() };
+        for (index, pairs) in threads.into_iter().enumerate() {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(Error::Thread)?;
+            let sockets = enter(&runtime, pairs).map_err(Error::Thread)?;
+            let shared = Arc::clone(&server.shared);
+            let thread = thread::Builder::new()
+                .name(format!("dns64-{index}"))
+                .spawn(move || run(&shared, index, &runtime, sockets))
+                .map_err(Error::Thread)?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+}
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Goes on with other settings. When this returns, no answer is made under the old ones any more, and those made
+    /// have left (by TCP, they may still be being written); queries under way are answered by the new ones. Cached
+    /// upstream data stay unless the upstream servers change.
+    ///
+    /// # Errors
+    ///
+    /// What a running server can't change, or a resolver that can't be made; then everything stays as it was.
+    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
+        let active = self.shared.active.load();
+        if settings.listen != active.settings.listen {
+            return Err(Error::Fixed("listen"));
+        }
+        if settings.threads != active.settings.threads {
+            return Err(Error::Fixed("threads"));
+        }
+        drop(active);
+        Ok(self.shared.replace(settings)?)
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Whether all its threads run.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends all threads, and waits for them.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a DNS64 thread had failed");
+            }
+        }
+    }
+}
+
+/// The sockets of a thread, in its runtime.
+type Sockets = Vec<(UdpSocket, TcpListener)>;
+
+fn enter(runtime: &Runtime, pairs: Vec<Pair>) -> io::Result<Sockets> {
+    let _inside = runtime.enter();
+    pairs
+        .into_iter()
+        .map(|Pair { udp, tcp }| Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?)))
+        .collect()
+}
+
+/// A thread, from its start to its end.
+fn run(shared: &Arc<Shared>, index: usize, runtime: &Runtime, sockets: Sockets) {
+    /// Whatever ends the thread, nobody waits for it any more.
+    struct Ended<'a>(&'a Shared, usize);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.takes(self.1, u64::MAX);
+        }
+    }
+    let _ended = Ended(shared, index);
+    let local = LocalSet::new();
+    local.block_on(runtime, serve(shared, index, sockets));
+}
+
+/// Runs a task, and begins it anew if it panics: the socket that it has serves a part of all clients, who would get no
+/// answer from then on.
+fn keep<F: Future<Output = ()> + 'static>(what: &'static str, task: impl Fn() -> F + 'static) {
+    spawn_local(async move {
+        while let Err(error) = spawn_local(task()).await {
+            if error.is_cancelled() {
+                return;
+            }
+            tracing::error!("a DNS64 {what} has failed, and begins anew: {error}");
+        }
+    });
+}
+
+async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
+    let worker = Rc::new(Worker::new(Arc::clone(shared), index));
+    let mut datagrams = Vec::new();
+    for (udp, tcp) in sockets {
+        let udp = Rc::new(Datagrams::new(udp));
+        datagrams.push(Rc::clone(&udp));
+        let (tcp, by_udp, by_tcp) = (Rc::new(tcp), Rc::clone(&worker), Rc::clone(&worker));
+        keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&by_udp)));
+        keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
+    }
+    while !shared.is_stopping() {
+        // Tasks look at the settings whenever they begin something; those that have begun are not running now.
+        for udp in &datagrams {
+            udp.flush(&worker);
+        }
+        shared.takes(index, worker.take_settings());
+        shared.threads[index].wake.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_panics_begins_anew() {
+        let local = LocalSet::new();
+        let (begun, ended) = (Rc::new(Cell::new(0)), Rc::new(tokio::sync::Notify::new()));
+        let (times, end) = (Rc::clone(&begun), Rc::clone(&ended));
+        let work = async move {
+            keep("test", move || {
+                times.set(times.get() + 1);
+                let (number, end) = (times.get(), Rc::clone(&end));
+                async move {
+                    assert!(number == 3, "a panic that is wanted");
+                    end.notify_one();
+                }
+            });
+            ended.notified().await;
+        };
+        local.run_until(work).await;
+        assert_eq!(begun.get(), 3);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use fordway_dns64::Policies;
+
+use fordway_resolver as upstream;
+use fordway_serve::{Acl, ClientLen};
+
+/// All that a server is told; [`Server::replace`](super::Server::replace) takes another while it runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where to listen, by UDP and TCP. An address need not be there yet. `[::]` means IPv6 only: with `0.0.0.0`
+    /// beside it both are served. Needs a new server when it changes.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with sockets of its own. Needs a new server when it changes.
+    pub threads: NonZeroUsize,
+    /// Whom to ask, and how. As long as this stays the same, a reload keeps cached upstream data.
+    pub upstream: upstream::Settings,
+    /// What is synthesised, and for whom.
+    pub policies: Policies,
+    /// Whose queries are answered.
+    pub allow: Acl,
+    /// Answers by UDP to one client network ([`Limits::client_len`]); `None` for as many as it asks for. The host's own
+    /// loopback addresses are not limited.
+    pub rate: Option<Rate>,
+    /// Octets of memory for ready answers, of all threads together; each has at least 1 MiB.
+    pub cache_octets: usize,
+    /// Longest answer by UDP, in octets, whatever the client could take (RFC 6891 section 6.2.5).
+    pub udp_size: u16,
+    /// What bounds the rest.
+    pub limits: Limits,
+}
+
+/// How many answers a client network gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Answers per second in the long run.
+    pub per_second: NonZeroU32,
+    /// Answers at once after a pause.
+    pub burst: NonZeroU32,
+}
+
+/// Bounds of what clients can make a server hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Queries that wait for an upstream server. Clients and zones share the places: one client network gets at most a
+    /// third of them, one zone two thirds, and all get less the fewer are free. What finds no place gets SERVFAIL at once.
+    pub queries: usize,
+    /// TCP connections.
+    pub connections: usize,
+    /// Of these, those of one client network.
+    pub connections_per_client: usize,
+    /// How long a connection may be silent between queries, and how long a client may take for the octets of one
+    /// message, in either direction (RFC 7766 section 6.2.3).
+    pub idle: Duration,
+    /// Which clients are of one network.
+    pub client_len: ClientLen,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            queries: 10_000,
+            connections: 256,
+            connections_per_client: 64,
+            idle: Duration::from_secs(10),
+            client_len: ClientLen::default(),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the threads of a server have in common.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::rate::Limiter;
+use super::settings::{Rate, Settings};
+use super::stats::{Counters, Stats};
+use fordway_resolver::shares::Shares;
+use fordway_resolver::{self as upstream, Resolver};
+use fordway_serve::Tally;
+use fordway_serve::clock;
+
+/// Refusals for one client network: enough to tell whoever has set up a client wrongly, and nothing for a forger.
+const REFUSALS: Rate =
+    Rate { per_second: NonZeroU32::new(10).unwrap(), burst: NonZeroU32::new(20).unwrap() };
+
+/// Settings in use, with what is made of them. Nothing in it changes; a reload puts another in its place.
+#[derive(Debug)]
+pub(super) struct Active {
+    /// Another number for each.
+    pub(super) generation: u64,
+    pub(super) settings: Settings,
+    pub(super) resolver: Arc<Resolver>,
+    /// Answers by UDP.
+    pub(super) limiter: Option<Arc<Limiter>>,
+}
+
+impl Active {
+    /// The first settings of a server.
+    pub(super) fn new(settings: Settings) -> Result<Self, upstream::Error> {
+        let resolver = Resolver::new(settings.upstream.clone())?;
+        let limiter = settings.rate.map(|rate| Arc::new(Limiter::new(rate)));
+        Ok(Active { generation: 1, settings, resolver, limiter })
+    }
+
+    /// Those that follow: what settings leave as it was goes on, with what it knows.
+    fn next(&self, settings: Settings) -> Result<Self, upstream::Error> {
+        let resolver = if *self.resolver.settings() == settings.upstream {
+            Arc::clone(&self.resolver)
+        } else {
+            Resolver::new(settings.upstream.clone())?
+        };
+        let limiter = match (&self.limiter, settings.rate) {
+            (_, None) => None,
+            (Some(limiter), Some(rate)) if limiter.rate() == rate => Some(Arc::clone(limiter)),
+            (_, Some(rate)) => Some(Arc::new(Limiter::new(rate))),
+        };
+        Ok(Active { generation: self.generation + 1, settings, resolver, limiter })
+    }
+}
+
+/// What all threads use.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) active: ArcSwap<Active>,
+    /// Queries that wait for an upstream server.
+    pub(super) queries: Arc<Shares>,
+    pub(super) connections: Arc<Tally>,
+    /// Octets of answers by TCP that clients have not taken yet.
+    pub(super) unread: Arc<Tally>,
+    /// Those that may not ask.
+    pub(super) refusals: Limiter,
+    /// What times are counted from.
+    pub(super) start: Instant,
+    pub(super) threads: Vec<Thread>,
+    stopping: AtomicBool,
+    /// Where a thread that has taken new settings says so.
+    taken: Mutex<()>,
+    is_taken: Condvar,
+}
+
+/// What a thread and the server's owner tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub(super) counters: Counters,
+    /// New settings, or the end.
+    pub(super) wake: Notify,
+    /// The generation of settings that the thread works by; `u64::MAX` when it has ended.
+    generation: std::sync::atomic::AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(active: Active, threads: usize) -> Self {
+        Shared {
+            active: ArcSwap::from_pointee(active),
+            queries: Arc::default(),
+            connections: Arc::default(),
+            unread: Arc::default(),
+            refusals: Limiter::new(REFUSALS),
+            start: clock::now(),
+            threads: (0..threads).map(|_| Thread::default()).collect(),
+            stopping: AtomicBool::new(false),
+            taken: Mutex::new(()),
+            is_taken: Condvar::new(),
+        }
+    }
+
+    /// Puts settings in place, and waits until every thread works by them.
+    pub(super) fn replace(&self, settings: Settings) -> Result<(), upstream::Error> {
+        let next = Arc::new(self.active.load().next(settings)?);
+        let generation = next.generation;
+        self.active.store(next);
+        self.wake();
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.threads.iter().any(|thread| thread.generation() < generation) {
+            // A thread that ends says so; the time is for one that could not.
+            let (lock, result) = self
+                .is_taken
+                .wait_timeout(taken, Duration::from_secs(5))
+                .unwrap_or_else(PoisonError::into_inner);
+            taken = lock;
+            if result.timed_out() {
+                tracing::warn!("a DNS64 thread does not take new settings");
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread works by this generation from now on: no answer of one before it leaves any more.
+    pub(super) fn takes(&self, thread: usize, generation: u64) {
+        let lock = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        self.threads[thread].generation.store(generation, Ordering::Release);
+        drop(lock);
+        self.is_taken.notify_all();
+    }
+
+    /// Tells all threads to end.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            thread.wake.notify_one();
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            connections: self.connections.count() as u64,
+            waiting: self.queries.count() as u64,
+            upstream: self.active.load().resolver.stats(),
+            ..Stats::default()
+        };
+        for thread in &self.threads {
+            thread.counters.add_to(&mut stats);
+        }
+        stats
+    }
+}
+
+impl Thread {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}

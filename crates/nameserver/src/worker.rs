@@ -1,0 +1,359 @@
+//! One thread: what becomes of each query.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fordway_dns64::{Kind, Rejected};
+use hickory_proto::op::Message;
+use hickory_proto::rr::RecordType;
+use hickory_proto::serialize::binary::BinEncodable;
+
+use super::brief::Brief;
+use super::cache::{Key, ReadyCache};
+use super::query::{MIN_UDP_SIZE, Query};
+use super::ready::{Asked, Form, Ready};
+use super::resolve;
+use super::shared::{Active, Shared};
+use super::stats::Counters;
+use fordway_resolver::shares::Place;
+use fordway_serve::Network;
+use fordway_serve::clock;
+
+/// Octets of ready answers that a thread keeps at least: some thousand names, below which hardly any is asked for again
+/// in time.
+const LEAST_READY: usize = 1 << 20;
+
+/// Of the queries over the rate, one in so many is answered with TC, so that a client whose address somebody else
+/// forges still gets its answers, by TCP.
+const SLIP: u32 = 2;
+
+/// What a thread works with. It stays in its thread.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    /// Which thread this is.
+    pub(super) index: usize,
+    cache: RefCell<ReadyCache>,
+    slip: Cell<u32>,
+}
+
+/// Where a query came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Client {
+    pub(super) address: IpAddr,
+    pub(super) transport: Transport,
+}
+
+/// How it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+}
+
+/// A query whose answer is not there yet.
+pub(super) struct Waiting {
+    pub(super) active: Arc<Active>,
+    pub(super) client: IpAddr,
+    pub(super) message: Message,
+    form: Form,
+    /// None: the answer is not to be kept.
+    key: Option<Box<Key>>,
+    /// As the client has written it.
+    question: Vec<u8>,
+    since: Instant,
+    _place: Place,
+}
+
+/// One moment, as it is needed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    /// Since the server's start.
+    millis: u64,
+    nanos: u64,
+}
+
+impl Now {
+    fn new(start: Instant, instant: Instant) -> Self {
+        let since = instant.saturating_duration_since(start);
+        Now { instant, millis: since.as_millis() as u64, nanos: since.as_nanos() as u64 }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        let cache = RefCell::new(ReadyCache::new(0));
+        let worker = Worker { shared, index, cache, slip: Cell::new(0) };
+        worker.take_settings();
+        worker
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.shared.threads[self.index].counters
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now::new(self.shared.start, clock::now())
+    }
+
+    /// Works by the settings of this moment from now on.
+    pub(super) fn take_settings(&self) -> u64 {
+        let active = self.shared.active.load();
+        let threads = active.settings.threads.get();
+        let octets = ready_octets(active.settings.cache_octets, threads);
+        self.cache.borrow_mut().enter(active.generation, octets);
+        active.generation
+    }
+
+    /// Answers a message at once, by appending to `out`, or says what has to be waited for.
+    pub(super) fn handle(
+        &self,
+        active: &Arc<Active>,
+        client: Client,
+        octets: &[u8],
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Option<Box<Waiting>> {
+        let counters = self.counters();
+        match client.transport {
+            Transport::Udp => counters.udp_queries.add(1),
+            Transport::Tcp => counters.tcp_queries.add(1),
+        }
+        let query = Query::read(octets);
+        let size = active.settings.udp_size;
+        let brief = |query: &Query<'_>, brief: Brief, out: &mut Vec<u8>| {
+            counters.answer(brief.rcode());
+            brief.write(query, size, out);
+        };
+        if !active.settings.allow.contains(client.address) {
+            match query {
+                Some(query) if self.may_refuse(active, client, now) => {
+                    counters.refused.add(1);
+                    brief(&query, Brief::Prohibited, out);
+                }
+                _ => counters.dropped_refused.add(1),
+            }
+            return None;
+        }
+        if client.transport == Transport::Udp && !may_answer(active, client.address, now) {
+            match query {
+                Some(query) if self.slips() => {
+                    counters.limited.add(1);
+                    brief(&query, Brief::ComeByTcp, out);
+                }
+                _ => counters.dropped_limited.add(1),
+            }
+            return None;
+        }
+        let Some(query) = query else {
+            return self.handle_unusual(active, client, octets, now, out);
+        };
+        let form = form(active, &query, client.transport);
+        if query.record_type == u16::from(RecordType::ANY) && client.transport == Transport::Udp {
+            // All there is, to an address that need not be the sender's, is what amplification is made of (RFC 8482).
+            counters.truncated.add(1);
+            brief(&query, Brief::ComeByTcp, out);
+            return None;
+        }
+        let (policy, _) = active.settings.policies.of(client.address);
+        let key = Key::new(policy, &query);
+        if let Some(ready) = self.cache.borrow_mut().get(active.generation, &key, now.millis) {
+            counters.cached.add(1);
+            counters.answer(ready.rcode());
+            if ready.write(&Asked::from(&query), form, now.millis, out) {
+                counters.truncated.add(1);
+            }
+            return None;
+        }
+        let waiting = self.admit(active, client, now, form, key.name(), || {
+            Some((query.to_message(key.name())?, Some(Box::new(key)), query.question.to_vec()))
+        });
+        if waiting.is_none() {
+            counters.overload.add(1);
+            brief(&query, Brief::Overload, out);
+        }
+        waiting
+    }
+
+    /// What is no plain query: the library reads it, and says what is wrong with it.
+    fn handle_unusual(
+        &self,
+        active: &Arc<Active>,
+        client: Client,
+        octets: &[u8],
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Option<Box<Waiting>> {
+        let least = match client.transport {
+            Transport::Udp => Form::Datagram(MIN_UDP_SIZE.into()),
+            Transport::Tcp => Form::Stream(None),
+        };
+        match fordway_dns64::parse(octets) {
+            Err(Rejected::Ignore) => self.counters().dropped_malformed.add(1),
+            Err(Rejected::Answer(message)) => {
+                self.counters().made(Kind::Error);
+                self.write_once(active, &message, least, now, out);
+            }
+            Ok(message) => {
+                let limit = fordway_dns64::udp_limit(&message, active.settings.udp_size);
+                let form = match client.transport {
+                    Transport::Udp => Form::Datagram(limit),
+                    Transport::Tcp => Form::Stream(None),
+                };
+                let name = message.queries.first().map(|asked| asked.name.to_lowercase());
+                let name = name.and_then(|name| name.to_bytes().ok()).unwrap_or_default();
+                // Its question is repeated as the library writes it.
+                let query = || Some((message, None, Vec::new()));
+                let waiting = self.admit(active, client, now, form, &name, query);
+                if waiting.is_none() {
+                    self.counters().dropped_limited.add(1);
+                }
+                return waiting;
+            }
+        }
+        None
+    }
+
+    /// A place among the queries that wait, if there is one for this client and this name (in lower case, as on the
+    /// wire).
+    fn admit(
+        &self,
+        active: &Arc<Active>,
+        client: Client,
+        now: Now,
+        form: Form,
+        name: &[u8],
+        query: impl FnOnce() -> Option<(Message, Option<Box<Key>>, Vec<u8>)>,
+    ) -> Option<Box<Waiting>> {
+        let limits = &active.settings.limits;
+        let network = network(active, client.address);
+        let place = self.shared.queries.take(limits.queries, Some(network), name)?;
+        let (message, key, question) = query()?;
+        Some(Box::new(Waiting {
+            active: Arc::clone(active),
+            client: client.address,
+            message,
+            form,
+            key,
+            question,
+            since: now.instant,
+            _place: place,
+        }))
+    }
+
+    /// Waits for what a query needs, and hands its answer to `write`.
+    pub(super) async fn finish<R>(
+        &self,
+        mut waiting: Box<Waiting>,
+        write: impl FnOnce(&dyn Fn(&mut Vec<u8>)) -> R,
+    ) -> R {
+        let (response, until) = loop {
+            let done = resolve::resolve(&waiting.active, waiting.client, &waiting.message).await;
+            let active = self.shared.active.load();
+            if active.generation == waiting.active.generation {
+                break done;
+            }
+            // Settings have changed meanwhile: the answer is one of the old ones.
+            waiting.active = Arc::clone(&active);
+        };
+        let counters = self.counters();
+        let now = self.now();
+        let age_limit = until.map(|until| until.saturating_duration_since(now.instant).as_millis());
+        let lifetime = (u64::from(response.lifetime) * 1000)
+            .min(age_limit.map_or(u64::MAX, |limit| limit as u64));
+        let size = waiting.active.settings.udp_size;
+        let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime);
+        let Some(ready) = ready.map(Rc::new) else {
+            counters.dropped_malformed.add(1);
+            return write(&|_| {});
+        };
+        if let Some(key) = waiting.key.as_deref().filter(|_| lifetime > 0) {
+            let generation = waiting.active.generation;
+            self.cache.borrow_mut().insert(generation, key, Rc::clone(&ready));
+        }
+        counters.made(response.kind);
+        counters.answer(ready.rcode());
+        counters.took(now.instant.saturating_duration_since(waiting.since).as_micros() as u64, 1);
+        let asked = Asked { id: waiting.message.metadata.id, question: &waiting.question };
+        write(&|out| {
+            if ready.write(&asked, waiting.form, now.millis, out) {
+                counters.truncated.add(1);
+            }
+        })
+    }
+
+    fn write_once(
+        &self,
+        active: &Active,
+        message: &Message,
+        form: Form,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) {
+        let size = active.settings.udp_size;
+        if let Some(ready) = Ready::encode(message, size, now.millis, now.millis) {
+            self.counters().answer(ready.rcode());
+            let asked = Asked { id: message.metadata.id, question: &[] };
+            ready.write(&asked, form, now.millis, out);
+        }
+    }
+
+    fn may_refuse(&self, active: &Active, client: Client, now: Now) -> bool {
+        client.transport == Transport::Tcp
+            || self.shared.refusals.allow(network(active, client.address), now.nanos)
+    }
+
+    fn slips(&self) -> bool {
+        let count = self.slip.get().wrapping_add(1);
+        self.slip.set(count);
+        count.is_multiple_of(SLIP)
+    }
+}
+
+/// Octets of ready answers of each thread.
+fn ready_octets(all: usize, threads: usize) -> usize {
+    (all / threads).max(LEAST_READY)
+}
+
+fn network(active: &Active, client: IpAddr) -> Network {
+    Network::of(client, active.settings.limits.client_len)
+}
+
+/// Whether the rate of the client's network leaves an answer. Nobody can forge an address of the host itself.
+fn may_answer(active: &Active, client: IpAddr, now: Now) -> bool {
+    match &active.limiter {
+        Some(limiter) => client.is_loopback() || limiter.allow(network(active, client), now.nanos),
+        None => true,
+    }
+}
+
+/// How the answer to a query is given.
+fn form(active: &Active, query: &Query<'_>, transport: Transport) -> Form {
+    let settings = &active.settings;
+    match transport {
+        Transport::Udp => {
+            let takes = query.edns.map_or(MIN_UDP_SIZE, |edns| edns.size);
+            Form::Datagram(takes.min(settings.udp_size).max(MIN_UDP_SIZE).into())
+        }
+        Transport::Tcp => {
+            let idle = settings.limits.idle.as_millis() / 100;
+            let wanted = query.edns.is_some_and(|edns| edns.keepalive);
+            Form::Stream(wanted.then_some(u16::try_from(idle).unwrap_or(u16::MAX)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_threads_do_not_make_their_caches_useless() {
+        assert_eq!(ready_octets(8 << 20, 2), 4 << 20);
+        assert_eq!(ready_octets(8 << 20, 64), 1 << 20);
+        assert_eq!(ready_octets(0, 1), 1 << 20);
+    }
+}

@@ -1,0 +1,353 @@
+//! The proxy: sockets, threads, and what its owner does with it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::session;
+use super::settings::{LogTarget, Settings};
+use super::shared::{Active, Shared};
+use super::stats::Stats;
+use super::worker::Worker;
+use fordway_resolver as upstream;
+
+/// Connections that wait to be taken; the system may allow fewer.
+const BACKLOG: i32 = 4096;
+/// How long nothing is taken when the system has no room for connections.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often connections to servers are looked through.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Why there is no proxy, or not the one wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A socket could not be had.
+    #[error("can't listen on {address} (TCP): {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Names can't be looked up as the settings say.
+    #[error(transparent)]
+    Resolver(#[from] upstream::Error),
+    /// A certificate or key is of no use.
+    #[error("{}: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The access log can't be opened.
+    #[error("the access log {} can't be opened: {source}", show(target))]
+    Log {
+        /// Where it was to be.
+        target: LogTarget,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("can't start a thread of the proxy: {0}")]
+    Thread(#[source] io::Error),
+    /// [`Server::replace`] can't change this; start another server, then stop this one.
+    #[error("a running proxy can't change `{0}`")]
+    Fixed(&'static str),
+}
+
+fn show(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Stdout => "on standard output".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+    }
+}
+
+/// Takes the sockets and reads files, which may need privileges, and serves nothing yet.
+///
+/// # Errors
+///
+/// An address that can't be had, or a file that is of no use.
+pub fn bind(settings: &Settings) -> Result<Bound, Error> {
+    open(settings, Active::new(settings.clone(), None)?, |_| Ok(Vec::new()))
+}
+
+/// `inherit` gives the listeners that are there for an address.
+fn open(
+    settings: &Settings,
+    active: Active,
+    inherit: impl Fn(SocketAddr) -> io::Result<Vec<TcpListener>>,
+) -> Result<Bound, Error> {
+    let threads = settings.threads.get();
+    let mut listeners = Vec::new();
+    for listen in &settings.listen {
+        let fails = |source| Error::Listen { address: *listen, source };
+        let mut all = inherit(*listen).map_err(fails)?;
+        let mut address = match all.first() {
+            Some(first) => first.local_addr().map_err(fails)?,
+            None => *listen,
+        };
+        while all.len() < threads {
+            let one = listener(address).map_err(fails)?;
+            address = one.local_addr().map_err(fails)?;
+            all.push(one);
+        }
+        listeners.push(Listeners { listen: *listen, address, all });
+    }
+    Ok(Bound { active, listeners, threads })
+}
+
+/// The listeners of one address: one for each thread at least.
+#[derive(Debug)]
+struct Listeners {
+    /// As the settings have it.
+    listen: SocketAddr,
+    /// With the port that the system has chosen, where the settings say port 0.
+    address: SocketAddr,
+    all: Vec<TcpListener>,
+}
+
+impl Listeners {
+    /// The same sockets once more. Those who have connected and were not taken yet are lost with the last of them.
+    fn again(&self) -> io::Result<Vec<TcpListener>> {
+        self.all.iter().map(TcpListener::try_clone).collect()
+    }
+}
+
+/// A listener of one thread. SO_REUSEPORT spreads connections over the threads, and lets another proxy of this daemon
+/// take over without a gap.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_reuse_address(true)?;
+    match address {
+        // The address may come later.
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => {
+            socket.set_only_v6(true)?;
+            socket.set_freebind_v6(true)?;
+        }
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A proxy with its sockets but without threads.
+#[derive(Debug)]
+pub struct Bound {
+    active: Active,
+    listeners: Vec<Listeners>,
+    threads: usize,
+}
+
+impl Bound {
+    /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|it| it.address).collect()
+    }
+
+    /// Starts the threads. Call it after privileges are given up.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    pub fn start(self) -> Result<Server, Error> {
+        let Bound { active, listeners, threads } = self;
+        let shared = Arc::new(Shared::new(active, threads));
+        let mut server = Server { shared, listeners, threads: Vec::new() };
+        let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
+        for listeners in &server.listeners {
+            let again = listeners.again().map_err(Error::Thread)?;
+            // There may be more than threads, of a server before this one.
+            let places = (0..threads).cycle();
+            places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
+        }
+        for (index, listeners) in of_thread.into_iter().enumerate() {
+            let runtime =
+                Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
+            let listeners = enter(&runtime, listeners).map_err(Error::Thread)?;
+            let shared = Arc::clone(&server.shared);
+            let thread = thread::Builder::new()
+                .name(format!("proxy-{index}"))
+                .spawn(move || run(&shared, index, &runtime, listeners))
+                .map_err(Error::Thread)?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+}
+
+/// A running proxy. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    /// For a server that takes over.
+    listeners: Vec<Listeners>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|it| it.address).collect()
+    }
+
+    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this one:
+    /// nobody who connects meanwhile is turned away. Start it, then [`Server::retire`] this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`]; then everything stays as it was.
+    pub fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
+        let active = Active::new(settings.clone(), Some(&self.shared.active.load()))?;
+        open(settings, active, |listen| {
+            let own = self.listeners.iter().find(|it| it.listen == listen);
+            own.map_or_else(|| Ok(Vec::new()), Listeners::again)
+        })
+    }
+
+    /// Goes on with other settings: requests that begin from now on are served by them. The access log is opened again,
+    /// certificates are read again.
+    ///
+    /// # Errors
+    ///
+    /// What a running proxy can't change, or a file that is of no use; then everything stays as it was.
+    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
+        let active = self.shared.active.load();
+        if settings.listen != active.settings.listen {
+            return Err(Error::Fixed("listen"));
+        }
+        if settings.threads != active.settings.threads {
+            return Err(Error::Fixed("threads"));
+        }
+        drop(active);
+        self.shared.replace(settings)
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Whether all its threads run.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Takes no more connections, lets requests and tunnels under way come to their end for the time that the settings
+    /// give them, and waits for that.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    /// Begins to end: takes no more connections, and lets requests and tunnels under way come to their end for the time
+    /// that the settings give them. [`Server::has_ended`] tells when that is over.
+    pub fn begin_end(&mut self) {
+        self.listeners.clear();
+        self.shared.stop();
+    }
+
+    /// Whether all its threads have ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
+    pub fn retire(mut self) {
+        self.begin_end();
+        self.threads.clear();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nobody is to wait for somebody who takes no connections.
+        self.listeners.clear();
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a proxy thread had failed");
+            }
+        }
+    }
+}
+
+fn enter(
+    runtime: &Runtime,
+    listeners: Vec<TcpListener>,
+) -> io::Result<Vec<tokio::net::TcpListener>> {
+    let _inside = runtime.enter();
+    listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
+}
+
+/// A thread, from its start to its end.
+fn run(
+    shared: &Arc<Shared>,
+    index: usize,
+    runtime: &Runtime,
+    listeners: Vec<tokio::net::TcpListener>,
+) {
+    let local = LocalSet::new();
+    local.block_on(runtime, serve(shared, index, listeners));
+    shared.running.fetch_sub(1, Ordering::Release);
+}
+
+async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::TcpListener>) {
+    let worker = Rc::new(Worker::new(Arc::clone(shared), index));
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| spawn_local(accept(listener, Rc::clone(&worker))))
+        .collect();
+    let mut sweep = interval(SWEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !shared.is_stopping() {
+        tokio::select! {
+            () = shared.threads[index].wake.notified() => {}
+            _ = sweep.tick() => worker.sweep(),
+        }
+    }
+    for task in accepting {
+        task.abort();
+        let _ = task.await;
+    }
+    worker.drain();
+    let deadline = Instant::now() + shared.active.load().settings.limits.drain;
+    tokio::select! {
+        () = worker.ended() => {}
+        () = sleep_until(deadline) => {}
+    }
+}
+
+/// Takes connections; ends never.
+async fn accept(listener: tokio::net::TcpListener, worker: Rc<Worker>) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => session::admit(stream, peer, &worker),
+            // Errors of the connection that was to be taken (accept(2)).
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied
+                ) => {}
+            Err(error) => {
+                tracing::debug!("a listener of the proxy takes no connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

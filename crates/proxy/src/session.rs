@@ -1,0 +1,312 @@
+//! A connection of a client, from its first octet to its last.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Buf;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+
+use super::access::{About, Outcome};
+use super::authority::Authority;
+use super::conn::{Conn, Stream, Watch};
+use super::exchange::{End, Exchange};
+use super::pool::Server;
+use super::reason::Reason;
+use super::request::{Request, Scene};
+use super::shared::Active;
+use super::worker::Worker;
+use super::{head, http2};
+use fordway_serve::{Network, Ticket};
+
+/// Empty lines that may stand in front of a request (RFC 9112 section 2.2).
+const MOST_EMPTY: u32 = 4;
+/// How long, and for how many octets, a client that is to be closed is still read: a reset would take from it what it
+/// has not read yet (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_OCTETS: usize = 256 << 10;
+/// How long a new connection may take for its first request once its proxy ends: the request may be on its way, and
+/// unlike that of a connection that was used before, no client sends it again by itself (RFC 9112 section 9.3.1).
+const FIRST: Duration = Duration::from_secs(2);
+
+/// Serves a connection, if its client may have one more.
+pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
+    let active = worker.shared.active.load_full();
+    let limits = &active.settings.limits;
+    let address = peer.ip().to_canonical();
+    let tally = &worker.shared.connections;
+    let network = Network::of(address, limits.client_len);
+    let ticket = tally.enter(network, limits.connections, limits.connections_per_client);
+    let Some(ticket) = ticket else {
+        worker.counters().connections_refused.add(1);
+        return;
+    };
+    worker.counters().connections_accepted.add(1);
+    // What is written is whole: nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    spawn_local(serve(stream, address, Rc::clone(worker), active, ticket));
+}
+
+async fn serve(
+    stream: TcpStream,
+    client: IpAddr,
+    worker: Rc<Worker>,
+    active: Arc<Active>,
+    ticket: Ticket,
+) {
+    let _guest = worker.guest();
+    let _ticket = ticket;
+    let deadline = Instant::now() + active.settings.limits.header_time;
+    let mut watch = Watch::new(deadline);
+    let (stream, is_http2) = match &active.tls {
+        None => (Stream::Plain(stream), None),
+        Some(tls) => match watch.within(deadline, tls.0.accept(stream)).await {
+            Some(Ok(tls)) => {
+                let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Stream::Tls(Box::new(tls)), Some(is_http2))
+            }
+            // No answer of HTTP can be read by whoever does not speak TLS.
+            _ => return,
+        },
+    };
+    drop(active);
+    talk(stream, is_http2, watch, client, worker).await;
+}
+
+/// Serves requests, once it is settled what they come over.
+async fn talk(
+    stream: Stream,
+    is_http2: Option<bool>,
+    watch: Watch,
+    client: IpAddr,
+    worker: Rc<Worker>,
+) {
+    let conn = Conn::new(stream);
+    let mut session = Session { worker, client, conn, watch, served: 0, is_http2, pinned: None };
+    let end = session.run().await;
+    let Session { worker, client, conn, .. } = session;
+    match end {
+        Next::Http2 => http2::serve(conn, client, worker).await,
+        Next::Close => linger(conn).await,
+        Next::Gone => {}
+    }
+}
+
+/// What becomes of a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Http2,
+    Close,
+    Gone,
+}
+
+struct Session {
+    worker: Rc<Worker>,
+    client: IpAddr,
+    conn: Conn,
+    watch: Watch,
+    /// Requests so far.
+    served: u64,
+    /// What TLS has agreed on; `None`: the first octets tell.
+    is_http2: Option<bool>,
+    /// A connection to a server that is this client's alone, and whom it is for.
+    pinned: Option<(Option<Authority>, Server)>,
+}
+
+impl Session {
+    async fn run(&mut self) -> Next {
+        if self.is_http2 == Some(true) {
+            return self.preface().await;
+        }
+        loop {
+            let active = self.worker.shared.active.load_full();
+            if !self.wait(&active).await {
+                return Next::Gone;
+            }
+            // A request is served by the settings of the moment at which it comes.
+            let active = self.worker.shared.active.load_full();
+            let mut about = None;
+            let mut outcome = Outcome::default();
+            let read = match self.read(&active, &mut about).await {
+                Read::Request(request) => Ok(request),
+                Read::Refused(reason) => Err(reason),
+                Read::Http2 => return Next::Http2,
+                Read::Gone => return Next::Gone,
+            };
+            self.served += 1;
+            self.worker.counters().requests_http1.add(1);
+            let last = self.worker.is_draining()
+                || self.served >= active.settings.limits.requests
+                || self.conn.ended;
+            let mut exchange = Exchange {
+                worker: &self.worker,
+                active: &active,
+                client: &mut self.conn,
+                client_address: self.client,
+                watch: &mut self.watch,
+                last,
+                pinned: &mut self.pinned,
+                half_closed: None,
+            };
+            let end = match read {
+                Ok(request) => exchange.run(request, &mut outcome).await,
+                Err(reason) => match exchange.answer(reason, true, false, &mut outcome).await {
+                    Ok(()) => End::Close,
+                    Err(()) => End::Broken,
+                },
+            };
+            if let (Some(log), Some(about)) = (&active.log, &about) {
+                log.write(about, &outcome);
+            }
+            match end {
+                End::Persists if !self.worker.is_draining() => {}
+                End::Persists | End::Close => return Next::Close,
+                End::Broken => return Next::Gone,
+            }
+        }
+    }
+
+    /// Waits for what every connection of HTTP/2 begins with (RFC 9113 section 3.4), for as long as for a header section.
+    async fn preface(&mut self) -> Next {
+        let limits = &self.worker.shared.active.load().settings.limits;
+        let deadline = Instant::now() + limits.header_time;
+        while self.conn.buf.len() < head::PREFACE.len() {
+            match self.watch.within(deadline, self.conn.fill()).await {
+                Some(Ok(1..)) => {}
+                _ => return Next::Gone,
+            }
+        }
+        if self.conn.buf.starts_with(head::PREFACE) { Next::Http2 } else { Next::Gone }
+    }
+
+    /// Waits for the first octet of a request; false: there will be none.
+    async fn wait(&mut self, active: &Active) -> bool {
+        let deadline = Instant::now() + active.settings.limits.keep_alive;
+        for _ in 0..MOST_EMPTY {
+            if self.conn.buf.is_empty() {
+                self.conn.rest();
+                let (worker, conn, is_first) = (&self.worker, &mut self.conn, self.served == 0);
+                let filled = self.watch.within(deadline, async {
+                    tokio::select! {
+                        biased;
+                        filled = conn.fill() => filled.unwrap_or(0),
+                        () = let_go(worker, is_first) => 0,
+                    }
+                });
+                if filled.await.unwrap_or(0) == 0 {
+                    return false;
+                }
+            }
+            match self.conn.buf.first() {
+                Some(b'\r') if self.conn.buf.len() == 1 || self.conn.buf[1] == b'\n' => {
+                    let most = self.conn.buf.len().min(2);
+                    if most == 2 {
+                        self.conn.buf.advance(2);
+                    } else if !matches!(
+                        self.watch.within(deadline, self.conn.fill()).await,
+                        Some(Ok(1..))
+                    ) {
+                        return false;
+                    }
+                }
+                _ => break,
+            }
+        }
+        // What is only empty lines is read, and refused, as a request.
+        true
+    }
+
+    /// Reads a request whose first octets are there.
+    async fn read(&mut self, active: &Active, about: &mut Option<About>) -> Read {
+        let limits = &active.settings.limits;
+        let deadline = Instant::now() + limits.header_time;
+        let mut seen = 0;
+        let len = loop {
+            let buf = &self.conn.buf;
+            if self.may_be_http2(active) {
+                if buf.len() >= head::PREFACE.len() {
+                    return Read::Http2;
+                }
+            } else {
+                match head::whole(buf, &mut seen, limits) {
+                    Ok(Some(len)) => break len,
+                    Ok(None) => {}
+                    Err(reason) => return Read::Refused(reason),
+                }
+            }
+            match self.watch.within(deadline, self.conn.fill()).await {
+                Some(Ok(1..)) => {}
+                Some(_) => return Read::Gone,
+                None => return Read::Refused(Reason::HeaderTimeout),
+            }
+        };
+        let scene = Scene {
+            settings: &active.settings,
+            own: &active.own,
+            client: self.client,
+            tls: self.is_http2.is_some(),
+        };
+        let read = head::request(&self.conn.buf[..len], scene, about);
+        self.conn.buf.advance(len);
+        match read {
+            _ if !active.settings.allow.contains(self.client) => {
+                Read::Refused(Reason::ClientDenied)
+            }
+            Ok(request) => Read::Request(request),
+            Err(reason) => Read::Refused(reason),
+        }
+    }
+
+    /// Whether the octets are the beginning of HTTP/2 with prior knowledge (RFC 9113 section 3.3).
+    fn may_be_http2(&self, active: &Active) -> bool {
+        let most = self.conn.buf.len().min(head::PREFACE.len());
+        self.served == 0
+            && self.is_http2.is_none()
+            && active.settings.http2
+            && self.conn.buf[..most] == head::PREFACE[..most]
+    }
+}
+
+enum Read {
+    Request(Request),
+    Refused(Reason),
+    Http2,
+    Gone,
+}
+
+/// Until nothing is expected of a connection because its proxy ends.
+async fn let_go(worker: &Worker, is_first: bool) {
+    worker.drained().await;
+    if is_first {
+        tokio::time::sleep(FIRST).await;
+    }
+}
+
+/// Ends a connection so that the client gets what was written.
+async fn linger(mut conn: Conn) {
+    let deadline = Instant::now() + LINGER;
+    let mut watch = Watch::new(deadline);
+    let closing = async {
+        if poll_fn(|cx| Pin::new(&mut conn.stream).poll_shutdown(cx)).await.is_err() {
+            return;
+        }
+        let mut octets = conn.buf.len();
+        while octets < LINGER_OCTETS {
+            conn.buf.clear();
+            match conn.fill().await {
+                Ok(more @ 1..) => octets += more,
+                _ => return,
+            }
+        }
+    };
+    watch.within(deadline, closing).await;
+}

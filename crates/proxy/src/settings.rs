@@ -1,0 +1,216 @@
+//! What a proxy is told.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fordway_xlat::addr::Pool6;
+
+use super::authority::Authority;
+use super::rules::{Ports, Rules};
+use fordway_resolver as upstream;
+use fordway_serve::{Acl, ClientLen};
+
+/// All that a proxy is told; [`Server::replace`](super::Server::replace) takes another while it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Its name, for people.
+    pub name: String,
+    /// Where to listen. An address need not be there yet; `[::]` means IPv6 only. Needs a new server when it changes.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with sockets and connections of its own. Needs a new server when it changes.
+    pub threads: NonZeroUsize,
+    /// For clients that know it, or in the place of a server.
+    pub mode: Mode,
+    /// Whose requests are served.
+    pub allow: Acl,
+    /// Who looks names up; `None`: the servers of /etc/resolv.conf. In either case after /etc/hosts.
+    pub resolver: Option<upstream::Settings>,
+    /// IPv4 addresses are reached through the first of these; all are looked through. For a host behind NAT64.
+    pub pref64: Vec<Pool6>,
+    /// Every prefix that leads to IPv4 from here, `pref64` and those of translators on this host among them: an address
+    /// in one stands for the IPv4 address in it.
+    pub translated: Vec<Pool6>,
+    /// How connections to servers are begun.
+    pub eyeballs: Eyeballs,
+    /// Clients speak TLS.
+    pub tls: Option<Tls>,
+    /// Clients may speak HTTP/2.
+    pub http2: bool,
+    /// The proxy's name in Via and Proxy-Status; `None`: `fordway-` and a number.
+    pub via: Option<String>,
+    /// Whether servers are told who the client is.
+    pub forwarded: Forwarded,
+    /// Protocols that a connection may go over to by Upgrade, in lower case.
+    pub upgrade: Vec<String>,
+    /// What bounds it.
+    pub limits: Limits,
+    /// Where requests are written down.
+    pub log: Option<Log>,
+}
+
+/// For whom a proxy works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// For clients: to whatever server they ask for.
+    Forward(Forward),
+    /// For a site: to its servers.
+    Reverse(Reverse),
+}
+
+/// What clients may ask of a forward proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forward {
+    /// Ports that CONNECT reaches.
+    pub connect_ports: Ports,
+    /// Ports that other requests reach.
+    pub ports: Ports,
+    /// Destinations.
+    pub rules: Rules,
+}
+
+/// The servers of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reverse {
+    /// The first that works serves; with [`Reverse::balance`] all take turns. Not empty.
+    pub upstream: Vec<Authority>,
+    /// Requests go to all of them in turn.
+    pub balance: bool,
+    /// What servers get as Host; `None`: what the client sent.
+    pub host: Option<String>,
+    /// How long a server is left alone that could not be reached, while there is another.
+    pub pause: Duration,
+}
+
+/// RFC 8305.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Eyeballs {
+    /// Connection Attempt Delay (section 5).
+    pub attempt: Duration,
+    /// Resolution Delay (section 3).
+    pub resolution: Duration,
+}
+
+impl Default for Eyeballs {
+    fn default() -> Eyeballs {
+        Eyeballs { attempt: Duration::from_millis(250), resolution: Duration::from_millis(50) }
+    }
+}
+
+/// A certificate with its key, in files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate and those that vouch for it, in PEM.
+    pub certificate: PathBuf,
+    /// The key, in PEM.
+    pub key: PathBuf,
+}
+
+/// What servers are told about the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Forwarded {
+    /// Nothing; what the client sends about itself passes.
+    #[default]
+    Off,
+    /// Its address, and nothing that it sends about itself.
+    Replace,
+    /// Its address, behind what it sends: for proxies behind others.
+    Append,
+}
+
+/// What bounds clients and servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Octets of a header section, of requests and responses.
+    pub header: usize,
+    /// Octets of a request-target.
+    pub target: usize,
+    /// Field lines of a header section.
+    pub fields: usize,
+    /// Octets of a request's content; `None`: any number.
+    pub body: Option<u64>,
+    /// Time for a request's header section, from its first octet; and for a TLS handshake.
+    pub header_time: Duration,
+    /// Time for looking a name up and connecting.
+    pub connect_time: Duration,
+    /// Time in which a server begins to answer.
+    pub response_time: Duration,
+    /// Time in which something comes or goes, of content and in tunnels.
+    pub idle_time: Duration,
+    /// Time that a client's connection may wait for its next request.
+    pub keep_alive: Duration,
+    /// Requests of one connection.
+    pub requests: u64,
+    /// Connections of clients.
+    pub connections: usize,
+    /// Of these, those of one client network.
+    pub connections_per_client: usize,
+    /// Which clients are of one network.
+    pub client_len: ClientLen,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// Connections to servers, of all threads together.
+    pub server_connections: usize,
+    /// Connections to servers that wait for their next request, of all threads together.
+    pub pool: usize,
+    /// How long they wait.
+    pub pool_time: Duration,
+    /// How long requests and tunnels may go on when the proxy ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header: 32 << 10,
+            target: 8 << 10,
+            fields: 100,
+            body: Some(1 << 30),
+            header_time: Duration::from_secs(10),
+            connect_time: Duration::from_secs(10),
+            response_time: Duration::from_secs(60),
+            idle_time: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(60),
+            requests: 100_000,
+            connections: 4096,
+            connections_per_client: 512,
+            client_len: ClientLen::default(),
+            streams: 100,
+            server_connections: 8192,
+            pool: 512,
+            pool_time: Duration::from_secs(15),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// An access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Where.
+    pub target: LogTarget,
+    /// How.
+    pub format: LogFormat,
+}
+
+/// Where an access log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// A file, which is opened again with each reload.
+    File(PathBuf),
+}
+
+/// What a line looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// The Common Log Format.
+    Common,
+    /// With Referer and User-Agent.
+    #[default]
+    Combined,
+    /// An object of JSON, with times and servers.
+    Json,
+}

@@ -1,0 +1,147 @@
+//! What the threads of a proxy have in common.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+
+use super::access::AccessLog;
+use super::names::Names;
+use super::server::Error;
+use super::settings::Settings;
+use super::site::Site;
+use super::stats::{Counters, Stats};
+use super::tls;
+use fordway_serve::Tally;
+
+/// Settings in use, with what is made of them. Nothing in it changes; a reload puts another in its place.
+#[derive(Debug)]
+pub(super) struct Active {
+    /// Another number for each.
+    pub(super) generation: u64,
+    pub(super) settings: Settings,
+    pub(super) names: Names,
+    pub(super) site: Arc<Site>,
+    pub(super) tls: Option<Tls>,
+    pub(super) log: Option<Arc<AccessLog>>,
+    /// The proxy's name in Via and Proxy-Status.
+    pub(super) own: String,
+}
+
+/// An acceptor, whose library's type has nothing to show.
+#[derive(Clone)]
+pub(super) struct Tls(pub(super) TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Active {
+    /// The first settings of a proxy, or those that follow on `before`.
+    pub(super) fn new(settings: Settings, before: Option<&Active>) -> Result<Active, Error> {
+        let names = Names::new(settings.resolver.as_ref(), before.map(|it| &it.names))?;
+        let tls = match &settings.tls {
+            Some(tls) => Some(Tls(tls::acceptor(tls, settings.http2)?)),
+            None => None,
+        };
+        let log = match (&settings.log, before.and_then(|it| it.log.as_ref())) {
+            (None, _) => None,
+            (Some(wanted), Some(open)) if wanted == open.settings() => {
+                open.reopen();
+                Some(Arc::clone(open))
+            }
+            (Some(wanted), _) => {
+                let fails =
+                    |source: io::Error| Error::Log { target: wanted.target.clone(), source };
+                Some(AccessLog::open(wanted).map_err(fails)?)
+            }
+        };
+        let own = match (&settings.via, before) {
+            (Some(via), _) => via.clone(),
+            (None, Some(before)) if before.settings.via.is_none() => before.own.clone(),
+            // So that two of these in a row do not take each other for themselves.
+            (None, _) => format!("fordway-{:08x}", getrandom::u32().unwrap_or_default()),
+        };
+        let site = Site::new(&settings, before.map(|it| &it.site));
+        let generation = before.map_or(1, |it| it.generation + 1);
+        Ok(Active { generation, settings, names, site, tls, log, own })
+    }
+}
+
+/// What all threads use.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) active: ArcSwap<Active>,
+    pub(super) connections: Arc<Tally>,
+    /// Connections to servers that are in use, by client network.
+    pub(super) uses: Arc<Tally>,
+    pub(super) threads: Vec<Thread>,
+    /// Threads that have not ended.
+    pub(super) running: AtomicUsize,
+    stopping: AtomicBool,
+}
+
+/// What a thread and the proxy's owner tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub(super) counters: Counters,
+    /// New settings, or the end.
+    pub(super) wake: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(active: Active, threads: usize) -> Shared {
+        Shared {
+            active: ArcSwap::from_pointee(active),
+            connections: Arc::default(),
+            uses: Arc::default(),
+            threads: (0..threads).map(|_| Thread::default()).collect(),
+            running: AtomicUsize::new(threads),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts settings in place; each request takes those that are there when it begins.
+    pub(super) fn replace(&self, settings: Settings) -> Result<(), Error> {
+        let next = Active::new(settings, Some(&self.active.load()))?;
+        self.active.store(Arc::new(next));
+        self.wake();
+        Ok(())
+    }
+
+    /// Tells all threads to end.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            thread.wake.notify_one();
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let active = self.active.load();
+        let mut stats = Stats {
+            name: active.settings.name.clone(),
+            connections: self.connections.count() as u64,
+            log_lost: active.log.as_ref().map_or(0, |log| log.lost()),
+            servers: active.site.stats(),
+            ..Stats::default()
+        };
+        for thread in &self.threads {
+            thread.counters.add_to(&mut stats);
+        }
+        stats
+    }
+}

@@ -1,0 +1,111 @@
+//! The servers of a site: whose turn it is, and who is left alone for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::authority::Authority;
+use super::settings::{Mode, Reverse, Settings};
+use super::stats::ServerStats;
+use fordway_serve::clock;
+
+/// The servers, in the order of the settings.
+#[derive(Debug)]
+pub(super) struct Site {
+    servers: Vec<Member>,
+    turn: AtomicUsize,
+    start: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) authority: Authority,
+    /// Its name in the pool.
+    pub(super) key: String,
+    /// Until when it is left alone, in milliseconds since `start`; 0: it is not.
+    paused: AtomicU64,
+    requests: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Site {
+    /// Takes over what `before` knows of the servers, if they are the same.
+    pub(super) fn new(settings: &Settings, before: Option<&Arc<Site>>) -> Arc<Site> {
+        let upstream = match &settings.mode {
+            Mode::Reverse(reverse) => reverse.upstream.as_slice(),
+            Mode::Forward(_) => &[],
+        };
+        match before {
+            Some(before) if before.servers.iter().map(|it| &it.authority).eq(upstream) => {
+                before.clone()
+            }
+            _ => Arc::new(Site {
+                servers: upstream.iter().map(Member::new).collect(),
+                turn: AtomicUsize::new(0),
+                start: clock::now(),
+            }),
+        }
+    }
+
+    /// All servers in the order in which they are to be tried: those that are left alone last.
+    pub(super) fn order(&self, reverse: &Reverse) -> Vec<&Member> {
+        let now = self.now();
+        let mut order: Vec<&Member> = self.servers.iter().collect();
+        if reverse.balance && !order.is_empty() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % order.len();
+            order.rotate_left(turn);
+        }
+        order.sort_by_key(|it| it.is_paused(now));
+        order
+    }
+
+    /// A server could not be reached.
+    pub(super) fn failed(&self, member: &Member, pause: Duration) {
+        member.failures.fetch_add(1, Ordering::Relaxed);
+        let until = self.now().saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+        if member.paused.swap(until, Ordering::Relaxed) == 0 {
+            tracing::warn!("{} can't be reached", member.authority);
+        }
+    }
+
+    /// A server was reached.
+    pub(super) fn works(&self, member: &Member) {
+        member.requests.fetch_add(1, Ordering::Relaxed);
+        if member.paused.load(Ordering::Relaxed) != 0
+            && member.paused.swap(0, Ordering::Relaxed) != 0
+        {
+            tracing::info!("{} can be reached again", member.authority);
+        }
+    }
+
+    pub(super) fn stats(&self) -> Vec<ServerStats> {
+        let now = self.now();
+        let one = |member: &Member| ServerStats {
+            server: member.authority.to_string(),
+            alive: !member.is_paused(now),
+            requests: member.requests.load(Ordering::Relaxed),
+            failures: member.failures.load(Ordering::Relaxed),
+        };
+        self.servers.iter().map(one).collect()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(clock::since(self.start).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Member {
+    fn new(authority: &Authority) -> Member {
+        Member {
+            key: authority.to_string(),
+            authority: authority.clone(),
+            paused: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    fn is_paused(&self, now: u64) -> bool {
+        self.paused.load(Ordering::Relaxed) > now
+    }
+}

@@ -1,0 +1,45 @@
+//! Octets both ways, whatever they mean: CONNECT (RFC 9110 section 9.3.6) and what comes of Upgrade.
+
+mod way;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::conn::{Conn, Watch};
+use fordway_serve::pipe::Pipes;
+use way::Way;
+
+/// Carries octets until both sides have ended, one is broken, or nothing has come for `idle`. Tells how many octets went
+/// to the server, and how many to the client.
+pub(super) async fn run(
+    client: &mut Conn,
+    server: &mut Conn,
+    watch: &mut Watch,
+    idle: Duration,
+    pipes: &RefCell<Pipes>,
+) -> (u64, u64) {
+    let (mut up, mut down) = (Way::default(), Way::default());
+    let mut deadline = Instant::now() + idle;
+    let mut before = 0;
+    poll_fn(|cx| {
+        let one = up.poll(cx, client, server, pipes);
+        let other = down.poll(cx, server, client, pipes);
+        match (one, other) {
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
+            _ => {}
+        }
+        let moved = up.moved() + down.moved();
+        if moved != before {
+            before = moved;
+            deadline = Instant::now() + idle;
+        }
+        if watch.poll_late(cx, deadline) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (up.octets(), down.octets())
+}

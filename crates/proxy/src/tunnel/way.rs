@@ -1,0 +1,191 @@
+//! One direction of a tunnel.
+//!
+//! Little that comes is copied: one call reads it, another writes it. Where much comes at once and both sides are plain
+//! TCP, it goes through a pipe and is never copied, at the price of a call more when it ends.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncWrite, Interest};
+use tokio::net::TcpStream;
+
+use super::super::conn::{Conn, LITTLE, Stream};
+use fordway_serve::pipe::{Pipe, Pipes, TURN};
+
+/// Octets that are copied where the pipe takes none.
+const FEW: usize = 4096;
+
+/// From one side to the other.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// The last time much came.
+    bulk: bool,
+    /// What was taken and not given yet is in here.
+    pipe: Option<Pipe>,
+    held: usize,
+    /// The sender has ended the direction.
+    ended: bool,
+    /// The receiver was told so.
+    done: bool,
+    octets: u64,
+    taken: u64,
+}
+
+/// A side has failed.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+impl From<io::Error> for Broken {
+    fn from(_: io::Error) -> Broken {
+        Broken
+    }
+}
+
+impl Way {
+    /// Octets that were passed on.
+    pub(super) fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// Grows with whatever comes or goes.
+    pub(super) fn moved(&self) -> u64 {
+        self.octets + self.taken
+    }
+
+    /// Goes on as far as it can; ready when the direction has ended.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        to: &mut Conn,
+        pipes: &RefCell<Pipes>,
+    ) -> Poll<Result<(), Broken>> {
+        let result = self.pump(cx, from, to, pipes);
+        // Who waits needs none.
+        if self.held == 0
+            && let Some(pipe) = self.pipe.take()
+        {
+            pipes.borrow_mut().give(pipe);
+        }
+        result
+    }
+
+    fn pump(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        to: &mut Conn,
+        pipes: &RefCell<Pipes>,
+    ) -> Poll<Result<(), Broken>> {
+        let most = self.octets + TURN;
+        while !self.done {
+            if self.octets >= most {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            // The request's header section may have had octets behind it; they come first.
+            if !from.buf.is_empty() {
+                let put = ready!(to.poll_put(cx, &from.buf, &[]))?;
+                from.buf.advance(put);
+                self.octets += put as u64;
+            } else if self.held > 0 {
+                ready!(self.give(cx, to))?;
+            } else if self.ended {
+                // Half-close: the other direction may go on.
+                let _ = ready!(Pin::new(&mut to.stream).poll_shutdown(cx));
+                self.done = true;
+            } else {
+                // What TLS has held back must not wait for the sender.
+                ready!(to.poll_flush(cx))?;
+                ready!(self.take(cx, from, to, pipes))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes what there is.
+    fn take(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        to: &Conn,
+        pipes: &RefCell<Pipes>,
+    ) -> Poll<Result<(), Broken>> {
+        if self.bulk
+            && let (Stream::Plain(tcp), Stream::Plain(_)) = (&from.stream, &to.stream)
+            && let Some(pipe) = self.pipe.take().or_else(|| pipes.borrow_mut().lend())
+        {
+            let pipe = self.pipe.insert(pipe);
+            ready!(tcp.poll_read_ready(cx))?;
+            let mut few = [0; FEW];
+            // A pipe takes nothing in front of urgent data, as if there were nothing, or no more.
+            let taken = ready_or_not(tcp, Interest::READABLE, || match pipe.take(tcp) {
+                Ok(0) | Err(Errno::AGAIN) => {
+                    let (_, count) = recv(tcp, &mut few[..], RecvFlags::DONTWAIT)?;
+                    Ok(Taken::Copied(count))
+                }
+                other => other.map(Taken::Held),
+            })?;
+            match taken {
+                Some(Taken::Held(count)) => {
+                    self.held = count;
+                    self.taken += count as u64;
+                    self.bulk = count >= LITTLE;
+                }
+                Some(Taken::Copied(count)) => {
+                    from.buf.extend_from_slice(&few[..count]);
+                    self.ended = count == 0;
+                    self.taken += count as u64;
+                    self.bulk = false;
+                }
+                None => {}
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let count = ready!(from.poll_fill(cx, LITTLE))?;
+        self.ended = count == 0;
+        self.taken += count as u64;
+        self.bulk = count >= LITTLE;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives what is held.
+    fn give(&mut self, cx: &mut Context<'_>, to: &Conn) -> Poll<Result<(), Broken>> {
+        let (Some(pipe), Stream::Plain(tcp)) = (&self.pipe, &to.stream) else {
+            return Poll::Ready(Err(Broken));
+        };
+        ready!(tcp.poll_write_ready(cx))?;
+        let given = ready_or_not(tcp, Interest::WRITABLE, || pipe.give(tcp, self.held))?;
+        if let Some(count) = given {
+            self.held = self.held.saturating_sub(count);
+            self.octets += count as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What was taken: it is in the pipe, or was copied.
+enum Taken {
+    Held(usize),
+    Copied(usize),
+}
+
+/// What came of it; `None`: the socket is not ready after all, and whoever waits for it will be woken.
+fn ready_or_not<T>(
+    tcp: &TcpStream,
+    interest: Interest,
+    call: impl FnOnce() -> Result<T, Errno>,
+) -> io::Result<Option<T>> {
+    match tcp.try_io(interest, || call().map_err(io::Error::from)) {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        },
+    }
+}

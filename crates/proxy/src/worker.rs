@@ -1,0 +1,332 @@
+//! A thread's own things, and how it comes by connections to servers.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::authority::Authority;
+use super::conn::{Conn, Stream};
+use super::eyeballs::{self, Connected, Plan};
+use super::pool::{Place, Pool, Server};
+use super::reason::Reason;
+use super::settings::{Forward, Mode, Reverse};
+use super::shared::{Active, Shared};
+use super::stats::Counters;
+use fordway_serve::pipe::Pipes;
+use fordway_serve::{Network, Ticket};
+
+/// What a thread has.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    index: usize,
+    pool: RefCell<Pool>,
+    /// For tunnels.
+    pub(super) pipes: RefCell<Pipes>,
+    /// Connections to servers, those that wait among them.
+    servers: Rc<Cell<usize>>,
+    /// Connections of clients.
+    open: Cell<usize>,
+    ended: Notify,
+    draining: Cell<bool>,
+    drain: Notify,
+    /// The second, and its text in Date.
+    date: RefCell<(u64, Rc<str>)>,
+}
+
+/// A connection of a client, counted as long as this is there.
+pub(super) struct Guest(Rc<Worker>);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let open = self.0.open.get() - 1;
+        self.0.open.set(open);
+        if open == 0 {
+            self.0.ended.notify_one();
+        }
+    }
+}
+
+/// A tunnel, counted as long as this is there.
+pub(super) struct Tunnel(Rc<Worker>);
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.0.counters().tunnels_closed.add(1);
+    }
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Worker {
+        Worker {
+            shared,
+            index,
+            pool: RefCell::default(),
+            pipes: RefCell::default(),
+            servers: Rc::default(),
+            open: Cell::new(0),
+            ended: Notify::new(),
+            draining: Cell::new(false),
+            drain: Notify::new(),
+            date: RefCell::new((0, Rc::from(""))),
+        }
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.shared.threads[self.index].counters
+    }
+
+    pub(super) fn guest(self: &Rc<Self>) -> Guest {
+        self.open.set(self.open.get() + 1);
+        Guest(Rc::clone(self))
+    }
+
+    pub(super) fn tunnel(self: &Rc<Self>) -> Tunnel {
+        self.counters().tunnels.add(1);
+        Tunnel(Rc::clone(self))
+    }
+
+    /// No connection waits for another request from now on.
+    pub(super) fn drain(&self) {
+        self.draining.set(true);
+        self.drain.notify_waiters();
+        self.let_go(super::pool::Pool::clear);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Until [`Worker::drain`].
+    pub(super) async fn drained(&self) {
+        let notified = self.drain.notified();
+        if !self.draining.get() {
+            notified.await;
+        }
+    }
+
+    /// Until there is no client any more.
+    pub(super) async fn ended(&self) {
+        while self.open.get() > 0 {
+            self.ended.notified().await;
+        }
+    }
+
+    /// The time as Date has it.
+    pub(super) fn date(&self) -> Rc<str> {
+        let now = SystemTime::now();
+        let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |it| it.as_secs());
+        let mut date = self.date.borrow_mut();
+        if date.0 != second {
+            *date = (second, Rc::from(httpdate::fmt_http_date(now)));
+        }
+        Rc::clone(&date.1)
+    }
+
+    /// Looks connections to servers through.
+    pub(super) fn sweep(&self) {
+        let active = self.shared.active.load();
+        if let Some(oldest) = Instant::now().checked_sub(active.settings.limits.pool_time) {
+            self.let_go(|pool| pool.sweep(oldest, active.generation));
+        }
+    }
+
+    fn let_go(&self, change: impl FnOnce(&mut Pool)) {
+        let mut pool = self.pool.borrow_mut();
+        let before = pool.count();
+        change(&mut pool);
+        self.counters().unpooled.add((before - pool.count()) as u64);
+    }
+
+    /// Keeps a connection for another request.
+    pub(super) fn keep(&self, server: Server) {
+        let active = self.shared.active.load();
+        if self.is_draining() || server.generation != active.generation {
+            return;
+        }
+        let most = active.settings.limits.pool.div_ceil(active.settings.threads.get());
+        if self.pool.borrow_mut().put(server, most) {
+            self.counters().pooled.add(1);
+        }
+    }
+
+    /// One that waits.
+    fn waiting(
+        &self,
+        key: &str,
+        active: &Active,
+        fits: impl Fn(&Server) -> bool,
+    ) -> Option<Server> {
+        let mut found = None;
+        self.let_go(|pool| found = pool.take(key, active.generation, fits));
+        if found.is_some() {
+            self.counters().reused.add(1);
+        }
+        found
+    }
+
+    /// A connection to whoever is to answer a request: `to`, or a server of the site. `fresh`: none that has served
+    /// before.
+    pub(super) async fn server(
+        &self,
+        active: &Active,
+        client: IpAddr,
+        to: Option<&Authority>,
+        fresh: bool,
+    ) -> Result<Server, Reason> {
+        let server = match (&active.settings.mode, to) {
+            (Mode::Forward(forward), Some(to)) => {
+                if !forward.ports.contains(to.port) {
+                    return Err(Reason::PortDenied);
+                }
+                let share = self.share(active, client)?;
+                (self.asked(active, forward, client, to, fresh).await?, share)
+            }
+            (Mode::Reverse(reverse), _) => {
+                let share = self.share(active, client)?;
+                (self.member(active, reverse, fresh).await?, share)
+            }
+            (Mode::Forward(_), None) => return Err(Reason::Host),
+        };
+        let (server, share) = server;
+        Ok(Server { share: Some(share), ..server })
+    }
+
+    /// A place among the connections to servers that are in use: others must find some, whatever one client network asks
+    /// for.
+    fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
+        let limits = &active.settings.limits;
+        let network = Network::of(client, limits.client_len);
+        self.shared.uses.enter_shared(network, limits.server_connections).ok_or(Reason::Busy)
+    }
+
+    /// A connection for a tunnel.
+    pub(super) async fn far_end(
+        &self,
+        active: &Active,
+        client: IpAddr,
+        to: Option<&Authority>,
+    ) -> Result<Server, Reason> {
+        let (Mode::Forward(forward), Some(to)) = (&active.settings.mode, to) else {
+            return Err(Reason::Method);
+        };
+        if !forward.connect_ports.contains(to.port) {
+            return Err(Reason::PortDenied);
+        }
+        let share = self.share(active, client)?;
+        let server = self.asked(active, forward, client, to, true).await?;
+        Ok(Server { share: Some(share), ..server })
+    }
+
+    /// A connection to the server that a client asks for, if it may.
+    async fn asked(
+        &self,
+        active: &Active,
+        forward: &Forward,
+        client: IpAddr,
+        to: &Authority,
+        fresh: bool,
+    ) -> Result<Server, Reason> {
+        let (rules, translated) = (&forward.rules, active.settings.translated.as_slice());
+        if rules.refuses_name(client, to) {
+            return Err(Reason::DestinationDenied);
+        }
+        let allows = |address, is_own| rules.allows(client, to, address, is_own, translated);
+        let key = to.to_string();
+        if !fresh {
+            // It was made for somebody, who may have been allowed more.
+            let fits = |server: &Server| allows(server.address.ip(), server.is_own);
+            if let Some(server) = self.waiting(&key, active, fits) {
+                return Ok(server);
+            }
+        }
+        let client = Network::of(client, active.settings.limits.client_len);
+        self.connect(active, Some(client), to, key, &allows).await
+    }
+
+    /// A connection to a server of the site: the first that can be had.
+    async fn member(
+        &self,
+        active: &Active,
+        reverse: &Reverse,
+        fresh: bool,
+    ) -> Result<Server, Reason> {
+        let mut failure = Reason::Busy;
+        for member in active.site.order(reverse) {
+            let waiting = (!fresh).then(|| self.waiting(&member.key, active, |_| true)).flatten();
+            let outcome = match waiting {
+                Some(server) => Ok(server),
+                // Whoever has written the configuration knows where its servers are.
+                None => {
+                    let (to, key) = (&member.authority, member.key.clone());
+                    self.connect(active, None, to, key, &|_, _| true).await
+                }
+            };
+            match outcome {
+                Ok(server) => {
+                    active.site.works(member);
+                    return Ok(server);
+                }
+                // That there is no place here says nothing of the server.
+                Err(Reason::Busy) => return Err(Reason::Busy),
+                Err(reason) => {
+                    active.site.failed(member, reverse.pause);
+                    failure = reason;
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    async fn connect(
+        &self,
+        active: &Active,
+        client: Option<Network>,
+        to: &Authority,
+        key: String,
+        allows: &dyn Fn(IpAddr, bool) -> bool,
+    ) -> Result<Server, Reason> {
+        let settings = &active.settings;
+        let most = settings.limits.server_connections.div_ceil(settings.threads.get());
+        if self.servers.get() >= most {
+            self.let_go(Pool::drop_one);
+        }
+        let place = Place::take(&self.servers, most).ok_or(Reason::Busy)?;
+        let plan = Plan {
+            names: &active.names,
+            client,
+            eyeballs: settings.eyeballs,
+            pref64: &settings.pref64,
+            translated: &settings.translated,
+            allows,
+        };
+        let connecting = eyeballs::connect(to, &plan);
+        let connected = timeout(settings.limits.connect_time, connecting).await;
+        let Connected { stream, to: address, is_own, fell_back } =
+            connected.unwrap_or(Err(Reason::ConnectTimeout))?;
+        self.counters().server(address.ip());
+        if fell_back {
+            self.counters().fell_back.add(1);
+        }
+        let conn = Conn::new(Stream::Plain(stream));
+        let generation = active.generation;
+        Ok(Server {
+            conn,
+            key,
+            address,
+            is_own,
+            reused: false,
+            generation,
+            bound: false,
+            share: None,
+            _place: place,
+        })
+    }
+}

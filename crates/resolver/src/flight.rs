@@ -1,0 +1,179 @@
+//! Questions under way: one is asked once, whoever waits for the answer, in whatever thread.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foldhash::quality::RandomState;
+use tokio::sync::Notify;
+
+use super::cache::Outcome;
+use super::key::{self, Key};
+use crate::shares::{Place, Shares};
+use fordway_serve::Network;
+
+/// Tables that are locked apart.
+const SHARDS: usize = 16;
+
+/// All questions under way.
+#[derive(Debug)]
+pub(super) struct Flights {
+    shards: [Mutex<HashMap<Key, Arc<Flight>, RandomState>>; SHARDS],
+    hasher: RandomState,
+    places: Arc<Shares>,
+    most: usize,
+}
+
+/// One question under way.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// `None` if the asker has given up.
+    outcome: OnceLock<Option<Outcome>>,
+    landed: Notify,
+}
+
+/// What the caller is to do.
+pub(super) enum Boarding<'a> {
+    /// Ask, and tell the others.
+    Ask(Asker<'a>),
+    /// Wait for the one who asks.
+    Wait(Arc<Flight>),
+    /// Nothing: too many questions are under way, in all, of this client, or about this zone.
+    Full,
+}
+
+impl Flights {
+    /// Room for so many questions.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::default(),
+            places: Arc::default(),
+            most,
+        }
+    }
+
+    /// Joins the question, or takes it on for a client, where there is one.
+    pub(super) fn board(&self, key: &Key, client: Option<Network>) -> Boarding<'_> {
+        let mut shard = self.shard(key);
+        match shard.entry(Arc::clone(key)) {
+            Entry::Occupied(entry) => Boarding::Wait(Arc::clone(entry.get())),
+            Entry::Vacant(place) => {
+                let Some(held) = self.places.take(self.most, client, key::name(key)) else {
+                    return Boarding::Full;
+                };
+                let flight = Arc::clone(place.insert(Arc::default()));
+                Boarding::Ask(Asker { flights: self, key: Arc::clone(key), flight, _place: held })
+            }
+        }
+    }
+
+    /// How many questions are under way.
+    pub(super) fn len(&self) -> usize {
+        self.places.count()
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<Flight>, RandomState>> {
+        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// What the asker was told; `None` if it has gone away without an outcome.
+    pub(super) async fn wait(&self) -> Option<Outcome> {
+        loop {
+            let mut landed = pin!(self.landed.notified());
+            // From here on no notification is missed, so the look at the outcome may come after.
+            landed.as_mut().enable();
+            if let Some(outcome) = self.outcome.get() {
+                return outcome.clone();
+            }
+            landed.await;
+        }
+    }
+}
+
+/// The one who asks.
+#[derive(Debug)]
+pub(super) struct Asker<'a> {
+    flights: &'a Flights,
+    key: Key,
+    flight: Arc<Flight>,
+    _place: Place,
+}
+
+impl Asker<'_> {
+    /// Tells everybody who waits.
+    pub(super) fn tell(self, outcome: &Outcome) {
+        // Nobody else sets it, so it is not set yet.
+        let _ = self.flight.outcome.set(Some(outcome.clone()));
+    }
+}
+
+impl Drop for Asker<'_> {
+    /// Also when the asker has gone away: one of those who wait asks in its place.
+    fn drop(&mut self) {
+        self.flights.shard(&self.key).remove(&self.key);
+        let _ = self.flight.outcome.set(None);
+        self.flight.landed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::LookupError;
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Arc::from([&[0; 5][..], &[text.len() as u8], text.as_bytes(), &[0]].concat())
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told() {
+        let flights = Flights::new(10);
+        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
+            panic!("nobody asks yet")
+        };
+        let waiting = [(); 2].map(|()| match flights.board(&key("a"), None) {
+            Boarding::Wait(flight) => flight,
+            _ => panic!("somebody asks already"),
+        });
+        let tell = async { asker.tell(&Err(LookupError::Timeout)) };
+        let (first, second, ()) = tokio::join!(waiting[0].wait(), waiting[1].wait(), tell);
+        assert_eq!(first.unwrap().unwrap_err(), LookupError::Timeout);
+        assert_eq!(second.unwrap().unwrap_err(), LookupError::Timeout);
+        assert_eq!(flights.len(), 0);
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
+    }
+
+    #[tokio::test]
+    async fn one_who_waits_learns_that_the_asker_is_gone() {
+        let flights = Flights::new(10);
+        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
+            panic!("nobody asks yet")
+        };
+        let Boarding::Wait(flight) = flights.board(&key("a"), None) else {
+            panic!("somebody asks")
+        };
+        drop(asker);
+        assert!(flight.wait().await.is_none());
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
+    }
+
+    #[test]
+    fn the_table_is_bounded_but_joining_is_free() {
+        let flights = Flights::new(2);
+        let asking = ["a", "b"].map(|name| match flights.board(&key(name), None) {
+            Boarding::Ask(asker) => asker,
+            _ => panic!("there is room"),
+        });
+        assert!(matches!(flights.board(&key("c"), None), Boarding::Full));
+        assert!(matches!(flights.board(&key("a"), None), Boarding::Wait(_)));
+        drop(asking);
+        assert!(matches!(flights.board(&key("c"), None), Boarding::Ask(_)));
+        assert_eq!(flights.len(), 0);
+    }
+}

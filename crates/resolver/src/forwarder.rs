@@ -1,0 +1,115 @@
+//! Questions through the cache, and each of them once to the servers.
+
+use std::sync::Arc;
+
+use fordway_dns64::{Question, Security};
+use hickory_proto::op::Query;
+
+use super::answer::Answer;
+use super::cache::{Cache, Outcome};
+use super::clean::clean;
+use super::counters::ResolverCounters;
+use super::error::{Error, LookupError};
+use super::flight::{Boarding, Flights};
+use super::key::{Key, KeyBuf};
+use super::lifetime;
+use super::peer::Peer;
+use super::race::Racers;
+use super::settings::Settings;
+use fordway_serve::Network;
+use fordway_serve::clock;
+
+/// Servers, cache, and the questions under way.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    pub(super) cache: Cache,
+    pub(super) flights: Flights,
+    pub(super) counters: ResolverCounters,
+    pub(super) racers: Racers,
+}
+
+impl Forwarder {
+    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        let peers = Peer::all(settings)?;
+        Ok(Self {
+            cache: Cache::new(settings.cache_octets),
+            flights: Flights::new(settings.in_flight),
+            counters: ResolverCounters::default(),
+            racers: Racers::new(peers, settings.timeout, settings.attempts, settings.deadline),
+        })
+    }
+
+    /// What servers say to a question, as they say it; it may be in the cache.
+    pub(super) async fn lookup(&self, question: &Question, client: Option<Network>) -> Outcome {
+        let Some(key) = KeyBuf::new(question, false) else {
+            return Err(LookupError::Unusable);
+        };
+        match self.cache.get(key.as_octets(), clock::now()) {
+            Some(outcome) => outcome,
+            None => self.fetch(question, &key.to_key(), client).await,
+        }
+    }
+
+    /// What servers say to a question that is not in the cache.
+    pub(super) async fn fetch(
+        &self,
+        question: &Question,
+        key: &Key,
+        client: Option<Network>,
+    ) -> Outcome {
+        self.once(key, client, async |key| self.ask(question, key).await).await
+    }
+
+    /// Has `ask` find what is not in the cache, once for all who look for it, and keeps it. The question counts for the
+    /// client that was first.
+    pub(super) async fn once(
+        &self,
+        key: &Key,
+        client: Option<Network>,
+        ask: impl AsyncFnOnce(&Key) -> Outcome,
+    ) -> Outcome {
+        loop {
+            match self.flights.board(key, client) {
+                Boarding::Ask(asker) => {
+                    // Somebody may have landed since the cache was looked at.
+                    if let Some(outcome) = self.cache.get(key, clock::now()) {
+                        asker.tell(&outcome);
+                        return outcome;
+                    }
+                    let outcome = ask(key).await;
+                    if outcome.is_err() {
+                        self.counters.failures.count();
+                    }
+                    self.cache.insert(Arc::clone(key), &outcome, clock::now());
+                    asker.tell(&outcome);
+                    return outcome;
+                }
+                Boarding::Wait(flight) => {
+                    self.counters.merged.count();
+                    if let Some(outcome) = flight.wait().await {
+                        return outcome;
+                    }
+                }
+                Boarding::Full => {
+                    self.counters.busy.count();
+                    return Err(LookupError::Busy);
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, question: &Question, key: &Key) -> Outcome {
+        let mut message = self.racers.run(key).await?;
+        let mut asked = question.clone();
+        asked.name = question.name.to_lowercase();
+        asked.name.set_fqdn(true);
+        clean(&mut message, &asked);
+        let lifetime = lifetime::of_answer(&message, question.record_type);
+        let mut query = Query::query(asked.name, asked.record_type);
+        query.set_query_class(asked.class);
+        message.queries = vec![query];
+        let fetched = clock::now();
+        let expires = fetched + lifetime;
+        Ok(Arc::new(Answer { message, fetched, expires, security: Security::Unchecked }))
+    }
+}

@@ -1,0 +1,132 @@
+//! Answers from the configured upstream servers.
+//!
+//! A [`Resolver`] asks servers that do recursion themselves (it follows no referral). One question is asked once,
+//! whoever waits for its answer; the answer is kept for as long as its TTLs allow, within a bound of octets. All of it
+//! may be shared by threads that have a tokio runtime each: sockets belong to the runtime that made them, the cache and
+//! the questions under way to everybody.
+//!
+//! The way of a question: [`forwarder`] (cache, merging) -> [`race`] (which server, and when the next) -> [`exchange`]
+//! (one server, by UDP or a connection) -> [`clean`] (what belongs to the question) -> cache. With validation,
+//! [`validate`] stands before all that, and asks for signatures and keys the same way.
+
+#![forbid(unsafe_code)]
+
+mod anchors;
+mod answer;
+mod cache;
+mod clean;
+mod connection;
+mod counters;
+mod error;
+mod exchange;
+mod flight;
+mod forwarder;
+mod health;
+mod https;
+mod key;
+mod lifetime;
+mod peer;
+mod query;
+mod race;
+mod random;
+mod settings;
+pub mod shares;
+mod stats;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod udp;
+mod validate;
+
+use std::sync::Arc;
+
+pub use answer::Answer;
+pub use error::{Error, LookupError};
+pub use fordway_dns64::{Question, Security};
+use forwarder::Forwarder;
+use hickory_proto::rr::DNSClass;
+use key::KeyBuf;
+pub use settings::{Protocol, Server, Settings, TrustAnchors};
+pub use stats::{ServerStats, Stats};
+use validate::Validator;
+
+use fordway_serve::Network;
+use fordway_serve::clock;
+
+/// Asks upstream servers, and remembers what they said.
+#[derive(Debug)]
+pub struct Resolver {
+    settings: Settings,
+    forwarder: Arc<Forwarder>,
+    validator: Option<Validator>,
+}
+
+impl Resolver {
+    /// Makes a resolver; reads the files that the settings name, and sends nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// No servers, a file that can't be read or holds nothing of use, or a server name that is none.
+    pub fn new(settings: Settings) -> Result<Arc<Self>, Error> {
+        if settings.servers.is_empty() {
+            return Err(Error::NoServers);
+        }
+        let forwarder = Arc::new(Forwarder::new(&settings)?);
+        let validator = match &settings.validate {
+            Some(anchors) => Some(Validator::new(&forwarder, anchors, settings.deadline)?),
+            None => None,
+        };
+        Ok(Arc::new(Self { settings, forwarder, validator }))
+    }
+
+    /// The answer to a question: from the cache, from a server, or from the one who asks the same already.
+    ///
+    /// Must be called within a tokio runtime that has time and input/output enabled.
+    ///
+    /// # Errors
+    ///
+    /// No server gave an answer in time. An answer with an error code (SERVFAIL, NXDOMAIN) is an [`Answer`], and so is
+    /// one that does not validate.
+    pub async fn lookup(&self, question: &Question) -> Result<Arc<Answer>, LookupError> {
+        self.lookup_for(None, question).await
+    }
+
+    /// As [`Resolver::lookup`], for a client that has only its share of the questions under way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resolver::lookup`].
+    pub async fn lookup_for(
+        &self,
+        client: Option<Network>,
+        question: &Question,
+    ) -> Result<Arc<Answer>, LookupError> {
+        let forwarder = &self.forwarder;
+        forwarder.counters.lookups.count();
+        // Signatures exist in class IN.
+        let wanted = !question.checking_disabled && question.class == DNSClass::IN;
+        let validator = self.validator.as_ref().filter(|_| wanted);
+        let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
+        if let Some(outcome) = forwarder.cache.get(key.as_octets(), clock::now()) {
+            forwarder.counters.cache_hits.count();
+            return outcome;
+        }
+        forwarder.counters.cache_misses.count();
+        let key = key.to_key();
+        match validator {
+            Some(validator) => validator.fetch(question, &key, client).await,
+            None => forwarder.fetch(question, &key, client).await,
+        }
+    }
+
+    /// What was asked and answered so far.
+    pub fn stats(&self) -> Stats {
+        self.forwarder.stats()
+    }
+
+    /// The settings that the resolver was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}

@@ -1,0 +1,215 @@
+//! An upstream server at work, and what joins a thread to it.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use hickory_proto::op::Message;
+use nix::errno::Errno;
+use tokio::runtime::{Handle, Id};
+use tracing::{info, warn};
+
+use super::connection::Connection;
+use super::counters::ServerCounters;
+use super::error::Error;
+use super::health::Health;
+use super::query::{Match, Query};
+use super::settings::{Server, Settings};
+use super::stats::ServerStats;
+use super::tls::{self, Tls};
+use super::udp::Idle;
+use fordway_serve::clock;
+
+/// A server, with what all threads know of it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) server: Server,
+    pub(super) tls: Option<Tls>,
+    pub(super) health: Health,
+    pub(super) counters: ServerCounters,
+    /// How long a try, and the making of a connection, may take.
+    pub(super) timeout: Duration,
+}
+
+/// Why a server has given no answer to a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It can't be reached, or its certificate is not valid.
+    Unreachable,
+    /// This host has no socket, port or memory left.
+    Exhausted,
+    /// The connection was closed with the question unanswered.
+    Closed,
+    /// What came can't be read.
+    Malformed,
+    /// The answer by UDP is truncated.
+    Truncated,
+    /// The answer by UDP has its name in another case.
+    OtherCase,
+    /// What came by UDP is an error that does not say which question it answers: anybody who guesses port and
+    /// identifier could have sent it.
+    NoQuestion,
+    /// So many datagrams that do not answer the question that somebody seems to guess.
+    Suspicious,
+}
+
+impl Peer {
+    /// The servers of some settings.
+    pub(super) fn all(settings: &Settings) -> Result<Vec<Arc<Self>>, Error> {
+        let now = clock::now();
+        let mut roots = None;
+        let peer = |server: &Server| {
+            Ok(Arc::new(Self {
+                server: server.clone(),
+                tls: tls::of_server(server, settings.ca.as_deref(), &mut roots)?,
+                health: Health::new(now),
+                counters: ServerCounters::default(),
+                timeout: settings.timeout,
+            }))
+        };
+        settings.servers.iter().map(peer).collect()
+    }
+
+    /// Reads a response that answers `query`.
+    pub(super) fn read(&self, query: &Query, octets: &mut [u8]) -> Result<Message, Trouble> {
+        query.lower_question(octets);
+        Message::from_vec(octets).map_err(|_| {
+            self.counters.malformed.count();
+            Trouble::Malformed
+        })
+    }
+
+    /// Reads a response that came by a connection, where nobody else can have sent it; whether the case of the question
+    /// was kept.
+    pub(super) fn read_stream(
+        &self,
+        query: &Query,
+        octets: &mut [u8],
+    ) -> Result<(Message, bool), Trouble> {
+        match query.matches(octets) {
+            Match::Answers | Match::ErrorWithoutQuestion => {
+                self.read(query, octets).map(|message| (message, true))
+            }
+            Match::OtherCase => self.read(query, octets).map(|message| (message, false)),
+            Match::Mismatch => {
+                self.counters.mismatches.count();
+                Err(Trouble::Malformed)
+            }
+            Match::Malformed => {
+                self.counters.malformed.count();
+                Err(Trouble::Malformed)
+            }
+        }
+    }
+
+    /// Takes down that it has answered.
+    pub(super) fn answered(&self, after: Duration) {
+        if self.health.answered(after) {
+            info!(server = %self.server, "upstream server answers again");
+        }
+    }
+
+    /// Takes down that it has not answered for so long.
+    pub(super) fn silent(&self, for_: Duration) {
+        if self.health.silent(for_, clock::now()) {
+            warn!(server = %self.server, "upstream server does not answer");
+        }
+    }
+
+    /// Takes down that its answer is of no use.
+    pub(super) fn refused(&self) {
+        if self.health.failed(clock::now()) {
+            warn!(server = %self.server, "upstream server refuses, or gives no answers of use");
+        }
+    }
+
+    /// Takes down that it could not be asked.
+    pub(super) fn unreachable(&self) {
+        self.counters.unreachable.count();
+        if self.health.failed(clock::now()) {
+            warn!(server = %self.server, "upstream server can't be reached");
+        }
+    }
+
+    /// What it has done.
+    pub(super) fn stats(&self) -> ServerStats {
+        let counters = &self.counters;
+        ServerStats {
+            server: self.server.to_string(),
+            alive: self.health.is_alive(),
+            queries: counters.queries.get(),
+            answers: counters.answers.get(),
+            errors: counters.errors.get(),
+            timeouts: counters.timeouts.get(),
+            unreachable: counters.unreachable.get(),
+            mismatches: counters.mismatches.get(),
+            case_mismatches: counters.case_mismatches.get(),
+            malformed: counters.malformed.get(),
+            spoof_suspicions: counters.spoof_suspicions.get(),
+            truncated: counters.truncated.get(),
+            connections: counters.connections.get(),
+            rtt_us: u32::try_from(self.health.rtt().as_micros()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(
+                Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::ENOMEM
+                | Errno::ENOBUFS
+                | Errno::EADDRNOTAVAIL,
+            ) => Self::Exhausted,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// What joins one runtime to one server. Sockets wake only the runtime that made them.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    pub(super) sockets: Mutex<Vec<Idle>>,
+    pub(super) connection: Mutex<Option<Connection>>,
+}
+
+impl Links {
+    /// The connection to a server, a new one if there is none; it may be in the making.
+    pub(super) fn connection(&self, peer: &Arc<Peer>) -> Connection {
+        let mut place = lock(&self.connection);
+        match &*place {
+            Some(connection) if connection.is_open() => connection.clone(),
+            _ => place.insert(Connection::open(Arc::clone(peer))).clone(),
+        }
+    }
+}
+
+/// The links of all runtimes.
+#[derive(Debug, Default)]
+pub(super) struct LinkTable(RwLock<Vec<(Id, Arc<[Links]>)>>);
+
+impl LinkTable {
+    /// The links of this runtime, to so many servers.
+    pub(super) fn here(&self, servers: usize) -> Arc<[Links]> {
+        let id = Handle::current().id();
+        let of_id = |table: &Vec<(Id, Arc<[Links]>)>| {
+            table.iter().find(|(owner, _)| *owner == id).map(|(_, links)| Arc::clone(links))
+        };
+        let found = of_id(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        found.unwrap_or_else(|| {
+            let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            of_id(&table).unwrap_or_else(|| {
+                let links: Arc<[Links]> = (0..servers).map(|_| Links::default()).collect();
+                table.push((id, Arc::clone(&links)));
+                links
+            })
+        })
+    }
+}
+
+/// Locks; what is behind these locks is whole even if a thread has panicked.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

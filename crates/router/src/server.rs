@@ -1,0 +1,190 @@
+//! The server as its owner has it: sockets, a thread, and handles.
+
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
+use fordway_net::{ChangeWatch, Netlink, Topic};
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+use super::host::{DhcpSocket, Host};
+use super::serve::{self, Command, Sockets};
+use super::settings::{Settings, WrongSetting};
+use super::stats::Stats;
+use fordway_serve::icmp6::Icmp6Socket;
+
+/// Why there is no server, or not the one wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings can't be.
+    #[error("can't advertise on {device}: {wrong}")]
+    Settings {
+        /// Name of the device.
+        device: String,
+        /// What is wrong.
+        wrong: WrongSetting,
+    },
+    /// A socket could not be had. The kind of the source tells: `PermissionDenied`, `AddrInUse`.
+    #[error("can't open {what}")]
+    Socket {
+        /// What it is for.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Netlink does not work.
+    #[error("can't learn of devices and addresses")]
+    Net(#[from] fordway_net::Error),
+    /// No random numbers.
+    #[error("the system gives no random numbers")]
+    Random(#[source] io::Error),
+    /// The thread, or what it waits with, could not be made.
+    #[error("can't start the thread of router advertisements")]
+    Thread(#[source] io::Error),
+    /// The thread has ended by itself; the log says why.
+    #[error("the thread of router advertisements has ended")]
+    Ended,
+}
+
+/// Takes the sockets, and says nothing yet.
+///
+/// Needs CAP_NET_RAW for ICMPv6, and CAP_NET_BIND_SERVICE for port 547 if a device is to answer
+/// DHCPv6. Devices need not exist yet.
+///
+/// # Errors
+///
+/// [`Error::Settings`], [`Error::Socket`], [`Error::Net`].
+pub fn bind(settings: &Settings) -> Result<Bound, Error> {
+    check(settings)?;
+    let icmp = Icmp6Socket::open_any(&[ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT])
+        .and_then(|socket| socket.any_source().map(|()| socket))
+        .map_err(|source| Error::Socket { what: "a raw ICMPv6 socket", source })?;
+    let dhcp = wants_dhcpv6(settings).then(open_dhcpv6).transpose()?;
+    // The watch before the first look: nothing is missed in between.
+    let watch = ChangeWatch::open(&[Topic::Links, Topic::Addresses6])?;
+    let mut netlink = Netlink::open()?;
+    let hardware_address = Host::read(&mut netlink)?.hardware_address();
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| Error::Random(error.into()))?;
+    let duid = super::dhcp::duid(hardware_address, random);
+    let sockets = Sockets { icmp, dhcp, watch, netlink, duid };
+    Ok(Bound { settings: settings.clone(), sockets })
+}
+
+/// A server with its sockets but without its thread.
+#[derive(Debug)]
+pub struct Bound {
+    settings: Settings,
+    sockets: Sockets,
+}
+
+impl Bound {
+    /// Starts the thread, which needs no privileges. Devices that are up advertise at once, others
+    /// when they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    pub fn start(self) -> Result<Server, Error> {
+        let stats = Arc::new(Mutex::new(Stats::default()));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (ready, started) = sync_channel(1);
+        let shared = Arc::clone(&stats);
+        let thread = thread::Builder::new()
+            .name("fordway-router".to_owned())
+            .spawn(move || serve::run(self.sockets, self.settings, receiver, &shared, &ready))
+            .map_err(Error::Thread)?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(Server { commands, stats, thread: Some(thread) }),
+            Ok(Err(error)) => Err(Error::Thread(error)),
+            Err(_) => Err(Error::Ended),
+        }
+    }
+}
+
+/// A running server. Dropping it ends it without a word, as [`Server::leave`] does.
+#[derive(Debug)]
+pub struct Server {
+    commands: UnboundedSender<Command>,
+    stats: Arc<Mutex<Stats>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Goes on with other settings, which hosts hear of at once: what is no longer advertised is taken
+    /// back, and so is everything on devices that are no longer named. They hold when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`]; [`Error::Socket`] if DHCPv6 is to be answered from now on and port 547
+    /// can't be had; [`Error::Ended`]. The old settings stay.
+    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
+        check(&settings)?;
+        let (done, waits) = sync_channel(1);
+        let wants = wants_dhcpv6(&settings);
+        let send = |command| self.commands.send(command).map_err(|_| Error::Ended);
+        if wants {
+            let (answer, answered) = sync_channel(1);
+            send(Command::HasDhcpv6(answer))?;
+            if !answered.recv().map_err(|_| Error::Ended)? {
+                send(Command::Dhcpv6(open_dhcpv6()?))?;
+            }
+        }
+        send(Command::Replace(settings, done))?;
+        waits.recv().map_err(|_| Error::Ended)
+    }
+
+    /// What it has counted, and how its devices are.
+    pub fn stats(&self) -> Stats {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether its thread runs.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Takes back everything that hosts were told, and ends.
+    pub fn stop(mut self) {
+        self.end(Command::Stop);
+    }
+
+    /// Ends without a word: for a server that another one follows at once, with the same settings.
+    pub fn leave(mut self) {
+        self.end(Command::Leave);
+    }
+
+    fn end(&mut self, command: Command) {
+        // A thread that has ended hears nothing; there is nothing to be done about it.
+        let _ended = self.commands.send(command);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of router advertisements panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end(Command::Leave);
+        }
+    }
+}
+
+fn check(settings: &Settings) -> Result<(), Error> {
+    settings.check().map_err(|(device, wrong)| Error::Settings { device, wrong })
+}
+
+fn wants_dhcpv6(settings: &Settings) -> bool {
+    settings.devices.iter().any(|device| device.dhcpv6)
+}
+
+fn open_dhcpv6() -> Result<DhcpSocket, Error> {
+    DhcpSocket::open()
+        .map_err(|source| Error::Socket { what: "UDP port 547, the DHCPv6 server's", source })
+}

@@ -1,0 +1,16 @@
+//! What the services of an IPv6-only network share: access lists, limits by client network, counters, clocks, pipes and
+//! raw ICMPv6 sockets.
+#![forbid(unsafe_code)]
+
+mod acl;
+pub mod boottime;
+pub mod clock;
+mod counter;
+pub mod icmp6;
+mod network;
+pub mod pipe;
+pub mod readiness;
+
+pub use acl::Acl;
+pub use counter::Counter;
+pub use network::{ClientLen, Network, Tally, Ticket};

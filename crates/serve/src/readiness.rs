@@ -1,0 +1,14 @@
+//! Waiting for descriptors that tokio has no type for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use tokio::io::unix::AsyncFd;
+
+/// Has the runtime of the calling thread watch `inner`, which it owns from now on.
+#[expect(deprecated, reason = "the successor asks for unsafe code, which this crate has none of")]
+pub fn watched<T: AsFd + AsRawFd>(inner: T) -> io::Result<AsyncFd<T>> {
+    // What the successor wants promised holds for what is `AsFd`: an owned descriptor that stays open
+    // and the same for as long as its owner lives.
+    AsyncFd::new(inner)
+}
