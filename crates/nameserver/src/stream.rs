@@ -66,7 +66,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
         let tally = &worker.shared.connections;
         tally.enter(network, limits.connections, limits.connections_per_client)
     });
-    let Some(ticket) = ticket.flatten() else {
+    let Some(Ok(ticket)) = ticket else {
         worker.counters().connections_refused.add(1);
         return;
     };

@@ -46,7 +46,7 @@ pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     let tally = &worker.shared.connections;
     let network = Network::of(address, limits.client_len);
     let ticket = tally.enter(network, limits.connections, limits.connections_per_client);
-    let Some(ticket) = ticket else {
+    let Ok(ticket) = ticket else {
         worker.counters().connections_refused.add(1);
         return;
     };

@@ -204,7 +204,7 @@ impl Worker {
     fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
         let limits = &active.settings.limits;
         let network = Network::of(client, limits.client_len);
-        self.shared.uses.enter_shared(network, limits.server_connections).ok_or(Reason::Busy)
+        self.shared.uses.enter_shared(network, limits.server_connections).map_err(|_| Reason::Busy)
     }
 
     /// A connection for a tunnel.

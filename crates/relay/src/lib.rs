@@ -16,7 +16,6 @@
 mod counters;
 mod icmp;
 mod journal;
-mod limits;
 mod policy;
 mod server;
 mod settings;

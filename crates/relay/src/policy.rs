@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use fordway_xlat::addr::{Pool6, classify};
 
 use super::settings::Settings;
+use fordway_serve::{ClientLen, Network};
 
 /// Why something is not relayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,9 +83,9 @@ impl Settings {
     }
 
     /// The network of clients that share limits and an IPv4 address.
-    pub(super) fn network(&self, client: Ipv6Addr) -> u128 {
-        let host_bits = 128 - u32::from(self.limits.client_len.min(128));
-        client.to_bits().checked_shr(host_bits).map_or(0, |net| net << host_bits)
+    pub(super) fn network(&self, client: Ipv6Addr) -> Network {
+        let len = ClientLen { v6: self.limits.client_len, ..ClientLen::default() };
+        Network::of(client.into(), len)
     }
 
     /// The address that connections of a client network come from; `None`: the one that routing chooses. `hash`: of the
@@ -173,7 +174,7 @@ pub(super) mod tests {
     fn networks_and_their_addresses() {
         let mut settings = settings();
         let network = |settings: &Settings, client: &str| {
-            Ipv6Addr::from_bits(settings.network(client.parse().unwrap())).to_string()
+            settings.network(client.parse().unwrap()).address().to_string()
         };
         assert_eq!(network(&settings, "2001:db8:1:2:3::4"), "2001:db8:1:2::");
         settings.limits.client_len = 128;

@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use rustix::net::{self as sock, AddressFamily, SocketFlags, SocketType, sockopt as option};
 use slotmap::SlotMap;
 
-use super::limits::Over;
 use super::settings::{Class, Settings};
 use super::sockets::keepalive;
 use super::timers::Timers;
@@ -132,27 +131,24 @@ impl Tcp {
         };
         let network = core.settings.network(*client.ip());
         let limits = core.settings.limits;
-        let room = core.shared.connections.take(network, limits.connections, limits.per_client);
-        if let Err(over) = room {
-            let what = match over {
-                Over::Total => "connections",
-                Over::Client => "connections of a client network",
-            };
-            core.limited(over, what, client);
-            return abort(v6);
-        }
+        let tally = &core.shared.connections;
+        let ticket = match tally.enter(network, limits.connections, limits.per_client) {
+            Ok(ticket) => ticket,
+            Err(over) => {
+                core.limited(over, "connections", client);
+                return abort(v6);
+            }
+        };
         let source = core.settings.source(core.shared.hash(network));
         let class = class(&core.settings, &v6);
         match connect(&core.settings, source, class, v4) {
             Ok(socket) => {
-                let connection =
-                    Connection::new(v6, socket, (client, asked, v4), network, core.now);
+                let connection = Connection::new(v6, socket, (client, asked, v4), ticket, core.now);
                 self.register(connection, core);
             }
             Err(errno) => {
                 failed(errno, core);
                 tracing::debug!(%client, server = %v4, "not connected: {errno}");
-                core.shared.connections.give(network);
                 abort(v6);
             }
         }
@@ -243,7 +239,6 @@ impl Tcp {
         self.timers.tidy(self.connections.len(), |key, at| {
             self.connections.get(key).is_some_and(|connection| connection.timer == Some(at))
         });
-        core.shared.connections.give(connection.network);
         count(end, core);
         connection.close(end, core.now);
     }

@@ -20,10 +20,10 @@ use slotmap::SlotMap;
 use socket2::Socket;
 
 use super::icmp::{About, Errors, Trouble, checksum};
-use super::limits::Over;
 use super::settings::Class;
 use super::timers::Timers;
 use super::worker::{Core, Key, UDP_V4, token};
+use fordway_serve::Network;
 use session::{Mapping, Session};
 
 /// Datagrams that are taken with one system call.
@@ -148,15 +148,15 @@ impl Udp {
         let network =
             mapping.map_or_else(|| core.settings.network(*client.ip()), |mapping| mapping.network);
         let limits = core.settings.limits;
-        if let Err(over) = core.shared.sessions.take(network, limits.sessions, limits.per_client) {
-            let what = match over {
-                Over::Total => "UDP sessions",
-                Over::Client => "UDP sessions of a client network",
-            };
-            core.limited(over, what, client);
-            self.tell(Trouble::NO_ROOM, about, core);
-            return None;
-        }
+        let tally = &core.shared.sessions;
+        let ticket = match tally.enter(network, limits.sessions, limits.per_client) {
+            Ok(ticket) => ticket,
+            Err(over) => {
+                core.limited(over, "UDP sessions", client);
+                self.tell(Trouble::NO_ROOM, about, core);
+                return None;
+            }
+        };
         let key = match known {
             Some(key) => Ok(key),
             None => self.map(client, network, core),
@@ -164,7 +164,6 @@ impl Udp {
         let key = match key {
             Ok(key) => key,
             Err(errno) => {
-                core.shared.sessions.give(network);
                 core.counters.failed_resources.add(1);
                 core.no_resources(&format!("no socket for a UDP session: {errno}"));
                 self.tell(Trouble::NO_ROOM, about, core);
@@ -173,7 +172,7 @@ impl Udp {
         };
         let mapping = self.mappings.get_mut(key)?;
         mapping.sessions += 1;
-        let mut session = Session::new(asked, core.now);
+        let mut session = Session::new(asked, ticket, core.now);
         self.timers.arm((key, v4), &mut session.timer, core.now + limits.udp_idle);
         self.sessions.insert((key, v4), session);
         core.counters.udp_opened.add(1);
@@ -182,7 +181,7 @@ impl Udp {
     }
 
     /// Gives a client's port an IPv4 socket.
-    fn map(&mut self, client: Client, network: u128, core: &mut Core) -> Result<Key, Errno> {
+    fn map(&mut self, client: Client, network: Network, core: &mut Core) -> Result<Key, Errno> {
         let source = core.settings.source(core.shared.hash(network));
         let socket = session::socket(&core.settings, source)?;
         let mapping = Mapping { socket, client, network, sessions: 0, cut: false };
@@ -301,7 +300,6 @@ impl Udp {
         let Some(session) = self.sessions.remove(&session) else { return };
         core.counters.udp_idle.add(1);
         let Some(mapping) = self.mappings.get_mut(key) else { return };
-        core.shared.sessions.give(mapping.network);
         let seconds = core.now.saturating_duration_since(session.opened).as_secs_f32();
         tracing::debug!(client = %mapping.client, %server, down = session.down, seconds, "UDP session ended");
         mapping.sessions -= 1;

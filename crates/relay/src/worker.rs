@@ -17,12 +17,12 @@ use slotmap::{Key as _, KeyData, new_key_type};
 use super::counters::{Counters, Stats};
 use super::icmp::Errors;
 use super::journal::Journal;
-use super::limits::{Over, Tally};
 use super::policy::Refusal;
 use super::settings::Settings;
 use super::sockets::{self, Sockets};
 use super::tcp::{Side, Tcp};
 use super::udp::Udp;
+use fordway_serve::{Network, Over, Tally};
 
 new_key_type! {
     /// A connection, or a client's port, of a thread: never the same for two.
@@ -51,8 +51,8 @@ const SWEEP: Duration = Duration::from_millis(250);
 pub(super) struct Shared {
     pub(super) settings: ArcSwap<Settings>,
     /// Connections and sessions of clients.
-    pub(super) connections: Tally,
-    pub(super) sessions: Tally,
+    pub(super) connections: Arc<Tally>,
+    pub(super) sessions: Arc<Tally>,
     pub(super) counters: Vec<Arc<Counters>>,
     stopping: AtomicBool,
     wakes: Vec<OwnedFd>,
@@ -65,8 +65,8 @@ impl Shared {
         let wake = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         Ok(Shared {
             settings: ArcSwap::from_pointee(settings),
-            connections: Tally::default(),
-            sessions: Tally::default(),
+            connections: Arc::default(),
+            sessions: Arc::default(),
             counters: (0..threads).map(|_| Arc::default()).collect(),
             stopping: AtomicBool::new(false),
             wakes: (0..threads).map(wake).collect::<Result<_, _>>()?,
@@ -75,7 +75,7 @@ impl Shared {
     }
 
     /// A number of a client network, which nobody else can foresee.
-    pub(super) fn hash(&self, network: u128) -> u64 {
+    pub(super) fn hash(&self, network: Network) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(network)
     }
@@ -95,8 +95,8 @@ impl Shared {
 
     pub(super) fn stats(&self) -> Stats {
         let mut stats = Stats {
-            connections: self.connections.total() as u64,
-            sessions: self.sessions.total() as u64,
+            connections: self.connections.count() as u64,
+            sessions: self.sessions.count() as u64,
             ..Stats::default()
         };
         self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
@@ -140,14 +140,15 @@ impl Core {
 
     /// A limit is reached, because of this client.
     pub(super) fn limited(&mut self, over: Over, what: &str, client: SocketAddrV6) {
-        match over {
-            Over::Total => self.counters.limited_total.add(1),
-            Over::Client => self.counters.limited_client.add(1),
-        }
+        let (counter, whose) = match over {
+            Over::Total => (&self.counters.limited_total, ""),
+            Over::Client => (&self.counters.limited_client, " of a client network"),
+        };
+        counter.add(1);
         if let Some(more) = self.journal.limit.due(self.now) {
             let name = &self.settings.name;
             tracing::warn!(
-                "{name}: too many {what}: {client} refused ({more} more since the last line)"
+                "{name}: too many {what}{whose}: {client} refused ({more} more since the last line)"
             );
         }
     }

@@ -13,4 +13,4 @@ pub mod readiness;
 
 pub use acl::Acl;
 pub use counter::Counter;
-pub use network::{ClientLen, Network, Tally, Ticket};
+pub use network::{ClientLen, Network, Over, Tally, Ticket};

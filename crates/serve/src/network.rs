@@ -1,7 +1,7 @@
 //! Clients by network, and what each of them may take.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,6 +36,20 @@ impl Network {
         let others = u128::MAX.checked_shr(len).unwrap_or(0);
         Network(bits & !others)
     }
+
+    /// Its first address.
+    pub fn address(self) -> Ipv6Addr {
+        self.0.into()
+    }
+}
+
+/// Which limit is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// That of all.
+    Total,
+    /// That of one client network.
+    Client,
 }
 
 /// Independent parts, so that threads seldom wait for each other.
@@ -68,7 +82,7 @@ impl Tally {
         network: Network,
         most: usize,
         most_of_network: usize,
-    ) -> Option<Ticket> {
+    ) -> Result<Ticket, Over> {
         self.enter_with(network, 1, most, |_| most_of_network)
     }
 
@@ -80,13 +94,13 @@ impl Tally {
         places: usize,
         most: usize,
         most_of_network: usize,
-    ) -> Option<Ticket> {
+    ) -> Result<Ticket, Over> {
         self.enter_with(network, places, most, |all| most_of_network.min(most - all))
     }
 
     /// A place, if a network then has no more than three times what is left for others: one alone has three quarters of
     /// `most`, and whoever comes next finds some.
-    pub fn enter_shared(self: &Arc<Self>, network: Network, most: usize) -> Option<Ticket> {
+    pub fn enter_shared(self: &Arc<Self>, network: Network, most: usize) -> Result<Ticket, Over> {
         self.enter_with(network, 1, most, |all| 3 * (most - all + 1))
     }
 
@@ -97,17 +111,22 @@ impl Tally {
         places: usize,
         most: usize,
         share: impl FnOnce(usize) -> usize,
-    ) -> Option<Ticket> {
+    ) -> Result<Ticket, Over> {
         let all = self.all.fetch_add(places, Ordering::Relaxed) + places;
-        let ticket = (all <= most).then(|| share(all)).and_then(|most_of_network| {
+        let ticket = if all > most {
+            Err(Over::Total)
+        } else {
+            let most_of_network = share(all);
             let mut counts = self.shard(network).lock().unwrap_or_else(PoisonError::into_inner);
             let held = counts.get(&network).copied().unwrap_or(0) + places;
-            (held <= most_of_network).then(|| {
+            if held > most_of_network {
+                Err(Over::Client)
+            } else {
                 counts.insert(network, held);
-                Ticket { tally: Arc::clone(self), network, places }
-            })
-        });
-        if ticket.is_none() {
+                Ok(Ticket { tally: Arc::clone(self), network, places })
+            }
+        };
+        if ticket.is_err() {
             self.all.fetch_sub(places, Ordering::Relaxed);
         }
         ticket
@@ -174,12 +193,12 @@ mod tests {
         let (here, there) = (network("192.0.2.1"), network("2001:db8::1"));
         let first = tally.enter(here, 3, 2).unwrap();
         let second = tally.enter(here, 3, 2).unwrap();
-        assert!(tally.enter(here, 3, 2).is_none(), "two of one network");
+        assert!(tally.enter(here, 3, 2).is_err(), "two of one network");
         let third = tally.enter(there, 3, 2).unwrap();
-        assert!(tally.enter(there, 3, 2).is_none(), "three in all");
+        assert!(tally.enter(there, 3, 2).is_err(), "three in all");
         assert_eq!(tally.count(), 3);
         drop(first);
-        assert!(tally.enter(here, 3, 2).is_some());
+        assert!(tally.enter(here, 3, 2).is_ok());
         drop((second, third));
         assert_eq!(tally.count(), 0);
         assert!(tally.by_network.iter().all(|shard| shard.lock().unwrap().is_empty()), "no trace");
@@ -190,13 +209,13 @@ mod tests {
         let tally = Arc::new(Tally::default());
         let (here, there) = (network("192.0.2.1"), network("2001:db8::1"));
         let first = tally.enter_many(here, 500, 1000, 700).unwrap();
-        assert!(tally.enter_many(here, 1, 1000, 700).is_none(), "as much as is left for others");
+        assert!(tally.enter_many(here, 1, 1000, 700).is_err(), "as much as is left for others");
         let second = tally.enter_many(there, 250, 1000, 700).unwrap();
-        assert!(tally.enter_many(there, 1, 1000, 700).is_none());
+        assert!(tally.enter_many(there, 1, 1000, 700).is_err());
         assert_eq!(tally.count(), 750);
         drop(first);
         let third = tally.enter_many(there, 100, 1000, 350).unwrap();
-        assert!(tally.enter_many(there, 1, 1000, 350).is_none(), "its own bound");
+        assert!(tally.enter_many(there, 1, 1000, 350).is_err(), "its own bound");
         drop((second, third));
         assert_eq!(tally.count(), 0);
         assert!(tally.by_network.iter().all(|shard| shard.lock().unwrap().is_empty()), "no trace");
@@ -205,8 +224,27 @@ mod tests {
     #[test]
     fn none_at_all_leaves_no_trace() {
         let tally = Arc::new(Tally::default());
-        assert!(tally.enter(network("192.0.2.1"), 1, 0).is_none());
+        assert!(tally.enter(network("192.0.2.1"), 1, 0).is_err());
         assert_eq!(tally.count(), 0);
         assert!(tally.by_network.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+
+    #[test]
+    fn both_limits_hold_and_nothing_is_left_behind() {
+        let tally = Arc::new(Tally::default());
+        let network = |number: u8| network(&format!("192.0.{number}.1"));
+        let enter = |number, most| tally.enter(network(number), most, 3);
+        let mut first: Vec<_> = (0..3).map(|_| enter(1, 5).unwrap()).collect();
+        assert_eq!(enter(1, 5).unwrap_err(), Over::Client);
+        let second = enter(2, 5).unwrap();
+        first.push(enter(3, 5).unwrap());
+        assert_eq!(enter(4, 5).unwrap_err(), Over::Total);
+        assert_eq!(tally.count(), 5);
+        drop(second);
+        first.push(enter(4, 5).unwrap());
+        drop(first);
+        assert_eq!(tally.count(), 0);
+        assert_eq!(tally.enter(network(9), 5, 0).unwrap_err(), Over::Client);
+        assert!(tally.by_network.iter().all(|shard| shard.lock().unwrap().is_empty()), "no trace");
     }
 }

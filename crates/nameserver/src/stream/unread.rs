@@ -55,8 +55,8 @@ impl Unread {
     /// Counts an answer. `None`: it is too much, and the connection has to end.
     pub(super) fn add(self: &Rc<Self>, octets: usize) -> Option<Octets> {
         let ticket = || self.tally.enter_many(self.network, octets, MOST_OF_ALL, MOST_OF_NETWORK);
-        let ticket = (self.octets.get() + octets <= MOST).then(ticket).flatten();
-        let Some(ticket) = ticket else {
+        let ticket = (self.octets.get() + octets <= MOST).then(ticket);
+        let Some(Ok(ticket)) = ticket else {
             self.over.notify_one();
             return None;
         };

@@ -13,6 +13,7 @@ use super::super::settings::Limits;
 use super::super::worker::Core;
 use super::abort;
 use super::flow::{Broken, Flow, Pumped};
+use fordway_serve::Ticket;
 use fordway_serve::pipe::Pipes;
 
 /// How long a reset waits for what was sent before it to arrive.
@@ -71,8 +72,8 @@ enum State {
 pub(super) struct Connection {
     pub(super) v6: OwnedFd,
     pub(super) v4: OwnedFd,
-    /// Of the client, whose limit counts it.
-    pub(super) network: u128,
+    /// It counts for its client network.
+    _ticket: Ticket,
     up: Flow,
     down: Flow,
     state: State,
@@ -93,7 +94,7 @@ impl Connection {
         v6: OwnedFd,
         v4: OwnedFd,
         ends: (SocketAddrV6, SocketAddrV6, SocketAddrV4),
-        network: u128,
+        ticket: Ticket,
         now: Instant,
     ) -> Connection {
         let (up, down) = (Flow::default(), Flow::default());
@@ -101,7 +102,7 @@ impl Connection {
         Connection {
             v6,
             v4,
-            network,
+            _ticket: ticket,
             up,
             down,
             state,

@@ -38,8 +38,9 @@ impl Bench {
         let core = &mut self.core;
         let network = core.settings.network(*from.ip());
         let limits = core.settings.limits;
-        core.shared.connections.take(network, limits.connections, limits.per_client).unwrap();
-        let connection = Connection::new(v6.into(), v4.into(), ends, network, core.now);
+        let tally = &core.shared.connections;
+        let ticket = tally.enter(network, limits.connections, limits.per_client).unwrap();
+        let connection = Connection::new(v6.into(), v4.into(), ends, ticket, core.now);
         self.tcp.register(connection, core);
         let (key, _) = self.tcp.connections.iter().last().unwrap();
         self.tcp.event(key, Side::V4, EventFlags::OUT, core);
@@ -57,7 +58,7 @@ impl Bench {
     }
 
     fn count(&self) -> usize {
-        self.core.shared.connections.total()
+        self.core.shared.connections.count()
     }
 }
 

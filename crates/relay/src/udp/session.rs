@@ -10,6 +10,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_ip_rec
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use super::super::settings::{Class, Settings};
+use fordway_serve::{Network, Ticket};
 
 /// A client's port and its IPv4 socket.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Mapping {
     pub(super) socket: OwnedFd,
     pub(super) client: SocketAddrV6,
     /// Whose limit counts its sessions.
-    pub(super) network: u128,
+    pub(super) network: Network,
     pub(super) sessions: usize,
     /// Its datagrams are cut where they don't fit, since the client can't make them so short.
     pub(super) cut: bool,
@@ -34,11 +35,13 @@ pub(super) struct Session {
     pub(super) down: u64,
     /// When it is looked at.
     pub(super) timer: Option<Instant>,
+    /// It counts for the network of its client.
+    _ticket: Ticket,
 }
 
 impl Session {
-    pub(super) fn new(asked: SocketAddrV6, now: Instant) -> Session {
-        Session { asked, active: now, opened: now, down: 0, timer: None }
+    pub(super) fn new(asked: SocketAddrV6, ticket: Ticket, now: Instant) -> Session {
+        Session { asked, active: now, opened: now, down: 0, timer: None, _ticket: ticket }
     }
 }
 
