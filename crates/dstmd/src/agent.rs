@@ -1,20 +1,21 @@
 //! A tunnel end point that a server on another host tells its bindings.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddrV6, UdpSocket};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use fordway_dstm::{Key, Tep, TepStats, TepStep};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, warn};
 
 use super::clock::{Clock, Timer};
 use super::server::{listen_on, serve_datagrams};
 use super::{Bindings, Error, random};
+use fordway_serve::thread::{Commanded, Ready};
 
 /// What it is told.
 #[derive(Clone, Debug)]
@@ -84,37 +85,19 @@ impl BoundAgent {
     /// [`Error::Thread`].
     pub fn start(self) -> Result<Agent, Error> {
         let stats = Arc::new(Mutex::new(AgentStats::default()));
-        let (end, ended) = oneshot::channel();
-        let (ready, started) = sync_channel(1);
         let shared = Arc::clone(&stats);
-        let thread = thread::Builder::new()
-            .name("fordway-dstm-tep".to_owned())
-            .spawn(move || {
-                let runtime =
-                    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                        Ok(runtime) => runtime,
-                        Err(error) => return drop(ready.send(Err(error))),
-                    };
-                runtime.block_on(async {
-                    match tokio::net::UdpSocket::from_std(self.socket) {
-                        Ok(socket) => {
-                            let _gone = ready.send(Ok(()));
-                            let shell = Shell::new(self.core, self.settings.bindings, shared);
-                            tokio::select! {
-                                () = shell.serve(&socket) => {}
-                                _ = ended => {}
-                            }
-                        }
-                        Err(error) => drop(ready.send(Err(error))),
-                    }
-                });
-            })
-            .map_err(Error::Thread)?;
-        match started.recv() {
-            Ok(Ok(())) => Ok(Agent { stats, end: Some(end), thread: Some(thread) }),
-            Ok(Err(error)) => Err(Error::Thread(error)),
-            Err(_) => Err(Error::Ended),
-        }
+        let run = async move |mut commands: UnboundedReceiver<Infallible>, ready: Ready| {
+            let socket = tokio::net::UdpSocket::from_std(self.socket)?;
+            ready.tell();
+            let shell = Shell::new(self.core, self.settings.bindings, shared);
+            tokio::select! {
+                () = shell.serve(&socket) => {}
+                _ = commands.recv() => {}
+            }
+            Ok(())
+        };
+        let thread = Commanded::start("a DSTM tunnel end point", "fordway-dstm-tep", run);
+        Ok(Agent { stats, thread: thread.map_err(Error::Thread)? })
     }
 }
 
@@ -205,8 +188,8 @@ impl Drop for Shell {
 #[derive(Debug)]
 pub struct Agent {
     stats: Arc<Mutex<AgentStats>>,
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// Nothing is ever told it but the end.
+    thread: Commanded<Infallible>,
 }
 
 impl Agent {
@@ -219,22 +202,11 @@ impl Agent {
     /// Whether its thread runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread.is_running()
     }
 
     /// Ends it.
     pub fn stop(self) {
         drop(self);
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of a DSTM tunnel end point panicked");
-        }
     }
 }

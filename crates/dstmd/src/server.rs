@@ -7,19 +7,17 @@ mod tests;
 use std::io;
 use std::net::{SocketAddrV6, UdpSocket};
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use fordway_dstm::{Link, LinkSettings, Record, ServerSettings, ServerStats};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::mpsc::{self, UnboundedSender};
 use tracing::{info, warn};
 
 use super::clock::Clock;
 use super::file::{self, LeaseFile};
 use super::{Bindings, Error, LeaseView, random};
+use fordway_serve::thread::{Commanded, Ready};
 use serve::{Command, Place, State};
 
 pub(super) use serve::listen as serve_datagrams;
@@ -155,18 +153,12 @@ impl Bound {
     /// [`Error::Thread`].
     pub fn start(self) -> Result<Server, Error> {
         let shared = Arc::new(Mutex::new(Stats::default()));
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let (ready, started) = sync_channel(1);
         let (state, sockets) = self.into_state(&shared)?;
-        let thread = thread::Builder::new()
-            .name("fordway-dstm".to_owned())
-            .spawn(move || serve::run(state, sockets, receiver, &ready))
-            .map_err(Error::Thread)?;
-        match started.recv() {
-            Ok(Ok(())) => Ok(Server { commands, shared, thread: Some(thread) }),
-            Ok(Err(error)) => Err(Error::Thread(error)),
-            Err(_) => Err(Error::Ended),
-        }
+        let run = async move |commands, ready: Ready| {
+            serve::run(state, sockets, commands, || ready.tell()).await
+        };
+        let thread = Commanded::start("dstm-server", "fordway-dstm", run);
+        Ok(Server { shared, thread: thread.map_err(Error::Thread)? })
     }
 
     /// What the thread has.
@@ -228,9 +220,8 @@ fn restore(
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
 pub struct Server {
-    commands: UnboundedSender<Command>,
     shared: Arc<Mutex<Stats>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Commanded<Command>,
 }
 
 impl Server {
@@ -253,10 +244,8 @@ impl Server {
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
         // Before the thread has it: so that it can be told what is wrong.
         fordway_dstm::Server::new(settings.server.clone(), [0; 32])?;
-        let (done, waits) = sync_channel(1);
-        let command = Command::Replace(Box::new(settings.server), done);
-        self.commands.send(command).map_err(|_| Error::Ended)?;
-        Ok(waits.recv().map_err(|_| Error::Ended)??)
+        let replace = |done| Command::Replace(Box::new(settings.server), done);
+        Ok(self.thread.ask(replace).ok_or(Error::Ended)??)
     }
 
     /// What it has done.
@@ -271,9 +260,7 @@ impl Server {
     ///
     /// [`Error::Ended`].
     pub fn leases(&self) -> Result<Vec<LeaseView>, Error> {
-        let (done, waits) = sync_channel(1);
-        self.commands.send(Command::Leases(done)).map_err(|_| Error::Ended)?;
-        waits.recv().map_err(|_| Error::Ended)
+        self.thread.ask(Command::Leases).ok_or(Error::Ended)
     }
 
     /// Ends a client's lease. Whether there was one.
@@ -282,37 +269,18 @@ impl Server {
     ///
     /// [`Error::Ended`].
     pub fn revoke(&self, client: &str) -> Result<bool, Error> {
-        let (done, waits) = sync_channel(1);
-        let command = Command::Revoke(client.to_owned(), done);
-        self.commands.send(command).map_err(|_| Error::Ended)?;
-        waits.recv().map_err(|_| Error::Ended)
+        self.thread.ask(|done| Command::Revoke(client.to_owned(), done)).ok_or(Error::Ended)
     }
 
     /// Whether its thread runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread.is_running()
     }
 
     /// Ends it. The leases go on: the file has them for the next start.
-    pub fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        // A thread that has ended hears nothing; there is nothing to be done about it.
-        let _ended = self.commands.send(Command::Stop);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of dstm-server panicked");
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
+    pub fn stop(self) {
+        drop(self);
     }
 }
 

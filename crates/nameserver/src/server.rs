@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use fordway_resolver as upstream;
 use tokio::net::{TcpListener, UdpSocket};
@@ -18,6 +17,7 @@ use super::sockets::{self, Pair};
 use super::stats::Stats;
 use super::stream;
 use super::worker::Worker;
+use fordway_serve::thread::Threads;
 
 /// Why there is no server, or not the one wanted.
 #[derive(Debug, thiserror::Error)]
@@ -84,17 +84,14 @@ impl Bound {
     pub fn start(self) -> Result<Server, Error> {
         let Bound { active, addresses, threads } = self;
         let shared = Arc::new(Shared::new(active, threads.len()));
-        let mut server = Server { shared, addresses, threads: Vec::new() };
+        let mut server = Server { shared, addresses, threads: Threads::new("DNS64 server") };
         for (index, pairs) in threads.into_iter().enumerate() {
             let runtime = Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(Error::Thread)?;
             let sockets = enter(&runtime, pairs).map_err(Error::Thread)?;
             let shared = Arc::clone(&server.shared);
-            let thread = thread::Builder::new()
-                .name(format!("dns64-{index}"))
-                .spawn(move || run(&shared, index, &runtime, sockets))
-                .map_err(Error::Thread)?;
-            server.threads.push(thread);
+            let work = move || run(&shared, index, &runtime, sockets);
+            server.threads.start(format!("dns64-{index}"), work).map_err(Error::Thread)?;
         }
         Ok(server)
     }
@@ -105,7 +102,7 @@ impl Bound {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
 }
 
 impl Server {
@@ -141,7 +138,7 @@ impl Server {
     /// Whether all its threads run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.are_running()
     }
 
     /// Ends all threads, and waits for them.
@@ -152,12 +149,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a DNS64 thread had failed");
-            }
-        }
+        self.shared.signals.stop();
+        self.threads.join();
     }
 }
 
@@ -209,13 +202,13 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&by_udp)));
         keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
     }
-    while !shared.is_stopping() {
+    while !shared.signals.is_stopping() {
         // Tasks look at the settings whenever they begin something; those that have begun are not running now.
         for udp in &datagrams {
             udp.flush(&worker);
         }
         shared.takes(index, worker.take_settings());
-        shared.threads[index].wake.notified().await;
+        shared.signals.woken(index).await;
     }
 }
 

@@ -1,12 +1,11 @@
 //! What the threads of a server have in common.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
 
 use super::rate::Limiter;
 use super::settings::{Rate, Settings};
@@ -15,6 +14,7 @@ use fordway_resolver::shares::Shares;
 use fordway_resolver::{self as upstream, Resolver};
 use fordway_serve::Tally;
 use fordway_serve::clock;
+use fordway_serve::thread::Signals;
 
 /// Refusals for one client network: enough to tell whoever has set up a client wrongly, and nothing for a forger.
 const REFUSALS: Rate =
@@ -69,7 +69,8 @@ pub(super) struct Shared {
     /// What times are counted from.
     pub(super) start: Instant,
     pub(super) threads: Vec<Thread>,
-    stopping: AtomicBool,
+    /// New settings, or the end.
+    pub(super) signals: Signals,
     /// Where a thread that has taken new settings says so.
     taken: Mutex<()>,
     is_taken: Condvar,
@@ -79,10 +80,8 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Thread {
     pub(super) counters: Counters,
-    /// New settings, or the end.
-    pub(super) wake: Notify,
     /// The generation of settings that the thread works by; `u64::MAX` when it has ended.
-    generation: std::sync::atomic::AtomicU64,
+    generation: AtomicU64,
 }
 
 impl Shared {
@@ -95,7 +94,7 @@ impl Shared {
             refusals: Limiter::new(REFUSALS),
             start: clock::now(),
             threads: (0..threads).map(|_| Thread::default()).collect(),
-            stopping: AtomicBool::new(false),
+            signals: Signals::new(threads),
             taken: Mutex::new(()),
             is_taken: Condvar::new(),
         }
@@ -106,7 +105,7 @@ impl Shared {
         let next = Arc::new(self.active.load().next(settings)?);
         let generation = next.generation;
         self.active.store(next);
-        self.wake();
+        self.signals.wake();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         while self.threads.iter().any(|thread| thread.generation() < generation) {
             // A thread that ends says so; the time is for one that could not.
@@ -129,22 +128,6 @@ impl Shared {
         self.threads[thread].generation.store(generation, Ordering::Release);
         drop(lock);
         self.is_taken.notify_all();
-    }
-
-    /// Tells all threads to end.
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    fn wake(&self) {
-        for thread in &self.threads {
-            thread.wake.notify_one();
-        }
     }
 
     pub(super) fn stats(&self) -> Stats {

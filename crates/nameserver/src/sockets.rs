@@ -6,9 +6,10 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Type;
 
 use super::server::Error;
+use fordway_serve::listen;
 
 /// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.
 const RECEIVE_ROOM: usize = 4 << 20;
@@ -58,7 +59,7 @@ fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, 
 }
 
 fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = socket(address, Type::DGRAM, Protocol::UDP)?;
+    let socket = listen::socket(address, Type::DGRAM)?;
     // Beyond net.core.rmem_max where that is allowed; what the system gives is enough otherwise.
     if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_ROOM).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_ROOM);
@@ -75,29 +76,8 @@ fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket(address, Type::STREAM, Protocol::TCP)?;
-    // Connections of a server that has ended do not keep the next one from its port.
-    socket.set_reuse_address(true)?;
-    // Connections have this from their listener: what a client does not take stays with the server, which counts it.
-    socket.set_tcp_notsent_lowat(UNSENT)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
-    socket.set_nonblocking(true)?;
-    socket.set_reuse_port(true)?;
-    match address {
-        // The address may come later: with its device, or when nobody else on the link has turned out to have it.
-        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
-        SocketAddr::V6(_) => {
-            socket.set_only_v6(true)?;
-            socket.set_freebind_v6(true)?;
-        }
-    }
-    Ok(socket)
+    // What a client does not take stays with the server, which counts it.
+    listen::listener(address, BACKLOG, |socket| socket.set_tcp_notsent_lowat(UNSENT))
 }
 
 #[cfg(test)]

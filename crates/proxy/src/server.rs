@@ -5,11 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -20,6 +17,8 @@ use super::shared::{Active, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
 use fordway_resolver as upstream;
+use fordway_serve::listen::listener;
+use fordway_serve::thread::Threads;
 
 /// Connections that wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
@@ -98,7 +97,8 @@ fn open(
             None => *listen,
         };
         while all.len() < threads {
-            let one = listener(address).map_err(fails)?;
+            // Another proxy of this daemon can take over without a gap.
+            let one = listener(address, BACKLOG, |_| Ok(())).map_err(fails)?;
             address = one.local_addr().map_err(fails)?;
             all.push(one);
         }
@@ -124,26 +124,6 @@ impl Listeners {
     }
 }
 
-/// A listener of one thread. SO_REUSEPORT spreads connections over the threads, and lets another proxy of this daemon
-/// take over without a gap.
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_reuse_address(true)?;
-    match address {
-        // The address may come later.
-        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
-        SocketAddr::V6(_) => {
-            socket.set_only_v6(true)?;
-            socket.set_freebind_v6(true)?;
-        }
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
 /// A proxy with its sockets but without threads.
 #[derive(Debug)]
 pub struct Bound {
@@ -166,7 +146,7 @@ impl Bound {
     pub fn start(self) -> Result<Server, Error> {
         let Bound { active, listeners, threads } = self;
         let shared = Arc::new(Shared::new(active, threads));
-        let mut server = Server { shared, listeners, threads: Vec::new() };
+        let mut server = Server { shared, listeners, threads: Threads::new("proxy") };
         let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
         for listeners in &server.listeners {
             let again = listeners.again().map_err(Error::Thread)?;
@@ -179,11 +159,10 @@ impl Bound {
                 Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
             let listeners = enter(&runtime, listeners).map_err(Error::Thread)?;
             let shared = Arc::clone(&server.shared);
-            let thread = thread::Builder::new()
-                .name(format!("proxy-{index}"))
-                .spawn(move || run(&shared, index, &runtime, listeners))
-                .map_err(Error::Thread)?;
-            server.threads.push(thread);
+            let work = move || {
+                LocalSet::new().block_on(&runtime, serve(&shared, index, listeners));
+            };
+            server.threads.start(format!("proxy-{index}"), work).map_err(Error::Thread)?;
         }
         Ok(server)
     }
@@ -195,7 +174,7 @@ pub struct Server {
     shared: Arc<Shared>,
     /// For a server that takes over.
     listeners: Vec<Listeners>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
 }
 
 impl Server {
@@ -244,7 +223,7 @@ impl Server {
     /// Whether all its threads run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.are_running()
     }
 
     /// Takes no more connections, lets requests and tunnels under way come to their end for the time that the settings
@@ -257,19 +236,19 @@ impl Server {
     /// that the settings give them. [`Server::has_ended`] tells when that is over.
     pub fn begin_end(&mut self) {
         self.listeners.clear();
-        self.shared.stop();
+        self.shared.signals.stop();
     }
 
     /// Whether all its threads have ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        self.threads.have_ended()
     }
 
     /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
     pub fn retire(mut self) {
         self.begin_end();
-        self.threads.clear();
+        self.threads.detach();
     }
 }
 
@@ -277,12 +256,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Nobody is to wait for somebody who takes no connections.
         self.listeners.clear();
-        self.shared.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a proxy thread had failed");
-            }
-        }
+        self.shared.signals.stop();
+        self.threads.join();
     }
 }
 
@@ -295,17 +270,6 @@ fn enter(
 }
 
 /// A thread, from its start to its end.
-fn run(
-    shared: &Arc<Shared>,
-    index: usize,
-    runtime: &Runtime,
-    listeners: Vec<tokio::net::TcpListener>,
-) {
-    let local = LocalSet::new();
-    local.block_on(runtime, serve(shared, index, listeners));
-    shared.running.fetch_sub(1, Ordering::Release);
-}
-
 async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::TcpListener>) {
     let worker = Rc::new(Worker::new(Arc::clone(shared), index));
     let accepting: Vec<_> = listeners
@@ -314,9 +278,9 @@ async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tc
         .collect();
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !shared.is_stopping() {
+    while !shared.signals.is_stopping() {
         tokio::select! {
-            () = shared.threads[index].wake.notified() => {}
+            () = shared.signals.woken(index) => {}
             _ = sweep.tick() => worker.sweep(),
         }
     }

@@ -2,10 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::AccessLog;
@@ -16,6 +14,7 @@ use super::site::Site;
 use super::stats::{Counters, Stats};
 use super::tls;
 use fordway_serve::Tally;
+use fordway_serve::thread::Signals;
 
 /// Settings in use, with what is made of them. Nothing in it changes; a reload puts another in its place.
 #[derive(Debug)]
@@ -80,18 +79,10 @@ pub(super) struct Shared {
     pub(super) connections: Arc<Tally>,
     /// Connections to servers that are in use, by client network.
     pub(super) uses: Arc<Tally>,
-    pub(super) threads: Vec<Thread>,
-    /// Threads that have not ended.
-    pub(super) running: AtomicUsize,
-    stopping: AtomicBool,
-}
-
-/// What a thread and the proxy's owner tell each other.
-#[derive(Debug, Default)]
-pub(super) struct Thread {
-    pub(super) counters: Counters,
+    /// Of each thread.
+    pub(super) counters: Vec<Counters>,
     /// New settings, or the end.
-    pub(super) wake: Notify,
+    pub(super) signals: Signals,
 }
 
 impl Shared {
@@ -100,9 +91,8 @@ impl Shared {
             active: ArcSwap::from_pointee(active),
             connections: Arc::default(),
             uses: Arc::default(),
-            threads: (0..threads).map(|_| Thread::default()).collect(),
-            running: AtomicUsize::new(threads),
-            stopping: AtomicBool::new(false),
+            counters: (0..threads).map(|_| Counters::default()).collect(),
+            signals: Signals::new(threads),
         }
     }
 
@@ -110,24 +100,8 @@ impl Shared {
     pub(super) fn replace(&self, settings: Settings) -> Result<(), Error> {
         let next = Active::new(settings, Some(&self.active.load()))?;
         self.active.store(Arc::new(next));
-        self.wake();
+        self.signals.wake();
         Ok(())
-    }
-
-    /// Tells all threads to end.
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    fn wake(&self) {
-        for thread in &self.threads {
-            thread.wake.notify_one();
-        }
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -139,9 +113,7 @@ impl Shared {
             servers: active.site.stats(),
             ..Stats::default()
         };
-        for thread in &self.threads {
-            thread.counters.add_to(&mut stats);
-        }
+        self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
         stats
     }
 }

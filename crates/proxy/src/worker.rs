@@ -80,7 +80,7 @@ impl Worker {
     }
 
     pub(super) fn counters(&self) -> &Counters {
-        &self.shared.threads[self.index].counters
+        &self.shared.counters[self.index]
     }
 
     pub(super) fn guest(self: &Rc<Self>) -> Guest {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use fordway_net::Intercept;
 use socket2::Socket;
@@ -11,6 +10,7 @@ use super::counters::Stats;
 use super::settings::Settings;
 use super::sockets::{self, Datagrams, Sockets};
 use super::worker::{Shared, Start};
+use fordway_serve::thread::Threads;
 
 /// Why a relay does not start, or does not take other settings.
 #[derive(Debug, thiserror::Error)]
@@ -119,18 +119,15 @@ impl Bound {
     ///
     /// The system has no room for a thread.
     pub fn start(self) -> Result<Server, Error> {
-        let Bound { settings, threads, ports, listens } = self;
+        let Bound { settings, threads: sockets, ports, listens } = self;
         let name = settings.name.clone();
         let shared = Arc::new(Shared::new(settings).map_err(Error::Thread)?);
-        let mut server =
-            Server { shared: Arc::clone(&shared), ports, threads: Vec::new(), _listens: listens };
-        for (index, sockets) in threads.into_iter().enumerate() {
+        let threads = Threads::new("relay");
+        let mut server = Server { shared: Arc::clone(&shared), ports, threads, _listens: listens };
+        for (index, sockets) in sockets.into_iter().enumerate() {
             let start = Start::new(Arc::clone(&shared), index, sockets).map_err(Error::Thread)?;
-            let thread = thread::Builder::new()
-                .name(format!("{name}-{index}"))
-                .spawn(move || start.run())
-                .map_err(Error::Thread)?;
-            server.threads.push(thread);
+            let work = move || start.run();
+            server.threads.start(format!("{name}-{index}"), work).map_err(Error::Thread)?;
         }
         Ok(server)
     }
@@ -141,7 +138,7 @@ impl Bound {
 pub struct Server {
     shared: Arc<Shared>,
     ports: Ports,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
     /// As long as it is open the kernel learns path MTUs.
     _listens: Option<Socket>,
 }
@@ -184,7 +181,7 @@ impl Server {
     /// Whether all its threads run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.are_running()
     }
 
     /// Ends all threads, and waits for them.
@@ -196,10 +193,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the relay had failed");
-            }
-        }
+        self.threads.join();
     }
 }

@@ -21,6 +21,7 @@ use super::settings::Settings;
 use super::stats::Stats;
 use fordway_serve::icmp6::{Icmp6Socket, MESSAGE_MAX};
 use fordway_serve::readiness::watched;
+use fordway_serve::thread::Ready;
 
 /// Changes of the network come in rows; how long to wait for the end of one, and how long at most.
 const CALM: Duration = Duration::from_millis(50);
@@ -50,38 +51,22 @@ pub(super) enum Command {
     Replace(Settings, SyncSender<()>),
     /// Takes everything back and ends.
     Stop,
-    /// Ends.
-    Leave,
 }
 
-/// Runs until it is told to end. `ready` hears whether it runs.
-pub(super) fn run(
+/// Runs until it is told to end, or until its owner is gone. `ready` hears when it runs.
+pub(super) async fn run(
     sockets: Sockets,
     settings: Settings,
     commands: UnboundedReceiver<Command>,
     stats: &Mutex<Stats>,
-    ready: &SyncSender<io::Result<()>>,
-) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _gone = ready.send(Err(error));
-            return;
-        }
-    };
-    runtime.block_on(async {
-        let mut router = match Router::new(sockets, settings) {
-            Ok(router) => router,
-            Err(error) => {
-                let _gone = ready.send(Err(error));
-                return;
-            }
-        };
-        router.look(&Changes::default());
-        router.publish(stats);
-        let _gone = ready.send(Ok(()));
-        router.serve(commands, stats).await;
-    });
+    ready: Ready,
+) -> io::Result<()> {
+    let mut router = Router::new(sockets, settings)?;
+    router.look(&Changes::default());
+    router.publish(stats);
+    ready.tell();
+    router.serve(commands, stats).await;
+    Ok(())
 }
 
 struct Router {
@@ -128,7 +113,7 @@ impl Router {
                         self.stop();
                         break;
                     }
-                    Some(Command::Leave) | None => break,
+                    None => break,
                     Some(command) => self.obey(command),
                 },
                 ready = self.watch.readable_mut() => match ready {
@@ -180,8 +165,8 @@ impl Router {
                 self.replace(settings);
                 let _gone = done.send(());
             }
-            // The loop ends with these.
-            Command::Stop | Command::Leave => {}
+            // The loop ends with it.
+            Command::Stop => {}
         }
     }
 

@@ -1,19 +1,18 @@
 //! The server as its owner has it: sockets, a thread, and handles.
 
 use std::io;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
 use fordway_net::{ChangeWatch, Netlink, Topic};
-use tokio::sync::mpsc::{self, UnboundedSender};
+use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
 
 use super::host::{DhcpSocket, Host};
 use super::serve::{self, Command, Sockets};
 use super::settings::{Settings, WrongSetting};
 use super::stats::Stats;
 use fordway_serve::icmp6::Icmp6Socket;
+use fordway_serve::thread::Commanded;
 
 /// Why there is no server, or not the one wanted.
 #[derive(Debug, thiserror::Error)]
@@ -89,27 +88,20 @@ impl Bound {
     /// [`Error::Thread`].
     pub fn start(self) -> Result<Server, Error> {
         let stats = Arc::new(Mutex::new(Stats::default()));
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let (ready, started) = sync_channel(1);
         let shared = Arc::clone(&stats);
-        let thread = thread::Builder::new()
-            .name("fordway-router".to_owned())
-            .spawn(move || serve::run(self.sockets, self.settings, receiver, &shared, &ready))
-            .map_err(Error::Thread)?;
-        match started.recv() {
-            Ok(Ok(())) => Ok(Server { commands, stats, thread: Some(thread) }),
-            Ok(Err(error)) => Err(Error::Thread(error)),
-            Err(_) => Err(Error::Ended),
-        }
+        let run = async move |commands, ready| {
+            serve::run(self.sockets, self.settings, commands, &shared, ready).await
+        };
+        let thread = Commanded::start("router advertisements", "fordway-router", run);
+        Ok(Server { stats, thread: thread.map_err(Error::Thread)? })
     }
 }
 
 /// A running server. Dropping it ends it without a word, as [`Server::leave`] does.
 #[derive(Debug)]
 pub struct Server {
-    commands: UnboundedSender<Command>,
     stats: Arc<Mutex<Stats>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Commanded<Command>,
 }
 
 impl Server {
@@ -122,18 +114,10 @@ impl Server {
     /// can't be had; [`Error::Ended`]. The old settings stay.
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
         check(&settings)?;
-        let (done, waits) = sync_channel(1);
-        let wants = wants_dhcpv6(&settings);
-        let send = |command| self.commands.send(command).map_err(|_| Error::Ended);
-        if wants {
-            let (answer, answered) = sync_channel(1);
-            send(Command::HasDhcpv6(answer))?;
-            if !answered.recv().map_err(|_| Error::Ended)? {
-                send(Command::Dhcpv6(open_dhcpv6()?))?;
-            }
+        if wants_dhcpv6(&settings) && !self.thread.ask(Command::HasDhcpv6).ok_or(Error::Ended)? {
+            self.thread.send(Command::Dhcpv6(open_dhcpv6()?)).ok_or(Error::Ended)?;
         }
-        send(Command::Replace(settings, done))?;
-        waits.recv().map_err(|_| Error::Ended)
+        self.thread.ask(|done| Command::Replace(settings, done)).ok_or(Error::Ended)
     }
 
     /// What it has counted, and how its devices are.
@@ -144,35 +128,18 @@ impl Server {
     /// Whether its thread runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread.is_running()
     }
 
     /// Takes back everything that hosts were told, and ends.
-    pub fn stop(mut self) {
-        self.end(Command::Stop);
+    pub fn stop(self) {
+        // A thread that has ended has nothing to take back.
+        let _ended = self.thread.send(Command::Stop);
     }
 
     /// Ends without a word: for a server that another one follows at once, with the same settings.
-    pub fn leave(mut self) {
-        self.end(Command::Leave);
-    }
-
-    fn end(&mut self, command: Command) {
-        // A thread that has ended hears nothing; there is nothing to be done about it.
-        let _ended = self.commands.send(command);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of router advertisements panicked");
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.end(Command::Leave);
-        }
+    pub fn leave(self) {
+        drop(self);
     }
 }
 

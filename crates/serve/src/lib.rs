@@ -7,9 +7,11 @@ pub mod boottime;
 pub mod clock;
 mod counter;
 pub mod icmp6;
+pub mod listen;
 mod network;
 pub mod pipe;
 pub mod readiness;
+pub mod thread;
 
 pub use acl::Acl;
 pub use counter::Counter;

@@ -30,11 +30,11 @@ const WAITING: usize = 4096;
 const PATIENCE: u64 = 2000;
 
 /// What the owner wants.
+#[derive(Debug)]
 pub(super) enum Command {
     Replace(Box<ServerSettings>, SyncSender<Result<(), WrongSettings>>),
     Leases(SyncSender<Vec<LeaseView>>),
     Revoke(String, SyncSender<bool>),
-    Stop,
 }
 
 /// All that the thread has.
@@ -242,8 +242,8 @@ impl State {
         next
     }
 
-    /// `false`: it is to end.
-    fn command(&mut self, command: Command) -> bool {
+    /// Carries a command out.
+    fn command(&mut self, command: Command) {
         let now = self.clock.now();
         // Whoever has asked may have gone.
         match command {
@@ -267,9 +267,7 @@ impl State {
                 self.tell_stats();
                 let _gone = done.send(revoked);
             }
-            Command::Stop => return false,
         }
-        true
     }
 
     fn stats(&self) -> Stats {
@@ -327,49 +325,21 @@ fn tell(step: &Step) {
     }
 }
 
-/// Runs until it is told to end.
-pub(super) fn run(
-    state: State,
-    sockets: Vec<std::net::UdpSocket>,
-    commands: UnboundedReceiver<Command>,
-    ready: &SyncSender<io::Result<()>>,
-) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _gone = ready.send(Err(error));
-            return;
-        }
-    };
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, run_here(state, sockets, commands, ready));
-}
-
-/// Runs in the caller's `LocalSet` until it is told to end.
-pub(super) async fn run_here(
+/// Runs in the caller's `LocalSet` until its owner is gone. Calls `ready` when it runs.
+pub(super) async fn run(
     mut state: State,
     sockets: Vec<std::net::UdpSocket>,
     commands: UnboundedReceiver<Command>,
-    ready: &SyncSender<io::Result<()>>,
-) {
-    let opened = (|| {
-        let sockets = sockets.into_iter().map(UdpSocket::from_std);
-        let sockets = sockets.collect::<io::Result<Vec<UdpSocket>>>()?;
-        let link = state.link_socket()?.map(UdpSocket::from_std).transpose()?;
-        Ok((sockets, link))
-    })();
-    let (sockets, link) = match opened {
-        Ok(opened) => opened,
-        Err(error) => {
-            let _gone = ready.send(Err(error));
-            return;
-        }
-    };
+    ready: impl FnOnce(),
+) -> io::Result<()> {
+    let sockets = sockets.into_iter().map(UdpSocket::from_std).collect::<io::Result<_>>()?;
+    let link = state.link_socket()?.map(UdpSocket::from_std).transpose()?;
     state.begin();
     state.tell_stats();
-    let _gone = ready.send(Ok(()));
+    ready();
     let server = Rc::new(Shell { state: RefCell::new(state), sockets, link, news: Notify::new() });
     serve(&server, commands).await;
+    Ok(())
 }
 
 /// What the tasks share.
@@ -430,9 +400,7 @@ async fn serve(server: &Rc<Shell>, mut commands: UnboundedReceiver<Command>) {
         tokio::select! {
             command = commands.recv() => {
                 let Some(command) = command else { return };
-                if !server.state.borrow_mut().command(command) {
-                    return;
-                }
+                server.state.borrow_mut().command(command);
             }
             () = timer.until(due) => server.work(State::tick),
             () = server.news.notified() => {}

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::super::{ClientHandle, ClientOptions, ClientStats, Host, Runner, Waiting};
+use tokio::sync::mpsc::{self, UnboundedSender};
+
 use super::*;
 use fordway_testhost::still::{Still, until};
 
@@ -80,10 +82,9 @@ impl Bench {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (state, sockets) = bound.into_state(&shared).unwrap();
         let task = spawn_local(async move {
-            let (ready, _started) = sync_channel(1);
             // Its tasks end with it, as with its thread.
             let own = LocalSet::new();
-            own.run_until(serve::run_here(state, sockets, receiver, &ready)).await;
+            own.run_until(serve::run(state, sockets, receiver, || {})).await.unwrap();
         });
         Running { to, shared, commands, task }
     }
@@ -95,7 +96,7 @@ impl Running {
     }
 
     async fn stop(self) {
-        assert!(self.commands.send(Command::Stop).is_ok());
+        drop(self.commands);
         self.task.await.unwrap();
     }
 }
