@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::resolvers::{RESOLV_CONF, ResolvConf};
 use super::{Error, ask, links};
 use fordway_serve::boottime::{self, Alarm, Slept};
-use fordway_serve::icmp6::{Icmp6Socket, MESSAGE_MAX};
+use fordway_serve::message::{MESSAGE_MAX, MessageSocket};
 use fordway_serve::readiness::watched;
 
 /// How long changes of the network are collected before it is looked at again, at least.
@@ -41,7 +41,7 @@ const BURST: usize = 64;
 pub struct Watcher {
     discovery: Discovery,
     /// None: router advertisements are not listened to.
-    socket: Option<Icmp6Socket>,
+    socket: Option<MessageSocket>,
     changes: ChangeWatch,
     view: View,
     resolv_conf: ResolvConf,
@@ -77,7 +77,7 @@ impl Watcher {
     /// [`Error::RawSocket`], [`Error::Net`], [`Error::Random`].
     pub fn open(settings: Settings) -> Result<Self, Error> {
         let wanted = settings.advertisements && settings.configured.is_empty();
-        let open = || Icmp6Socket::open(ndp::ROUTER_ADVERTISEMENT).map_err(Error::RawSocket);
+        let open = || MessageSocket::icmp6(&[ndp::ROUTER_ADVERTISEMENT]).map_err(Error::RawSocket);
         let socket = wanted.then(open).transpose()?;
         // Before anything is looked at, so that no change is missed.
         let changes = ChangeWatch::open(&[Topic::Links, Topic::Addresses6, Topic::Routes6])?;
@@ -238,7 +238,7 @@ impl View {
 
 /// The router advertisements that have come in: interface, router, content.
 async fn hear(
-    socket: Option<&AsyncFd<Icmp6Socket>>,
+    socket: Option<&AsyncFd<MessageSocket>>,
 ) -> Result<Vec<(u32, Ipv6Addr, Advertisement)>, Error> {
     let Some(socket) = socket else { return std::future::pending().await };
     let mut buffer = vec![0; MESSAGE_MAX];
@@ -278,7 +278,7 @@ async fn hear(
 
 /// Sends a solicitation, with the link-layer address (RFC 4861 section 6.3.7). One that can't be sent is
 /// as one that is lost.
-fn solicit(socket: &Icmp6Socket, netlink: &mut Netlink, device: u32) {
+fn solicit(socket: &MessageSocket, netlink: &mut Netlink, device: u32) {
     let link = netlink.find_link_by_index(device).ok().flatten();
     let address = link.map(|link| link.hardware_address).unwrap_or_default();
     let mut buffer = [0; SOLICITATION_MAX];

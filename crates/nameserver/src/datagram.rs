@@ -117,7 +117,7 @@ impl Datagrams {
         let mut out = self.out.borrow_mut();
         if !out.is_empty() {
             let unsent = out.send(&self.socket);
-            worker.counters().dropped_unsent.add(unsent as u64);
+            worker.counters().dropped.unsent.add(unsent as u64);
         }
     }
 }

@@ -1,120 +1,111 @@
 //! What a server counts.
 
 use fordway_dns64::Kind;
-use fordway_serve::Counter;
+use fordway_serve::{Counter, counters};
 use serde::{Deserialize, Serialize};
 
 use fordway_resolver as upstream;
 
-/// Numbers since the server started, of all threads together.
-///
-/// Each answer is one of `cached`, `synthesised`, `forwarded`, `local`, `errors`, `refused`, `overload`, `limited`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
+counters! {
+    /// Numbers since the server started, of all threads together.
+    ///
+    /// Each answer is one of `cached`, `synthesised`, `forwarded`, `local`, `errors`, `refused`, `overload`, `limited`.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+    pub struct Stats;
+    /// The counters of one thread.
+    #[derive(Debug, Default)]
+    pub(crate) struct Counters of Counter {
+        answers: RcodeCounters,
+        pub(crate) dropped: DropCounters,
+        latency: [Counter; LATENCIES],
+    }
     /// Messages received by UDP.
-    pub udp_queries: u64,
+    udp_queries,
     /// Messages received by TCP.
-    pub tcp_queries: u64,
+    tcp_queries,
     /// Answers by response code.
-    pub answers: Rcodes,
+    answers: Rcodes,
     /// Answers from the cache of ready answers.
-    pub cached: u64,
+    cached,
     /// Answers made with synthesised records.
-    pub synthesised: u64,
+    synthesised,
     /// Answers made of what an upstream server said.
-    pub forwarded: u64,
+    forwarded,
     /// Answers made here without any upstream server: special names, reverse names.
-    pub local: u64,
+    local,
     /// Errors found here: bad queries, no answer from upstream, an answer that does not validate.
-    pub errors: u64,
+    errors,
     /// Queries of clients that may not ask: REFUSED or, beyond a rate, no answer.
-    pub refused: u64,
+    refused,
     /// Queries by UDP over the rate of the client's network that were answered with TC, so that the client comes by
     /// TCP; those without an answer are in `dropped.limited`.
-    pub limited: u64,
+    limited,
     /// Queries that got SERVFAIL because too many were under way.
-    pub overload: u64,
+    overload,
     /// Answers by UDP that were cut (TC), without those counted in `limited`.
-    pub truncated: u64,
+    truncated,
     /// Messages that got no answer, by reason.
-    pub dropped: Dropped,
+    dropped: Dropped,
     /// TCP connections accepted.
-    pub connections_accepted: u64,
+    connections_accepted,
     /// TCP connections refused: too many, or of a client that may not ask.
-    pub connections_refused: u64,
+    connections_refused,
     /// TCP connections closed because their client took no answers and asked for more.
-    pub connections_unread: u64,
+    connections_unread,
     /// TCP connections open now.
-    pub connections: u64,
+    connections: u64,
     /// Queries that wait for an upstream server now.
-    pub waiting: u64,
+    waiting: u64,
     /// Time from query to answer: `latency[i]` counts answers within 2^i microseconds, and not within half of that; the
     /// last one counts all the rest. Trailing zeroes are left out.
-    pub latency: Vec<u64>,
+    latency: Vec<u64>,
     /// What the resolver behind it counts.
-    pub upstream: upstream::Stats,
+    upstream: upstream::Stats,
 }
 
-/// Answers by response code.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct Rcodes {
-    pub noerror: u64,
-    pub formerr: u64,
-    pub servfail: u64,
-    pub nxdomain: u64,
-    pub notimp: u64,
-    pub refused: u64,
+counters! {
+    /// Answers by response code.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[allow(missing_docs)]
+    pub struct Rcodes;
+    #[derive(Debug, Default)]
+    pub(crate) struct RcodeCounters of Counter {}
+    noerror,
+    formerr,
+    servfail,
+    nxdomain,
+    notimp,
+    refused,
     /// Any other, BADVERS among them.
-    pub other: u64,
+    other,
 }
 
-/// Messages that got no answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
+counters! {
+    /// Messages that got no answer.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Dropped;
+    #[derive(Debug, Default)]
+    pub(crate) struct DropCounters of Counter {}
     /// No query: too short, or a response.
-    pub malformed: u64,
+    malformed,
     /// Over the rate of the client's network.
-    pub limited: u64,
+    limited,
     /// Of a client that may not ask, beyond the rate of refusals, or unreadable.
-    pub refused: u64,
+    refused,
     /// The system did not take the answer: no route, no room, or the client is gone.
-    pub unsent: u64,
+    unsent,
 }
 
 /// How many values `latency` has: the last but one ends at 2^22 microseconds, 4 s.
 const LATENCIES: usize = 24;
 
-/// The counters of one thread.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) udp_queries: Counter,
-    pub(super) tcp_queries: Counter,
-    /// Those of [`Rcodes`], and all others.
-    rcodes: [Counter; 7],
-    pub(super) cached: Counter,
-    synthesised: Counter,
-    forwarded: Counter,
-    local: Counter,
-    errors: Counter,
-    pub(super) refused: Counter,
-    pub(super) limited: Counter,
-    pub(super) overload: Counter,
-    pub(super) truncated: Counter,
-    pub(super) dropped_malformed: Counter,
-    pub(super) dropped_limited: Counter,
-    pub(super) dropped_refused: Counter,
-    pub(super) dropped_unsent: Counter,
-    pub(super) connections_accepted: Counter,
-    pub(super) connections_refused: Counter,
-    pub(super) connections_unread: Counter,
-    latency: [Counter; LATENCIES],
-}
-
 impl Counters {
     /// An answer with this code goes out.
     pub(super) fn answer(&self, rcode: u16) {
-        self.rcodes[usize::from(rcode).min(self.rcodes.len() - 1)].add(1);
+        let RcodeCounters { noerror, formerr, servfail, nxdomain, notimp, refused, other } =
+            &self.answers;
+        let named = [noerror, formerr, servfail, nxdomain, notimp, refused];
+        named.get(usize::from(rcode)).copied().unwrap_or(other).add(1);
     }
 
     /// An answer was made, from where `kind` says.
@@ -136,41 +127,9 @@ impl Counters {
 
     /// Adds the numbers of this thread.
     pub(super) fn add_to(&self, stats: &mut Stats) {
-        let answers = &mut stats.answers;
-        let named = [
-            &mut answers.noerror,
-            &mut answers.formerr,
-            &mut answers.servfail,
-            &mut answers.nxdomain,
-            &mut answers.notimp,
-            &mut answers.refused,
-            &mut answers.other,
-        ];
-        for (sum, counter) in named.into_iter().zip(&self.rcodes) {
-            *sum += counter.get();
-        }
-        for (sum, counter) in [
-            (&mut stats.udp_queries, &self.udp_queries),
-            (&mut stats.tcp_queries, &self.tcp_queries),
-            (&mut stats.cached, &self.cached),
-            (&mut stats.synthesised, &self.synthesised),
-            (&mut stats.forwarded, &self.forwarded),
-            (&mut stats.local, &self.local),
-            (&mut stats.errors, &self.errors),
-            (&mut stats.refused, &self.refused),
-            (&mut stats.limited, &self.limited),
-            (&mut stats.overload, &self.overload),
-            (&mut stats.truncated, &self.truncated),
-            (&mut stats.dropped.malformed, &self.dropped_malformed),
-            (&mut stats.dropped.limited, &self.dropped_limited),
-            (&mut stats.dropped.refused, &self.dropped_refused),
-            (&mut stats.dropped.unsent, &self.dropped_unsent),
-            (&mut stats.connections_accepted, &self.connections_accepted),
-            (&mut stats.connections_refused, &self.connections_refused),
-            (&mut stats.connections_unread, &self.connections_unread),
-        ] {
-            *sum += counter.get();
-        }
+        self.add_counted_to(stats);
+        self.answers.add_counted_to(&mut stats.answers);
+        self.dropped.add_counted_to(&mut stats.dropped);
         let used =
             self.latency.iter().rposition(|counter| counter.get() > 0).map_or(0, |at| at + 1);
         stats.latency.resize(stats.latency.len().max(used), 0);

@@ -5,7 +5,6 @@ mod unread;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,19 +14,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::query::HEADER;
 use super::worker::{Client, Transport, Worker};
-use fordway_serve::Network;
+use fordway_serve::{Network, listen};
 use unread::{Octets, Unread};
 
 /// Queries of one connection that may be under way; more are not read before answers have been taken.
 const PIPELINE: usize = 128;
 /// Octets that are written together at most, but for a single answer.
 const TOGETHER: usize = 16 << 10;
-/// How long nothing is taken when the system has no room for connections.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer that is to be written.
 struct Outgoing {
@@ -39,22 +36,8 @@ struct Outgoing {
 
 /// Takes connections; ends never.
 pub(super) async fn accept(listener: Rc<TcpListener>, worker: Rc<Worker>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, &worker),
-            Err(error) if is_of_connection(&error) => {}
-            Err(error) => {
-                tracing::debug!("a DNS64 listener takes no connection: {error}");
-                sleep(PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Whether an error concerns just the connection that was to be taken (accept(2)).
-fn is_of_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied)
+    let take = |stream, peer| admit(stream, peer, &worker);
+    listen::accept(&listener, "DNS64 server", take).await;
 }
 
 /// Serves a connection, if its client may have one more.

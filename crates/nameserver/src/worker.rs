@@ -134,7 +134,7 @@ impl Worker {
                     counters.refused.add(1);
                     brief(&query, Brief::Prohibited, out);
                 }
-                _ => counters.dropped_refused.add(1),
+                _ => counters.dropped.refused.add(1),
             }
             return None;
         }
@@ -144,7 +144,7 @@ impl Worker {
                     counters.limited.add(1);
                     brief(&query, Brief::ComeByTcp, out);
                 }
-                _ => counters.dropped_limited.add(1),
+                _ => counters.dropped.limited.add(1),
             }
             return None;
         }
@@ -192,7 +192,7 @@ impl Worker {
             Transport::Tcp => Form::Stream(None),
         };
         match fordway_dns64::parse(octets) {
-            Err(Rejected::Ignore) => self.counters().dropped_malformed.add(1),
+            Err(Rejected::Ignore) => self.counters().dropped.malformed.add(1),
             Err(Rejected::Answer(message)) => {
                 self.counters().made(Kind::Error);
                 self.write_once(active, &message, least, now, out);
@@ -209,7 +209,7 @@ impl Worker {
                 let query = || Some((message, None, Vec::new()));
                 let waiting = self.admit(active, client, now, form, &name, query);
                 if waiting.is_none() {
-                    self.counters().dropped_limited.add(1);
+                    self.counters().dropped.limited.add(1);
                 }
                 return waiting;
             }
@@ -267,7 +267,7 @@ impl Worker {
         let size = waiting.active.settings.udp_size;
         let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime);
         let Some(ready) = ready.map(Rc::new) else {
-            counters.dropped_malformed.add(1);
+            counters.dropped.malformed.add(1);
             return write(&|_| {});
         };
         if let Some(key) = waiting.key.as_deref().filter(|_| lifetime > 0) {

@@ -38,19 +38,30 @@ pub(super) enum Stream {
     Memory(tokio::io::DuplexStream),
 }
 
+/// Reads and writes octets.
+trait Octets: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Octets for T {}
+
+impl Stream {
+    fn octets(self: Pin<&mut Self>) -> Pin<&mut dyn Octets> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp),
+            Stream::Tls(tls) => Pin::new(tls),
+            Stream::Http2(http2) => Pin::new(http2),
+            #[cfg(test)]
+            Stream::Memory(memory) => Pin::new(memory),
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Stream::Http2(http2) => Pin::new(http2).poll_read(cx, buf),
-            #[cfg(test)]
-            Stream::Memory(memory) => Pin::new(memory).poll_read(cx, buf),
-        }
+        self.octets().poll_read(cx, buf)
     }
 }
 
@@ -60,13 +71,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
-            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-            Stream::Http2(http2) => Pin::new(http2).poll_write(cx, buf),
-            #[cfg(test)]
-            Stream::Memory(memory) => Pin::new(memory).poll_write(cx, buf),
-        }
+        self.octets().poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -74,13 +79,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
-            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
-            Stream::Http2(http2) => Pin::new(http2).poll_write_vectored(cx, bufs),
-            #[cfg(test)]
-            Stream::Memory(memory) => Pin::new(memory).poll_write_vectored(cx, bufs),
-        }
+        self.octets().poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -88,23 +87,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Stream::Http2(http2) => Pin::new(http2).poll_flush(cx),
-            #[cfg(test)]
-            Stream::Memory(memory) => Pin::new(memory).poll_flush(cx),
-        }
+        self.octets().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Stream::Http2(http2) => Pin::new(http2).poll_shutdown(cx),
-            #[cfg(test)]
-            Stream::Memory(memory) => Pin::new(memory).poll_shutdown(cx),
-        }
+        self.octets().poll_shutdown(cx)
     }
 }
 

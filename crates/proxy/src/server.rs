@@ -17,13 +17,11 @@ use super::shared::{Active, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
 use fordway_resolver as upstream;
-use fordway_serve::listen::listener;
+use fordway_serve::listen::{self, listener};
 use fordway_serve::thread::Threads;
 
 /// Connections that wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
-/// How long nothing is taken when the system has no room for connections.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How often connections to servers are looked through.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -274,7 +272,13 @@ async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tc
     let worker = Rc::new(Worker::new(Arc::clone(shared), index));
     let accepting: Vec<_> = listeners
         .into_iter()
-        .map(|listener| spawn_local(accept(listener, Rc::clone(&worker))))
+        .map(|listener| {
+            let worker = Rc::clone(&worker);
+            spawn_local(async move {
+                let take = |stream, peer| session::admit(stream, peer, &worker);
+                listen::accept(&listener, "proxy", take).await;
+            })
+        })
         .collect();
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -293,25 +297,5 @@ async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tc
     tokio::select! {
         () = worker.ended() => {}
         () = sleep_until(deadline) => {}
-    }
-}
-
-/// Takes connections; ends never.
-async fn accept(listener: tokio::net::TcpListener, worker: Rc<Worker>) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => session::admit(stream, peer, &worker),
-            // Errors of the connection that was to be taken (accept(2)).
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied
-                ) => {}
-            Err(error) => {
-                tracing::debug!("a listener of the proxy takes no connection: {error}");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
     }
 }

@@ -6,53 +6,63 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::reason::{REASONS, Reason, TOLD};
-use fordway_serve::Counter;
+use fordway_serve::{Counter, counters};
 
-/// Numbers since the proxy started, of all threads together.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
+counters! {
+    /// Numbers since the proxy started, of all threads together.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+    pub struct Stats;
+    /// The counters of one thread.
+    #[derive(Debug, Default)]
+    pub(crate) struct Counters of Counter {
+        responses: [Counter; 4],
+        refused: [Counter; REASONS],
+        pub(crate) tunnels_closed: Counter,
+        pub(crate) pooled: Counter,
+        pub(crate) unpooled: Counter,
+    }
     /// The proxy's name.
-    pub name: String,
+    name: String,
     /// Requests by HTTP/1.0 and HTTP/1.1.
-    pub requests_http1: u64,
+    requests_http1,
     /// Requests by HTTP/2.
-    pub requests_http2: u64,
+    requests_http2,
     /// Final responses, of servers and of the proxy's own, by the first digit of their status: 2, 3, 4, 5.
-    pub responses: [u64; 4],
+    responses: [u64; 4],
     /// Answers of the proxy's own to what it does not serve, by reason.
-    pub refused: BTreeMap<String, u64>,
+    refused: BTreeMap<String, u64>,
     /// Tunnels that were made, by CONNECT or Upgrade.
-    pub tunnels: u64,
+    tunnels,
     /// Tunnels open now.
-    pub tunnels_open: u64,
+    tunnels_open: u64,
     /// Connections of clients accepted.
-    pub connections_accepted: u64,
+    connections_accepted,
     /// Connections of clients that were too many.
-    pub connections_refused: u64,
+    connections_refused,
     /// Connections of clients open now.
-    pub connections: u64,
+    connections: u64,
     /// Connections made to servers over IPv4.
-    pub servers_v4: u64,
+    servers_v4,
     /// Connections made to servers over IPv6.
-    pub servers_v6: u64,
+    servers_v6,
     /// Of these, those to the family that RFC 8305 had second.
-    pub fell_back: u64,
+    fell_back,
     /// Requests on connections to servers that had served before.
-    pub reused: u64,
+    reused,
     /// Requests sent again, because a connection that had served before was gone.
-    pub retried: u64,
+    retried,
     /// Requests whose client had gone before there was an answer.
-    pub abandoned: u64,
+    abandoned,
     /// Connections to servers that wait for a request now.
-    pub idle: u64,
+    idle: u64,
     /// Octets from clients to servers, without header sections of HTTP/2.
-    pub octets_in: u64,
+    octets_in,
     /// Octets from servers to clients.
-    pub octets_out: u64,
+    octets_out,
     /// Lines that the access log could not take.
-    pub log_lost: u64,
+    log_lost: u64,
     /// The servers of a site, in reverse mode.
-    pub servers: Vec<ServerStats>,
+    servers: Vec<ServerStats>,
 }
 
 /// A server of a site.
@@ -66,29 +76,6 @@ pub struct ServerStats {
     pub requests: u64,
     /// How often it could not be reached.
     pub failures: u64,
-}
-
-/// The counters of one thread.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) requests_http1: Counter,
-    pub(super) requests_http2: Counter,
-    responses: [Counter; 4],
-    refused: [Counter; REASONS],
-    pub(super) tunnels: Counter,
-    pub(super) tunnels_closed: Counter,
-    pub(super) connections_accepted: Counter,
-    pub(super) connections_refused: Counter,
-    servers_v4: Counter,
-    servers_v6: Counter,
-    pub(super) fell_back: Counter,
-    pub(super) reused: Counter,
-    pub(super) retried: Counter,
-    pub(super) abandoned: Counter,
-    pub(super) pooled: Counter,
-    pub(super) unpooled: Counter,
-    pub(super) octets_in: Counter,
-    pub(super) octets_out: Counter,
 }
 
 impl Counters {
@@ -121,23 +108,7 @@ impl Counters {
             let count = self.refused[told.reason as usize].get();
             *stats.refused.entry(told.label.to_owned()).or_default() += count;
         }
-        for (sum, counter) in [
-            (&mut stats.requests_http1, &self.requests_http1),
-            (&mut stats.requests_http2, &self.requests_http2),
-            (&mut stats.tunnels, &self.tunnels),
-            (&mut stats.connections_accepted, &self.connections_accepted),
-            (&mut stats.connections_refused, &self.connections_refused),
-            (&mut stats.servers_v4, &self.servers_v4),
-            (&mut stats.servers_v6, &self.servers_v6),
-            (&mut stats.fell_back, &self.fell_back),
-            (&mut stats.reused, &self.reused),
-            (&mut stats.retried, &self.retried),
-            (&mut stats.abandoned, &self.abandoned),
-            (&mut stats.octets_in, &self.octets_in),
-            (&mut stats.octets_out, &self.octets_out),
-        ] {
-            *sum += counter.get();
-        }
+        self.add_counted_to(stats);
         stats.tunnels_open += self.tunnels.get().saturating_sub(self.tunnels_closed.get());
         stats.idle += self.pooled.get().saturating_sub(self.unpooled.get());
     }

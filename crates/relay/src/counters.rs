@@ -1,36 +1,19 @@
 //! What a relay counts.
 
-use fordway_serve::Counter;
+use fordway_serve::counters;
 use serde::{Deserialize, Serialize};
 
-macro_rules! counters {
-    ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// Numbers since the relay started, of all threads together.
-        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-        pub struct Stats {
-            /// TCP connections of clients that there are now.
-            pub connections: u64,
-            /// UDP sessions that there are now.
-            pub sessions: u64,
-            $($(#[$doc])+ pub $name: u64,)+
-        }
-
-        /// The counters of one thread.
-        #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: Counter,)+
-        }
-
-        impl Counters {
-            /// Adds the numbers of this thread.
-            pub(super) fn add_to(&self, stats: &mut Stats) {
-                $(stats.$name = stats.$name.wrapping_add(self.$name.get());)+
-            }
-        }
-    };
-}
-
 counters! {
+    /// Numbers since the relay started, of all threads together.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Stats;
+    /// The counters of one thread.
+    #[derive(Debug, Default)]
+    pub(crate) struct Counters of Counter {}
+    /// TCP connections of clients that there are now.
+    connections: u64,
+    /// UDP sessions that there are now.
+    sessions: u64,
     /// TCP connections of clients that were accepted.
     tcp_accepted,
     /// Of these, those that the server took, too.
@@ -110,8 +93,8 @@ mod tests {
         other.tcp_accepted.add(3);
         other.icmp_sent.add(1);
         let mut stats = Stats::default();
-        one.add_to(&mut stats);
-        other.add_to(&mut stats);
+        one.add_counted_to(&mut stats);
+        other.add_counted_to(&mut stats);
         assert_eq!(stats, Stats { tcp_accepted: 5, icmp_sent: 1, ..Stats::default() });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use fordway_wire::ipv6;
 
 use super::settings::{IcmpRate, Settings};
-use fordway_serve::icmp6::Icmp6Socket;
+use fordway_serve::message::MessageSocket;
 
 /// What is wrong, as an ICMPv6 message says it (RFC 4443).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) struct About<'a> {
 /// Sends errors.
 #[derive(Debug)]
 pub(super) struct Errors {
-    socket: Icmp6Socket,
+    socket: MessageSocket,
     tokens: f64,
     filled: Instant,
     message: Vec<u8>,
@@ -69,7 +69,7 @@ pub(super) struct Errors {
 
 impl Errors {
     /// `socket`: one that may send from any address.
-    pub(super) fn new(socket: Icmp6Socket, now: Instant) -> Errors {
+    pub(super) fn new(socket: MessageSocket, now: Instant) -> Errors {
         Errors { socket, tokens: f64::INFINITY, filled: now, message: Vec::new() }
     }
 
@@ -90,13 +90,11 @@ impl Errors {
         let source = settings.embedded(router, *about.asked.ip());
         write(&mut self.message, trouble, about);
         // A link-local client is behind the device that it came by.
-        let device = about.client.scope_id();
-        let sent = self.socket.send_from(&self.message, source, *about.client.ip(), device);
-        match sent {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                // A pending error of the socket is told once.
-                self.socket.send_from(&self.message, source, *about.client.ip(), device).is_ok()
-            }
+        let client = SocketAddrV6::new(*about.client.ip(), 0, 0, about.client.scope_id());
+        let send = || self.socket.send_from(&self.message, source, client);
+        match send() {
+            // A pending error of the socket is told once.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => send().is_ok(),
             result => result.is_ok(),
         }
     }

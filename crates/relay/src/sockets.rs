@@ -12,7 +12,7 @@ use rustix::net::sockopt as option;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::settings::{Class, Settings};
-use fordway_serve::icmp6::Icmp6Socket;
+use fordway_serve::message::MessageSocket;
 
 /// Connections that wait to be taken. The kernel has at most net.core.somaxconn, and answers what goes beyond with SYN
 /// cookies.
@@ -40,7 +40,7 @@ pub(super) struct Datagrams {
     /// Raw, for answers from any address and port.
     pub(super) answers: Socket,
     /// For ICMPv6 errors from any address.
-    pub(super) errors: Icmp6Socket,
+    pub(super) errors: MessageSocket,
 }
 
 /// Takes connections to any address, on ::1 and this port; 0: the system chooses.
@@ -129,8 +129,8 @@ fn raw() -> io::Result<Socket> {
 }
 
 /// For ICMPv6 errors from any address.
-pub(super) fn errors() -> io::Result<Icmp6Socket> {
-    let socket = Icmp6Socket::open_any(&[])?;
+pub(super) fn errors() -> io::Result<MessageSocket> {
+    let socket = MessageSocket::icmp6(&[])?;
     socket.any_source()?;
     Ok(socket)
 }

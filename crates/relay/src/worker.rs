@@ -99,7 +99,7 @@ impl Shared {
             sessions: self.sessions.count() as u64,
             ..Stats::default()
         };
-        self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
+        self.counters.iter().for_each(|counters| counters.add_counted_to(&mut stats));
         stats
     }
 }

@@ -8,7 +8,6 @@ use hickory_proto::op::Query;
 use super::answer::Answer;
 use super::cache::{Cache, Outcome};
 use super::clean::clean;
-use super::counters::ResolverCounters;
 use super::error::{Error, LookupError};
 use super::flight::{Boarding, Flights};
 use super::key::{Key, KeyBuf};
@@ -16,6 +15,7 @@ use super::lifetime;
 use super::peer::Peer;
 use super::race::Racers;
 use super::settings::Settings;
+use super::stats::ResolverCounters;
 use fordway_serve::Network;
 use fordway_serve::clock;
 

@@ -16,7 +16,6 @@ mod answer;
 mod cache;
 mod clean;
 mod connection;
-mod counters;
 mod error;
 mod exchange;
 mod flight;

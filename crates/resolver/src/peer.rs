@@ -5,17 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use hickory_proto::op::Message;
-use nix::errno::Errno;
+use rustix::io::Errno;
 use tokio::runtime::{Handle, Id};
 use tracing::{info, warn};
 
 use super::connection::Connection;
-use super::counters::ServerCounters;
 use super::error::Error;
 use super::health::Health;
 use super::query::{Match, Query};
 use super::settings::{Server, Settings};
-use super::stats::ServerStats;
+use super::stats::{ServerCounters, ServerStats};
 use super::tls::{self, Tls};
 use super::udp::Idle;
 use fordway_serve::clock;
@@ -133,35 +132,22 @@ impl Peer {
 
     /// What it has done.
     pub(super) fn stats(&self) -> ServerStats {
-        let counters = &self.counters;
-        ServerStats {
+        let mut stats = ServerStats {
             server: self.server.to_string(),
             alive: self.health.is_alive(),
-            queries: counters.queries.get(),
-            answers: counters.answers.get(),
-            errors: counters.errors.get(),
-            timeouts: counters.timeouts.get(),
-            unreachable: counters.unreachable.get(),
-            mismatches: counters.mismatches.get(),
-            case_mismatches: counters.case_mismatches.get(),
-            malformed: counters.malformed.get(),
-            spoof_suspicions: counters.spoof_suspicions.get(),
-            truncated: counters.truncated.get(),
-            connections: counters.connections.get(),
             rtt_us: u32::try_from(self.health.rtt().as_micros()).unwrap_or(u32::MAX),
-        }
+            ..ServerStats::default()
+        };
+        self.counters.add_counted_to(&mut stats);
+        stats
     }
 }
 
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
-        match error.raw_os_error().map(Errno::from_raw) {
+        match Errno::from_io_error(&error) {
             Some(
-                Errno::EMFILE
-                | Errno::ENFILE
-                | Errno::ENOMEM
-                | Errno::ENOBUFS
-                | Errno::EADDRNOTAVAIL,
+                Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL,
             ) => Self::Exhausted,
             _ => Self::Unreachable,
         }

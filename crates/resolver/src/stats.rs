@@ -1,95 +1,97 @@
 //! Numbers about upstream servers and the cache.
 
+use fordway_serve::counters;
 use serde::{Deserialize, Serialize};
 
 use super::forwarder::Forwarder;
-/// What a resolver has done since it was made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
+
+counters! {
+    /// What a resolver has done since it was made.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    pub struct Stats;
+    /// What the resolver counts.
+    #[derive(Debug, Default)]
+    pub(crate) struct ResolverCounters of SharedCounter {}
     /// Lookups.
-    pub lookups: u64,
+    lookups,
     /// Lookups answered from the cache.
-    pub cache_hits: u64,
+    cache_hits,
     /// Lookups that the cache had no answer to.
-    pub cache_misses: u64,
+    cache_misses,
     /// Answers that were pushed out of the cache before they expired.
-    pub cache_evictions: u64,
+    cache_evictions: u64,
     /// Answers in the cache now.
-    pub cache_entries: u64,
+    cache_entries: u64,
     /// Octets of answers in the cache now.
-    pub cache_octets: u64,
+    cache_octets: u64,
     /// Lookups that waited for the answer to somebody else's same question.
-    pub merged: u64,
+    merged,
     /// Different questions under way now.
-    pub in_flight: u64,
+    in_flight: u64,
     /// Lookups refused because too many questions were under way.
-    pub busy: u64,
+    busy,
     /// Questions that got no answer of use.
-    pub failures: u64,
+    failures,
     /// Answers that validation found secure.
-    pub secure: u64,
+    secure,
     /// Answers that validation found insecure.
-    pub insecure: u64,
+    insecure,
     /// Answers that validation found bogus.
-    pub bogus: u64,
+    bogus,
     /// By server, in the order of the settings.
-    pub servers: Vec<ServerStats>,
+    servers: Vec<ServerStats>,
 }
 
-/// What one server has done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ServerStats {
+counters! {
+    /// What one server has done.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    pub struct ServerStats;
+    /// What is counted by server.
+    #[derive(Debug, Default)]
+    pub(crate) struct ServerCounters of SharedCounter {}
     /// The server, as in the configuration.
-    pub server: String,
+    server: String,
     /// Whether it has answered of late; a server that has not is only probed.
-    pub alive: bool,
+    alive: bool,
     /// Questions sent to it, by any transport.
-    pub queries: u64,
+    queries,
     /// Answers of use.
-    pub answers: u64,
+    answers,
     /// SERVFAIL, REFUSED and other answers that led to the next server.
-    pub errors: u64,
+    errors,
     /// Tries that ended without an answer.
-    pub timeouts: u64,
+    timeouts,
     /// Tries that could not be made: refused, unreachable, TLS.
-    pub unreachable: u64,
+    unreachable,
     /// Datagrams that did not answer the question: another identifier, another question.
-    pub mismatches: u64,
+    mismatches,
     /// Answers whose question came in another case than it was sent in.
-    pub case_mismatches: u64,
+    case_mismatches,
     /// Datagrams that were no DNS message.
-    pub malformed: u64,
+    malformed,
     /// Questions asked again by TCP because so many datagrams did not answer them.
-    pub spoof_suspicions: u64,
+    spoof_suspicions,
     /// Truncated answers, asked for again by TCP.
-    pub truncated: u64,
+    truncated,
     /// Connections made: TCP, TLS, HTTPS.
-    pub connections: u64,
+    connections,
     /// Smoothed round-trip time in microseconds; 0 if it has never answered.
-    pub rtt_us: u32,
+    rtt_us: u32,
 }
 
 impl Forwarder {
     /// The numbers of this moment.
     pub(super) fn stats(&self) -> Stats {
         let Self { cache, flights, counters, racers } = self;
-        let lookups = counters.lookups.get();
-        let cache_hits = counters.cache_hits.get();
-        Stats {
-            lookups,
-            cache_hits,
-            cache_misses: counters.cache_misses.get(),
+        let mut stats = Stats {
             cache_evictions: cache.evictions(),
             cache_entries: cache.len(),
             cache_octets: cache.octets(),
-            merged: counters.merged.get(),
             in_flight: flights.len() as u64,
-            busy: counters.busy.get(),
-            failures: counters.failures.get(),
-            secure: counters.secure.get(),
-            insecure: counters.insecure.get(),
-            bogus: counters.bogus.get(),
             servers: racers.peers().iter().map(|peer| peer.stats()).collect(),
-        }
+            ..Stats::default()
+        };
+        counters.add_counted_to(&mut stats);
+        stats
     }
 }

@@ -8,12 +8,11 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::Message;
-use nix::sys::socket::{MsgFlags, recv};
+use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -61,8 +60,8 @@ pub(super) async fn ask(
         let ready = idle.socket.ready(Interest::READABLE | Interest::ERROR).await?;
         let interest = if ready.is_readable() { Interest::READABLE } else { Interest::ERROR };
         let received = RECEIVED.with_borrow_mut(|buffer| {
-            let receive = || Ok(recv(idle.socket.as_raw_fd(), buffer, MsgFlags::empty())?);
-            let len = idle.socket.try_io(interest, receive)?;
+            let receive = || Ok(recv(&idle.socket, &mut buffer[..], RecvFlags::empty())?);
+            let (_, len) = idle.socket.try_io(interest, receive)?;
             io::Result::Ok(read(peer, query, &mut buffer[..len]))
         });
         match received {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddrV6;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fordway_dns64::ndp::ALL_ROUTERS;
+use dhcproto::v6::CLIENT_PORT;
 use fordway_net::{ChangeWatch, Changes, Netlink};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,15 +17,18 @@ use tracing::{debug, error, warn};
 
 use super::device::{Link, Outgoing};
 use super::dhcp::{self, ALL_SERVERS};
-use super::host::{DhcpSocket, Host, REQUEST_MAX, forwards};
+use super::host::{Host, forwards};
 use super::settings::Settings;
 use super::stats::Stats;
-use fordway_serve::icmp6::{Icmp6Socket, MESSAGE_MAX};
+use fordway_serve::message::{MESSAGE_MAX, MessageSocket};
 use fordway_serve::readiness::watched;
 use fordway_serve::thread::Ready;
 
 /// Changes of the network come in rows; how long to wait for the end of one, and how long at most.
 const CALM: Duration = Duration::from_millis(50);
+
+/// Longest DHCPv6 message that is read, in octets: a request has no more in it than its client.
+const REQUEST_MAX: usize = 1500;
 
 /// Messages that are read before timers have their turn.
 const AT_ONCE: usize = 64;
@@ -32,8 +36,8 @@ const AT_ONCE: usize = 64;
 /// What was opened while privileges were there.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    pub(super) icmp: Icmp6Socket,
-    pub(super) dhcp: Option<DhcpSocket>,
+    pub(super) icmp: MessageSocket,
+    pub(super) dhcp: Option<MessageSocket>,
     pub(super) watch: ChangeWatch,
     pub(super) netlink: Netlink,
     /// This server's identifier.
@@ -46,7 +50,7 @@ pub(super) enum Command {
     /// Is there a socket for DHCPv6?
     HasDhcpv6(SyncSender<bool>),
     /// Here is one.
-    Dhcpv6(DhcpSocket),
+    Dhcpv6(MessageSocket),
     /// Other settings; says when they hold.
     Replace(Settings, SyncSender<()>),
     /// Takes everything back and ends.
@@ -70,8 +74,8 @@ pub(super) async fn run(
 }
 
 struct Router {
-    icmp: AsyncFd<Icmp6Socket>,
-    dhcp: Option<AsyncFd<DhcpSocket>>,
+    icmp: AsyncFd<MessageSocket>,
+    dhcp: Option<AsyncFd<MessageSocket>>,
     watch: AsyncFd<ChangeWatch>,
     netlink: Netlink,
     duid: Vec<u8>,
@@ -322,7 +326,8 @@ impl Router {
                 link.stats_mut().dhcpv6_limited += 1;
                 continue;
             }
-            match socket.get_ref().send(&reply, source, request.source, request.device) {
+            let client = SocketAddrV6::new(request.source, CLIENT_PORT, 0, request.device);
+            match socket.get_ref().send_from(&reply, source, client) {
                 Ok(()) => link.stats_mut().dhcpv6_replies += 1,
                 Err(error) => debug!(device = link.name(), %error, "can't send a DHCPv6 reply"),
             }
@@ -350,7 +355,11 @@ impl Router {
     fn send(&self, link: &mut Link, outgoing: Vec<Outgoing>) {
         let mut unsent = false;
         for Outgoing { index, source, to, message } in outgoing {
-            match self.icmp.get_ref().send_from(&message, source, to, index) {
+            match self.icmp.get_ref().send_from(
+                &message,
+                source,
+                SocketAddrV6::new(to, 0, 0, index),
+            ) {
                 Ok(()) if to.is_multicast() => link.stats_mut().sent += 1,
                 Ok(()) => link.stats_mut().sent_unicast += 1,
                 Err(error) => {

@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
+use dhcproto::v6::SERVER_PORT;
 use fordway_net::{ChangeWatch, Netlink, Topic};
 use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
 
-use super::host::{DhcpSocket, Host};
+use super::host::Host;
 use super::serve::{self, Command, Sockets};
 use super::settings::{Settings, WrongSetting};
 use super::stats::Stats;
-use fordway_serve::icmp6::Icmp6Socket;
+use fordway_serve::message::MessageSocket;
 use fordway_serve::thread::Commanded;
 
 /// Why there is no server, or not the one wanted.
@@ -57,7 +57,7 @@ pub enum Error {
 /// [`Error::Settings`], [`Error::Socket`], [`Error::Net`].
 pub fn bind(settings: &Settings) -> Result<Bound, Error> {
     check(settings)?;
-    let icmp = Icmp6Socket::open_any(&[ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT])
+    let icmp = MessageSocket::icmp6(&[ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT])
         .and_then(|socket| socket.any_source().map(|()| socket))
         .map_err(|source| Error::Socket { what: "a raw ICMPv6 socket", source })?;
     let dhcp = wants_dhcpv6(settings).then(open_dhcpv6).transpose()?;
@@ -151,7 +151,7 @@ fn wants_dhcpv6(settings: &Settings) -> bool {
     settings.devices.iter().any(|device| device.dhcpv6)
 }
 
-fn open_dhcpv6() -> Result<DhcpSocket, Error> {
-    DhcpSocket::open()
+fn open_dhcpv6() -> Result<MessageSocket, Error> {
+    MessageSocket::udp(SERVER_PORT)
         .map_err(|source| Error::Socket { what: "UDP port 547, the DHCPv6 server's", source })
 }

@@ -6,13 +6,13 @@ mod acl;
 pub mod boottime;
 pub mod clock;
 mod counter;
-pub mod icmp6;
 pub mod listen;
+pub mod message;
 mod network;
 pub mod pipe;
 pub mod readiness;
 pub mod thread;
 
 pub use acl::Acl;
-pub use counter::Counter;
+pub use counter::{Counter, SharedCounter};
 pub use network::{ClientLen, Network, Over, Tally, Ticket};

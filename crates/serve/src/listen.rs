@@ -2,8 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+/// How long nothing is taken when the system has no room for connections.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that does not block, for an address to [bind](Socket::bind) to.
 ///
@@ -45,4 +49,24 @@ pub fn listener(
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
     Ok(socket.into())
+}
+
+/// Gives every connection that comes to `take`; never ends. `service` names the service in the log.
+pub async fn accept(
+    listener: &tokio::net::TcpListener,
+    service: &str,
+    take: impl Fn(tokio::net::TcpStream, SocketAddr),
+) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
+    loop {
+        match listener.accept().await.map_err(|error| (error.kind(), error)) {
+            Ok((stream, peer)) => take(stream, peer),
+            // Errors of the connection that was to be taken (accept(2)).
+            Err((ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied, _)) => {}
+            Err((_, error)) => {
+                tracing::debug!("a listener of the {service} takes no connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
 }

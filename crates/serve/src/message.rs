@@ -1,4 +1,5 @@
-//! A raw socket for Neighbor Discovery: one kind of ICMPv6 message in, any out.
+//! Sockets for IPv6 messages that tell where a message came from, and send from any address of the host: raw ICMPv6 and
+//! UDP.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -14,20 +15,16 @@ use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 /// Longest message that is read, in octets: what fits a packet of 64 KiB.
 pub const MESSAGE_MAX: usize = 65_536;
 
-/// A raw ICMPv6 socket for messages of one type, of the network namespace of the thread that
-/// opened it.
-///
-/// What it sends has hop limit 255, and the kernel fills in the checksum; what it receives has a
-/// checksum that the kernel found right. It does not block.
+/// A socket of the network namespace of the thread that opened it. It does not block.
 #[derive(Debug)]
-pub struct Icmp6Socket {
+pub struct MessageSocket {
     socket: Socket,
 }
 
 /// Where a received message came from, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Octets of the message, from the ICMPv6 type on.
+    /// Octets of the message.
     pub len: usize,
     /// Source address.
     pub source: Ipv6Addr,
@@ -39,20 +36,44 @@ pub struct Received {
     pub hop_limit: u8,
 }
 
-impl Icmp6Socket {
-    /// Opens a socket for received messages of the type `kind`; needs CAP_NET_RAW.
-    pub fn open(kind: u8) -> io::Result<Self> {
-        Self::open_any(&[kind])
-    }
-
-    /// Opens a socket for received messages of these types; needs CAP_NET_RAW.
-    pub fn open_any(kinds: &[u8]) -> io::Result<Self> {
+impl MessageSocket {
+    /// Opens a raw socket for received ICMPv6 messages of these types; needs CAP_NET_RAW. The types are the first octets
+    /// of messages.
+    ///
+    /// What it sends has hop limit 255, and the kernel fills in the checksum; what it receives has a checksum that the
+    /// kernel found right.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn icmp6(kinds: &[u8]) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
-        socket.set_nonblocking(true)?;
         // Before anything else: what comes in until then is read and passed over by the caller.
         socket.attach_filter(&only(kinds))?;
         socket.set_unicast_hops_v6(255)?;
         socket.set_multicast_hops_v6(255)?;
+        Self::of(socket)
+    }
+
+    /// Opens a UDP port, which other servers of the host may share, and receives from the groups that it joins. Ports
+    /// below 1024 need CAP_NET_BIND_SERVICE.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn udp(port: u16) -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_only_v6(true)?;
+        socket.set_reuse_address(true)?;
+        socket.set_multicast_all_v6(false)?;
+        let socket = Self::of(socket)?;
+        let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
+        socket.socket.bind(&SockAddr::from(any))?;
+        Ok(socket)
+    }
+
+    fn of(socket: Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
         socket.set_multicast_loop_v6(false)?;
         socket.set_recv_hoplimit_v6(true)?;
         setsockopt(&socket, Ipv6RecvPacketInfo, &true)?;
@@ -77,20 +98,14 @@ impl Icmp6Socket {
         Ok(())
     }
 
-    /// Sends a message from `source`, which need not be an address of the host any more if
-    /// [`Icmp6Socket::any_source`] was called.
-    pub fn send_from(
-        &self,
-        message: &[u8],
-        source: Ipv6Addr,
-        to: Ipv6Addr,
-        device: u32,
-    ) -> io::Result<()> {
+    /// Sends a message out of the interface that the scope of `to` names, from `source`, which need not be an address of the host any more if
+    /// [`MessageSocket::any_source`] was called.
+    pub fn send_from(&self, message: &[u8], source: Ipv6Addr, to: SocketAddrV6) -> io::Result<()> {
         let info = libc::in6_pktinfo {
             ipi6_addr: libc::in6_addr { s6_addr: source.octets() },
-            ipi6_ifindex: device,
+            ipi6_ifindex: to.scope_id(),
         };
-        let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, device));
+        let to = SockaddrIn6::from(to);
         let parts = [IoSlice::new(message)];
         let control = [ControlMessage::Ipv6PacketInfo(&info)];
         sendmsg(self.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to))?;
@@ -139,13 +154,13 @@ impl Icmp6Socket {
     }
 }
 
-impl AsFd for Icmp6Socket {
+impl AsFd for MessageSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsRawFd for Icmp6Socket {
+impl AsRawFd for MessageSocket {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
