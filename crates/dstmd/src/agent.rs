@@ -57,7 +57,7 @@ pub struct BoundAgent {
 }
 
 impl BoundAgent {
-    /// Takes the socket.
+    /// Opens the socket.
     ///
     /// # Errors
     ///

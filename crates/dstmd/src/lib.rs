@@ -95,7 +95,7 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddrV6,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The lease file can't be read or written.
@@ -103,7 +103,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No random numbers.

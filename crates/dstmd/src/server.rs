@@ -127,7 +127,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Takes the sockets, and the leases of earlier lives.
+    /// Opens the sockets, and reads the leases of earlier runs.
     ///
     /// # Errors
     ///

@@ -19,17 +19,17 @@ use super::stream;
 use super::worker::Worker;
 use fordway_serve::thread::Threads;
 
-/// Why there is no server, or not the one wanted.
+/// Why a server can't be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A socket could not be had. The kind of the source tells: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    /// A socket could not be opened. The kind of the source tells: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
     #[error("can't listen on {address} ({transport}): {source}")]
     Listen {
         /// Where.
         address: SocketAddr,
         /// `UDP` or `TCP`.
         transport: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The upstream servers, or what is needed to ask them.
@@ -43,7 +43,7 @@ pub enum Error {
     Fixed(&'static str),
 }
 
-/// Takes the sockets and reads files, which may need privileges, and answers nothing yet.
+/// Opens the sockets and reads files, which may need privileges; answers nothing yet.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Goes on with other settings. When this returns, no answer is made under the old ones any more, and those made
+    /// Applies other settings. When this returns, no answer is made under the old ones any more, and those made
     /// have left (by TCP, they may still be being written); queries under way are answered by the new ones. Cached
     /// upstream data stay unless the upstream servers change.
     ///
@@ -130,7 +130,7 @@ impl Server {
         Ok(self.shared.replace(settings)?)
     }
 
-    /// What it has counted.
+    /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
@@ -165,7 +165,7 @@ fn enter(runtime: &Runtime, pairs: Vec<Pair>) -> io::Result<Sockets> {
         .collect()
 }
 
-/// A thread, from its start to its end.
+/// Body of a thread.
 fn run(shared: &Arc<Shared>, index: usize, runtime: &Runtime, sockets: Sockets) {
     /// Whatever ends the thread, nobody waits for it any more.
     struct Ended<'a>(&'a Shared, usize);

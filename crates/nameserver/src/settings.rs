@@ -1,4 +1,4 @@
-//! What a server is told.
+//! Settings.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -9,7 +9,7 @@ use fordway_dns64::Policies;
 use fordway_resolver as upstream;
 use fordway_serve::{Acl, ClientLen};
 
-/// All that a server is told; [`Server::replace`](super::Server::replace) takes another while it runs.
+/// Settings of a server; [`Server::replace`](super::Server::replace) applies others while it runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where to listen, by UDP and TCP. An address need not be there yet. `[::]` means IPv6 only: with `0.0.0.0`
@@ -21,7 +21,7 @@ pub struct Settings {
     pub upstream: upstream::Settings,
     /// What is synthesised, and for whom.
     pub policies: Policies,
-    /// Whose queries are answered.
+    /// Clients whose queries are answered.
     pub allow: Acl,
     /// Answers by UDP to one client network ([`Limits::client_len`]); `None` for as many as it asks for. The host's own
     /// loopback addresses are not limited.
@@ -30,7 +30,7 @@ pub struct Settings {
     pub cache_octets: usize,
     /// Longest answer by UDP, in octets, whatever the client could take (RFC 6891 section 6.2.5).
     pub udp_size: u16,
-    /// What bounds the rest.
+    /// Other limits.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! What the threads of a server have in common.
+//! State that the threads of a server share.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use fordway_serve::thread::Signals;
 const REFUSALS: Rate =
     Rate { per_second: NonZeroU32::new(10).unwrap(), burst: NonZeroU32::new(20).unwrap() };
 
-/// Settings in use, with what is made of them. Nothing in it changes; a reload puts another in its place.
+/// Settings in use, with what is made of them. It never changes; a reload replaces it.
 #[derive(Debug)]
 pub(super) struct Active {
     /// Another number for each.
@@ -55,7 +55,7 @@ impl Active {
     }
 }
 
-/// What all threads use.
+/// State that all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) active: ArcSwap<Active>,

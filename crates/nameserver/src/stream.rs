@@ -34,7 +34,7 @@ struct Outgoing {
     _held: (Octets, OwnedSemaphorePermit),
 }
 
-/// Takes connections; ends never.
+/// Accepts connections; never ends.
 pub(super) async fn accept(listener: Rc<TcpListener>, worker: Rc<Worker>) {
     let take = |stream, peer| admit(stream, peer, &worker);
     listen::accept(&listener, "DNS64 server", take).await;

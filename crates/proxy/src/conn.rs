@@ -256,7 +256,7 @@ impl Watch {
         false
     }
 
-    /// What comes of `future`; `None`: nothing until `deadline`.
+    /// The output of `future`; `None` if it is not ready by `deadline`.
     pub(super) async fn within<T>(
         &mut self,
         deadline: Instant,

@@ -43,18 +43,18 @@ pub(super) struct Exchange<'a> {
     pub(super) half_closed: Option<Instant>,
 }
 
-/// How an exchange has ended for the client's connection.
+/// What becomes of the client's connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Another request may come.
     Persists,
     /// It is to be closed, once the client has read what was written.
     Close,
-    /// It is of no use any more.
+    /// It can't be used any more.
     Broken,
 }
 
-/// What became of the wait for a response.
+/// Outcome of waiting for a response.
 enum Head {
     /// Its header section is there: so many octets.
     There(usize),
@@ -75,9 +75,7 @@ impl Exchange<'_> {
             return self.answer_options(&request, outcome).await;
         }
         let most = self.active.settings.limits.body;
-        if let (Delimited::Length(length), Some(most)) = (request.delimited, most)
-            && length > most
-        {
+        if request.exceeds(most) {
             return self.refuse(Reason::BodyTooLarge, &request, outcome).await;
         }
         let mut fresh = false;
@@ -121,8 +119,7 @@ impl Exchange<'_> {
                 Head::Closed => {
                     // RFC 9112 section 9.3.1: it may have ended while it waited; the server has seen nothing, or does
                     // not mind to see it again.
-                    let untouched = request.delimited == Delimited::Not && interim == 0;
-                    if server.reused && untouched && request.method.is_idempotent() {
+                    if server.reused && interim == 0 && request.can_be_repeated() {
                         self.worker.counters().retried.add(1);
                         fresh = true;
                         continue;
@@ -319,7 +316,7 @@ impl Exchange<'_> {
         self.watch.poll_late(cx, until)
     }
 
-    /// What comes of `future`; `None`: the client has gone before.
+    /// The output of `future`; `None` if the client disconnects first.
     async fn while_there<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -355,14 +352,8 @@ impl Exchange<'_> {
     }
 
     async fn tunnel(&mut self, server: &mut Conn, outcome: &mut Outcome) {
-        let _open = self.worker.tunnel();
         let idle = self.active.settings.limits.idle_time;
-        let (up, down) =
-            tunnel::run(self.client, server, self.watch, idle, &self.worker.pipes).await;
-        let counters = self.worker.counters();
-        counters.octets_in.add(up);
-        counters.octets_out.add(down);
-        outcome.octets += down;
+        outcome.octets += tunnel::run(self.client, server, self.watch, idle, self.worker).await;
     }
 
     /// Answers OPTIONS for the proxy itself (RFC 9110 section 9.3.7).
@@ -417,7 +408,7 @@ impl Exchange<'_> {
         self.write(&mut BytesMut::from(&answer[..])).await
     }
 
-    /// Writes octets to the client, in the time that it has.
+    /// Writes octets to the client, within the idle time.
     async fn write(&mut self, out: &mut BytesMut) -> Result<(), ()> {
         let deadline = Instant::now() + self.active.settings.limits.idle_time;
         let client = &mut *self.client;

@@ -1,9 +1,9 @@
 //! Clients that speak HTTP/2 (RFC 9113), by hyper; servers are asked by HTTP/1.1.
 
 mod body;
+mod duplex;
 mod exchange;
 mod requests;
-mod way;
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -23,7 +23,7 @@ pub(super) struct Server {
     pub(super) reused: bool,
     /// The settings under which it was made.
     pub(super) generation: u64,
-    /// Its client has shown, on this connection, who it is (NTLM, Negotiate): it is nobody else's.
+    /// Its client has authenticated on this connection (NTLM, Negotiate), which serves this client alone.
     pub(super) bound: bool,
     /// Of a client network, while it is in use.
     pub(super) share: Option<Ticket>,

@@ -22,7 +22,7 @@ enum Source {
     Close,
 }
 
-/// Why content can't go on.
+/// Why content can't be passed on.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// Reading failed, or ended too early.
@@ -102,7 +102,7 @@ impl Relay {
         self.all && self.out.is_empty()
     }
 
-    /// Goes on as far as it can.
+    /// Passes on octets until it would block.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -186,7 +186,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Brings what has come into the form in which it goes on, where that is another one.
+    /// Converts received content to the coding in which it is sent, if that differs.
     fn encode(&mut self, from: &mut BytesMut) -> Result<(), Broken> {
         match &mut self.source {
             _ if self.all => {}

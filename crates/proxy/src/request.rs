@@ -74,6 +74,18 @@ pub(super) struct Request {
     pub(super) for_us: bool,
 }
 
+impl Request {
+    /// Whether it says that its content has more octets than `most`.
+    pub(super) fn exceeds(&self, most: Option<u64>) -> bool {
+        matches!((self.delimited, most), (Delimited::Length(length), Some(most)) if length > most)
+    }
+
+    /// Whether it may be sent to a server that may have seen it already (RFC 9110 section 9.2.2).
+    pub(super) fn can_be_repeated(&self) -> bool {
+        self.delimited == Delimited::Not && self.method.is_idempotent()
+    }
+}
+
 /// A request-target (RFC 9112 section 3.2), or what HTTP/2 has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target<'a> {

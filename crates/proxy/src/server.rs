@@ -25,15 +25,15 @@ const BACKLOG: i32 = 4096;
 /// How often connections to servers are looked through.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Why there is no proxy, or not the one wanted.
+/// Why a proxy can't be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A socket could not be had.
+    /// A socket could not be opened.
     #[error("can't listen on {address} (TCP): {source}")]
     Listen {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Names can't be looked up as the settings say.
@@ -52,7 +52,7 @@ pub enum Error {
     Log {
         /// Where it was to be.
         target: LogTarget,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A thread could not be started.
@@ -70,7 +70,7 @@ fn show(target: &LogTarget) -> String {
     }
 }
 
-/// Takes the sockets and reads files, which may need privileges, and serves nothing yet.
+/// Opens the sockets and reads files, which may need privileges; serves nothing yet.
 ///
 /// # Errors
 ///
@@ -195,7 +195,7 @@ impl Server {
         })
     }
 
-    /// Goes on with other settings: requests that begin from now on are served by them. The access log is opened again,
+    /// Applies other settings: requests that begin from now on are served by them. The access log is opened again,
     /// certificates are read again.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Server {
         self.shared.replace(settings)
     }
 
-    /// What it has counted.
+    /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
@@ -252,7 +252,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is to wait for somebody who takes no connections.
+        // A listener that nothing accepts from must not stay open.
         self.listeners.clear();
         self.shared.signals.stop();
         self.threads.join();
@@ -267,7 +267,7 @@ fn enter(
     listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
 }
 
-/// A thread, from its start to its end.
+/// Body of a thread.
 async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::TcpListener>) {
     let worker = Rc::new(Worker::new(Arc::clone(shared), index));
     let accepting: Vec<_> = listeners

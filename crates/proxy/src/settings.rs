@@ -1,4 +1,4 @@
-//! What a proxy is told.
+//! Settings.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use super::rules::{Ports, Rules};
 use fordway_resolver as upstream;
 use fordway_serve::{Acl, ClientLen};
 
-/// All that a proxy is told; [`Server::replace`](super::Server::replace) takes another while it runs.
+/// Settings of a proxy; [`Server::replace`](super::Server::replace) applies others while it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Its name, for people.
@@ -50,7 +50,7 @@ pub struct Settings {
     pub log: Option<Log>,
 }
 
-/// For whom a proxy works.
+/// What a proxy stands in for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// For clients: to whatever server they ask for.

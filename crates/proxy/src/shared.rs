@@ -1,4 +1,4 @@
-//! What the threads of a proxy have in common.
+//! State that the threads of a proxy share.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::tls;
 use fordway_serve::Tally;
 use fordway_serve::thread::Signals;
 
-/// Settings in use, with what is made of them. Nothing in it changes; a reload puts another in its place.
+/// Settings in use, with what is made of them. It never changes; a reload replaces it.
 #[derive(Debug)]
 pub(super) struct Active {
     /// Another number for each.
@@ -72,7 +72,7 @@ impl Active {
     }
 }
 
-/// What all threads use.
+/// State that all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) active: ArcSwap<Active>,

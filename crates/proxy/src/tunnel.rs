@@ -1,28 +1,30 @@
 //! Octets both ways, whatever they mean: CONNECT (RFC 9110 section 9.3.6) and what comes of Upgrade.
 
-mod way;
+mod direction;
 
-use std::cell::RefCell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::conn::{Conn, Watch};
-use fordway_serve::pipe::Pipes;
-use way::Way;
+use super::worker::Worker;
+use direction::Direction;
 
-/// Carries octets until both sides have ended, one is broken, or nothing has come for `idle`. Tells how many octets went
-/// to the server, and how many to the client.
+/// Carries octets until both sides have ended, one is broken, or nothing has come for `idle`. Counts the
+/// tunnel and its octets; tells how many octets went to the client.
 pub(super) async fn run(
     client: &mut Conn,
     server: &mut Conn,
     watch: &mut Watch,
     idle: Duration,
-    pipes: &RefCell<Pipes>,
-) -> (u64, u64) {
-    let (mut up, mut down) = (Way::default(), Way::default());
+    worker: &Rc<Worker>,
+) -> u64 {
+    let _open = worker.tunnel();
+    let pipes = &worker.pipes;
+    let (mut up, mut down) = (Direction::default(), Direction::default());
     let mut deadline = Instant::now() + idle;
     let mut before = 0;
     poll_fn(|cx| {
@@ -41,5 +43,7 @@ pub(super) async fn run(
         if watch.poll_late(cx, deadline) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    (up.octets(), down.octets())
+    worker.counters().octets_in.add(up.octets());
+    worker.counters().octets_out.add(down.octets());
+    down.octets()
 }

@@ -1,4 +1,4 @@
-//! A thread's own things, and how it comes by connections to servers.
+//! State of a thread, and how it gets connections to servers.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -23,7 +23,7 @@ use super::stats::Counters;
 use fordway_serve::pipe::Pipes;
 use fordway_serve::{Network, Ticket};
 
-/// What a thread has.
+/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     index: usize,
@@ -42,9 +42,9 @@ pub(super) struct Worker {
 }
 
 /// A connection of a client, counted as long as this is there.
-pub(super) struct Guest(Rc<Worker>);
+pub(super) struct ClientGuard(Rc<Worker>);
 
-impl Drop for Guest {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         let open = self.0.open.get() - 1;
         self.0.open.set(open);
@@ -83,9 +83,9 @@ impl Worker {
         &self.shared.counters[self.index]
     }
 
-    pub(super) fn guest(self: &Rc<Self>) -> Guest {
+    pub(super) fn guest(self: &Rc<Self>) -> ClientGuard {
         self.open.set(self.open.get() + 1);
-        Guest(Rc::clone(self))
+        ClientGuard(Rc::clone(self))
     }
 
     pub(super) fn tunnel(self: &Rc<Self>) -> Tunnel {
@@ -104,7 +104,7 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Until [`Worker::drain`].
+    /// Waits for [`Worker::drain`].
     pub(super) async fn drained(&self) {
         let notified = self.drain.notified();
         if !self.draining.get() {
@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Until there is no client any more.
+    /// Waits until no client connection is left.
     pub(super) async fn ended(&self) {
         while self.open.get() > 0 {
             self.ended.notified().await;
@@ -130,7 +130,7 @@ impl Worker {
         Rc::clone(&date.1)
     }
 
-    /// Looks connections to servers through.
+    /// Closes connections to servers that have waited too long.
     pub(super) fn sweep(&self) {
         let active = self.shared.active.load();
         if let Some(oldest) = Instant::now().checked_sub(active.settings.limits.pool_time) {
@@ -157,7 +157,7 @@ impl Worker {
         }
     }
 
-    /// One that waits.
+    /// An idle connection to a server.
     fn waiting(
         &self,
         key: &str,
@@ -199,8 +199,7 @@ impl Worker {
         Ok(Server { share: Some(share), ..server })
     }
 
-    /// A place among the connections to servers that are in use: others must find some, whatever one client network asks
-    /// for.
+    /// A place among the connections to servers that are in use, of which one client network gets a share only.
     fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
         let limits = &active.settings.limits;
         let network = Network::of(client, limits.client_len);

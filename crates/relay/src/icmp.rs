@@ -11,37 +11,37 @@ use fordway_serve::message::MessageSocket;
 
 /// What is wrong, as an ICMPv6 message says it (RFC 4443).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct IcmpError {
     kind: u8,
     code: u8,
     /// The MTU or the pointer.
     rest: u32,
 }
 
-impl Trouble {
+impl IcmpError {
     /// Communication is administratively prohibited.
-    pub(super) const PROHIBITED: Trouble = Trouble { kind: 1, code: 1, rest: 0 };
+    pub(super) const PROHIBITED: IcmpError = IcmpError { kind: 1, code: 1, rest: 0 };
 
     /// Neither a session nor a descriptor is left: an address can't be reached now.
-    pub(super) const NO_ROOM: Trouble = Trouble { kind: 1, code: 3, rest: 0 };
+    pub(super) const NO_ROOM: IcmpError = IcmpError { kind: 1, code: 3, rest: 0 };
 
     /// No IPv6 packet may be asked to be shorter than this (RFC 8200 section 5).
     const LEAST_MTU: u32 = 1280;
 
     /// What an IPv4 packet may have in one piece, of an IPv6 packet: the header is longer (RFC 7915 section 4.2).
-    pub(super) fn too_big(mtu4: u32) -> Trouble {
-        Trouble { kind: 2, code: 0, rest: mtu4.saturating_add(20).max(Trouble::LEAST_MTU) }
+    pub(super) fn too_big(mtu4: u32) -> IcmpError {
+        IcmpError { kind: 2, code: 0, rest: mtu4.saturating_add(20).max(IcmpError::LEAST_MTU) }
     }
 
     /// The counterpart of an ICMPv4 error (RFC 7915 section 4.2); `None`: it has none. `mtu`: of "fragmentation needed".
-    pub(super) fn of(kind4: u8, code4: u8, mtu: u32) -> Option<Trouble> {
-        let trouble = |kind, code, rest| Some(Trouble { kind, code, rest });
+    pub(super) fn of(kind4: u8, code4: u8, mtu: u32) -> Option<IcmpError> {
+        let trouble = |kind, code, rest| Some(IcmpError { kind, code, rest });
         match (kind4, code4) {
             (3, 0 | 1 | 5..=8 | 11 | 12) => trouble(1, 0, 0),
             // Protocol unreachable: the pointer points to the Next Header field.
             (3, 2) => trouble(4, 1, 6),
             (3, 3) => trouble(1, 4, 0),
-            (3, 4) => Some(Trouble::too_big(mtu)),
+            (3, 4) => Some(IcmpError::too_big(mtu)),
             (3, 9 | 10 | 13 | 15) => trouble(1, 1, 0),
             (11, code) => trouble(3, code, 0),
             _ => None,
@@ -51,7 +51,7 @@ impl Trouble {
 
 /// A client's datagram that an error is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About<'a> {
+pub(super) struct Quoted<'a> {
     pub(super) client: SocketAddrV6,
     pub(super) asked: SocketAddrV6,
     /// What it carries, or the beginning of it.
@@ -78,9 +78,9 @@ impl Errors {
     pub(super) fn send(
         &mut self,
         settings: &Settings,
-        trouble: Trouble,
+        trouble: IcmpError,
         router: Option<Ipv4Addr>,
-        about: About<'_>,
+        about: Quoted<'_>,
         now: Instant,
     ) -> bool {
         let Some(rate) = settings.icmp else { return false };
@@ -116,7 +116,7 @@ impl Errors {
 const LONGEST: usize = 1240;
 
 /// The message, from the type on. The kernel puts the checksum in.
-fn write(message: &mut Vec<u8>, trouble: Trouble, about: About<'_>) {
+fn write(message: &mut Vec<u8>, trouble: IcmpError, about: Quoted<'_>) {
     const UDP: u8 = 17;
     const HOP_LIMIT: u8 = 64;
     let length = about.octets.len() as u16 + 8;
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn errors_have_the_counterparts_of_rfc_7915() {
         let of =
-            |kind, code, mtu| Trouble::of(kind, code, mtu).map(|it| (it.kind, it.code, it.rest));
+            |kind, code, mtu| IcmpError::of(kind, code, mtu).map(|it| (it.kind, it.code, it.rest));
         for (kind4, code4, mtu, expected) in [
             (3, 0, 0, Some((1, 0, 0))),
             (3, 1, 0, Some((1, 0, 0))),
@@ -177,7 +177,7 @@ mod tests {
         let client: SocketAddrV6 = "[2001:db8:1::5]:4000".parse().unwrap();
         let asked: SocketAddrV6 = "[2001:db8:64::c000:207]:53".parse().unwrap();
         let mut message = Vec::new();
-        write(&mut message, Trouble::too_big(1400), About { client, asked, octets: b"hello" });
+        write(&mut message, IcmpError::too_big(1400), Quoted { client, asked, octets: b"hello" });
         assert_eq!(&message[..8], [2, 0, 0, 0, 0, 0, 5, 140]);
         let header = ipv6::Ipv6Header::parse(&message[8..]).unwrap();
         assert_eq!((header.src, header.dst), (*client.ip(), *asked.ip()));
@@ -187,7 +187,7 @@ mod tests {
         let whole =
             fordway_wire::checksum::pseudo_v6(header.src, header.dst, 17, 13).add_bytes(udp);
         assert_eq!(whole.finish(), 0);
-        write(&mut message, Trouble::PROHIBITED, About { client, asked, octets: &[1; 3000] });
+        write(&mut message, IcmpError::PROHIBITED, Quoted { client, asked, octets: &[1; 3000] });
         assert_eq!(message.len(), LONGEST);
     }
 }

@@ -31,7 +31,7 @@ pub enum Error {
     Fixed(&'static str),
 }
 
-/// Takes the sockets of a relay, for the network namespace of the calling thread.
+/// Opens the sockets of a relay, for the network namespace of the calling thread.
 ///
 /// # Errors
 ///
@@ -150,7 +150,7 @@ impl Server {
         self.ports.intercept(&self.shared.settings.load(), mark, table, own)
     }
 
-    /// Goes on with other settings. Connections and sessions stay, also those that would be refused now.
+    /// Applies other settings. Connections and sessions stay, also those that would be refused now.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Server {
         Ok(())
     }
 
-    /// What it has counted.
+    /// Its counters, of all threads together.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()

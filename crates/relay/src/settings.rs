@@ -1,4 +1,4 @@
-//! What a relay is told.
+//! Settings.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use fordway_xlat::addr::Pool6;
 
 use fordway_serve::Acl;
 
-/// All that a relay is told; [`Server::replace`](super::Server::replace) takes another while it runs.
+/// Settings of a relay; [`Server::replace`](super::Server::replace) applies others while it runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Its name, for logs and for the host's set-up. Needs a new server when it changes.
@@ -43,7 +43,7 @@ pub struct Settings {
     pub keepalive: Option<Duration>,
     /// ICMPv6 errors that each thread sends; `None`: none at all.
     pub icmp: Option<IcmpRate>,
-    /// What bounds the rest.
+    /// Other limits.
     pub limits: Limits,
 }
 

@@ -19,7 +19,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use slotmap::SlotMap;
 use socket2::Socket;
 
-use super::icmp::{About, Errors, Trouble, checksum};
+use super::icmp::{Errors, IcmpError, Quoted, checksum};
 use super::settings::Class;
 use super::timers::Timers;
 use super::worker::{Core, Key, UDP_V4, token};
@@ -98,7 +98,7 @@ impl Udp {
                 core.counters.udp_unsent.add(1);
                 continue;
             };
-            let about = About { client, asked, octets: datagram.octets };
+            let about = Quoted { client, asked, octets: datagram.octets };
             let Some((key, server)) = self.session(about, core) else { continue };
             if current.is_some_and(|current| current != key) {
                 self.flush_up(current, core);
@@ -125,13 +125,13 @@ impl Udp {
     }
 
     /// The session of a datagram; a new one, if it may have one.
-    fn session(&mut self, about: About<'_>, core: &mut Core) -> Option<(Key, SocketAddrV4)> {
+    fn session(&mut self, about: Quoted<'_>, core: &mut Core) -> Option<(Key, SocketAddrV4)> {
         let (client, asked) = (about.client, about.asked);
         let v4 = match core.settings.destination(*client.ip(), *asked.ip()) {
             Ok(v4) => SocketAddrV4::new(v4, asked.port()),
             Err(refusal) => {
                 core.refused(refusal);
-                self.tell(Trouble::PROHIBITED, about, core);
+                self.tell(IcmpError::PROHIBITED, about, core);
                 return None;
             }
         };
@@ -153,7 +153,7 @@ impl Udp {
             Ok(ticket) => ticket,
             Err(over) => {
                 core.limited(over, "UDP sessions", client);
-                self.tell(Trouble::NO_ROOM, about, core);
+                self.tell(IcmpError::NO_ROOM, about, core);
                 return None;
             }
         };
@@ -166,7 +166,7 @@ impl Udp {
             Err(errno) => {
                 core.counters.failed_resources.add(1);
                 core.no_resources(&format!("no socket for a UDP session: {errno}"));
-                self.tell(Trouble::NO_ROOM, about, core);
+                self.tell(IcmpError::NO_ROOM, about, core);
                 return None;
             }
         };
@@ -310,7 +310,7 @@ impl Udp {
     }
 
     /// Tells a client what is wrong with its datagram.
-    fn tell(&mut self, trouble: Trouble, about: About<'_>, core: &mut Core) {
+    fn tell(&mut self, trouble: IcmpError, about: Quoted<'_>, core: &mut Core) {
         let sent = self.errors.send(&core.settings, trouble, None, about, core.now);
         core.count_icmp(sent);
     }

@@ -22,7 +22,7 @@ use super::settings::Settings;
 use super::sockets::{self, Sockets};
 use super::tcp::{Side, Tcp};
 use super::udp::Udp;
-use fordway_serve::{Network, Over, Tally};
+use fordway_serve::{Exceeded, Network, Tally};
 
 new_key_type! {
     /// A connection, or a client's port, of a thread: never the same for two.
@@ -139,10 +139,10 @@ impl Core {
     }
 
     /// A limit is reached, because of this client.
-    pub(super) fn limited(&mut self, over: Over, what: &str, client: SocketAddrV6) {
+    pub(super) fn limited(&mut self, over: Exceeded, what: &str, client: SocketAddrV6) {
         let (counter, whose) = match over {
-            Over::Total => (&self.counters.limited_total, ""),
-            Over::Client => (&self.counters.limited_client, " of a client network"),
+            Exceeded::Total => (&self.counters.limited_total, ""),
+            Exceeded::Client => (&self.counters.limited_client, " of a client network"),
         };
         counter.add(1);
         if let Some(more) = self.journal.limit.due(self.now) {

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::debug;
 
-use super::peer::{Peer, Trouble};
+use super::peer::{AttemptError, Peer};
 use super::query::Query;
 use super::settings::Protocol;
 use super::tls::Tls;
@@ -38,7 +38,7 @@ pub(super) struct Request {
     /// The query; its identifier may be changed on the way.
     pub(super) query: Vec<u8>,
     /// The response, under the query's identifier.
-    pub(super) answer: oneshot::Sender<Result<Vec<u8>, Trouble>>,
+    pub(super) answer: oneshot::Sender<Result<Vec<u8>, AttemptError>>,
 }
 
 impl Connection {
@@ -56,11 +56,11 @@ impl Connection {
     }
 
     /// Asks, and waits for the response however long it takes.
-    pub(super) async fn ask(&self, query: &Query) -> Result<Vec<u8>, Trouble> {
+    pub(super) async fn ask(&self, query: &Query) -> Result<Vec<u8>, AttemptError> {
         let (answer, response) = oneshot::channel();
         let request = Request { query: query.as_octets().to_vec(), answer };
-        self.requests.send(request).await.map_err(|_| Trouble::Closed)?;
-        response.await.unwrap_or(Err(Trouble::Closed))
+        self.requests.send(request).await.map_err(|_| AttemptError::Closed)?;
+        response.await.unwrap_or(Err(AttemptError::Closed))
     }
 }
 
@@ -86,7 +86,7 @@ async fn run(peer: Arc<Peer>, mut queue: mpsc::Receiver<Request>) {
         debug!(server = %peer.server, %error, "connection to upstream server broke");
     }
     // Whoever has come in between makes a new one.
-    refuse(&mut queue, Trouble::Closed);
+    refuse(&mut queue, AttemptError::Closed);
 }
 
 async fn connect(peer: &Peer) -> io::Result<Link> {
@@ -106,7 +106,7 @@ async fn connect(peer: &Peer) -> io::Result<Link> {
     Ok(Link::Tcp(tcp))
 }
 
-fn refuse(queue: &mut mpsc::Receiver<Request>, trouble: Trouble) {
+fn refuse(queue: &mut mpsc::Receiver<Request>, trouble: AttemptError) {
     queue.close();
     while let Ok(request) = queue.try_recv() {
         let _ = request.answer.send(Err(trouble));

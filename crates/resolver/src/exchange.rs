@@ -7,7 +7,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use super::connection::Connection;
-use super::peer::{Links, Peer, Trouble};
+use super::peer::{AttemptError, Links, Peer};
 use super::query::{Query, Style};
 use super::settings::Protocol;
 use super::udp;
@@ -18,7 +18,7 @@ pub(super) async fn ask(
     links: &Links,
     key: &[u8],
     now: Instant,
-) -> Result<Message, Trouble> {
+) -> Result<Message, AttemptError> {
     let style = Style {
         mixed_case: peer.server.protocol == Protocol::Udp && peer.health.keeps_case(now),
         edns: peer.health.knows_edns(now),
@@ -43,20 +43,20 @@ async fn ask_in(
     key: &[u8],
     style: Style,
     now: Instant,
-) -> Result<Message, Trouble> {
+) -> Result<Message, AttemptError> {
     let query = Query::new(key, style)?;
     if peer.server.protocol != Protocol::Udp {
         return by_connection(peer, links, &query).await.map(|(message, _)| message);
     }
     let counters = &peer.counters;
     match udp::ask(peer, &links.sockets, &query, now).await {
-        Err(Trouble::Truncated) => counters.truncated.count(),
-        Err(Trouble::Suspicious) => counters.spoof_suspicions.count(),
-        Err(Trouble::OtherCase) => {
+        Err(AttemptError::Truncated) => counters.truncated.count(),
+        Err(AttemptError::Suspicious) => counters.spoof_suspicions.count(),
+        Err(AttemptError::OtherCase) => {
             counters.case_mismatches.count();
             return in_other_case(peer, links, key, style, now).await;
         }
-        Err(Trouble::NoQuestion) => {
+        Err(AttemptError::NoQuestion) => {
             counters.mismatches.count();
             return without_question(peer, links, key, style, now).await;
         }
@@ -72,7 +72,7 @@ async fn in_other_case(
     key: &[u8],
     style: Style,
     now: Instant,
-) -> Result<Message, Trouble> {
+) -> Result<Message, AttemptError> {
     let query = Query::new(key, style)?;
     match by_connection(peer, links, &query).await {
         Ok((message, case_kept)) => {
@@ -100,7 +100,7 @@ async fn without_question(
     key: &[u8],
     style: Style,
     now: Instant,
-) -> Result<Message, Trouble> {
+) -> Result<Message, AttemptError> {
     let query = Query::new(key, style)?;
     match by_connection(peer, links, &query).await {
         Err(trouble) if style.edns => {
@@ -116,20 +116,20 @@ async fn by_connection(
     peer: &Arc<Peer>,
     links: &Links,
     query: &Query,
-) -> Result<(Message, bool), Trouble> {
+) -> Result<(Message, bool), AttemptError> {
     let ask = async |connection: Connection| {
         peer.counters.queries.count();
         connection.ask(query).await
     };
     let mut response = match ask(links.connection(peer)).await {
-        Err(Trouble::Closed) => ask(links.connection(peer)).await?,
+        Err(AttemptError::Closed) => ask(links.connection(peer)).await?,
         other => other?,
     };
     let (message, case_kept) = peer.read_stream(query, &mut response)?;
     if message.metadata.truncation {
         // There is nothing larger to ask by.
         peer.counters.malformed.count();
-        return Err(Trouble::Malformed);
+        return Err(AttemptError::Malformed);
     }
     Ok((message, case_kept))
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::connection::{IDLE, Request};
-use super::peer::Trouble;
+use super::peer::AttemptError;
 use super::tls::Tls;
 
 /// How many questions are under way on a connection at once; servers allow about a hundred streams.
@@ -77,13 +77,13 @@ async fn ask(
             }
             (Ok(octets), Ok(()))
         }
-        Ok(Some(Err(NetError::Proto(_)))) => (Err(Trouble::Malformed), Ok(())),
+        Ok(Some(Err(NetError::Proto(_)))) => (Err(AttemptError::Malformed), Ok(())),
         Ok(Some(Err(error @ NetError::H2(_)))) => {
-            (Err(Trouble::Closed), Err(io::Error::other(error.to_string())))
+            (Err(AttemptError::Closed), Err(io::Error::other(error.to_string())))
         }
         // An HTTP status other than success, or a body of another type.
-        Ok(Some(Err(_))) => (Err(Trouble::Malformed), Ok(())),
-        Ok(None) | Err(_) => (Err(Trouble::Closed), Err(io::ErrorKind::TimedOut.into())),
+        Ok(Some(Err(_))) => (Err(AttemptError::Malformed), Ok(())),
+        Ok(None) | Err(_) => (Err(AttemptError::Closed), Err(io::ErrorKind::TimedOut.into())),
     };
     let _ = request.answer.send(answer);
     result

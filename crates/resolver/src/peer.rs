@@ -32,7 +32,7 @@ pub(super) struct Peer {
 
 /// Why a server has given no answer to a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum AttemptError {
     /// It can't be reached, or its certificate is not valid.
     Unreachable,
     /// This host has no socket, port or memory left.
@@ -70,11 +70,11 @@ impl Peer {
     }
 
     /// Reads a response that answers `query`.
-    pub(super) fn read(&self, query: &Query, octets: &mut [u8]) -> Result<Message, Trouble> {
+    pub(super) fn read(&self, query: &Query, octets: &mut [u8]) -> Result<Message, AttemptError> {
         query.lower_question(octets);
         Message::from_vec(octets).map_err(|_| {
             self.counters.malformed.count();
-            Trouble::Malformed
+            AttemptError::Malformed
         })
     }
 
@@ -84,7 +84,7 @@ impl Peer {
         &self,
         query: &Query,
         octets: &mut [u8],
-    ) -> Result<(Message, bool), Trouble> {
+    ) -> Result<(Message, bool), AttemptError> {
         match query.matches(octets) {
             Match::Answers | Match::ErrorWithoutQuestion => {
                 self.read(query, octets).map(|message| (message, true))
@@ -92,11 +92,11 @@ impl Peer {
             Match::OtherCase => self.read(query, octets).map(|message| (message, false)),
             Match::Mismatch => {
                 self.counters.mismatches.count();
-                Err(Trouble::Malformed)
+                Err(AttemptError::Malformed)
             }
             Match::Malformed => {
                 self.counters.malformed.count();
-                Err(Trouble::Malformed)
+                Err(AttemptError::Malformed)
             }
         }
     }
@@ -143,7 +143,7 @@ impl Peer {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for AttemptError {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(

@@ -14,7 +14,7 @@ use tokio::time::sleep_until;
 use super::error::LookupError;
 use super::exchange::{self, Worth};
 use super::key::Key;
-use super::peer::{LinkTable, Links, Peer, Trouble};
+use super::peer::{AttemptError, LinkTable, Links, Peer};
 use fordway_serve::clock;
 
 /// One question in so many is also put to a server that is not the best, to learn how fast it is now.
@@ -162,7 +162,7 @@ impl Racers {
 struct Ended {
     failure: Option<Message>,
     refusal: Option<Message>,
-    trouble: Option<Trouble>,
+    trouble: Option<AttemptError>,
 }
 
 impl Ended {
@@ -177,7 +177,7 @@ impl Ended {
 
     /// Whether the same servers may say something else if they are asked again.
     fn may_try_again(&self) -> bool {
-        let transient = [Trouble::Malformed, Trouble::Closed];
+        let transient = [AttemptError::Malformed, AttemptError::Closed];
         !self.has_response() && self.trouble.is_some_and(|trouble| transient.contains(&trouble))
     }
 
@@ -188,8 +188,8 @@ impl Ended {
         }
         Err(match self.trouble {
             None => LookupError::Timeout,
-            Some(Trouble::Malformed) => LookupError::Unusable,
-            Some(Trouble::Exhausted) => LookupError::Busy,
+            Some(AttemptError::Malformed) => LookupError::Unusable,
+            Some(AttemptError::Exhausted) => LookupError::Busy,
             Some(_) => LookupError::Unreachable,
         })
     }
@@ -201,7 +201,7 @@ async fn one_try(
     key: &Key,
     timeout: Duration,
     began: Instant,
-) -> Result<(Message, Worth), Trouble> {
+) -> Result<(Message, Worth), AttemptError> {
     let mut record = Record { peer, timeout, began, ended: false };
     let outcome = exchange::ask(peer, links, key, began).await;
     record.ended = true;
@@ -222,8 +222,8 @@ async fn one_try(
         }
         Err(trouble) => {
             match trouble {
-                Trouble::Exhausted => {}
-                Trouble::Malformed => peer.refused(),
+                AttemptError::Exhausted => {}
+                AttemptError::Malformed => peer.refused(),
                 _ => peer.unreachable(),
             }
             Err(trouble)

@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    type Response = oneshot::Receiver<Result<Vec<u8>, super::super::peer::Trouble>>;
+    type Response = oneshot::Receiver<Result<Vec<u8>, super::super::peer::AttemptError>>;
 
     fn request(query: &[u8]) -> (Request, Response) {
         let (answer, response) = oneshot::channel();

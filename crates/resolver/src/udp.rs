@@ -17,7 +17,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::peer::{Peer, Trouble, lock};
+use super::peer::{AttemptError, Peer, lock};
 use super::query::{Match, Query};
 use super::random;
 
@@ -50,7 +50,7 @@ pub(super) async fn ask(
     sockets: &Mutex<Vec<Idle>>,
     query: &Query,
     now: Instant,
-) -> Result<Message, Trouble> {
+) -> Result<Message, AttemptError> {
     let mut idle = take(sockets, peer.server.address, now)?;
     peer.counters.queries.count();
     idle.socket.send(query.as_octets()).await?;
@@ -73,7 +73,7 @@ pub(super) async fn ask(
             Ok(None) => {
                 mismatches += 1;
                 if mismatches == MOST_MISMATCHES {
-                    return Err(Trouble::Suspicious);
+                    return Err(AttemptError::Suspicious);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -84,13 +84,15 @@ pub(super) async fn ask(
 }
 
 /// What a datagram means to the question; `None` if nothing.
-fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message, Trouble>> {
+fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message, AttemptError>> {
     match query.matches(octets) {
-        Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => Some(Err(Trouble::Truncated)),
+        Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => {
+            Some(Err(AttemptError::Truncated))
+        }
         // One that can't be read is no answer; a readable one may follow, if that was a forger's.
         Match::Answers => peer.read(query, octets).ok().map(Ok),
-        Match::ErrorWithoutQuestion => Some(Err(Trouble::NoQuestion)),
-        Match::OtherCase => Some(Err(Trouble::OtherCase)),
+        Match::ErrorWithoutQuestion => Some(Err(AttemptError::NoQuestion)),
+        Match::OtherCase => Some(Err(AttemptError::OtherCase)),
         Match::Mismatch => {
             peer.counters.mismatches.count();
             None

@@ -14,7 +14,7 @@ use super::stats::Stats;
 use fordway_serve::message::MessageSocket;
 use fordway_serve::thread::Commanded;
 
-/// Why there is no server, or not the one wanted.
+/// Why a server can't be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The settings can't be.
@@ -25,12 +25,12 @@ pub enum Error {
         /// What is wrong.
         wrong: WrongSetting,
     },
-    /// A socket could not be had. The kind of the source tells: `PermissionDenied`, `AddrInUse`.
+    /// A socket could not be opened. The kind of the source tells: `PermissionDenied`, `AddrInUse`.
     #[error("can't open {what}")]
     Socket {
         /// What it is for.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Netlink does not work.
@@ -47,7 +47,7 @@ pub enum Error {
     Ended,
 }
 
-/// Takes the sockets, and says nothing yet.
+/// Opens the sockets; sends nothing yet.
 ///
 /// Needs CAP_NET_RAW for ICMPv6, and CAP_NET_BIND_SERVICE for port 547 if a device is to answer
 /// DHCPv6. Devices need not exist yet.
@@ -105,7 +105,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Goes on with other settings, which hosts hear of at once: what is no longer advertised is taken
+    /// Applies other settings, which hosts hear of at once: what is no longer advertised is taken
     /// back, and so is everything on devices that are no longer named. They hold when this returns.
     ///
     /// # Errors

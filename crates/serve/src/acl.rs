@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access lists.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -8,6 +8,7 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds `more`. Only one thread may call this.
+    #[inline]
     pub fn add(&self, more: u64) {
         // Only one thread writes: no locked instruction is needed.
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);

@@ -1,5 +1,23 @@
-//! What the services of an IPv6-only network share: access lists, limits by client network, counters, clocks, pipes and
-//! raw ICMPv6 sockets.
+//! What the services of an IPv6-only network share.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`thread`] | threads of a service: start, commands, signals, end |
+//! | [`listen`] | sockets of which each thread has its own, and taking connections |
+//! | [`message`] | sockets for ICMPv6 and UDP that tell where a message came from |
+//! | [`pipe`] | octets from socket to socket without a copy |
+//! | [`Acl`], [`Network`], [`Tally`] | who may use a service, and how much of it a client network has |
+//! | [`counters!`] | what a service counts, and the numbers that it tells |
+//! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
+//!
+//! A service is bound (`bind`: sockets and files, which may need privileges), then started (`Bound::start`: threads,
+//! which need none). `Server::replace` applies other settings while it runs, `Server::stats` tells what it has counted,
+//! and dropping it ends it.
+//!
+//! Servers with many clients (DNS64, proxy, relay) have a number of threads that share nothing but settings, limits and
+//! counters. Each thread is a tokio runtime; the relay's wait with epoll instead, so that a connection is an entry of a
+//! table, without a task and timers. Servers with few messages (router advertisements, DSTM) have one thread, which
+//! carries out commands.
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -15,4 +33,4 @@ pub mod thread;
 
 pub use acl::Acl;
 pub use counter::{Counter, SharedCounter};
-pub use network::{ClientLen, Network, Over, Tally, Ticket};
+pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};

@@ -45,7 +45,7 @@ impl Network {
 
 /// Which limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum Exceeded {
     /// That of all.
     Total,
     /// That of one client network.
@@ -82,7 +82,7 @@ impl Tally {
         network: Network,
         most: usize,
         most_of_network: usize,
-    ) -> Result<Ticket, Over> {
+    ) -> Result<Ticket, Exceeded> {
         self.enter_with(network, 1, most, |_| most_of_network)
     }
 
@@ -94,13 +94,17 @@ impl Tally {
         places: usize,
         most: usize,
         most_of_network: usize,
-    ) -> Result<Ticket, Over> {
+    ) -> Result<Ticket, Exceeded> {
         self.enter_with(network, places, most, |all| most_of_network.min(most - all))
     }
 
     /// A place, if a network then has no more than three times what is left for others: one alone has three quarters of
     /// `most`, and whoever comes next finds some.
-    pub fn enter_shared(self: &Arc<Self>, network: Network, most: usize) -> Result<Ticket, Over> {
+    pub fn enter_shared(
+        self: &Arc<Self>,
+        network: Network,
+        most: usize,
+    ) -> Result<Ticket, Exceeded> {
         self.enter_with(network, 1, most, |all| 3 * (most - all + 1))
     }
 
@@ -111,16 +115,16 @@ impl Tally {
         places: usize,
         most: usize,
         share: impl FnOnce(usize) -> usize,
-    ) -> Result<Ticket, Over> {
+    ) -> Result<Ticket, Exceeded> {
         let all = self.all.fetch_add(places, Ordering::Relaxed) + places;
         let ticket = if all > most {
-            Err(Over::Total)
+            Err(Exceeded::Total)
         } else {
             let most_of_network = share(all);
             let mut counts = self.shard(network).lock().unwrap_or_else(PoisonError::into_inner);
             let held = counts.get(&network).copied().unwrap_or(0) + places;
             if held > most_of_network {
-                Err(Over::Client)
+                Err(Exceeded::Client)
             } else {
                 counts.insert(network, held);
                 Ok(Ticket { tally: Arc::clone(self), network, places })
@@ -235,16 +239,16 @@ mod tests {
         let network = |number: u8| network(&format!("192.0.{number}.1"));
         let enter = |number, most| tally.enter(network(number), most, 3);
         let mut first: Vec<_> = (0..3).map(|_| enter(1, 5).unwrap()).collect();
-        assert_eq!(enter(1, 5).unwrap_err(), Over::Client);
+        assert_eq!(enter(1, 5).unwrap_err(), Exceeded::Client);
         let second = enter(2, 5).unwrap();
         first.push(enter(3, 5).unwrap());
-        assert_eq!(enter(4, 5).unwrap_err(), Over::Total);
+        assert_eq!(enter(4, 5).unwrap_err(), Exceeded::Total);
         assert_eq!(tally.count(), 5);
         drop(second);
         first.push(enter(4, 5).unwrap());
         drop(first);
         assert_eq!(tally.count(), 0);
-        assert_eq!(tally.enter(network(9), 5, 0).unwrap_err(), Over::Client);
+        assert_eq!(tally.enter(network(9), 5, 0).unwrap_err(), Exceeded::Client);
         assert!(tally.by_network.iter().all(|shard| shard.lock().unwrap().is_empty()), "no trace");
     }
 }

@@ -31,7 +31,7 @@ const SPARE: usize = 16;
 
 /// A pipe.
 #[derive(Debug)]
-pub struct Pipe {
+struct Pipe {
     out: OwnedFd,
     into: OwnedFd,
     /// It is enlarged.
@@ -40,16 +40,59 @@ pub struct Pipe {
 
 impl Pipe {
     const FLAGS: SpliceFlags = SpliceFlags::NONBLOCK.union(SpliceFlags::MOVE);
+}
 
-    /// Takes what a socket has, [`CHUNK`] octets at most; 0: it has ended, or urgent data is next. The pipe must be
-    /// empty: EAGAIN would not tell which of both has no room or no octets.
-    pub fn take(&self, from: impl AsFd) -> Result<usize, Errno> {
-        splice(from, None, &self.into, None, CHUNK, Pipe::FLAGS)
+/// One direction from socket to socket: octets that were read and not yet written, in a pipe that is borrowed as long as
+/// there are any.
+#[derive(Debug, Default)]
+pub struct Splice {
+    pipe: Option<Pipe>,
+    held: usize,
+}
+
+impl Splice {
+    /// Octets that were read and not yet written.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
-    /// Gives `held` octets, which are in the pipe, to a socket; tells how many there was room for.
-    pub fn give(&self, to: impl AsFd, held: usize) -> Result<usize, Errno> {
-        splice(&self.out, None, to, None, held, Pipe::FLAGS)
+    /// Borrows a pipe, unless it has one; `false`: the system has none left.
+    pub fn borrow_pipe(&mut self, pipes: &mut Pipes) -> bool {
+        self.pipe = self.pipe.take().or_else(|| pipes.lend());
+        self.pipe.is_some()
+    }
+
+    /// Returns the pipe if nothing is in it.
+    pub fn return_pipe(&mut self, pipes: &mut Pipes) {
+        if self.held == 0
+            && let Some(pipe) = self.pipe.take()
+        {
+            pipes.give(pipe);
+        }
+    }
+
+    /// Reads what a socket has, [`CHUNK`] octets at most; 0: it has ended, or urgent data is next. There must be a pipe
+    /// with nothing in it: EAGAIN would not tell which of both has no room or no octets.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn read(&mut self, from: impl AsFd) -> Result<usize, Errno> {
+        let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
+        self.held = splice(from, None, &pipe.into, None, CHUNK, Pipe::FLAGS)?;
+        Ok(self.held)
+    }
+
+    /// Writes what is held to a socket, as far as it has room; tells how many octets.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn write(&mut self, to: impl AsFd) -> Result<usize, Errno> {
+        let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
+        let written = splice(&pipe.out, None, to, None, self.held, Pipe::FLAGS)?;
+        self.held = self.held.saturating_sub(written);
+        Ok(written)
     }
 }
 
@@ -68,7 +111,7 @@ pub struct Pipes {
 
 impl Pipes {
     /// A pipe; `None` if the system has none left.
-    pub fn lend(&mut self) -> Option<Pipe> {
+    fn lend(&mut self) -> Option<Pipe> {
         if let Some(pipe) = self.spare.pop() {
             return Some(pipe);
         }
@@ -83,7 +126,7 @@ impl Pipes {
     }
 
     /// Takes a pipe back, which must be empty.
-    pub fn give(&mut self, pipe: Pipe) {
+    fn give(&mut self, pipe: Pipe) {
         if self.spare.len() < SPARE {
             self.spare.push(pipe);
         }

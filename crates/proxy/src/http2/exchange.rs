@@ -23,8 +23,8 @@ use super::super::shared::Active;
 use super::super::tunnel;
 use super::super::worker::Worker;
 use super::body::{Body, Content as Told, Piece};
+use super::duplex::Duplex;
 use super::requests::Request as UnderWay;
-use super::way::Way;
 use super::{Answer, read};
 
 /// Pieces of content that wait for a client.
@@ -88,9 +88,7 @@ impl Exchange {
             return say(&mut tell, answer.body(self.body(Told::Empty)).unwrap_or_default());
         }
         let most = active.settings.limits.body;
-        if let (Delimited::Length(length), Some(most)) = (read.delimited, most)
-            && length > most
-        {
+        if read.exceeds(most) {
             return self.refuse(Reason::BodyTooLarge, &mut tell);
         }
         let mut body = Some(request.into_body());
@@ -106,12 +104,7 @@ impl Exchange {
             match self.exchange(server, &read, &mut body, &mut tell).await {
                 Ok(Some(server)) => return self.worker.keep(server),
                 Ok(None) => return,
-                Err(Reason::Incomplete)
-                    if reused
-                        && tell.is_some()
-                        && read.delimited == Delimited::Not
-                        && read.method.is_idempotent() =>
-                {
+                Err(Reason::Incomplete) if reused && tell.is_some() && read.can_be_repeated() => {
                     self.worker.counters().retried.add(1);
                     fresh = true;
                 }
@@ -130,12 +123,12 @@ impl Exchange {
     ) -> Result<Option<Server>, Reason> {
         let active = Arc::clone(&self.active);
         let worker = Rc::clone(&self.worker);
-        let way = Way::new(server, &active);
+        let duplex = Duplex::new(server, &active);
         let content = if request.delimited == Delimited::Not { None } else { body.take() };
         let mut uploaded = None;
         let down = {
-            let mut uploading = pin!(way.upload(request, content));
-            let mut downloading = pin!(self.download(&way, request, tell));
+            let mut uploading = pin!(duplex.upload(request, content));
+            let mut downloading = pin!(self.download(&duplex, request, tell));
             loop {
                 tokio::select! {
                     biased;
@@ -153,39 +146,39 @@ impl Exchange {
             }
         };
         let reusable = down? && uploaded == Some(true);
-        let server = way.into_server();
+        let server = duplex.into_server();
         Ok(Some(server).filter(|server| reusable && server.conn.buf.is_empty()))
     }
 
     /// Passes the response on; true: the connection is free for another request.
     async fn download(
         &mut self,
-        way: &Way<'_>,
+        duplex: &Duplex<'_>,
         request: &Request,
         tell: &mut Option<oneshot::Sender<Answer>>,
     ) -> Result<bool, Reason> {
-        let limits = &way.active.settings.limits;
+        let limits = &duplex.active.settings.limits;
         let mut seen = 0;
         let (content, reusable, queue) = loop {
             let end = {
-                let server = way.server.borrow();
+                let server = duplex.server.borrow();
                 response::end(&server.conn.buf, &mut seen)
             };
             let Some(len) = end else {
-                if way.server.borrow().conn.buf.len() > limits.header {
+                if duplex.server.borrow().conn.buf.len() > limits.header {
                     return Err(Reason::ResponseTooLarge);
                 }
-                match way.patient(limits.response_time, way.fill(LITTLE)).await {
+                match duplex.patient(limits.response_time, duplex.fill(LITTLE)).await {
                     None => return Err(Reason::ResponseTimeout),
                     Some(0) => return Err(Reason::Incomplete),
                     Some(_) => continue,
                 }
             };
-            let mut server = way.server.borrow_mut();
-            let asked = Asked { method: request.method, upgrades: false, own: &way.active.own };
+            let mut server = duplex.server.borrow_mut();
+            let asked = Asked { method: request.method, upgrades: false, own: &duplex.active.own };
             let response = response::read(&server.conn.buf[..len], asked)?;
             let (status, content) = (response.status, response.content);
-            // A connection on which somebody has shown who he is, is nobody else's.
+            // A connection that was authenticated as a whole serves this client alone.
             let reusable = response.is_reusable() && !request.binds && !response.binds();
             // hyper has no way to pass interim responses on.
             if status >= 200 {
@@ -204,7 +197,7 @@ impl Exchange {
             server.conn.buf.advance(len);
             seen = 0;
         };
-        let whole = self.content(way, content, &queue).await;
+        let whole = self.content(duplex, content, &queue).await;
         self.worker.counters().octets_out.add(self.outcome.octets);
         Ok(whole.is_some() && reusable)
     }
@@ -212,11 +205,11 @@ impl Exchange {
     /// Passes content on; `None`: not all of it, which the client is made to see.
     async fn content(
         &mut self,
-        way: &Way<'_>,
+        duplex: &Duplex<'_>,
         content: Content,
         queue: &mpsc::Sender<Piece>,
     ) -> Option<()> {
-        let idle = way.active.settings.limits.idle_time;
+        let idle = duplex.active.settings.limits.idle_time;
         let mut left = match content {
             Content::None => return Some(()),
             Content::Length(length) => length,
@@ -225,7 +218,7 @@ impl Exchange {
         let mut chunked = (content == Content::Chunked).then(Chunked::new);
         loop {
             let piece = {
-                let buf = &mut way.server.borrow_mut().conn.buf;
+                let buf = &mut duplex.server.borrow_mut().conn.buf;
                 match &mut chunked {
                     Some(chunked) => chunked.next(buf).ok()?,
                     None => {
@@ -238,8 +231,8 @@ impl Exchange {
                 left = left.saturating_sub(piece.len() as u64);
                 self.outcome.octets += piece.len() as u64;
                 let piece = Piece::Data(piece.freeze());
-                way.patient(idle, queue.send(piece)).await?.ok()?;
-                way.moved.set(Instant::now());
+                duplex.patient(idle, queue.send(piece)).await?.ok()?;
+                duplex.moved.set(Instant::now());
                 continue;
             }
             if let Some(chunked) = chunked.as_ref().filter(|it| it.is_done()) {
@@ -249,7 +242,7 @@ impl Exchange {
                     trailers.append(name, http::HeaderValue::from_bytes(&value).ok()?);
                 }
                 if !trailers.is_empty() {
-                    way.patient(idle, queue.send(Piece::Trailers(trailers))).await?.ok()?;
+                    duplex.patient(idle, queue.send(Piece::Trailers(trailers))).await?.ok()?;
                 }
                 break;
             }
@@ -258,7 +251,7 @@ impl Exchange {
             }
             let filled = tokio::select! {
                 biased;
-                filled = way.patient(idle, way.fill(MUCH)) => filled?,
+                filled = duplex.patient(idle, duplex.fill(MUCH)) => filled?,
                 // The client wants no more.
                 () = queue.closed() => return None,
             };
@@ -268,7 +261,7 @@ impl Exchange {
                 _ => {}
             }
         }
-        way.patient(idle, queue.send(Piece::End)).await?.ok()
+        duplex.patient(idle, queue.send(Piece::End)).await?.ok()
     }
 
     async fn connect(
@@ -289,14 +282,11 @@ impl Exchange {
         say(tell, http::Response::new(self.body(Told::Empty)));
         let limits = &active.settings.limits;
         let Ok(Ok(upgraded)) = timeout(limits.header_time, upgrading).await else { return };
-        let _open = self.worker.tunnel();
         let mut client = Conn::new(Stream::Http2(Box::new(TokioIo::new(upgraded))));
         let mut watch = Watch::new(Instant::now() + limits.idle_time);
-        let (idle, pipes) = (limits.idle_time, &self.worker.pipes);
-        let (up, down) = tunnel::run(&mut client, &mut server.conn, &mut watch, idle, pipes).await;
-        self.worker.counters().octets_in.add(up);
-        self.worker.counters().octets_out.add(down);
-        self.outcome.octets = down;
+        let (idle, worker) = (limits.idle_time, &self.worker);
+        self.outcome.octets =
+            tunnel::run(&mut client, &mut server.conn, &mut watch, idle, worker).await;
     }
 
     /// Answers with an error of the proxy's own. If the response has begun, it ends in the middle.

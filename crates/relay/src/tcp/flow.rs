@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::super::settings::Urgent;
-use fordway_serve::pipe::{Pipe, Pipes, TURN};
+use fordway_serve::pipe::{Pipes, Splice, TURN};
 
 /// From one socket to the other.
 #[derive(Debug, Default)]
@@ -25,8 +25,7 @@ pub(super) struct Flow {
     /// Urgent octets that were met.
     pub(super) met: u64,
     /// What was read and not written yet is in here.
-    pipe: Option<Pipe>,
-    held: usize,
+    splice: Splice,
     /// An urgent octet that comes after it.
     octet: Option<u8>,
     /// The sender has ended the direction.
@@ -85,17 +84,13 @@ impl Flow {
                 }
             }
         };
-        if self.held == 0
-            && let Some(pipe) = self.pipe.take()
-        {
-            pipes.give(pipe);
-        }
+        self.splice.return_pipe(pipes);
         result
     }
 
     /// Nothing was read that is not written.
     pub(super) fn is_empty(&self) -> bool {
-        self.held == 0 && self.octet.is_none()
+        self.splice.held() == 0 && self.octet.is_none()
     }
 
     /// Both sides know that this direction has ended.
@@ -117,17 +112,16 @@ impl Flow {
         if self.urgent && self.take_urgent(from)? {
             return Ok(true);
         }
-        if self.pipe.is_none() {
-            self.pipe = pipes.lend();
+        self.starved = !self.splice.borrow_pipe(pipes);
+        if self.starved {
+            return Ok(false);
         }
-        self.starved = self.pipe.is_none();
-        let Some(pipe) = &self.pipe else { return Ok(false) };
-        match pipe.take(from) {
+        match self.splice.read(from) {
             // The kernel stops in front of urgent data, even at the end.
             Ok(0) if self.take_urgent(from)? => {}
             Ok(0) if self.cut => return Err(Broken::Sender),
             Ok(0) => self.ended = true,
-            Ok(count) => self.held = count,
+            Ok(_) => {}
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => self.readable = false,
             Err(_) => return Err(Broken::Sender),
@@ -156,26 +150,21 @@ impl Flow {
 
     /// Writes what was read.
     fn write(&mut self, to: &OwnedFd, urgent: Urgent) -> Result<(), Broken> {
-        let written = match (&self.pipe, self.octet) {
-            (Some(pipe), _) if self.held > 0 => pipe.give(to, self.held),
-            (_, Some(octet)) => {
-                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                match urgent {
-                    Urgent::Carry => send(to, &[octet], flags | SendFlags::OOB),
-                    Urgent::Inline => send(to, &[octet], flags),
-                    Urgent::Discard => Ok(1),
-                }
-            }
-            _ => return Ok(()),
+        let written = if self.splice.held() > 0 {
+            self.splice.write(to)
+        } else if let Some(octet) = self.octet {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let sent = match urgent {
+                Urgent::Carry => send(to, &[octet], flags | SendFlags::OOB),
+                Urgent::Inline => send(to, &[octet], flags),
+                Urgent::Discard => Ok(1),
+            };
+            sent.inspect(|_| self.octet = None)
+        } else {
+            return Ok(());
         };
         match written {
-            Ok(count) if self.held > 0 => {
-                self.held = self.held.saturating_sub(count);
-                self.octets += count as u64;
-                Ok(())
-            }
             Ok(count) => {
-                self.octet = None;
                 self.octets += count as u64;
                 Ok(())
             }

@@ -8,7 +8,7 @@ use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
-use super::super::icmp::{About, Trouble};
+use super::super::icmp::{IcmpError, Quoted};
 use super::super::worker::Core;
 use super::super::worker::Key;
 use super::Udp;
@@ -40,7 +40,9 @@ impl Udp {
             let Some(queued) = read(&mapping.socket, &mut room) else { return };
             let Some(queued) = queued else { continue };
             let Some(session) = self.sessions.get(&(key, queued.server)) else { continue };
-            let Some(trouble) = Trouble::of(queued.kind, queued.code, queued.mtu) else { continue };
+            let Some(trouble) = IcmpError::of(queued.kind, queued.code, queued.mtu) else {
+                continue;
+            };
             if (queued.kind, queued.code) == TOO_BIG {
                 core.counters.udp_too_big.add(1);
                 if queued.mtu < LEAST_MTU4 && !mapping.cut {
@@ -51,7 +53,7 @@ impl Udp {
                 }
             }
             let octets = &room[..queued.octets];
-            let about = About { client: mapping.client, asked: session.asked, octets };
+            let about = Quoted { client: mapping.client, asked: session.asked, octets };
             let sent = self.errors.send(&core.settings, trouble, queued.router, about, core.now);
             core.count_icmp(sent);
         }

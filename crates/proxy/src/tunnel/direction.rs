@@ -15,19 +15,18 @@ use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
 use super::super::conn::{Conn, LITTLE, Stream};
-use fordway_serve::pipe::{Pipe, Pipes, TURN};
+use fordway_serve::pipe::{Pipes, Splice, TURN};
 
 /// Octets that are copied where the pipe takes none.
 const FEW: usize = 4096;
 
-/// From one side to the other.
+/// State of one direction.
 #[derive(Debug, Default)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// The last time much came.
     bulk: bool,
     /// What was taken and not given yet is in here.
-    pipe: Option<Pipe>,
-    held: usize,
+    splice: Splice,
     /// The sender has ended the direction.
     ended: bool,
     /// The receiver was told so.
@@ -46,7 +45,7 @@ impl From<io::Error> for Broken {
     }
 }
 
-impl Way {
+impl Direction {
     /// Octets that were passed on.
     pub(super) fn octets(&self) -> u64 {
         self.octets
@@ -57,7 +56,7 @@ impl Way {
         self.octets + self.taken
     }
 
-    /// Goes on as far as it can; ready when the direction has ended.
+    /// Passes on octets until it would block; ready when the direction has ended.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -67,11 +66,7 @@ impl Way {
     ) -> Poll<Result<(), Broken>> {
         let result = self.pump(cx, from, to, pipes);
         // Who waits needs none.
-        if self.held == 0
-            && let Some(pipe) = self.pipe.take()
-        {
-            pipes.borrow_mut().give(pipe);
-        }
+        self.splice.return_pipe(&mut pipes.borrow_mut());
         result
     }
 
@@ -93,7 +88,7 @@ impl Way {
                 let put = ready!(to.poll_put(cx, &from.buf, &[]))?;
                 from.buf.advance(put);
                 self.octets += put as u64;
-            } else if self.held > 0 {
+            } else if self.splice.held() > 0 {
                 ready!(self.give(cx, to))?;
             } else if self.ended {
                 // Half-close: the other direction may go on.
@@ -118,13 +113,12 @@ impl Way {
     ) -> Poll<Result<(), Broken>> {
         if self.bulk
             && let (Stream::Plain(tcp), Stream::Plain(_)) = (&from.stream, &to.stream)
-            && let Some(pipe) = self.pipe.take().or_else(|| pipes.borrow_mut().lend())
+            && self.splice.borrow_pipe(&mut pipes.borrow_mut())
         {
-            let pipe = self.pipe.insert(pipe);
             ready!(tcp.poll_read_ready(cx))?;
             let mut few = [0; FEW];
             // A pipe takes nothing in front of urgent data, as if there were nothing, or no more.
-            let taken = ready_or_not(tcp, Interest::READABLE, || match pipe.take(tcp) {
+            let taken = ready_or_not(tcp, Interest::READABLE, || match self.splice.read(tcp) {
                 Ok(0) | Err(Errno::AGAIN) => {
                     let (_, count) = recv(tcp, &mut few[..], RecvFlags::DONTWAIT)?;
                     Ok(Taken::Copied(count))
@@ -133,7 +127,6 @@ impl Way {
             })?;
             match taken {
                 Some(Taken::Held(count)) => {
-                    self.held = count;
                     self.taken += count as u64;
                     self.bulk = count >= LITTLE;
                 }
@@ -156,13 +149,10 @@ impl Way {
 
     /// Gives what is held.
     fn give(&mut self, cx: &mut Context<'_>, to: &Conn) -> Poll<Result<(), Broken>> {
-        let (Some(pipe), Stream::Plain(tcp)) = (&self.pipe, &to.stream) else {
-            return Poll::Ready(Err(Broken));
-        };
+        let Stream::Plain(tcp) = &to.stream else { return Poll::Ready(Err(Broken)) };
         ready!(tcp.poll_write_ready(cx))?;
-        let given = ready_or_not(tcp, Interest::WRITABLE, || pipe.give(tcp, self.held))?;
+        let given = ready_or_not(tcp, Interest::WRITABLE, || self.splice.write(tcp))?;
         if let Some(count) = given {
-            self.held = self.held.saturating_sub(count);
             self.octets += count as u64;
         }
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! A connection to a server that is written and read at once, by tasks that do not know of each other.
+//! A connection to a server that one future writes while another reads.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,24 +18,24 @@ use super::super::request::Request;
 use super::super::shared::Active;
 use super::lines;
 
-/// The way to a server and back.
-pub(super) struct Way<'a> {
+/// A connection to a server that one future writes while another reads.
+pub(super) struct Duplex<'a> {
     pub(super) server: RefCell<Server>,
     /// When something last came or went.
     pub(super) moved: Cell<Instant>,
     pub(super) active: &'a Active,
 }
 
-impl<'a> Way<'a> {
-    pub(super) fn new(server: Server, active: &'a Active) -> Way<'a> {
-        Way { server: RefCell::new(server), moved: Cell::new(Instant::now()), active }
+impl<'a> Duplex<'a> {
+    pub(super) fn new(server: Server, active: &'a Active) -> Duplex<'a> {
+        Duplex { server: RefCell::new(server), moved: Cell::new(Instant::now()), active }
     }
 
     pub(super) fn into_server(self) -> Server {
         self.server.into_inner()
     }
 
-    /// What comes of `future`; `None`: nothing, and nothing else has moved for so long.
+    /// The output of `future`; `None` if it is not ready and no octet moves for `time`.
     pub(super) async fn patient<T>(
         &self,
         time: Duration,
