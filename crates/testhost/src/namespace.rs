@@ -71,7 +71,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// A namespace with nothing but its loopback device, which is up. Duplicate address detection is off.
-    pub fn new() -> Namespace {
+    pub fn create() -> Namespace {
         let (jobs, work) = channel::<Job>();
         let (sender, started) = channel();
         thread::spawn(move || {

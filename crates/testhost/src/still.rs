@@ -17,7 +17,7 @@ pub struct Still {
 
 impl Still {
     /// In the runtime of the caller, until it is dropped.
-    pub fn new() -> Still {
+    pub fn begin() -> Still {
         let (over, ended) = channel::<()>();
         // A paused clock does not jump while a blocking task runs.
         drop(tokio::task::spawn_blocking(move || ended.recv_timeout(PATIENCE)));

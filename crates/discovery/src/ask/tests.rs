@@ -127,7 +127,7 @@ async fn an_answer_that_does_not_fit_is_fetched_over_tcp() {
 
 #[tokio::test(start_paused = true)]
 async fn no_answer_has_its_reason() {
-    let still = Still::new();
+    let still = Still::begin();
     let (socket, address) = server().await;
     let silent = question(address, LONG);
     let (answer, ()) = tokio::join!(ask(&silent), still.pass(LONG));

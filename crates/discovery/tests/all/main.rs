@@ -269,7 +269,7 @@ fn the_uplink_with_the_better_route_goes_first() {
         return;
     }
     let world = World::new();
-    let second = Namespace::new();
+    let second = Namespace::create();
     second.connect("lan2", &world.host, "up2", 2);
     let one = world.router.advertiser(LAN, None);
     let two = second.advertiser("lan2", None);
@@ -321,7 +321,7 @@ fn without_privileges_the_reason_is_said() {
     if !can_test() {
         return;
     }
-    let namespace = Namespace::new();
+    let namespace = Namespace::create();
     namespace.run(|| {
         caps::drop(None, caps::CapSet::Effective, caps::Capability::CAP_NET_RAW).unwrap();
         let error = Watcher::open(quick()).unwrap_err();

@@ -55,7 +55,7 @@ pub(crate) struct World {
 impl World {
     /// A host that takes default routes from advertisements, but whose kernel does not solicit.
     pub(crate) fn new() -> World {
-        let world = World { router: Namespace::new(), host: Namespace::new() };
+        let world = World { router: Namespace::create(), host: Namespace::create() };
         world.host.sysctl("ipv6/conf/default/router_solicitations", "0");
         world.router.connect(LAN, &world.host, UP, 1);
         world

@@ -182,7 +182,7 @@ impl Client {
 
 /// Runs a test whose time stands still.
 async fn run(test: impl AsyncFnOnce(Still)) {
-    LocalSet::new().run_until(async { test(Still::new()).await }).await;
+    LocalSet::new().run_until(async { test(Still::begin()).await }).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,7 +147,7 @@ impl Bench {
             let runtime = builder.enable_all().start_paused(true).build().unwrap();
             runtime.block_on(async {
                 let runner = Runner::new(options, host, queue).unwrap();
-                sender.send((runner.handle(), Still::new())).unwrap();
+                sender.send((runner.handle(), Still::begin())).unwrap();
                 runner.run().await;
             });
         });

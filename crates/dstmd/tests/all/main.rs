@@ -59,7 +59,7 @@ fn a_packet_that_has_waited_arrives_whole() {
     if !can_test() {
         return;
     }
-    let host = Namespace::new();
+    let host = Namespace::create();
     host.ip("address add 192.0.2.1/32 dev lo");
     host.ip("address add 192.0.2.2/32 dev lo");
     host.run(|| {

@@ -119,7 +119,7 @@ async fn under_way(worker: &Rc<Worker>) -> (Client, tokio::net::TcpStream) {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_ends_its_direction_has_a_while() {
     run(async {
-        let still = Still::new();
+        let still = Still::begin();
         let to = vec![Destination::Net("::1/128".parse().unwrap())];
         let rule = Rule { clients: None, to, ports: None, allow: true };
         let rules = Rules { rules: vec![rule], default: false };

@@ -72,7 +72,7 @@ fn idle(worker: &Worker) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn connections_to_servers_are_let_go() {
-    let still = Still::new();
+    let still = Still::begin();
     let pool_time = Duration::from_secs(15);
     let worker = worker(Limits { pool_time, ..Limits::default() });
     let (server, mut there) = connect(&worker).await;
@@ -89,7 +89,7 @@ async fn connections_to_servers_are_let_go() {
 
 #[tokio::test(start_paused = true)]
 async fn only_so_many_are_kept_and_none_that_the_server_has_ended() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let worker = worker(Limits { pool: 1, ..Limits::default() });
     let (server, there) = connect(&worker).await;
     worker.keep(server);

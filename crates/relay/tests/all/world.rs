@@ -50,7 +50,8 @@ pub(crate) fn settings() -> Settings {
 impl World {
     /// The hosts, and a relay that runs.
     pub(crate) fn new(settings: Settings) -> World {
-        let (client, relay, server) = (Namespace::new(), Namespace::new(), Namespace::new());
+        let (client, relay, server) =
+            (Namespace::create(), Namespace::create(), Namespace::create());
         relay.ip(&format!("link add lan0 type veth peer name up0 netns {}", client.path));
         relay.ip(&format!("link add wan0 type veth peer name eth0 netns {}", server.path));
         for (host, device) in

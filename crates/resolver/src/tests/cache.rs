@@ -13,7 +13,7 @@ const WWW: &str = "www.example.net.";
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_kept() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let first = resolver.lookup(&question(WWW)).await.unwrap();
@@ -28,7 +28,7 @@ async fn an_answer_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn other_bits_are_other_questions() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let plain = question(WWW);
@@ -47,7 +47,7 @@ async fn other_bits_are_other_questions() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_this_once_is_not_kept() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(|message| {
         answer_with(1)(message);
         message.answers[0].ttl = 0;
@@ -62,7 +62,7 @@ async fn an_answer_for_this_once_is_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn ttls_are_bounded_and_grow_old() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(|message| {
         for (ttl, last) in [(5_000_000, 1), (u32::MAX, 2), (100, 3)] {
             answer_with(last)(message);
@@ -82,7 +82,7 @@ async fn ttls_are_bounded_and_grow_old() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_there_is_remembered_as_its_soa_says() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(|message| {
         message.metadata.response_code = ResponseCode::NXDomain;
         message.authorities.push(soa("example.net."));
@@ -99,7 +99,7 @@ async fn what_is_not_there_is_remembered_as_its_soa_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_remembered_for_a_moment() {
-    let still = Still::new();
+    let still = Still::begin();
     let fake = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let resolver = resolver(&[&fake]);
     for _ in 0..3 {
@@ -122,7 +122,7 @@ async fn a_failure_is_remembered_for_a_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_by_octets() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(|message| {
         let owner = message.queries[0].name().to_ascii();
         message.answers.extend((0..10).map(|last| address(&owner, last)));
@@ -150,7 +150,7 @@ async fn gated(gate: Arc<Semaphore>) -> Fake {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_asked_once_for_all_who_ask() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let question = question(WWW);
@@ -178,14 +178,14 @@ fn threads_share_questions_and_answers() {
             let resolver = Arc::clone(&resolver);
             thread::spawn(move || {
                 runtime().block_on(async {
-                    let _still = Still::new();
+                    let _still = Still::begin();
                     addresses(&resolver.lookup(&question(WWW)).await.unwrap())
                 })
             })
         })
         .collect();
     own.block_on(async {
-        let _still = Still::new();
+        let _still = Still::begin();
         let others = THREADS as u64 - 1;
         until("the others wait for the one that asks", || resolver.stats().merged == others).await;
         gate.add_permits(1);
@@ -201,7 +201,7 @@ fn threads_share_questions_and_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_asker_goes_away_another_asks() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let gate = Arc::new(Semaphore::new(0));
     let fake = gated(Arc::clone(&gate)).await;
     let resolver = resolver(&[&fake]);
@@ -232,7 +232,7 @@ fn of_client(number: u128) -> Option<Network> {
 
 #[tokio::test(start_paused = true)]
 async fn neither_a_dead_zone_nor_one_client_takes_all_places() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = with_a_dead_zone().await;
     for one_client in [true, false] {
         let settings = Settings { in_flight: 60, ..settings(&[&fake]) };
@@ -270,7 +270,7 @@ async fn neither_a_dead_zone_nor_one_client_takes_all_places() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_under_way_are_bounded() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::silent().await;
     let settings = Settings { in_flight: 2, ..settings(&[&fake]) };
     let resolver = Resolver::new(settings).unwrap();

@@ -20,7 +20,7 @@ fn forged(seen: &Seen, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_is_asked_and_answers() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let answer = resolver.lookup(&question("www.Example.net.")).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_server_is_asked_and_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_answer_the_question_is_passed_over() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         vec![
             Deed::Send(forged(seen, |octets| octets[0] ^= 0x55)),
@@ -61,7 +61,7 @@ async fn what_does_not_answer_the_question_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_datagram_from_elsewhere_never_arrives() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake =
         Fake::start(|seen| vec![Deed::SendFromElsewhere(forged(seen, |_| ())), good(seen)]).await;
     let resolver = resolver(&[&fake]);
@@ -72,7 +72,7 @@ async fn a_datagram_from_elsewhere_never_arrives() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_message_is_passed_over() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         let whole = respond(&seen.octets, answer_with(66));
         let question_end = seen.octets.len() - 11;
@@ -104,7 +104,7 @@ async fn what_is_no_message_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn many_datagrams_that_do_not_answer_lead_to_tcp() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         if seen.tcp {
             return vec![good(seen)];
@@ -124,7 +124,7 @@ async fn many_datagrams_that_do_not_answer_lead_to_tcp() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_truncated_is_asked_for_by_tcp() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         let edit = |message: &mut Message| {
             message.metadata.truncation = !seen.tcp;
@@ -154,7 +154,7 @@ fn lower(seen: &Seen) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_loses_the_case_is_found_out_once() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| vec![Deed::Send(lower(seen))]).await;
     let resolver = resolver(&[&fake]);
     let long = "a-name-with-letters-enough-to-be-mixed";
@@ -172,7 +172,7 @@ async fn a_server_that_loses_the_case_is_found_out_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_loses_the_case_and_has_no_tcp_is_forgiven() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake =
         Fake::start(
             |seen| if seen.tcp { vec![Deed::Close] } else { vec![Deed::Send(lower(seen))] },
@@ -187,7 +187,7 @@ async fn a_server_that_loses_the_case_and_has_no_tcp_is_forgiven() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forger_who_does_not_know_the_case_is_found_out() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         if seen.tcp {
             return vec![good(seen)];
@@ -204,7 +204,7 @@ async fn a_forger_who_does_not_know_the_case_is_found_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_edns_is_asked_without() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(|message| {
         if message.edns.take().is_some() {
             message.queries.clear();
@@ -226,7 +226,7 @@ async fn a_server_without_edns_is_asked_without() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_without_its_question_is_nobodys() {
-    let _still = Still::new();
+    let _still = Still::begin();
     for code in [ResponseCode::NXDomain, ResponseCode::FormErr, ResponseCode::Refused] {
         let fake = Fake::start(move |seen| {
             if seen.tcp {
@@ -253,7 +253,7 @@ async fn an_error_without_its_question_is_nobodys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_with_neither_edns_nor_tcp_is_asked_without() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| {
         let bare = |message: &mut Message| {
             message.queries.clear();
@@ -275,7 +275,7 @@ async fn a_server_with_neither_edns_nor_tcp_is_asked_without() {
 
 #[tokio::test(start_paused = true)]
 async fn ports_and_identifiers_change() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     for number in 0..100 {
@@ -292,7 +292,7 @@ async fn ports_and_identifiers_change() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_at_one_time_go_by_ports_of_their_own() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(answer_with(1)).await;
     let resolver = resolver(&[&fake]);
     let questions: Vec<_> = (0..50).map(|n| question(&format!("n{n}.example.net."))).collect();
@@ -306,7 +306,7 @@ async fn questions_at_one_time_go_by_ports_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_there_is_known_at_once() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let nobody = Nobody::new();
     let resolver = Resolver::new(Settings::new(vec![Server::udp(nobody.address)])).unwrap();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();
@@ -317,7 +317,7 @@ async fn nobody_there_is_known_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn extended_errors_are_kept_and_other_options_are_not() {
-    let _still = Still::new();
+    let _still = Still::begin();
     use hickory_proto::op::Edns;
     use hickory_proto::rr::rdata::opt::EdnsOption;
 

@@ -94,7 +94,7 @@ async fn answer(
 
 #[tokio::test(start_paused = true)]
 async fn questions_go_by_post_and_share_a_connection() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let web = Web::new(StatusCode::OK, usize::MAX).await;
     let resolver = web.resolver();
     let questions: Vec<_> = (0..150).map(|n| question(&format!("n{n}.example.net."))).collect();
@@ -116,7 +116,7 @@ async fn questions_go_by_post_and_share_a_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_the_server_closes_is_made_again() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let web = Web::new(StatusCode::OK, 1).await;
     let resolver = web.resolver();
     for number in 0..4 {
@@ -128,7 +128,7 @@ async fn a_connection_that_the_server_closes_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_that_page_gives_no_answer() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let web = Web::new(StatusCode::NOT_FOUND, usize::MAX).await;
     let resolver = web.resolver();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();

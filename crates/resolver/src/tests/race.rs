@@ -12,7 +12,7 @@ const WWW: &str = "www.example.net.";
 
 #[tokio::test(start_paused = true)]
 async fn the_next_server_is_asked_when_the_first_is_silent() {
-    let still = Still::new();
+    let still = Still::begin();
     let (silent, good) = (Fake::silent().await, Fake::answering(answer_with(2)).await);
     let resolver = resolver(&[&silent, &good]);
     let answer = look_up(&resolver, question(WWW));
@@ -27,7 +27,7 @@ async fn the_next_server_is_asked_when_the_first_is_silent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_gets_lost_is_asked_again() {
-    let still = Still::new();
+    let still = Still::begin();
     let fake = Fake::start(|seen| match seen.before {
         0 => Vec::new(),
         _ => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
@@ -44,7 +44,7 @@ async fn a_question_that_gets_lost_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_late_is_still_taken() {
-    let still = Still::new();
+    let still = Still::begin();
     // The first server answers when the second has been asked, and the second never.
     let first = Fake::start(|seen| match seen.before {
         0 => Vec::new(),
@@ -65,7 +65,7 @@ async fn an_answer_that_is_late_is_still_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_or_refuses_leads_to_the_next() {
-    let _still = Still::new();
+    let _still = Still::begin();
     for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
         let bad = Fake::answering(fail_with(code)).await;
         let good = Fake::answering(answer_with(2)).await;
@@ -79,7 +79,7 @@ async fn a_server_that_fails_or_refuses_leads_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_points_to_others_leads_to_the_next() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let lame = Fake::answering(|message| {
         message.metadata.recursion_available = false;
         let data = RData::NS(NS(name("ns.example.net.")));
@@ -92,7 +92,7 @@ async fn a_server_that_points_to_others_leads_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn what_all_servers_say_is_the_answer() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let refusing = Fake::answering(fail_with(ResponseCode::Refused)).await;
     let failing = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let resolver = resolver(&[&failing, &refusing]);
@@ -103,7 +103,7 @@ async fn what_all_servers_say_is_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn no_such_name_is_an_answer() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let first = Fake::answering(fail_with(ResponseCode::NXDomain)).await;
     let second = Fake::answering(answer_with(2)).await;
     let answer = resolver(&[&first, &second]).lookup(&question(WWW)).await.unwrap();
@@ -113,7 +113,7 @@ async fn no_such_name_is_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_everywhere_ends() {
-    let still = Still::new();
+    let still = Still::begin();
     let fake = Fake::silent().await;
     let resolver = resolver(&[&fake]);
     let Settings { timeout, deadline, attempts, .. } = *resolver.settings();
@@ -138,7 +138,7 @@ async fn silence_everywhere_ends() {
 async fn a_dead_server_is_left_alone_until_it_answers_again() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    let still = Still::new();
+    let still = Still::begin();
     let alive = Arc::new(AtomicBool::new(false));
     let first = {
         let alive = Arc::clone(&alive);
@@ -178,7 +178,7 @@ async fn a_dead_server_is_left_alone_until_it_answers_again() {
 
 #[tokio::test(start_paused = true)]
 async fn all_dead_servers_are_asked_all_the_same() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let nobody = [Nobody::new(), Nobody::new()];
     let servers = nobody.iter().map(|nobody| Server::udp(nobody.address)).collect();
     let resolver = Resolver::new(Settings::new(servers)).unwrap();

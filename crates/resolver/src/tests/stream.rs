@@ -30,7 +30,7 @@ async fn all_answered(resolver: &Resolver, questions: &[Question]) {
 
 #[tokio::test(start_paused = true)]
 async fn questions_share_a_connection_and_are_answered_in_any_order() {
-    let _still = Still::new();
+    let _still = Still::begin();
     const COUNT: usize = 50;
     // Answers when all have come, the last first.
     let held = Mutex::new(Vec::new());
@@ -51,7 +51,7 @@ async fn questions_share_a_connection_and_are_answered_in_any_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_the_server_closes_is_made_again() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake =
         Fake::start(|seen| vec![Deed::Send(respond(&seen.octets, answer_with(1))), Deed::Close])
             .await;
@@ -66,7 +66,7 @@ async fn a_connection_that_the_server_closes_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_whose_connection_is_closed_is_asked_by_another() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::start(|seen| match seen.before {
         0 => vec![Deed::Close],
         _ => vec![Deed::Send(respond(&seen.octets, answer_with(1)))],
@@ -79,7 +79,7 @@ async fn a_question_whose_connection_is_closed_is_asked_by_another() {
 
 #[tokio::test(start_paused = true)]
 async fn nonsense_by_a_connection_is_an_error_at_once() {
-    let _still = Still::new();
+    let _still = Still::begin();
     for nonsense in [&b"x"[..], &[0; 12]] {
         let fake = Fake::start(move |seen| {
             let mut octets = seen.octets[..2].to_vec();
@@ -95,7 +95,7 @@ async fn nonsense_by_a_connection_is_an_error_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_there_is_known_at_once() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let nobody = Nobody::new();
     let resolver = Resolver::new(by(Protocol::Tcp, nobody.address)).unwrap();
     let error = resolver.lookup(&question("www.example.net.")).await.unwrap_err();
@@ -128,7 +128,7 @@ async fn serve_tls(authority: &Authority) -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[tokio::test(start_paused = true)]
 async fn tls_is_spoken_with_who_shows_the_right_name() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let authority = Authority::new();
     let (address, connections) = serve_tls(&authority).await;
     let ca = Some(authority.file.path().to_owned());
@@ -156,7 +156,7 @@ async fn tls_is_spoken_with_who_shows_the_right_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_in_pieces_is_understood() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

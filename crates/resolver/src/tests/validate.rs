@@ -54,7 +54,7 @@ const WWW: &str = "www.example.net.";
 
 #[tokio::test(start_paused = true)]
 async fn what_is_signed_is_secure() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let world = World::new(Tree::new()).await;
     let answer = world.ask(WWW, RecordType::A).await;
     assert_eq!((answer.security, addresses(&answer)), (Security::Secure, vec![1]));
@@ -73,7 +73,7 @@ async fn what_is_signed_is_secure() {
 
 #[tokio::test(start_paused = true)]
 async fn signatures_go_to_those_who_ask_for_them() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let world = World::new(Tree::new()).await;
     let kinds = |answer: &Answer| {
         let message = &answer.message;
@@ -94,7 +94,7 @@ async fn signatures_go_to_those_who_ask_for_them() {
 
 #[tokio::test(start_paused = true)]
 async fn what_need_not_be_signed_is_insecure() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let world = World::new(Tree::new()).await;
     let answer = world.ask("www.example.org.", RecordType::A).await;
     assert_eq!((answer.security, addresses(&answer)), (Security::Insecure, vec![3]));
@@ -103,7 +103,7 @@ async fn what_need_not_be_signed_is_insecure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_signature_is_bogus_but_may_be_had_with_cd() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let mut tree = Tree::new();
     tree.spoiled.push(name(WWW));
     let world = World::new(tree).await;
@@ -119,7 +119,7 @@ async fn a_wrong_signature_is_bogus_but_may_be_had_with_cd() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_signature_is_bogus() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let mut tree = Tree::new();
     tree.unsigned.push(name(WWW));
     let world = World::new(tree).await;
@@ -130,7 +130,7 @@ async fn a_missing_signature_is_bogus() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_is_as_secure_as_its_weakest_link() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let world = World::new(Tree::new()).await;
     for (owner, last, security) in [
         ("near.example.net.", 1, Security::Secure),
@@ -151,7 +151,7 @@ async fn a_chain_is_as_secure_as_its_weakest_link() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_link_spoils_the_chain() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let mut tree = Tree::new();
     tree.spoiled.push(name("near.example.net."));
     let world = World::new(tree).await;
@@ -161,7 +161,7 @@ async fn a_wrong_link_spoils_the_chain() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_that_bites_its_tail_ends() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let world = World::new(Tree::new()).await;
     let question = question("there.example.net.");
     assert_eq!(world.resolver.lookup(&question).await.unwrap_err(), LookupError::Unusable);
@@ -170,7 +170,7 @@ async fn a_chain_that_bites_its_tail_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_digest_is_an_anchor_as_well() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let tree = Tree::new();
     let anchor = tree.root_digest();
     let world = World::trusting(tree, &anchor).await;
@@ -179,7 +179,7 @@ async fn a_digest_is_an_anchor_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn with_another_anchor_nothing_is_secure() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let other = Tree::new();
     let world = World::trusting(Tree::new(), &other.root_key()).await;
     assert_eq!(world.security(WWW, RecordType::A).await, Security::Bogus);
@@ -190,7 +190,7 @@ async fn with_another_anchor_nothing_is_secure() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_asked_for_again_is_no_answer() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let tree = Tree::new();
     let anchor = tree.root_key();
     let asked = AtomicUsize::new(0);
@@ -213,7 +213,7 @@ async fn what_can_not_be_asked_for_again_is_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_is_no_forger() {
-    let _still = Still::new();
+    let _still = Still::begin();
     let fake = Fake::answering(fail_with(ResponseCode::ServFail)).await;
     let validate = Some(TrustAnchors::BuiltIn);
     let resolver = Resolver::new(Settings { validate, ..settings(&[&fake]) }).unwrap();

@@ -71,7 +71,7 @@ pub(crate) fn ask(
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
     let lookups = questions.iter().map(|question| resolver.lookup(question));
     runtime.block_on(async {
-        let _still = Still::new();
+        let _still = Still::begin();
         futures_util::future::join_all(lookups).await
     })
 }

@@ -17,7 +17,7 @@ pub(crate) struct World {
 impl World {
     /// Both ends up, the router forwards and has 2001:db8:1::1/64.
     pub(crate) fn new() -> World {
-        let world = World { router: Namespace::new(), client: Namespace::new() };
+        let world = World { router: Namespace::create(), client: Namespace::create() };
         world.router.sysctl("ipv6/conf/all/forwarding", "1");
         world.router.sysctl("ipv6/conf/default/forwarding", "1");
         world.connect();
