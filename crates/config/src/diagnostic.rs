@@ -6,6 +6,8 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::source::{Part, Source};
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -75,7 +77,7 @@ impl Sink {
         self.0.push(diagnostic);
     }
 
-    pub(crate) fn into_report(self, origin: &str, text: &str) -> Report {
+    pub(crate) fn into_report(self, source: Source) -> Report {
         let mut diagnostics = self.0;
         // Stable: what concerns one place stays in the order in which it was found.
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
@@ -86,7 +88,7 @@ impl Sink {
         }
         let more = diagnostics.len().saturating_sub(MAX_KEPT);
         diagnostics.truncate(MAX_KEPT);
-        Report { origin: origin.to_owned(), text: text.to_owned(), diagnostics, more }
+        Report { source: Box::new(source), diagnostics, more }
     }
 }
 
@@ -95,8 +97,7 @@ impl Sink {
 /// Displays as plain text, with the lines concerned and carets under them.
 #[derive(Clone, Debug)]
 pub struct Report {
-    origin: String,
-    text: String,
+    source: Box<Source>,
     diagnostics: Vec<Diagnostic>,
     /// How many were left out.
     more: usize,
@@ -116,10 +117,10 @@ impl Report {
     }
 
     /// Each message as one line for a log or JSON: severity, line, column (both from 1, the column
-    /// in characters), sentence.
+    /// in characters; 0 for a setting, which is in no line of the file), sentence.
     pub fn lines(&self) -> impl Iterator<Item = (Severity, usize, usize, &str)> {
         self.diagnostics.iter().map(|diagnostic| {
-            let (line, column) = position(&self.text, diagnostic.span.start);
+            let (line, column) = self.source.position(diagnostic.span.start);
             (diagnostic.severity, line, column, diagnostic.message.as_str())
         })
     }
@@ -127,7 +128,7 @@ impl Report {
     /// The name of the text that was read, usually a file's.
     #[must_use]
     pub fn origin(&self) -> &str {
-        &self.origin
+        &self.source.origin
     }
 
     /// The report as text for a terminal, with colours or without.
@@ -151,24 +152,25 @@ impl Report {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let clip = |span: &Range<usize>| {
-            let start = span.start.min(self.text.len());
-            start..span.end.clamp(start, self.text.len())
-        };
-        let primary = AnnotationKind::Primary.span(clip(&diagnostic.span));
+        let first = self.source.part(diagnostic.span.start);
+        let snippet = |part: Part<'a>| Snippet::source(part.text).path(part.origin);
+        let primary = AnnotationKind::Primary.span(first.clip(&diagnostic.span));
         let primary = match diagnostic.label.as_str() {
             "" => primary,
             label => primary.label(label),
         };
-        let related = diagnostic
-            .related
-            .iter()
-            .map(|(span, label)| AnnotationKind::Context.span(clip(span)).label(label.as_str()));
-        let snippet = Snippet::source(self.text.as_str())
-            .path(self.origin.as_str())
-            .annotation(primary)
-            .annotations(related);
-        let group = level.primary_title(diagnostic.message.as_str()).element(snippet);
+        let mut shown = snippet(first).annotation(primary);
+        let mut elsewhere = Vec::new();
+        for (span, label) in &diagnostic.related {
+            let part = self.source.part(span.start);
+            let context = AnnotationKind::Context.span(part.clip(span)).label(label.as_str());
+            match part.start == first.start {
+                true => shown = shown.annotation(context),
+                false => elsewhere.push(snippet(part).annotation(context)),
+            }
+        }
+        let group = level.primary_title(diagnostic.message.as_str()).element(shown);
+        let group = group.elements(elsewhere);
         match &diagnostic.help {
             Some(help) => group.element(Level::HELP.message(help.as_str())),
             None => group,
@@ -182,17 +184,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Line and column of an octet of a text, both from 1; the column counts characters.
-fn position(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at.min(text.len())).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-    (line, column)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Settings;
 
     #[test]
     fn a_report_keeps_a_readable_number_and_says_how_many_more() {
@@ -203,7 +198,7 @@ mod tests {
         for _ in 0..MAX_KEPT + 7 {
             sink.push(Diagnostic::error(1..2, "wrong"));
         }
-        let report = sink.into_report("origin", "text");
+        let report = sink.into_report(Source::new("origin", "text", &Settings::default()));
         assert!(report.has_errors());
         assert_eq!(report.lines().count(), MAX_KEPT);
         assert!(report.render(false).ends_with("... and 7 more of this kind"));

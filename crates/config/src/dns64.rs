@@ -10,7 +10,6 @@ use std::time::Duration;
 use fordway_xlat::addr::Pool6;
 use hickory_proto::rr::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use serde_json::json;
 
 use crate::keys::common::{
     ALLOW, CLIENT_LEN, CLIENT_LEN4, DNS_NAME, NET, POOL6, PREFIX4, PREFIX6, RATE, THREADS, file,
@@ -18,7 +17,7 @@ use crate::keys::common::{
 };
 use crate::keys::form::{
     BOOLEAN, Choice, Form, Given, Integer, List, Memory, Plain, integer, list, octets, or, some,
-    text, time,
+    text, texts, time,
 };
 use crate::keys::keys;
 use crate::section::{Problem, Problems, Value};
@@ -57,15 +56,15 @@ const RANGES: &str = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:6
 
 const UPSTREAM: Plain<Upstream> = text(
     |v| value::parsed::<Upstream, UpstreamError>(v, "a server", SERVERS),
-    ("server", "[servers](#upstream-servers)"),
+    ("server", "[servers](#upstream-servers)", "ADDR"),
 );
 
 /// An IPv4 network and its prefix.
 const RANGE: Plain<(Ipv4Net, Pool6)> = Plain {
     read: range,
     write: |(v4, pool6)| toml::Value::from(vec![v4.to_string(), pool6.to_string()]),
-    named: ("pair", "pairs"),
-    schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+    named: ("pair", "pairs", "V4=PREFIX"),
+    schema: || texts(2),
 };
 
 fn range(v: &Value<'_>) -> Result<(Ipv4Net, Pool6), Problems> {
@@ -91,10 +90,10 @@ keys! {
     /// `[dns64]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Dns64 {
-        /// Where questions are taken, over UDP and TCP; port 53 unless another is written. The host need not have an
-        /// address yet. `"::"` is all IPv6 addresses and `"0.0.0.0"` all IPv4 ones
+        /// Addresses to listen on, over UDP and TCP, with port 53 unless another is written. The host need not have an
+        /// address yet. `"::"` is all IPv6 addresses and `"0.0.0.0"` all IPv4 addresses
         listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES);
-        /// Whom to ask, the one that answers fastest first
+        /// Servers that questions are passed on to, the one that answers fastest first
         upstream: Vec<Upstream> = some(UPSTREAM, SERVERS), needed(Vec::new(), SERVERS);
         /// CA certificates (PEM) for servers over TLS and HTTPS
         ca: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/ssl/certs/ca-certificates.crt"))),

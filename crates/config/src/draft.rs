@@ -6,18 +6,21 @@ use crate::advertise::Advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
-use crate::keys;
 use crate::keys::form::Form;
+use crate::keys::{self, Keys};
 use crate::mode::{Kind, MODE};
 use crate::nat44::{self, DualStack, Nat44};
 use crate::proxy::Proxy;
 use crate::section::{Problem, Problems, Section, Value};
 use crate::sections::{self, Control, Log, Metrics, Table};
+use crate::settings;
+use crate::source::Source;
 use crate::translator::Translator;
 use crate::trt::Trt;
 use crate::types::Config;
 
 /// The parts of the file, with their places where checks across parts need them.
+#[derive(Default)]
 pub(crate) struct Drafts {
     pub(crate) translators: Vec<keys::Read<Translator>>,
     pub(crate) nat44: Vec<keys::Read<Nat44>>,
@@ -36,63 +39,29 @@ pub(crate) struct Drafts {
     log: Option<keys::Read<Log>>,
 }
 
-/// Reads a text. What is wrong goes to `sink`; what is right is returned.
-pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
-    let (root, errors) = DeTable::parse_recoverable(text);
-    // Recovery from a syntax error makes values up: what follows would only confuse.
-    let broken = !errors.is_empty();
-    for error in errors {
-        let span = error.span().unwrap_or(0..0);
-        let message = format!("this is no TOML: {}", error.message());
-        sink.push(Diagnostic::error(span, message));
-    }
-    let mut drafts = Drafts {
-        translators: Vec::new(),
-        nat44: Vec::new(),
-        dual_stack: Vec::new(),
-        dns64: None,
-        advertise: Vec::new(),
-        trt: Vec::new(),
-        proxies: Vec::new(),
-        dstm_server: None,
-        dstm_tep: None,
-        dstm_clients: Vec::new(),
-        unread: false,
-        control: None,
-        metrics: None,
-        log: None,
-    };
-    if broken {
+/// Reads a text and its settings. What is wrong goes to `sink`; what is right is returned.
+pub(crate) fn read(source: &Source, sink: &mut Sink) -> Drafts {
+    let (mut root, errors) = DeTable::parse_recoverable(&source.text);
+    let mut drafts = Drafts::default();
+    // Recovery from a syntax error invents values; messages about them would only confuse.
+    if !errors.is_empty() {
+        for error in errors {
+            let span = error.span().unwrap_or(0..0);
+            let message = format!("this is no TOML: {}", error.message());
+            sink.push(Diagnostic::error(span, message));
+        }
         return drafts;
     }
+    settings::apply(root.get_mut(), &source.settings, sink);
     let mut top = Section::new("this file", root.get_ref(), 0..0);
     read_translators(&mut top, sink, &mut drafts);
-    if let Some(dns64) = top.read(sink, "dns64", only_one) {
-        drafts.dns64 = Some(keys::read("[dns64]", dns64.into_inner(), sink));
-    }
-    if let Some(tables) = top.read(sink, "advertise", |v| sections::tables(v, "[[advertise]]")) {
-        let tables = tables.into_inner().into_iter();
-        drafts.advertise = tables.map(|it| keys::read("[[advertise]]", it, sink)).collect();
-    }
-    if let Some(tables) = top.read(sink, "trt", |v| sections::tables(v, "[[trt]]")) {
-        let tables = tables.into_inner().into_iter();
-        drafts.trt = tables.map(|it| keys::read("[[trt]]", it, sink)).collect();
-    }
-    if let Some(tables) = top.read(sink, "proxy", |v| sections::tables(v, "[[proxy]]")) {
-        let tables = tables.into_inner().into_iter();
-        drafts.proxies = tables.map(|it| keys::read("[[proxy]]", it, sink)).collect();
-    }
-    if let Some(table) = top.read(sink, "dstm_server", only_one) {
-        drafts.dstm_server = Some(keys::read("[dstm_server]", table.into_inner(), sink));
-    }
-    if let Some(table) = top.read(sink, "dstm_tep", only_one) {
-        drafts.dstm_tep = Some(keys::read("[dstm_tep]", table.into_inner(), sink));
-    }
-    if let Some(tables) = top.read(sink, "dstm_client", |v| sections::tables(v, "[[dstm_client]]"))
-    {
-        let tables = tables.into_inner().into_iter();
-        drafts.dstm_clients = tables.map(|it| keys::read("[[dstm_client]]", it, sink)).collect();
-    }
+    drafts.dns64 = one(&mut top, sink, "dns64", "[dns64]");
+    drafts.advertise = several(&mut top, sink, "advertise", "[[advertise]]");
+    drafts.trt = several(&mut top, sink, "trt", "[[trt]]");
+    drafts.proxies = several(&mut top, sink, "proxy", "[[proxy]]");
+    drafts.dstm_server = one(&mut top, sink, "dstm_server", "[dstm_server]");
+    drafts.dstm_tep = one(&mut top, sink, "dstm_tep", "[dstm_tep]");
+    drafts.dstm_clients = several(&mut top, sink, "dstm_client", "[[dstm_client]]");
     let sections =
         ["translator", "dns64", "advertise", "trt", "proxy", "dstm_server", "dstm_client"];
     if !sections.into_iter().any(|key| top.has(key)) {
@@ -103,17 +72,34 @@ pub(crate) fn read(text: &str, sink: &mut Sink) -> Drafts {
                     [dstm_server] or [[dstm_client]]";
         sink.push(Diagnostic::error(top.span(), message).help(help));
     }
-    if let Some(control) = top.read(sink, "control", sections::table) {
-        drafts.control = Some(keys::read("[control]", control.into_inner(), sink));
-    }
-    if let Some(metrics) = top.read(sink, "metrics", sections::table) {
-        drafts.metrics = Some(keys::read("[metrics]", metrics.into_inner(), sink));
-    }
-    if let Some(log) = top.read(sink, "log", sections::table) {
-        drafts.log = Some(keys::read("[log]", log.into_inner(), sink));
-    }
+    drafts.control = one(&mut top, sink, "control", "[control]");
+    drafts.metrics = one(&mut top, sink, "metrics", "[metrics]");
+    drafts.log = one(&mut top, sink, "log", "[log]");
     top.finish(sink);
     drafts
+}
+
+/// Reads a section of which there is one.
+fn one<T: Keys>(
+    top: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    key: &'static str,
+    title: &'static str,
+) -> Option<keys::Read<T>> {
+    let table = top.read(sink, key, only_one)?;
+    Some(keys::read(title, table.into_inner(), sink))
+}
+
+/// Reads a section of which there may be several.
+fn several<T: Keys>(
+    top: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    key: &'static str,
+    title: &'static str,
+) -> Vec<keys::Read<T>> {
+    let tables = top.read(sink, key, |v| sections::tables(v, title));
+    let tables = tables.map(toml::Spanned::into_inner).unwrap_or_default();
+    tables.into_iter().map(|table| keys::read(title, table, sink)).collect()
 }
 
 /// A section of which there is one.
@@ -164,43 +150,25 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
 impl Drafts {
     /// The configuration. `None` when a part is incomplete; then that has been reported.
     pub(crate) fn finish(self) -> Option<Config> {
-        let translators: Option<Vec<_>> =
-            self.translators.into_iter().map(keys::Read::finish).collect();
-        let nat44: Option<Vec<_>> = self.nat44.into_iter().map(keys::Read::finish).collect();
-        let dual_stack = self.dual_stack.into_iter().map(keys::Read::finish);
-        let dual_stack: Option<Vec<_>> = dual_stack.collect();
-        let advertise = self.advertise.into_iter().map(keys::Read::finish);
-        let advertise: Option<Vec<_>> = advertise.collect();
-        let trt: Option<Vec<_>> = self.trt.into_iter().map(keys::Read::finish).collect();
-        let proxies: Option<Vec<_>> = self.proxies.into_iter().map(keys::Read::finish).collect();
-        let dns64 = match self.dns64 {
-            Some(draft) => Some(draft.finish()?),
-            None => None,
-        };
-        let dstm_clients = self.dstm_clients.into_iter().map(keys::Read::finish);
-        let dstm_clients: Option<Vec<_>> = dstm_clients.collect();
-        let dstm_server = match self.dstm_server {
-            Some(draft) => Some(draft.finish()?),
-            None => None,
-        };
-        let dstm_tep = match self.dstm_tep {
-            Some(draft) => Some(draft.finish()?),
-            None => None,
-        };
         Some(Config {
-            translators: translators?,
-            nat44: nat44?,
-            dual_stack: dual_stack?,
-            dns64,
-            advertise: advertise?,
-            trt: trt?,
-            proxies: proxies?,
-            dstm_server,
-            dstm_tep,
-            dstm_clients: dstm_clients?,
+            translators: all(self.translators)?,
+            nat44: all(self.nat44)?,
+            dual_stack: all(self.dual_stack)?,
+            dns64: all(self.dns64)?.pop(),
+            advertise: all(self.advertise)?,
+            trt: all(self.trt)?,
+            proxies: all(self.proxies)?,
+            dstm_server: all(self.dstm_server)?.pop(),
+            dstm_tep: all(self.dstm_tep)?.pop(),
+            dstm_clients: all(self.dstm_clients)?,
             control: self.control.map(|read| read.value).unwrap_or_default(),
             metrics: self.metrics.map(|read| read.value).unwrap_or_default(),
             log: self.log.map(|read| read.value).unwrap_or_default(),
         })
     }
+}
+
+/// What tables say, if all of them are complete.
+fn all<T>(tables: impl IntoIterator<Item = keys::Read<T>>) -> Option<Vec<T>> {
+    tables.into_iter().map(keys::Read::finish).collect()
 }

@@ -59,16 +59,17 @@ const LISTEN: Plain<SocketAddrV6> = text(
     (
         "IPv6 address, with a port other than 13653 as `[ADDR]:PORT`",
         "IPv6 addresses, with a port other than 13653 as `[ADDR]:PORT`",
+        "ADDR",
     ),
 );
 const KEY_FILE: Plain<PathBuf> = file(|v| value::file(v, "/etc/fordway/dstm.key"));
-const CLIENT_ID: Plain<String> = text(id, ("1 to 64 visible ASCII characters", ""));
+const CLIENT_ID: Plain<String> = text(id, ("1 to 64 visible ASCII characters", "", "ID"));
 
 /// Ports of a client.
 const PORTS: Plain<u32> = Plain {
     read: ports,
     write: |ports| toml::Value::Integer((*ports).into()),
-    named: ("power of two from 64 to 32768", ""),
+    named: ("power of two from 64 to 32768", "", "PORTS"),
     schema: || json!({"type": "integer", "minimum": 64, "maximum": 32_768}),
 };
 
@@ -76,23 +77,23 @@ keys! {
     /// `[dstm_server]`: lends IPv4 addresses.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DstmServer {
-        /// Where clients ask
-        listen: Vec<SocketAddrV6> = some(LISTEN, LISTEN_HELP), needed(Vec::new(), LISTEN_HELP);
+        /// IPv6 addresses of this host that clients ask
+        listen: Vec<SocketAddrV6> = some(LISTEN, LISTEN_HELP), needed(Vec::new(), LISTEN_HELP), reload(Restart);
         /// The addresses that are lent, all of each network
         pool: Vec<Ipv4Net> = some(PREFIX4, POOL), needed(Vec::new(), POOL);
-        /// Each address is shared, with so many ports for each client
+        /// Ports of a shared address that each client gets. `off`: each client has a whole address
         ports_per_client: Option<u32> = or("off", PORTS), or(None);
-        /// Of a lease, where the client has no wish
+        /// Lifetime of a lease, where the client asks for none
         lifetime: Duration = LIFETIME, or(HOUR);
-        /// The longest that a client gets
+        /// Longest lifetime that a client gets
         max_lifetime: Duration = LIFETIME, or(lifetime.max(24 * HOUR), "`\"1day\"`, or `lifetime` if that is longer");
-        /// An address that has come back is kept from others for so long
+        /// How long a returned address is kept from other clients
         rest: Duration = time(0, 3_600_000), or(Duration::from_secs(30));
         /// The tunnel end point
-        tep: DstmTepPlace, flat();
-        /// Where leases are kept
+        tep: DstmTepPlace, flat(), reload(Restart);
+        /// File that keeps the leases
         state: PathBuf = file(|v| value::file(v, "/var/lib/fordway/dstm.leases")),
-            or(PathBuf::from("/var/lib/fordway/dstm.leases"));
+            or(PathBuf::from("/var/lib/fordway/dstm.leases")), reload(Restart);
         /// Clients with keys of their own
         clients("client"): Vec<DstmClientKey>, tables("[[dstm_server.client]]");
         /// Prefixes whose clients share a key, and are told apart by their addresses
@@ -104,11 +105,11 @@ keys! {
     /// `[[dstm_server.client]]`: a client with a key of its own.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DstmClientKey {
-        /// Its name
+        /// Name of the client
         id: String = CLIENT_ID, needed(String::new(), ID);
         /// 32 to 128 hexadecimal digits: `(umask 077; openssl rand -hex 32 > FILE)`
         key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
-        /// What it always gets, whole. With `ports_per_client` it must not be of the pool
+        /// Address that the client always gets, whole. With `ports_per_client` it must not be of the pool
         v4: Option<Ipv4Addr> = Given(HOST4), or(None, "(any of the pool)");
     }
 }
@@ -117,11 +118,11 @@ keys! {
     /// `[[dstm_server.prefix]]`: a prefix whose clients share a key.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DstmPrefixKey {
-        /// Where they are. Of several that fit the longest counts
+        /// Prefix of the clients' addresses. Of several that match, the longest counts
         prefix: Ipv6Net = PREFIX6, needed(Ipv6Net::default(), PREFIX);
-        /// The file of their key
+        /// File of their key
         key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
-        /// Leases of all of them
+        /// Leases of all clients of the prefix together
         max_leases: u32 = BINDINGS, or(64);
     }
 }
@@ -129,14 +130,14 @@ keys! {
 keys! {
     /// `[dstm_tep]`: a tunnel end point that a server on another host tells its bindings.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct DstmTep {
-        /// Where the server reaches it
+    pub struct DstmTep, reload(Restart) {
+        /// Address that the server reaches the end point at
         listen: SocketAddrV6 = LISTEN, needed(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0), REACHED);
         /// A translator of this file, with mode softwire and role tep. Its `routes4` needs the server's pool
         tep: InterfaceName = INTERFACE, needed(InterfaceName::placeholder(), TEP);
-        /// The file of the key that it shares with the server
+        /// File of the key that it shares with the server
         key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
-        /// Bindings that it takes
+        /// Bindings that the end point takes
         max_bindings: u32 = BINDINGS, or(65_536);
     }
 }
@@ -144,32 +145,33 @@ keys! {
 keys! {
     /// `[[dstm_client]]`: borrows an IPv4 address when it needs one.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct DstmClient {
-        /// Its own name and its interface's
+    pub struct DstmClient, reload(Down) {
+        /// Name of the client and its interface
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), DEVICE);
-        /// The servers, the preferred one first
+        /// Servers, the preferred one first
         servers("server"): Vec<SocketAddrV6> = some(LISTEN, SERVERS), needed(Vec::new(), SERVERS);
-        /// Its name, if the key is its own
+        /// Name of this client, if the key is its own
         id: Option<String> = Given(CLIENT_ID), or(None, "(its address)");
-        /// The file of the key
+        /// File of the key
         key_file: PathBuf = KEY_FILE, needed(PathBuf::new(), KEY);
         /// What this host's packets have as their source as long as there is no address, and where it is shared
         v4: Ipv4Addr = HOST4, or(B4);
-        /// What it asks from; `auto`: as the route to the server has it
+        /// IPv6 address that the client asks from. `auto`: that of the route to the server
         v6: Option<Ipv6Addr> = or("auto", HOST6), or(None);
-        /// Its own end of the tunnel, of the /64 that it asks from, on no device; `auto`: made from the uplink's /64
+        /// IPv6 address of this end of the tunnel, in the /64 that the client asks from, on no device. `auto`: made from the
+        /// uplink's /64
         local: Option<Ipv6Addr> = or("auto", HOST6), or(None);
-        /// The device towards the IPv6 network; `auto`: by the route to the server
+        /// Device towards the IPv6 network. `auto`: that of the route to the server
         uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None);
-        /// As of a translator
+        /// Which engine carries the packets, as in `[[translator]]`
         engine: Engine = ENGINE, or(Engine::Auto);
-        /// It can do with ports of an address
+        /// Accept ports of a shared address
         sharing: bool = BOOLEAN, or(true);
-        /// Lifetime that it wishes for; `auto`: as the server likes
+        /// Lifetime to ask for. `auto`: the server's
         lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
-        /// Without a packet for so long, it gives the address back
+        /// Time without a packet after which the address is given back. `off`: it is kept
         idle: Option<Duration> = or("off", time(1_000, 86_400_000)), or(Some(Duration::from_secs(600)));
-        /// What is routed into its interface
+        /// IPv4 networks to route into the interface
         routes4: Vec<Ipv4Net> = list(PREFIX4, ROUTES), or(vec![Ipv4Net::default()]);
         /// Metric of these routes
         metric: u32 = NUMBER, or(crate::DEFAULT_METRIC);

@@ -7,15 +7,20 @@
 pub(crate) mod common;
 pub(crate) mod form;
 mod place;
+#[cfg(test)]
+mod tests;
 mod written;
 
 use serde_json::{Value as Json, json};
 use toml::de::DeTable;
 
 pub(crate) use place::{Place, Places, Read};
+#[cfg(test)]
+pub(crate) use tests::{Reader, read_and_write};
 pub(crate) use written::Written;
 
 use crate::diagnostic::Sink;
+use crate::reload::Reload;
 use crate::schema;
 use crate::section::Section;
 use crate::sections::Table;
@@ -34,6 +39,10 @@ pub struct Key {
     pub meaning: String,
     /// JSON Schema of its values.
     pub schema: Json,
+    /// What stands for a value in the usage of an option: `PREFIX`.
+    pub placeholder: &'static str,
+    /// Whether `fordway reload` applies a changed value.
+    pub reload: Reload,
 }
 
 /// What has keys in the file.
@@ -53,13 +62,31 @@ pub(crate) trait Keys: Sized {
 pub(crate) const NEEDED: &str = "(needed)";
 
 impl Key {
+    /// Whether a table without it is refused.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.default == NEEDED
+    }
+
     pub(crate) fn new<T, F: Form<Value = T>>(
         name: &'static str,
         form: &F,
         default: String,
         doc: &str,
     ) -> Key {
-        Key { name, values: form.values(), default, meaning: joined(doc), schema: form.schema() }
+        Key {
+            name,
+            values: form.values(),
+            default,
+            meaning: joined(doc),
+            schema: form.schema(),
+            placeholder: form.placeholder(),
+            reload: Reload::Yes,
+        }
+    }
+
+    pub(crate) fn reload(self, reload: Reload) -> Key {
+        Key { reload, ..self }
     }
 
     pub(crate) fn usual<F: Form>(
@@ -80,7 +107,8 @@ impl Key {
     /// A table with keys of its own.
     pub(crate) fn table<T: Keys>(name: &'static str, doc: &str) -> Key {
         let (values, default) = ("a table".to_owned(), shown(None));
-        Key { name, values, default, meaning: joined(doc), schema: schema::table(&T::keys()) }
+        let (meaning, schema) = (joined(doc), schema::table(&T::keys()));
+        Key { name, values, default, meaning, schema, placeholder: "TABLE", reload: Reload::Yes }
     }
 }
 
@@ -141,20 +169,23 @@ pub(crate) fn write<T: Keys>(value: &T) -> Written {
 /// field: Type = form, or(default), if(condition);        written only then
 /// field: Type = form, or(default), read(|v| ...);        read in another way than the form does
 /// field: Type = form, or(default), only(condition, "why", "help", value);   else refused, and this value
+/// field: Type = form, or(default), reload(Down);         a reload refuses another value ([`Reload`])
 /// ```
+///
+/// With `struct Type, reload(Restart)`, a reload changes no key of it.
 ///
 /// With `impl Type`, the keys of a type that stands elsewhere: each has a place in it, and its default there.
 ///
 /// ```text
 /// /// What it means.
 /// "key" (place.in.it) = form;
-/// "key" (place) = form, then(|it| ...);                  what follows from it
+/// "key" (place) = form, then(|it| ...);                  what follows from it; `reload(Down)` as above
 /// ```
 macro_rules! keys {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident $(, reload($all:ident))? {
         $($(#[doc = $doc:literal])* $field:ident $(($key:literal))? : $type:ty $(= $form:expr)?,
             $kind:ident($($args:tt)*) $(, if($written:expr))? $(, read($read:expr))?
-            $(, only($only:expr, $why:expr, $help:expr, $else:expr))?;)*
+            $(, only($only:expr, $why:expr, $help:expr, $else:expr))? $(, reload($($reload:tt)+))?;)*
     }) => {
         $(#[$meta])*
         $vis struct $name {
@@ -190,15 +221,19 @@ macro_rules! keys {
 
             fn keys() -> Vec<$crate::keys::Key> {
                 let mut keys = Vec::new();
-                $($crate::keys::keys!(@key (keys, $type) ($crate::keys::keys!(@name $field $($key)?))
-                    (concat!($($doc, "\n"),*)) ($($form)?) $kind($($args)*));)*
+                $(let first = keys.len();
+                $crate::keys::keys!(@key (keys, $type) ($crate::keys::keys!(@name $field $($key)?))
+                    (concat!($($doc, "\n"),*)) ($($form)?) $kind($($args)*));
+                $(keys[first..].iter_mut().for_each(|key| key.reload = $crate::reload::Reload::$($reload)+);)?)*
+                $(keys.iter_mut().for_each(|key| key.reload = $crate::reload::Reload::$all);)?
                 keys
             }
         }
     };
 
     (impl $type:ty {
-        $($(#[doc = $doc:literal])* $key:literal ($($place:tt)+) = $form:expr $(, then($then:expr))?;)*
+        $($(#[doc = $doc:literal])* $key:literal ($($place:tt)+) = $form:expr
+            $(, then($then:expr))? $(, reload($reload:ident))?;)*
     }) => {
         impl $crate::keys::Keys for $type {
             fn read(
@@ -222,7 +257,8 @@ macro_rules! keys {
 
             fn keys() -> Vec<$crate::keys::Key> {
                 let it = <$type>::default();
-                vec![$($crate::keys::Key::usual($key, &$form, &it.$($place)+, concat!($($doc, "\n"),*))),*]
+                vec![$($crate::keys::Key::usual($key, &$form, &it.$($place)+, concat!($($doc, "\n"),*))
+                    $(.reload($crate::reload::Reload::$reload))?),*]
             }
         }
     };

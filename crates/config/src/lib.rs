@@ -24,10 +24,13 @@ mod name;
 mod nat44;
 mod nat64;
 mod proxy;
+mod reload;
 mod schema;
 mod section;
 mod sections;
+mod settings;
 mod softwire;
+mod source;
 mod translator;
 mod trt;
 mod types;
@@ -54,7 +57,9 @@ pub use proxy::{
     Proxy, ProxyDestination, ProxyForward, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat,
     ProxyMode, ProxyPorts, ProxyReverse, ProxyRule, ProxyServer, ProxyServerError,
 };
+pub use reload::Reload;
 pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
+pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use translator::{Source6, Translator};
 pub use trt::{Trt, UrgentData};
@@ -66,46 +71,62 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The sections of the file, with the keys of each: what docs/configuration.md and the JSON Schema are made of.
-#[must_use]
-pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
-    vec![
-        ("translator", Translator::keys()),
-        ("translator.siit", Siit::keys()),
-        ("translator.clat", Clat::keys()),
-        ("translator.nat64", Nat64::keys()),
-        ("translator.nat64.port_blocks", nat64::pool::Blocks::keys()),
-        ("translator.nat64.lifetimes", Lifetimes::keys()),
-        ("translator.nat64.quotas", Quotas::keys()),
-        ("translator.pool", nat64::pool::SomePool::keys()),
-        ("translator.log", NatLog::keys()),
-        ("translator.nat-pt", NatPt::keys()),
-        ("translator.softwire", Softwire::keys()),
-        ("translator.tep", softwire::ends::Tep::keys()),
-        ("translator.bindings", softwire::ends::Bound::keys()),
-        ("translator.client", softwire::ends::Client::keys()),
-        ("translator.nat44", Nat44::keys()),
-        ("translator.nat44.lifetimes", Nat44Lifetimes::keys()),
-        ("translator.nat44.quotas", Nat44Quotas::keys()),
-        ("translator.dual-stack", DualStack::keys()),
-        ("dns64", Dns64::keys()),
-        ("dns64.policy", Dns64Policy::keys()),
-        ("advertise", Advertise::keys()),
-        ("advertise.route", AdvertisedRoute::keys()),
-        ("trt", Trt::keys()),
-        ("proxy", Proxy::keys()),
-        ("proxy.forward", ProxyForward::keys()),
-        ("proxy.reverse", ProxyReverse::keys()),
-        ("proxy.rule", ProxyRule::keys()),
-        ("dstm_server", DstmServer::keys()),
-        ("dstm_server.client", DstmClientKey::keys()),
-        ("dstm_server.prefix", DstmPrefixKey::keys()),
-        ("dstm_tep", DstmTep::keys()),
-        ("dstm_client", DstmClient::keys()),
-        ("control", Control::keys()),
-        ("metrics", Metrics::keys()),
-        ("log", Log::keys()),
-    ]
+use source::Source;
+
+/// Lists what has keys in the file.
+macro_rules! sections {
+    ($($name:literal: $type:ty,)*) => {
+        /// The sections of the file, with the keys of each: what docs/configuration.md, the JSON Schema and the options of
+        /// short forms are made of.
+        #[must_use]
+        pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
+            vec![$(($name, <$type>::keys())),*]
+        }
+
+        /// What reads each section, and writes what it has read.
+        #[cfg(test)]
+        fn readers() -> Vec<(&'static str, keys::Reader)> {
+            vec![$(($name, keys::read_and_write::<$type>)),*]
+        }
+    };
+}
+
+sections! {
+    "translator": Translator,
+    "translator.siit": Siit,
+    "translator.clat": Clat,
+    "translator.nat64": Nat64,
+    "translator.nat64.port_blocks": nat64::pool::Blocks,
+    "translator.nat64.lifetimes": Lifetimes,
+    "translator.nat64.quotas": Quotas,
+    "translator.pool": nat64::pool::SomePool,
+    "translator.log": NatLog,
+    "translator.nat-pt": NatPt,
+    "translator.softwire": Softwire,
+    "translator.tep": softwire::ends::Tep,
+    "translator.bindings": softwire::ends::Bound,
+    "translator.client": softwire::ends::Client,
+    "translator.nat44": Nat44,
+    "translator.nat44.lifetimes": Nat44Lifetimes,
+    "translator.nat44.quotas": Nat44Quotas,
+    "translator.dual-stack": DualStack,
+    "dns64": Dns64,
+    "dns64.policy": Dns64Policy,
+    "advertise": Advertise,
+    "advertise.route": AdvertisedRoute,
+    "trt": Trt,
+    "proxy": Proxy,
+    "proxy.forward": ProxyForward,
+    "proxy.reverse": ProxyReverse,
+    "proxy.rule": ProxyRule,
+    "dstm_server": DstmServer,
+    "dstm_server.client": DstmClientKey,
+    "dstm_server.prefix": DstmPrefixKey,
+    "dstm_tep": DstmTep,
+    "dstm_client": DstmClient,
+    "control": Control,
+    "metrics": Metrics,
+    "log": Log,
 }
 
 /// JSON Schema of the file, for editors and orchestration. What goes together across keys it does not say: that is for
@@ -160,13 +181,22 @@ pub enum LoadError {
 ///
 /// [`LoadError::Read`] and [`LoadError::Invalid`].
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    load_with(path, &Settings::default())
+}
+
+/// Reads and parses a file with settings that replace values of it.
+///
+/// # Errors
+///
+/// [`LoadError::Read`] and [`LoadError::Invalid`].
+pub fn load_with(path: &Path, settings: &Settings) -> Result<Loaded, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_owned(), source };
     let (origin, text) = if path == Path::new("-") {
         ("<stdin>".to_owned(), read(io::stdin()).map_err(failed)?)
     } else {
         (path.display().to_string(), File::open(path).and_then(read).map_err(failed)?)
     };
-    parse(&origin, &text).map_err(LoadError::Invalid)
+    parse_with(&origin, &text, settings).map_err(LoadError::Invalid)
 }
 
 /// Reads a text of at most [`MAX_FILE`] octets: a device that never ends must not eat all memory.
@@ -186,10 +216,20 @@ fn read(source: impl Read) -> io::Result<String> {
 ///
 /// A [`Report`] of all that is wrong, in the order of the text; never empty.
 pub fn parse(origin: &str, text: &str) -> Result<Loaded, Report> {
+    parse_with(origin, text, &Settings::default())
+}
+
+/// Parses a text with settings that replace values of it.
+///
+/// # Errors
+///
+/// A [`Report`] as that of [`parse`]; what is wrong with a setting comes last.
+pub fn parse_with(origin: &str, text: &str, settings: &Settings) -> Result<Loaded, Report> {
     let mut sink = diagnostic::Sink::default();
-    let drafts = draft::read(text, &mut sink);
+    let source = Source::new(origin, text, settings);
+    let drafts = draft::read(&source, &mut sink);
     check::across(&drafts, &mut sink);
-    let report = sink.into_report(origin, text);
+    let report = sink.into_report(source);
     match drafts.finish() {
         Some(config) if !report.has_errors() => Ok(Loaded { config, warnings: report }),
         _ => Err(report),

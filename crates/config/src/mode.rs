@@ -11,6 +11,7 @@ use crate::keys::form::{BOOLEAN, Choice, Form, Plain, list, or};
 use crate::keys::{Key, Keys, Written, keys};
 use crate::name::InterfaceName;
 use crate::nat64::{Dynamic4, Nat64};
+use crate::reload::Reload;
 use crate::section::Section;
 use crate::softwire::{self, Softwire};
 use crate::value;
@@ -74,20 +75,21 @@ keys! {
     /// What only a CLAT has.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Clat {
-        /// The translation prefix of the PLAT, the network's NAT64. `auto`: what the network tells (RFC 8781, RFC
-        /// 7050); the translator is there while it tells one
-        pref64: Pref64 = PREF64, needed(Pref64::Auto, PLAT);
-        /// With `pref64 = "auto"`: stay when the host gets IPv4 from the network. Else the translator steps aside and
-        /// comes back when that goes
+        /// Translation prefix of the PLAT, the network's NAT64. `auto`: the prefix that the network announces (RFC
+        /// 8781, RFC 7050); the translator exists while one is announced
+        pref64: Pref64 = PREF64, needed(Pref64::Auto, PLAT),
+            reload(But("from a prefix to `auto`, or back,"));
+        /// With `pref64 = "auto"`, keep the translator when the host gets IPv4 from the network. `false`: the
+        /// translator is taken down while the host has IPv4
         always: bool = BOOLEAN, or(false), if(*pref64 == Pref64::Auto);
         /// The host's IPv4 address on the interface (RFC 7335)
         v4: Ipv4Addr = HOST4, or(CLAT_V4);
-        /// Its IPv6 counterpart. `auto`: a stable address in the uplink's /64; see
+        /// The IPv6 address that `v4` is translated to. `auto`: a stable address in the uplink's /64; see
         /// [operations](operations.md#the-clats-ipv6-address)
         v6: Option<Ipv6Addr> = or("auto", HOST6), or(None);
-        /// The device towards the IPv6 network. `auto`: that of the route to `pref64`. A name lets the kernel engine
+        /// Device towards the IPv6 network. `auto`: that of the route to `pref64`. With a name, the kernel engine can
         /// work [at the uplink](#attach-points)
-        uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None);
+        uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None), reload(Down);
     }
 }
 
@@ -115,8 +117,8 @@ impl Pref64 {
 const PREF64: Plain<Pref64> = Plain {
     read: |v| Ok(value::auto_or(v, value::pool6)?.map_or(Pref64::Auto, Pref64::Fixed)),
     write: |pref64| pref64.fixed().map_or("auto".to_owned(), Pool6::to_string).into(),
-    named: ("prefix, `\"auto\"`", ""),
-    schema: || json!({"type": "string"}),
+    named: ("prefix, `\"auto\"`", "", "PREFIX|auto"),
+    schema: || json!({"anyOf": [{"type": "string"}, {"const": "auto"}]}),
 };
 
 /// Keys of one mode that are something else in another, with what to write there.
@@ -247,6 +249,7 @@ impl Keys for Mode {
             &MODE,
             crate::keys::NEEDED.to_owned(),
             "`siit`: stateless translation between networks (RFC 7915). `clat`: the customer side of 464XLAT (RFC 6877). `nat64`: stateful translation (RFC 6146), IPv6 hosts share IPv4 addresses; [nat64.md](nat64.md) has examples. `nat-pt`: historic (RFC 2766), the keys of `nat64` and [its own](nat-pt.md#options). `nat44`, `dual-stack`: what the kernel does by itself, with [keys of their own](#mode-nat44). `softwire`: IPv4 in IPv6 ([how](softwire.md))",
-        )]
+        )
+        .reload(Reload::Down)]
     }
 }

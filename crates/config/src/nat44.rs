@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use crate::diagnostic::Sink;
 use crate::keys::common::{INTERFACE, NAME, PREFIX4};
-use crate::keys::form::{BOOLEAN, Choice, Form, Integer, List, Plain, integer, list, some};
+use crate::keys::form::{BOOLEAN, Choice, Form, Integer, List, Plain, integer, list, some, texts};
 use crate::keys::{Read, keys, read_after};
 use crate::name::InterfaceName;
 use crate::nat64::{Pool4, pool::POOL4};
@@ -62,6 +62,10 @@ impl Form for Devices {
         "interface name, or a list".to_owned()
     }
 
+    fn placeholder(&self) -> &'static str {
+        INTERFACE.placeholder()
+    }
+
     fn schema(&self) -> Json {
         json!({"anyOf": [INTERFACE.schema(), some(INTERFACE, self.0).schema()]})
     }
@@ -72,8 +76,8 @@ const PAIR: List<Plain<(Ipv4Net, Ipv4Net)>> = list(
     Plain {
         read: pair,
         write: |(inside, outside)| toml::Value::from(vec![inside.to_string(), outside.to_string()]),
-        named: ("pair", "pairs"),
-        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+        named: ("pair", "pairs", "INSIDE=OUTSIDE"),
+        schema: || texts(2),
     },
     NETMAP,
 );
@@ -84,28 +88,29 @@ keys! {
     /// One `[[translator]]` of mode `nat44`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Nat44 {
-        /// Its name; the nftables table gets it
+        /// Name of the entry and of its nftables table
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), NAME_HELP);
         /// Networks of the hosts that are translated
         clients: Vec<Ipv4Net> = some(PREFIX4, CLIENTS), needed(Vec::new(), CLIENTS);
-        /// Devices that packets leave by translated. They need not be there yet
+        /// Devices that packets leave by translated. They need not exist yet
         uplinks("uplink"): Vec<InterfaceName> = Devices(UPLINK), needed(Vec::new(), UPLINK);
-        /// Devices that their packets come in by
+        /// Devices that the clients are behind
         devices: Vec<InterfaceName> = list(INTERFACE, DEVICES), or(Vec::new(), "any"), if(!devices.is_empty());
-        /// As in mode nat64; `"interface:DEV:LO-HI"`, alone, are these ports of the uplink's address
+        /// IPv4 addresses and ports that hosts get. Written as in mode nat64; `"interface:DEV:LO-HI"`, alone, are these
+        /// ports of the uplink's address
         pool4: Vec<Pool4> = POOL4, or(Vec::new(), "(the uplink's address)"), if(!pool4.is_empty());
         /// Set the addresses of `pool4`, `netmap` and `forward` up on the first uplink; 256 at most
         assign: bool = BOOLEAN, or(true);
         /// A host has the same address whomever it talks to (RFC 4787 REQ-2)
         persistent: bool = BOOLEAN, or(true);
-        /// Draw ports instead of keeping those that hosts chose, which breaks endpoint-independent mapping (RFC 4787
-        /// REQ-1)
+        /// Draw ports at random instead of keeping those that hosts chose. That breaks endpoint-independent mapping
+        /// (RFC 4787 REQ-1)
         random_ports: bool = BOOLEAN, or(false);
-        /// Networks that are translated address by address, both ways: `["198.51.100.0/28", "192.0.2.16/28"]`, inside
-        /// and outside
+        /// Networks that are translated address by address, both ways. Each is `["198.51.100.0/28", "192.0.2.16/28"]`,
+        /// inside and outside
         netmap: Vec<(Ipv4Net, Ipv4Net)> = PAIR, or(Vec::new());
-        /// Forwarded ports: `["tcp", "192.0.2.1:80", "198.51.100.10:8080"]`, or the outer port alone for whatever
-        /// addresses the uplinks have; also `"udp"`
+        /// Forwarded ports. Each is `["tcp", "192.0.2.1:80", "198.51.100.10:8080"]`, or with the outer port alone for
+        /// whatever addresses the uplinks have; also `"udp"`
         forwards("forward"): Vec<Forward> = list(forward::FORWARD, FORWARD), or(Vec::new());
         /// Clients reach forwarded ports at the outer address
         hairpin: bool = BOOLEAN, or(true);

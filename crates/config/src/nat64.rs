@@ -38,41 +38,43 @@ keys! {
     /// What only the stateful modes have: `nat64` (RFC 6146), and `nat-pt` (RFC 2766) on top of it.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Nat64 {
-        /// As in mode siit
-        pool6: Vec<Pool6> = some(POOL6, PREFIXES), needed(Vec::new(), PREFIXES);
+        /// Translation prefixes (RFC 6052), routed into the interface
+        pool6: Vec<Pool6> = some(POOL6, PREFIXES), needed(Vec::new(), PREFIXES),
+            reload(But("any but new ones at the end"));
         /// Of mode `nat-pt`.
         nat_pt: Option<NatPt>, flat();
         /// IPv4 addresses and ports, and whose they are, in the order in which they are asked. The one of the key `pool4`
         /// is for every host and comes last.
         pools: Vec<Pool>, flat();
-        /// BIB entries that always are there, ports forwarded to IPv6 hosts: `["tcp", "192.0.2.1:80",
-        /// "[2001:db8::5]:8080"]`; also `"udp"`, and `"icmp"` with identifiers for ports. The port may lie outside of
-        /// `pool4`
+        /// Static BIB entries: ports that are forwarded to IPv6 hosts. Each is `["tcp", "192.0.2.1:80",
+        /// "[2001:db8::5]:8080"]`, with `"udp"`, or `"icmp"` with identifiers in place of ports. The port may lie
+        /// outside of `pool4`
         bib: Vec<StaticBib> = list(bib::BIB, ENTRIES), or(Vec::new());
-        /// Which packets from IPv4 pass to a host that has sent from that port: all, or those from addresses to which
-        /// it has sent
+        /// Which packets from IPv4 pass to a host that has sent from that port. `endpoint-independent`: all.
+        /// `address-dependent`: those from addresses that the host has sent to
         filtering: Filtering = FILTERING, or(Filtering::EndpointIndependent),
             only(nat_pt.is_none(), "in mode nat-pt IPv4 hosts begin what they have asked for by name",
-                "leave it out; initiators = [...] says which hosts may", Filtering::EndpointIndependent);
+                "leave it out; initiators = [...] says which hosts may", Filtering::EndpointIndependent),
+            reload(Down);
         /// IPv4 hosts may open TCP connections to what is in the BIB
         accept_v4_syn: bool = BOOLEAN, or(true);
-        /// Packets from IPv4 keep sessions of UDP and ICMP alive, too
+        /// Packets from IPv4 also refresh sessions of UDP and ICMP
         refresh_from_v4: bool = BOOLEAN, or(true);
         /// Application level gateways
         gateways: Gateways, flat();
-        /// How many bits of an IPv6 address name a subscriber: who has an address, blocks and quotas of its own. 128:
-        /// each host; 64: each link; 56 or 48: each customer. Up to 64 it also says who shares the room for fragments,
-        /// and the places of application level gateways
-        subscriber_len: u8 = integer(1..=128, "bits"), or(Settings::default().subscriber_len);
+        /// Leading bits of an IPv6 address that name a subscriber, who has an address, blocks and quotas of its own.
+        /// With 128 each host is a subscriber, with 64 each link, with 56 or 48 each customer. Up to 64 bits also name
+        /// who shares the memory for fragments and the sessions of ALGs
+        subscriber_len: u8 = integer(1..=128, "bits"), or(Settings::default().subscriber_len), reload(Down);
         /// Of the tables
         sizes: Sizes, flat();
         /// Take lifetimes below what the RFCs allow, with a warning
         allow_short_lifetimes: bool = BOOLEAN, or(false);
-        /// How long what is known of a session is kept
+        /// How long each kind of session stays in the table
         lifetimes: Lifetimes, table("lifetimes", Lifetimes::default());
-        /// Limits for each subscriber (RFC 6888 REQ-4 and REQ-5); 0: none
+        /// Limits for each subscriber (RFC 6888 REQ-4 and REQ-5); 0: no limit
         quotas: Quotas, table("quotas", Quotas::default());
-        /// With the keys below
+        /// Logs, each with the keys below
         logs("log"): Vec<NatLog>, tables("[[translator.log]]");
     }
 }
@@ -83,15 +85,14 @@ const LIMIT: Integer<u32> = integer(0..=16_777_215, "");
 
 keys! {
     impl Sizes {
-        /// Sessions that the tables hold; each takes 152 octets, its BIB entry included. With `filtering =
-        /// "address-dependent"` the session table has twice as many entries: a mapping and a remote address with
-        /// sessions need one more. That is 72 octets for each session of `max_sessions`, and no more than 16777214
-        /// entries in all
-        "max_sessions" (sessions) = SIZE, then(|it| it.bibs = it.sessions);
-        /// BIB entries that they hold; as many as `max_sessions` unless written, since each has a session or more
-        "max_bib" (bibs) = SIZE;
-        /// Subscribers that they hold
-        "max_subscribers" (subscribers) = SIZE;
+        /// Sessions that the tables hold. Each takes 152 octets, with its BIB entry. With `filtering =
+        /// "address-dependent"` the session table has twice as many entries, because a mapping and a remote address
+        /// with sessions need one more: 72 octets more for each session, and at most 16777214 entries in all
+        "max_sessions" (sessions) = SIZE, then(|it| it.bibs = it.sessions), reload(Down);
+        /// BIB entries that the tables hold. By default as many as `max_sessions`, because each has a session or more
+        "max_bib" (bibs) = SIZE, reload(Down);
+        /// Subscribers that the tables hold
+        "max_subscribers" (subscribers) = SIZE, reload(Down);
     }
 }
 

@@ -49,11 +49,11 @@ const PROTOCOLS: &str = "write a list of protocols such as upgrade = [\"websocke
 
 const RESOLVER: Plain<Upstream> = text(
     |v| value::parsed::<Upstream, UpstreamError>(v, "a server", RESOLVERS),
-    ("server", "[servers](#upstream-servers)"),
+    ("server", "[servers](#upstream-servers)", "ADDR"),
 );
-const TOKEN: Plain<String> = text(token, ("word", "words"));
+const TOKEN: Plain<String> = text(token, ("word", "words", "WORD"));
 const PROTOCOL: Plain<String> =
-    text(|v| Ok(token(v)?.to_ascii_lowercase()), ("protocol", "protocols"));
+    text(|v| Ok(token(v)?.to_ascii_lowercase()), ("protocol", "protocols", "NAME"));
 
 const LOG: Plain<Option<ProxyLog>> = Plain {
     read: |v| match v.get_ref().as_str() {
@@ -66,39 +66,40 @@ const LOG: Plain<Option<ProxyLog>> = Plain {
         Some(ProxyLog::Stdout) => "stdout".into(),
         Some(ProxyLog::File(file)) => file.to_string_lossy().into_owned().into(),
     },
-    named: ("`\"off\"`, `\"stdout\"`, absolute path", ""),
-    schema: || json!({"type": "string", "pattern": "^(off|stdout|/.*)$"}),
+    named: ("`\"off\"`, `\"stdout\"`, absolute path", "", "FILE"),
+    schema: || json!({"anyOf": [{"type": "string", "pattern": "^/"}, {"const": "off"}, {"const": "stdout"}]}),
 };
 
 keys! {
     /// `[[proxy]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Proxy {
-        /// In logs, counters and `fordway status`
+        /// Name of the proxy in logs, counters and `fordway status`
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), PROXY);
         /// For clients that know it, or in the place of a server
         mode: ProxyMode, flat();
-        /// Clients speak TLS: the certificate and those that vouch for it, in PEM, read again at each reload
+        /// Certificate and those that vouch for it, in PEM, for clients that speak TLS. It is read again at each reload
         certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.pem"))), or(None);
-        /// Its key, in PEM
+        /// Key of the certificate, in PEM
         key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.key"))), or(None);
-        /// TCP; port 3128, in front of a site 80, with a certificate 443
+        /// Addresses to listen on, over TCP, with port 3128 unless another is written; in front of a site with port 80,
+        /// and with a certificate 443
         listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES),
             read(|v| match (&mode, certificate.is_some() && key.is_some()) {
                 (ProxyMode::Forward(_), _) => some(LISTEN, ADDRESSES).read(v),
                 (ProxyMode::Reverse(_), false) => some(LISTEN_SITE, ADDRESSES).read(v),
                 (ProxyMode::Reverse(_), true) => some(LISTEN_TLS, ADDRESSES).read(v),
             });
-        /// `auto`: one for each processor
+        /// Threads. `auto`: one for each processor
         threads: Option<usize> = THREADS, or(None);
-        /// Who looks names up, written as `upstream` of `[dns64]`; none: the servers of /etc/resolv.conf. In either case
-        /// after /etc/hosts. Both files are read at the start and at each reload
+        /// Servers that look names up, written as `upstream` of `[dns64]`. Without one, those of /etc/resolv.conf.
+        /// /etc/hosts is read in either case first; both files are read at the start and at each reload
         resolver: Vec<Upstream> = list(RESOLVER, RESOLVERS), or(Vec::new());
         /// CA certificates for resolvers over TLS and HTTPS
         ca: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/ssl/certs/ca-certificates.crt"))),
             or(None, "the system's");
-        /// IPv4 servers are reached through the first one: for a host without IPv4, behind NAT64. IPv4 addresses in any of
-        /// them are looked through by rules
+        /// Translation prefixes of the network's NAT64, for a host without IPv4: IPv4 servers are reached through the
+        /// first. Rules apply to the IPv4 address within an address of any of them
         pref64: Vec<Pool6> = list(POOL6, POOLS), or(Vec::new());
         /// Connection Attempt Delay (RFC 8305 sections 5 and 8)
         attempt_delay: Duration = time(10, 2_000), or(Duration::from_millis(250));
@@ -106,8 +107,8 @@ keys! {
         resolution_delay: Duration = time(0, 2_000), or(Duration::from_millis(50));
         /// Clients may speak HTTP/2: with prior knowledge, and by ALPN
         http2: bool = BOOLEAN, or(true);
-        /// The proxy's name in Via and Proxy-Status; `auto`: `fordway-` and a number that is drawn at the start. A request
-        /// that bears it already is a loop
+        /// Name of the proxy in Via and Proxy-Status. `auto`: `fordway-` and a number that is drawn at the start. A
+        /// request that bears the name already is a loop
         via: Option<String> = or("auto", TOKEN), or(None);
         /// Whether servers are told who the client is (Forwarded, RFC 7239; X-Forwarded-For, -Proto, -Host): in the place
         /// of what the client says itself, or behind it
@@ -119,7 +120,7 @@ keys! {
         upgrade: Vec<String> = list(PROTOCOL, PROTOCOLS), or(vec!["websocket".to_owned()]);
         /// What bounds it
         limits: ProxyLimits, flat();
-        /// Access log; a file is opened again at each reload
+        /// Access log. A file is opened again at each reload
         log: Option<ProxyLog> = LOG, or(None);
         /// A line
         log_format: ProxyLogFormat = FORMAT, or(ProxyLogFormat::Combined);

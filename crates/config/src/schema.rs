@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
-use crate::keys::{Key, Keys, NEEDED};
+use crate::keys::{Key, Keys};
 use crate::mode::{Clat, Siit};
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Nat64, NatPt};
@@ -23,10 +23,11 @@ pub(crate) fn table(keys: &[Key]) -> Json {
         let mut schema = key.schema.clone();
         if let Some(schema) = schema.as_object_mut() {
             schema.insert("description".to_owned(), key.meaning.clone().into());
+            schema.insert("x-reload".to_owned(), key.reload.words().into());
         }
         properties.insert(key.name.to_owned(), schema);
     }
-    let required = keys.iter().filter(|key| key.default == NEEDED).map(|key| key.name);
+    let required = keys.iter().filter(|key| key.is_needed()).map(|key| key.name);
     let required: Vec<&str> = required.collect();
     json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }

@@ -47,7 +47,7 @@ pub(crate) fn tables<'t, 'i>(
 keys! {
     /// `[control]`: the socket of `fordway status` and all other commands.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Control {
+    pub struct Control, reload(Restart) {
         /// Unix socket by which `fordway status` and all other commands reach the daemon, for root alone. `--socket` comes
         /// before it
         socket: PathBuf = file(value::path), or(PathBuf::from(DEFAULT_SOCKET));
@@ -82,7 +82,7 @@ const SIGTERM: Choice<OnSigterm> =
 keys! {
     /// `[metrics]`: the HTTP endpoint for Prometheus.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub struct Metrics {
+    pub struct Metrics, reload(Restart) {
         /// HTTP endpoint for Prometheus, at `/metrics`. Off without an address. It has no authentication: keep it on
         /// loopback or a management network
         listen: Vec<SocketAddr> = list(SOCKET, "write a list such as [\"[::1]:9464\"]"), or(Vec::new());
@@ -92,7 +92,7 @@ keys! {
 keys! {
     /// `[log]`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Log {
+    pub struct Log, reload(Restart) {
         /// Least severity that is written to standard error. `debug` shows each change to the host. `--log-level` comes
         /// before it
         level: LogLevel = LEVEL, or(LogLevel::Info);

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use crate::engine::{ATTACH, Attach, Engine, PASS_RATE};
 use crate::keys::common::{ENGINE, HOST4, INTERFACE, NAME, PREFIX4, RATE, TRAFFIC_CLASS};
-use crate::keys::form::{BOOLEAN, Choice, List, NUMBER, Octets, Plain, integer, list, octets, or};
+use crate::keys::form::{
+    BOOLEAN, Choice, List, NUMBER, Octets, Plain, integer, list, octets, or, texts,
+};
 use crate::keys::{keys, usual};
 use crate::mode::{Clat, Mode, Pref64};
 use crate::name::InterfaceName;
@@ -35,8 +37,8 @@ const EAM: List<Plain<Eam>> = list(
     Plain {
         read: value::eam,
         write: |eam| toml::Value::from(vec![eam.v4().to_string(), eam.v6().to_string()]),
-        named: ("pair", "pairs"),
-        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+        named: ("pair", "pairs", "V4=V6"),
+        schema: || texts(2),
     },
     MAPPINGS,
 );
@@ -51,8 +53,8 @@ const SOURCE6: Plain<Source6> = Plain {
         Source6::Off => "off".into(),
         Source6::Address(address) => address.to_string().into(),
     },
-    named: ("IPv6 address, `\"auto\"`, `\"off\"`", ""),
-    schema: || json!({"type": "string"}),
+    named: ("IPv6 address, `\"auto\"`, `\"off\"`", "", "ADDR"),
+    schema: || json!({"anyOf": [{"type": "string"}, {"const": "auto"}, {"const": "off"}]}),
 };
 
 const UDP_CHECKSUM_ZERO: Choice<UdpChecksumZero> = Choice(&[
@@ -65,49 +67,52 @@ keys! {
     /// One `[[translator]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Translator {
-        /// The translator's name and its interface's: 1 to 15 letters, digits, `-`, `_`, `.`
+        /// Name of the translator and of its interface: 1 to 15 letters, digits, `-`, `_`, `.`
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), TRANSLATOR);
         /// What it does
         mode: Mode, flat();
-        /// `kernel`: programs in the kernel (eBPF) take the common packets, the user engine what they leave. `user`:
-        /// the user engine alone. `auto`: the kernel engine where the host allows it, else the user engine; `fordway
-        /// status` says which and why. `kernel` does not start where the host does not allow it
-        engine: Engine = ENGINE, or(Engine::Auto);
-        /// Where packets are taken; [below](#attach-points)
-        attach: Attach = ATTACH, or(Attach::Auto);
-        /// The devices for these attach points, 64 at most; refused with others
+        /// Which engine carries the packets. `kernel`: programs in the kernel (eBPF) take the common packets, the user
+        /// engine takes the rest; the translator does not start where the host does not allow it. `user`: the user
+        /// engine alone. `auto`: the kernel engine where the host allows it, else the user engine; `fordway status`
+        /// says which and why
+        engine: Engine = ENGINE, or(Engine::Auto), reload(Down);
+        /// Where packets are taken: [attach points](#attach-points)
+        attach: Attach = ATTACH, or(Attach::Auto), reload(Down);
+        /// Devices for the attach points `ingress` and `xdp`, 64 at most. Other attach points refuse this key
         devices: Vec<InterfaceName> = list(INTERFACE, DEVICES),
             needed(Vec::new(), DEVICES, "(needed with `\"ingress\"` and `\"xdp\"`)"),
             only(matches!(attach, Attach::Ingress | Attach::Xdp),
                 "this key belongs to attach = \"ingress\" and attach = \"xdp\"",
-                "leave it out, or write attach = \"ingress\"", Vec::new());
-        /// The kernel engine takes the time of each packet, which costs a little; `fordway status` shows the mean.
-        /// `fordway run --measure` sets it for all
+                "leave it out, or write attach = \"ingress\"", Vec::new()),
+            reload(Down);
+        /// The kernel engine measures the time that each packet takes, which costs a little. `fordway status` shows the
+        /// mean; `fordway run --measure` sets this for all translators
         measure: bool = BOOLEAN, or(false);
-        /// Packets from IPv4 that the kernel engine leaves to the user engine for one reason, at most so many per
-        /// second on each processor; more are dropped as [`pass_rate`](drop-reasons.md). [Which
-        /// reasons](kernel-engine.md#floods). Refused for CLATs and softwire clients, whose IPv4 side is the host
+        /// Packets from IPv4 that the kernel engine passes to the user engine, per second, for each reason and on each
+        /// processor. More are dropped as [`pass_rate`](drop-reasons.md); [which reasons](kernel-engine.md#floods).
+        /// Refused for CLATs and softwire clients, whose IPv4 side is the host
         pass_rate: Option<u32> = RATE, or(Some(PASS_RATE)),
             only(!matches!(mode, Mode::Clat(_)) && !mode.is_client(),
                 "this key is for gateways, to which strangers in the IPv4 network send", "leave it out", None);
-        /// Explicit address mappings (RFC 7757): `["IPV4", "IPV6"]`, prefixes or addresses, the longest prefix first.
-        /// The IPv4 prefix has at most as many suffix bits as the IPv6 prefix. The IPv4 prefixes are routed into the
-        /// interface. Mappings that overlap in one family only are taken with a warning
+        /// Explicit address mappings (RFC 7757). Each is `["IPV4", "IPV6"]`, prefixes or addresses; the longest prefix
+        /// that matches is used. The IPv4 prefix has at most as many suffix bits as the IPv6 prefix. The IPv4 prefixes
+        /// are routed into the interface. Mappings that overlap in one family only are taken with a warning
         eam: Vec<Eam> = EAM, or(Vec::new()),
             only(mode.is_stateless(), no_mappings(&mode), mappings_instead(&mode), Vec::new());
-        /// IPv4 networks to route into the interface, beside those of `eam`: those of IPv4-translatable hosts
+        /// IPv4 networks to route into the interface, beside those of `eam`: those of IPv4-translatable hosts, or for a
+        /// softwire those beside its bindings
         routes4: Vec<Ipv4Net> = list(PREFIX4, ROUTES), or(usual_routes(&mode), "`[]`; for a CLAT and a softwire's client `[\"0.0.0.0/0\"]`"),
             only(!matches!(mode, Mode::Nat64(_)), "mode nat64 knows what to route", NO_ROUTES, Vec::new());
         /// Metric of the routes into the interface. The default is higher than that of most default routes, so that
-        /// native IPv4 wins where there is some
+        /// native IPv4 is preferred where there is some
         metric: u32 = NUMBER, or(DEFAULT_METRIC);
-        /// Source of ICMPv4 errors, and of translated ones whose IPv6 source has no IPv4 counterpart (RFC 6791). The
-        /// default is the dummy address of RFC 7600. It may be an address of the gateway (RFC 6791 section 3.1), which
-        /// then [believes its interface](operations.md#icmp-errors-from-the-gateways-own-address). `off`: the first are
-        /// not sent, the second dropped
+        /// Source of ICMPv4 errors, and of translated ones whose IPv6 source has no IPv4 counterpart (RFC 6791). `off`:
+        /// the first are not sent, the second are dropped. The default is the dummy address of RFC 7600. It may be an
+        /// address of the gateway (RFC 6791 section 3.1), which then [accepts packets from
+        /// it](operations.md#icmp-errors-from-the-gateways-own-address)
         icmp_source4: Option<Ipv4Addr> = or("off", HOST4), or(Some(ICMP_SOURCE4));
-        /// Translated errors that come from `icmp_source4` for want of a mapping carry the IPv6 address of their
-        /// router, for traceroute: a Node Identification Object (draft-ietf-intarea-extended-icmp-nodeid,
+        /// ICMPv4 errors whose source is `icmp_source4` because the router has no mapping carry the router's IPv6
+        /// address, for traceroute: a Node Identification Object (draft-ietf-intarea-extended-icmp-nodeid,
         /// draft-ietf-v6ops-icmpext-xlat-v6only-source)
         icmp_node_id: bool = BOOLEAN, or(false),
             only(mode.translates(), "ICMPv4 errors of a softwire are its own", "leave it out", false);
@@ -117,50 +122,52 @@ keys! {
             only(mode.translates(), "ICMPv6 errors are from the tunnel's own address", "leave it out", Source6::Auto);
         /// Whether and how often ICMP errors are sent
         icmp_errors: IcmpErrors, flat();
-        /// UDP over IPv4 without a checksum (RFC 7915 section 4.5): computed when the datagram is whole, dropped, or
-        /// passed on without. What is dropped is answered 3/13 and logged with addresses and ports, one line in a
-        /// second
+        /// What happens to UDP over IPv4 without a checksum (RFC 7915 section 4.5). `compute`: an unfragmented datagram
+        /// gets a checksum, a fragment is dropped. `drop`: it is dropped. `pass`: it is translated without a checksum.
+        /// A dropped datagram is answered with ICMP type 3 code 13 and logged with addresses and ports, at most one
+        /// line per second
         udp_checksum_zero: UdpChecksumZero = UDP_CHECKSUM_ZERO, or(UdpChecksumZero::Compute),
             only(mode.translates(), "a softwire changes nothing behind the IPv4 header", "leave it out",
                 UdpChecksumZero::Compute);
-        /// Traffic Class and Type of Service: copied, or always this octet
+        /// Traffic Class and Type of Service of translated packets. `copy`: that of the packet. A number: always this
+        /// octet
         traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
-        /// Let 64:ff9b::/96 carry IPv4 addresses that are not global, such as those of RFC 1918 and RFC 6598: against
-        /// RFC 6052 section 3.1, as draft-ietf-v6ops-nat64-wkp-1918 would have it
+        /// Let 64:ff9b::/96 carry non-global IPv4 addresses, such as those of RFC 1918 and RFC 6598. That is against
+        /// RFC 6052 section 3.1; draft-ietf-v6ops-nat64-wkp-1918 would allow it
         allow_private: bool = BOOLEAN, or(false),
             only(mode.translates(), "a softwire carries any IPv4 address that has a binding", "leave it out", false);
-        /// IPv6 hosts are numbered from `pool6`. Where none is, a packet with both ends in `pool6` is a loop and
-        /// dropped
+        /// IPv6 hosts have addresses from `pool6`. If `false`, a packet with source and destination in `pool6` is
+        /// dropped as a loop
         ipv4_translatable: bool = BOOLEAN,
             or(matches!(&mode, Mode::Siit(siit) if eam.is_empty() && siit.dynamic4.is_none()),
                 "`true` in mode siit without `eam` and `dynamic4`, else `false`"),
             only(mode.is_stateless(), not_translatable(&mode), "leave it out", false);
-        /// Packets between two IPv6 hosts that know each other by their IPv4 mappings turn round here (RFC 7757 section
-        /// 4)
+        /// Hairpinning: packets between two IPv6 hosts that address each other by their IPv4 mappings, or between two
+        /// softwire clients, are forwarded (RFC 7757 section 4)
         hairpin: bool = BOOLEAN, or(true),
             only(!mode.is_client(), "this key belongs to role tep", "leave it out", true);
         /// Lower the MSS of TCP connections to what fits `mtu`
         mss_clamp: bool = BOOLEAN, or(matches!(mode, Mode::Clat(_) | Mode::Softwire(_)),
             "`true` for clat and softwire, else `false`");
-        /// IPv6 path MTU. It becomes the interface's MTU and that of the routes, with an advertised MSS to match; where
-        /// the kernel has to keep to the path ([path MTU](operations.md#path-mtu)), IPv4 routes get 20 less. `auto`:
-        /// that of the route to the IPv6 side, else 1500
+        /// IPv6 path MTU. `auto`: that of the route to the IPv6 side, else 1500. The interface and the routes get this
+        /// MTU, and an advertised MSS to match; where the kernel has to keep to the path ([path
+        /// MTU](operations.md#path-mtu)), IPv4 routes get 20 octets less
         mtu: Option<u32> = or("auto", MTU), or(None);
         /// IPv4 packets without Don't Fragment become IPv6 packets of at most this size (RFC 7915 section 4.1)
         lowest_ipv6_mtu: u32 = MTU, or(IPV6_MIN_MTU),
             only(mode.translates(), "packets without DF are cut to the path's MTU", "leave it out", IPV6_MIN_MTU);
-        /// Queues of the interface, each with a thread. `auto`: one for every two processors, 8 at most
-        queues: Option<usize> = or("auto", integer(1..=256, "")), or(None);
-        /// Packets that wait in each queue while its thread has no processor; one that finds the queue full is lost,
-        /// and counted as `receive_queue_full`. A super-packet is one. It becomes the interface's `txqueuelen`, unless
-        /// `manage = false`
+        /// Queues of the interface, each with a thread. `auto`: one for every two processors, at most 8
+        queues: Option<usize> = or("auto", integer(1..=256, "")), or(None), reload(Down);
+        /// Packets that wait in each queue while its thread has no processor. A packet that finds the queue full is
+        /// dropped and counted as `receive_queue_full`; a GSO packet counts as one. It becomes the interface's
+        /// `txqueuelen`, unless `manage = false`
         queue_length: u32 = integer(64..=65_536, "packets"), or(QUEUE_LENGTH);
-        /// While a queue is busy its thread stays on one processor, so that its packets stay in order. `false` where
-        /// processors are given out by somebody else
-        pin_queues: bool = BOOLEAN, or(true);
-        /// Set addresses, routes, rules and settings up, and take exactly these down at the end. `false`: leave the
-        /// host alone; [operations](operations.md#a-host-that-somebody-else-sets-up) says what it then needs
-        manage: bool = BOOLEAN, or(true);
+        /// The thread of a busy queue stays on one processor, so that its packets stay in order. `false`: for hosts
+        /// where other software assigns processors
+        pin_queues: bool = BOOLEAN, or(true), reload(Down);
+        /// Set up addresses, routes, rules and settings of the host, and remove exactly these at the end. `false`: the
+        /// host is not changed; [operations](operations.md#a-host-that-somebody-else-sets-up) says what it then needs
+        manage: bool = BOOLEAN, or(true), reload(Down);
     }
 }
 

@@ -27,7 +27,7 @@ const COUNT: Integer<u32> = integer(1..=4_000_000, "");
 const TABLE: Plain<u32> = Plain {
     read: table,
     write: |table| toml::Value::Integer((*table).into()),
-    named: ("1 to 4294967295 but 253 to 255", ""),
+    named: ("1 to 4294967295 but 253 to 255", "", "NUMBER"),
     schema: || serde_json::json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
 };
 
@@ -51,11 +51,11 @@ keys! {
     /// One `[[trt]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Trt {
-        /// For logs, status and nftables. There is no interface of it
+        /// Name of the relay in logs, status and nftables. It has no interface
         name: InterfaceName = NAME, or(InterfaceName::fixed("trt0"));
-        /// Destinations that are relayed: addresses in these prefixes, of all lengths of RFC 6052, stand for IPv4 servers
+        /// Prefixes that are routed to this host and whose addresses stand for IPv4 servers, of all lengths of RFC 6052
         pool6: Vec<Pool6> = some(POOL6, POOL6_HELP), needed(Vec::new(), POOL6_HELP);
-        /// Each has its own sockets; a connection stays with its thread. `auto`: one for each processor
+        /// Threads, each with sockets of its own. `auto`: one for each processor. A connection stays with its thread
         threads: Option<usize> = THREADS, or(None);
         /// TCP is relayed; else it is rejected
         tcp: bool = BOOLEAN, or(true);
@@ -63,26 +63,28 @@ keys! {
         udp: bool = BOOLEAN, or(true);
         /// The host's own connections to the prefix are relayed, too
         own_traffic: bool = BOOLEAN, or(true);
-        /// Clients. `local`: networks that an interface of the host is in, followed as they change, and the host itself.
-        /// Nobody else: an open relay serves attackers (RFC 3142 section 7)
+        /// Networks whose hosts may use the relay. `local`: networks that an interface of the host is in, followed as
+        /// they change, and the host itself. Others are refused, because an open relay serves attackers (RFC 3142
+        /// section 7)
         allow: Option<Vec<IpNet>> = ALLOW, or(None);
-        /// Destinations that are refused
+        /// IPv4 networks that clients may not reach
         refuse4: Vec<Ipv4Net> =
             list(PREFIX4, "write a list of IPv4 networks such as [\"198.51.100.0/24\"]"), or(Vec::new());
-        /// Let 64:ff9b::/96 stand for addresses that are not global (against RFC 6052 section 3.1). Other prefixes may
-        /// always
+        /// Let 64:ff9b::/96 stand for non-global IPv4 addresses, against RFC 6052 section 3.1. Other prefixes always
+        /// may
         allow_private: bool = BOOLEAN, or(false);
-        /// Let clients reach IPv4 addresses of this host. They would come from the host itself, past what its firewall
-        /// thinks of strangers
+        /// Let clients reach IPv4 addresses of this host. Their connections then come from the host itself, which a
+        /// firewall may treat as trusted
         allow_own: bool = BOOLEAN, or(false);
-        /// IPv4 addresses of this host where connections to servers come from: each client network has one of the list,
-        /// by a keyed hash. Empty: as routing chooses. Each address has its own ports: some 28,000 connections to one
-        /// server and port
+        /// IPv4 addresses of this host that connections to servers come from. Each client network has one of the list,
+        /// by a keyed hash. If the list is empty, routing chooses. Each address has its own ports: some 28,000
+        /// connections to one server and port
         source4: Vec<Ipv4Addr> =
             list(HOST4, "write IPv4 addresses of this host such as [\"192.0.2.1\"]"), or(Vec::new());
         /// `copy`: TCP has the DSCP of the client's SYN on both sides; each datagram has the class of the one that came
         traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
-        /// Urgent data of TCP (RFC 3142 section 5, RFC 6093): sent as urgent, as ordinary octets, or left out
+        /// What becomes of urgent data of TCP (RFC 3142 section 5, RFC 6093). `carry`: it is sent as urgent. `inline`:
+        /// it is sent as ordinary octets. `discard`: it is left out
         urgent: UrgentData = URGENT, or(UrgentData::Carry);
         /// Connections without octets are probed after so long, on both sides
         keepalive: Option<Duration> = or("off", seconds(1, 32_767)), or(Some(Duration::from_secs(600)));
@@ -100,14 +102,14 @@ keys! {
         connect_timeout: Duration = seconds(1, 120), or(Duration::from_secs(30));
         /// A connection without octets is reset (RFC 5382 REQ-5)
         tcp_idle: Duration = IDLE, or(Duration::from_secs(7_440));
-        /// The same if one side has ended its direction
+        /// A connection that one side has closed is reset after so long without octets
         half_closed_idle: Duration = IDLE, or(Duration::from_secs(240));
         /// A UDP session without datagrams ends (RFC 4787 REQ-5)
         udp_idle: Duration = IDLE, or(Duration::from_secs(300));
         /// Mark of packets that are delivered to the relay. The default is a number that hardly anybody else has; several
         /// relays may share it
         mark: u32 = NUMBER, or(0x7472_7400);
-        /// Routing table with the local routes of the prefixes. Likewise
+        /// Routing table with the local routes of the prefixes. Several relays may share it
         table: u32 = TABLE, or(747_274);
     }
 }

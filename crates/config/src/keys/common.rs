@@ -19,23 +19,28 @@ use crate::section::{Problems, Section, Value};
 use crate::value;
 
 pub(crate) const INTERFACE: Plain<InterfaceName> =
-    text(value::name, ("interface name", "interface names"));
-pub(crate) const NAME: Plain<InterfaceName> = text(value::translator_name, ("name", "names"));
-pub(crate) const POOL6: Plain<Pool6> = text(value::pool6, ("prefix", "prefixes"));
-pub(crate) const PREFIX4: Plain<Ipv4Net> = text(value::prefix4, ("IPv4 network", "IPv4 networks"));
-pub(crate) const PREFIX6: Plain<Ipv6Net> = text(value::prefix6, ("IPv6 prefix", "IPv6 prefixes"));
-pub(crate) const NET: Plain<IpNet> = text(value::net, ("network", "networks"));
-pub(crate) const HOST4: Plain<Ipv4Addr> = text(value::host4, ("IPv4 address", "IPv4 addresses"));
-pub(crate) const HOST6: Plain<Ipv6Addr> = text(value::host6, ("IPv6 address", "IPv6 addresses"));
+    text(value::name, ("interface name", "interface names", "DEV"));
+pub(crate) const NAME: Plain<InterfaceName> =
+    text(value::translator_name, ("name", "names", "NAME"));
+pub(crate) const POOL6: Plain<Pool6> = text(value::pool6, ("prefix", "prefixes", "PREFIX"));
+pub(crate) const PREFIX4: Plain<Ipv4Net> =
+    text(value::prefix4, ("IPv4 network", "IPv4 networks", "NET"));
+pub(crate) const PREFIX6: Plain<Ipv6Net> =
+    text(value::prefix6, ("IPv6 prefix", "IPv6 prefixes", "PREFIX"));
+pub(crate) const NET: Plain<IpNet> = text(value::net, ("network", "networks", "NET"));
+pub(crate) const HOST4: Plain<Ipv4Addr> =
+    text(value::host4, ("IPv4 address", "IPv4 addresses", "ADDR"));
+pub(crate) const HOST6: Plain<Ipv6Addr> =
+    text(value::host6, ("IPv6 address", "IPv6 addresses", "ADDR"));
 pub(crate) const SERVER6: Plain<Ipv6Addr> =
-    text(value::server6, ("IPv6 address", "IPv6 addresses"));
+    text(value::server6, ("IPv6 address", "IPv6 addresses", "ADDR"));
 pub(crate) const SOCKET: Plain<SocketAddr> =
-    text(value::socket_address, ("address with port", "addresses with port"));
+    text(value::socket_address, ("address with port", "addresses with port", "ADDR:PORT"));
 
 /// A name of the DNS.
 pub(crate) const DNS_NAME: Plain<Name> = Plain {
     write: |name| value::name_text(name).into(),
-    ..text(value::dns_name, ("name", "names"))
+    ..text(value::dns_name, ("name", "names", "NAME"))
 };
 
 /// An absolute path.
@@ -43,7 +48,7 @@ pub(crate) const fn file(read: fn(&Value<'_>) -> Result<PathBuf, Problems>) -> P
     Plain {
         read,
         write: |path| path.to_string_lossy().into_owned().into(),
-        named: ("absolute path", "absolute paths"),
+        named: ("absolute path", "absolute paths", "FILE"),
         schema: || json!({"type": "string", "pattern": "^/"}),
     }
 }
@@ -52,7 +57,7 @@ pub(crate) const fn file(read: fn(&Value<'_>) -> Result<PathBuf, Problems>) -> P
 pub(crate) const fn listen(
     read: fn(&Value<'_>) -> Result<SocketAddr, Problems>,
 ) -> Plain<SocketAddr> {
-    text(read, ("address, with port or without", "addresses, with port or without"))
+    text(read, ("address, with port or without", "addresses, with port or without", "ADDR"))
 }
 
 /// Threads; `auto`: one for each processor.
@@ -66,7 +71,7 @@ pub(crate) const ALLOW: Or<List<Plain<IpNet>>> =
 pub(crate) const RATE: Plain<Option<u32>> = Plain {
     read: value::rate,
     write: |rate| rate.map_or("unlimited".to_owned(), |rate| format!("{rate}/s")).into(),
-    named: ("rate, `\"unlimited\"`", "rates"),
+    named: ("rate, `\"unlimited\"`", "rates", "RATE"),
     schema: || json!({"type": "string", "pattern": "^(unlimited|[0-9]+ */s)$"}),
 };
 
@@ -90,7 +95,7 @@ pub(crate) const TRAFFIC_CLASS: Plain<TrafficClass> = Plain {
         TrafficClass::Copy => "copy".into(),
         TrafficClass::Set(octet) => Toml::Integer((*octet).into()),
     },
-    named: ("`\"copy\"`, 0 to 255", ""),
+    named: ("`\"copy\"`, 0 to 255", "", "OCTET"),
     schema: || json!({"anyOf": [{"const": "copy"}, {"type": "integer", "minimum": 0, "maximum": 255}]}),
 };
 
@@ -102,7 +107,7 @@ const ICMP_ERRORS: Plain<IcmpErrors> = Plain {
         IcmpErrors::Unlimited => "unlimited".into(),
         IcmpErrors::Limited { per_second, .. } => format!("{per_second}/s").into(),
     },
-    named: ("rate, `\"unlimited\"`, `\"off\"`", ""),
+    named: ("rate, `\"unlimited\"`, `\"off\"`", "", "RATE"),
     schema: || json!({"type": "string", "pattern": "^(off|unlimited|[0-9]+ */s)$"}),
 };
 

@@ -28,6 +28,9 @@ pub(crate) trait Form {
         self.values()
     }
 
+    /// What stands for it in the usage of an option: `PREFIX`.
+    fn placeholder(&self) -> &'static str;
+
     /// JSON Schema.
     fn schema(&self) -> Json;
 }
@@ -36,15 +39,15 @@ pub(crate) trait Form {
 pub(crate) struct Plain<T> {
     pub(crate) read: fn(&Value<'_>) -> Parsed<T>,
     pub(crate) write: fn(&T) -> Toml,
-    /// What it is, in words, and several of it.
-    pub(crate) named: (&'static str, &'static str),
+    /// What it is, in words; several of it; what stands for it in the usage of an option.
+    pub(crate) named: (&'static str, &'static str, &'static str),
     pub(crate) schema: fn() -> Json,
 }
 
 /// A text that is read back from what [`ToString`] writes.
 pub(crate) const fn text<T: ToString>(
     read: fn(&Value<'_>) -> Parsed<T>,
-    named: (&'static str, &'static str),
+    named: (&'static str, &'static str, &'static str),
 ) -> Plain<T> {
     Plain {
         read,
@@ -73,16 +76,25 @@ impl<T> Form for Plain<T> {
         self.named.1.to_owned()
     }
 
+    fn placeholder(&self) -> &'static str {
+        self.named.2
+    }
+
     fn schema(&self) -> Json {
         (self.schema)()
     }
+}
+
+/// JSON Schema of a list of so many texts.
+pub(crate) fn texts(number: usize) -> Json {
+    json!({"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number})
 }
 
 /// `true` or `false`.
 pub(crate) const BOOLEAN: Plain<bool> = Plain {
     read: value::boolean,
     write: |value| (*value).into(),
-    named: ("`true`, `false`", "`true`, `false`"),
+    named: ("`true`, `false`", "`true`, `false`", "BOOLEAN"),
     schema: || json!({"type": "boolean"}),
 };
 
@@ -129,6 +141,15 @@ impl<T> Form for Integer<T> {
         format!("numbers from {}", self.values())
     }
 
+    fn placeholder(&self) -> &'static str {
+        match self.unit {
+            "octets" => "OCTETS",
+            "bits" => "BITS",
+            "ports" => "PORTS",
+            _ => "NUMBER",
+        }
+    }
+
     fn schema(&self) -> Json {
         json!({"type": "integer", "minimum": self.range.start(), "maximum": self.range.end()})
     }
@@ -161,6 +182,10 @@ impl<T> Form for Octets<T> {
         self.0.values()
     }
 
+    fn placeholder(&self) -> &'static str {
+        "OCTETS"
+    }
+
     fn schema(&self) -> Json {
         json!({"anyOf": [self.0.schema(), {"type": "string"}]})
     }
@@ -183,6 +208,10 @@ impl Form for Memory {
     fn values(&self) -> String {
         let [least, most] = [self.0.start(), self.0.end()].map(value::memory_text);
         format!("`\"{least}\"` to `\"{most}\"`")
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "OCTETS"
     }
 
     fn schema(&self) -> Json {
@@ -232,6 +261,10 @@ impl Form for Time {
         }
     }
 
+    fn placeholder(&self) -> &'static str {
+        "TIME"
+    }
+
     fn schema(&self) -> Json {
         json!({"type": "string", "examples": [humantime::format_duration(*self.range.end()).to_string()]})
     }
@@ -254,6 +287,10 @@ impl<T: Copy + PartialEq> Form for Choice<T> {
     fn values(&self) -> String {
         let words: Vec<String> = self.0.iter().map(|(word, _)| format!("`\"{word}\"`")).collect();
         words.join(", ")
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "WORD"
     }
 
     fn schema(&self) -> Json {
@@ -289,6 +326,10 @@ impl<F: Form> Form for Or<F> {
         format!("{}, `\"{}\"`", self.form.values(), self.word)
     }
 
+    fn placeholder(&self) -> &'static str {
+        self.form.placeholder()
+    }
+
     fn schema(&self) -> Json {
         json!({"anyOf": [self.form.schema(), {"const": self.word}]})
     }
@@ -310,6 +351,10 @@ impl<F: Form> Form for Given<F> {
 
     fn values(&self) -> String {
         self.0.values()
+    }
+
+    fn placeholder(&self) -> &'static str {
+        self.0.placeholder()
     }
 
     fn schema(&self) -> Json {
@@ -352,6 +397,10 @@ impl<F: Form> Form for List<F> {
 
     fn values(&self) -> String {
         format!("list of {}", self.item.many())
+    }
+
+    fn placeholder(&self) -> &'static str {
+        self.item.placeholder()
     }
 
     fn schema(&self) -> Json {

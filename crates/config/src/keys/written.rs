@@ -6,11 +6,11 @@ use toml::Value;
 use super::Keys;
 
 /// A table: values, and tables in it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Written(Vec<(&'static str, Item)>);
 
-#[derive(Debug)]
-enum Item {
+#[derive(Debug, PartialEq)]
+pub(crate) enum Item {
     Value(Value),
     Table(Written),
     Tables(Vec<Written>),
@@ -29,6 +29,23 @@ impl Written {
 
     pub(crate) fn table(&mut self, key: &'static str, table: Written) {
         self.0.push((key, Item::Table(table)));
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Item> {
+        self.0.iter().find(|(name, _)| *name == key).map(|(_, item)| item)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(name, _)| *name)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        match self.get(key) {
+            Some(Item::Value(value)) => Some(value),
+            _ => None,
+        }
     }
 
     /// With a value at this place.

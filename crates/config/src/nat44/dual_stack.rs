@@ -1,12 +1,11 @@
 //! Mode `dual-stack`: the host forwards both families between devices, and that is all.
 
 use ipnet::IpNet;
-use serde_json::json;
 
 use super::Devices;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::keys::common::NAME;
-use crate::keys::form::{List, Plain, list};
+use crate::keys::form::{List, Plain, list, texts};
 use crate::keys::{Read, keys};
 use crate::name::InterfaceName;
 use crate::section::{Problem, Problems, Value};
@@ -22,8 +21,8 @@ const ADDRESSES: List<Plain<(InterfaceName, IpNet)>> = list(
     Plain {
         read: address,
         write: |(device, net)| toml::Value::from(vec![device.to_string(), net.to_string()]),
-        named: ("pair", "pairs"),
-        schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+        named: ("pair", "pairs", "DEV=ADDR/LEN"),
+        schema: || texts(2),
     },
     PAIRS,
 );
@@ -32,11 +31,11 @@ keys! {
     /// One `[[translator]]` of mode `dual-stack`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DualStack {
-        /// Its name
+        /// Name of the entry
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), NAME_HELP);
-        /// The devices between which packets are forwarded
+        /// Devices between which packets are forwarded
         devices: Vec<InterfaceName> = Devices(DEVICES), needed(Vec::new(), DEVICES);
-        /// Addresses that devices get: `["lan0", "2001:db8:1::1/64"]`
+        /// Addresses that devices get. Each is `["lan0", "2001:db8:1::1/64"]`
         addresses: Vec<(InterfaceName, IpNet)> = ADDRESSES, or(Vec::new());
     }
 }

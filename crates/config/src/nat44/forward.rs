@@ -3,9 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fordway_xlat::addr::classify;
-use serde_json::json;
 
-use crate::keys::form::Plain;
+use crate::keys::form::{Plain, texts};
 use crate::section::{Problem, Problems, Value};
 use crate::value;
 
@@ -40,8 +39,8 @@ pub(super) const FORWARD: Plain<Forward> = Plain {
         let protocol = protocol.map_or("", |(word, _)| word);
         toml::Value::from(vec![protocol.to_owned(), outside, format!("{}:{}", it.to.0, it.to.1)])
     },
-    named: ("triple", "triples"),
-    schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
+    named: ("triple", "triples", "PROTOCOL:[V4:]PORT=V4:PORT"),
+    schema: || texts(3),
 };
 
 const PROTOCOLS: [(&str, ForwardProtocol); 2] =

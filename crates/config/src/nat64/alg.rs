@@ -27,7 +27,7 @@ keys! {
     /// The gateways of a translator.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Gateways {
-        /// Application level gateways: [alg.md](alg.md)
+        /// Application level gateways (ALGs). [alg.md](alg.md) describes them
         on("alg"): Vec<Gateway> = list(GATEWAY, "write a list such as alg = [\"ftp\"]"), or(Vec::new());
         /// Ports of FTP servers, of `alg = ["ftp"]`; 4 at most
         ftp_ports: Vec<u16> = list(integer(1..=65_535, ""), PORTS), or(vec![ftp::PORT]),

@@ -4,9 +4,8 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 
 use fordway_xlat::addr::classify;
 use fordway_xlat::nat64::{Protocol, StaticBib};
-use serde_json::json;
 
-use crate::keys::form::Plain;
+use crate::keys::form::{Plain, texts};
 use crate::section::{Problem, Problems, Value};
 use crate::value;
 
@@ -23,8 +22,8 @@ pub(super) const BIB: Plain<StaticBib> = Plain {
         ];
         toml::Value::from(parts.to_vec())
     },
-    named: ("triple", "triples"),
-    schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
+    named: ("triple", "triples", "PROTOCOL:V4:PORT=[V6]:PORT"),
+    schema: || texts(3),
 };
 
 /// One BIB entry: protocol, IPv4 transport address, IPv6 transport address.

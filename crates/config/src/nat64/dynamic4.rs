@@ -14,6 +14,7 @@ use crate::diagnostic::{Diagnostic, Sink};
 use crate::keys::common::{PREFIX4, file};
 use crate::keys::form::{Form, List, Or, Plain, Time, list, or, time};
 use crate::keys::{Key, Keys, Places, Written};
+use crate::reload::Reload;
 use crate::section::Section;
 use crate::value;
 
@@ -85,7 +86,8 @@ impl Keys for Option<Dynamic4> {
                 &POOL,
                 "(off)".to_owned(),
                 "IPv4 addresses for IPv6 hosts without a mapping, one each. Routed into the interface. Needs `pool6`",
-            ),
+            )
+            .reload(Reload::But("another number of addresses")),
             Key::new(
                 "dynamic4_clients",
                 &CLIENTS,
@@ -98,7 +100,8 @@ impl Keys for Option<Dynamic4> {
                 &idle,
                 "Time without a packet after which an address is free again",
             ),
-            Key::new("dynamic4_file", &FILE, file, "Where the mappings are kept across restarts"),
+            Key::new("dynamic4_file", &FILE, file, "Where the mappings are kept across restarts")
+                .reload(Reload::Down),
         ]
     }
 }

@@ -27,6 +27,7 @@ const TO: Plain<LogTarget> = text(
     (
         "`\"json:PATH\"`, `\"syslog:udp:ADDR:PORT\"`, `\"syslog:unix:PATH\"`, `\"ipfix:udp:ADDR:PORT\"`",
         "",
+        "PLACE",
     ),
 );
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 use fordway_xlat::addr::classify;
 use fordway_xlat::nat64::Addresses;
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde_json::json;
 use toml::Spanned;
 
 use super::pool::CLIENTS;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::keys::common::PREFIX4;
-use crate::keys::form::{BOOLEAN, Plain, integer, list, time};
+use crate::keys::form::{BOOLEAN, Plain, integer, list, texts, time};
 use crate::keys::{Key, Keys, Places, Written, keys, usual};
 use crate::section::{Problem, Problems, Section, Value};
 use crate::value;
@@ -26,26 +25,27 @@ const BINDINGS: &str = "write a list such as [[\"192.0.2.10\", \"2001:db8::5\"]]
 const BINDING: Plain<(Ipv4Addr, Ipv6Addr)> = Plain {
     read: binding,
     write: |(v4, v6)| toml::Value::from(vec![v4.to_string(), v6.to_string()]),
-    named: ("pair of addresses", "pairs of addresses"),
-    schema: || json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+    named: ("pair of addresses", "pairs of addresses", "V4=V6"),
+    schema: || texts(2),
 };
 
 keys! {
     /// Addresses that IPv6 hosts get for themselves, and the gateway for DNS.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct NatPt {
-        /// Given to hosts one by one. Of networks up to /30, the first and the last address are left out
+        /// IPv4 addresses for IPv6 hosts, one each, for as long as they are in use. Of networks up to /30, the first
+        /// and the last address are left out
         addresses: Vec<Ipv4Net> = list(PREFIX4, POOL), or(Vec::new());
-        /// Hosts that get one
+        /// IPv6 hosts that get an address
         clients("address_clients"): Vec<Ipv6Net> = CLIENTS, or(Vec::new(), "all"), if(!clients.is_empty());
-        /// Bound for ever
+        /// Static bindings of an IPv4 address to an IPv6 host
         bindings("address_bindings"): Vec<(Ipv4Addr, Ipv6Addr)> = list(BINDING, BINDINGS), or(Vec::new()),
             if(!bindings.is_empty());
         /// How long a binding waits for its first session
         hold: Duration = time(1_000, 86_400_000), or(Duration::from_secs(60));
-        /// How long one without BIB entries stays
+        /// How long a binding without BIB entries is kept
         idle: Duration = time(1_000, 30 * 86_400_000), or(Duration::from_secs(600));
-        /// Hosts that may begin sessions, with bound addresses and forwarded ports alike
+        /// IPv4 networks whose hosts may begin sessions, with bound addresses and with forwarded ports
         initiators: Vec<Ipv4Net> = list(PREFIX4, NETS), or(Vec::new(), "all"), if(!initiators.is_empty());
         /// The gateway for DNS
         dns: Option<NatPtDns>, flat();
@@ -56,7 +56,7 @@ keys! {
     /// The gateway for DNS.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct NatPtDns {
-        /// IPv4 hosts whose questions are translated; those of others pass unchanged
+        /// IPv4 networks whose questions for names are translated. Questions of other hosts pass unchanged
         clients("dns_clients"): Vec<Ipv4Net> = list(PREFIX4, NETS), or(Vec::new(), "all"), if(!clients.is_empty());
         /// TTL of what is bound for a while; 1 for clients that can't live with 0 (RFC 2766 section 4.1)
         ttl("dns_ttl"): u32 = integer(0..=60, "seconds"), or(0);

@@ -27,7 +27,7 @@ const SIZE_HELP: &str = "write the number of ports of a block, such as size = 51
 pub(crate) const POOL4: List<Plain<Pool4>> = list(
     text(
         |v| value::parsed(v, "an address", POOL4_HELP),
-        ("address with ports", "addresses with ports"),
+        ("address with ports", "addresses with ports", "ADDR[:LO-HI]"),
     ),
     POOL4_HELP,
 );
@@ -41,7 +41,7 @@ const TITLE: &str = "[[translator.pool]]";
 const BLOCK: Plain<u16> = Plain {
     read: block_size,
     write: |size| toml::Value::Integer((*size).into()),
-    named: ("8 to 32768, even", ""),
+    named: ("8 to 32768, even", "", "PORTS"),
     schema: || serde_json::json!({"type": "integer", "minimum": 8, "maximum": 32_768, "multipleOf": 2}),
 };
 const MARK: Integer<u32> = integer(0..=u32::MAX as i64, "");
@@ -189,7 +189,7 @@ impl Keys for Vec<Pool> {
     }
 
     fn keys() -> Vec<Key> {
-        let doc = "What IPv6 hosts become in IPv4: `\"ADDR\"`, `\"ADDR/LEN\"` or `\"ADDR-ADDR\"`, all addresses of which are used, with `\":LO-HI\"` behind it for other ports than 1024-65535; or `\"interface:DEV\"`, the addresses that a device has, followed when they change, with ports 61000-65535 unless written. Addresses that are not the host's own are routed into the interface";
+        let doc = "IPv4 addresses and ports that IPv6 hosts get. Each is `\"ADDR\"`, `\"ADDR/LEN\"` or `\"ADDR-ADDR\"`, all addresses of which are used, with `\":LO-HI\"` behind it for other ports than 1024-65535; or `\"interface:DEV\"`, the addresses that a device has, followed when they change, with ports 61000-65535 unless written. Addresses that are not the host's own are routed into the interface";
         let mut keys = vec![Key::new("pool4", &POOL4, "(needed, or a `pool`)".to_owned(), doc)];
         keys.extend(Allocation::keys());
         keys.push(Key::tables::<SomePool>(

@@ -42,22 +42,22 @@ const ACTION_HELP: &str = "write action = \"allow\" or action = \"deny\"";
 const PORTS: List<Plain<ProxyPorts>> = list(
     Plain {
         schema: || json!({"type": ["integer", "string"]}),
-        ..text(ports, ("port or range", "ports and ranges"))
+        ..text(ports, ("port or range", "ports and ranges", "PORT"))
     },
     PORTS_HELP,
 );
 const SERVER: Plain<ProxyServer> = text(
     |v| value::parsed::<ProxyServer, ProxyServerError>(v, "a server", SERVERS),
-    ("server", "servers"),
+    ("server", "servers", "ADDR[:PORT]"),
 );
 const DESTINATION: Plain<ProxyDestination> =
-    text(destination, ("name or network", "names and networks"));
+    text(destination, ("name or network", "names and networks", "NAME|NET"));
 
 /// A Host; `keep`: what the client asked for.
 const HOST: Plain<Option<String>> = Plain {
     read: host,
     write: |host| host.as_deref().unwrap_or("keep").into(),
-    named: ("host, `\"keep\"`", ""),
+    named: ("host, `\"keep\"`", "", "HOST"),
     schema: || json!({"type": "string"}),
 };
 
@@ -91,7 +91,7 @@ keys! {
         balance: bool = Choice(&[("first", false), ("turns", true)]), or(false);
         /// The Host that servers get; `keep`: the client's
         host: Option<String> = HOST, or(None);
-        /// How long a server that could not be reached is asked last
+        /// How long a server that could not be reached is tried last
         pause: Duration = time(100, 3_600_000), or(Duration::from_secs(10));
     }
 }

@@ -11,6 +11,7 @@ use crate::keys::common::{HOST4, HOST6, INTERFACE};
 use crate::keys::form::{Choice, Form, Given, Integer, integer, or};
 use crate::keys::{Key, Keys, NEEDED, Written, keys};
 use crate::name::InterfaceName;
+use crate::reload::Reload;
 use crate::section::Section;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ keys! {
     /// The keys of role `tep`.
     #[derive(Clone, Debug)]
     pub(crate) struct Tep {
-        /// This end's own IPv6 address, on no device: where clients send
+        /// This end's own IPv6 address, which clients send to and which is on no device
         local: Ipv6Addr = HOST6, needed(Ipv6Addr::UNSPECIFIED, LOCAL);
         /// The clients that the file has
         bindings: Vec<Bound>, tables("[[translator.bindings]]", "a binding");
@@ -67,8 +68,8 @@ keys! {
         ports: Option<PortSet>, flat();
         /// This end's own IPv6 address, on no device. `auto`: a stable address in the uplink's /64
         local: Option<Ipv6Addr> = or("auto", HOST6), or(None);
-        /// The device towards the IPv6 network. `auto`: that of the route to `remote`
-        uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None);
+        /// Device towards the IPv6 network. `auto`: that of the route to `remote`
+        uplink: Option<InterfaceName> = or("auto", INTERFACE), or(None), reload(Down);
     }
 }
 
@@ -127,8 +128,9 @@ impl Keys for Softwire {
     }
 
     fn keys() -> Vec<Key> {
-        let role = "The tunnel end point of many clients, or a client";
-        let mut keys = vec![Key::new("role", &ROLE, NEEDED.to_owned(), role)];
+        let role =
+            "Which end this is. `tep`: the tunnel end point of many clients. `client`: one client";
+        let mut keys = vec![Key::new("role", &ROLE, NEEDED.to_owned(), role).reload(Reload::Down)];
         keys.push(Key::usual("hop_limit", &HOPS, &HOP_LIMIT, "Hop Limit of tunnel packets"));
         keys
     }

@@ -34,9 +34,10 @@ fn tables(text: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 fn table<'k>(keys: impl Iterator<Item = &'k Key>) -> String {
-    let mut table = "| key | values | default | |\n|---|---|---|---|\n".to_owned();
-    for Key { name, values, default, meaning, .. } in keys {
-        writeln!(table, "| `{name}` | {values} | {default} | {meaning} |").unwrap();
+    let mut table = "| key | values | default | | reload |\n|---|---|---|---|---|\n".to_owned();
+    for Key { name, values, default, meaning, reload, .. } in keys {
+        let reload = reload.words();
+        writeln!(table, "| `{name}` | {values} | {default} | {meaning} | {reload} |").unwrap();
     }
     table
 }

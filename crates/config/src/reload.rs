@@ -1,0 +1,83 @@
+//! What `fordway reload` can change: each key's description says it.
+
+use crate::keys::{self, Key, Keys};
+use crate::mode::{Clat, Mode, Siit};
+use crate::nat64::Nat64;
+use crate::softwire;
+use crate::translator::Translator;
+use crate::types::Config;
+
+/// Whether `fordway reload` applies a changed value of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reload {
+    /// It does.
+    #[default]
+    Yes,
+    /// It does, but for these changes.
+    But(&'static str),
+    /// Only after `fordway down NAME`.
+    Down,
+    /// The daemon has to be restarted.
+    Restart,
+}
+
+impl Reload {
+    /// In words, for tables of keys and for the JSON Schema.
+    #[must_use]
+    pub fn words(self) -> String {
+        match self {
+            Reload::Yes => "yes".to_owned(),
+            Reload::But(changes) => format!("yes, but {changes} after `down`"),
+            Reload::Down => "after `down`".to_owned(),
+            Reload::Restart => "restart".to_owned(),
+        }
+    }
+}
+
+impl Translator {
+    /// Keys whose value differs in `new`, and that change only after `fordway down NAME`.
+    #[must_use]
+    pub fn fixed_keys(&self, new: &Translator) -> Vec<&'static str> {
+        let mode = match &self.mode {
+            Mode::Siit(_) => Siit::keys(),
+            Mode::Clat(_) => Clat::keys(),
+            Mode::Nat64(_) => Nat64::keys(),
+            Mode::Softwire(_) => softwire::all_keys(),
+        };
+        let differ = fixed(self, new, Translator::keys().into_iter().chain(mode));
+        // The other keys of another mode or role are others.
+        let whole = ["mode", "role"].into_iter().find(|key| differ.contains(key));
+        whole.map_or(differ, |key| vec![key])
+    }
+}
+
+impl Config {
+    /// Sections, or keys of sections, whose values differ in `new`, and that only a start of the daemon reads.
+    #[must_use]
+    pub fn needs_restart(&self, new: &Config) -> Vec<String> {
+        let whole = [
+            ("[control]", self.control == new.control),
+            ("[metrics]", self.metrics == new.metrics),
+            ("[log]", self.log == new.log),
+            ("[dstm_tep]", kept(self.dstm_tep.as_ref(), new.dstm_tep.as_ref())),
+        ];
+        let whole = whole.into_iter().filter(|(_, same)| !same).map(|(title, _)| title.to_owned());
+        let server = self.dstm_server.as_ref().zip(new.dstm_server.as_ref());
+        let keys = server.map(|(old, new)| fixed(old, new, crate::DstmServer::keys()));
+        let keys = keys.filter(|keys| !keys.is_empty());
+        whole.chain(keys.map(|keys| format!("[dstm_server]: {}", keys.join(", ")))).collect()
+    }
+}
+
+/// Whether a section that there was and still is says the same.
+fn kept<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> bool {
+    old.zip(new).is_none_or(|(old, new)| old == new)
+}
+
+/// Those of `keys` that no reload changes and whose values differ.
+fn fixed<T: Keys>(old: &T, new: &T, keys: impl IntoIterator<Item = Key>) -> Vec<&'static str> {
+    let (old, new) = (keys::write(old), keys::write(new));
+    let is_fixed = |key: &Key| matches!(key.reload, Reload::Down | Reload::Restart);
+    let keys = keys.into_iter().filter(is_fixed).map(|key| key.name);
+    keys.filter(|key| old.get(key) != new.get(key)).collect()
+}
