@@ -16,8 +16,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
-use crate::netfilter::{Netfilter, Present};
+use crate::netfilter::{Policy, Table};
 
 /// Which packets are a translator's, on addresses that are the host's too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,47 +69,15 @@ impl Divert {
         self.forwards.sort_unstable();
         self.forwards.dedup();
     }
-
-    /// Looks for the table.
-    pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::v4(|it| it.find(&self.table()))?;
-        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
-    }
-
-    /// Makes the table, or puts it at once in the place of an earlier one of this
-    /// program.
-    pub(crate) fn make(&self) -> Result<()> {
-        Netfilter::v4(|netfilter| match netfilter.replace_own(&rules::table(self, true)) {
-            // Perhaps the kernel can't be asked to reassemble: then fragments but the
-            // first are lost, which is better than everything.
-            Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => {
-                netfilter.replace_own(&rules::table(self, false)).map_err(|_| error)
-            }
-            result => result,
-        })
-    }
-
-    pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::v4(|it| it.delete(&self.table()))
-    }
 }
 
-/// What a kernel says to an expression that it does not have.
-const MISSING: [i32; 3] = [libc::ENOENT, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT];
+impl Policy for Divert {
+    fn name(&self) -> String {
+        self.table()
+    }
 
-/// A table that is there.
-#[derive(Debug)]
-pub(crate) struct Found {
-    /// This program has made it.
-    pub(crate) ours: bool,
-    present: Present,
-}
-
-impl Found {
-    /// Whether it is as `divert` wants it.
-    pub(crate) fn is(&self, divert: &Divert) -> bool {
-        let mut tables =
-            [true, false].map(|reassemble| rules::table(divert, reassemble)).into_iter();
-        tables.any(|table| self.present.is(&table))
+    /// A kernel that can't be asked to reassemble loses all fragments but the first, which is better than all packets.
+    fn contents(&self) -> Vec<Table> {
+        [true, false].map(|reassemble| rules::table(self, reassemble)).into()
     }
 }

@@ -15,8 +15,8 @@ use crate::manager::Change;
 use crate::netfilter::expression::{
     Base, Expression, accept, drop, field, goto, protocol, reject, set_mark, transparent_proxy6,
 };
-use crate::netfilter::{Netfilter, Present, Table};
-use crate::{Result, Route, RouteKind, Rule};
+use crate::netfilter::{Ip, Policy, Table};
+use crate::{Route, RouteKind, Rule};
 
 /// Packets to prefixes that local sockets take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,23 +99,8 @@ impl Intercept {
         self.prefixes.dedup();
     }
 
-    /// Looks for the table.
-    pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::v6(|it| it.find(&self.nft_table()))?;
-        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
-    }
-
-    /// Makes the table, or puts it at once in the place of an earlier one of this program.
-    pub(crate) fn make(&self) -> Result<()> {
-        Netfilter::v6(|it| it.replace_own(&self.rules()))
-    }
-
-    pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::v6(|it| it.delete(&self.nft_table()))
-    }
-
     fn rules(&self) -> Table {
-        let mut table = Table::v6(&self.nft_table());
+        let mut table = Table::new(Ip::V6, &self.nft_table());
         table.chain("relay");
         table.base_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
         for prefix in &self.prefixes {
@@ -137,6 +122,20 @@ impl Intercept {
     }
 }
 
+impl Policy for Intercept {
+    fn ip(&self) -> Ip {
+        Ip::V6
+    }
+
+    fn name(&self) -> String {
+        self.nft_table()
+    }
+
+    fn contents(&self) -> Vec<Table> {
+        vec![self.rules()]
+    }
+}
+
 fn icmp_type(kind: u8) -> Vec<Expression> {
     [protocol(ICMPV6), field(Base::Transport, 0, &[kind])].concat()
 }
@@ -146,19 +145,4 @@ fn inside((base, offset): (Base, u32), prefix: &Ipv6Net) -> Vec<Expression> {
     let octets = prefix.network().octets();
     let length = usize::from(prefix.prefix_len() / 8).max(1);
     field(base, offset, &octets[..length])
-}
-
-/// A table that is there.
-#[derive(Debug)]
-pub(crate) struct Found {
-    /// This program has made it.
-    pub(crate) ours: bool,
-    present: Present,
-}
-
-impl Found {
-    /// Whether it is as `intercept` wants it.
-    pub(crate) fn is(&self, intercept: &Intercept) -> bool {
-        self.present.is(&intercept.rules())
-    }
 }

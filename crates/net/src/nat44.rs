@@ -22,7 +22,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::netfilter::{Count, Netfilter, Present};
+use crate::netfilter::{Count, Ip, Netfilter, Policy, Table};
 
 /// What is translated, and to what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,38 +119,19 @@ impl Nat44 {
     ///
     /// [`crate::Error::Netfilter`], [`crate::Error::Answer`].
     pub fn counted(&self) -> Result<Vec<Counted>> {
-        let counters = Netfilter::v4(|it| it.counters(&self.table()))?.into_iter();
+        let counters = Netfilter::open(Ip::V4, |it| it.counters(&self.table()))?.into_iter();
         let counted =
             counters.map(|(name, Count { packets, octets })| Counted { name, packets, octets });
         Ok(counted.collect())
     }
-
-    pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let present = Netfilter::v4(|it| it.find(&self.table()))?;
-        Ok(present.map(|present| Found { ours: present.is_ours(), present }))
-    }
-
-    /// Makes the table, or puts it at once in the place of an earlier one of this program.
-    pub(crate) fn make(&self) -> Result<()> {
-        Netfilter::v4(|it| it.replace_own(&rules::table(self)))
-    }
-
-    pub(crate) fn delete(&self) -> Result<()> {
-        Netfilter::v4(|it| it.delete(&self.table()))
-    }
 }
 
-/// A table that is there.
-#[derive(Debug)]
-pub(crate) struct Found {
-    /// This program has made it.
-    pub(crate) ours: bool,
-    present: Present,
-}
+impl Policy for Nat44 {
+    fn name(&self) -> String {
+        self.table()
+    }
 
-impl Found {
-    /// Whether it is as `nat44` wants it.
-    pub(crate) fn is(&self, nat44: &Nat44) -> bool {
-        self.present.is(&rules::table(nat44))
+    fn contents(&self) -> Vec<Table> {
+        vec![rules::table(self)]
     }
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
 use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::address::family;
@@ -57,26 +57,20 @@ impl Netlink {
     /// [`crate::Error::Netlink`], [`crate::Error::Answer`].
     pub fn neighbour_proxies(&mut self) -> Result<Vec<NeighbourProxy>> {
         let names = self.link_names()?;
-        let mut proxies = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let request = |family| {
             let mut message = NeighbourMessage::default();
             message.header.family = family;
             message.header.flags = NeighbourFlags::Proxy;
-            let request = RouteNetlinkMessage::GetNeighbour(message);
-            let answers = match self.dump(&request, "list neighbour proxies") {
-                Ok(answers) => answers,
-                Err(error) if error.is_unsupported() => continue,
-                Err(error) => return Err(error),
-            };
-            for answer in answers {
-                let RouteNetlinkMessage::NewNeighbour(message) = answer else {
-                    continue;
-                };
-                let device = names.get(&message.header.ifindex);
-                proxies.extend(device.and_then(|device| from_message(&message, device)));
+            RouteNetlinkMessage::GetNeighbour(message)
+        };
+        let answers = self.dump_both(request, "list neighbour proxies")?.into_iter();
+        let proxies = answers.filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(message) => {
+                from_message(&message, names.get(&message.header.ifindex)?)
             }
-        }
-        Ok(proxies)
+            _ => None,
+        });
+        Ok(proxies.collect())
     }
 
     /// Adds a neighbour proxy.

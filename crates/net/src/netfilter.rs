@@ -7,9 +7,11 @@ mod chain;
 pub(crate) mod connection;
 pub(crate) mod expression;
 mod object;
+mod policy;
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 
@@ -33,6 +35,30 @@ use crate::netlink::{NETLINK_HEADER, explanation};
 use crate::{Error, Result};
 use expression::Expression;
 pub(crate) use object::Count;
+pub(crate) use policy::Policy;
+
+/// An IP version: the family of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ip {
+    V4,
+    V6,
+}
+
+impl Ip {
+    fn family(self) -> NetfilterProtoFamily {
+        match self {
+            Ip::V4 => NetfilterProtoFamily::IPv4,
+            Ip::V6 => NetfilterProtoFamily::IPv6,
+        }
+    }
+}
+
+impl fmt::Display for Ip {
+    /// As `nft` calls the family.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Ip::V6 { "ip6" } else { "ip" })
+    }
+}
 
 /// A table of family `ip` or `ip6`, while it is put together.
 pub(crate) struct Table {
@@ -44,16 +70,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty one, of family `ip`.
-    pub(crate) fn new(name: &str) -> Self {
-        let family = NetfilterProtoFamily::IPv4;
+    /// An empty table.
+    pub(crate) fn new(ip: Ip, name: &str) -> Self {
         let (parts, counters) = (Vec::new(), Vec::new());
-        Self { family, name: name.to_owned(), parts, counters, rules: 0 }
-    }
-
-    /// An empty one, of family `ip6`.
-    pub(crate) fn v6(name: &str) -> Self {
-        Self { family: NetfilterProtoFamily::IPv6, ..Self::new(name) }
+        Self { family: ip.family(), name: name.to_owned(), parts, counters, rules: 0 }
     }
 
     /// Adds a chain that others jump to.
@@ -178,24 +198,12 @@ thread_local! {
 }
 
 impl Netfilter {
-    /// Asks about tables of family `ip6`, or changes them.
-    pub(crate) fn v6<T>(ask: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        Self::with(NetfilterProtoFamily::IPv6, ask)
-    }
-
-    /// Asks about tables of family `ip`, or changes them.
-    pub(crate) fn v4<T>(ask: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        Self::with(NetfilterProtoFamily::IPv4, ask)
-    }
-
-    fn with<T>(
-        family: NetfilterProtoFamily,
-        ask: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    /// Asks about tables of an IP version, or changes them.
+    pub(crate) fn open<T>(ip: Ip, ask: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let here = NamespaceId::current()?;
         let kept = KEPT.take().filter(|(there, _)| *there == here);
-        let mut netfilter = kept.map_or_else(Self::open, |(_, netfilter)| Ok(netfilter))?;
-        netfilter.family = family;
+        let mut netfilter = kept.map_or_else(Self::connect, |(_, netfilter)| Ok(netfilter))?;
+        netfilter.family = ip.family();
         let answer = ask(&mut netfilter);
         // After an error nobody knows what is still to be read.
         if answer.is_ok() {
@@ -204,7 +212,7 @@ impl Netfilter {
         answer
     }
 
-    fn open() -> Result<Self> {
+    fn connect() -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_NETFILTER)?;
             socket.bind_auto()?;
@@ -456,7 +464,7 @@ mod tests {
     #[test]
     fn a_table_with_another_content_has_another_digest() {
         let table = |chains: &[&str]| {
-            let mut table = Table::new("t");
+            let mut table = Table::new(Ip::V4, "t");
             chains.iter().for_each(|chain| table.chain(chain));
             table.digest()
         };

@@ -6,7 +6,7 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload, NlaBuffer,
     NlasIterator,
 };
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::{Error, Result};
@@ -78,6 +78,23 @@ impl Netlink {
             operation: operation.to_owned(),
             reason: format!("the list kept changing while it was read ({ATTEMPTS} attempts)"),
         })
+    }
+
+    /// Asks for all objects of a kind of both IP versions; a kernel without one of them has none.
+    pub(crate) fn dump_both(
+        &mut self,
+        message: impl Fn(AddressFamily) -> RouteNetlinkMessage,
+        operation: &str,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        let mut all = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            match self.dump(&message(family), operation) {
+                Ok(answers) => all.extend(answers),
+                Err(error) if error.is_unsupported() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     fn exchange(

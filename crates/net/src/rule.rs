@@ -121,22 +121,17 @@ impl Netlink {
     ///
     /// [`crate::Error::Netlink`], [`crate::Error::Answer`].
     pub fn rules(&mut self) -> Result<Vec<Rule>> {
-        let mut rules = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let request = |family| {
             let mut message = RuleMessage::default();
             message.header.family = family;
-            let answers = match self.dump(&RouteNetlinkMessage::GetRule(message), "list rules") {
-                Ok(answers) => answers,
-                Err(error) if error.is_unsupported() => continue,
-                Err(error) => return Err(error),
-            };
-            for answer in answers {
-                if let RouteNetlinkMessage::NewRule(message) = answer {
-                    rules.extend(from_message(&message));
-                }
-            }
-        }
-        Ok(rules)
+            RouteNetlinkMessage::GetRule(message)
+        };
+        let answers = self.dump_both(request, "list rules")?.into_iter();
+        let rules = answers.filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRule(message) => from_message(&message),
+            _ => None,
+        });
+        Ok(rules.collect())
     }
 
     /// Adds a rule.

@@ -20,11 +20,11 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::Divert;
-use crate::netfilter::Table;
 use crate::netfilter::expression::{
     Base, accept, copy_to, device, drop, field, goto, has_socket, in_set, mark, other_field,
     protocol, put_in_set, set_mark, transparent_proxy, within,
 };
+use crate::netfilter::{Ip, Table};
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -74,7 +74,7 @@ const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// The table of `divert`. `reassemble`: have the kernel reassemble fragments, since
 /// only the first one has ports.
 pub(super) fn table(divert: &Divert, reassemble: bool) -> Table {
-    let mut table = Table::new(&divert.table());
+    let mut table = Table::new(Ip::V4, &divert.table());
     add_pings(&mut table);
     add_take(&mut table, divert);
     if reassemble {

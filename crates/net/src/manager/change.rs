@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use ipnet::IpNet;
 
+use crate::netfilter::Policy;
 use crate::{Address, Divert, Intercept, Nat44, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
 
 /// A change to the host.
@@ -225,10 +226,14 @@ impl fmt::Display for Change {
             Self::Route(route) => write!(f, "add route {route}"),
             Self::Rule(rule) => write!(f, "add rule {rule}"),
             Self::EarlyRule(rule) => write!(f, "add rule {rule} before the local table's"),
-            Self::Divert(divert) => write!(f, "add nftables table ip {}", divert.table()),
-            Self::Intercept(it) => write!(f, "add nftables table ip6 {}", it.nft_table()),
-            Self::Nat44(nat44) => write!(f, "add nftables table ip {}", nat44.table()),
+            Self::Divert(policy) => add_table(f, policy),
+            Self::Intercept(policy) => add_table(f, policy),
+            Self::Nat44(policy) => add_table(f, policy),
             Self::NeighbourProxy(proxy) => write!(f, "add neighbour proxy {proxy}"),
         }
     }
+}
+
+fn add_table(f: &mut fmt::Formatter<'_>, policy: &dyn Policy) -> fmt::Result {
+    write!(f, "add nftables table {} {}", policy.ip(), policy.name())
 }

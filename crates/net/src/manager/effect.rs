@@ -6,6 +6,7 @@ use super::change::Change;
 use super::ledger::{Entry, Undo};
 use super::view::View;
 use super::{early, others};
+use crate::netfilter::Policy;
 use crate::{Address, Error, Netlink, PROTOCOL, Result, SysctlKey, sysctl};
 
 /// Index of the interface that `change` vanishes with, if there is such.
@@ -49,14 +50,15 @@ pub(super) fn prepare(view: &mut View<'_>, change: &Change) -> Result<Option<Und
         }
         Change::Rule(rule) => absent(view.rule(rule)?),
         Change::EarlyRule(rule) => early::prepare(view.rules()?, rule),
-        Change::Divert(divert) => {
-            let found = divert.find()?;
-            absent(found.filter(|found| found.is(divert)).as_ref())
-        }
-        Change::Intercept(it) => absent(it.find()?.filter(|found| found.is(it)).as_ref()),
-        Change::Nat44(nat44) => absent(nat44.find()?.filter(|found| found.is(nat44)).as_ref()),
+        Change::Divert(policy) => prepare_table(policy)?,
+        Change::Intercept(policy) => prepare_table(policy)?,
+        Change::Nat44(policy) => prepare_table(policy)?,
         Change::NeighbourProxy(proxy) => absent(view.proxy(proxy)?),
     })
+}
+
+fn prepare_table(policy: &dyn Policy) -> Result<Option<Undo>> {
+    Ok(absent(policy.find()?.filter(|found| found.current).as_ref()))
 }
 
 /// Whether `change` is in force; `None` if it can't be, because the interface that it is about is not there, or is down.
@@ -206,21 +208,9 @@ fn try_unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
         (Change::EarlyRule(rule), Undo::EarlyRule { local }) => {
             return early::unmake(view.netlink(), rule, *local);
         }
-        (Change::Divert(divert), _) => match divert.find()? {
-            None => return gone(),
-            Some(found) if !found.ours => return replaced(),
-            Some(_) => divert.delete()?,
-        },
-        (Change::Intercept(intercept), _) => match intercept.find()? {
-            None => return gone(),
-            Some(found) if !found.ours => return replaced(),
-            Some(_) => intercept.delete()?,
-        },
-        (Change::Nat44(nat44), _) => match nat44.find()? {
-            None => return gone(),
-            Some(found) if !found.ours => return replaced(),
-            Some(_) => nat44.delete()?,
-        },
+        (Change::Divert(policy), _) => return unmake_table(policy),
+        (Change::Intercept(policy), _) => return unmake_table(policy),
+        (Change::Nat44(policy), _) => return unmake_table(policy),
         (Change::NeighbourProxy(proxy), _) => match view.proxy(proxy)? {
             None => return gone(),
             Some(found) if found.protocol != Some(PROTOCOL) => return replaced(),
@@ -231,6 +221,14 @@ fn try_unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
         }
     }
     Ok(None)
+}
+
+fn unmake_table(policy: &dyn Policy) -> Result<Option<String>> {
+    match policy.find()? {
+        None => gone(),
+        Some(found) if !found.ours => replaced(),
+        Some(_) => policy.delete().map(|()| None),
+    }
 }
 
 /// Whether the interface that a change vanishes with is not the same any more.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::netfilter::Netfilter;
+use crate::netfilter::{Ip, Netfilter};
 use crate::{Result, SysctlKey};
 
 /// Who sees forwarded packets, by name, where `key` is the host's forwarding; this program's own tables are left out.
@@ -18,7 +18,7 @@ pub(super) fn who_forward(key: &SysctlKey) -> Result<BTreeSet<String>> {
     let ask = |it: &mut Netfilter| it.chains_of_forwarded();
     let mut found = BTreeSet::new();
     // Without nftables nobody has a chain there.
-    if let Ok(chains) = if v6 { Netfilter::v6(ask) } else { Netfilter::v4(ask) } {
+    if let Ok(chains) = Netfilter::open(if v6 { Ip::V6 } else { Ip::V4 }, ask) {
         found.extend(chains);
     }
     let names = if v6 { "ip6_tables_names" } else { "ip_tables_names" };

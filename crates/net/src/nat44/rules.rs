@@ -9,7 +9,6 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::Nat44;
-use crate::netfilter::Table;
 use crate::netfilter::connection::{
     Choice, INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated,
     has_more_connections, log, map_network, masquerade, network, notrack, original_destination,
@@ -19,6 +18,7 @@ use crate::netfilter::connection::{
 use crate::netfilter::expression::{
     Base, Expression, accept, device, drop, field, goto, jump, protocol,
 };
+use crate::netfilter::{Ip, Table};
 
 /// Offsets in an IPv4 header (RFC 791 section 3.1).
 const SOURCE: u32 = 12;
@@ -61,7 +61,7 @@ const RATES: &str = "rates";
 
 /// The table of `nat44`.
 pub(super) fn table(nat44: &Nat44) -> Table {
-    let mut table = Table::new(&nat44.table());
+    let mut table = Table::new(Ip::V4, &nat44.table());
     COUNTERS.iter().for_each(|name| table.counter(name));
     if nat44.waits {
         add_waiting(&mut table, nat44);

@@ -167,7 +167,7 @@ fn a_changed_route_leaves_somebody_elses_alone() {
         let theirs = ip_output("-6 route show 64:ff9b::/96");
         assert!(manager.apply(&with(1300)).is_err());
         assert_eq!(ip_output("-6 route show 64:ff9b::/96"), theirs);
-        manager.restore().unwrap();
+        let _ = manager.restore().unwrap();
         assert_eq!(ip_output("-6 route show 64:ff9b::/96"), theirs);
     });
 }
