@@ -1,43 +1,36 @@
 //! The command line.
 
+mod described;
 mod discover;
 mod doctor;
 mod dstm;
 mod export;
-mod forwarding;
+mod flag;
 mod import;
 mod offline;
-mod proxy;
 mod run;
-mod service;
-mod services;
+mod servers;
 mod short;
-mod softwire;
 mod source;
 mod tables;
-mod trt;
+mod translators;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::control::is_absent;
+use short::Options;
 
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use dstm::{DstmClientArgs, DstmServerArgs, LeasesArgs};
+pub(crate) use dstm::LeasesArgs;
 pub(crate) use export::{ExportArgs, Program};
-pub(crate) use forwarding::{DualStackArgs, Nat44Args};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
-pub(crate) use proxy::ProxyArgs;
 pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, RunArgs, TraceArgs};
-pub(crate) use services::Dns64Args;
-pub(crate) use short::{ClatArgs, Nat64Args, NatPtArgs, SiitArgs};
-pub(crate) use softwire::SoftwireArgs;
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
-pub(crate) use trt::TrtArgs;
 
 /// Fordway lets IPv4 and IPv6 talk.
 ///
@@ -210,7 +203,7 @@ Examples:
   fordway clat --pref64 64:ff9b::/96
   fordway clat --pref64 2001:db8:64::/96 --uplink eth0 --v6 2001:db8:1::464
   fordway clat --pref64 64:ff9b::/96 --print-config > fordway.toml")]
-    Clat(ClatArgs),
+    Clat(Options<translators::Clat>),
     /// Run one stateless translator (SIIT, RFC 7915) between an IPv4 and an IPv6 network
     ///
     /// The same as a configuration file with one [[translator]] of mode siit.
@@ -219,7 +212,7 @@ Examples:
   fordway siit --pool6 64:ff9b::/96 --eam 198.51.100.0/24=2001:db8:1::/120
   fordway siit --pool6 2001:db8:64::/96 --routes4 198.51.100.0/24
   fordway siit --pool6 64:ff9b::/96 --eam 192.0.2.1=2001:db8::1 --set traffic_class=0")]
-    Siit(SiitArgs),
+    Siit(Options<translators::Siit>),
     /// Run one stateful translator (NAT64, RFC 6146): IPv6 hosts share IPv4 addresses
     ///
     /// The same as a configuration file with one [[translator]] of mode nat64.
@@ -229,7 +222,7 @@ Examples:
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.0/28:1024-65535 --port-blocks 512
   fordway nat64 --pool6 64:ff9b::/96 --pool4 interface:eth0:61000-65535
   fordway nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --bib tcp:192.0.2.1:80=[2001:db8::5]:8080")]
-    Nat64(Nat64Args),
+    Nat64(Options<translators::Nat64>),
     /// Run one end of softwires: IPv4 in IPv6 (RFC 2473, RFC 7596)
     ///
     /// The same as a configuration file with one [[translator]] of mode softwire: a tunnel end point with
@@ -240,7 +233,7 @@ Examples:
   fordway softwire --local 2001:db8:2::1 --binding 192.0.2.3:1/4=2001:db8:1::3 --binding 192.0.2.3:2/4=2001:db8:1::4
   fordway softwire --v4 192.0.2.1 --remote 2001:db8:2::1
   fordway softwire --v4 192.0.2.3:1/4 --remote 2001:db8:2::1 --local 2001:db8:1::3")]
-    Softwire(SoftwireArgs),
+    Softwire(Options<translators::Softwire>),
     /// Run one NAT-PT (RFC 2766, historic): IPv4 and IPv6 hosts reach each other by name
     ///
     /// The same as a configuration file with one [[translator]] of mode nat-pt. The IETF has taken NAT-PT back
@@ -251,7 +244,7 @@ Examples:
   fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --dns-client 198.51.100.53
   fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --pool4 192.0.2.1
   fordway nat-pt --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --binding 192.0.2.10=2001:db8::5 --no-dns-alg")]
-    NatPt(NatPtArgs),
+    NatPt(Options<translators::NatPt>),
     /// Have the kernel translate IPv4 addresses (NAT44, RFC 3022): hosts share the uplink's address
     ///
     /// The same as a configuration file with one [[translator]] of mode nat44. An nftables table of its own does
@@ -262,7 +255,7 @@ Examples:
   fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --pool4 192.0.2.1:1024-65535
   fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --forward tcp:80=198.51.100.10:8080
   fordway nat44 --clients 192.0.0.0/29 --device softwire0 --uplink eth0")]
-    Nat44(Nat44Args),
+    Nat44(Options<translators::Nat44>),
     /// Forward IPv4 and IPv6 between devices, and nothing else
     ///
     /// The same as a configuration file with one [[translator]] of mode dual-stack. Router advertisements are
@@ -271,7 +264,7 @@ Examples:
 Examples:
   fordway dual-stack --device lan0 --device wan0
   fordway dual-stack --device lan0 --device wan0 --address lan0=198.51.100.1/24 --address lan0=2001:db8:1::1/64")]
-    DualStack(DualStackArgs),
+    DualStack(Options<translators::DualStack>),
     /// Run a DNS64 server (RFC 6147): names of IPv4-only servers get IPv6 addresses
     ///
     /// The same as a configuration file with [dns64] alone, for a network whose translator is another host.
@@ -280,7 +273,7 @@ Examples:
   fordway dns64 --listen 2001:db8:1::1 --upstream 192.0.2.53 --pref64 64:ff9b::/96
   fordway dns64 --listen ::1 --upstream tls://2001:db8::53#dns.example --pref64 2001:db8:64::/96
   fordway dns64 --listen [::1]:5353 --upstream 2001:db8::53 --pref64 64:ff9b::/96 --print-config")]
-    Dns64(Dns64Args),
+    Dns64(Options<servers::Dns64>),
     /// Relay TCP and UDP from IPv6 hosts to IPv4 servers (TRT, RFC 3142), until interrupted
     ///
     /// The same as a configuration file with one [[trt]]. Hosts need no change: a DNS64 gives them addresses in the
@@ -290,7 +283,7 @@ Examples:
   fordway trt --pool6 2001:db8:64::/96
   fordway trt --pool6 64:ff9b::/96 --allow 2001:db8:1::/48 --source4 192.0.2.1
   fordway trt --pool6 64:ff9b::/96 --set udp=false --set max_per_client=200 --print-config")]
-    Trt(TrtArgs),
+    Trt(Options<servers::Trt>),
     /// Run an HTTP proxy: for IPv6-only clients, or in front of an IPv4-only site
     ///
     /// The same as a configuration file with one [[proxy]]. Without --upstream it serves clients that know it (absolute
@@ -301,7 +294,7 @@ Examples:
   fordway proxy --listen ::1 --pref64 64:ff9b::/96 --log stdout
   fordway proxy --listen 2001:db8:1::80 --upstream 192.0.2.10 192.0.2.11:8080
   fordway proxy --listen [::1]:8080 --set 'connect_ports=[443, 8443]' --print-config")]
-    Proxy(ProxyArgs),
+    Proxy(Options<servers::Proxy>),
     /// Run a DSTM server and its tunnel end point: hosts of an IPv6-only network borrow IPv4 addresses
     ///
     /// The same as a configuration file with [dstm_server] and one [[translator]] of mode softwire and role tep.
@@ -310,7 +303,7 @@ Examples:
 Examples:
   fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.0/28 --client laptop=/etc/fordway/laptop.key
   fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.1/32 --ports-per-client 4096 --prefix 2001:db8:1::/64=/etc/fordway/lan.key")]
-    DstmServer(DstmServerArgs),
+    DstmServer(Options<dstm::DstmServer>),
     /// Run a DSTM client: borrow an IPv4 address when a packet needs one
     ///
     /// The same as a configuration file with one [[dstm_client]]. The first packet waits for the address; when nothing
@@ -319,7 +312,7 @@ Examples:
 Examples:
   fordway dstm-client --server 2001:db8:2::2 --id laptop --key-file /etc/fordway/laptop.key
   fordway dstm-client --server 2001:db8:2::2 --key-file /etc/fordway/lan.key --idle 1m --routes4 198.51.100.0/24")]
-    DstmClient(DstmClientArgs),
+    DstmClient(Options<dstm::DstmClient>),
     /// Say which translation prefix the network has, and how it tells
     ///
     /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who

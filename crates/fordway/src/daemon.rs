@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
-use fordway_config::{Config, InterfaceName, LogLevel, OnSigterm, Translator};
+use fordway_config::{Config, InterfaceName, LogLevel, OnSigterm, Settings, Translator};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
@@ -72,6 +72,8 @@ pub(crate) struct Job {
     pub(crate) origin: String,
     /// The file that it can be read from again.
     pub(crate) file: Option<PathBuf>,
+    /// Values that replace those of the file.
+    pub(crate) settings: Settings,
     /// What comes before the file.
     pub(crate) adjust: Adjust,
     /// Folder for locks and the ledger.

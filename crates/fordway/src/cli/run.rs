@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fordway_config::Settings;
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -10,9 +11,27 @@ pub(crate) struct FileArgs {
     /// The configuration file; - is standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// The same
+    /// The configuration file
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// Values that replace those of the file.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// Replace a value of the file, written as there; may be given several times
+    ///
+    /// KEY is SECTION.KEY, such as dns64.rate. Where the file has several tables of a section, the name of one stands
+    /// between: translator.nat64.mtu. A word needs no quotation marks. A reload reads the file and replaces the same
+    /// values.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl SetArgs {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::new(&self.set)
+    }
 }
 
 impl FileArgs {
@@ -27,6 +46,8 @@ impl FileArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) file: FileArgs,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     /// Let the kernel engines take the time of each packet; fordway status shows the mean
     #[arg(long)]
     pub(crate) measure: bool,
@@ -63,6 +84,8 @@ pub(crate) struct BenchArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) file: FileArgs,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     /// Write the configuration to standard output with every key
     #[arg(long)]
     pub(crate) print_config: bool,

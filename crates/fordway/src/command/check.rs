@@ -2,7 +2,7 @@
 
 mod host;
 
-use fordway_config::{LoadError, Loaded, Report, Severity, load};
+use fordway_config::{LoadError, Loaded, Report, Severity, load_with};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -49,7 +49,7 @@ struct Entry {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    match load(args.file.path()) {
+    match load_with(args.file.path(), &args.set.settings()) {
         Ok(loaded) => valid(args, &loaded),
         Err(LoadError::Invalid(report)) if args.json => {
             let messages = lines(&report);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fordway_config::{Config, Engine, Loaded, load};
+use fordway_config::{Config, Engine, Loaded, Settings, load_with};
 
 use super::check::print_warnings;
 use crate::cli::{Global, RunArgs};
@@ -13,7 +13,8 @@ use crate::output;
 /// Runs what a file says.
 pub(crate) fn file(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let given = args.file.path();
-    let loaded = load(given)?;
+    let settings = args.set.settings();
+    let loaded = load_with(given, &settings)?;
     let file = match std::path::absolute(given) {
         Ok(path) if given.as_os_str() != "-" => Some(path),
         _ => None,
@@ -22,7 +23,7 @@ pub(crate) fn file(global: &Global, args: &RunArgs) -> Result<(), Failure> {
         Some(path) => path.display().to_string(),
         None => loaded.warnings.origin().to_owned(),
     };
-    start(global, loaded, origin, file, args.measure)
+    start(global, loaded, origin, file, settings, args.measure)
 }
 
 /// Runs what options stand for, or shows it.
@@ -32,7 +33,7 @@ pub(crate) fn options(global: &Global, mut loaded: Loaded, print: bool) -> Resul
         adjust(global, false).apply(&mut loaded.config);
         return output::print(&loaded.config.to_string());
     }
-    start(global, loaded, "(command line)".to_owned(), None, false)
+    start(global, loaded, "(command line)".to_owned(), None, Settings::default(), false)
 }
 
 fn start(
@@ -40,13 +41,15 @@ fn start(
     loaded: Loaded,
     origin: String,
     file: Option<PathBuf>,
+    settings: Settings,
     measure: bool,
 ) -> Result<(), Failure> {
     print_warnings(&loaded.warnings);
     let mut config = loaded.config;
     let adjust = adjust(global, measure);
     adjust.apply(&mut config);
-    daemon::run(Job { config, origin, file, adjust, run_dir: global.run_dir.clone() })
+    let run_dir = global.run_dir.clone();
+    daemon::run(Job { config, origin, file, settings, adjust, run_dir })
 }
 
 /// Options come before the file.

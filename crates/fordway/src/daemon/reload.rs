@@ -8,7 +8,7 @@ mod checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_config::{Config, InterfaceName, Translator, load};
+use fordway_config::{Config, InterfaceName, Translator, load_with};
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
@@ -20,7 +20,7 @@ use super::running::Running;
 use super::services;
 use super::start_all;
 use crate::failure::Failure;
-use checks::{check_lending, check_names, check_sections, check_translator};
+use checks::{check_names, check_sections, check_translator};
 
 impl Daemon {
     /// Reads the file again and makes it so; on any error everything stays as it was.
@@ -28,7 +28,6 @@ impl Daemon {
         let config = self.read()?;
         check_sections(&self.config, &config)?;
         check_names(&self.config, &config)?;
-        check_lending(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
         let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
         let mut kept = 0;
@@ -126,7 +125,7 @@ impl Daemon {
                  write one with --print-config and start fordway run -c FILE",
             ));
         };
-        let loaded = load(file)?;
+        let loaded = load_with(file, &self.job.settings)?;
         if !loaded.warnings.is_empty() {
             warn!("{}", loaded.warnings);
         }
