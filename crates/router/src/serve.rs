@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dhcproto::v6::CLIENT_PORT;
+use fordway_dns64::ndp::ALL_ROUTERS;
 use fordway_net::{ChangeWatch, Changes, Netlink};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;

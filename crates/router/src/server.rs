@@ -4,8 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dhcproto::v6::SERVER_PORT;
-use fordway_net::{ChangeWatch, Netlink, Topic};
 use fordway_dns64::ndp::{ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION};
+use fordway_net::{ChangeWatch, Netlink, Topic};
 
 use super::host::Host;
 use super::serve::{self, Command, Sockets};
