@@ -17,9 +17,8 @@ mod translators;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::control::is_absent;
 use short::Options;
 
 pub(crate) use discover::DiscoverArgs;
@@ -80,7 +79,8 @@ impl Global {
     pub(crate) fn socket_to_read(&self) -> PathBuf {
         let usual = self.socket();
         let clat = self.run_dir.join("clat.sock");
-        let elsewhere = self.socket.is_none() && is_absent(&usual) && !is_absent(&clat);
+        let absent = |socket: &PathBuf| fordway_control::Client::new(socket).is_absent();
+        let elsewhere = self.socket.is_none() && absent(&usual) && !absent(&clat);
         if elsewhere { clat } else { usual }
     }
 
@@ -88,6 +88,16 @@ impl Global {
     pub(crate) fn default_socket(&self) -> PathBuf {
         self.run_dir.join("control.sock")
     }
+}
+
+/// What a JSON Schema is of.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// Configuration files
+    #[default]
+    Config,
+    /// Lines on the control socket
+    Control,
 }
 
 fn level(text: &str) -> Result<fordway_config::LogLevel, String> {
@@ -428,15 +438,21 @@ Examples:
   fordway drain nat64 --timeout 10m --down
   fordway drain nat64 --undo")]
     Drain(DrainArgs),
-    /// Write the JSON Schema of configuration files to standard output
+    /// Write a JSON Schema to standard output: of configuration files, or of the control socket
     ///
-    /// For editors, which then complete and check keys and values, and for whatever makes such files. What has to go
-    /// together across keys is found by fordway check.
+    /// That of configuration files is for editors, which then complete and check keys and values, and for whatever makes such
+    /// files; what has to go together across keys is found by fordway check. That of the control socket describes each line:
+    /// requests and replies.
     #[command(after_help = "\
 Examples:
   fordway schema > fordway.schema.json
-  (in fordway.toml) #:schema ./fordway.schema.json")]
-    Schema,
+  (in fordway.toml) #:schema ./fordway.schema.json
+  fordway schema control")]
+    Schema {
+        /// Of what
+        #[arg(value_enum, default_value_t)]
+        of: SchemaOf,
+    },
     /// Write a completion script for a shell to standard output
     #[command(after_help = "\
 Examples:

@@ -56,7 +56,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sessions(args) => tables::sessions(&global, args),
         Command::Subscribers(args) => tables::subscribers(&global, &args),
         Command::Drain(args) => tables::drain(&global, &args),
-        Command::Schema => generate::schema(),
+        Command::Schema { of } => generate::schema(of),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::manual(&dir),
     }

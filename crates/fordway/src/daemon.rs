@@ -47,7 +47,6 @@ use tracing::{error, info, warn};
 pub(crate) use asks::Asks;
 pub(crate) use handle::Handle;
 pub(crate) use kernel::pins;
-pub(crate) use pool4::{Clash, sentences};
 pub(crate) use services::{advertised, prefixes, proxies, upstream};
 pub(crate) use stateful::{Filter, Read, Reader, deterministic, with_gateway};
 pub(crate) use trace::Subscription;

@@ -24,12 +24,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::Config;
+use fordway_control::Client;
 use fordway_net::Netlink;
 use fordway_xlat::addr::Pool6;
 
 pub(crate) use finding::{Finding, Findings, State};
 
-use crate::control;
 use crate::failure::Failure;
 use probe::Prober;
 use view::View;
@@ -68,7 +68,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     let mut wanted = Vec::new();
     let prefixes = match &question.config {
         Some(config) => {
-            let status = control::ask_status(&question.socket);
+            let status = Client::new(&question.socket).status().map_err(Failure::from);
             gateway::check_daemon(status.as_ref(), &mut findings);
             gateway::check(config, &view, &mut netlink, &mut findings)?;
             forwarding::check(config, &view, &rules, &mut findings);

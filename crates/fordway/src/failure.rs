@@ -48,8 +48,8 @@ impl Failure {
         }
     }
 
-    /// What somebody far away said with [`Failure::parts`].
-    pub(crate) fn told(text: String, hint: Option<String>, config: bool) -> Failure {
+    /// What a daemon has answered with [`Failure::parts`].
+    fn told(text: String, hint: Option<String>, config: bool) -> Failure {
         // A report of a file has its own words in front of every message.
         if config && ["error", "warning"].iter().any(|word| text.starts_with(word)) {
             return Failure::Rendered(text);
@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// The text and the hint for somebody far away, and whether it is the configuration's fault.
+    /// The text and the hint for a client, and whether it is the configuration's fault.
     pub(crate) fn parts(&self) -> (String, Option<String>, bool) {
         match self {
             Failure::Config(report) => (report.to_string(), None, true),
@@ -181,6 +181,18 @@ impl From<fordway_bpf::Error> for Failure {
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
+        }
+    }
+}
+
+impl From<fordway_control::Error> for Failure {
+    fn from(error: fordway_control::Error) -> Failure {
+        let hint = error.hint().map(str::to_owned);
+        match error {
+            fordway_control::Error::Failed { text, hint, config } => {
+                Failure::told(text, hint, config)
+            }
+            _ => Failure::Failed(Message { text: error.to_string(), hint }),
         }
     }
 }

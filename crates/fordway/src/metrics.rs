@@ -1,5 +1,7 @@
-//! Counters for Prometheus.
+//! Counters for Prometheus, and the words that `fordway stats` has for them.
 
+mod catalog;
+pub(crate) mod counters;
 mod http;
 mod openmetrics;
 

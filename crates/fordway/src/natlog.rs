@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fordway_config::{LogEvent, LogTarget, NatLog};
 
 use crate::failure::Failure;
-use crate::report::LogStats;
+use fordway_control::LogStats;
 use ipfix::Ipfix;
 use json::Json;
 use sink::{Datagrams, Encode, File, Sink};

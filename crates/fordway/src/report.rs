@@ -1,4 +1,4 @@
-//! What the daemon tells about itself: types that go over the control socket as JSON.
+//! Replies of the daemon as text with styles.
 
 mod auto;
 mod dstm;
@@ -7,36 +7,26 @@ mod forwarding;
 mod nat64;
 mod proxy;
 mod services;
-mod stats;
 mod status;
 mod table;
 mod trt;
 
-pub(crate) use auto::{AutoStatus, FoundStatus};
-pub(crate) use dstm::{
-    DstmClientStats, DstmServerStatus, DstmTepStatus, dstm_client_table, dstm_server_table,
-    dstm_tep_table, leases_table,
-};
-pub(crate) use entries::{
-    BibRow, BlockRow, DeterministicRow, Entries, EntryFilter, ReverseReport, SessionRow,
-    SubscriberRow, Table, Transport4,
-};
-pub(crate) use forwarding::{
-    COUNTERS, ConntrackStats, DualStackStats, DualStackStatus, Nat44Count, Nat44Stats, Nat44Status,
-    dual_stack_table, nat44_table,
-};
-pub(crate) use nat64::{
-    LatencyStats, LogStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats,
-    PoolStats,
-};
-pub(crate) use proxy::{ProxyStatus, proxy_table};
-pub(crate) use services::{
-    AdvertiseStatus, Dns64Status, UpstreamStatus, advertise_table, dns64_table, rcodes,
-};
-pub(crate) use stats::{DirectionStats, IoStats, KernelStats, Stats, Totals, TranslatorStats};
-pub(crate) use status::{
-    ClatStatus, KernelStatus, KernelWarning, OffloadStatus, ProgramStatus, SoftwireStatus, Status,
-    TranslatorStatus,
-};
-pub(crate) use table::{kernel_table, totals_table};
-pub(crate) use trt::{TrtStats, TrtStatus, trt_table};
+pub(crate) use dstm::leases_table;
+pub(crate) use entries::heading;
+pub(crate) use forwarding::{dual_stack_table, nat44_table};
+pub(crate) use nat64::sentences;
+pub(crate) use proxy::proxy_table;
+pub(crate) use services::{advertise_table, dns64_table};
+pub(crate) use table::{group, kernel_table, totals_table};
+
+/// What is shown as it is.
+pub(crate) trait Render {
+    /// Whole lines, with styles.
+    fn render(&self) -> String;
+}
+
+/// What is shown as lines of something larger.
+trait Lines {
+    /// Each line with its label.
+    fn lines(&self) -> Vec<(&'static str, String)>;
+}

@@ -2,8 +2,6 @@
 
 mod filter;
 mod line;
-mod packet;
 
 pub(crate) use filter::{Filter, FilterError, SYNTAX};
-pub(crate) use line::TraceLine;
-pub(crate) use packet::Glimpse;
+pub(crate) use line::line;

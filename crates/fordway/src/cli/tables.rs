@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use ipnet::Ipv6Net;
 
-use crate::report::Transport4;
+use fordway_control::Transport4;
 
 /// `fordway bib`.
 #[derive(Debug, Args)]

@@ -191,7 +191,7 @@ fn table(measured: &[Measured]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Glimpse;
+    use fordway_control::Glimpse;
 
     #[test]
     fn frames_have_the_size_and_the_header_that_is_asked_for() {

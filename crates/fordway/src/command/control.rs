@@ -1,15 +1,20 @@
 //! `fordway reload`, `fordway down` and `fordway leave`.
 
+use fordway_control::{Answer, Client, Request};
 use fordway_net::Manager;
 
 use crate::cli::{DownArgs, Global};
-use crate::control::{self, Answer, Request, ask, is_absent};
 use crate::failure::Failure;
 use crate::{daemon, output};
 
 /// Has the daemon read its file again.
 pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
-    match ask(&global.socket(), &Request::Reload {})? {
+    tell(&Client::new(global.socket()), &Request::Reload {})
+}
+
+/// Has the daemon do something, and shows what it says.
+pub(super) fn tell(client: &Client, request: &Request) -> Result<(), Failure> {
+    match client.ask(request)? {
         Answer::Done(text) => output::print(&format!("{text}\n")),
         Answer::Unknown => Ok(()),
     }
@@ -17,16 +22,16 @@ pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
 
 /// Ends the daemon, without its kernel engines. When this is done, another can start.
 pub(crate) fn leave(global: &Global) -> Result<(), Failure> {
-    let text = control::leave(&global.socket())?;
+    let text = Client::new(global.socket()).leave()?;
     output::print(&format!("{text}\n"))
 }
 
 /// Takes a translator down: the daemon's, or what a dead one left.
 pub(crate) fn down(global: &Global, args: &DownArgs) -> Result<(), Failure> {
-    let socket = global.socket();
-    if !is_absent(&socket) {
+    let client = Client::new(global.socket());
+    if !client.is_absent() {
         let request = Request::Down { name: args.name.clone() };
-        if let Answer::Done(text) = ask(&socket, &request)? {
+        if let Answer::Done(text) = client.ask(&request)? {
             return output::print(&format!("{text}\n"));
         }
     }

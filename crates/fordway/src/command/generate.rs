@@ -1,11 +1,11 @@
-//! `fordway completions` and `fordway man`.
+//! `fordway completions`, `fordway schema` and `fordway man`.
 
 use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, SchemaOf};
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,8 +15,12 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     output::print(&String::from_utf8_lossy(&script))
 }
 
-pub(crate) fn schema() -> Result<(), Failure> {
-    output::print(&format!("{:#}\n", fordway_config::schema()))
+pub(crate) fn schema(of: SchemaOf) -> Result<(), Failure> {
+    let schema = match of {
+        SchemaOf::Config => fordway_config::schema(),
+        SchemaOf::Control => fordway_control::schema(),
+    };
+    output::print(&format!("{schema:#}\n"))
 }
 
 pub(crate) fn manual(dir: &Path) -> Result<(), Failure> {

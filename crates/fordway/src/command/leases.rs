@@ -1,22 +1,19 @@
 //! `fordway leases`.
 
+use fordway_control::{Client, Leases, Request};
+
 use crate::cli::{Global, LeasesArgs};
-use crate::control::{self, Answer, Request, ask, ask_leases};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::leases_table;
 
 /// Shows the leases of the daemon's DSTM server, or ends one.
 pub(crate) fn run(global: &Global, args: &LeasesArgs) -> Result<(), Failure> {
-    let socket = global.socket();
-    if let Some(client) = &args.release {
-        let request = Request::Revoke { client: client.clone() };
-        return match ask(&socket, &request)? {
-            Answer::Done(text) => output::print(&format!("{text}\n")),
-            Answer::Unknown => Ok(()),
-        };
+    let client = Client::new(global.socket());
+    if let Some(lessee) = &args.release {
+        return super::control::tell(&client, &Request::Revoke { client: lessee.clone() });
     }
-    let control::Leases { leases, more } = ask_leases(&socket)?;
+    let Leases { leases, more } = client.leases()?;
     if args.json {
         return output::print_json(&leases);
     }

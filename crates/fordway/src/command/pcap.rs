@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fordway_control::Totals;
 use fordway_xlat::Verdict;
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use crate::cli::PcapArgs;
 use crate::failure::Failure;
 use crate::offline::Offline;
 use crate::output::{self, STRONG};
-use crate::report::{Totals, totals_table};
+use crate::report::totals_table;
 
 /// `--json`.
 #[derive(Serialize)]

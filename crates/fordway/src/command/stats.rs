@@ -2,31 +2,30 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fordway_control::{Client, Nat44Stats, Stats, TranslatorStats};
 use fordway_nameserver as dns64;
 
 use crate::cli::{Global, StatsArgs};
-use crate::control::ask_stats;
 use crate::failure::Failure;
-use crate::metrics;
+use crate::metrics::counters::{DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, TRT, table};
+use crate::metrics::encode;
 use crate::output::{self, STRONG};
 use crate::report::{
-    Nat44Stats, Stats, TranslatorStats, advertise_table, dns64_table, dstm_client_table,
-    dstm_server_table, dstm_tep_table, dual_stack_table, kernel_table, nat44_table, proxy_table,
-    totals_table, trt_table,
+    advertise_table, dns64_table, dual_stack_table, kernel_table, nat44_table, proxy_table,
+    totals_table,
 };
 
 pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
-    let socket = global.socket_to_read();
+    let client = Client::new(global.socket_to_read());
     if args.watch {
-        return watch(&socket);
+        return watch(&client);
     }
-    let mut stats = ask_stats(&socket)?;
+    let mut stats = client.stats()?;
     if args.prometheus {
-        return output::print(&metrics::encode(stats)?);
+        return output::print(&encode(stats)?);
     }
     if args.json {
         if !args.per_queue {
@@ -74,7 +73,7 @@ fn services(text: &mut String, stats: &Stats) {
     }
     for relay in &stats.trt {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
-        text.push_str(&trt_table(&relay.counters));
+        text.push_str(&table(TRT, &relay.counters));
     }
     for proxy in &stats.proxies {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (HTTP proxy)", proxy.name);
@@ -82,24 +81,24 @@ fn services(text: &mut String, stats: &Stats) {
     }
     if let Some(server) = &stats.dstm_server {
         let _ = writeln!(text, "{STRONG}dstm-server{STRONG:#} (DSTM server)");
-        text.push_str(&dstm_server_table(server));
+        text.push_str(&table(DSTM_SERVER, server));
     }
     if let Some(tep) = &stats.dstm_tep {
         let _ = writeln!(text, "{STRONG}dstm-tep{STRONG:#} (DSTM tunnel end point)");
-        text.push_str(&dstm_tep_table(tep));
+        text.push_str(&table(DSTM_TEP, tep));
     }
     for client in &stats.dstm_clients {
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (DSTM client)", client.name);
-        text.push_str(&dstm_client_table(&client.stats));
+        text.push_str(&table(DSTM_CLIENT, &client.stats));
     }
 }
 
 /// Shows rates until interrupted.
-fn watch(socket: &Path) -> Result<(), Failure> {
-    let mut before = (Instant::now(), ask_stats(socket)?);
+fn watch(client: &Client) -> Result<(), Failure> {
+    let mut before = (Instant::now(), client.stats()?);
     loop {
         thread::sleep(Duration::from_secs(1));
-        let now = (Instant::now(), ask_stats(socket)?);
+        let now = (Instant::now(), client.stats()?);
         let seconds = now.0.duration_since(before.0).as_secs_f64();
         let mut text = String::new();
         if std::io::stdout().is_terminal() {

@@ -1,17 +1,18 @@
 //! `fordway bib`, `fordway sessions`, `fordway subscribers` and `fordway drain`.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fordway_config::load;
+use fordway_control::{Client, Entries, EntryFilter, Request, ReverseReport, Table};
 
 use crate::cli::{BibArgs, BibCommand, DrainArgs, Global, ListArgs, SessionsArgs, SubscribersArgs};
-use crate::control::{self, Answer, Request, ask, ask_reverse, ask_stats};
 use crate::daemon::deterministic;
 use crate::failure::Failure;
 use crate::output;
-use crate::report::{EntryFilter, ReverseReport, Table};
+use crate::report::{Render, heading};
+
+use super::control::tell;
 
 /// How often the sessions that are left are counted.
 const LOOK: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ pub(crate) fn bib(global: &Global, args: BibArgs) -> Result<(), Failure> {
             return list(global, Table::Bib, filter, &args.list);
         }
     };
-    tell(&global.socket(), &request)
+    tell(&Client::new(global.socket()), &request)
 }
 
 pub(crate) fn sessions(global: &Global, args: SessionsArgs) -> Result<(), Failure> {
@@ -78,7 +79,7 @@ pub(crate) fn subscribers(global: &Global, args: &SubscribersArgs) -> Result<(),
             }
             report
         }
-        None => ask_reverse(&global.socket(), &Request::Reverse { name, v4 })?,
+        None => Client::new(global.socket()).reverse(&Request::Reverse { name, v4 })?,
     };
     if args.list.json { output::print_json(&report) } else { output::print(&report.render()) }
 }
@@ -93,16 +94,15 @@ fn list(
     let name = args.translator.translator.clone();
     let request = Request::List { table, name, filter, limit: args.limit, count: args.count };
     let mut first = true;
-    let (matched, more) = control::list(&global.socket(), &request, |entries| {
+    let (matched, more) = Client::new(global.socket()).list(&request, |entries| {
         if !args.json {
             if first {
-                output::print(&table.heading())?;
+                output::print(&heading(table))?;
             }
             first = false;
             return output::print(&entries.render());
         }
-        let lines = entries
-            .json_lines()
+        let lines = json_lines(&entries)
             .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
         let mut text = String::new();
         for line in lines {
@@ -126,22 +126,24 @@ fn list(
     }
 }
 
-fn tell(socket: &Path, request: &Request) -> Result<(), Failure> {
-    match ask(socket, request)? {
-        Answer::Done(text) => output::print(&format!("{text}\n")),
-        Answer::Unknown => Ok(()),
+/// Each entry as a JSON object.
+fn json_lines(entries: &Entries) -> Result<Vec<String>, serde_json::Error> {
+    match entries {
+        Entries::Bib(rows) => rows.iter().map(serde_json::to_string).collect(),
+        Entries::Sessions(rows) => rows.iter().map(serde_json::to_string).collect(),
+        Entries::Subscribers(rows) => rows.iter().map(serde_json::to_string).collect(),
     }
 }
 
 pub(crate) fn drain(global: &Global, args: &DrainArgs) -> Result<(), Failure> {
-    let (socket, name) = (global.socket(), args.name.clone());
-    tell(&socket, &Request::Drain { name: name.clone(), drains: !args.undo })?;
+    let (client, name) = (Client::new(global.socket()), args.name.clone());
+    tell(&client, &Request::Drain { name: name.clone(), drains: !args.undo })?;
     if args.undo {
         return Ok(());
     }
     let until = Instant::now() + args.timeout;
     let left = loop {
-        let left = sessions_left(&socket, &name)?;
+        let left = sessions_left(&client, &name)?;
         let now = Instant::now();
         if left == 0 || now >= until {
             break left;
@@ -149,7 +151,7 @@ pub(crate) fn drain(global: &Global, args: &DrainArgs) -> Result<(), Failure> {
         thread::sleep(LOOK.min(until - now));
     };
     if args.down {
-        tell(&socket, &Request::Down { name: name.clone() })?;
+        tell(&client, &Request::Down { name: name.clone() })?;
     }
     if left == 0 {
         return output::print(&format!("{name}: no session is left\n"));
@@ -161,8 +163,8 @@ pub(crate) fn drain(global: &Global, args: &DrainArgs) -> Result<(), Failure> {
     })
 }
 
-fn sessions_left(socket: &Path, name: &str) -> Result<u64, Failure> {
-    let stats = ask_stats(socket)?;
+fn sessions_left(client: &Client, name: &str) -> Result<u64, Failure> {
+    let stats = client.stats()?;
     let found = stats.translators.into_iter().find(|translator| translator.name == name);
     let nat64 = found.and_then(|translator| translator.nat64);
     let nat64 = nat64.ok_or_else(|| Failure::failed(format!("{name} has been taken down")))?;

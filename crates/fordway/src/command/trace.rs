@@ -1,11 +1,11 @@
 //! `fordway trace`.
 
-use std::path::Path;
+use fordway_control::{Client, Request};
 
 use crate::cli::{Global, TraceArgs};
-use crate::control::{self, Request};
 use crate::failure::Failure;
 use crate::output;
+use crate::report::Render;
 use crate::trace::{Filter, FilterError, SYNTAX};
 
 pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
@@ -16,11 +16,11 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
     if args.count == Some(0) {
         return Ok(());
     }
-    let socket = global.socket();
-    let lost_before = lost(&socket, &args.name);
+    let client = Client::new(global.socket());
+    let lost_before = lost(&client, &args.name);
     let request = Request::Trace { name: args.name.clone(), filter };
     let mut told = 0;
-    control::trace(&socket, &request, |line| {
+    client.trace(&request, |line| {
         if args.json {
             let text = serde_json::to_string(&line)
                 .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
@@ -29,9 +29,9 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
             output::print(&line.render())?;
         }
         told += 1;
-        Ok(args.count.is_none_or(|count| told < count))
+        Ok::<_, Failure>(args.count.is_none_or(|count| told < count))
     })?;
-    if let (Some(before), Some(after)) = (lost_before, lost(&socket, &args.name))
+    if let (Some(before), Some(after)) = (lost_before, lost(&client, &args.name))
         && after > before
     {
         let lost = after - before;
@@ -43,8 +43,8 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
 }
 
 /// Events that the programs did not write so far.
-fn lost(socket: &Path, name: &str) -> Option<u64> {
-    let stats = control::ask_stats(socket).ok()?;
+fn lost(client: &Client, name: &str) -> Option<u64> {
+    let stats = client.stats().ok()?;
     let translator = stats.translators.into_iter().find(|translator| translator.name == name)?;
     translator.kernel.map(|kernel| kernel.trace_lost)
 }

@@ -9,16 +9,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fordway_control::{
+    Entries, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
+};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
-use super::{Leases, MAX_REQUEST, Reply, Request};
 use crate::daemon::{Asks, Filter as EntryWish, Handle, Read, Reader, Subscription};
 use crate::failure::Failure;
-use crate::report::{Entries, ReverseReport};
 use crate::trace::{Filter, SYNTAX};
 
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
@@ -149,8 +150,7 @@ async fn converse(
 }
 
 async fn send(writer: &mut OwnedWriteHalf, reply: &Reply, timeout: Duration) -> io::Result<()> {
-    let mut text = serde_json::to_vec(reply)?;
-    text.push(b'\n');
+    let text = to_line(reply)?;
     tokio::time::timeout(timeout, writer.write_all(&text)).await?
 }
 
@@ -227,7 +227,7 @@ struct Listing {
 
 /// Reads a request, and has it carried out.
 async fn answer(line: &[u8], asks: &Asks) -> io::Result<(Option<Reply>, Then)> {
-    match serde_json::from_slice(line) {
+    match from_line(line) {
         Ok(Request::Trace { name, filter }) => match filter.parse::<Filter>() {
             Ok(filter) => asks.ask(move |daemon| start_trace(daemon, &name, filter)).await,
             Err(error) => {

@@ -29,8 +29,8 @@ use super::privilege;
 use super::running::Running;
 use super::services::dstm_key;
 use crate::failure::Failure;
-use crate::report::DstmClientStats;
 use apart::{Remote, Wish};
+use fordway_control::DstmClientStats;
 
 /// When a client begins anew whose thread has ended by itself.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use super::services::Services;
 use super::upkeep::earlier;
 use super::{Context, Job};
 use crate::failure::Failure;
-use crate::report::{Stats, Status};
+use fordway_control::{Stats, Status};
 
 /// A running daemon. Clones are the same one.
 #[derive(Clone)]

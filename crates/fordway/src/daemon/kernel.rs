@@ -18,7 +18,7 @@ use fordway_xlat::{Config, HopCount};
 use super::prepared::Devices;
 use super::uplink::Way;
 use crate::failure::Failure;
-use crate::report::{KernelStatus, KernelWarning, ProgramStatus};
+use fordway_control::{KernelStatus, KernelWarning, ProgramStatus};
 
 mod warning;
 

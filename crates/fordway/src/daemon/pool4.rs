@@ -16,7 +16,7 @@ use fordway_xlat::nat64::Settings;
 use super::resolve::{self, Facts};
 use crate::failure::Failure;
 
-pub(crate) use clash::{Clash, clashes, sentences};
+pub(crate) use clash::clashes;
 
 /// Base of the marks, and of the numbers of routing tables; the interface's index is added. Marks are
 /// compared whole, so nobody's single bits get in the way.

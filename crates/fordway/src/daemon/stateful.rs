@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
+use fordway_control::Clash;
 use fordway_engine::{Sweeping, monotonic};
 use fordway_net::View;
 use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
@@ -28,12 +29,12 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
 use super::kernel::{self, Intent, Tuning};
-use super::pool4::Clash;
 use super::resolve::{self, Facts};
 use super::running::Running;
 use super::{pool4, privilege};
 use crate::failure::Failure;
 use crate::natlog::Logs;
+use crate::report;
 
 pub(crate) use dns::with_gateway;
 use entries::written;
@@ -248,7 +249,7 @@ pub(super) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
 /// Ports of pool4 that the host uses itself; each is told in the log.
 fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
     let found = pool4::clashes(facts, &with_added(nat64));
-    for sentence in pool4::sentences(&found) {
+    for sentence in report::sentences(&found) {
         warn!("{name}: {sentence}");
     }
     found

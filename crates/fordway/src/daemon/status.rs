@@ -10,7 +10,7 @@ use super::kernel::{Intent, causes};
 use super::resolve::prefix_name;
 use super::running::Running;
 use super::upkeep::Upkeep;
-use crate::report::{
+use fordway_control::{
     ClatStatus, DirectionStats, IoStats, KernelStats, OffloadStatus, SoftwireStatus, Totals,
     TranslatorStats, TranslatorStatus,
 };

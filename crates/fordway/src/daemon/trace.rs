@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fordway_bpf::{Event, Events};
+use fordway_control::TraceLine;
 use fordway_xlat::Translator;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -15,7 +16,7 @@ use super::handle::Handle;
 use super::privilege;
 use super::running::Running;
 use crate::failure::Failure;
-use crate::trace::{Filter, TraceLine};
+use crate::trace::{self, Filter};
 
 /// Events per second and processor that the programs write at most.
 const RATE: u32 = 2000;
@@ -213,7 +214,7 @@ fn tell(event: &Event, told: &Told, listeners: &[Listener]) {
     let device = told.devices.get(&event.ifindex).unwrap_or(&number);
     for listener in listeners {
         let names = (told.name.as_str(), device.as_str());
-        let line = TraceLine::of(event, &listener.filter, &told.translator, names, told.boot);
+        let line = trace::line(event, &listener.filter, &told.translator, names, told.boot);
         if let Some(line) = line
             && listener.lines.try_send(line).is_err()
         {

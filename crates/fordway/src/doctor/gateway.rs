@@ -10,9 +10,10 @@ use super::dns;
 use super::finding::Findings;
 use super::firewall::{Flow, Wanted};
 use super::view::View;
-use crate::daemon::{prefixes, sentences, upstream};
+use crate::daemon::{prefixes, upstream};
 use crate::failure::Failure;
-use crate::report::Status;
+use crate::report::sentences;
+use fordway_control::Status;
 
 /// An address behind the translation prefix, to look routes up with (RFC 5737).
 const SOMEBODY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);

@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 
 use super::encode;
 use crate::failure::Failure;
-use crate::report::Stats;
+use fordway_control::Stats;
 
 /// Clients at once; the others wait.
 const MAX_CLIENTS: usize = 16;

@@ -1,23 +1,13 @@
 //! Counters as OpenMetrics text.
 
-mod auto;
-mod dstm;
-mod forwarding;
-mod nat64;
-mod proxy;
-mod services;
-mod trt;
-
-use fordway_bpf::PassReason;
-use fordway_xlat::DropReason;
+use fordway_control::Stats;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
+use super::catalog::{Family, GROUPS, Histogram, Values};
 use crate::failure::Failure;
-use crate::report::{KernelStats, Stats, TranslatorStats};
 
 /// The text, which ends with `# EOF`.
 pub(crate) fn encode(stats: Stats) -> Result<String, Failure> {
@@ -37,172 +27,94 @@ type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for Counters {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
-        self.by_queue(&mut encoder)?;
-        let mut family = counter(&mut encoder, "drops", "Packets dropped, by reason")?;
-        for translator in &self.0.translators {
-            for reason in DropReason::ALL {
-                let count = translator.totals.drops.get(reason.label()).copied().unwrap_or(0);
-                let labels = [("translator", name(translator)), ("reason", reason.label())];
-                put(&mut family, &labels, count)?;
-            }
-        }
-        self.of_kernel(&mut encoder)?;
-        let help = "ICMP errors sent, by IP version";
-        let mut family = counter(&mut encoder, "icmp_errors", help)?;
-        for translator in &self.0.translators {
-            let errors = translator.totals.icmp_errors;
-            for (version, count) in [("4", errors.v4), ("6", errors.v6)] {
-                let labels = [("translator", name(translator)), ("ip_version", version)];
-                put(&mut family, &labels, count)?;
-            }
-        }
-        let help = "ICMP errors not sent: rate limit, switched off, or no source address";
-        let mut family = counter(&mut encoder, "icmp_errors_suppressed", help)?;
-        for translator in &self.0.translators {
-            let count = translator.totals.icmp_errors.suppressed;
-            put(&mut family, &[("translator", name(translator))], count)?;
-        }
-        auto::encode(&self.0, &mut encoder)?;
-        nat64::encode(&self.0, &mut encoder)?;
-        forwarding::encode(&self.0, &mut encoder)?;
-        services::encode(&self.0, &mut encoder)?;
-        trt::encode(&self.0, &mut encoder)?;
-        proxy::encode(&self.0.proxies, &mut encoder)?;
-        dstm::encode(&self.0, &mut encoder)
+        let all = GROUPS.iter().flat_map(|(_, families)| *families);
+        let mut told = all.filter(|family| family.has_values(&self.0));
+        told.try_for_each(|family| family.encode(&self.0, &mut encoder))
     }
 }
 
-impl Counters {
-    /// What each queue has of its own.
-    fn by_queue(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        type Pick = fn(&crate::report::DirectionStats) -> u64;
-        let families: [(&str, &str, Pick); 4] = [
-            ("packets", "Packets translated; a super-packet is one", |d| d.packets),
-            ("segments", "Packets translated, as they are on a wire", |d| d.segments),
-            ("octets", "Octets of the IP packets taken in and translated", |d| d.octets),
-            ("fragments", "Fragments made", |d| d.fragments),
-        ];
-        for (metric, help, pick) in families {
-            let mut family = counter(encoder, metric, help)?;
-            for translator in &self.0.translators {
-                for (queue, totals) in translator.queues.iter().enumerate() {
-                    for (direction, counts) in totals.directions() {
-                        let queue = queue.to_string();
-                        let labels = [
-                            ("translator", name(translator)),
-                            ("queue", &queue),
-                            ("direction", direction),
-                        ];
-                        put(&mut family, &labels, pick(&counts))?;
-                    }
-                }
-                // The kernel engine stands beside the queues, so that sums over them are right.
-                if let Some(kernel) = &translator.kernel {
-                    for (direction, counts) in kernel.as_totals().directions() {
-                        let labels = [
-                            ("translator", name(translator)),
-                            ("queue", "kernel"),
-                            ("direction", direction),
-                        ];
-                        put(&mut family, &labels, pick(&counts))?;
-                    }
-                }
+impl Family {
+    fn has_values(&self, stats: &Stats) -> bool {
+        let mut any = false;
+        match self.values {
+            Values::Counter(values) | Values::Gauge(values) => {
+                values(stats, self.name, &mut |_, _| any = true);
             }
+            Values::Histogram(values) => values(stats, &mut |_, _| any = true),
         }
-        let mut family = counter(encoder, "queue_errors", "Errors of the device's queues")?;
-        for translator in &self.0.translators {
-            for (queue, totals) in translator.queues.iter().enumerate() {
-                let queue = queue.to_string();
-                for (error, count) in totals.io.labelled() {
-                    let labels =
-                        [("translator", name(translator)), ("queue", &queue), ("error", error)];
-                    put(&mut family, &labels, count)?;
-                }
-            }
-        }
-        Ok(())
+        any
     }
-}
 
-impl Counters {
-    /// What only a kernel engine has.
-    fn of_kernel(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let with =
-            || self.0.translators.iter().filter_map(|it| Some((name(it), it.kernel.as_ref()?)));
-        let help = "Packets that the kernel engine left to the user engine, by cause";
-        let mut family = counter(encoder, "kernel_passed_on", help)?;
-        for (translator, kernel) in with() {
-            for reason in PassReason::ALL {
-                let count = kernel.passed_on.get(reason.label()).copied().unwrap_or(0);
-                let labels = [("translator", translator), ("reason", reason.label())];
-                put(&mut family, &labels, count)?;
-            }
-        }
-        type Pick = fn(&KernelStats) -> u64;
-        let families: [(&str, &str, Pick); 6] = [
-            (
-                "kernel_unmatched",
-                "Packets seen by the kernel engine that were none of the translator's",
-                |kernel| kernel.unmatched,
-            ),
-            (
-                "kernel_elsewhere",
-                "Frames for other link-layer addresses, seen by programs in front of routing",
-                |kernel| kernel.elsewhere,
-            ),
-            (
-                "kernel_tagged",
-                "Frames with a VLAN tag, seen by programs in front of routing",
-                |kernel| kernel.tagged,
-            ),
-            ("kernel_measured_packets", "Packets whose time was taken", |kernel| {
-                kernel.measured_packets
+    fn encode(&self, stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let kind = match self.values {
+            Values::Counter(_) => MetricType::Counter,
+            Values::Gauge(_) => MetricType::Gauge,
+            Values::Histogram(_) => MetricType::Histogram,
+        };
+        let mut family = encoder.encode_descriptor(self.name, self.help, None, kind)?;
+        let mut done = Ok(());
+        match self.values {
+            Values::Counter(values) => values(stats, self.name, &mut |labels, count| {
+                let put = self.put(&mut family, labels, |to| {
+                    to.encode_counter::<NoLabelSet, _, u64>(&count, None)
+                });
+                done = done.and(put);
             }),
-            ("kernel_measured_nanoseconds", "The time that these took", |kernel| {
-                kernel.measured_ns
+            Values::Gauge(values) => values(stats, self.name, &mut |labels, value| {
+                // No count of ours comes near what a signed number holds.
+                let value = i64::try_from(value).unwrap_or(i64::MAX);
+                done = done.and(self.put(&mut family, labels, |to| to.encode_gauge(&value)));
             }),
-            ("kernel_trace_lost", "Trace events that were not told", |kernel| kernel.trace_lost),
-        ];
-        for (metric, help, pick) in families {
-            let mut family = counter(encoder, metric, help)?;
-            for (translator, kernel) in with() {
-                put(&mut family, &[("translator", translator)], pick(kernel))?;
+            Values::Histogram(values) => {
+                values(stats, &mut |labels, Histogram { sum, buckets }| {
+                    let count =
+                        buckets.iter().fold(0, |all: u64, (_, count)| all.wrapping_add(*count));
+                    let put = self.put(&mut family, labels, |to| {
+                        to.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+                    });
+                    done = done.and(put);
+                })
             }
         }
-        Ok(())
+        done
     }
-}
 
-fn name(translator: &TranslatorStats) -> &str {
-    &translator.name
-}
-
-fn counter<'e>(
-    encoder: &'e mut DescriptorEncoder<'_>,
-    name: &'e str,
-    help: &str,
-) -> Result<MetricEncoder<'e>, std::fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)
-}
-
-fn put(family: &mut MetricEncoder<'_>, labels: &[(&str, &str)], count: u64) -> Encoded {
-    ConstCounter::new(count).encode(family.encode_family(&labels)?)
+    /// Encodes a value under those of its labels.
+    fn put(
+        &self,
+        family: &mut MetricEncoder<'_>,
+        values: &[&str],
+        value: impl FnOnce(&mut MetricEncoder<'_>) -> Encoded,
+    ) -> Encoded {
+        // An empty set of labels would be written as `{}`.
+        if values.is_empty() {
+            return value(family);
+        }
+        let labels: Vec<(&str, &str)> =
+            self.labels.iter().copied().zip(values.iter().copied()).collect();
+        value(&mut family.encode_family(&labels.as_slice())?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, HashSet};
 
+    use fordway_control::{
+        AutoStatus, ConntrackStats, DirectionStats, DstmClientStats, DualStackStats, FoundStatus,
+        KernelStats, LatencyStats, LogStats, Nat44Stats, Nat64Stats, NatPtStats, OccupancyStats,
+        PoolStats, Totals, TranslatorStats, TrtStats,
+    };
     use fordway_dstmd as dstm;
     use fordway_nameserver as dns64;
     use fordway_proxy as proxy;
     use fordway_resolver as upstream;
     use fordway_router as router;
+    use fordway_xlat::DropReason;
 
     use super::*;
-    use crate::report::{
-        DirectionStats, DstmClientStats, LatencyStats, LogStats, Nat64Stats, NatPtStats,
-        OccupancyStats, PoolStats, Totals, TrtStats,
+    use crate::metrics::counters::{
+        Counter, DNS64, DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, PROXY, ROUTER, TRT, UPSTREAM,
     };
 
     #[test]
@@ -316,13 +228,19 @@ mod tests {
             }],
             proxies: vec![proxy::Stats {
                 name: "proxy".to_owned(),
+                refused: [("framing".to_owned(), 0)].into(),
                 servers: vec![proxy::ServerStats {
                     server: "192.0.2.10:80".to_owned(),
                     ..Default::default()
                 }],
                 ..Default::default()
             }],
-            ..Stats::default()
+            automatic: vec![AutoStatus::default()],
+            nat44: vec![Nat44Stats {
+                conntrack: Some(ConntrackStats::default()),
+                ..Nat44Stats::default()
+            }],
+            dual_stack: vec![DualStackStats { v4: Some(1), ..DualStackStats::default() }],
         }
     }
 
@@ -387,19 +305,102 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_is_documented() {
-        let text = encode(everything()).unwrap();
-        let documented = include_str!("../../../../docs/operations.md");
-        let families: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-            .collect();
-        assert_eq!(families.len(), 15 + 4 + 21 + 4 + 19 + 10 + 12 + 16 + 9);
-        for family in families {
-            let is_counter = text.contains(&format!("# TYPE {family} counter"));
-            let metric = if is_counter { format!("{family}_total") } else { family.to_owned() };
-            assert!(documented.contains(&format!("| `{metric}` |")), "{metric}");
+    fn state_prefixes_and_changes_are_told() {
+        let found = FoundStatus {
+            prefix: "64:ff9b::/96".to_owned(),
+            source: "dns".to_owned(),
+            from: "resolver".to_owned(),
+            valid_seconds: Some(60),
+            stale: false,
+        };
+        let auto = AutoStatus {
+            name: "clat0".to_owned(),
+            state: "aside".to_owned(),
+            changes: 7,
+            prefixes: vec![found.clone(), found],
+            error: Some("no".to_owned()),
+            ..AutoStatus::default()
+        };
+        let stats = Stats { automatic: vec![auto], ..Stats::default() };
+        let text = encode(stats).unwrap();
+        for line in [
+            "fordway_clat_state{translator=\"clat0\",state=\"aside\"} 1",
+            "fordway_clat_state{translator=\"clat0\",state=\"active\"} 0",
+            "fordway_clat_prefixes{translator=\"clat0\",source=\"dns\"} 2",
+            "fordway_clat_prefixes{translator=\"clat0\",source=\"configured\"} 0",
+            "fordway_clat_failed{translator=\"clat0\"} 1",
+            "fordway_clat_changes_total{translator=\"clat0\"} 7",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
+    }
+
+    /// With UPDATE_DOCS=1 the document takes what the catalog says now.
+    #[test]
+    fn every_metric_is_documented() {
+        let page = page();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(std::fs::read_to_string(path).unwrap() == page, "docs/metrics.md: UPDATE_DOCS=1");
+        let text = encode(everything()).unwrap();
+        let encoded = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+        assert_eq!(encoded, GROUPS.iter().map(|(_, families)| families.len()).sum::<usize>());
+        assert_eq!(encoded, 15 + 4 + 25 + 7 + 19 + 10 + 12 + 16 + 9);
+    }
+
+    impl Family {
+        /// The family's line in docs/metrics.md.
+        fn row(&self) -> String {
+            let (end, kind) = match self.values {
+                Values::Counter(_) => ("_total", "counter"),
+                Values::Gauge(_) => ("", "gauge"),
+                Values::Histogram(_) => ("", "histogram"),
+            };
+            let words: Vec<String> = words(self.name)
+                .into_iter()
+                .map(|(word, meaning)| match meaning {
+                    "" => format!("`{word}`"),
+                    meaning => format!("`{word}` ({meaning})"),
+                })
+                .collect();
+            let colon = if words.is_empty() { "" } else { ": " };
+            let (name, help, labels) = (self.name, self.help, self.labels.join(", "));
+            let words = words.join(", ");
+            format!("| `fordway_{name}{end}` | {kind} | {labels} | {help}{colon}{words} |\n")
+        }
+    }
+
+    /// The values of a family's last label, as far as they are those of counters.
+    fn words(family: &str) -> Vec<(&'static str, &'static str)> {
+        fn of<S>(all: &[Counter<S>], family: &str) -> Vec<(&'static str, &'static str)> {
+            let all = all.iter().filter(|counter| counter.family == family);
+            all.map(|it| (it.word, it.meaning)).filter(|(word, _)| !word.is_empty()).collect()
+        }
+        let servers = [of(DNS64, family), of(UPSTREAM, family), of(ROUTER, family)];
+        let relays = [of(TRT, family), of(PROXY, family)];
+        let dstm = [of(DSTM_SERVER, family), of(DSTM_TEP, family), of(DSTM_CLIENT, family)];
+        servers.into_iter().chain(relays).chain(dstm).flatten().collect()
+    }
+
+    /// docs/metrics.md.
+    fn page() -> String {
+        let mut page = "\
+# Metrics
+
+What `[metrics] listen` serves at `/metrics`, and `fordway stats --prometheus` prints. A metric is there as soon as there is \
+something that it is of. The tables are made of `crates/fordway/src/metrics/catalog.rs` and `counters.rs` beside it; \
+`packaging/prometheus/fordway.rules.yml` has alert rules, `packaging/grafana/fordway.json` a dashboard.
+"
+        .to_owned();
+        for (title, families) in GROUPS {
+            page += &format!("\n{title}:\n\n| metric | type | labels | |\n|---|---|---|---|\n");
+            for family in *families {
+                page += &family.row();
+            }
+        }
+        page
     }
 
     /// Every metric of ours that a text names.

@@ -1,62 +1,15 @@
 //! CLATs that set themselves up.
 
 use std::fmt::Write;
-use std::net::Ipv6Addr;
 
-use serde::{Deserialize, Serialize};
+use fordway_control::{AutoStatus, FoundStatus};
 
+use super::Render;
 use super::status::duration;
 use crate::output::{FAINT, GOOD, STRONG};
 
-/// A CLAT that sets itself up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AutoStatus {
-    pub(crate) name: String,
-    /// `active`, `waiting` or `aside`.
-    pub(crate) state: String,
-    /// Why it does not translate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// Seconds since it is in this state.
-    pub(crate) since_seconds: u64,
-    /// How often state, prefix, uplink or address have changed.
-    pub(crate) changes: u64,
-    /// The prefix in use.
-    pub(crate) pref64: Option<String>,
-    pub(crate) uplink: Option<String>,
-    /// The CLAT's IPv6 address.
-    pub(crate) v6: Option<Ipv6Addr>,
-    /// What is known of others with the same address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) duplicates: Option<String>,
-    /// What the network tells, the best first.
-    pub(crate) prefixes: Vec<FoundStatus>,
-    /// What an earlier daemon has left goes on translating.
-    pub(crate) left: bool,
-    /// Why the host could not be set up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
-    /// Seconds until that is tried again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_seconds: Option<u64>,
-}
-
-/// A prefix that was discovered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FoundStatus {
-    pub(crate) prefix: String,
-    /// `router advertisement`, `dns` or `configured`.
-    pub(crate) source: String,
-    /// Who has told it.
-    pub(crate) from: String,
-    /// Seconds until it ends unless it is told again.
-    pub(crate) valid_seconds: Option<u64>,
-    /// Its time is over, but no resolver answers.
-    pub(crate) stale: bool,
-}
-
-impl AutoStatus {
-    pub(super) fn render(&self) -> String {
+impl Render for AutoStatus {
+    fn render(&self) -> String {
         let state = format!("{GOOD}{}{GOOD:#} {STRONG}automatic{STRONG:#}", self.name);
         let mut text = format!(
             "{state}, {} for {} {FAINT}(changed {} times){FAINT:#}\n",
@@ -90,7 +43,7 @@ impl AutoStatus {
     }
 }
 
-impl FoundStatus {
+impl Render for FoundStatus {
     fn render(&self) -> String {
         let until = match self.valid_seconds {
             _ if self.stale => ", outdated: no resolver answers".to_owned(),

@@ -1,53 +1,17 @@
 //! DSTM: server, tunnel end point, clients.
 
 use std::fmt::Write;
-use std::net::{Ipv6Addr, SocketAddrV6};
 
-use fordway_dstmd::{AgentStats, ClientStats, LeaseView, Stats};
-use ipnet::Ipv4Net;
-use serde::{Deserialize, Serialize};
+use fordway_control::{DstmClientStats, DstmServerStatus, DstmTepStatus};
+use fordway_dstmd::{ClientStats, LeaseView};
 
-use super::services::table::{row, warn};
+use super::Render;
 use super::services::{join, line};
 use super::table::group;
 use crate::output::{FAINT, GOOD, STRONG, WARNING};
 
-/// A server that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DstmServerStatus {
-    pub(crate) listen: Vec<SocketAddrV6>,
-    pub(crate) pool: Vec<Ipv4Net>,
-    /// Ports of each client, where addresses are shared.
-    pub(crate) ports_per_client: Option<u32>,
-    /// The tunnel end point's address.
-    pub(crate) tep: Ipv6Addr,
-    /// It has been told everything.
-    pub(crate) tep_up: bool,
-    pub(crate) leases: u64,
-    /// How many more there can be.
-    pub(crate) free: u64,
-}
-
-/// A tunnel end point that hears of a server on another host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DstmTepStatus {
-    pub(crate) listen: SocketAddrV6,
-    pub(crate) bindings: u64,
-    pub(crate) max_bindings: u64,
-}
-
-/// Where a client is, and what it has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DstmClientStats {
-    /// Its name and its interface's.
-    pub(crate) name: String,
-    #[serde(flatten)]
-    pub(crate) stats: ClientStats,
-}
-
-impl DstmServerStatus {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for DstmServerStatus {
+    fn render(&self) -> String {
         let mut text = format!("{GOOD}dstm-server{GOOD:#} {STRONG}DSTM server{STRONG:#}\n");
         line(&mut text, "listening", &join(&self.listen));
         let ports = self.ports_per_client;
@@ -69,9 +33,8 @@ impl DstmServerStatus {
     }
 }
 
-impl DstmTepStatus {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for DstmTepStatus {
+    fn render(&self) -> String {
         let mut text = format!("{GOOD}dstm-tep{GOOD:#} {STRONG}DSTM tunnel end point{STRONG:#}\n");
         line(&mut text, "listening", &self.listen.to_string());
         let bindings = format!("{} of {}", group(self.bindings), group(self.max_bindings));
@@ -80,9 +43,8 @@ impl DstmTepStatus {
     }
 }
 
-impl DstmClientStats {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for DstmClientStats {
+    fn render(&self) -> String {
         let ClientStats { state, v4, ports, tep, own, seconds, refused, .. } = &self.stats;
         let mut text =
             format!("{GOOD}{}{GOOD:#} {STRONG}DSTM client{STRONG:#}, {state}\n", self.name);
@@ -99,86 +61,6 @@ impl DstmClientStats {
         }
         text
     }
-}
-
-/// Trouble, which is shown if there was any.
-fn trouble(text: &mut String, rows: &[(&str, u64, &str)]) {
-    for (label, count, what) in rows.iter().filter(|(_, count, _)| *count > 0) {
-        warn(text, label, *count, what);
-    }
-}
-
-/// What a server has counted.
-pub(crate) fn dstm_server_table(it: &Stats) -> String {
-    let mut text = String::new();
-    for (label, count, what) in [
-        ("leases", it.leases, "now"),
-        ("granted", it.granted, "leases"),
-        ("renewed", it.renewed, "leases"),
-        ("released", it.released, "given back by clients"),
-        ("expired", it.expired, "not renewed"),
-    ] {
-        row(&mut text, label, count, what);
-    }
-    let rows = [
-        ("exhausted", it.exhausted, "refused: all addresses are lent"),
-        ("refused", it.refused, "for other reasons"),
-        ("failed", it.failed, "the disk or the tunnel end point did not do its part"),
-        ("unknown", it.unknown, "clients that no key is known for"),
-        ("forged", it.forged, "messages with a wrong authenticator: is the key the same?"),
-        ("malformed", it.malformed, "messages"),
-        ("unexpected", it.unexpected, "messages of kinds that clients don't send"),
-        ("stale", it.stale, "messages with numbers of the past"),
-        ("limited", it.limited, "more messages than a client may send"),
-        ("unsent", it.unsent, "answers"),
-    ];
-    trouble(&mut text, &rows);
-    text
-}
-
-/// What a tunnel end point has heard.
-pub(crate) fn dstm_tep_table(it: &AgentStats) -> String {
-    let mut text = String::new();
-    for (label, count, what) in [
-        ("bindings", it.bindings, "now"),
-        ("sessions", it.sessions, "of the server"),
-        ("bound", it.bound, "bindings that came"),
-        ("unbound", it.unbound, "bindings that the server took back"),
-        ("expired", it.expired, "bindings that ended by themselves"),
-    ] {
-        row(&mut text, label, count, what);
-    }
-    let rows = [
-        ("full", it.full, "bindings for which there was no room"),
-        ("failed", it.failed, "bindings that were not taken"),
-        ("forged", it.forged, "messages with a wrong authenticator: is the key the same?"),
-        ("malformed", it.malformed, "messages"),
-        ("stale", it.stale, "messages of the past"),
-    ];
-    trouble(&mut text, &rows);
-    text
-}
-
-/// What a client has counted.
-pub(crate) fn dstm_client_table(it: &ClientStats) -> String {
-    let mut text = String::new();
-    for (label, count, what) in [
-        ("granted", it.granted, "leases"),
-        ("renewed", it.renewed, "leases"),
-        ("released", it.released, "given back"),
-        ("waited", it.waited, "packets, for an address"),
-        ("sent", it.sent, "of these when there was one"),
-    ] {
-        row(&mut text, label, count, what);
-    }
-    let rows = [
-        ("dropped", it.dropped, "packets that have waited in vain"),
-        ("refusals", it.refusals, "requests that were refused"),
-        ("lost", it.lost, "leases that ended early or were not renewed"),
-        ("foreign", it.foreign, "messages that were not the server's"),
-    ];
-    trouble(&mut text, &rows);
-    text
 }
 
 /// Leases, a line each.
@@ -203,11 +85,14 @@ pub(crate) fn leases_table(leases: &[LeaseView]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fordway_dstmd::Stats;
+
     use super::*;
+    use crate::metrics::counters::{DSTM_SERVER, table};
 
     #[test]
     fn only_trouble_that_there_was_is_shown() {
-        let text = dstm_server_table(&Stats { granted: 1234, forged: 2, ..Stats::default() });
+        let text = table(DSTM_SERVER, &Stats { granted: 1234, forged: 2, ..Stats::default() });
         assert!(text.contains("1,234") && text.contains("is the key the same?"), "{text}");
         assert!(!text.contains("exhausted"), "{text}");
     }

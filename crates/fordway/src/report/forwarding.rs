@@ -1,103 +1,19 @@
 //! What the kernel does by itself: modes `nat44` and `dual-stack`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ipnet::Ipv4Net;
-use serde::{Deserialize, Serialize};
+use fordway_control::{COUNTERS, DualStackStats, DualStackStatus, Nat44Stats, Nat44Status};
 
+use super::Render;
 use super::services::{join, line};
 use super::table::group;
 use crate::output::{FAINT, GOOD, STRONG, WARNING};
 
-/// An entry of mode nat44.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Nat44Status {
-    pub(crate) name: String,
-    /// The nftables table, of family `ip`.
-    pub(crate) table: String,
-    pub(crate) clients: Vec<Ipv4Net>,
-    /// Empty: any.
-    pub(crate) devices: Vec<String>,
-    pub(crate) uplinks: Vec<String>,
-    /// Devices that are not there now.
-    pub(crate) absent: Vec<String>,
-    /// Empty: the uplink's address.
-    pub(crate) pool4: Vec<String>,
-    pub(crate) netmap: Vec<String>,
-    pub(crate) forwards: Vec<String>,
-    pub(crate) addresses: Vec<String>,
-    pub(crate) settings: Vec<String>,
-}
-
-/// An entry of mode dual-stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DualStackStatus {
-    pub(crate) name: String,
-    pub(crate) devices: Vec<String>,
-    /// Devices that are not there now.
-    pub(crate) absent: Vec<String>,
-    pub(crate) addresses: Vec<String>,
-    pub(crate) settings: Vec<String>,
-}
-
-/// What an entry of mode nat44 has counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Nat44Stats {
-    pub(crate) name: String,
-    /// By name; see [`COUNTERS`].
-    pub(crate) counters: BTreeMap<String, Nat44Count>,
-    /// Connection tracking of the whole host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) conntrack: Option<ConntrackStats>,
-}
-
-/// A counter of the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Nat44Count {
-    pub(crate) packets: u64,
-    pub(crate) octets: u64,
-}
-
-/// Connection tracking of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ConntrackStats {
-    /// Connections that are tracked.
-    pub(crate) connections: u64,
-    /// How many can be.
-    pub(crate) most: u64,
-}
-
-/// What the host has forwarded between all of its devices.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DualStackStats {
-    pub(crate) name: String,
-    /// IPv4 packets.
-    pub(crate) v4: Option<u64>,
-    /// IPv6 packets.
-    pub(crate) v6: Option<u64>,
-}
-
-/// The counters: name, whether it counts what is dropped, and what it means.
-pub(crate) const COUNTERS: [(&str, bool, &str); 10] = [
-    ("out", false, "packets that left translated"),
-    ("in", false, "packets that came back, or were forwarded"),
-    ("sessions", false, "connections of clients"),
-    ("forwarded", false, "connections to forwarded ports"),
-    ("hairpin", false, "of these, those of clients"),
-    ("mapped", false, "connections to mapped networks"),
-    ("unsolicited", true, "connections from outside that nobody waits for"),
-    ("invalid", true, "of no connection, so it would leave untranslated"),
-    ("sessions_limit", true, "connections over a client's quota"),
-    ("rate_limit", true, "connections over a client's rate"),
-];
-
 /// A share of the tracked connections that is close to all that there can be.
 const NEARLY_FULL: f64 = 0.9;
 
-impl Nat44Status {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for Nat44Status {
+    fn render(&self) -> String {
         let mut text = format!(
             "{GOOD}{}{GOOD:#} {STRONG}nat44{STRONG:#} {FAINT}(by the kernel: nft list table ip {}){FAINT:#}\n",
             self.name, self.table
@@ -122,9 +38,8 @@ impl Nat44Status {
     }
 }
 
-impl DualStackStatus {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for DualStackStatus {
+    fn render(&self) -> String {
         let mut text = format!("{GOOD}{}{GOOD:#} {STRONG}dual-stack{STRONG:#}\n", self.name);
         let mut line = |label: &str, value: &str| line(&mut text, label, value);
         line("devices", &self.devices.join(", "));
@@ -182,6 +97,8 @@ pub(crate) fn dual_stack_table(stats: &DualStackStats) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fordway_control::{ConntrackStats, Nat44Count};
+
     use super::*;
 
     #[test]

@@ -1,90 +1,19 @@
 //! What runs beside the translators: the DNS64 server and the router advertisements.
 
-pub(super) mod table;
+mod table;
 
 use std::fmt::Write;
-use std::net::{Ipv6Addr, SocketAddr};
 
-use fordway_router::{DeviceStats, State};
-use ipnet::{IpNet, Ipv6Net};
-use serde::{Deserialize, Serialize};
+use fordway_control::{AdvertiseStatus, Dns64Status, UpstreamStatus};
+use fordway_router::State;
 
-pub(crate) use table::{advertise_table, dns64_table, rcodes};
+pub(crate) use table::{advertise_table, dns64_table};
 
+use super::Render;
 use crate::output::{FAINT, GOOD, STRONG, WARNING};
 
-/// A DNS64 server that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Dns64Status {
-    /// Where it listens.
-    pub(crate) listen: Vec<SocketAddr>,
-    /// Its threads.
-    pub(crate) threads: usize,
-    /// Prefixes of synthesised addresses, where no policy says otherwise; empty: none are synthesised.
-    pub(crate) pool6: Vec<String>,
-    /// Policies of some clients.
-    pub(crate) policies: usize,
-    /// Whose questions are answered.
-    pub(crate) allow: Vec<IpNet>,
-    /// Answers of upstream servers are validated.
-    pub(crate) validate: bool,
-    /// The servers that it asks.
-    pub(crate) upstream: Vec<UpstreamStatus>,
-}
-
-/// A server that a DNS64 server asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UpstreamStatus {
-    /// As configured.
-    pub(crate) server: String,
-    /// Whether it answers.
-    pub(crate) alive: bool,
-    /// Its round-trip time in microseconds; none as long as it has not answered.
-    pub(crate) rtt_us: Option<u32>,
-}
-
-/// A device with router advertisements.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AdvertiseStatus {
-    /// Its name.
-    pub(crate) device: String,
-    /// Whether it advertises.
-    pub(crate) state: State,
-    /// Packets that come in there are forwarded.
-    pub(crate) forwarding: bool,
-    /// Source of the advertisements.
-    pub(crate) link_local: Option<Ipv6Addr>,
-    /// Prefixes that are advertised.
-    pub(crate) prefixes: Vec<Ipv6Net>,
-    /// Prefixes that are advertised as going away.
-    pub(crate) deprecated: Vec<Ipv6Net>,
-    /// DNS servers that are advertised.
-    pub(crate) rdnss: Vec<Ipv6Addr>,
-    /// Translation prefixes that are advertised.
-    pub(crate) pref64: Vec<Ipv6Net>,
-    /// Advertisements of other routers that contradict these.
-    pub(crate) inconsistent: u64,
-}
-
-impl From<&DeviceStats> for AdvertiseStatus {
-    fn from(stats: &DeviceStats) -> AdvertiseStatus {
-        AdvertiseStatus {
-            device: stats.device.clone(),
-            state: stats.state,
-            forwarding: stats.forwarding,
-            link_local: stats.link_local,
-            prefixes: stats.prefixes.clone(),
-            deprecated: stats.deprecated.clone(),
-            rdnss: stats.rdnss.clone(),
-            pref64: stats.pref64.clone(),
-            inconsistent: stats.inconsistent,
-        }
-    }
-}
-
-impl Dns64Status {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for Dns64Status {
+    fn render(&self) -> String {
         let mut text = format!("{GOOD}dns64{GOOD:#} {STRONG}DNS64 server{STRONG:#}\n");
         let mut line = |label: &str, value: &str| line(&mut text, label, value);
         line("listening", &join(&self.listen));
@@ -106,7 +35,7 @@ impl Dns64Status {
     }
 }
 
-impl UpstreamStatus {
+impl Render for UpstreamStatus {
     fn render(&self) -> String {
         let how = match (self.alive, self.rtt_us) {
             (true, Some(rtt)) => format!("answers in {:.1} ms", f64::from(rtt) / 1000.0),
@@ -117,9 +46,8 @@ impl UpstreamStatus {
     }
 }
 
-impl AdvertiseStatus {
-    /// As text with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for AdvertiseStatus {
+    fn render(&self) -> String {
         let state = match self.state {
             State::Absent => "there is no such interface",
             State::Down => "the interface is down",

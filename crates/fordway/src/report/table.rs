@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use fordway_bpf::PassReason;
+use fordway_control::{KernelStats, Totals};
 use fordway_xlat::DropReason;
 
-use super::{KernelStats, Totals};
 use crate::output::{FAINT, STRONG, WARNING};
 
 /// The counters as indented lines; counters at zero are left out where that says enough.
@@ -93,7 +93,7 @@ pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
 }
 
 /// A number with its digits in groups of three.
-pub(super) fn group(number: u64) -> String {
+pub(crate) fn group(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

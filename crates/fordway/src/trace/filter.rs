@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fordway_bpf::Outcome;
 use ipnet::IpNet;
 
-use super::Glimpse;
+use fordway_control::Glimpse;
 
 /// Conditions that must all hold. An empty filter takes every packet of the translator's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,106 +3,59 @@
 use std::time::{Duration, SystemTime};
 
 use fordway_bpf::{Event, Outcome};
+use fordway_control::{Glimpse, TraceLine, UserEngine};
 use fordway_xlat::{Direction, HEADROOM, Offload, Packet, State, Translator, Verdict};
-use serde::{Deserialize, Serialize};
 
-use super::{Filter, Glimpse};
+use super::Filter;
 use crate::output::{ERROR, FAINT, GOOD, WARNING};
-
-/// A packet that passed a translator's kernel engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TraceLine {
-    /// When, as RFC 3339 has it.
-    pub(crate) time: String,
-    pub(crate) translator: String,
-    /// Where it was seen.
-    pub(crate) device: String,
-    /// `v4_to_v6` or `v6_to_v4`.
-    pub(crate) direction: String,
-    /// Its length from the IP header on.
-    pub(crate) octets: u32,
-    /// Segment size of a super-packet; 0 for others.
-    pub(crate) segment_size: u32,
-    pub(crate) packet: Glimpse,
-    /// `translated`, `passed_on`, `dropped` or `unmatched`.
-    pub(crate) outcome: String,
-    /// Label of the reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// The reason as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<String>,
-    /// What left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) translated: Option<Glimpse>,
-    /// What the user engine makes of it, if it got the packet, all of it is known here, and the translator
-    /// is stateless: to ask a stateful one again would change its tables.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) user_engine: Option<UserEngine>,
-}
-
-/// What the user engine does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UserEngine {
-    /// `forward`, `reply`, `drop` or `pass`.
-    pub(crate) verdict: String,
-    /// Label of the reason of a drop or reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// The verdict as a sentence.
-    pub(crate) text: String,
-    /// What leaves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) packets: Vec<Glimpse>,
-}
+use crate::report::Render;
 
 /// Room behind a packet for what translation adds there, in octets.
 const TAILROOM: usize = 1024;
 
-impl TraceLine {
-    /// The line for an event that `filter` takes. `boot` is when the kernel's clock was zero.
-    pub(crate) fn of(
-        event: &Event,
-        filter: &Filter,
-        translator: &Translator,
-        names: (&str, &str),
-        boot: SystemTime,
-    ) -> Option<TraceLine> {
-        let packet = Glimpse::of(&event.before)?;
-        let translated = Glimpse::of(&event.after);
-        let both: Vec<&Glimpse> = std::iter::once(&packet).chain(&translated).collect();
-        if !filter.takes(event.outcome, &both) {
-            return None;
-        }
-        let (outcome, reason, text) = match event.outcome {
-            Outcome::Translated => ("translated", None, None),
-            Outcome::PassedOn(reason) => ("passed_on", Some(reason.label()), Some(reason.text())),
-            Outcome::Dropped(reason) => ("dropped", Some(reason.label()), Some(reason.text())),
-            Outcome::Unmatched => ("unmatched", None, None),
-        };
-        // A super-packet's or a long packet's snapshot says too little.
-        let whole = event.gso_size == 0 && event.before.len() == event.len as usize;
-        let passed_on = matches!(event.outcome, Outcome::PassedOn(_));
-        let stateless = translator.tables().is_none();
-        Some(TraceLine {
-            time: time(boot, event.ns),
-            translator: names.0.to_owned(),
-            device: names.1.to_owned(),
-            direction: Direction::of(&event.before).map_or("", Direction::label).to_owned(),
-            octets: event.len,
-            segment_size: event.gso_size,
-            user_engine: (passed_on && whole && stateless)
-                .then(|| UserEngine::of(translator, &event.before)),
-            packet,
-            outcome: outcome.to_owned(),
-            reason: reason.map(str::to_owned),
-            text: text.map(str::to_owned),
-            translated,
-        })
+/// The line for an event that `filter` takes. `boot` is when the kernel's clock was zero.
+pub(crate) fn line(
+    event: &Event,
+    filter: &Filter,
+    translator: &Translator,
+    names: (&str, &str),
+    boot: SystemTime,
+) -> Option<TraceLine> {
+    let packet = Glimpse::of(&event.before)?;
+    let translated = Glimpse::of(&event.after);
+    let both: Vec<&Glimpse> = std::iter::once(&packet).chain(&translated).collect();
+    if !filter.takes(event.outcome, &both) {
+        return None;
     }
+    let (outcome, reason, text) = match event.outcome {
+        Outcome::Translated => ("translated", None, None),
+        Outcome::PassedOn(reason) => ("passed_on", Some(reason.label()), Some(reason.text())),
+        Outcome::Dropped(reason) => ("dropped", Some(reason.label()), Some(reason.text())),
+        Outcome::Unmatched => ("unmatched", None, None),
+    };
+    // A super-packet's or a long packet's snapshot says too little.
+    let whole = event.gso_size == 0 && event.before.len() == event.len as usize;
+    let passed_on = matches!(event.outcome, Outcome::PassedOn(_));
+    let stateless = translator.tables().is_none();
+    Some(TraceLine {
+        time: time(boot, event.ns),
+        translator: names.0.to_owned(),
+        device: names.1.to_owned(),
+        direction: Direction::of(&event.before).map_or("", Direction::label).to_owned(),
+        octets: event.len,
+        segment_size: event.gso_size,
+        user_engine: (passed_on && whole && stateless)
+            .then(|| user_engine(translator, &event.before)),
+        packet,
+        outcome: outcome.to_owned(),
+        reason: reason.map(str::to_owned),
+        text: text.map(str::to_owned),
+        translated,
+    })
+}
 
-    /// The line with styles.
-    pub(crate) fn render(&self) -> String {
+impl Render for TraceLine {
+    fn render(&self) -> String {
         // The time of day is what people look for.
         let time = self.time.split('T').nth(1).unwrap_or(&self.time).trim_end_matches('Z');
         let segments = match self.segment_size {
@@ -132,38 +85,37 @@ impl TraceLine {
     }
 }
 
-impl UserEngine {
-    /// What a stateless core does with a packet that is known whole.
-    fn of(translator: &Translator, octets: &[u8]) -> UserEngine {
-        let mut buffer = vec![0; HEADROOM];
-        buffer.extend_from_slice(octets);
-        let end = buffer.len();
-        buffer.resize(end + TAILROOM, 0);
-        let mut packet = Packet::new(&mut buffer, HEADROOM..end, Offload::default());
-        // A state of its own: what is looked at here costs the rate limit nothing.
-        let verdict =
-            translator.translate(&mut packet, Duration::ZERO, &mut State::new(1), &mut ());
-        let packets = match verdict {
-            Verdict::Forward | Verdict::Reply(_) => {
-                let whole = packet.fragments().map(|piece| [piece.head(), piece.body].concat());
-                whole.filter_map(|octets| Glimpse::of(&octets)).collect()
-            }
-            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Vec::new(),
-        };
-        let (verdict, reason, text) = match verdict {
-            Verdict::Forward => ("forward", None, "translated".to_owned()),
-            Verdict::Reply(error) => (
-                "reply",
-                Some(error.reason.label()),
-                format!("an ICMP error for the sender. {}", error.reason.text()),
-            ),
-            Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
-            Verdict::Stored => ("stored", None, "kept for a while".to_owned()),
-            Verdict::Pass => ("pass", None, "left untouched".to_owned()),
-        };
-        UserEngine { verdict: verdict.to_owned(), reason: reason.map(str::to_owned), text, packets }
-    }
+/// What a stateless core does with a packet that is known whole.
+fn user_engine(translator: &Translator, octets: &[u8]) -> UserEngine {
+    let mut buffer = vec![0; HEADROOM];
+    buffer.extend_from_slice(octets);
+    let end = buffer.len();
+    buffer.resize(end + TAILROOM, 0);
+    let mut packet = Packet::new(&mut buffer, HEADROOM..end, Offload::default());
+    // A state of its own: what is looked at here costs the rate limit nothing.
+    let verdict = translator.translate(&mut packet, Duration::ZERO, &mut State::new(1), &mut ());
+    let packets = match verdict {
+        Verdict::Forward | Verdict::Reply(_) => {
+            let whole = packet.fragments().map(|piece| [piece.head(), piece.body].concat());
+            whole.filter_map(|octets| Glimpse::of(&octets)).collect()
+        }
+        Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Vec::new(),
+    };
+    let (verdict, reason, text) = match verdict {
+        Verdict::Forward => ("forward", None, "translated".to_owned()),
+        Verdict::Reply(error) => (
+            "reply",
+            Some(error.reason.label()),
+            format!("an ICMP error for the sender. {}", error.reason.text()),
+        ),
+        Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
+        Verdict::Stored => ("stored", None, "kept for a while".to_owned()),
+        Verdict::Pass => ("pass", None, "left untouched".to_owned()),
+    };
+    UserEngine { verdict: verdict.to_owned(), reason: reason.map(str::to_owned), text, packets }
+}
 
+impl Render for UserEngine {
     fn render(&self) -> String {
         match self.packets.as_slice() {
             [] => format!("{}: {}", self.verdict, self.text),
@@ -198,8 +150,7 @@ mod tests {
         let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
         let translator = Translator::new(Config { pool6, ..Config::default() }).unwrap();
         let names = ("siit0", "siit0");
-        TraceLine::of(event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH)
-            .unwrap()
+        super::line(event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH).unwrap()
     }
 
     #[test]
@@ -251,7 +202,7 @@ mod tests {
         (event.len, event.before) = (before.len() as u32, before);
         let names = ("nat64", "nat64");
         let told =
-            TraceLine::of(&event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH)
+            super::line(&event, &Filter::default(), &translator, names, SystemTime::UNIX_EPOCH)
                 .unwrap();
         assert_eq!((told.reason.as_deref(), told.user_engine), (Some("subscriber"), None));
         assert_eq!(nat64.occupancy().map(|table| table.used), [0, 0, 0]);

@@ -6,7 +6,7 @@ use fordway_dns64::discovery::{Prefix, Source};
 
 use super::Auto;
 use super::decide::Decision;
-use crate::report::{AutoStatus, FoundStatus};
+use fordway_control::{AutoStatus, FoundStatus};
 
 impl Auto {
     /// What it does, in a word.

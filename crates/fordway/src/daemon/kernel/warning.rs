@@ -4,7 +4,7 @@ use std::io;
 
 use fordway_bpf::{Accelerator, Error, Kind, Place, Totals};
 
-use crate::report::KernelWarning;
+use fordway_control::KernelWarning;
 
 /// Frames that programs in front of routing have let by without taking any: then they are at the wrong device, most likely.
 const MANY: u64 = 1000;

@@ -3,12 +3,11 @@
 //! The host comes first: what comes for a port that one of its sockets uses is not translated. So each such
 //! port is one that a host behind the translator may be given and can't use.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
+use fordway_control::Clash;
 use fordway_net::{BoundSocket, SysctlKey, bound_sockets, sysctl};
 use fordway_xlat::nat64::Settings;
-use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::Own;
@@ -19,73 +18,6 @@ type Ports = (u16, u16);
 
 /// Ports that connections of this host should have to choose from.
 const ENOUGH: u32 = 4096;
-
-/// Clashes of a kind that are named at most in sentences.
-const NAMED: usize = 5;
-
-/// Something of the host that is in the way of pool4.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "clash", rename_all = "snake_case")]
-pub(crate) enum Clash {
-    /// The kernel may give ports of the pool to connections of this host.
-    EphemeralPorts {
-        /// The pool's address.
-        address: Ipv4Addr,
-        /// First port that is in both.
-        first: u16,
-        /// Last port that is in both.
-        last: u16,
-        /// What to do about it.
-        fix: String,
-    },
-    /// A socket of this host waits on a port of the pool.
-    Socket {
-        /// `tcp` or `udp`.
-        protocol: String,
-        /// The pool's address.
-        address: Ipv4Addr,
-        /// The port.
-        port: u16,
-        /// The port is forwarded, so it is the socket that gets nothing.
-        forwarded: bool,
-    },
-}
-
-impl Clash {
-    /// What to do about it.
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Clash::EphemeralPorts { fix, .. } => fix.clone(),
-            Clash::Socket { protocol, port, .. } => format!(
-                "give pool4 other ports, or that service another one (ss -lnp -A {protocol} \
-                 sport = {port} shows it)"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Clash {
-    /// A clause.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Clash::EphemeralPorts { address, first, last, .. } => write!(
-                f,
-                "connections of this host may take ports {first}-{last} of pool4 {address}, for they \
-                 are within net.ipv4.ip_local_port_range"
-            ),
-            Clash::Socket { protocol, address, port, forwarded: false } => write!(
-                f,
-                "a service of this host waits on {protocol} port {port} of pool4 {address}, so no \
-                 host behind the translator can use that port"
-            ),
-            Clash::Socket { protocol, address, port, forwarded: true } => write!(
-                f,
-                "a service of this host waits on {protocol} port {port} of {address}, which is \
-                 forwarded, so it gets nothing there"
-            ),
-        }
-    }
-}
 
 /// Looks for clashes. `settings`: with the BIB entries that were added by hand.
 pub(crate) fn clashes(facts: &Facts, settings: &Settings) -> Vec<Clash> {
@@ -103,23 +35,6 @@ pub(crate) fn clashes(facts: &Facts, settings: &Settings) -> Vec<Clash> {
     }
     found.extend(waiting(&own, &sockets));
     found
-}
-
-/// The clashes for people: each with what to do about it, and of many of a kind only some.
-pub(crate) fn sentences(clashes: &[Clash]) -> Vec<String> {
-    let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
-    let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
-    let mut lines = Vec::new();
-    for (kind, all) in [("addresses", ranges), ("services", sockets)] {
-        let shown = all.iter().take(NAMED);
-        lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
-        let more = all.len().saturating_sub(NAMED);
-        if more > 0 {
-            lines
-                .push(format!("and {more} more such {kind}; fordway status --json names them all"));
-        }
-    }
-    lines
 }
 
 /// The ports that the kernel chooses from for connections of this host.
@@ -270,6 +185,7 @@ mod tests {
     use fordway_net::{DivertedPort, DivertedPorts, Transport};
 
     use super::*;
+    use crate::report::sentences;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -344,9 +260,9 @@ mod tests {
              -lnp -A tcp sport = 20001 shows it)"
         );
         let many: Vec<Clash> = found.iter().cycle().take(7).cloned().collect();
-        assert_eq!(sentences(&many).len(), NAMED + 1);
+        assert_eq!(sentences(&many).len(), 6);
         let range = ephemeral(&own(20_000, 40_000), &local("32768 60999", "")).remove(0);
-        assert_eq!(sentences(&vec![range; 100]).len(), NAMED + 1);
+        assert_eq!(sentences(&vec![range; 100]).len(), 6);
         let json = serde_json::to_value(&found[0]).unwrap();
         assert_eq!((&json["clash"], &json["port"]), (&"socket".into(), &443.into()));
         assert_eq!(serde_json::from_value::<Clash>(json).unwrap(), found[0]);

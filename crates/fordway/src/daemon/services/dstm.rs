@@ -17,7 +17,7 @@ use super::super::tunnels::Tunnels;
 use super::Services;
 use super::slot::Service;
 use crate::failure::Failure;
-use crate::report::{DstmServerStatus, DstmTepStatus};
+use fordway_control::{DstmServerStatus, DstmTepStatus};
 
 /// What the server is told; `None`: there is none.
 pub(super) fn server(config: &Config, tunnels: &Tunnels) -> Result<Option<Settings>, Failure> {

@@ -6,7 +6,7 @@ use fordway_proxy as proxy;
 use fordway_router as router;
 
 use super::Services;
-use crate::report::{
+use fordway_control::{
     AdvertiseStatus, Dns64Status, ProxyStatus, TrtStats, TrtStatus, UpstreamStatus,
 };
 
@@ -78,7 +78,7 @@ impl Services {
     /// The proxies.
     pub(in super::super) fn proxy_status(&self) -> Vec<ProxyStatus> {
         let all = self.proxies.iter();
-        all.map(|(server, settings)| ProxyStatus::of(settings, &server.stats())).collect()
+        all.map(|(server, settings)| proxy_status(settings, &server.stats())).collect()
     }
 
     /// What the proxies have counted.
@@ -94,5 +94,23 @@ impl Services {
     /// What the router advertisements have counted.
     pub(in super::super) fn router_stats(&self) -> Option<router::Stats> {
         self.router.server().map(router::Server::stats)
+    }
+}
+
+/// What runs of a proxy.
+fn proxy_status(settings: &proxy::Settings, stats: &proxy::Stats) -> ProxyStatus {
+    ProxyStatus {
+        name: settings.name.clone(),
+        mode: match settings.mode {
+            proxy::Mode::Forward(_) => "forward",
+            proxy::Mode::Reverse(_) => "reverse",
+        }
+        .to_owned(),
+        listen: settings.listen.clone(),
+        threads: settings.threads.get(),
+        tls: settings.tls.is_some(),
+        connections: stats.connections,
+        tunnels: stats.tunnels_open,
+        servers: stats.servers.clone(),
     }
 }

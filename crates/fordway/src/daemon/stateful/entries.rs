@@ -10,7 +10,7 @@ use fordway_xlat::nat64::{
 };
 use ipnet::Ipv6Net;
 
-use crate::report::{
+use fordway_control::{
     BibRow, BlockRow, DeterministicRow, Entries, EntryFilter, ReverseReport, SessionRow,
     SubscriberRow, Table,
 };

@@ -12,7 +12,7 @@ use fordway_xlat::nat64::{
 
 use super::entries::written;
 use crate::daemon::running::Running;
-use crate::report::{
+use fordway_control::{
     LatencyStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats, PoolStats,
 };
 

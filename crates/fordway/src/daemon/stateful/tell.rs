@@ -10,7 +10,7 @@ use fordway_xlat::nat64::Event;
 use ipnet::Ipv6Net;
 
 use crate::natlog::{Logs, Record, What};
-use crate::report::LogStats;
+use fordway_control::LogStats;
 
 /// Where events go. Clones are the same one.
 #[derive(Clone, Debug)]

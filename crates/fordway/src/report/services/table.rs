@@ -5,7 +5,8 @@ use std::fmt::Write;
 use fordway_nameserver as dns64;
 use fordway_router as router;
 
-use crate::output::{FAINT, STRONG, WARNING};
+use crate::metrics::counters::{DNS64, ROUTER, row, table, words};
+use crate::output::{STRONG, WARNING};
 use crate::report::table::group;
 
 /// What the DNS64 server has counted.
@@ -13,33 +14,8 @@ pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {
     let mut text = String::new();
     let queries = stats.udp_queries.wrapping_add(stats.tcp_queries);
     row(&mut text, "queries", queries, &format!("{} of them by TCP", group(stats.tcp_queries)));
-    let origins = [
-        ("cached", stats.cached, "answered from what was answered before"),
-        ("synthesised", stats.synthesised, "with addresses made here"),
-        ("forwarded", stats.forwarded, "as an upstream server answered"),
-        ("local", stats.local, "without an upstream server"),
-        ("errors", stats.errors, "errors found here"),
-    ];
-    for (label, count, what) in origins {
-        row(&mut text, label, count, what);
-    }
-    let trouble = [
-        ("refused", stats.refused, "of clients that may not ask"),
-        ("limited", stats.limited, "over the rate, sent to TCP"),
-        ("overload", stats.overload, "too many under way"),
-        ("truncated", stats.truncated, "cut to fit UDP"),
-        ("malformed", stats.dropped.malformed, "no query, no answer"),
-        ("dropped, limited", stats.dropped.limited, "over the rate, no answer"),
-        ("dropped, refused", stats.dropped.refused, "may not ask, no answer"),
-        ("unsent", stats.dropped.unsent, "the system did not take the answer"),
-        ("TCP refused", stats.connections_refused, "too many connections, or may not ask"),
-        ("TCP unread", stats.connections_unread, "closed: asked on, and took no answers"),
-    ];
-    for (label, count, what) in trouble.into_iter().filter(|(_, count, _)| *count > 0) {
-        warn(&mut text, label, count, what);
-    }
-    let codes: Vec<String> = rcodes(stats)
-        .into_iter()
+    text.push_str(&table(DNS64, stats));
+    let codes: Vec<String> = words(DNS64, "dns64_answers", stats)
         .filter(|(_, count)| *count > 0)
         .map(|(code, count)| format!("{code} {}", group(count)))
         .collect();
@@ -48,20 +24,6 @@ pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {
     }
     upstream(&mut text, &stats.upstream);
     text
-}
-
-/// Answers by the name of their response code.
-pub(crate) fn rcodes(stats: &dns64::Stats) -> [(&'static str, u64); 7] {
-    let answers = &stats.answers;
-    [
-        ("NOERROR", answers.noerror),
-        ("FORMERR", answers.formerr),
-        ("SERVFAIL", answers.servfail),
-        ("NXDOMAIN", answers.nxdomain),
-        ("NOTIMP", answers.notimp),
-        ("REFUSED", answers.refused),
-        ("other", answers.other),
-    ]
 }
 
 fn upstream(text: &mut String, stats: &fordway_resolver::Stats) {
@@ -101,30 +63,8 @@ pub(crate) fn advertise_table(stats: &router::DeviceStats) -> String {
     let sent = stats.sent.wrapping_add(stats.sent_unicast);
     let alone = format!("{} of them to one host", group(stats.sent_unicast));
     row(&mut text, "sent", sent, &alone);
-    row(&mut text, "solicitations", stats.solicitations, "hosts that asked");
-    if stats.dhcpv6_replies > 0 {
-        row(&mut text, "DHCPv6", stats.dhcpv6_replies, "INFORMATION-REQUESTs answered");
-    }
-    let trouble = [
-        ("unsent", stats.unsent, "the system did not take them"),
-        ("inconsistent", stats.inconsistent, "of other routers that say otherwise"),
-        ("invalid", stats.invalid, "messages that are not valid"),
-        ("DHCPv6 ignored", stats.dhcpv6_ignored, "not valid, or for another server"),
-        ("DHCPv6 limited", stats.dhcpv6_limited, "over the rate"),
-    ];
-    for (label, count, what) in trouble.into_iter().filter(|(_, count, _)| *count > 0) {
-        warn(&mut text, label, count, what);
-    }
+    text.push_str(&table(ROUTER, stats));
     text
-}
-
-pub(crate) fn row(text: &mut String, label: &str, count: u64, what: &str) {
-    let _ = writeln!(text, "  {label:<18}{:>16}  {FAINT}{what}{FAINT:#}", group(count));
-}
-
-pub(crate) fn warn(text: &mut String, label: &str, count: u64, what: &str) {
-    let count = group(count);
-    let _ = writeln!(text, "  {WARNING}{label:<18}{WARNING:#}{count:>16}  {FAINT}{what}{FAINT:#}");
 }
 
 #[cfg(test)]

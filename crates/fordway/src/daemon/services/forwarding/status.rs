@@ -7,7 +7,7 @@ use fordway_net::{Change, sysctl};
 
 use super::super::Services;
 use super::{Entry, Owned};
-use crate::report::{
+use fordway_control::{
     ConntrackStats, DualStackStats, DualStackStatus, Nat44Count, Nat44Stats, Nat44Status,
 };
 

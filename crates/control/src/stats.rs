@@ -7,99 +7,106 @@ use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_router as router;
 use fordway_xlat::{Counters, Direction, DropReason};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AutoStatus, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
+use crate::schema;
+use crate::{AutoStatus, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
 
 /// All counters of a daemon.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Stats {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stats {
     /// CLATs that set themselves up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) automatic: Vec<AutoStatus>,
+    pub automatic: Vec<AutoStatus>,
     /// In the order of the configuration.
-    pub(crate) translators: Vec<TranslatorStats>,
+    pub translators: Vec<TranslatorStats>,
     /// Of the DNS64 server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dns64: Option<dns64::Stats>,
+    #[schemars(schema_with = "schema::like::<dns64::Stats>")]
+    pub dns64: Option<dns64::Stats>,
     /// Of the router advertisements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) router: Option<router::Stats>,
+    #[schemars(schema_with = "schema::like::<router::Stats>")]
+    pub router: Option<router::Stats>,
     /// Of entries of mode nat44.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) nat44: Vec<Nat44Stats>,
+    pub nat44: Vec<Nat44Stats>,
     /// Of entries of mode dual-stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) dual_stack: Vec<DualStackStats>,
+    pub dual_stack: Vec<DualStackStats>,
     /// Of the transport relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) trt: Vec<TrtStats>,
+    pub trt: Vec<TrtStats>,
     /// Of the proxies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) proxies: Vec<proxy::Stats>,
+    #[schemars(schema_with = "schema::list::<proxy::Stats>")]
+    pub proxies: Vec<proxy::Stats>,
     /// Of the DSTM server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dstm_server: Option<dstm::Stats>,
+    #[schemars(schema_with = "schema::like::<dstm::Stats>")]
+    pub dstm_server: Option<dstm::Stats>,
     /// Of the tunnel end point that a server on another host tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dstm_tep: Option<dstm::AgentStats>,
+    #[schemars(schema_with = "schema::like::<dstm::AgentStats>")]
+    pub dstm_tep: Option<dstm::AgentStats>,
     /// Of DSTM clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) dstm_clients: Vec<DstmClientStats>,
+    pub dstm_clients: Vec<DstmClientStats>,
 }
 
 /// The counters of a translator.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TranslatorStats {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TranslatorStats {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its mode.
-    pub(crate) mode: String,
+    pub mode: String,
     /// The sums over its queues and its kernel engine.
     #[serde(flatten)]
-    pub(crate) totals: Totals,
+    pub totals: Totals,
     /// Each queue's, in the order of their numbers: what the user engine did.
-    pub(crate) queues: Vec<Totals>,
+    pub queues: Vec<Totals>,
     /// What the kernel engine did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) kernel: Option<KernelStats>,
+    pub kernel: Option<KernelStats>,
     /// Of a stateful translator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) nat64: Option<Nat64Stats>,
+    pub nat64: Option<Nat64Stats>,
 }
 
 /// The counters of a kernel engine. They go on when the daemon is started anew.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KernelStats {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelStats {
     /// IPv4 in, IPv6 out.
-    pub(crate) v4_to_v6: DirectionStats,
+    pub v4_to_v6: DirectionStats,
     /// IPv6 in, IPv4 out.
-    pub(crate) v6_to_v4: DirectionStats,
+    pub v6_to_v4: DirectionStats,
     /// Packets dropped, by the label of the reason; every reason is there.
-    pub(crate) drops: BTreeMap<String, u64>,
+    pub drops: BTreeMap<String, u64>,
     /// Packets left to the user engine, by the label of the cause.
-    pub(crate) passed_on: BTreeMap<String, u64>,
+    pub passed_on: BTreeMap<String, u64>,
     /// Packets that programs in front of routing (`ingress`, XDP) left to the host's stack, by the label of the cause.
-    pub(crate) left_to_stack: BTreeMap<String, u64>,
+    pub left_to_stack: BTreeMap<String, u64>,
     /// Packets seen that were none of the translator's.
-    pub(crate) unmatched: u64,
+    pub unmatched: u64,
     /// Frames that programs in front of routing saw for other link-layer addresses; not those for many.
     #[serde(default)]
-    pub(crate) elsewhere: u64,
+    pub elsewhere: u64,
     /// Frames that programs in front of routing saw with a VLAN tag.
     #[serde(default)]
-    pub(crate) tagged: u64,
+    pub tagged: u64,
     /// Packets whose time was taken.
-    pub(crate) measured_packets: u64,
+    pub measured_packets: u64,
     /// That time, in nanoseconds.
-    pub(crate) measured_ns: u64,
+    pub measured_ns: u64,
     /// Trace events that were not told, since there were too many.
-    pub(crate) trace_lost: u64,
+    pub trace_lost: u64,
 }
 
 impl KernelStats {
     /// What it shares with the user engine.
-    pub(crate) fn as_totals(&self) -> Totals {
+    pub fn as_totals(&self) -> Totals {
         Totals {
             v4_to_v6: self.v4_to_v6,
             v6_to_v4: self.v6_to_v4,
@@ -110,64 +117,64 @@ impl KernelStats {
 }
 
 /// One set of counters: a queue's, or sums of several.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Totals {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
     /// IPv4 in, IPv6 out.
-    pub(crate) v4_to_v6: DirectionStats,
+    pub v4_to_v6: DirectionStats,
     /// IPv6 in, IPv4 out.
-    pub(crate) v6_to_v4: DirectionStats,
+    pub v6_to_v4: DirectionStats,
     /// Packets dropped, by the label of the reason; every reason is there.
-    pub(crate) drops: BTreeMap<String, u64>,
+    pub drops: BTreeMap<String, u64>,
     /// ICMP errors sent.
-    pub(crate) icmp_errors: IcmpErrorStats,
+    pub icmp_errors: IcmpErrorStats,
     /// Packets left untouched.
-    pub(crate) passed: u64,
+    pub passed: u64,
     /// Errors of the device's queues.
-    pub(crate) io: IoStats,
+    pub io: IoStats,
 }
 
 /// What a direction carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DirectionStats {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DirectionStats {
     /// Packets translated; a super-packet is one.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Packets translated as they are on a wire.
-    pub(crate) segments: u64,
+    pub segments: u64,
     /// Octets of the IP packets taken in and translated.
-    pub(crate) octets: u64,
+    pub octets: u64,
     /// Fragments made.
-    pub(crate) fragments: u64,
+    pub fragments: u64,
 }
 
 /// ICMP errors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct IcmpErrorStats {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IcmpErrorStats {
     /// ICMPv4 errors sent.
-    pub(crate) v4: u64,
+    pub v4: u64,
     /// ICMPv6 errors sent.
-    pub(crate) v6: u64,
+    pub v6: u64,
     /// Not sent: rate limit, switched off, or no source address.
-    pub(crate) suppressed: u64,
+    pub suppressed: u64,
 }
 
 /// Errors of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct IoStats {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IoStats {
     /// Reads that failed.
-    pub(crate) receive_errors: u64,
+    pub receive_errors: u64,
     /// Packets that a full queue did not take.
-    pub(crate) send_full: u64,
+    pub send_full: u64,
     /// Packets that an interface that is down did not take.
-    pub(crate) send_down: u64,
+    pub send_down: u64,
     /// Packets for which the kernel had no memory.
-    pub(crate) send_no_buffers: u64,
+    pub send_no_buffers: u64,
     /// Packets that the kernel found malformed.
-    pub(crate) send_refused: u64,
+    pub send_refused: u64,
 }
 
 impl IoStats {
     /// Each counter with its label.
-    pub(crate) fn labelled(&self) -> [(&'static str, u64); 5] {
+    pub fn labelled(&self) -> [(&'static str, u64); 5] {
         [
             ("receive_errors", self.receive_errors),
             ("send_full", self.send_full),
@@ -180,7 +187,7 @@ impl IoStats {
 
 impl Totals {
     /// The counters as they stand.
-    pub(crate) fn read(counters: &Counters) -> Totals {
+    pub fn read(counters: &Counters) -> Totals {
         let direction = |direction| {
             let totals = counters.direction(direction);
             DirectionStats {
@@ -208,22 +215,22 @@ impl Totals {
     }
 
     /// Packets dropped for any reason.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.drops.values().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     /// Each direction with its label.
-    pub(crate) fn directions(&self) -> [(&'static str, DirectionStats); 2] {
+    pub fn directions(&self) -> [(&'static str, DirectionStats); 2] {
         [(Direction::V4ToV6.label(), self.v4_to_v6), (Direction::V6ToV4.label(), self.v6_to_v4)]
     }
 
     /// Adds the counters of another queue.
-    pub(crate) fn add(&mut self, other: &Totals) {
+    pub fn add(&mut self, other: &Totals) {
         self.zip(other, u64::wrapping_add);
     }
 
     /// What has been counted since `earlier`.
-    pub(crate) fn since(&self, earlier: &Totals) -> Totals {
+    pub fn since(&self, earlier: &Totals) -> Totals {
         let mut difference = self.clone();
         difference.zip(earlier, u64::wrapping_sub);
         difference

@@ -3,26 +3,30 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the first octets of a packet tell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Glimpse {
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Glimpse {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
     /// Number of the transport protocol.
-    pub(crate) protocol: u8,
+    pub protocol: u8,
     /// TCP, UDP and their like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) source_port: Option<u16>,
+    pub source_port: Option<u16>,
+    /// Destination port of TCP, UDP and their like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) destination_port: Option<u16>,
+    pub destination_port: Option<u16>,
     /// ICMP type and code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) icmp: Option<(u8, u8)>,
+    pub icmp: Option<(u8, u8)>,
     /// It is a fragment that does not begin at the packet's start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) later_fragment: bool,
+    pub later_fragment: bool,
 }
 
 const ICMP: u8 = 1;
@@ -44,7 +48,7 @@ const MAX_EXTENSIONS: usize = 8;
 
 impl Glimpse {
     /// What `octets`, which begin with an IP header, tell; `None` if there is no whole header.
-    pub(crate) fn of(octets: &[u8]) -> Option<Glimpse> {
+    pub fn of(octets: &[u8]) -> Option<Glimpse> {
         match octets.first()? >> 4 {
             4 => v4(octets),
             6 => v6(octets),
@@ -52,15 +56,18 @@ impl Glimpse {
         }
     }
 
-    pub(crate) fn is_icmp(&self) -> bool {
+    /// Whether it is ICMPv4 or ICMPv6.
+    pub fn is_icmp(&self) -> bool {
         matches!(self.protocol, ICMP | ICMPV6)
     }
 
-    pub(crate) fn is_tcp(&self) -> bool {
+    /// Whether it is TCP.
+    pub fn is_tcp(&self) -> bool {
         self.protocol == TCP
     }
 
-    pub(crate) fn is_udp(&self) -> bool {
+    /// Whether it is UDP.
+    pub fn is_udp(&self) -> bool {
         self.protocol == UDP
     }
 

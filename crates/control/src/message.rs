@@ -1,0 +1,197 @@
+//! What goes over the socket.
+
+use std::net::{SocketAddrV4, SocketAddrV6};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Entries, EntryFilter, Leases, ReverseReport, Stats, Status, Table, TraceLine};
+
+/// Version of the protocol: the number changes when programs that know the one before would misunderstand a message.
+/// Fields may be added without that.
+pub const PROTOCOL: u32 = 1;
+
+/// Octets that a request may have, its newline included.
+pub const MAX_REQUEST: usize = 4096;
+
+/// A request or a reply with the version of the protocol. A message without one is of version 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Versioned<T> {
+    /// Version of the protocol.
+    #[serde(default = "current")]
+    protocol: u32,
+    #[serde(flatten)]
+    message: T,
+}
+
+fn current() -> u32 {
+    PROTOCOL
+}
+
+/// Why a line is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// It is of another version of the protocol.
+    #[error("protocol {0} is not known here, only protocol {PROTOCOL}")]
+    Protocol(u64),
+    /// It is not the JSON of a message.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// A message as a line, with its newline.
+///
+/// # Errors
+/// If it can't be written as JSON.
+pub fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(&Versioned { protocol: PROTOCOL, message })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The message of a line.
+///
+/// # Errors
+/// If it is of another version, or no message.
+pub fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, ParseError> {
+    #[derive(Deserialize)]
+    struct Version {
+        protocol: u64,
+    }
+    // Another version may have messages of any form.
+    match serde_json::from_slice(line) {
+        Ok(Version { protocol }) if protocol != u64::from(PROTOCOL) => {
+            Err(ParseError::Protocol(protocol))
+        }
+        _ => Ok(serde_json::from_slice::<Versioned<T>>(line)?.message),
+    }
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What runs.
+    Status {},
+    /// What has been carried.
+    Stats {},
+    /// Read the configuration again.
+    Reload {},
+    /// Take one translator down.
+    Down {
+        /// Its name.
+        name: String,
+    },
+    /// End, and leave kernel engines running.
+    Leave {},
+    /// Show entries of stateful translators.
+    List {
+        /// Which table.
+        table: Table,
+        /// The translator; all of them if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// Which entries.
+        #[serde(default)]
+        filter: EntryFilter,
+        /// How many at most.
+        #[serde(default)]
+        limit: Option<u64>,
+        /// Only how many there are.
+        #[serde(default)]
+        count: bool,
+    },
+    /// Make a BIB entry.
+    BibAdd {
+        /// The translator; the only stateful one if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The protocol.
+        protocol: String,
+        /// (T,t).
+        v4: SocketAddrV4,
+        /// (X',x).
+        v6: SocketAddrV6,
+    },
+    /// Take a BIB entry away.
+    BibDel {
+        /// The translator; the only stateful one if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The protocol.
+        protocol: String,
+        /// (T,t).
+        v4: SocketAddrV4,
+    },
+    /// Whose a transport address is.
+    Reverse {
+        /// The translator; all of them if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// The transport address.
+        v4: SocketAddrV4,
+    },
+    /// Make no new sessions, or make them again.
+    Drain {
+        /// The translator.
+        name: String,
+        /// Whether none are made.
+        drains: bool,
+    },
+    /// Show the leases of the DSTM server.
+    Leases {},
+    /// End a lease of the DSTM server.
+    Revoke {
+        /// The client: its name, or its address.
+        client: String,
+    },
+    /// Tell of packets.
+    Trace {
+        /// The translator.
+        name: String,
+        /// Which packets; empty: all of them.
+        #[serde(default)]
+        filter: String,
+    },
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To `status`.
+    Status(Box<Status>),
+    /// To `stats`.
+    Stats(Box<Stats>),
+    /// It has been done, or begun: a sentence.
+    Done(String),
+    /// There is no translator of this name.
+    Unknown(String),
+    /// It was understood and could not be done.
+    Failed {
+        /// A sentence, or a report of several lines.
+        text: String,
+        /// What to do about it.
+        hint: Option<String>,
+        /// The configuration is at fault.
+        config: bool,
+    },
+    /// After `list`: some entries.
+    Entries(Entries),
+    /// The end of `list`.
+    Listed {
+        /// How many have been shown, or counted.
+        matched: u64,
+        /// There are more.
+        more: bool,
+    },
+    /// To `reverse`.
+    Reverse(ReverseReport),
+    /// To `leases`.
+    Leases(Leases),
+    /// After `trace`: a packet.
+    Trace(Box<TraceLine>),
+    /// The request was not understood: a sentence.
+    Error(String),
+}

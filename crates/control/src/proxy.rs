@@ -1,0 +1,32 @@
+//! HTTP proxies.
+
+use std::net::SocketAddr;
+
+use fordway_proxy::ServerStats;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// A proxy that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProxyStatus {
+    /// Its name.
+    pub name: String,
+    /// `forward` or `reverse`.
+    pub mode: String,
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// Its threads.
+    pub threads: usize,
+    /// Clients speak TLS.
+    pub tls: bool,
+    /// Connections of clients that are open.
+    pub connections: u64,
+    /// Tunnels that are open.
+    pub tunnels: u64,
+    /// The servers of a site.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::list::<ServerStats>")]
+    pub servers: Vec<ServerStats>,
+}

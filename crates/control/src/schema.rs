@@ -1,0 +1,118 @@
+//! JSON Schema of what goes over the socket.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fordway_dstmd::LeaseView;
+use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::message::Versioned;
+use crate::{Reply, Request};
+
+/// A line on the control socket: a request or a reply.
+#[derive(JsonSchema)]
+#[schemars(untagged, title = "Fordway's control socket")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Line {
+    /// What a client sends.
+    Request(Versioned<Request>),
+    /// What the daemon sends.
+    Reply(Versioned<Reply>),
+}
+
+/// The JSON Schema of a line on the socket.
+#[must_use]
+pub fn schema() -> Value {
+    schema_for!(Line).to_value()
+}
+
+/// Schema of counters that another crate defines: of what their initial state looks like.
+pub(crate) fn like<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
+    of_sample(&T::default())
+}
+
+/// Schema of a list of such.
+pub(crate) fn list<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
+    of_sample(&[T::default()])
+}
+
+/// Schema of a list of leases.
+pub(crate) fn leases(_: &mut SchemaGenerator) -> Schema {
+    let (v4, v6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
+    let client = String::new();
+    of_sample(&[LeaseView { client, v4, ports: None, remote: v6, tep: v6, seconds: 0 }])
+}
+
+fn of_sample(sample: &impl Serialize) -> Schema {
+    let sample = serde_json::to_value(sample).unwrap_or_default();
+    Schema::try_from(infer(&sample)).unwrap_or_default()
+}
+
+/// Types as those of the sample; what is null there may be anything.
+fn infer(sample: &Value) -> Value {
+    match sample {
+        Value::Null => json!(true),
+        Value::Bool(_) => json!({"type": "boolean"}),
+        Value::Number(_) => json!({"type": "number"}),
+        Value::String(_) => json!({"type": "string"}),
+        Value::Array(items) => {
+            json!({"type": "array", "items": items.first().map_or(json!(true), infer)})
+        }
+        Value::Object(fields) => {
+            let fields: Map<_, _> =
+                fields.iter().map(|(name, value)| (name.clone(), infer(value))).collect();
+            json!({"type": "object", "properties": fields})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use boon::{Compiler, Schemas};
+
+    use super::*;
+    use crate::{Stats, TrtStats, from_line, to_line};
+
+    /// What `message` is for the schema, once it has been on the socket.
+    fn check(line: &[u8]) -> Result<(), String> {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.add_resource("control.json", schema()).unwrap();
+        let index = compiler.compile("control.json", &mut schemas).unwrap();
+        let value = serde_json::from_slice(line).unwrap();
+        schemas.validate(&value, index).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn requests_and_replies_are_as_the_schema_says() {
+        let trt = vec![TrtStats { name: "trt".to_owned(), ..TrtStats::default() }];
+        let stats = Stats { trt, ..Stats::default() };
+        let replies = [
+            Reply::Done("done".to_owned()),
+            Reply::Failed { text: "no".to_owned(), hint: None, config: false },
+            Reply::Stats(Box::new(stats)),
+        ];
+        for reply in replies {
+            let line = to_line(&reply).unwrap();
+            check(&line).unwrap();
+            assert_eq!(from_line::<Reply>(&line).unwrap(), reply);
+        }
+        let request = Request::Down { name: "nat64".to_owned() };
+        let line = to_line(&request).unwrap();
+        check(&line).unwrap();
+        assert_eq!(from_line::<Request>(&line).unwrap(), request);
+        for wrong in ["{}", "{\"command\":\"dance\"}", "{\"protocol\":1,\"stats\":7}"] {
+            assert!(check(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_version_is_understood_and_one_of_another_is_not() {
+        let understood = from_line::<Request>(b"{\"command\":\"status\"}\n").unwrap();
+        assert_eq!(understood, Request::Status {});
+        let other = from_line::<Request>(b"{\"protocol\":2,\"ask\":\"status\"}\n").unwrap_err();
+        assert_eq!(other.to_string(), "protocol 2 is not known here, only protocol 1");
+        let unknown = "{\"command\":\"status\",\"colour\":1}";
+        assert!(from_line::<Request>(unknown.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! The counters of the servers beside the translators: each stands here once, with its words in `fordway stats` and its
+//! place among the metrics.
+
+use std::fmt::Write;
+
+use fordway_dstmd as dstm;
+use fordway_nameserver as dns64;
+use fordway_proxy as proxy;
+use fordway_relay as trt;
+use fordway_resolver as upstream;
+use fordway_router as router;
+
+use crate::output::{FAINT, WARNING};
+use crate::report::group;
+
+/// How `fordway stats` shows a counter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// In any case.
+    Always,
+    /// If it is not 0.
+    Seldom,
+    /// As a warning, if it is not 0.
+    Trouble,
+    /// Not as a line of its own.
+    Hidden,
+}
+
+/// A counter of `S`.
+pub(crate) struct Counter<S> {
+    show: Show,
+    /// What it is called in `fordway stats`.
+    label: &'static str,
+    /// What it means.
+    pub(super) meaning: &'static str,
+    pub(super) pick: fn(&S) -> u64,
+    /// Name of the metric; `none`: there is none.
+    pub(super) family: &'static str,
+    /// Value of the metric's last label, which tells the counter from others of the family; empty: it is the only one.
+    pub(super) word: &'static str,
+}
+
+/// Lines: how it is shown, its label, its meaning, where its value is, the metric and the value of its last label.
+macro_rules! counters {
+    ($($show:ident $label:literal $meaning:literal $pick:expr => $family:ident $($word:literal)?;)*) => {
+        &[$(Counter {
+            show: Show::$show,
+            label: $label,
+            meaning: $meaning,
+            pick: $pick,
+            family: stringify!($family),
+            word: concat!("" $(, $word)?),
+        }),*]
+    };
+}
+
+pub(crate) const DNS64: &[Counter<dns64::Stats>] = counters! {
+    Hidden "" "" |it| it.udp_queries => dns64_queries "udp";
+    Hidden "" "" |it| it.tcp_queries => dns64_queries "tcp";
+    Always "cached" "answered from what was answered before" |it| it.cached => dns64_answered "cached";
+    Always "synthesised" "with addresses made here" |it| it.synthesised => dns64_answered "synthesised";
+    Always "forwarded" "as an upstream server answered" |it| it.forwarded => dns64_answered "forwarded";
+    Always "local" "without an upstream server" |it| it.local => dns64_answered "local";
+    Always "errors" "errors found here" |it| it.errors => dns64_answered "error";
+    Trouble "refused" "of clients that may not ask" |it| it.refused => dns64_answered "refused";
+    Trouble "limited" "over the rate, sent to TCP" |it| it.limited => dns64_answered "limited";
+    Trouble "overload" "too many under way" |it| it.overload => dns64_answered "overload";
+    Trouble "truncated" "cut to fit UDP" |it| it.truncated => dns64_truncated;
+    Trouble "malformed" "no query, no answer" |it| it.dropped.malformed => dns64_dropped "malformed";
+    Trouble "dropped, limited" "over the rate, no answer" |it| it.dropped.limited => dns64_dropped "limited";
+    Trouble "dropped, refused" "may not ask, no answer" |it| it.dropped.refused => dns64_dropped "refused";
+    Trouble "unsent" "the system did not take the answer" |it| it.dropped.unsent => dns64_dropped "unsent";
+    Hidden "" "" |it| it.connections_accepted => dns64_connections "accepted";
+    Trouble "TCP refused" "too many connections, or may not ask" |it| it.connections_refused => dns64_connections "refused";
+    Trouble "TCP unread" "closed: asked on, and took no answers" |it| it.connections_unread => dns64_connections "unread";
+    Hidden "" "" |it| it.answers.noerror => dns64_answers "NOERROR";
+    Hidden "" "" |it| it.answers.formerr => dns64_answers "FORMERR";
+    Hidden "" "" |it| it.answers.servfail => dns64_answers "SERVFAIL";
+    Hidden "" "" |it| it.answers.nxdomain => dns64_answers "NXDOMAIN";
+    Hidden "" "" |it| it.answers.notimp => dns64_answers "NOTIMP";
+    Hidden "" "" |it| it.answers.refused => dns64_answers "REFUSED";
+    Hidden "" "" |it| it.answers.other => dns64_answers "other";
+    Hidden "" "" |it| it.connections => dns64_open_connections;
+    Hidden "" "" |it| it.waiting => dns64_waiting;
+    Hidden "" "" |it| it.upstream.lookups => dns64_lookups;
+    Hidden "" "answered from the cache" |it| it.upstream.cache_hits => dns64_lookup_results "cached";
+    Hidden "" "answered with another client's lookup" |it| it.upstream.merged => dns64_lookup_results "merged";
+    Hidden "" "refused: too many under way" |it| it.upstream.busy => dns64_lookup_results "busy";
+    Hidden "" "" |it| it.upstream.failures => dns64_lookup_results "failed";
+    Hidden "" "" |it| it.upstream.secure => dns64_validated "secure";
+    Hidden "" "" |it| it.upstream.insecure => dns64_validated "insecure";
+    Hidden "" "" |it| it.upstream.bogus => dns64_validated "bogus";
+    Hidden "" "" |it| it.upstream.cache_evictions => dns64_cache_evictions;
+    Hidden "" "" |it| it.upstream.cache_entries => dns64_cache_entries;
+    Hidden "" "" |it| it.upstream.cache_octets => dns64_cache_octets;
+};
+
+pub(crate) const UPSTREAM: &[Counter<upstream::ServerStats>] = counters! {
+    Hidden "" "" |it| it.queries => dns64_upstream_queries;
+    Hidden "" "" |it| it.answers => dns64_upstream_results "answer";
+    Hidden "" "" |it| it.errors => dns64_upstream_results "error";
+    Hidden "" "" |it| it.timeouts => dns64_upstream_results "timeout";
+    Hidden "" "" |it| it.unreachable => dns64_upstream_results "unreachable";
+    Hidden "" "did not answer the question" |it| it.mismatches => dns64_upstream_results "mismatch";
+    Hidden "" "the name in other case" |it| it.case_mismatches => dns64_upstream_results "case_mismatch";
+    Hidden "" "" |it| it.malformed => dns64_upstream_results "malformed";
+    Hidden "" "" |it| it.truncated => dns64_upstream_results "truncated";
+    Hidden "" "" |it| it.spoof_suspicions => dns64_upstream_results "spoof_suspicion";
+    Hidden "" "" |it| it.alive.into() => dns64_upstream_alive;
+    Hidden "" "" |it| it.rtt_us.into() => dns64_upstream_rtt_microseconds;
+};
+
+pub(crate) const ROUTER: &[Counter<router::DeviceStats>] = counters! {
+    Hidden "" "" |it| it.sent => router_advertisements_sent "all";
+    Hidden "" "that asked" |it| it.sent_unicast => router_advertisements_sent "host";
+    Always "solicitations" "hosts that asked" |it| it.solicitations => router_solicitations;
+    Seldom "DHCPv6" "INFORMATION-REQUESTs answered" |it| it.dhcpv6_replies => router_dhcpv6_replies;
+    Trouble "unsent" "the system did not take them" |it| it.unsent => router_unsent;
+    Hidden "" "" |it| it.advertisements => router_advertisements_heard;
+    Trouble "inconsistent" "of other routers that say otherwise" |it| it.inconsistent => router_inconsistent;
+    Trouble "invalid" "messages that are not valid" |it| it.invalid => router_invalid;
+    Trouble "DHCPv6 ignored" "not valid, or for another server" |it| it.dhcpv6_ignored => router_dhcpv6_ignored;
+    Trouble "DHCPv6 limited" "over the rate" |it| it.dhcpv6_limited => router_dhcpv6_limited;
+    Hidden "" "" |it| (it.state == router::State::Advertising).into() => router_advertising;
+};
+
+pub(crate) const TRT: &[Counter<trt::Stats>] = counters! {
+    Always "connections" "accepted from clients" |it| it.tcp_accepted => trt_connections "accepted";
+    Always "established" "taken by servers" |it| it.tcp_established => trt_connections "established";
+    Always "open" "now" |it| it.connections => trt_open_connections;
+    Always "finished" "ended by both sides" |it| it.tcp_finished => trt_ended "finished";
+    Always "octets up" "of TCP to servers" |it| it.tcp_octets_up => trt_tcp_octets "up";
+    Always "octets down" "of TCP to clients" |it| it.tcp_octets_down => trt_tcp_octets "down";
+    Always "UDP sessions" "opened" |it| it.udp_opened => trt_udp_sessions "opened";
+    Always "UDP open" "now" |it| it.sessions => trt_open_sessions;
+    Always "datagrams up" "to servers" |it| it.udp_datagrams_up => trt_udp_datagrams "up";
+    Always "datagrams down" "to clients" |it| it.udp_datagrams_down => trt_udp_datagrams "down";
+    Always "UDP octets up" "in these to servers" |it| it.udp_octets_up => trt_udp_octets "up";
+    Always "UDP octets down" "in these to clients" |it| it.udp_octets_down => trt_udp_octets "down";
+    Trouble "reset by client" "or the client was lost" |it| it.tcp_reset_client => trt_ended "reset_client";
+    Trouble "reset by server" "or the server was lost" |it| it.tcp_reset_server => trt_ended "reset_server";
+    Trouble "abandoned" "reset by clients before servers answered" |it| it.tcp_abandoned => trt_failed "abandoned";
+    Trouble "idle" "without octets for too long" |it| it.tcp_idle => trt_ended "idle";
+    Trouble "client refused" "may not use the relay" |it| it.refused_client => trt_refused "client";
+    Trouble "no address" "to no address of a server" |it| it.refused_address => trt_refused "address";
+    Trouble "private" "to addresses that are not global" |it| it.refused_private => trt_refused "private";
+    Trouble "own address" "to this host" |it| it.refused_own => trt_refused "own";
+    Trouble "listed" "to destinations in refuse4" |it| it.refused_listed => trt_refused "listed";
+    Trouble "over the limit" "beyond the number of all" |it| it.limited_total => trt_refused "limit";
+    Trouble "client's limit" "beyond the number of one client network" |it| it.limited_client => trt_refused "client_limit";
+    Trouble "server refused" "connection refused" |it| it.failed_refused => trt_failed "refused";
+    Trouble "unreachable" "servers that can't be reached" |it| it.failed_unreachable => trt_failed "unreachable";
+    Trouble "timeout" "servers that did not answer" |it| it.failed_timeout => trt_failed "timeout";
+    Trouble "no resources" "no port, descriptor or memory left here" |it| it.failed_resources => trt_failed "resources";
+    Trouble "other failures" "of connections to servers" |it| it.failed_other => trt_failed "other";
+    Trouble "unsolicited" "datagrams without a session" |it| it.udp_unsolicited => trt_udp_datagrams "unsolicited";
+    Trouble "unsent" "datagrams that the system did not take" |it| it.udp_unsent => trt_udp_datagrams "unsent";
+    Trouble "urgent octets" "of TCP" |it| it.tcp_urgent => trt_urgent_octets;
+    Trouble "sessions ended" "without datagrams for too long" |it| it.udp_idle => trt_udp_sessions "idle";
+    Trouble "too big" "datagrams for the way to a server" |it| it.udp_too_big => trt_udp_datagrams "too_big";
+    Trouble "ICMPv6 errors" "sent to clients" |it| it.icmp_sent => trt_icmp_errors "sent";
+    Trouble "ICMPv6 unsent" "beyond the rate" |it| it.icmp_limited => trt_icmp_errors "limited";
+};
+
+pub(crate) const PROXY: &[Counter<proxy::Stats>] = counters! {
+    Hidden "" "" |it| it.requests_http1 => proxy_requests "1";
+    Hidden "" "" |it| it.requests_http2 => proxy_requests "2";
+    Always "2xx" "successful" |it| it.responses[0] => proxy_responses "2xx";
+    Always "3xx" "redirections" |it| it.responses[1] => proxy_responses "3xx";
+    Always "4xx" "errors of clients" |it| it.responses[2] => proxy_responses "4xx";
+    Always "5xx" "errors of servers" |it| it.responses[3] => proxy_responses "5xx";
+    Always "tunnels" "by CONNECT or Upgrade" |it| it.tunnels => proxy_tunnels;
+    Always "connections" "of clients" |it| it.connections_accepted => proxy_connections "accepted";
+    Always "to IPv4" "connections to servers" |it| it.servers_v4 => proxy_server_connections "ipv4";
+    Always "to IPv6" "connections to servers" |it| it.servers_v6 => proxy_server_connections "ipv6";
+    Always "reused" "requests on connections that had served before" |it| it.reused => proxy_reused;
+    Always "octets in" "from clients to servers" |it| it.octets_in => proxy_octets "in";
+    Always "octets out" "from servers to clients" |it| it.octets_out => proxy_octets "out";
+    Trouble "fell back" "to the other family (RFC 8305)" |it| it.fell_back => proxy_fallbacks;
+    Trouble "retried" "on another connection" |it| it.retried => proxy_retries;
+    Trouble "abandoned" "the client had gone before there was an answer" |it| it.abandoned => proxy_abandoned;
+    Trouble "too many" "connections of clients" |it| it.connections_refused => proxy_connections "refused";
+    Trouble "log lines lost" "the access log was held up" |it| it.log_lost => proxy_log_lost;
+    Hidden "" "" |it| it.connections => proxy_open_connections;
+    Hidden "" "" |it| it.tunnels_open => proxy_open_tunnels;
+    Hidden "" "" |it| it.idle => proxy_idle_connections;
+};
+
+pub(crate) const DSTM_SERVER: &[Counter<dstm::Stats>] = counters! {
+    Always "leases" "now" |it| it.leases => dstm_leases;
+    Hidden "" "" |it| it.free => dstm_free;
+    Hidden "" "" |it| it.tep_up.into() => dstm_tep_up;
+    Always "granted" "leases" |it| it.granted => dstm_server_events "granted";
+    Always "renewed" "leases" |it| it.renewed => dstm_server_events "renewed";
+    Always "released" "given back by clients" |it| it.released => dstm_server_events "released";
+    Always "expired" "not renewed" |it| it.expired => dstm_server_events "expired";
+    Hidden "" "addresses offered" |it| it.offers => dstm_server_events "offers";
+    Trouble "exhausted" "refused: all addresses are lent" |it| it.exhausted => dstm_server_events "exhausted";
+    Trouble "refused" "for other reasons" |it| it.refused => dstm_server_events "refused";
+    Trouble "failed" "the disk or the tunnel end point did not do its part" |it| it.failed => dstm_server_events "failed";
+    Hidden "" "requests that came again" |it| it.repeated => dstm_server_events "repeated";
+    Trouble "unknown" "clients that no key is known for" |it| it.unknown => dstm_server_events "unknown";
+    Trouble "forged" "messages with a wrong authenticator: is the key the same?" |it| it.forged => dstm_server_events "forged";
+    Trouble "malformed" "messages" |it| it.malformed => dstm_server_events "malformed";
+    Trouble "unexpected" "messages of kinds that clients don't send" |it| it.unexpected => dstm_server_events "unexpected";
+    Trouble "stale" "messages with numbers of the past" |it| it.stale => dstm_server_events "stale";
+    Trouble "limited" "more messages than a client may send" |it| it.limited => dstm_server_events "limited";
+    Trouble "unsent" "answers" |it| it.unsent => dstm_server_events "unsent";
+};
+
+pub(crate) const DSTM_TEP: &[Counter<dstm::AgentStats>] = counters! {
+    Always "bindings" "now" |it| it.bindings => dstm_tep_bindings;
+    Always "sessions" "of the server" |it| it.sessions => dstm_tep_events "session";
+    Always "bound" "bindings that came" |it| it.bound => dstm_tep_events "bound";
+    Always "unbound" "bindings that the server took back" |it| it.unbound => dstm_tep_events "unbound";
+    Always "expired" "bindings that ended by themselves" |it| it.expired => dstm_tep_events "expired";
+    Trouble "full" "bindings for which there was no room" |it| it.full => dstm_tep_events "full";
+    Trouble "failed" "bindings that were not taken" |it| it.failed => dstm_tep_events "failed";
+    Trouble "forged" "messages with a wrong authenticator: is the key the same?" |it| it.forged => dstm_tep_events "forged";
+    Trouble "malformed" "messages" |it| it.malformed => dstm_tep_events "malformed";
+    Trouble "stale" "messages of the past" |it| it.stale => dstm_tep_events "stale";
+};
+
+pub(crate) const DSTM_CLIENT: &[Counter<dstm::ClientStats>] = counters! {
+    Hidden "" "" |it| it.v4.is_some().into() => dstm_client_bound;
+    Always "granted" "leases" |it| it.granted => dstm_client_leases "granted";
+    Always "renewed" "leases" |it| it.renewed => dstm_client_leases "renewed";
+    Always "released" "given back" |it| it.released => dstm_client_leases "released";
+    Always "waited" "packets, for an address" |it| it.waited => dstm_client_packets "waited";
+    Always "sent" "of these when there was one" |it| it.sent => dstm_client_packets "sent";
+    Trouble "dropped" "packets that have waited in vain" |it| it.dropped => dstm_client_packets "dropped";
+    Trouble "refusals" "requests that were refused" |it| it.refusals => dstm_client_leases "refused";
+    Trouble "lost" "leases that ended early or were not renewed" |it| it.lost => dstm_client_leases "lost";
+    Trouble "foreign" "messages that were not the server's" |it| it.foreign => none;
+};
+
+/// The counters of `it` as text with styles, a line each.
+pub(crate) fn table<S>(counters: &[Counter<S>], it: &S) -> String {
+    let mut text = String::new();
+    for Counter { show, label, meaning, pick, .. } in counters {
+        match (show, pick(it)) {
+            (Show::Hidden, _) | (Show::Seldom | Show::Trouble, 0) => {}
+            (Show::Always | Show::Seldom, count) => row(&mut text, label, count, meaning),
+            (Show::Trouble, count) => warn(&mut text, label, count, meaning),
+        }
+    }
+    text
+}
+
+/// The counters of a family, each with its value of the last label.
+pub(crate) fn words<S>(
+    counters: &[Counter<S>],
+    family: &str,
+    it: &S,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let family = counters.iter().filter(move |counter| counter.family == family);
+    family.map(move |counter| (counter.word, (counter.pick)(it)))
+}
+
+/// A counter as a line.
+pub(crate) fn row(text: &mut String, label: &str, count: u64, meaning: &str) {
+    let _ = writeln!(text, "  {label:<18}{:>16}  {FAINT}{meaning}{FAINT:#}", group(count));
+}
+
+/// A counter of something that should not happen.
+pub(crate) fn warn(text: &mut String, label: &str, count: u64, meaning: &str) {
+    let count = group(count);
+    let _ =
+        writeln!(text, "  {WARNING}{label:<18}{WARNING:#}{count:>16}  {FAINT}{meaning}{FAINT:#}");
+}
