@@ -72,7 +72,7 @@ const STRANGERS: [(&str, Option<&str>); 17] = [
     (".is_claim(", Some("daemon/auto/hear.rs")),
     ("get_inner().receive(", Some("daemon/auto/hear.rs")),
     ("runner.run(", Some("daemon/borrow.rs")),
-    ("TraceLine::of(", Some("daemon/trace.rs")),
+    ("trace::line(", Some("daemon/trace.rs")),
     ("Message::parse(", Some("daemon/auto/duplicate.rs")),
     ("hickory_proto", None),
     ("fordway_dns64::ndp", None),
