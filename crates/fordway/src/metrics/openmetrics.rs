@@ -73,7 +73,7 @@ impl Family {
                         to.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
                     });
                     done = done.and(put);
-                })
+                });
             }
         }
         done
