@@ -255,11 +255,11 @@ mod tests {
 
     #[test]
     fn a_daemon_of_another_version_is_named_as_such() {
-        let reply = "{\"protocol\":2,\"status\":\"in another form\"}\n";
+        let reply = "{\"protocol_version\":2,\"status\":\"in another form\"}\n";
         let (error, hint) = asked(|mut stream| {
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
-            assert_eq!(line, "{\"protocol\":1,\"command\":\"status\"}\n");
+            assert_eq!(line, "{\"protocol_version\":1,\"command\":\"status\"}\n");
             stream.write_all(reply.as_bytes()).unwrap();
         });
         assert!(error.ends_with("protocol 2 is not known here, only protocol 1"), "{error}");

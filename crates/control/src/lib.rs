@@ -4,12 +4,12 @@
 //! of the protocol, [`PROTOCOL`]; a message of another version is refused.
 //!
 //! ```text
-//! {"protocol":1,"command":"status"}
-//! {"protocol":1,"status":{"version":...}}
+//! {"protocol_version":1,"command":"status"}
+//! {"protocol_version":1,"status":{"version":...}}
 //! ```
 //!
 //! A connection may carry several requests. A request that is malformed or of another version gets
-//! `{"protocol":1,"error":"..."}`; one that is too long or too slow also ends the connection. After `trace` the daemon
+//! `{"protocol_version":1,"error":"..."}`; one that is too long or too slow also ends the connection. After `trace` the daemon
 //! sends a line per packet until the client closes the connection; after `list` it sends lines of entries, and one that
 //! ends them.
 

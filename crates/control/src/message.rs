@@ -18,9 +18,9 @@ pub const MAX_REQUEST: usize = 4096;
 /// A request or a reply with the version of the protocol. A message without one is of version 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Versioned<T> {
-    /// Version of the protocol.
+    /// Version of the protocol. Requests have a field `protocol` of their own, which names TCP or UDP.
     #[serde(default = "current")]
-    protocol: u32,
+    protocol_version: u32,
     #[serde(flatten)]
     message: T,
 }
@@ -45,7 +45,7 @@ pub enum ParseError {
 /// # Errors
 /// If it can't be written as JSON.
 pub fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = serde_json::to_vec(&Versioned { protocol: PROTOCOL, message })?;
+    let mut line = serde_json::to_vec(&Versioned { protocol_version: PROTOCOL, message })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -57,12 +57,12 @@ pub fn to_line(message: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
 pub fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, ParseError> {
     #[derive(Deserialize)]
     struct Version {
-        protocol: u64,
+        protocol_version: u64,
     }
     // Another version may have messages of any form.
     match serde_json::from_slice(line) {
-        Ok(Version { protocol }) if protocol != u64::from(PROTOCOL) => {
-            Err(ParseError::Protocol(protocol))
+        Ok(Version { protocol_version }) if protocol_version != u64::from(PROTOCOL) => {
+            Err(ParseError::Protocol(protocol_version))
         }
         _ => Ok(serde_json::from_slice::<Versioned<T>>(line)?.message),
     }
@@ -194,4 +194,41 @@ pub enum Reply {
     Trace(Box<TraceLine>),
     /// The request was not understood: a sentence.
     Error(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_read_as_it_was_written() {
+        let (v4, v6) = ("192.0.2.1:443".parse().unwrap(), "[2001:db8:1::5]:443".parse().unwrap());
+        let name = || Some("nat64".to_owned());
+        let protocol = || "tcp".to_owned();
+        for request in [
+            Request::Status {},
+            Request::Stats {},
+            Request::Reload {},
+            Request::Down { name: "nat64".to_owned() },
+            Request::Leave {},
+            Request::List {
+                table: Table::Sessions,
+                name: name(),
+                filter: EntryFilter::default(),
+                limit: Some(20),
+                count: true,
+            },
+            Request::BibAdd { name: name(), protocol: protocol(), v4, v6 },
+            Request::BibDel { name: None, protocol: protocol(), v4 },
+            Request::Reverse { name: name(), v4 },
+            Request::Drain { name: "nat64".to_owned(), drains: true },
+            Request::Leases {},
+            Request::Revoke { client: "host".to_owned() },
+            Request::Trace { name: "nat64".to_owned(), filter: "tcp".to_owned() },
+        ] {
+            let line = to_line(&request).unwrap();
+            let read = from_line::<Request>(&line);
+            assert_eq!(read.unwrap(), request, "{}", String::from_utf8_lossy(&line));
+        }
+    }
 }

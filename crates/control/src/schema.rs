@@ -101,7 +101,7 @@ mod tests {
         let line = to_line(&request).unwrap();
         check(&line).unwrap();
         assert_eq!(from_line::<Request>(&line).unwrap(), request);
-        for wrong in ["{}", "{\"command\":\"dance\"}", "{\"protocol\":1,\"stats\":7}"] {
+        for wrong in ["{}", "{\"command\":\"dance\"}", "{\"protocol_version\":1,\"stats\":7}"] {
             assert!(check(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }
@@ -110,7 +110,8 @@ mod tests {
     fn a_request_without_a_version_is_understood_and_one_of_another_is_not() {
         let understood = from_line::<Request>(b"{\"command\":\"status\"}\n").unwrap();
         assert_eq!(understood, Request::Status {});
-        let other = from_line::<Request>(b"{\"protocol\":2,\"ask\":\"status\"}\n").unwrap_err();
+        let other =
+            from_line::<Request>(b"{\"protocol_version\":2,\"ask\":\"status\"}\n").unwrap_err();
         assert_eq!(other.to_string(), "protocol 2 is not known here, only protocol 1");
         let unknown = "{\"command\":\"status\",\"colour\":1}";
         assert!(from_line::<Request>(unknown.as_bytes()).is_err());

@@ -375,14 +375,17 @@ fn malformed_requests_are_answered_and_do_no_harm() {
         (b"{\"command\":\"trace\",\"name\":\"clat0\",\"filter\":\"x\"}\n", "is not understood"),
         (b"{\"command\":\"status\",\"more\":1}\n", "not understood"),
         (
-            b"{\"protocol\":2,\"command\":\"status\"}\n",
+            b"{\"protocol_version\":2,\"command\":\"status\"}\n",
             "protocol 2 is not known here, only protocol 1",
         ),
         (b"\xff\xfe\x00\n", "not understood"),
         (b"{\"command\":\"status\"}", "does not end with a newline"),
         (&long, "at most 4096 octets"),
         (b"", ""),
-        (b"{\"command\":\"status\"}\n{\"command\":\"stats\"}\n", "{\"protocol\":1,\"stats\":{"),
+        (
+            b"{\"command\":\"status\"}\n{\"command\":\"stats\"}\n",
+            "{\"protocol_version\":1,\"stats\":{",
+        ),
     ] {
         let got = ask(request);
         assert!(got.contains(reply), "{request:?}: {got}");
