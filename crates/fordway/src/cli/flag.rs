@@ -227,8 +227,11 @@ impl Flag {
         let item = |text: &String| value(list.unwrap_or(&key.schema), &option, placeholder, text);
         let mut values = texts.map(item).collect::<Result<Vec<_>, _>>()?;
         let value = match (list, &values[..]) {
-            // A word that stands for the whole list.
-            (Some(_), [Value::String(word)]) if words(&key.schema).0.contains(&word.as_str()) => {
+            // A word that stands for the whole list, not for one of its items.
+            (Some(item), [Value::String(word)])
+                if words(&key.schema).0.contains(&word.as_str())
+                    && !words(item).0.contains(&word.as_str()) =>
+            {
                 values.pop()
             }
             (Some(_), _) => Some(Value::Array(values)),

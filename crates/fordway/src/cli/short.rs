@@ -151,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn a_word_is_an_item_of_a_list_or_stands_for_all_of_it() {
+        fn table<S: Short>(options: &str) -> Table {
+            let command = Options::<S>::augment_args(Command::new("short"));
+            let matches = command.try_get_matches_from(options.split(' ')).unwrap();
+            S::PARTS[0].table(&matches).unwrap()
+        }
+        let nat64 = "nat64 --pool6 64:ff9b::/96 --pool4 192.0.2.1 --alg ftp";
+        let nat64 = table::<translators::Nat64>(nat64);
+        assert_eq!(nat64.get("alg"), Some(&Value::from(vec!["ftp"])));
+        let dns64 = "dns64 --listen ::1 --pref64 64:ff9b::/96 --upstream 192.0.2.53 --allow local";
+        assert_eq!(table::<servers::Dns64>(dns64).get("allow"), Some(&Value::from("local")));
+    }
+
+    #[test]
     fn every_option_is_a_key_that_is_described() {
         check::<translators::Clat>();
         check::<translators::Siit>();
