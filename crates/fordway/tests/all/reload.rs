@@ -141,6 +141,31 @@ fn an_error_changes_nothing_and_is_told_with_its_place() {
 }
 
 #[test]
+fn what_was_set_at_the_start_outlives_a_reload() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (border(), RunDir::new());
+    let file = run.path().join("gateway.toml");
+    write(&file, "user", ONE);
+    let set = "--set translator.siit0.mtu=1400";
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {} {set}", file.display()));
+    let link = || net.gateway.run("ip -o link show dev siit0");
+    assert!(link().contains("mtu 1400"), "{}", link());
+    write(&file, "user", TWO);
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(output.status.success() && said.contains("changed: siit0"), "{said}");
+    assert_answers(&net.v4, "192.0.2.130");
+    assert!(link().contains("mtu 1400"), "{}", link());
+    // A file that has nothing left to be set is refused, and changes nothing.
+    std::fs::write(&file, "").unwrap();
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(!output.status.success(), "{said}");
+    assert_answers(&net.v4, "192.0.2.130");
+    daemon.stop();
+}
+
+#[test]
 fn a_short_form_has_no_file_and_a_translator_can_be_taken_down_alone() {
     if !can_use_tun() {
         return;
