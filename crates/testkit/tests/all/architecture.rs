@@ -150,7 +150,7 @@ fn defines(source: &str, name: &str) -> bool {
 #[test]
 fn the_ways_of_packets_lead_through_functions_that_exist() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let ways = text.split("## The ways of packets").nth(1).expect("the ways");
+    let ways = text.split("## Packet paths").nth(1).expect("the ways");
     let ways = ways.split("\n## ").next().expect("an end");
     let (mut steps, mut missing) = (0, Vec::new());
     for row in ways.lines().filter(|line| line.starts_with('|')) {
