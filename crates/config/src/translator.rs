@@ -166,7 +166,7 @@ keys! {
         /// where other software assigns processors
         pin_queues: bool = BOOLEAN, or(true), reload(Down);
         /// Set up addresses, routes, rules and settings of the host, and remove exactly these at the end. `false`: the
-        /// host is not changed; [operations](operations.md#a-host-that-somebody-else-sets-up) says what it then needs
+        /// host is not changed; [operations](operations.md#unmanaged-hosts) says what it then needs
         manage: bool = BOOLEAN, or(true), reload(Down);
     }
 }

@@ -66,7 +66,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter fragments[translator, queue, direction] "Fragments made" |s, _, put| directions(s, put, |it| it.fragments);
             Counter queue_errors[translator, queue, error] "Errors of the device's queues: `receive_errors`, `send_full`, `send_down`, `send_no_buffers`, `send_refused`" queue_errors;
             Counter drops[translator, reason] "Packets dropped, by [reason](drop-reasons.md)" drops;
-            Counter kernel_passed_on[translator, reason] "Packets that the kernel engine left to the user engine, by [cause](operations.md#what-the-kernel-engine-leaves)" passed_on;
+            Counter kernel_passed_on[translator, reason] "Packets that the kernel engine left to the user engine, by [cause](operations.md#passed-packets)" passed_on;
             Counter kernel_unmatched[translator] "Packets seen by the kernel engine, at the uplink or at XDP, that were none of the translator's" |s, _, put| kernel(s, put, |it| it.unmatched);
             Counter kernel_elsewhere[translator] "Frames for other link-layer addresses, seen by programs in front of routing (`ingress`, XDP); not those for many" |s, _, put| kernel(s, put, |it| it.elsewhere);
             Counter kernel_tagged[translator] "Frames with a VLAN tag, seen by programs in front of routing" |s, _, put| kernel(s, put, |it| it.tagged);
