@@ -148,7 +148,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter nat44_packets[translator, direction] "Packets that left translated (`out`) and that came `in`" |s, _, put| nat44(s, put, |it| it.packets);
             Counter nat44_octets[translator, direction] "Octets of these packets" |s, _, put| nat44(s, put, |it| it.octets);
             Counter nat44_connections[translator, how] "Connections: `sessions` of clients, `forwarded` and `mapped` ones from outside, `hairpin` those of clients among them" |s, _, put| nat44_kinds(s, put, false);
-            Counter nat44_drops[translator, reason] "Packets dropped: `unsolicited`, `invalid`, `sessions_limit`, `rate_limit`; [what they mean](nat44.md#the-rules-and-yours)" |s, _, put| nat44_kinds(s, put, true);
+            Counter nat44_drops[translator, reason] "Packets dropped: `unsolicited`, `invalid`, `sessions_limit`, `rate_limit`; [what they mean](nat44.md#nftables-rules)" |s, _, put| nat44_kinds(s, put, true);
             Gauge conntrack_connections[] "Connections that the host tracks" |s, _, put| conntrack(s, put, |it| it.connections);
             Gauge conntrack_most[] "Connections that the host can track" |s, _, put| conntrack(s, put, |it| it.most);
             Counter forwarded[translator, ip_version] "Mode dual-stack: packets that the whole host has forwarded, by IP version" forwarded;
@@ -224,7 +224,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter proxy_retries[proxy] "Requests sent again on another connection" proxy;
             Counter proxy_abandoned[proxy] "Requests whose client had gone before there was an answer" proxy;
             Counter proxy_log_lost[proxy] "Lines that the access log did not take" proxy;
-            Counter proxy_refused[proxy, reason] "Answers of the proxy's own, by [reason](proxy.md#answers-of-its-own)" |s, _, put| {
+            Counter proxy_refused[proxy, reason] "Answers of the proxy's own, by [reason](proxy.md#error-responses)" |s, _, put| {
                 s.proxies.iter().for_each(|it| map(put, &[&it.name], &it.refused));
             };
             Gauge proxy_open_connections[proxy] "Connections of clients that are open" proxy;
