@@ -62,15 +62,9 @@ impl Latency {
     }
 }
 
-/// Errors of a queue. One writer, any number of readers.
+/// Errors of a queue, by [`IoError`]. One writer, any number of readers.
 #[derive(Debug, Default)]
-pub struct IoCounters {
-    receive_errors: AtomicU64,
-    send_full: AtomicU64,
-    send_down: AtomicU64,
-    send_no_buffers: AtomicU64,
-    send_refused: AtomicU64,
-}
+pub struct IoCounters([AtomicU64; 5]);
 
 /// Errors of a queue, as read at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +81,7 @@ pub struct IoTotals {
     pub send_refused: u64,
 }
 
-/// Which counter of [`IoCounters`] to raise.
+/// Which counter of [`IoCounters`] to raise: its index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IoError {
     Receive,
@@ -99,25 +93,18 @@ pub(crate) enum IoError {
 
 impl IoCounters {
     pub(crate) fn raise(&self, error: IoError) {
-        let counter = match error {
-            IoError::Receive => &self.receive_errors,
-            IoError::Full => &self.send_full,
-            IoError::Down => &self.send_down,
-            IoError::NoBuffers => &self.send_no_buffers,
-            IoError::Refused => &self.send_refused,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.0[error as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// What has been counted.
     pub fn totals(&self) -> IoTotals {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let get = |error: IoError| self.0[error as usize].load(Ordering::Relaxed);
         IoTotals {
-            receive_errors: get(&self.receive_errors),
-            send_full: get(&self.send_full),
-            send_down: get(&self.send_down),
-            send_no_buffers: get(&self.send_no_buffers),
-            send_refused: get(&self.send_refused),
+            receive_errors: get(IoError::Receive),
+            send_full: get(IoError::Full),
+            send_down: get(IoError::Down),
+            send_no_buffers: get(IoError::NoBuffers),
+            send_refused: get(IoError::Refused),
         }
     }
 }

@@ -39,6 +39,7 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use fordway_tun::{Device, Queue};
 use fordway_xlat::nat64::Swept;
@@ -46,7 +47,7 @@ use fordway_xlat::{Identifications, State};
 
 use crate::fragments::Fragments;
 use crate::placement::Placement;
-use crate::queue::{Start, Worker};
+use crate::queue::Worker;
 use crate::quiescence::Bursts;
 use crate::stop::Stop;
 use crate::sweep::{Found, Probes, Task};
@@ -193,7 +194,7 @@ pub fn start(
         let queue_index = queue.index();
         let placement = pin.and_then(|first| Placement::new(first + queue.index()));
         engine.processors.extend(placement.as_ref().map(Placement::processor));
-        let worker = Worker::new(Start {
+        let worker = Worker {
             interface: interface.clone(),
             queue,
             core: engine.core.follower(),
@@ -207,7 +208,9 @@ pub fn start(
             marks: marks.clone(),
             unbound: unbound.clone(),
             unchecked: unchecked.clone(),
-        });
+            whole: Vec::new(),
+            tended: Duration::ZERO,
+        };
         let thread = thread::Builder::new().name(name).spawn(move || worker.run());
         engine.threads.push(thread.map_err(start)?);
     }

@@ -47,26 +47,6 @@ const TEND: Duration = Duration::from_millis(200);
 
 /// One queue's thread.
 pub(crate) struct Worker {
-    interface: String,
-    queue: Queue,
-    core: Follower,
-    counters: Arc<QueueCounters>,
-    stop: Stop,
-    state: State,
-    placement: Option<Placement>,
-    bursts: Bursts,
-    probes: Arc<Probes>,
-    fragments: Arc<Fragments>,
-    marks: Option<Marks>,
-    unbound: Option<Unbound>,
-    unchecked: Option<Unchecked>,
-    /// Where packets become whole; empty until there is a fragment.
-    whole: Vec<u8>,
-    tended: Duration,
-}
-
-/// What a queue's thread begins with.
-pub(crate) struct Start {
     pub(crate) interface: String,
     pub(crate) queue: Queue,
     pub(crate) core: Follower,
@@ -80,6 +60,10 @@ pub(crate) struct Start {
     pub(crate) marks: Option<Marks>,
     pub(crate) unbound: Option<Unbound>,
     pub(crate) unchecked: Option<Unchecked>,
+    /// Where packets become whole; empty until there is a fragment.
+    pub(crate) whole: Vec<u8>,
+    /// When the thread last did what is due by time.
+    pub(crate) tended: Duration,
 }
 
 /// What a burst found.
@@ -91,26 +75,6 @@ enum Burst {
 }
 
 impl Worker {
-    pub(crate) fn new(start: Start) -> Worker {
-        Worker {
-            interface: start.interface,
-            queue: start.queue,
-            core: start.core,
-            counters: start.counters,
-            stop: start.stop,
-            state: start.state,
-            placement: start.placement,
-            bursts: start.bursts,
-            probes: start.probes,
-            fragments: start.fragments,
-            marks: start.marks,
-            unbound: start.unbound,
-            unchecked: start.unchecked,
-            whole: Vec::new(),
-            tended: Duration::ZERO,
-        }
-    }
-
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut buffer = vec![0u8; BUFFER];
