@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -198,8 +198,8 @@ impl Pool {
     /// times.
     fn preferred(&self, identity: &Identity) -> Option<u32> {
         let slots = self.slots().max(1);
-        // Less than 2^20.
-        let start = (hash(identity) % u64::from(slots)) as u32;
+        // The hash is the same in each life of the server: a client that returns gets the same slot. Below 2^20.
+        let start = (FixedState::with_seed(4).hash_one(identity) % u64::from(slots)) as u32;
         self.free.range(start..).next().or_else(|| self.free.first()).copied()
     }
 
@@ -252,14 +252,6 @@ pub(crate) fn psid_len(ports: u32) -> Result<u8, WrongPool> {
     }
     // 1 to 10.
     Ok((16 - ports.trailing_zeros()) as u8)
-}
-
-fn hash(identity: &Identity) -> u64 {
-    fn of(it: &impl Hash) -> u64 {
-        // The same in each life of the server: who comes back gets the same again.
-        FixedState::with_seed(4).hash_one(it)
-    }
-    of(identity)
 }
 
 #[cfg(test)]

@@ -219,73 +219,55 @@ impl Body {
         let ports = || all.read(options::PORT_SET, options::ports);
         let tunnel = || all.read(options::TUNNEL, options::v6);
         let lifetime = || all.require(options::LIFETIME, options::u32);
-        let (body, codes): (Body, &[u8]) = match kind {
-            1 => (
-                Body::Request {
-                    id: id()?,
-                    cookie: cookie()?,
-                    v4: all.read(options::ADDRESS, options::v4)?,
-                    sharing: all.read(options::SHARING, empty)?.is_some(),
-                    lifetime: lifetime()?,
-                    tunnel: tunnel()?,
-                },
-                &REQUEST,
-            ),
-            2 => (
-                Body::Offer { cookie: all.require(options::COOKIE, options::array)? },
-                &[options::COOKIE],
-            ),
-            3 => (
-                Body::Ack {
-                    v4: v4()?,
-                    ports: ports()?,
-                    lifetime: lifetime()?,
-                    tep: all.require(options::TEP, options::v6)?,
-                },
-                &[options::ADDRESS, options::PORT_SET, options::LIFETIME, options::TEP],
-            ),
-            4 => (
-                Body::Renew {
-                    id: id()?,
-                    cookie: cookie()?,
-                    v4: v4()?,
-                    ports: ports()?,
-                    lifetime: lifetime()?,
-                    tunnel: tunnel()?,
-                },
-                &RENEW,
-            ),
-            5 => (
-                Body::Release { id: id()?, cookie: cookie()?, v4: v4()?, ports: ports()? },
-                &RELEASE,
-            ),
-            6 => (
-                Body::Refuse {
-                    reason: all.require(options::REASON, reason)?,
-                    expected: all.read(options::EXPECTED, options::u64)?,
-                    retry: all.require(options::RETRY, options::u32)?,
-                },
-                &[options::REASON, options::EXPECTED, options::RETRY],
-            ),
-            16 => (Body::Hello, &[]),
-            17 => (
-                Body::Welcome {
-                    nonce: all.require(options::NONCE, options::u64)?,
-                    session: all.require(options::SESSION, options::u64)?,
-                },
-                &[options::NONCE, options::SESSION],
-            ),
-            18 => (push(all)?, &PUSH),
-            19 => (
-                Body::Done {
-                    session: all.require(options::SESSION, options::u64)?,
-                    position: all.require(options::POSITION, options::u64)?,
-                },
-                &[options::SESSION, options::POSITION],
-            ),
+        let number = |code| all.require(code, options::u64);
+        let body = match kind {
+            1 => Body::Request {
+                id: id()?,
+                cookie: cookie()?,
+                v4: all.read(options::ADDRESS, options::v4)?,
+                sharing: all.read(options::SHARING, empty)?.is_some(),
+                lifetime: lifetime()?,
+                tunnel: tunnel()?,
+            },
+            2 => Body::Offer { cookie: all.require(options::COOKIE, options::array)? },
+            3 => Body::Ack {
+                v4: v4()?,
+                ports: ports()?,
+                lifetime: lifetime()?,
+                tep: all.require(options::TEP, options::v6)?,
+            },
+            4 => Body::Renew {
+                id: id()?,
+                cookie: cookie()?,
+                v4: v4()?,
+                ports: ports()?,
+                lifetime: lifetime()?,
+                tunnel: tunnel()?,
+            },
+            5 => Body::Release { id: id()?, cookie: cookie()?, v4: v4()?, ports: ports()? },
+            6 => Body::Refuse {
+                reason: all.require(options::REASON, reason)?,
+                expected: all.read(options::EXPECTED, options::u64)?,
+                retry: all.require(options::RETRY, options::u32)?,
+            },
+            16 => Body::Hello,
+            17 => {
+                Body::Welcome { nonce: number(options::NONCE)?, session: number(options::SESSION)? }
+            }
+            18 => Body::Push {
+                changes: changes(all)?,
+                nonce: number(options::NONCE)?,
+                session: number(options::SESSION)?,
+                position: number(options::POSITION)?,
+                whole: all.read(options::WHOLE, empty)?.is_some(),
+            },
+            19 => Body::Done {
+                session: number(options::SESSION)?,
+                position: number(options::POSITION)?,
+            },
             other => return Err(Malformed::Kind(other)),
         };
-        all.only(codes)?;
+        all.end()?;
         Ok(body)
     }
 
@@ -359,32 +341,6 @@ impl Body {
     }
 }
 
-const REQUEST: [u8; 6] = [
-    options::CLIENT_ID,
-    options::COOKIE,
-    options::ADDRESS,
-    options::SHARING,
-    options::LIFETIME,
-    options::TUNNEL,
-];
-const RELEASE: [u8; 4] = [options::CLIENT_ID, options::COOKIE, options::ADDRESS, options::PORT_SET];
-const RENEW: [u8; 6] = [
-    options::CLIENT_ID,
-    options::COOKIE,
-    options::ADDRESS,
-    options::PORT_SET,
-    options::LIFETIME,
-    options::TUNNEL,
-];
-const PUSH: [u8; 6] = [
-    options::NONCE,
-    options::SESSION,
-    options::POSITION,
-    options::WHOLE,
-    options::BIND,
-    options::UNBIND,
-];
-
 /// What messages of a client that has a lease begin with.
 fn lent(
     w: &mut Writer<'_>,
@@ -399,26 +355,19 @@ fn lent(
     w.put_some(options::PORT_SET, ports.map(options::octets_of));
 }
 
-fn push(all: &Options<'_>) -> Result<Body, Malformed> {
+fn changes(all: &Options<'_>) -> Result<Vec<Change>, Malformed> {
     let mut changes = Vec::new();
-    for (code, value) in all.all() {
+    for (code, value) in all.each(&[options::BIND, options::UNBIND]) {
         let change = match code {
             options::BIND => options::bind(value).map(|(it, binding)| Change::Bind(it, binding)),
-            options::UNBIND => options::unbind(value).map(|(v4, it)| Change::Unbind(v4, it)),
-            _ => continue,
+            _ => options::unbind(value).map(|(v4, it)| Change::Unbind(v4, it)),
         };
         changes.push(change.ok_or(Malformed::Option(code))?);
     }
     if changes.len() > Body::MOST_CHANGES {
         return Err(Malformed::Option(options::BIND));
     }
-    Ok(Body::Push {
-        nonce: all.require(options::NONCE, options::u64)?,
-        session: all.require(options::SESSION, options::u64)?,
-        position: all.require(options::POSITION, options::u64)?,
-        whole: all.read(options::WHOLE, empty)?.is_some(),
-        changes,
-    })
+    Ok(changes)
 }
 
 fn empty(value: &[u8]) -> Option<()> {

@@ -1,5 +1,6 @@
 //! Options: code, length, value.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Malformed;
@@ -30,12 +31,12 @@ const SKIPPED: u8 = 128;
 /// Octets of a port set: offset bits, bits of the PSID, PSID.
 const PORTS: usize = 4;
 
-/// The options of a message, in their order.
-pub(super) struct Options<'m>(Vec<(u8, &'m [u8])>);
+/// The options of a message, in their order, each with whether it has been read.
+pub(super) struct Options<'m>(Vec<(u8, &'m [u8], Cell<bool>)>);
 
 impl<'m> Options<'m> {
     pub(super) fn parse(mut octets: &'m [u8]) -> Result<Options<'m>, Malformed> {
-        let mut options: Vec<(u8, &[u8])> = Vec::new();
+        let mut options: Vec<(u8, &[u8], Cell<bool>)> = Vec::new();
         while let [code, len, rest @ ..] = octets {
             let (value, next) =
                 rest.split_at_checked(usize::from(*len)).ok_or(Malformed::Option(*code))?;
@@ -44,13 +45,22 @@ impl<'m> Options<'m> {
             if !known && *code >= SKIPPED {
                 continue;
             }
-            let again = options.iter().any(|(other, _)| other == code);
+            let again = options.iter().any(|(other, ..)| other == code);
             if !known || (again && !matches!(*code, BIND | UNBIND)) {
                 return Err(Malformed::Option(*code));
             }
-            options.push((*code, value));
+            options.push((*code, value, Cell::new(false)));
         }
         if octets.is_empty() { Ok(Options(options)) } else { Err(Malformed::Length) }
+    }
+
+    /// Reads every option with one of these codes, in their order.
+    pub(super) fn each(&self, codes: &[u8]) -> impl Iterator<Item = (u8, &'m [u8])> {
+        let wanted = self.0.iter().filter(|(code, ..)| codes.contains(code));
+        wanted.map(|(code, value, is_read)| {
+            is_read.set(true);
+            (*code, *value)
+        })
     }
 
     /// Reads an option, if it is there.
@@ -59,8 +69,8 @@ impl<'m> Options<'m> {
         code: u8,
         read: impl FnOnce(&'m [u8]) -> Option<T>,
     ) -> Result<Option<T>, Malformed> {
-        let value = self.0.iter().find(|(other, _)| *other == code).map(|(_, value)| *value);
-        value.map(|value| read(value).ok_or(Malformed::Option(code))).transpose()
+        let value = self.each(&[code]).next();
+        value.map(|(_, value)| read(value).ok_or(Malformed::Option(code))).transpose()
     }
 
     /// Reads an option that must be there.
@@ -72,15 +82,10 @@ impl<'m> Options<'m> {
         self.read(code, read)?.ok_or(Malformed::Missing(code))
     }
 
-    /// All options with their codes, in their order.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u8, &'m [u8])> {
-        self.0.iter().copied()
-    }
-
-    /// Refuses options that the kind does not have.
-    pub(super) fn only(&self, codes: &[u8]) -> Result<(), Malformed> {
-        match self.0.iter().find(|(code, _)| !codes.contains(code)) {
-            Some((code, _)) => Err(Malformed::Option(*code)),
+    /// Refuses options that the kind does not have: those that its reader has not read.
+    pub(super) fn end(&self) -> Result<(), Malformed> {
+        match self.0.iter().find(|(_, _, is_read)| !is_read.get()) {
+            Some((code, ..)) => Err(Malformed::Option(*code)),
             None => Ok(()),
         }
     }
