@@ -121,15 +121,14 @@ impl Bindings {
 
     /// Puts a binding in, unless its address and ports are somebody's already. Whether it is there now.
     pub fn add(&mut self, binding: Binding) -> bool {
-        let taken = match (self.address(binding.v4), binding.ports) {
-            (None, _) => false,
+        let free = match (self.address(binding.v4), binding.ports) {
+            (None, _) => true,
             (Some(Address::Shared(shared)), Some(ports)) => {
-                shared.sets.get(&ports.psid()).is_some_and(|entry| entry.binding != binding)
+                !shared.sets.contains_key(&ports.psid())
             }
-            (Some(Address::Whole(entry)), _) => entry.binding != binding,
-            (Some(Address::Shared(_)), None) => true,
+            _ => false,
         };
-        !taken && self.insert(binding).is_ok()
+        self.contains(&binding) || free && self.insert(binding).is_ok()
     }
 
     /// Takes a binding out, if it is there just so.

@@ -1,20 +1,14 @@
 //! Out of the tunnel (RFC 2473 section 3.3, RFC 7596 section 6.2, RFC 6040 section 4.2).
 
-use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
 use fordway_wire::ipv6::Ipv6Header;
-use fordway_wire::protocol;
-use fordway_xlat::steps::{Stop, check_offload, clamp_mss};
+use fordway_xlat::steps::{Stop, check_offload, validate_v4};
 use fordway_xlat::trace::{Step, Trace};
-use fordway_xlat::tuple::Part;
 use fordway_xlat::{ChecksumState, DropReason, GsoKind, IcmpErrorKind, Packet, Verdict};
 
+use crate::ecn;
 use crate::inner;
 use crate::settings::Role;
 use crate::softwire::Softwire;
-use crate::{OVERHEAD, ecn};
-
-/// Octets of an IPv4 and a TCP header without options.
-const MSS_OVERHEAD: u32 = 40;
 
 impl Softwire {
     /// Takes the IPv6 header and its extension headers away, `at` octets in all, if the packet behind them may
@@ -27,7 +21,7 @@ impl Softwire {
         trace: &mut impl Trace,
     ) -> Result<Verdict, Stop> {
         let settings = &self.settings;
-        let header = validate(packet, at).map_err(Stop::silent)?;
+        let header = validate_v4(packet, at).map_err(Stop::silent)?;
         trace.step(Step::HeaderV4 {
             header: header.header_len,
             payload: header.payload_len(),
@@ -68,10 +62,8 @@ impl Softwire {
             inner::decrement_ttl(packet);
             trace.step(Step::HopLimit(header.ttl - 1));
         }
-        if settings.mss_clamp && header.protocol == protocol::TCP && segment.part != Part::Later {
-            let mss = settings.mtu6.saturating_sub(OVERHEAD as u32 + MSS_OVERHEAD);
-            let mss = u16::try_from(mss).unwrap_or(u16::MAX);
-            clamp_mss(packet, header.header_len, mss, trace);
+        if settings.mss_clamp {
+            inner::clamp_mss(packet, &header, settings.mtu6, trace);
         }
         Ok(Verdict::Forward)
     }
@@ -84,25 +76,6 @@ impl Softwire {
             Role::Client => Stop::silent(DropReason::SoftwireSource),
         }
     }
-}
-
-/// Lengths, version and header checksum of the packet inside; cuts off what lies behind it.
-fn validate(packet: &mut Packet<'_>, at: usize) -> Result<Ipv4Header, DropReason> {
-    let inside = packet.bytes().get(at..).unwrap_or_default();
-    let header = Ipv4Header::parse(inside).map_err(|error| match error {
-        Ipv4Error::Truncated => DropReason::Truncated,
-        Ipv4Error::Version => DropReason::BadVersion,
-        Ipv4Error::Length => DropReason::BadHeader,
-    })?;
-    let total_len = usize::from(header.total_len);
-    if inside.len() < total_len {
-        return Err(DropReason::Truncated);
-    }
-    if !ipv4::header_checksum_is_valid(&inside[..header.header_len]) {
-        return Err(DropReason::BadHeaderChecksum);
-    }
-    packet.truncate(at + total_len);
-    Ok(header)
 }
 
 /// Keeps a partial checksum's place when `octets` in front of it have gone.

@@ -5,17 +5,13 @@ use std::time::Duration;
 use fordway_wire::ipv4::Ipv4Header;
 use fordway_wire::ipv6::Ipv6Header;
 use fordway_wire::protocol;
-use fordway_xlat::steps::{Stop, check_offload, clamp_mss, segment_header_len, validate_v4};
+use fordway_xlat::steps::{Stop, check_offload, segment_header_len, validate_v4};
 use fordway_xlat::trace::{Step, Trace};
-use fordway_xlat::tuple::Part;
 use fordway_xlat::{DropReason, GsoKind, IcmpErrorKind, Packet, State, TrafficClass, Verdict};
 
 use crate::settings::Role;
 use crate::softwire::Softwire;
 use crate::{OVERHEAD, ecn, flow, inner};
-
-/// Octets of an IPv4 and a TCP header without options: by so much the MSS is less than the MTU.
-const MSS_OVERHEAD: u32 = 40;
 
 impl Softwire {
     /// Puts the IPv6 header of its binding's tunnel in front of an IPv4 packet.
@@ -27,7 +23,7 @@ impl Softwire {
         trace: &mut impl Trace,
     ) -> Result<Verdict, Stop> {
         let settings = &self.settings;
-        let header = validate_v4(packet).map_err(Stop::silent)?;
+        let header = validate_v4(packet, 0).map_err(Stop::silent)?;
         trace.step(Step::HeaderV4 {
             header: header.header_len,
             payload: header.payload_len(),
@@ -48,9 +44,8 @@ impl Softwire {
             inner::decrement_ttl(packet);
             trace.step(Step::HopLimit(header.ttl - 1));
         }
-        if settings.mss_clamp && header.protocol == protocol::TCP && segment.part != Part::Later {
-            let mss = limit.saturating_sub(OVERHEAD as u32 + MSS_OVERHEAD);
-            clamp_mss(packet, segment.at, u16::try_from(mss).unwrap_or(u16::MAX), trace);
+        if settings.mss_clamp {
+            inner::clamp_mss(packet, &header, limit, trace);
         }
         let ports = inner::flow_ports(packet.bytes(), &header);
         let flow_label =

@@ -6,6 +6,8 @@
 
 use core::net::Ipv4Addr;
 
+use fordway_xlat::steps::mix;
+
 /// The label of a flow: 20 bits, never zero. Ports are 0 where a packet has none that can be read: a fragment,
 /// or another transport than TCP and UDP.
 #[inline]
@@ -21,17 +23,6 @@ pub fn label(
     let transport = u64::from(protocol) << 32 | u64::from(src_port) << 16 | u64::from(dst_port);
     let hash = mix(mix(secret[0] ^ addresses) ^ secret[1] ^ transport);
     ((hash & 0xf_ffff) as u32).max(1)
-}
-
-/// Spreads 64 bits over 64 bits.
-#[inline]
-fn mix(mut word: u64) -> u64 {
-    const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-    word ^= word >> 32;
-    word = word.wrapping_mul(ODD);
-    word ^= word >> 32;
-    word = word.wrapping_mul(ODD);
-    word ^ (word >> 32)
 }
 
 #[cfg(test)]

@@ -4,14 +4,20 @@ use std::net::Ipv4Addr;
 
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::{get_u8, protocol, put_u8, put_u16};
-use fordway_xlat::steps::{Segment, illegal_v4};
+use fordway_xlat::steps::{self, Segment, illegal_v4};
+use fordway_xlat::trace::Trace;
 use fordway_xlat::tuple::{Incoming, Part, Transport};
 use fordway_xlat::{DropReason, Packet};
+
+use crate::OVERHEAD;
 
 /// Offsets in an IPv4 header.
 const TOS_AT: usize = 1;
 const TTL_AT: usize = 8;
 const CHECKSUM_AT: usize = 10;
+
+/// Octets of an IPv4 and a TCP header without options: by so much the MSS is less than the MTU.
+const MSS_OVERHEAD: u32 = 40;
 
 /// Which end of the packet is a client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +88,19 @@ pub(crate) fn check_addresses(header: &Ipv4Header) -> Result<(), DropReason> {
     match illegal_v4(header.src).or_else(|| illegal_v4(header.dst)) {
         Some(reason) => Err(reason),
         None => Ok(()),
+    }
+}
+
+/// Lowers the MSS of a TCP SYN, at the start of `packet`, to what fits a tunnel whose packets have `mtu` octets.
+pub(crate) fn clamp_mss(
+    packet: &mut Packet<'_>,
+    header: &Ipv4Header,
+    mtu: u32,
+    trace: &mut impl Trace,
+) {
+    if header.protocol == protocol::TCP && part(header) != Part::Later {
+        let mss = mtu.saturating_sub(OVERHEAD as u32 + MSS_OVERHEAD);
+        steps::clamp_mss(packet, header.header_len, mss.try_into().unwrap_or(u16::MAX), trace);
     }
 }
 

@@ -8,7 +8,7 @@
 mod error;
 mod extension;
 mod inner;
-mod maps;
+pub(crate) mod maps;
 mod node;
 
 pub(crate) use error::{error_v4_to_v6, error_v6_to_v4};
@@ -34,31 +34,9 @@ pub(crate) const ERROR_MAX_V4: usize = 576;
 /// Octets of an ICMPv6 error at most (RFC 4443 section 2.4 (c)).
 pub(crate) const ERROR_MAX_V6: usize = IPV6_MIN_MTU as usize;
 
-/// Translates an ICMPv4 query at `at` into ICMPv6. `pseudo` is the sum of the new pseudo-header;
-/// `identifier` the new one, `None`: as before.
-pub(crate) fn query_v4_to_v6(
-    packet: &mut Packet<'_>,
-    at: usize,
-    pseudo: Sum,
-    identifier: Option<u16>,
-    trace: &mut impl Trace,
-) -> Result<(), DropReason> {
-    query(packet, at, (Sum::ZERO, pseudo), maps::query_v4_to_v6, identifier, trace)
-}
-
-/// Translates an ICMPv6 informational message at `at` into ICMPv4. `pseudo` is the sum of the old
-/// pseudo-header; `identifier` as above.
-pub(crate) fn query_v6_to_v4(
-    packet: &mut Packet<'_>,
-    at: usize,
-    pseudo: Sum,
-    identifier: Option<u16>,
-    trace: &mut impl Trace,
-) -> Result<(), DropReason> {
-    query(packet, at, (pseudo, Sum::ZERO), maps::query_v6_to_v4, identifier, trace)
-}
-
-fn query(
+/// Translates an ICMP query at `at` into the type that `map` gives. `old_pseudo`, `new_pseudo`: the sums of the
+/// pseudo-headers, of which ICMPv4 has none; `identifier`: the new one, `None`: as before.
+pub(crate) fn query(
     packet: &mut Packet<'_>,
     at: usize,
     (old_pseudo, new_pseudo): (Sum, Sum),

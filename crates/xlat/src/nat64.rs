@@ -29,11 +29,12 @@ pub use policy::{
     Allocation, Dynamic4, Filtering, Lifetimes, Pool, Quotas, Range, Settings, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Sweeper, Swept};
+pub(crate) use table::View;
+pub use table::mix;
 pub use table::{
     Adopted, BibEntry, BibError, Binding, Heap, Memory, PortBlock, Protocol, Regions, SessionEntry,
     Side, Sizes, SubscriberEntry, TcpState, Timeout, layout, memory,
 };
-pub(crate) use table::{View, mix};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,6 +1,7 @@
-//! Steps that softwires share with translation: checks, segment sizes and ICMP errors.
+//! What softwires share with translation: checks, segment sizes, ICMP errors, the hash.
 
 pub use crate::addr::classify::{illegal_v4, illegal_v6};
+pub use crate::nat64::mix;
 pub use crate::reply::{Errors, answer};
 pub use crate::stop::Stop;
 pub use crate::transport::{Segment, check_offload, clamp_mss, segment_header_len};

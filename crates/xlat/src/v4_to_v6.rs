@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_wire::checksum::pseudo_v6;
+use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 use fordway_wire::protocol;
@@ -40,7 +40,7 @@ pub(crate) fn translate<M: Mapper>(
     pass: Pass,
     trace: &mut impl Trace,
 ) -> Result<Verdict, Stop> {
-    let header = validate(packet)?;
+    let header = validate(packet, 0)?;
     let at = header.header_len;
     let part = Part::of(header.fragment_offset, header.more_fragments);
     trace.step(Step::HeaderV4 {
@@ -71,7 +71,8 @@ pub(crate) fn translate<M: Mapper>(
     if header.protocol == protocol::ICMP {
         let pseudo = pseudo_v6(new.src, new.dst, new.next_header, u32::from(new.payload_len));
         let identifier = outgoing.ports.map(|ports| ports.src);
-        icmp::query_v4_to_v6(packet, at, pseudo, identifier, trace)?;
+        let sums = (Sum::ZERO, pseudo);
+        icmp::query(packet, at, sums, icmp::maps::query_v4_to_v6, identifier, trace)?;
     } else {
         let change = Change::v4_to_v6(ends, &outgoing);
         transport::translate(config, packet, segment, change, true, trace)?;
@@ -105,9 +106,11 @@ pub(crate) fn new_header(
     }
 }
 
-/// Lengths, version and header checksum of an IPv4 packet; cuts off what lies behind Total Length.
-pub fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
-    let bytes = packet.bytes();
+/// Lengths, version and header checksum of the IPv4 packet that begins at octet `at`; cuts off what lies behind Total
+/// Length.
+#[inline]
+pub fn validate(packet: &mut Packet<'_>, at: usize) -> Result<Ipv4Header, DropReason> {
+    let bytes = packet.bytes().get(at..).unwrap_or_default();
     let header = Ipv4Header::parse(bytes).map_err(|error| match error {
         Ipv4Error::Truncated => DropReason::Truncated,
         Ipv4Error::Version => DropReason::BadVersion,
@@ -120,7 +123,7 @@ pub fn validate(packet: &mut Packet<'_>) -> Result<Ipv4Header, DropReason> {
     if !ipv4::header_checksum_is_valid(&bytes[..header.header_len]) {
         return Err(DropReason::BadHeaderChecksum);
     }
-    packet.truncate(total_len);
+    packet.truncate(at + total_len);
     Ok(header)
 }
 

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_wire::checksum::pseudo_v6;
+use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
 use fordway_wire::protocol;
@@ -81,7 +81,8 @@ pub(crate) fn translate<M: Mapper>(
         if extensions.protocol == protocol::ICMPV6 {
             let pseudo = pseudo_v6(header.src, header.dst, protocol::ICMPV6, payload_len as u32);
             let identifier = outgoing.ports.map(|ports| ports.src);
-            icmp::query_v6_to_v4(packet, at, pseudo, identifier, trace)?;
+            let sums = (pseudo, Sum::ZERO);
+            icmp::query(packet, at, sums, icmp::maps::query_v6_to_v4, identifier, trace)?;
         } else {
             let change = Change::v6_to_v4(ends, &outgoing);
             transport::translate(config, packet, segment, change, false, trace)?;

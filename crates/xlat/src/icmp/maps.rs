@@ -15,7 +15,8 @@ pub(super) struct ErrorHeader {
     pub(super) rest: u32,
 }
 
-pub(super) fn query_v4_to_v6(kind: u8) -> Option<u8> {
+/// RFC 7915 section 4.2, queries.
+pub(crate) fn query_v4_to_v6(kind: u8) -> Option<u8> {
     match kind {
         v4::ECHO => Some(v6::ECHO_REQUEST),
         v4::ECHO_REPLY => Some(v6::ECHO_REPLY),
@@ -23,7 +24,8 @@ pub(super) fn query_v4_to_v6(kind: u8) -> Option<u8> {
     }
 }
 
-pub(super) fn query_v6_to_v4(kind: u8) -> Option<u8> {
+/// RFC 7915 section 5.2, informational messages.
+pub(crate) fn query_v6_to_v4(kind: u8) -> Option<u8> {
     match kind {
         v6::ECHO_REQUEST => Some(v4::ECHO),
         v6::ECHO_REPLY => Some(v4::ECHO_REPLY),
