@@ -202,10 +202,7 @@ impl DnsGateway {
             return Outcome::Pass;
         };
         let key = Key::of(exchange, id);
-        let client = match exchange.from {
-            Side::V4 => Side::V6,
-            Side::V6 => Side::V4,
-        };
+        let client = exchange.from.other();
         let Some(mut asked) = self.lock().find(&key, exchange.now).filter(|it| it.client == client)
         else {
             return Outcome::Pass;
@@ -408,10 +405,7 @@ fn native(client: Side) -> RecordType {
 
 /// The type of the server's.
 pub(crate) fn other(client: Side) -> RecordType {
-    match client {
-        Side::V4 => RecordType::AAAA,
-        Side::V6 => RecordType::A,
-    }
+    native(client.other())
 }
 
 /// The name that an address has on the server's side (RFC 2766 section 4.1 b, with IP6.ARPA for IP6.INT).

@@ -1,7 +1,6 @@
 //! What an operator sets, as validated types.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addr::{EamTable, Pool6};
@@ -174,13 +173,16 @@ impl Default for Config {
 }
 
 /// Why a configuration makes no translator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither `pool6` nor an explicit mapping: nothing could be translated.
+    /// Nothing could be translated.
+    #[error("neither pool6 nor eam is set: no address could be translated")]
     NoMapping,
     /// The same prefix twice in `pool6`.
+    #[error("pool6 {0} is listed twice")]
     DuplicatePool6(Pool6),
     /// `mtu4` below 68, or `mtu6` or `lowest_ipv6_mtu` below 1280.
+    #[error("an MTU of {mtu} octets is below the least allowed, {least}")]
     MtuTooSmall {
         /// The value.
         mtu: u32,
@@ -188,22 +190,6 @@ pub enum ConfigError {
         least: u32,
     },
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::NoMapping => {
-                f.write_str("neither pool6 nor eam is set: no address could be translated")
-            }
-            ConfigError::DuplicatePool6(prefix) => write!(f, "pool6 {prefix} is listed twice"),
-            ConfigError::MtuTooSmall { mtu, least } => {
-                write!(f, "an MTU of {mtu} octets is below the least allowed, {least}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
 
 impl Config {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {

@@ -18,16 +18,22 @@ pub struct Eam {
 }
 
 /// Why a mapping, or a table of them, is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EamError {
-    /// The IPv4 prefix has more suffix bits than the IPv6 prefix (RFC 7757 section 3.2).
+    /// RFC 7757 section 3.2.
+    #[error(
+        "{eam}: the IPv4 prefix has {v4} suffix bits, more than the IPv6 prefix's {v6} (RFC 7757 section 3.2)",
+        eam = .0, v4 = 32 - .0.v4.prefix_len(), v6 = 128 - u16::from(.0.v6.prefix_len())
+    )]
     Suffix(Eam),
-    /// Bits are set behind a prefix length.
+    /// Host bits.
+    #[error("{0}: bits are set behind a prefix length")]
     HostBits(Eam),
-    /// A prefix of nothing but addresses that can't be on a wire: multicast, link-local, loopback and the
-    /// like. Translated packets would go there.
+    /// A prefix of nothing but addresses that can't be on a wire. Translated packets would go there.
+    #[error("{0}: a prefix of multicast, link-local, loopback or reserved addresses")]
     NotUnicast(Eam),
-    /// The same IPv4 or IPv6 prefix in two mappings (RFC 7757 section 5).
+    /// The same IPv4 or IPv6 prefix in two mappings.
+    #[error("{0} and {1} share a prefix (RFC 7757 section 5)")]
     Duplicate(Eam, Eam),
 }
 
@@ -100,31 +106,6 @@ impl fmt::Display for Eam {
         write!(f, "{} = {}", self.v4, self.v6)
     }
 }
-
-impl fmt::Display for EamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EamError::Suffix(eam) => write!(
-                f,
-                "{eam}: the IPv4 prefix has {} suffix bits, more than the IPv6 prefix's {} (RFC 7757 section 3.2)",
-                32 - eam.v4.prefix_len(),
-                128 - u16::from(eam.v6.prefix_len()),
-            ),
-            EamError::HostBits(eam) => write!(f, "{eam}: bits are set behind a prefix length"),
-            EamError::NotUnicast(eam) => {
-                write!(
-                    f,
-                    "{eam}: a prefix of multicast, link-local, loopback or reserved addresses"
-                )
-            }
-            EamError::Duplicate(first, second) => {
-                write!(f, "{first} and {second} share a prefix (RFC 7757 section 5)")
-            }
-        }
-    }
-}
-
-impl core::error::Error for EamError {}
 
 /// The explicit address mapping table (RFC 7757 section 3.1), made for longest-prefix look-up.
 ///

@@ -29,40 +29,26 @@ pub struct Pool6 {
 }
 
 /// Why a prefix can't be a translation prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Pool6Error {
     /// Not `ADDRESS/LENGTH`.
+    #[error("not an IPv6 prefix; write ADDRESS/LENGTH, such as 64:ff9b::/96")]
     Syntax,
-    /// The length is none of 32, 40, 48, 56, 64, 96.
+    /// The length is none of those that RFC 6052 allows.
+    #[error(
+        "a translation prefix has 32, 40, 48, 56, 64 or 96 bits, not {0} (RFC 6052 section 2.2)"
+    )]
     Length(u8),
-    /// Bits are set behind the prefix length.
+    /// Host bits.
+    #[error("bits are set behind the prefix length")]
     HostBits,
-    /// Bits 64 to 71 of a /96 are not zero (RFC 6052 section 2.2).
+    /// The octet "u" is not zero.
+    #[error("bits 64 to 71 of a /96 must be zero (RFC 6052 section 2.2)")]
     ReservedOctet,
     /// A multicast, link-local, loopback or unspecified prefix.
+    #[error("not a unicast prefix of global or local use")]
     NotUnicast,
 }
-
-impl fmt::Display for Pool6Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pool6Error::Syntax => {
-                f.write_str("not an IPv6 prefix; write ADDRESS/LENGTH, such as 64:ff9b::/96")
-            }
-            Pool6Error::Length(len) => write!(
-                f,
-                "a translation prefix has 32, 40, 48, 56, 64 or 96 bits, not {len} (RFC 6052 section 2.2)"
-            ),
-            Pool6Error::HostBits => f.write_str("bits are set behind the prefix length"),
-            Pool6Error::ReservedOctet => {
-                f.write_str("bits 64 to 71 of a /96 must be zero (RFC 6052 section 2.2)")
-            }
-            Pool6Error::NotUnicast => f.write_str("not a unicast prefix of global or local use"),
-        }
-    }
-}
-
-impl core::error::Error for Pool6Error {}
 
 /// Bits 64 to 71, the octet "u".
 const RESERVED_OCTET: u128 = 0xff << 56;

@@ -42,13 +42,6 @@ struct Direction {
     scale: Option<u8>,
 }
 
-fn place(side: Side) -> usize {
-    match side {
-        Side::V4 => 0,
-        Side::V6 => 1,
-    }
-}
-
 impl Connection {
     /// Of a connection that begins.
     #[must_use]
@@ -77,7 +70,7 @@ impl Connection {
     /// Whether a SYN is, as far as can be known, this connection's.
     #[must_use]
     pub fn is_begun_by(&self, from: Side, fields: &TcpFields) -> bool {
-        let flow = self.directions[place(from)].flow.as_ref();
+        let flow = self.directions[from.index()].flow.as_ref();
         flow.is_none_or(|flow| flow.first == fields.seq.wrapping_add(1))
     }
 
@@ -104,7 +97,7 @@ impl Connection {
     #[must_use]
     pub fn mss_towards(&self, from: Side) -> u16 {
         // RFC 9293 section 3.7.1: without the option, 536.
-        self.directions[1 - place(from)].mss.unwrap_or(536)
+        self.directions[from.other().index()].mss.unwrap_or(536)
     }
 
     /// Everything passes from here on.
@@ -137,7 +130,7 @@ impl Connection {
         let urgent = fields.seq.wrapping_add(u32::from(fields.urgent));
         let is_reset = self.is_reset(from, fields);
         let passed = self.data(from, fields, payload, may_keep, out, context);
-        self.fins[place(from)] |= fields.has(flag::FIN);
+        self.fins[from.index()] |= fields.has(flag::FIN);
         self.over |= is_reset || self.fins == [true; 2];
         if fields.has(flag::URG) {
             self.point(from, fields, urgent);
@@ -147,7 +140,7 @@ impl Connection {
 
     fn begin(&mut self, from: Side, fields: &TcpFields) {
         let first = fields.seq.wrapping_add(1);
-        let [own, other] = [place(from), 1 - place(from)];
+        let [own, other] = [from.index(), from.other().index()];
         let answers = self.answers(from, fields);
         match (&self.directions[own].flow, &self.directions[other].flow) {
             // A retransmission; or a forged SYN, to which the receiver answers with a challenge ACK (RFC 5961 section
@@ -164,7 +157,7 @@ impl Connection {
 
     /// Whether it acknowledges the other side's SYN and nothing more.
     fn answers(&self, from: Side, fields: &TcpFields) -> bool {
-        let other = &self.directions[1 - place(from)].flow;
+        let other = &self.directions[from.other().index()].flow;
         fields.has(flag::ACK) && other.as_ref().is_some_and(|flow| flow.first == fields.ack)
     }
 
@@ -173,10 +166,10 @@ impl Connection {
     /// connection did end, its state is removed with the session.
     fn is_reset(&self, from: Side, fields: &TcpFields) -> bool {
         fields.has(flag::RST)
-            && match &self.directions[place(from)].flow {
+            && match &self.directions[from.index()].flow {
                 // A FIN takes one sequence number.
                 Some(flow) => {
-                    flow.known().wrapping_add(u32::from(self.fins[place(from)])) == fields.seq
+                    flow.known().wrapping_add(u32::from(self.fins[from.index()])) == fields.seq
                 }
                 None => self.answers(from, fields),
             }
@@ -184,7 +177,7 @@ impl Connection {
 
     /// Translates acknowledgement number, window and SACK blocks.
     fn acknowledge(&mut self, from: Side, fields: &mut TcpFields) {
-        let [own, other] = [place(from), 1 - place(from)];
+        let [own, other] = [from.index(), from.other().index()];
         // RFC 7323 section 2.2: both have to say so, and it does not count in a SYN.
         let scale = match (self.directions[own].scale, self.directions[other].scale) {
             (Some(scale), Some(_)) if !fields.has(flag::SYN) => scale,
@@ -217,7 +210,7 @@ impl Connection {
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Passed {
-        let [own, other] = [place(from), 1 - place(from)];
+        let [own, other] = [from.index(), from.other().index()];
         if self.directions[other].flow.is_none() && !fields.has(flag::SYN) {
             // An ALG can't read one direction alone.
             self.release();
@@ -274,7 +267,7 @@ impl Connection {
         context: &mut Context<'_>,
     ) {
         loop {
-            let Some(flow) = &mut self.directions[place(from)].flow else { return };
+            let Some(flow) = &mut self.directions[from.index()].flow else { return };
             let number = flow.held().len();
             if number == 0 {
                 return;
@@ -312,7 +305,7 @@ impl Connection {
 
     /// The urgent pointer, relative to the segment's new number.
     fn point(&self, from: Side, fields: &mut TcpFields, urgent: u32) {
-        let Some(flow) = &self.directions[place(from)].flow else { return };
+        let Some(flow) = &self.directions[from.index()].flow else { return };
         let distance = flow.to_output(urgent, self.released).wrapping_sub(fields.seq);
         match u16::try_from(distance) {
             Ok(distance) if distance != 0 => fields.urgent = distance,

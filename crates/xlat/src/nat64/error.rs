@@ -1,21 +1,12 @@
 //! Why there is no stateful translation.
 
 /// Why there is no stateful translation with these settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nat64Error {
     /// The tables' layout or sizes are not those of the settings.
+    #[error("the tables that exist have another layout or other sizes")]
     Memory,
-    /// Filtering can't change while there are sessions: only address-dependent filtering counts them in permissions.
+    /// Only address-dependent filtering counts sessions in permissions.
+    #[error("filtering can't change while the tables have entries")]
     Filtering,
 }
-
-impl core::fmt::Display for Nat64Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Nat64Error::Memory => "the tables that exist have another layout or other sizes",
-            Nat64Error::Filtering => "filtering can't change while the tables have entries",
-        })
-    }
-}
-
-impl core::error::Error for Nat64Error {}

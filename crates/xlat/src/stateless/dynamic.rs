@@ -5,43 +5,55 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use crate::nat64::{Dynamic4, View};
 use crate::verdict::DropReason;
 
-/// IPv4 addresses that hosts without another mapping get on first use. The default methods have none.
+/// IPv4 addresses that hosts without another mapping get on first use. `()`: there are none, and the compiler leaves
+/// out what would ask for them.
 pub(crate) trait Bindings {
     /// Whether there are any.
-    const EXIST: bool = false;
+    const EXIST: bool;
+
+    /// The tables and the pool.
+    fn dynamic(&self) -> Option<&Dynamic<'_>>;
 
     /// Whether an IPv4 address is of the pool.
     #[inline]
-    fn contains(&self, _addr: Ipv4Addr) -> bool {
-        false
+    fn contains(&self, addr: Ipv4Addr) -> bool {
+        self.dynamic().is_some_and(|it| it.pool.contains(addr))
     }
 
     /// The host of an IPv4 address; its lifetime starts anew.
     #[inline]
-    fn refresh6(&self, _addr: Ipv4Addr) -> Option<Ipv6Addr> {
-        None
+    fn refresh6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.dynamic()?.view.dynamic6(addr)
     }
 
     /// The host of an IPv4 address; its lifetime goes on.
     #[inline]
-    fn known6(&self, _addr: Ipv4Addr) -> Option<Ipv6Addr> {
-        None
+    fn known6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.dynamic()?.view.dynamic6_known(addr)
     }
 
     /// The IPv4 address of a host; its lifetime goes on.
     #[inline]
-    fn known4(&self, _host: Ipv6Addr) -> Option<Ipv4Addr> {
-        None
+    fn known4(&self, host: Ipv6Addr) -> Option<Ipv4Addr> {
+        self.dynamic()?.view.dynamic4_known(host)
     }
 
     /// The IPv4 address of a host, bound if it has none. `None`: the host is none of those that get one.
     #[inline]
-    fn bind4(&self, _host: Ipv6Addr) -> Option<Result<Ipv4Addr, DropReason>> {
-        None
+    fn bind4(&self, host: Ipv6Addr) -> Option<Result<Ipv4Addr, DropReason>> {
+        let Dynamic { view, pool } = self.dynamic()?;
+        view.dynamic4(pool, host)
     }
 }
 
-impl Bindings for () {}
+impl Bindings for () {
+    const EXIST: bool = false;
+
+    #[inline]
+    fn dynamic(&self) -> Option<&Dynamic<'_>> {
+        None
+    }
+}
 
 /// Dynamic mappings in the tables.
 #[derive(Debug)]
@@ -53,24 +65,9 @@ pub(crate) struct Dynamic<'a> {
 impl Bindings for Dynamic<'_> {
     const EXIST: bool = true;
 
-    fn contains(&self, addr: Ipv4Addr) -> bool {
-        self.pool.contains(addr)
-    }
-
-    fn refresh6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
-        self.view.dynamic6(addr)
-    }
-
-    fn known6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
-        self.view.dynamic6_known(addr)
-    }
-
-    fn known4(&self, host: Ipv6Addr) -> Option<Ipv4Addr> {
-        self.view.dynamic4_known(host)
-    }
-
-    fn bind4(&self, host: Ipv6Addr) -> Option<Result<Ipv4Addr, DropReason>> {
-        self.view.dynamic4(self.pool, host)
+    #[inline]
+    fn dynamic(&self) -> Option<&Dynamic<'_>> {
+        Some(self)
     }
 }
 

@@ -268,10 +268,6 @@ impl View<'_> {
 
 /// Counts a packet.
 pub(crate) fn count<A>(session: &Session, side: Side, tuple: &Tuple<A>) {
-    let direction = match side {
-        Side::V4 => 0,
-        Side::V6 => 1,
-    };
-    session.packets[direction].fetch_add(u64::from(tuple.packets), Relaxed);
-    session.octets[direction].fetch_add(u64::from(tuple.octets), Relaxed);
+    session.packets[side.index()].fetch_add(u64::from(tuple.packets), Relaxed);
+    session.octets[side.index()].fetch_add(u64::from(tuple.octets), Relaxed);
 }

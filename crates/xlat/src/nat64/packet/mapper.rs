@@ -50,11 +50,6 @@ struct Tuple6 {
     remote: Option<Ipv4Addr>,
 }
 
-/// Dropped without an ICMP error.
-fn silent(reason: DropReason) -> Stop {
-    Stop { reason, answer: None }
-}
-
 /// What the tables hold of a packet's flow.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -263,20 +258,20 @@ impl Mapper for Stateful<'_> {
     ) -> Result<Option<Transport>, Stop> {
         if incoming.is_icmp_error {
             // RFC 5508 REQ-4: it is addressed to the sender of the packet inside.
-            let quoted = incoming.quoted().map_err(silent)?;
+            let quoted = incoming.quoted().map_err(Stop::silent)?;
             return if quoted.src == incoming.dst {
                 Ok(None)
             } else {
-                Err(silent(DropReason::IcmpInner))
+                Err(Stop::silent(DropReason::IcmpInner))
             };
         }
         if !self.view.nat.owns_address(incoming.dst) {
-            return Err(silent(DropReason::NoMappingDestination));
+            return Err(Stop::silent(DropReason::NoMappingDestination));
         }
         let transport = incoming.transport()?;
         let (near, far) = ports_to_host(transport);
         if !self.is_own(transport, incoming.dst, near) {
-            return Err(silent(DropReason::NoMappingDestination));
+            return Err(Stop::silent(DropReason::NoMappingDestination));
         }
         // Only the translator sends from its transport addresses.
         let own_source = match transport {
@@ -284,7 +279,7 @@ impl Mapper for Stateful<'_> {
             _ => self.view.nat.owns(protocol_of(transport), incoming.src, far),
         };
         if own_source && !incoming.hairpin {
-            return Err(silent(DropReason::Loop));
+            return Err(Stop::silent(DropReason::Loop));
         }
         Ok(Some(transport))
     }
@@ -296,8 +291,8 @@ impl Mapper for Stateful<'_> {
         trace: &mut impl Trace,
     ) -> Result<Outgoing<Ipv6Addr>, Stop> {
         let Some(transport) = admitted else {
-            let quoted = incoming.quoted().map_err(silent)?;
-            let Outgoing6 { host, pool6 } = self.quoted_host(&quoted).map_err(silent)?;
+            let quoted = incoming.quoted().map_err(Stop::silent)?;
+            let Outgoing6 { host, pool6 } = self.quoted_host(&quoted).map_err(Stop::silent)?;
             // Errors of a router whose address may not be embedded (RFC 6052 section 3.1) are translated all the same:
             // path MTU discovery needs them. The translator's address is their source (RFC 6791).
             let own = self.config.icmp_source6.map(|addr| Mapped { addr, via: Via::IcmpSource });
@@ -317,10 +312,10 @@ impl Mapper for Stateful<'_> {
         let may_begin = || unfit.map_or(Ok(()), Err);
         let found = self.view.filter_v4(&tuple, may_begin).map_err(|refusal| match refusal {
             Refusal::Drop(reason) if unfit == Some(reason) => reason.into(),
-            Refusal::Drop(reason) => silent(reason),
+            Refusal::Drop(reason) => Stop::silent(reason),
             Refusal::Store => {
                 self.stored = Some((tuple.near, tuple.remote));
-                silent(DropReason::SynUnanswered)
+                Stop::silent(DropReason::SynUnanswered)
             }
         })?;
         if let Some(before) = before {
@@ -356,7 +351,7 @@ impl Mapper for Stateful<'_> {
     ) -> Result<Admitted6, Stop> {
         // RFC 6146 section 3.5: against loops.
         if self.config.pool6.iter().any(|pool6| pool6.contains(incoming.src)) {
-            return Err(silent(DropReason::Loop));
+            return Err(Stop::silent(DropReason::Loop));
         }
         let dst = addr::map_v6_by_pool6(self.config, incoming.dst);
         let dst = dst.map_err(Unmapped::as_destination)?;
@@ -369,11 +364,11 @@ impl Mapper for Stateful<'_> {
             let ports = Tuple6 { transport: incoming.transport()?, remote: None };
             return Ok(Admitted6 { dst, pool6, ports });
         }
-        let quoted = incoming.quoted().map_err(silent)?;
+        let quoted = incoming.quoted().map_err(Stop::silent)?;
         if quoted.src != incoming.dst {
-            return Err(silent(DropReason::IcmpInner));
+            return Err(Stop::silent(DropReason::IcmpInner));
         }
-        let transport = quoted.transport().map_err(silent)?;
+        let transport = quoted.transport().map_err(Stop::silent)?;
         Ok(Admitted6 { dst, pool6, ports: Tuple6 { transport, remote: Some(dst.addr) } })
     }
 
@@ -402,9 +397,9 @@ impl Mapper for Stateful<'_> {
     ) -> Result<Outgoing<Ipv4Addr>, Stop> {
         let Admitted6 { dst, pool6, ports: Tuple6 { transport, remote } } = admitted;
         let (addr, ports) = if remote.is_some() {
-            let quoted = incoming.quoted().map_err(silent)?;
+            let quoted = incoming.quoted().map_err(Stop::silent)?;
             // RFC 5508 REQ-5: from the host's external address, whichever node behind it sends the error.
-            (self.map_quoted_v6(&quoted).map_err(silent)?.dst.addr, None)
+            (self.map_quoted_v6(&quoted).map_err(Stop::silent)?.dst.addr, None)
         } else {
             let (near, far) = ports_from_host(transport);
             let tuple = self.tuple(transport, (incoming.src, near), (dst.addr, far), pool6);

@@ -63,6 +63,26 @@ pub enum Side {
     V4,
 }
 
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub const fn other(self) -> Side {
+        match self {
+            Side::V6 => Side::V4,
+            Side::V4 => Side::V6,
+        }
+    }
+
+    /// Its place in an array by side: IPv4, IPv6.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Side::V4 => 0,
+            Side::V6 => 1,
+        }
+    }
+}
+
 /// The state of a TCP session; CLOSED is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
