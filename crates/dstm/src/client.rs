@@ -1,4 +1,4 @@
-//! The client: from "a packet waits" to a lease, its renewals and its end.
+//! The client: requests, renews and releases a lease.
 //!
 //! ```text
 //!            a packet waits              Ack
@@ -20,25 +20,25 @@ use fordway_softwire::PortSet;
 
 pub use settings::ClientSettings;
 
-/// Time after which a first question is asked again, in ms; each later one after twice as long.
+/// Time to the first retransmission of a request, in ms; each later one takes twice as long.
 const FIRST: u64 = 250;
 
-/// The longest time between two questions while a packet waits, in ms.
+/// The longest time between two requests while a packet waits, in ms.
 const LONGEST: u64 = 30_000;
 
-/// How often a server is asked before the next one is.
+/// Requests to one server before the client tries the next one.
 const TRIES: u32 = 3;
 
 /// How often a release is sent at most.
 const RELEASES: u32 = 3;
 
-/// How often a server can have a question asked again at once: with a cookie, and with another number.
+/// How often a server can cause an immediate repetition: with a cookie, and with a higher number.
 const HURRIES: u32 = 2;
 
 /// Shortest and longest time between two renewals that get no answer, in ms.
 const RENEWAL: (u64, u64) = (1000, 60_000);
 
-/// What has been lent to this client.
+/// The lease of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The address.
@@ -62,7 +62,7 @@ impl Grant {
         Slot { v4: self.v4, ports: self.ports }
     }
 
-    /// Whether the tunnel is the same.
+    /// Whether both have the same tunnel.
     fn is_like(&self, other: &Grant) -> bool {
         (self.v4, self.ports, self.tep) == (other.v4, other.ports, other.tep)
     }
@@ -73,30 +73,30 @@ impl Grant {
 pub enum Effect {
     /// Send this to this server.
     Send(SocketAddrV6, Vec<u8>),
-    /// Set the tunnel up, and let the packets go that wait; or, if there is one, change it.
+    /// Set up the tunnel, or change it, and send the packets that wait.
     Bound(Grant),
-    /// It goes on for longer.
+    /// The lease was renewed; the tunnel is unchanged.
     Renewed(Grant),
-    /// Take the tunnel down: the lease is over, or the server says that there is none.
+    /// Take down the tunnel: the lease has expired, or the server does not know it.
     Lost,
-    /// There is no address: packets that wait have waited in vain.
+    /// There is no address: drop the packets that wait.
     Refused(Reason),
     /// The server has the address back, or does not answer; the tunnel is down already.
     Released,
 }
 
-/// Where a client is, for people.
+/// The phase of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has no address, and nobody needs one.
+    /// It has no address, and needs none.
     Idle,
-    /// It asks for one.
+    /// It requests an address.
     Asking,
-    /// It was refused, and waits before it asks again.
+    /// It was refused, and waits before the next request.
     Refused,
     /// It has one.
     Bound,
-    /// It gives one back.
+    /// It releases its address.
     Releasing,
 }
 
@@ -104,13 +104,13 @@ pub enum Phase {
 enum State {
     Idle,
     Asking(Exchange),
-    /// No questions until then.
+    /// No requests until then (ms).
     Refused(u64),
     Bound(Grant, Renewal),
     Releasing(Grant, Exchange),
 }
 
-/// A question that is repeated until somebody answers.
+/// A request that is retransmitted until it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     transaction: u64,
@@ -121,7 +121,7 @@ struct Exchange {
     tries: u32,
     /// When it is sent again.
     again: u64,
-    /// How often the server has had it asked again at once.
+    /// Immediate repetitions that the server has caused.
     hurried: u32,
 }
 
@@ -156,8 +156,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client without a lease. `number`: higher than any that it has sent in earlier lives, such as the
-    /// time in µs since 1970; `seed`: one that nobody else knows.
+    /// A client without a lease. `number`: higher than any that it has sent before its last restart, such as the time
+    /// in µs since 1970; `seed`: secret and random.
     #[must_use]
     pub fn new(settings: ClientSettings, number: u64, seed: [u8; 32]) -> Client {
         Client {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Where it is.
+    /// Its phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -259,7 +259,7 @@ impl Client {
                 self.bound(Grant { v4, ports, tep, server: from, until, since: now }, lifetime, now)
             }
             (Body::Refuse { reason: Reason::Stale, expected, .. }, _) => {
-                // Time has gone back here, or somebody else says to be this client.
+                // This host's clock was set back, or another host uses this client's name.
                 self.number = self.number.max(expected.unwrap_or(0));
                 self.ask_at_once(server, now)
             }
@@ -355,7 +355,7 @@ impl Client {
                 self.state = State::Idle;
                 vec![Effect::Lost]
             }
-            // It is valid until it ends, whatever trouble the server has.
+            // The lease stays valid until it expires.
             State::Bound(..) => Vec::new(),
             State::Releasing(..) => {
                 self.state = State::Idle;
@@ -365,7 +365,8 @@ impl Client {
         }
     }
 
-    /// Asks a server again at once that has just offered a cookie or wants another number, but not for ever.
+    /// Repeats the request at once to a server that has offered a cookie or wants a higher number, at most [`HURRIES`]
+    /// times.
     fn ask_at_once(&mut self, server: usize, now: u64) -> Vec<Effect> {
         let before = match &self.state {
             State::Asking(before) | State::Releasing(_, before) => *before,
@@ -444,7 +445,7 @@ impl Client {
         }
     }
 
-    /// A time that is somewhat different each time, so that clients do not all ask at once.
+    /// `about`, with jitter of a tenth, so that clients do not send at the same time.
     fn pause(&mut self, about: u64) -> u64 {
         about * 9 / 10 + self.random.next() % (about / 5).max(1)
     }

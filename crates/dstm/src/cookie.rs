@@ -1,7 +1,7 @@
-//! Cookies: whoever sends one back has received it at the address that it sends from.
+//! Cookies: a client that returns one has received it at its source address.
 //!
-//! A cookie is an authenticator over the client's address and a time; so the server keeps nothing for a
-//! client that has not shown one, and nobody can take addresses of the pool under addresses of others.
+//! A cookie is an authenticator over the client's address and a time. The server keeps no state for a client that has
+//! not returned one, and a spoofed source address gets no lease.
 
 use std::net::Ipv6Addr;
 
@@ -9,17 +9,17 @@ use ring::hmac;
 
 use crate::message::COOKIE;
 
-/// How long a cookie is taken at least, in ms; at most twice as long.
+/// How long a cookie is valid at least, in ms; at most twice as long.
 pub(crate) const LIFETIME: u64 = 120_000;
 
-/// What makes and knows cookies.
+/// Makes and verifies cookies.
 #[derive(Debug)]
 pub(crate) struct Jar {
     key: hmac::Key,
 }
 
 impl Jar {
-    /// With a secret that no other life of the server has had.
+    /// `secret`: random, new whenever the server starts.
     pub(crate) fn new(secret: [u8; 32]) -> Jar {
         Jar { key: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
     }
@@ -33,7 +33,7 @@ impl Jar {
     pub(crate) fn knows(&self, cookie: &[u8; COOKIE], address: Ipv6Addr, now: u64) -> bool {
         let slot = now / LIFETIME;
         let slots = [slot, slot.saturating_sub(1)];
-        // Who guesses has one try per message, so the time of a comparison tells nothing of use; still:
+        // In constant time.
         slots.into_iter().fold(false, |known, slot| known | same(cookie, &self.of(address, slot)))
     }
 
@@ -47,7 +47,7 @@ impl Jar {
     }
 }
 
-/// Whether both are the same, in a time that does not tell where they differ.
+/// Whether both are equal, in constant time.
 fn same(one: &[u8; COOKIE], other: &[u8; COOKIE]) -> bool {
     one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

@@ -1,7 +1,7 @@
-//! Leases, and the lines that keep them on disk.
+//! Leases, and their lines in the lease file.
 //!
-//! A lease file is a text. Each line is a record with a checksum behind it; a later record about an
-//! address and its ports comes in the place of an earlier one:
+//! A lease file is text. Each line is a record and its checksum; a later record of an address and its ports replaces an
+//! earlier one:
 //!
 //! ```text
 //! lent 192.0.2.1 - 1767225600000 2001:db8::1 2001:db8:ff::1 name:laptop 5f3a09c1
@@ -19,12 +19,12 @@ use crate::message::ClientId;
 use crate::pool::Slot;
 use fordway_softwire::{Binding, PortSet};
 
-/// Who has a lease.
+/// The client of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// A client with a key of its own.
     Named(ClientId),
-    /// A client of a prefix whose clients share a key: it is its address.
+    /// A client of a prefix whose clients share a key, by its address.
     At(Ipv6Addr),
 }
 
@@ -37,12 +37,12 @@ impl fmt::Display for Identity {
     }
 }
 
-/// An address, or ports of it, that is lent.
+/// A lease of an address, or of ports of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who has it.
+    /// The client.
     pub identity: Identity,
-    /// What it is.
+    /// The address and its ports.
     pub slot: Slot,
     /// The client's end of the tunnel.
     pub remote: Ipv6Addr,
@@ -53,7 +53,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The tunnel that goes with it.
+    /// The binding of its tunnel.
     #[must_use]
     pub fn binding(&self) -> Binding {
         let Slot { v4, ports } = self.slot;
@@ -64,19 +64,19 @@ impl Lease {
 /// One line of a lease file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// It is lent, until then and to this one.
+    /// A lease was made or renewed.
     Lent(Lease),
-    /// It is not lent any more.
+    /// A lease has ended.
     Ended(Slot),
 }
 
-/// A line that is no record.
+/// Why a line is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// The checksum is not the line's.
     #[error("it is damaged: the checksum is not the line's")]
     Checksum,
-    /// The checksum is right, but it says nothing that is known.
+    /// The checksum is right, but the record is unknown.
     #[error("it is of another version")]
     Unknown,
 }
@@ -108,10 +108,6 @@ impl Record {
     }
 
     /// Reads a line.
-    ///
-    /// # Errors
-    ///
-    /// [`BadLine`].
     pub fn parse(line: &str) -> Result<Record, BadLine> {
         let (text, sum) = line.rsplit_once(' ').ok_or(BadLine::Checksum)?;
         let is_hex = sum.len() == 8 && sum.bytes().all(|octet| octet.is_ascii_hexdigit());
@@ -121,7 +117,7 @@ impl Record {
         read(text).ok_or(BadLine::Unknown)
     }
 
-    /// What it is about.
+    /// The address and its ports.
     #[must_use]
     pub fn slot(&self) -> Slot {
         match self {

@@ -1,17 +1,17 @@
-//! DSTM, the Dual Stack Transition Mechanism: hosts of an IPv6-only network borrow an IPv4 address when
-//! they need one, and IPv4 goes through a tunnel (RFC 2473) to the tunnel end point.
+//! DSTM, the Dual Stack Transition Mechanism: hosts of an IPv6-only network lease an IPv4 address when they need one,
+//! and send IPv4 through a tunnel (RFC 2473) to the tunnel end point (TEP).
 //!
-//! All here is pure: octets and time in; octets, bindings and lines of a lease file out.
+//! This crate is pure: octets and time in; octets, bindings and lines of a lease file out.
 //!
-//! | part | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `message` | messages of the control protocol, and their authenticator |
 //! | `cookie` | proof that a client receives at the address that it sends from |
-//! | `pool` | addresses, or addresses with port sets, that are free, lent, or rest |
-//! | `lease` | what has been lent, and the line that keeps it on disk |
+//! | `pool` | addresses, or addresses with port sets: free, leased, or in hold-down |
+//! | `lease` | leases, and their lines in the lease file |
 //! | `server` | requests to answers, leases and bindings |
-//! | `client` | from "a packet waits" to a lease, its renewals and its end |
-//! | `link`, `tep` | the server's and the other end of what is told to a tunnel end point on another host |
+//! | `client` | the client: request, renewal, release |
+//! | `link`, `tep` | both ends of the protocol by which a server tells bindings to a TEP on another host |
 //!
 //! `docs/dstm.md` has the protocol.
 #![forbid(unsafe_code)]

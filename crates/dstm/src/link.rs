@@ -1,8 +1,8 @@
-//! The server's end of what it tells a tunnel end point on another host.
+//! The server's end of the protocol with a tunnel end point (TEP) on another host.
 //!
-//! It says hello until it is welcomed; then it tells all bindings in a session of its own, and from then on
-//! what changes. One message is under way at a time. Whoever has started again is noticed: the server
-//! begins a new session, the tunnel end point has another nonce.
+//! The server sends Hello until the TEP answers with Welcome. It then begins a session: it pushes all bindings, and
+//! from then on changes. One message is outstanding at a time. A restart is detected on both sides: a server begins a
+//! new session, a TEP has a new nonce.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV6;
@@ -10,16 +10,16 @@ use std::net::SocketAddrV6;
 use crate::message::{Body, Change, Key, Message};
 use crate::random::Random;
 
-/// Time after which a message is sent again, in ms; each later one after twice as long.
+/// Time to the first retransmission, in ms; each later one takes twice as long.
 const FIRST: u64 = 200;
 
-/// The longest such time, and the time between two hellos when all is well, in ms.
+/// The longest time to a retransmission, and the time between two Hellos of a link that is up, in ms.
 const HELLO: u64 = 5000;
 
-/// How often a message is sent before the tunnel end point counts as lost.
+/// Transmissions of a message before the TEP counts as lost.
 const TRIES: u32 = 5;
 
-/// What a link is told.
+/// The settings of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// Where the tunnel end point listens.
@@ -33,15 +33,15 @@ pub struct LinkSettings {
 pub struct Link {
     settings: LinkSettings,
     state: State,
-    /// The last session's; the next one's is higher.
+    /// Number of the last session; the next one has a higher number.
     session: u64,
     hello: Hello,
     random: Random,
-    /// Changes that have been given, since ever.
+    /// Changes given so far.
     given: u64,
-    /// Those of them that the tunnel end point has.
+    /// Changes that the TEP has confirmed.
     confirmed: u64,
-    /// Messages that were not authentic, or answered no question.
+    /// Messages that were not authentic, or answered nothing that was sent.
     foreign: u64,
 }
 
@@ -62,16 +62,16 @@ enum State {
 struct Session {
     nonce: u64,
     position: u64,
-    /// What waits, with how many changes have been given when it has arrived.
+    /// Messages to send: changes, `confirmed` after they have arrived, and whether all bindings are told with them.
     waiting: VecDeque<(Vec<Change>, u64, bool)>,
-    /// When the first of these is sent again, and how often it has been sent.
+    /// When the first of these is retransmitted, and how often it has been sent.
     again: u64,
     tries: u32,
 }
 
 impl Link {
-    /// A link that nobody has answered on. `session`: higher than any of earlier lives, such as the time in
-    /// µs since 1970; `seed`: one that nobody else knows.
+    /// A link that is down. `session`: higher than any before the last restart, such as the time in µs since 1970;
+    /// `seed`: secret and random.
     #[must_use]
     pub fn new(settings: LinkSettings, session: u64, seed: [u8; 32]) -> Link {
         Link {
@@ -111,14 +111,13 @@ impl Link {
         self.confirmed
     }
 
-    /// Messages that were not authentic, or answered no question.
+    /// Messages that were not authentic, or answered nothing that was sent.
     #[must_use]
     pub fn foreign(&self) -> u64 {
         self.foreign
     }
 
-    /// Takes changes. Gives the number that [`Link::confirmed`] reaches when they have arrived, and what
-    /// is to be sent.
+    /// Takes changes. Gives the number that [`Link::confirmed`] reaches when they have arrived, and what is to be sent.
     pub fn change(&mut self, changes: &[Change], now: u64) -> (u64, Vec<Vec<u8>>) {
         self.given += changes.len() as u64;
         let given = self.given;
@@ -184,7 +183,7 @@ impl Link {
                 match &self.state {
                     State::Up(session) if session.nonce == nonce => Vec::new(),
                     _ => {
-                        // Whatever this host's clock says.
+                        // Higher than the TEP's last one, even if this host's clock was set back.
                         self.session = self.session.max(last);
                         self.begin(nonce, &all(), now)
                     }

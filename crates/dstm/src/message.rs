@@ -14,9 +14,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! All numbers are in network byte order. `length` is the whole message's in octets. The authenticator is
-//! the last option and covers everything before its value. Options of codes from 128 on that nobody knows
-//! are skipped; others make the message malformed, as do options that are there twice.
+//! All numbers are in network byte order. `length` is the whole message's in octets. The authenticator is the last
+//! option and covers everything before its value. Unknown options with codes from 128 on are skipped; other unknown
+//! options, and repeated ones, make the message malformed.
 
 mod body;
 mod options;
@@ -41,15 +41,15 @@ const AUTHENTICATOR: usize = 2 + 32;
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Chosen at random by whoever asks; an answer has the same.
+    /// Random; an answer has that of its request.
     pub transaction: u64,
-    /// Grows with each message that a client sends; an answer has the same.
+    /// Grows with each message that a client sends; an answer has that of its request.
     pub number: u64,
     /// What it says.
     pub body: Body,
 }
 
-/// Why octets are no message.
+/// Why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Shorter than header and authenticator, or not as long as it says.
@@ -71,10 +71,6 @@ pub enum Malformed {
 
 impl Message {
     /// Reads octets. Whether they are authentic is another question: [`Key::has_sealed`].
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`].
     pub fn parse(octets: &[u8]) -> Result<Message, Malformed> {
         if octets.len() < HEADER + AUTHENTICATOR || octets.len() > LONGEST {
             return Err(Malformed::Length);
@@ -98,8 +94,8 @@ impl Message {
         })
     }
 
-    /// Writes it, authenticated with `key`. At most [`LONGEST`] octets: a push has at most
-    /// [`Body::MOST_CHANGES`] changes, of which what is more is left out.
+    /// Writes it, authenticated with `key`. At most [`LONGEST`] octets: a push has at most [`Body::MOST_CHANGES`]
+    /// changes, of which what is more is left out.
     #[must_use]
     pub fn seal(&self, key: &Key) -> Vec<u8> {
         let mut octets = Vec::with_capacity(160);
@@ -136,17 +132,13 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Why something is no key.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key has 16 to 64 octets, written as 32 to 128 hexadecimal digits")]
 pub struct WrongKey;
 
 impl Key {
     /// Reads hexadecimal digits: 32 to 128 of them, for 16 to 64 octets.
-    ///
-    /// # Errors
-    ///
-    /// [`WrongKey`].
     pub fn from_hex(digits: &str) -> Result<Key, WrongKey> {
         let digits = digits.trim().as_bytes();
         if !digits.len().is_multiple_of(2) || !(32..=128).contains(&digits.len()) {
@@ -170,7 +162,7 @@ impl Key {
         tag
     }
 
-    /// Whether whoever wrote `octets`, a message that could be read, has this key.
+    /// Whether `octets`, a parsed message, were authenticated with this key.
     #[must_use]
     pub fn has_sealed(&self, octets: &[u8]) -> bool {
         octets.len() >= HEADER + AUTHENTICATOR && {

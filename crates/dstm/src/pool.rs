@@ -1,4 +1,4 @@
-//! The addresses that are lent: whole ones, or port sets of them.
+//! The pool of addresses, or of port sets of addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use crate::lease::Identity;
 use fordway_softwire::PortSet;
 
-/// What is lent to one client: an address, or ports of it.
+/// What one client leases: an address, or ports of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The address.
@@ -54,21 +54,21 @@ pub enum WrongPool {
     Ports,
 }
 
-/// The first port that is lent where ports are: those below are of the system (RFC 6335 section 6).
+/// The first port of port sets: ports below are system ports (RFC 6335 section 6).
 const FIRST_PORT: u16 = 1024;
 
-/// What can be lent, by a number each: free, lent, or at rest after somebody has had it.
+/// Slots by number: free, leased, or in hold-down after a lease.
 #[derive(Debug)]
 pub struct Pool {
     nets: Vec<Ipv4Net>,
     /// Bits of a PSID, where ports are lent.
     psid_len: Option<u8>,
-    /// PSIDs of each address that are lent.
+    /// PSIDs of each address in the pool.
     psids: u32,
     first_psid: u32,
     free: BTreeSet<u32>,
-    /// At rest, with who had it and until when (ms).
-    resting: BTreeMap<u32, (Identity, u64)>,
+    /// In hold-down: the last client, and when the hold-down ends (ms).
+    held_down: BTreeMap<u32, (Identity, u64)>,
     numbers: HashMap<Ipv4Addr, u32>,
 }
 
@@ -77,10 +77,6 @@ impl Pool {
     pub const MOST: u32 = 1 << 20;
 
     /// A pool of all addresses of `nets`; `ports`: of each client, or `None` for all.
-    ///
-    /// # Errors
-    ///
-    /// [`WrongPool`].
     pub fn new(nets: &[Ipv4Net], ports: Option<u32>) -> Result<Pool, WrongPool> {
         let psid_len = ports.map(psid_len).transpose()?;
         let (first_psid, psids) = match (psid_len, ports) {
@@ -111,7 +107,7 @@ impl Pool {
             psids,
             first_psid,
             free: (0..slots).collect(),
-            resting: BTreeMap::new(),
+            held_down: BTreeMap::new(),
             numbers,
         })
     }
@@ -122,10 +118,10 @@ impl Pool {
         self.psid_len.is_some()
     }
 
-    /// How many slots are free, at rest or not.
+    /// How many slots are free or in hold-down.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free.len() + self.resting.len()
+        self.free.len() + self.held_down.len()
     }
 
     /// Whether `slot` is one of the pool's.
@@ -134,57 +130,56 @@ impl Pool {
         self.number(slot).is_some()
     }
 
-    /// Takes a certain slot out. Whether it was there and free.
+    /// Removes a slot from the free ones. `false`: it is not of this pool, or leased.
     pub(crate) fn take(&mut self, slot: &Slot) -> bool {
         let number = self.number(slot);
         number.is_some_and(|number| {
-            self.free.remove(&number) || self.resting.remove(&number).is_some()
+            self.free.remove(&number) || self.held_down.remove(&number).is_some()
         })
     }
 
-    /// Takes a slot for `identity` at `now`: the one that it had, the one that it wishes, the one that its
-    /// name leads to or the next; and only if nothing else is left, one that somebody else had a short
-    /// while ago, the longest one first.
+    /// Leases a slot to `identity` at `now`. In this order: its own slot in hold-down, the address it wishes, the slot
+    /// of its hash or the next free one. If no other is free, the slot whose hold-down ends first.
     pub(crate) fn lend(
         &mut self,
         identity: &Identity,
         wish: Option<Ipv4Addr>,
         now: u64,
     ) -> Option<Slot> {
-        self.wake(now);
+        self.end_hold_down(now);
         let number = self
-            .resting
+            .held_down
             .iter()
             .find(|(_, (who, _))| who == identity)
             .map(|(number, _)| *number)
             .or_else(|| self.wished(wish))
             .or_else(|| self.preferred(identity))
             .or_else(|| {
-                let oldest = self.resting.iter().min_by_key(|(_, (_, until))| *until);
+                let oldest = self.held_down.iter().min_by_key(|(_, (_, until))| *until);
                 oldest.map(|(number, _)| *number)
             })?;
         self.free.remove(&number);
-        self.resting.remove(&number);
+        self.held_down.remove(&number);
         self.slot(number)
     }
 
-    /// Takes a slot back, which rests until `until` before others get it.
+    /// Takes a slot back; it is in hold-down until `until`.
     pub(crate) fn give_back(&mut self, slot: &Slot, identity: &Identity, until: u64) {
         if let Some(number) = self.number(slot) {
-            self.resting.insert(number, (identity.clone(), until));
+            self.held_down.insert(number, (identity.clone(), until));
         }
     }
 
-    /// What has rested for long enough is free.
-    fn wake(&mut self, now: u64) {
-        let rested: Vec<u32> = self
-            .resting
+    /// Frees slots whose hold-down has ended.
+    fn end_hold_down(&mut self, now: u64) {
+        let over: Vec<u32> = self
+            .held_down
             .iter()
             .filter(|(_, (_, until))| *until <= now)
             .map(|(it, _)| *it)
             .collect();
-        for number in rested {
-            self.resting.remove(&number);
+        for number in over {
+            self.held_down.remove(&number);
             self.free.insert(number);
         }
     }
@@ -194,8 +189,7 @@ impl Pool {
         self.free.range(first..first + self.psids).next().copied()
     }
 
-    /// The free one that the name leads to, or the next: so who comes back has the same as before most
-    /// times.
+    /// The free slot of the client's hash, or the next one, so that a client that returns mostly gets the same slot.
     fn preferred(&self, identity: &Identity) -> Option<u32> {
         let slots = self.slots().max(1);
         // The hash is the same in each life of the server: a client that returns gets the same slot. Below 2^20.

@@ -1,8 +1,8 @@
-//! Numbers that others don't know, of a seed that they don't know.
+//! Unpredictable numbers from a secret seed.
 
 use ring::hmac;
 
-/// A sequence that is told by its seed, and by nothing that it has given before.
+/// A sequence that only its seed determines: earlier numbers do not tell later ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     key: hmac::Key,

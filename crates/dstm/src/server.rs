@@ -1,8 +1,7 @@
-//! The server: requests become answers, leases and bindings.
+//! The server: requests in; answers, leases and bindings out.
 //!
-//! Whoever runs it carries a [`Step`] out in this order: the records go to the disk, bindings that are gone
-//! leave the tunnel end point, the one that has come enters it, and only then the answer is sent. If a part
-//! fails, [`Server::failed`] takes the step back.
+//! The caller carries out a [`Step`] in this order: write the records to disk, remove bindings from the tunnel end
+//! point, add the new one, send the answer. If one of these fails, [`Server::failed`] rolls the step back.
 
 mod receive;
 mod settings;
@@ -24,19 +23,19 @@ const BURST: u64 = 30;
 /// Time in which a client may send one more, in ms.
 const PER_MESSAGE: u64 = 1000;
 
-/// Seconds after which a client that was refused for want of addresses asks again.
+/// Seconds after which a client that was refused for lack of addresses retries.
 const RETRY: u32 = 10;
 
 /// What is to be done after a message, or when leases have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Lines for the lease file.
+    /// Records for the lease file.
     pub records: Vec<Record>,
-    /// Bindings that the tunnel end point must not have any more.
+    /// Bindings to remove from the tunnel end point.
     pub gone: Vec<Binding>,
-    /// A lease whose binding it must have, as long as it lasts.
+    /// The lease whose binding is to be added to the tunnel end point.
     pub come: Option<Lease>,
-    /// What is to be sent at the end.
+    /// The answer, sent last.
     pub reply: Option<Reply>,
     /// For [`Server::failed`].
     undo: Option<Undo>,
@@ -45,7 +44,7 @@ pub struct Step {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Whom to.
+    /// The destination.
     pub to: SocketAddrV6,
     /// The message.
     pub octets: Vec<u8>,
@@ -104,7 +103,7 @@ struct Peer {
     forget_at: u64,
 }
 
-/// The leases, and who may have them. All times are in ms since 1970, and never go back.
+/// The leases, and the clients that may have them. All times are in ms since 1970, and never go back.
 #[derive(Debug)]
 pub struct Server {
     settings: ServerSettings,
@@ -120,17 +119,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without leases. `secret`: one that no other life of it has had.
-    ///
-    /// # Errors
-    ///
-    /// [`WrongSettings`].
+    /// A server without leases. `secret`: random, new whenever the server starts.
     pub fn new(settings: ServerSettings, secret: [u8; 32]) -> Result<Server, WrongSettings> {
         let mut pool = Pool::new(&settings.pool, settings.ports)?;
         let mut named = HashMap::new();
         for client in &settings.clients {
             if let Some(slot) = &client.slot {
-                // Whether it is the pool's or not: nobody else gets it.
+                // Reserved for this client, whether it is the pool's or not.
                 pool.take(slot);
             }
             if named.insert(client.id.clone(), (client.key.clone(), client.slot)).is_some() {
@@ -149,7 +144,7 @@ impl Server {
         })
     }
 
-    /// Takes up a lease of an earlier life. `false`: it has ended, or does not fit these settings.
+    /// Restores a lease from before a restart. `false`: it has expired, or does not fit these settings.
     pub fn restore(&mut self, lease: &Lease, now: u64) -> bool {
         let identity = &lease.identity;
         let fits = lease.until > now
@@ -167,11 +162,9 @@ impl Server {
         fits
     }
 
-    /// Goes on with other settings. Leases that do not fit any more end; the step says which.
+    /// Applies other settings. Leases that do not fit them end; the step says which.
     ///
-    /// # Errors
-    ///
-    /// [`WrongSettings`]; nothing has changed then.
+    /// Errors: [`WrongSettings`]; nothing has changed then.
     pub fn replace(&mut self, settings: ServerSettings, now: u64) -> Result<Step, WrongSettings> {
         let mut other = Server::new(settings, [0; 32])?;
         std::mem::swap(&mut other.jar, &mut self.jar);
@@ -250,7 +243,7 @@ impl Server {
         step
     }
 
-    /// Ends a lease because somebody who runs the server wants it. `None`: there is none.
+    /// Ends a lease on the operator's request. `None`: there is none.
     pub fn revoke(&mut self, identity: &Identity, now: u64) -> Option<Step> {
         let lease = self.take_lease(identity)?;
         self.ends.remove(&(lease.until, identity.clone()));
@@ -259,7 +252,7 @@ impl Server {
         Some(step)
     }
 
-    /// A step could not be carried out: the client has what it had before, and is told of the trouble.
+    /// Rolls back a step that could not be carried out: the client has what it had before, and is refused.
     pub fn failed(&mut self, step: &Step, now: u64) -> Step {
         self.stats.failed += 1;
         let (Some(undo), Some(reply)) = (&step.undo, &step.reply) else { return Step::default() };
@@ -297,10 +290,10 @@ impl Server {
 
     /// Gives the slot back, and forgets the client after a while.
     fn end(&mut self, identity: &Identity, lease: &Lease, now: u64, step: &mut Step) {
-        let rests_until = now + u64::from(self.settings.rest) * 1000;
+        let until = now + u64::from(self.settings.rest) * 1000;
         let reserved = self.reservation(identity) == Some(lease.slot);
         if !reserved {
-            self.pool.give_back(&lease.slot, identity, rests_until);
+            self.pool.give_back(&lease.slot, identity, until);
         }
         step.records.push(Record::Ended(lease.slot));
         step.gone.push(lease.binding());

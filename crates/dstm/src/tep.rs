@@ -1,7 +1,7 @@
-//! The tunnel end point's end of what a server on another host tells it.
+//! The tunnel end point's end of the protocol with a server on another host.
 //!
-//! Bindings have the lifetimes that the server gives them: if it is lost they end by themselves, as the
-//! leases do. A new session replaces them all at its end, so nothing stops while it goes on.
+//! Bindings have lifetimes, so they expire with their leases if the server is lost. A new session replaces all bindings
+//! only when it is complete, so traffic goes on meanwhile.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub struct TepStep {
 }
 
 impl TepStep {
-    /// One that has come and gone in one message never was.
+    /// Removes a binding. One that this message has added is reported neither as added nor as removed.
     fn take_out(&mut self, binding: Binding) {
         match self.come.iter().position(|it| *it == binding) {
             Some(at) => drop(self.come.remove(at)),
@@ -166,7 +166,7 @@ impl Tep {
             // Its answer was lost.
             return position + 1 == self.position;
         }
-        // Nobody sends so many.
+        // Beyond 2^64 messages.
         let Some(next) = position.checked_add(1) else { return false };
         self.position = next;
         for change in changes {

@@ -1,10 +1,10 @@
-//! What a client is told.
+//! The settings of a client.
 
 use std::net::SocketAddrV6;
 
 use crate::message::{ClientId, Key};
 
-/// What a client is told.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// The servers, the preferred one first.
@@ -13,8 +13,8 @@ pub struct ClientSettings {
     pub id: Option<ClientId>,
     /// The key that it shares with the servers.
     pub key: Key,
-    /// It can do with a port set.
+    /// It accepts a port set.
     pub sharing: bool,
-    /// Lifetime that it wishes for, in seconds; 0: as the server likes.
+    /// Lifetime that it requests, in seconds; 0: the server's default.
     pub lifetime: u32,
 }

@@ -1,4 +1,4 @@
-//! What messages say, by their kind.
+//! Bodies of messages, by kind.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,41 +7,41 @@ use super::options::{self, Options, Writer};
 use super::{COOKIE, Malformed};
 use fordway_softwire::{Binding, PortSet};
 
-/// What a message says.
+/// The body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// 1, client to server: an address, please.
+    /// 1, client to server: requests an address.
     Request {
-        /// Who asks, where each client has its own key.
+        /// The client, where each client has its own key.
         id: Option<ClientId>,
         /// From an offer.
         cookie: Option<[u8; COOKIE]>,
-        /// The address that it would like, such as the one that it had.
+        /// The address that it prefers, such as its last one.
         v4: Option<Ipv4Addr>,
-        /// The client can do with a port set.
+        /// The client accepts a port set.
         sharing: bool,
-        /// How long, in seconds; 0: as the server likes.
+        /// Lifetime in seconds; 0: the server's default.
         lifetime: u32,
         /// Its end of the tunnel, if it is not the address that the message comes from.
         tunnel: Option<Ipv6Addr>,
     },
-    /// 2, server to client: ask again with this. Nothing has been given yet.
+    /// 2, server to client: a cookie for the next request. Nothing is leased yet.
     Offer {
         /// The proof that the client receives where it sends from.
         cookie: [u8; COOKIE],
     },
-    /// 3, server to client: this is yours; or, with lifetime 0, has been yours.
+    /// 3, server to client: a lease; with lifetime 0 it has ended.
     Ack {
         /// The address.
         v4: Ipv4Addr,
         /// Its ports; `None`: all.
         ports: Option<PortSet>,
-        /// How long, in seconds from now.
+        /// Lifetime in seconds from now.
         lifetime: u32,
         /// The other end of the tunnel.
         tep: Ipv6Addr,
     },
-    /// 4, client to server: longer, please.
+    /// 4, client to server: renews a lease.
     Renew {
         /// As in the request.
         id: Option<ClientId>,
@@ -56,7 +56,7 @@ pub enum Body {
         /// As in the request.
         tunnel: Option<Ipv6Addr>,
     },
-    /// 5, client to server: no longer needed.
+    /// 5, client to server: releases a lease.
     Release {
         /// As in the request.
         id: Option<ClientId>,
@@ -67,26 +67,26 @@ pub enum Body {
         /// The ports that it has.
         ports: Option<PortSet>,
     },
-    /// 6, server to client: no.
+    /// 6, server to client: refuses.
     Refuse {
         /// Why.
         reason: Reason,
         /// With [`Reason::Stale`]: the next message's number must be higher than this one.
         expected: Option<u64>,
-        /// Seconds after which asking again makes sense; 0: at once.
+        /// Seconds before the client should retry; 0: at once.
         retry: u32,
     },
-    /// 16, server to tunnel end point: are you there?
+    /// 16, server to tunnel end point: asks for a Welcome.
     Hello,
-    /// 17, tunnel end point to server: I am, in this life.
+    /// 17, tunnel end point to server: answers a Hello.
     Welcome {
-        /// Drawn anew whenever the tunnel end point starts.
+        /// Random, new whenever the tunnel end point starts.
         nonce: u64,
-        /// The last session that it has taken; the next one's number is higher.
+        /// The last session that it has accepted; the next one's number is higher.
         session: u64,
     },
-    /// 18, server to tunnel end point: bindings come and go. Position 0 begins a session, whose bindings up
-    /// to the first message with `whole` are all that there are.
+    /// 18, server to tunnel end point: adds and removes bindings. Position 0 begins a session; its messages up to the
+    /// first one with `whole` hold all bindings.
     Push {
         /// The tunnel end point's.
         nonce: u64,
@@ -94,43 +94,43 @@ pub enum Body {
         session: u64,
         /// Counts the messages of the session from 0 on.
         position: u64,
-        /// With what has come in this session up to here, all bindings have been told.
+        /// All bindings have been told with this message.
         whole: bool,
         /// At most [`Body::MOST_CHANGES`].
         changes: Vec<Change>,
     },
-    /// 19, tunnel end point to server: done.
+    /// 19, tunnel end point to server: confirms a Push.
     Done {
         /// The session.
         session: u64,
-        /// The position of the next message that is waited for.
+        /// The position of the next message that it expects.
         position: u64,
     },
 }
 
-/// What becomes of a binding.
+/// A change of bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is there for this many seconds.
+    /// Adds a binding for this many seconds.
     Bind(u32, Binding),
-    /// Nobody has this any more.
+    /// Removes the binding of an address and its ports.
     Unbind(Ipv4Addr, Option<PortSet>),
 }
 
-/// Why a server says no.
+/// Why a server refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// All addresses are lent.
+    /// All addresses are leased.
     Exhausted,
     /// There is no such lease.
     NoLease,
     /// The message's number is not higher than the last one's.
     Stale,
-    /// Only addresses with port sets are lent, and the client can't do with one.
+    /// Only addresses with port sets are leased, and the client does not accept one.
     SharedOnly,
-    /// The clients of this key have all that they may have.
+    /// The clients of this key have as many leases as they may have.
     Limit,
-    /// The server or the tunnel end point has trouble.
+    /// The server or the tunnel end point failed.
     Trouble,
     /// The client's end of the tunnel is not in the network that it sends from.
     Tunnel,
@@ -164,17 +164,13 @@ impl fmt::Display for Reason {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(String);
 
-/// Why something is no client's name.
+/// Why a client's name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a client's name has 1 to 64 visible ASCII characters and no space")]
 pub struct WrongClientId;
 
 impl ClientId {
     /// Takes a name.
-    ///
-    /// # Errors
-    ///
-    /// [`WrongClientId`].
     pub fn new(name: &str) -> Result<ClientId, WrongClientId> {
         let fits = (1..=64).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_graphic());
         if fits { Ok(ClientId(name.to_owned())) } else { Err(WrongClientId) }
@@ -341,7 +337,7 @@ impl Body {
     }
 }
 
-/// What messages of a client that has a lease begin with.
+/// The first options of messages from a client that has a lease.
 fn lent(
     w: &mut Writer<'_>,
     id: Option<&ClientId>,

@@ -25,14 +25,14 @@ impl Asked {
     }
 }
 
-/// Whether a tunnel's end is in the /64 of an address at which the client has shown that it receives: the
-/// addresses of a /64 are one link's, so tunnels can't be led to hosts far away.
+/// Whether a tunnel's end is in the /64 of the client's verified address. A /64 is one link, so a client can't direct a
+/// tunnel to hosts elsewhere.
 fn is_near(end: Ipv6Addr, source: Ipv6Addr) -> bool {
     end.octets()[..8] == source.octets()[..8] && !end.is_unspecified() && !end.is_multicast()
 }
 
 impl Server {
-    /// Takes a message that came `from` there at `now`. Whoever has no key gets no answer.
+    /// Handles a message `from` a client at `now`. Without a valid key there is no answer.
     pub fn receive(&mut self, from: SocketAddrV6, octets: &[u8], now: u64) -> Step {
         let Some(asked) = self.authenticate(from, octets) else { return Step::default() };
         if !self.returns(&asked, now) {
@@ -62,7 +62,7 @@ impl Server {
         step
     }
 
-    /// Reads a message, finds the key of who says to have sent it, and looks whether that is true.
+    /// Parses a message, finds the key of its claimed sender, and verifies the authenticator.
     fn authenticate(&mut self, from: SocketAddrV6, octets: &[u8]) -> Option<Asked> {
         let Ok(message) = Message::parse(octets) else {
             self.stats.malformed += 1;
@@ -102,7 +102,7 @@ impl Server {
         cookie.is_some_and(|cookie| self.jar.knows(cookie, *asked.from.ip(), now))
     }
 
-    /// What came before, or too often: that is answered, or not, without anything being changed.
+    /// The step for a repeated message, an old one, or one beyond the rate limit; it changes no lease.
     fn repeated(&mut self, asked: &Asked, now: u64) -> Option<Step> {
         let Asked { from, message, .. } = asked;
         let peer = self.peers.get_mut(&asked.identity)?;
@@ -177,7 +177,7 @@ impl Server {
         step
     }
 
-    /// A lease goes on, and perhaps moves to another address of the client.
+    /// Renews a lease, perhaps with another end of the tunnel.
     fn prolong(&mut self, asked: &Asked, lease: Lease, lifetime: u32, now: u64) -> Step {
         self.stats.renewed += 1;
         self.ends.remove(&(lease.until, asked.identity.clone()));
@@ -247,7 +247,7 @@ impl Server {
         leases >= prefix.most || all >= prefix.most.saturating_mul(2)
     }
 
-    /// Keeps the answer for when the message comes again. Those that have nothing are not remembered.
+    /// Keeps the answer in case the message is retransmitted. Clients without a lease are kept only if they are named.
     fn remember(&mut self, asked: &Asked, step: &mut Step, now: u64) {
         let named = matches!(asked.identity, Identity::Named(_));
         if named && !self.peers.contains_key(&asked.identity) {

@@ -1,4 +1,4 @@
-//! What a server is told.
+//! The settings of a server.
 
 use std::net::Ipv6Addr;
 
@@ -7,18 +7,18 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::message::{ClientId, Key};
 use crate::pool::{Slot, WrongPool};
 
-/// What a server is told.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// The addresses that it lends.
+    /// The addresses that it leases.
     pub pool: Vec<Ipv4Net>,
     /// Ports of each client, a power of two; `None`: all, so no address is shared.
     pub ports: Option<u32>,
-    /// Lifetime of a lease in seconds, where the client has no wish.
+    /// Lifetime of a lease in seconds, by default.
     pub lifetime: u32,
-    /// The longest one.
+    /// The longest lifetime that a client can wish for.
     pub max_lifetime: u32,
-    /// Seconds for which an address that has been given back is not lent to others, as far as others are free.
+    /// Hold-down in seconds: how long other clients do not get an address after its lease, as far as others are free.
     pub rest: u32,
     /// The tunnel end point.
     pub tep: Ipv6Addr,
@@ -35,14 +35,14 @@ pub struct ClientKey {
     pub id: ClientId,
     /// Its key.
     pub key: Key,
-    /// What it always gets.
+    /// Its reserved address.
     pub slot: Option<Slot>,
 }
 
 /// A prefix whose clients share a key, and are told apart by their addresses.
 #[derive(Clone, Debug)]
 pub struct PrefixKey {
-    /// Where they are.
+    /// The prefix.
     pub prefix: Ipv6Net,
     /// Their key.
     pub key: Key,
@@ -50,7 +50,7 @@ pub struct PrefixKey {
     pub most: usize,
 }
 
-/// Why settings can't be.
+/// Why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongSettings {
     /// The pool.
