@@ -21,18 +21,17 @@ pub const MAX_QUEUES: usize = 256;
 /// How to open a device; the defaults are in each field's description.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Queues to open, 1 to [`MAX_QUEUES`] (1). An adopted single-queue device
-    /// gives one whatever is asked for.
+    /// Queues to open, 1 to [`MAX_QUEUES`] (1). An adopted single-queue device gives one whatever is asked for.
     pub queues: usize,
     /// Offloads to ask the kernel for (all).
     pub offloads: Offloads,
     /// Whether an existing persistent TUN device of the name may be used (yes).
     pub adopt: bool,
-    /// Whether a device that is created here shall outlive the process (no). An
-    /// adopted device is persistent and stays so.
+    /// Whether a device that is created here shall outlive the process (no). An adopted device is persistent and stays
+    /// so.
     pub persist: bool,
-    /// Where lock files go, in a folder `tun` ([`DEFAULT_RUN_DIR`]). Processes
-    /// that shall exclude each other must use the same.
+    /// Where lock files go, in a folder `tun` ([`DEFAULT_RUN_DIR`]). Processes that shall exclude each other must use
+    /// the same.
     pub run_dir: PathBuf,
 }
 
@@ -50,9 +49,8 @@ impl Default for OpenOptions {
 
 /// A TUN interface that this process has to itself.
 ///
-/// Keeps the interface in being and locked: a device that was created here
-/// vanishes, with its addresses and routes, once the `Device` and all its
-/// queues are dropped. An adopted one stays, without offloads unless it is
+/// Keeps the interface in being and locked: a device that was created here vanishes, with its addresses and routes,
+/// once the `Device` and all its queues are dropped. An adopted one stays, without offloads unless it is
 /// [left](Device::leave).
 #[derive(Debug)]
 pub struct Device {
@@ -70,15 +68,11 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens `name` in the calling thread's network namespace, creating the
-    /// interface if it does not exist.
+    /// Opens `name` in the calling thread's network namespace, creating the interface if it does not exist.
     ///
-    /// Neither addresses nor state nor MTU are touched: a created interface is
-    /// down.
+    /// Neither addresses nor state nor MTU are touched: a created interface is down.
     ///
-    /// # Errors
-    ///
-    /// Each variant of [`Error`]; see there.
+    /// Errors: each variant of [`Error`]; see there.
     pub fn open(name: &str, options: &OpenOptions) -> Result<(Self, Vec<Queue>), Error> {
         check_name(name)?;
         if options.queues == 0 || options.queues > MAX_QUEUES {
@@ -87,7 +81,7 @@ impl Device {
         let lock = lock(&options.run_dir, name)?;
         let plan = plan(name, options)?;
         let fds = match attach_all(name, plan) {
-            // Somebody else made the interface in between: look again, once.
+            // The interface was created in between: retry once.
             Err(Error::InUse { .. }) if !plan.adopted => {
                 let plan = self::plan(name, options)?;
                 (plan, attach_all(name, plan)?)
@@ -150,9 +144,8 @@ impl Device {
         self.adopted
     }
 
-    /// Whether an adopted interface allows one queue only; made with
-    /// `ip tuntap add dev NAME mode tun multi_queue vnet_hdr` it would allow
-    /// more.
+    /// Whether an adopted interface allows one queue only; made with `ip tuntap add dev NAME mode tun multi_queue
+    /// vnet_hdr` it would allow more.
     #[must_use]
     pub fn single_queue(&self) -> bool {
         self.single_queue
@@ -166,17 +159,14 @@ impl Device {
 
     /// Sets whether the interface outlives the process.
     ///
-    /// # Errors
-    ///
-    /// [`Error::System`] if the interface is gone (`EBADFD`).
+    /// Errors: [`Error::System`] if the interface is gone (`EBADFD`).
     pub fn set_persistent(&self, persistent: bool) -> Result<(), Error> {
         sys::set_persist(self.control.as_fd(), persistent)
             .map_err(|error| Error::system("change the persistence of", &self.name, error))
     }
 
-    /// Lets a persistent interface stay with its offloads when the `Device` is
-    /// dropped: for an interface of this program's own whose packets somebody
-    /// else goes on handling.
+    /// Lets a persistent interface stay with its offloads when the `Device` is dropped: for an interface of this
+    /// program's own whose packets a kernel program goes on handling.
     pub fn leave(&mut self) {
         self.left = true;
     }
@@ -185,8 +175,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if self.adopted && !self.left {
-            // Whoever opens the interface next may not know super-packets. If
-            // the interface is gone there is nothing to reset.
+            // The next program may not know super-packets. If the interface is gone there is nothing to reset.
             let _ = sys::set_offload(self.control.as_fd(), 0);
         }
     }
@@ -260,8 +249,7 @@ fn ifindex(name: &str) -> Result<u32, Error> {
     found.map(|link| link.index).ok_or_else(|| Error::system("find the index of", name, gone()))
 }
 
-/// The kernel's rules for interface names, and no `%`, which would make it
-/// choose a name of its own.
+/// The kernel's rules for interface names, and no `%`, which would make it choose a name of its own.
 fn check_name(name: &str) -> Result<(), Error> {
     let bad = |octet: u8| matches!(octet, b'/' | b':' | b'%' | 0x0b) || octet.is_ascii_whitespace();
     if name.is_empty()

@@ -1,11 +1,9 @@
 //! TUN queues that carry whole super-packets.
 //!
-//! A [`Device`] is a TUN interface opened with one or more queues and with a
-//! virtio-net header in front of each packet. Through that header the kernel
-//! hands over what it would hand a network card: TCP and UDP super-packets of
-//! up to 64 KiB that are not cut into segments yet, and transport checksums
-//! that are still partial. What the kernel does not grant is reported by
-//! [`Device::offloads`], so that one log line can say it.
+//! A [`Device`] is a TUN interface opened with one or more queues and with a virtio-net header in front of each packet.
+//! Through that header the kernel hands over what it would hand a network card: TCP and UDP super-packets of up to 64
+//! KiB that are not cut into segments yet, and transport checksums that are still partial. What the kernel does not
+//! grant is reported by [`Device::offloads`], so that one log line can say it.
 //!
 //! Bytes on a queue, in both directions:
 //!
@@ -14,11 +12,10 @@
 //! ├──── VnetHeader ──────┼──────── IPv4 or IPv6 packet ────────┤
 //! ```
 //!
-//! There is no packet information header in front (`IFF_NO_PI`): the first
-//! four bits of the packet are its IP version.
+//! There is no packet information header in front (`IFF_NO_PI`): the first four bits of the packet are its IP version.
 //!
-//! What this crate leaves to others: addresses, routes, MTU and administrative
-//! state of the interface; counting; what the packets mean.
+//! What this crate leaves to others: addresses, routes, MTU and administrative state of the interface; counting; what
+//! the packets mean.
 #![deny(unsafe_code)]
 
 mod device;

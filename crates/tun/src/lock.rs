@@ -8,8 +8,8 @@ use fordway_net::ProcessLock;
 
 use crate::error::Error;
 
-/// Takes the lock of the interface name `name` in the calling thread's network
-/// namespace. The kernel gives it back when the process ends, however it ends.
+/// Takes the lock of the interface name `name` in the calling thread's network namespace. The kernel gives it back when
+/// the process ends, however it ends.
 pub(crate) fn lock(run_dir: &Path, name: &str) -> Result<ProcessLock, Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();

@@ -8,8 +8,7 @@ use crate::sys;
 bitflags::bitflags! {
     /// Work on packets that the reader of a queue takes over from the kernel.
     ///
-    /// This concerns what is *read*. Super-packets and partial checksums may
-    /// always be *written*.
+    /// This concerns what is *read*. Super-packets and partial checksums may always be *written*.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Offloads: u32 {
         /// Partial transport checksums.
@@ -31,9 +30,8 @@ impl Offloads {
     const TSO: Self = Self::TSO4.union(Self::TSO6);
     const USO: Self = Self::USO4.union(Self::USO6);
 
-    /// Adds what the kernel demands beside each offload: segmentation needs
-    /// partial checksums, ECN needs TSO, and UDP offload comes in both
-    /// versions or not at all.
+    /// Adds what the kernel demands beside each offload: segmentation needs partial checksums, ECN needs TSO, and UDP
+    /// offload comes in both versions or not at all.
     fn closed(mut self) -> Self {
         if self.intersects(Self::USO) {
             self |= Self::USO;
@@ -69,8 +67,8 @@ impl fmt::Display for Offloads {
 
 /// What was asked for and what the kernel granted.
 ///
-/// Displays as one phrase for a log line, for instance
-/// `checksum, tso4, tso6, tso-ecn (refused by the kernel: uso4, uso6)`.
+/// Displays as one phrase for a log line, for instance `checksum, tso4, tso6, tso-ecn (refused by the kernel: uso4,
+/// uso6)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadReport {
     /// What was asked for, with what it implies.
@@ -97,8 +95,8 @@ impl fmt::Display for OffloadReport {
     }
 }
 
-/// Asks for `wanted` by `set`, and for ever less as long as the kernel refuses:
-/// without UDP segmentation, without ECN, without TCP segmentation, nothing.
+/// Asks for `wanted` by `set`, and for ever less as long as the kernel refuses: without UDP segmentation, without ECN,
+/// without TCP segmentation, nothing.
 ///
 /// `EINVAL` is the kernel's refusal; every other error ends the attempt.
 pub(crate) fn negotiate(

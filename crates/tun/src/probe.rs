@@ -1,18 +1,15 @@
 //! What exists under an interface's name, asked over netlink.
 //!
-//! Not asked of /sys: a mounted /sys may show another network namespace than
-//! the one the thread is in.
+//! Not asked of /sys: a mounted /sys may show another network namespace than the one the thread is in.
 
 use std::io;
 
 use fordway_net::{Link, Netlink, Tun};
 
-/// Whether a TUN interface `name` is there and some process has it open, in the calling thread's network
-/// namespace. Not known of single-queue interfaces, for which it is `false`.
+/// Whether a TUN interface `name` is there and some process has it open, in the calling thread's network namespace. Not
+/// known of single-queue interfaces, for which it is `false`.
 ///
-/// # Errors
-///
-/// What the system reports.
+/// Errors: what the system reports.
 pub fn is_open(name: &str) -> io::Result<bool> {
     let link = probe(name)?;
     let tun = link.and_then(|link| link.tun);

@@ -1,7 +1,7 @@
 //! On which processors a thread may run.
 //!
-//! A queue's thread that stays where it is keeps packets in order behind it (the kernel queues what it
-//! sends per processor) and finds its buffer in that processor's cache.
+//! A queue's thread that stays where it is keeps packets in order behind it (the kernel queues what it sends per
+//! processor) and finds its buffer in that processor's cache.
 
 use std::io;
 
@@ -9,9 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors on which the calling thread may run, by number, ascending.
 ///
-/// # Errors
-///
-/// The host has more processors than the set holds (1024).
+/// Errors: the host has more processors than the set holds (1024).
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect())
@@ -19,9 +17,7 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 
 /// Lets the calling thread, and the threads it makes from now on, run on these processors only.
 ///
-/// # Errors
-///
-/// `EINVAL` if none of them exists or is allowed to the process.
+/// Errors: `EINVAL` if none of them exists or is allowed to the process.
 pub fn set_processors(processors: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &processor in processors.iter().filter(|&&processor| processor < CpuSet::MAX_CPU) {

@@ -10,8 +10,7 @@ use crate::sys;
 use crate::vnet::VnetHeader;
 use crate::wait::{Ready, Waker, wait};
 
-/// The longest packet a queue hands over, in octets: an IPv6 header and a
-/// payload of 65,535.
+/// The longest packet a queue hands over, in octets: an IPv6 header and a payload of 65,535.
 pub const MAX_PACKET: usize = 40 + 65_535;
 
 /// What came of [`Queue::recv`].
@@ -27,12 +26,10 @@ pub enum RecvOutcome {
     },
     /// No packet is waiting (`EAGAIN`).
     Empty,
-    /// A packet was longer than the buffer, or exactly as long, which cannot be
-    /// told apart; it is lost.
+    /// A packet was longer than the buffer, or exactly as long, which cannot be told apart; it is lost.
     Truncated,
-    /// The kernel took a packet from the queue and could not describe it in a
-    /// header (`EINVAL`), for it is a super-packet of a kind that has no number
-    /// there; it is lost.
+    /// The kernel took a packet from the queue and could not describe it in a header (`EINVAL`), for it is a
+    /// super-packet of a kind that has no number there; it is lost.
     Unreadable,
     /// The interface was deleted (`EBADFD`).
     Gone,
@@ -50,9 +47,8 @@ pub enum SendOutcome {
     Down,
     /// The kernel has no memory for the packet (`ENOBUFS`, `ENOMEM`).
     NoBuffers,
-    /// The kernel does not accept packet or header (`EINVAL`, `EMSGSIZE`,
-    /// `EPROTO`): not IP, a `csum_start` outside the packet, a GSO type that
-    /// does not match.
+    /// The kernel does not accept packet or header (`EINVAL`, `EMSGSIZE`, `EPROTO`): not IP, a `csum_start` outside the
+    /// packet, a GSO type that does not match.
     Refused,
     /// The interface was deleted (`EBADFD`).
     Gone,
@@ -60,9 +56,8 @@ pub enum SendOutcome {
 
 /// One queue of a TUN device.
 ///
-/// Never blocks, except in [`Queue::wait`]. The kernel keeps a flow on one
-/// queue: the one that last sent a packet of the flow's other direction, else
-/// one chosen by the flow's hash. Dropping the queue takes it from the device.
+/// Never blocks, except in [`Queue::wait`]. The kernel keeps a flow on one queue: the one that last sent a packet of
+/// the flow's other direction, else one chosen by the flow's hash. Dropping the queue takes it from the device.
 #[derive(Debug)]
 pub struct Queue {
     fd: OwnedFd,
@@ -82,15 +77,11 @@ impl Queue {
 
     /// Receives one packet to `buf[headroom..]`, in one system call.
     ///
-    /// The ten octets in front of `headroom` are overwritten with the encoded
-    /// header. Room for [`MAX_PACKET`] octets and one more behind `headroom`
-    /// never truncates.
+    /// The ten octets in front of `headroom` are overwritten with the encoded header. Room for [`MAX_PACKET`] octets
+    /// and one more behind `headroom` never truncates.
     ///
-    /// # Errors
-    ///
-    /// `InvalidInput` if `headroom` is shorter than [`VnetHeader::LEN`] or not
-    /// inside `buf`; whatever the system reports and [`RecvOutcome`] has no
-    /// name for.
+    /// Errors: `InvalidInput` if `headroom` is shorter than [`VnetHeader::LEN`] or not inside `buf`; whatever the
+    /// system reports and [`RecvOutcome`] has no name for.
     pub fn recv(&mut self, buf: &mut [u8], headroom: usize) -> io::Result<RecvOutcome> {
         let space = headroom
             .checked_sub(VnetHeader::LEN)
@@ -118,14 +109,11 @@ impl Queue {
         }
     }
 
-    /// Sends the packet `buf[start..end]` in one system call without copying,
-    /// using the ten octets in front of `start` for the header.
+    /// Sends the packet `buf[start..end]` in one system call without copying, using the ten octets in front of `start`
+    /// for the header.
     ///
-    /// # Errors
-    ///
-    /// `InvalidInput` if `start` is less than [`VnetHeader::LEN`], or
-    /// `start..end` is not inside `buf`; whatever the system reports and
-    /// [`SendOutcome`] has no name for.
+    /// Errors: `InvalidInput` if `start` is less than [`VnetHeader::LEN`], or `start..end` is not inside `buf`;
+    /// whatever the system reports and [`SendOutcome`] has no name for.
     pub fn send_in_place(
         &mut self,
         buf: &mut [u8],
@@ -146,19 +134,14 @@ impl Queue {
 
     /// Sends `packet`.
     ///
-    /// # Errors
-    ///
-    /// Whatever the system reports and [`SendOutcome`] has no name for.
+    /// Errors: whatever the system reports and [`SendOutcome`] has no name for.
     pub fn send(&mut self, header: &VnetHeader, packet: &[u8]) -> io::Result<SendOutcome> {
         self.send_parts(header, packet, &[])
     }
 
-    /// Sends one packet that lies in two pieces, such as a fragment's headers
-    /// and its payload.
+    /// Sends one packet that lies in two pieces, such as a fragment's headers and its payload.
     ///
-    /// # Errors
-    ///
-    /// Whatever the system reports and [`SendOutcome`] has no name for.
+    /// Errors: whatever the system reports and [`SendOutcome`] has no name for.
     pub fn send_parts(
         &mut self,
         header: &VnetHeader,
@@ -170,24 +153,19 @@ impl Queue {
         outcome(|| rustix::io::writev(&self.fd, &parts))
     }
 
-    /// Blocks until there is a packet, the interface is gone, `waker` is woken,
-    /// `timeout` is over (`None`: no limit) or a signal was handled.
+    /// Blocks until there is a packet, the interface is gone, `waker` is woken, `timeout` is over (`None`: no limit) or
+    /// a signal was handled.
     ///
-    /// # Errors
-    ///
-    /// The kernel is out of memory (`ENOMEM`).
+    /// Errors: the kernel is out of memory (`ENOMEM`).
     pub fn wait(&self, waker: &Waker, timeout: Option<Duration>) -> io::Result<Ready> {
         wait(self.fd.as_fd(), waker, timeout)
     }
 
-    /// Detaches the queue from the device, so that the kernel steers no packet
-    /// to it any more, or attaches it again. It can send all the same. Packets
-    /// waiting in it are lost.
+    /// Detaches the queue from the device, so that the kernel steers no packet to it any more, or attaches it again. It
+    /// can send all the same. Packets waiting in it are lost.
     ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the device is single-queue or the state is already as asked
-    /// for; `EBADFD` if the interface is gone.
+    /// Errors: `EINVAL` if the device is single-queue or the state is already as asked for; `EBADFD` if the interface
+    /// is gone.
     pub fn set_attached(&mut self, attached: bool) -> io::Result<()> {
         sys::set_queue(self.fd.as_fd(), attached)
     }

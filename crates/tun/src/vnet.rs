@@ -2,8 +2,7 @@
 
 /// How the packet is to be cut into segments, if it is a super-packet.
 ///
-/// Octet 1 of the header without its top bit, which is
-/// [`VnetHeader::ecn`].
+/// Octet 1 of the header without its top bit, which is [`VnetHeader::ecn`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GsoType {
     /// One packet (0).
@@ -11,16 +10,13 @@ pub enum GsoType {
     None,
     /// TCP over IPv4 (1).
     TcpV4,
-    /// UDP datagram to be cut into IP fragments (3); kernels since 4.14 do not
-    /// produce it, but accept it.
+    /// UDP datagram to be cut into IP fragments (3); kernels since 4.14 do not produce it, but accept it.
     UdpFragment,
     /// TCP over IPv6 (4).
     TcpV6,
-    /// UDP datagrams of equal size, the last may be shorter, over either IP
-    /// version (5).
+    /// UDP datagrams of equal size, the last may be shorter, over either IP version (5).
     UdpL4,
-    /// A value this crate does not know. Such a packet cannot be understood:
-    /// drop it.
+    /// A value this crate does not know. Such a packet cannot be understood: drop it.
     Other(u8),
 }
 
@@ -62,15 +58,13 @@ const GSO_ECN: u8 = 0x80;
 ///       8..10 csum_offset  where it is stored, from csum_start
 /// ```
 ///
-/// All 16-bit fields are in the byte order of the host. Every ten octets
-/// decode, and encode to the same ten octets again. The default is an
-/// ordinary packet with a complete checksum that nobody has verified.
+/// All 16-bit fields are in the byte order of the host. Every ten octets decode, and encode to the same ten octets
+/// again. The default is an ordinary packet with a complete checksum that nobody has verified.
 ///
 /// Source: Virtual I/O Device specification 1.2 section 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VnetHeader {
-    /// [`Self::NEEDS_CSUM`], [`Self::DATA_VALID`] and bits without a meaning
-    /// here.
+    /// [`Self::NEEDS_CSUM`], [`Self::DATA_VALID`] and bits without a meaning here.
     pub flags: u8,
     /// Whether and how the packet is a super-packet.
     pub gso_type: GsoType,
@@ -80,8 +74,7 @@ pub struct VnetHeader {
     pub hdr_len: u16,
     /// Payload octets per segment; only of use with a `gso_type`.
     pub gso_size: u16,
-    /// Octet of the packet at which the checksum begins; only of use with
-    /// [`Self::NEEDS_CSUM`].
+    /// Octet of the packet at which the checksum begins; only of use with [`Self::NEEDS_CSUM`].
     pub csum_start: u16,
     /// Offset of the checksum field from `csum_start`, in octets.
     pub csum_offset: u16,
@@ -91,9 +84,8 @@ impl VnetHeader {
     /// Length on the queue, in octets.
     pub const LEN: usize = 10;
 
-    /// Flag: the checksum field holds only the folded sum of the pseudo-header
-    /// (not complemented); somebody still has to sum from `csum_start` to the
-    /// packet's end.
+    /// Flag: the checksum field holds only the folded sum of the pseudo-header (not complemented); somebody still has
+    /// to sum from `csum_start` to the packet's end.
     pub const NEEDS_CSUM: u8 = 1;
 
     /// Flag: the checksum has been verified, or the packet never left the host.

@@ -10,9 +10,8 @@ use rustix::io::Errno;
 
 /// Wakes threads that wait on a queue.
 ///
-/// Clones share one state: once woken, every wait with any clone returns at
-/// once until somebody calls [`Waker::clear`]. One waker that is never cleared
-/// is thus a stop signal for any number of threads.
+/// Clones share one state: once woken, every wait with any clone returns at once until somebody calls [`Waker::clear`].
+/// One waker that is never cleared is thus a stop signal for any number of threads.
 #[derive(Clone, Debug)]
 pub struct Waker {
     event: Arc<OwnedFd>,
@@ -21,9 +20,7 @@ pub struct Waker {
 impl Waker {
     /// Makes a waker that has not been woken.
     ///
-    /// # Errors
-    ///
-    /// The process is out of descriptors (`EMFILE`, `ENFILE`) or memory.
+    /// Errors: the process is out of descriptors (`EMFILE`, `ENFILE`) or memory.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event: Arc::new(event) })
@@ -31,8 +28,7 @@ impl Waker {
 
     /// Wakes all present and future waits until [`Waker::clear`].
     pub fn wake(&self) {
-        // The only failure is EAGAIN when the counter is full: then it is
-        // readable, which is what is wanted.
+        // The only failure is EAGAIN when the counter is full: then it is readable, which is what is wanted.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
     }
 
@@ -61,8 +57,7 @@ pub struct Ready {
     pub gone: bool,
 }
 
-/// Waits until `queue` is readable or gone, `waker` is woken, `timeout` is over
-/// or a signal was handled.
+/// Waits until `queue` is readable or gone, `waker` is woken, `timeout` is over or a signal was handled.
 pub(crate) fn wait(
     queue: BorrowedFd<'_>,
     waker: &Waker,
