@@ -1,7 +1,7 @@
 //! The table of bindings (RFC 7596 section 6.1).
 //!
-//! A table never changes while packets look into it: whoever changes one has a copy of its own, and puts it in
-//! the place of the other. A copy shares with the other what is the same in both, so it costs little.
+//! A table is immutable while packets use it. A change is made in a copy, which then replaces the table. A copy shares
+//! the unchanged parts with its original, so it is cheap.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -12,7 +12,7 @@ use crate::binding::Binding;
 use crate::path::PathMtu;
 use crate::port_set::psid_of;
 
-/// Parts of a table that are copied apart.
+/// Parts of a table that are copied separately.
 const SHARDS: usize = 256;
 
 /// A table of bindings.
@@ -22,16 +22,16 @@ pub struct Bindings {
     len: usize,
 }
 
-/// To whom an IPv4 address belongs.
+/// The client or clients that have an IPv4 address.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// To one client.
+    /// One client has it.
     Whole(Arc<Entry>),
-    /// To several, each with ports of its own.
+    /// Several clients have it, each with its own ports.
     Shared(Shared),
 }
 
-/// How an address is shared, and by whom. All of its port sets are made alike.
+/// How an address is shared, and its clients. All port sets of an address have the same offset and PSID length.
 #[derive(Clone, Debug)]
 pub struct Shared {
     offset_bits: u8,
@@ -39,25 +39,25 @@ pub struct Shared {
     sets: BTreeMap<u16, Arc<Entry>>,
 }
 
-/// A binding, and what is known of its path.
+/// A binding, and the MTU of its path.
 #[derive(Debug)]
 pub struct Entry {
     /// The binding.
     pub binding: Binding,
-    /// The MTU that routers have told of.
+    /// The path MTU learnt from Packet Too Big messages.
     pub path: PathMtu,
 }
 
 /// Why a binding can't be in the table with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {
-    /// The address belongs to a client whole, or is to.
+    /// One client has or wants the whole address, another a part of it.
     #[error("{v4} is given to one client whole, and in part to another")]
     WholeAndShared {
         /// The address.
         v4: Ipv4Addr,
     },
-    /// An address is shared in one way.
+    /// The port sets of an address differ in offset or PSID length.
     #[error(
         "{v4} is shared in two ways: PSIDs of {} bits behind {}, and of {} behind {}",
         (.0).1, (.0).0, (.1).1, (.1).0, v4 = .2
@@ -72,12 +72,9 @@ impl Default for Bindings {
 }
 
 impl Bindings {
-    /// Puts a binding in; gives back the one that had its address and ports before. If both have the same tunnel,
-    /// what is known of its path stays.
+    /// Inserts a binding; returns the one that it replaces. If both have the same tunnel, its path MTU is kept.
     ///
-    /// # Errors
-    ///
-    /// [`BindingError`]; the table is as before.
+    /// Errors: [`BindingError`]; the table is as before.
     pub fn insert(&mut self, binding: Binding) -> Result<Option<Binding>, BindingError> {
         let Binding { v4, ports, .. } = binding;
         let shard = Arc::make_mut(&mut self.shards[shard_of(v4)]);
@@ -119,7 +116,7 @@ impl Bindings {
         Ok(before)
     }
 
-    /// Puts a binding in, unless its address and ports are somebody's already. Whether it is there now.
+    /// Inserts a binding, unless another one has its address and ports. Whether the binding is in the table now.
     pub fn add(&mut self, binding: Binding) -> bool {
         let free = match (self.address(binding.v4), binding.ports) {
             (None, _) => true,
@@ -131,7 +128,7 @@ impl Bindings {
         self.contains(&binding) || free && self.insert(binding).is_ok()
     }
 
-    /// Takes a binding out, if it is there just so.
+    /// Removes a binding, if exactly this one is in the table.
     pub fn remove(&mut self, binding: &Binding) -> bool {
         if !self.contains(binding) {
             return false;
@@ -151,7 +148,7 @@ impl Bindings {
         true
     }
 
-    /// Whether a binding is there just so.
+    /// Whether exactly this binding is in the table.
     #[must_use]
     pub fn contains(&self, binding: &Binding) -> bool {
         let entry = match (self.address(binding.v4), binding.ports) {
@@ -162,7 +159,7 @@ impl Bindings {
         entry.is_some_and(|entry| entry.binding == *binding)
     }
 
-    /// To whom an address belongs.
+    /// The clients of an address.
     #[inline]
     #[must_use]
     pub fn address(&self, v4: Ipv4Addr) -> Option<&Address> {
@@ -186,7 +183,7 @@ impl Bindings {
         self.len == 0
     }
 
-    /// Takes over from another table what it knows of the paths of tunnels that are in both.
+    /// Copies the path MTUs of tunnels that are in both tables from another table.
     pub fn keep_paths(&mut self, other: &Bindings) {
         for entry in other.iter() {
             let binding = entry.binding;
@@ -206,7 +203,7 @@ impl Bindings {
 }
 
 impl Extend<Binding> for Bindings {
-    /// Puts bindings in, and leaves out those that can't be with others.
+    /// Inserts bindings, except those that conflict with others.
     fn extend<T: IntoIterator<Item = Binding>>(&mut self, bindings: T) {
         for binding in bindings {
             let _ = self.insert(binding);
@@ -225,7 +222,7 @@ impl Address {
 }
 
 impl Shared {
-    /// Whose a port is.
+    /// The binding of a port.
     #[inline]
     #[must_use]
     pub fn of_port(&self, port: u16) -> Option<&Arc<Entry>> {
@@ -260,7 +257,7 @@ impl Entry {
 }
 
 fn shard_of(v4: Ipv4Addr) -> usize {
-    // Neighbouring addresses are in different ones.
+    // Neighbouring addresses are in different shards.
     v4.to_bits() as usize % SHARDS
 }
 

@@ -11,8 +11,8 @@ use crate::settings::Role;
 use crate::softwire::Softwire;
 
 impl Softwire {
-    /// Takes the IPv6 header and its extension headers away, `at` octets in all, if the packet behind them may
-    /// come this way.
+    /// Removes the IPv6 header and its extension headers, `at` octets in all, if the packet behind them may come
+    /// through this tunnel.
     pub(crate) fn decapsulate(
         &self,
         packet: &mut Packet<'_>,
@@ -68,8 +68,8 @@ impl Softwire {
         Ok(Verdict::Forward)
     }
 
-    /// What becomes of a packet that comes out of another tunnel than its binding's, or has none. RFC 7596 section
-    /// 6.2 lets the end point tell the client so; a client tells nobody.
+    /// The stop of a packet without a binding, or from another tunnel than its binding's. The tunnel end point answers
+    /// with an ICMPv6 error (RFC 7596 section 6.2); a client drops it silently.
     fn no_way_out(&self) -> Stop {
         match self.settings.role {
             Role::Tep => Stop::answered(DropReason::SoftwireSource, IcmpErrorKind::SourcePolicy),
@@ -78,7 +78,7 @@ impl Softwire {
     }
 }
 
-/// Keeps a partial checksum's place when `octets` in front of it have gone.
+/// Corrects the place of a partial checksum after `octets` in front of it were removed.
 fn move_checksum(packet: &mut Packet<'_>, octets: usize) {
     if let ChecksumState::Partial { start, .. } = &mut packet.offload.checksum {
         *start = start.saturating_sub(octets as u16);

@@ -83,8 +83,8 @@ impl Softwire {
         Ok(Verdict::Forward)
     }
 
-    /// What becomes of an IPv4 packet without a binding. RFC 7596 section 6.2 for what comes to the end point;
-    /// at the client somebody uses an address that is not his.
+    /// The stop of an IPv4 packet without a binding: RFC 7596 section 6.2 at the tunnel end point; at the client, its
+    /// source is not the client's address.
     fn no_way_in(&self) -> Stop {
         match self.settings.role {
             Role::Tep => {

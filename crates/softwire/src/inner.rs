@@ -1,4 +1,4 @@
-//! What the IPv4 packet in a tunnel says of itself.
+//! Fields of the IPv4 packet in a tunnel.
 
 use std::net::Ipv4Addr;
 
@@ -51,8 +51,8 @@ pub(crate) fn address(incoming: &Incoming<'_, Ipv4Addr>, end: End) -> Ipv4Addr {
     }
 }
 
-/// The client's port: of an ICMP query the identifier (RFC 7596 section 8.1), of an ICMP error the port of the
-/// packet that it is about, which went the other way (RFC 5508 REQ-3).
+/// The client's port: of an ICMP query the identifier (RFC 7596 section 8.1), of an ICMP error the port of the packet
+/// that it is about, which went the other way (RFC 5508 REQ-3).
 pub(crate) fn port(incoming: &Incoming<'_, Ipv4Addr>, end: End) -> Result<u16, DropReason> {
     let of = |transport: Transport, end| match (transport.ports(), end) {
         ((src, _), End::Source) => src,
@@ -110,7 +110,7 @@ pub(crate) fn set_tos(packet: &mut Packet<'_>, tos: u8) {
     correct(packet);
 }
 
-/// Takes a hop off.
+/// Decrements the TTL.
 pub(crate) fn decrement_ttl(packet: &mut Packet<'_>) {
     let ttl = get_u8(packet.bytes(), TTL_AT);
     put_u8(packet.bytes_mut(), TTL_AT, ttl.saturating_sub(1));

@@ -1,23 +1,23 @@
-//! What a path allows, as far as it is known (RFC 2473 section 6.7, RFC 8201).
+//! The path MTU of a tunnel (RFC 2473 section 6.7, RFC 8201).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use fordway_xlat::config::IPV6_MIN_MTU;
 
-/// How long a Packet Too Big is believed (RFC 8201 section 5.3).
+/// How long a path MTU is kept (RFC 8201 section 5.3).
 pub const PATH_MTU_LIFETIME: Duration = Duration::from_secs(600);
 
-/// The MTU of a tunnel's path, if some router has told of one; shared by all threads, one word.
+/// The MTU of a tunnel's path, if a router has reported one; one word, shared by all threads.
 ///
-/// In the low 17 bits octets, 0 for none; above them the second in which it is forgotten.
+/// The low 17 bits are octets, 0 for none; the bits above are the second in which it expires.
 #[derive(Debug, Default)]
 pub struct PathMtu(AtomicU64);
 
 const MTU_BITS: u32 = 17;
 
 impl PathMtu {
-    /// What a packet of the tunnel may have in octets, `link` if no router has said less.
+    /// The MTU for packets of the tunnel, in octets: `link` if no lower one is known.
     #[must_use]
     pub fn get(&self, link: u32, now: Duration) -> u32 {
         let word = self.0.load(Ordering::Relaxed);
@@ -25,14 +25,14 @@ impl PathMtu {
         if known == 0 || now.as_secs() >= word >> MTU_BITS { link } else { known.min(link) }
     }
 
-    /// What has been learnt and is still believed.
+    /// The MTU that was learnt and has not expired.
     #[must_use]
     pub fn known(&self, now: Duration) -> Option<u32> {
         Some(self.get(u32::MAX, now)).filter(|mtu| *mtu != u32::MAX)
     }
 
-    /// Takes up what a router says. Less than IPv6 allows is read as the least (RFC 8201 section 4). Returns
-    /// the MTU now; `None`: it is not below `link`, or above what is known, so it changes nothing.
+    /// Learns a router's MTU; one below IPv6's minimum counts as the minimum (RFC 8201 section 4). Returns the MTU now;
+    /// `None`: unchanged, since the reported one is not below `link`, or above the known one.
     pub fn learn(&self, mtu: u32, link: u32, now: Duration) -> Option<u32> {
         let mtu = mtu.max(IPV6_MIN_MTU);
         if mtu >= link || mtu > self.get(link, now) {

@@ -40,10 +40,6 @@ pub enum PortSetError {
 
 impl PortSet {
     /// The set of `psid`, which has `psid_len` bits (1 to 16) behind `offset_bits` others.
-    ///
-    /// # Errors
-    ///
-    /// [`PortSetError`].
     pub fn new(offset_bits: u8, psid_len: u8, psid: u16) -> Result<PortSet, PortSetError> {
         let bits = u16::from(offset_bits) + u16::from(psid_len);
         if bits > 16 {
@@ -58,7 +54,7 @@ impl PortSet {
         Ok(PortSet { offset_bits, psid_len, psid })
     }
 
-    /// a: bits in front of the PSID. With any, the ports in which all of them are zero are nobody's.
+    /// a: bits in front of the PSID. If there are any, ports in which all of them are zero belong to no set.
     #[must_use]
     pub const fn offset_bits(self) -> u8 {
         self.offset_bits
@@ -82,7 +78,7 @@ impl PortSet {
         matches!(psid_of(self.offset_bits, self.psid_len, port), Some(psid) if psid == self.psid)
     }
 
-    /// The PSID of a port of an address that is shared in this way; `None`: nobody's.
+    /// The PSID of a port of an address that is shared with this offset and length; `None`: the port is in no set.
     #[must_use]
     pub const fn psid_of(self, port: u16) -> Option<u16> {
         psid_of(self.offset_bits, self.psid_len, port)

@@ -1,4 +1,4 @@
-//! ICMPv6 errors from inside the tunnel, told to the sender of the IPv4 packet (RFC 2473 section 8).
+//! ICMPv6 errors from inside the tunnel, relayed to the sender of the IPv4 packet (RFC 2473 section 8).
 
 use std::time::Duration;
 
@@ -45,14 +45,14 @@ impl Softwire {
                 if let Some(mtu) = entry.path.learn(message.rest, link, now) {
                     trace.step(Step::TunnelMtu(mtu));
                 }
-                // RFC 2473 section 8.3: the others need not know; their packets are cut.
+                // RFC 2473 section 8.3: senders without DF need no error; their packets are fragmented.
                 if !quoted.header.dont_fragment {
                     return Ok(Verdict::Stored);
                 }
                 let mtu = entry.path.get(link, now).saturating_sub(OVERHEAD as u32);
                 IcmpErrorKind::TooBig { mtu: u16::try_from(mtu).unwrap_or(u16::MAX) }
             }
-            // RFC 2473 section 8.1: a fault of the tunnel, whatever it is in particular.
+            // RFC 2473 section 8.1: any fault of the tunnel is reported as unreachable.
             v6::UNREACHABLE | v6::TIME_EXCEEDED => IcmpErrorKind::AddressUnreachable,
             // No tunnel packet has an option that could be at fault.
             v6::PARAMETER_PROBLEM => return Err(Stop::silent(DropReason::IcmpCode)),
@@ -73,8 +73,8 @@ impl Softwire {
         })
     }
 
-    /// The binding by which we have sent what an error quotes. Nobody who does not see the tunnel's packets
-    /// knows all of this, so errors can't be made up from afar.
+    /// The binding by which this end has sent the quoted packet. Only a node that sees the tunnel's packets knows all
+    /// of these fields, so an off-path attacker can't forge an error.
     fn sent_by_us(
         &self,
         bytes: &[u8],
@@ -93,7 +93,7 @@ impl Softwire {
     }
 }
 
-/// Length and checksum of an error; what is no error has nobody here who would answer.
+/// Checks length and checksum of an error. Other ICMPv6 messages are dropped: this end answers none.
 fn verify(packet: &Packet<'_>, outer: &Ipv6Header, at: usize) -> Result<IcmpHeader, DropReason> {
     let message = packet.bytes().get(at..).unwrap_or_default();
     let header = IcmpHeader::parse(message).ok_or(DropReason::Truncated)?;

@@ -24,12 +24,12 @@ pub struct Settings {
     pub hop_limit: u8,
     /// Traffic Class of tunnel packets: the DSCP. The ECN field is always copied (RFC 6040 section 4.1).
     pub traffic_class: TrafficClass,
-    /// What an IPv6 packet may have on the first link, in octets. Router's answers may make it less.
+    /// MTU of the first link for IPv6 packets, in octets. The path MTU may be lower.
     pub mtu6: u32,
     /// Makes flow labels.
     pub flow_secret: [u64; 2],
-    /// Source of ICMPv4 errors: about packets that don't fit, and those relayed out of the tunnel. `None`: none
-    /// are sent.
+    /// Source of ICMPv4 errors: about packets that don't fit, and those relayed out of the tunnel. `None`: none are
+    /// sent.
     pub icmp_source4: Option<Ipv4Addr>,
     /// ICMP errors of both families. Those of ICMPv6 are from the tunnel's address that a packet was sent to.
     pub icmp_errors: IcmpErrors,
@@ -39,7 +39,7 @@ pub struct Settings {
     pub mss_clamp: bool,
     /// Let packets go from one client to another (RFC 7596 section 6.2).
     pub hairpin: bool,
-    /// Pass packets on that are none of the tunnel's: where not only such packets come that were routed to it.
+    /// Pass packets on that are for no tunnel: for attach points that see traffic which was not routed to it.
     pub pass_unmatched: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum SettingsError {
     /// An MTU that IPv6 does not allow.
     #[error("an MTU of {0} octets is below the least of IPv6, {IPV6_MIN_MTU}")]
     Mtu(u32),
-    /// Nobody would get such packets.
+    /// Packets would not leave the first link.
     #[error("a hop limit of 0 reaches nobody")]
     HopLimit,
     /// A client has one binding, or none yet.

@@ -25,12 +25,12 @@ pub struct Softwire {
 /// Which part of something larger a packet is, as far as that must be whole first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// None: translate it.
+    /// Of nothing larger: translate it.
     Whole,
     /// A fragment: put the packet together.
     Fragment,
-    /// The packet in the tunnel is a fragment, and its client has ports: put that packet together, and then a
-    /// header like this one's in front of it.
+    /// The packet in the tunnel is a fragment, and its client has ports: put that packet together, and then a header
+    /// like this one's in front of it.
     Inside {
         /// Where the packet in the tunnel begins, in octets from the start of the packet.
         at: usize,
@@ -42,21 +42,13 @@ pub enum Part {
 impl Softwire {
     /// A softwire with these bindings. A client may have none yet: then it drops what comes as
     /// [`DropReason::SoftwireUnbound`].
-    ///
-    /// # Errors
-    ///
-    /// [`SettingsError`].
     pub fn new(settings: Settings, bindings: Bindings) -> Result<Softwire, SettingsError> {
         settings.check(bindings.len())?;
         Ok(Softwire { settings, bindings })
     }
 
-    /// The same with other bindings. Give it a changed copy of [`Softwire::bindings`], or let the new ones
-    /// [keep the paths](Bindings::keep_paths).
-    ///
-    /// # Errors
-    ///
-    /// [`SettingsError::Client`].
+    /// A softwire with these settings and other bindings: a changed copy of [`Softwire::bindings`], or a new table that
+    /// [keeps the path MTUs](Bindings::keep_paths).
     pub fn with_bindings(&self, bindings: Bindings) -> Result<Softwire, SettingsError> {
         Softwire::new(self.settings, bindings)
     }
@@ -110,8 +102,8 @@ impl Softwire {
 
     /// Encapsulates an IPv4 packet, or decapsulates an IPv6 packet, in place.
     ///
-    /// `now` is a monotone time, the same for all threads: it feeds the rate limiter and path MTUs. `trace` takes
-    /// the steps. What [`Softwire::part`] calls a part is dropped.
+    /// `now` is a monotone time, the same for all threads: it feeds the rate limiter and path MTUs. `trace` takes the
+    /// steps. What [`Softwire::part`] calls a part is dropped.
     pub fn translate(
         &self,
         packet: &mut Packet<'_>,
@@ -119,7 +111,7 @@ impl Softwire {
         state: &mut State,
         trace: &mut impl Trace,
     ) -> Verdict {
-        // Whom an ICMPv6 error is from: the address that the packet was sent to.
+        // The source of an ICMPv6 error: the address that the packet was sent to.
         let source6 = Ipv6Header::parse(packet.bytes()).ok().map(|header| header.dst);
         let direction = Direction::of(packet.bytes());
         if let Some(direction) = direction {
@@ -232,13 +224,13 @@ impl Softwire {
         match extensions.protocol {
             protocol::IPV4 => self.decapsulate(packet, &outer, at, trace),
             protocol::ICMPV6 => self.relay(packet, &outer, at, now, state, trace),
-            // Nothing else has its home at a tunnel's address.
+            // No other protocol ends at a tunnel's address.
             _ => Err(Stop::answered(DropReason::Protocol, IcmpErrorKind::PortUnreachable)),
         }
     }
 }
 
-/// The packet is none of a tunnel's: stopped at its addresses, before anything was changed.
+/// Whether the packet is for no tunnel: stopped because of its addresses, before it was changed.
 fn is_foreign(reason: DropReason) -> bool {
     matches!(
         reason,
