@@ -1,5 +1,6 @@
 //! Checks that need more than one value.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
@@ -11,7 +12,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use crate::advertise;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::dns64;
 use crate::draft::Drafts;
 use crate::dstm;
@@ -81,26 +82,23 @@ fn siit_alone(draft: &Read<Translator>, siit: &Siit, eam: &[Spanned<Eam>], sink:
     } else if !has_prefix && !draft.at.has("eam") {
         let message = "neither `pool6` nor `eam` is set: no address could be translated";
         let help = "write pool6 = [\"64:ff9b::/96\"], or eam = [[IPV4, IPV6]], or both";
-        sink.push(Diagnostic::error(draft.at.span.clone(), message).help(help));
+        sink.error(draft.at.span.clone(), message, help);
     }
 }
 
 fn clat_alone(draft: &Read<Translator>, clat: &Clat, sink: &mut Sink) {
     let at = &draft.at;
-    if let Some(span) = at.key("always")
-        && clat.pref64.fixed().is_some()
-    {
+    if let Some(span) = at.key("always").filter(|_| clat.pref64.fixed().is_some()) {
         let message =
             "`always` belongs to pref64 = \"auto\": a CLAT with a fixed prefix never steps aside";
-        sink.push(Diagnostic::error(span, message).help("leave it out"));
+        sink.error(span, message, "leave it out");
     }
     // Its own IPv6 address is no IPv4-embedded one.
     if let (Some(v6), Some(pref64)) = (clat.v6, clat.pref64.fixed())
         && let Some(span) = at.key("v6").filter(|_| pref64.contains(v6))
     {
         let message = format!("`v6`: {v6} lies in pref64 {pref64}, which stands for IPv4");
-        let help = "take an address of the uplink's network, or leave v6 out";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, "take an address of the uplink's network, or leave v6 out");
     }
     // One that sets itself up has to be allowed to.
     if at.key("pref64").is_some() && clat.pref64 == Pref64::Auto && !draft.value.manage {
@@ -108,7 +106,7 @@ fn clat_alone(draft: &Read<Translator>, clat: &Clat, sink: &mut Sink) {
             "`pref64` = \"auto\" needs `manage`: addresses and routes follow what is found";
         let help =
             "leave manage = false out, or write the prefix that the addresses and routes are for";
-        sink.push(Diagnostic::error(at.span.clone(), message).help(help));
+        sink.error(at.span.clone(), message, help);
     }
 }
 
@@ -118,7 +116,7 @@ fn mtu(draft: &Read<Translator>, sink: &mut Sink) {
         && lowest_ipv6_mtu > mtu
     {
         let message = format!("`lowest_ipv6_mtu` is above `mtu`: {mtu} octets is what fits");
-        sink.push(Diagnostic::warning(span, message).help(format!("write {mtu}")));
+        sink.warn(span, message, format!("write {mtu}"));
     }
 }
 
@@ -152,8 +150,7 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
             if let Some(metrics) = metrics.iter().find(taken) {
                 let message =
                     format!("`listen`: {} is taken by [metrics], for {metrics}", listen.get_ref());
-                let help = "write another port in one of the two";
-                sink.push(Diagnostic::error(listen.span(), message).help(help));
+                sink.error(listen.span(), message, "write another port in one of the two");
             }
         }
         let written = dns64::check::written_prefixes(draft).into_iter();
@@ -193,73 +190,62 @@ fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {
     let names = names.chain(drafts.nat44.iter().filter_map(|it| it.at.of("name", &it.value.name)));
     let names =
         names.chain(drafts.dual_stack.iter().filter_map(|it| it.at.of("name", &it.value.name)));
-    let names: Vec<_> = names.collect();
-    let mut names: Vec<&Spanned<InterfaceName>> = names.iter().collect();
+    let mut names: Vec<_> = names.collect();
     names.sort_by_key(|name| name.span().start);
-    each_duplicate(
-        &names,
-        |name| name.get_ref().clone(),
-        |first, second| {
-            let message = format!("two translators are called \"{}\"", second.get_ref());
-            sink.push(
-                Diagnostic::error(second.span(), message)
-                    .related(first.span(), "the first one")
-                    .help("give each its own name; the interfaces get them"),
-            );
-        },
-    );
+    for (first, second) in twice(&names, |name| name) {
+        let message = format!("two translators are called \"{}\"", second.get_ref());
+        let help = "give each its own name; the interfaces get them";
+        sink.error(second.span(), message, help).beside(first.span(), "the first one");
+    }
 }
 
 /// Says that a key has no effect.
 pub(crate) fn no_effect(span: Range<usize>, message: impl Into<String>, sink: &mut Sink) {
-    sink.push(Diagnostic::warning(span, message).help("leave it out"));
+    sink.warn(span, message, "leave it out");
 }
 
-pub(crate) fn duplicates<T: Copy + Hash + Eq + Display>(
-    key: &str,
+/// Each item that equals an earlier one by its key, behind the first of those.
+pub(crate) fn twice<'a, T, K: Hash + Eq>(
+    items: &'a [Spanned<T>],
+    key: impl Fn(&'a T) -> K,
+) -> impl Iterator<Item = (&'a Spanned<T>, &'a Spanned<T>)> {
+    let mut first = HashMap::new();
+    items.iter().filter_map(move |item| match first.entry(key(item.get_ref())) {
+        Entry::Occupied(earlier) => Some((*earlier.get(), item)),
+        Entry::Vacant(place) => {
+            place.insert(item);
+            None
+        }
+    })
+}
+
+/// Each item that clashes with an earlier one, behind the first of those.
+pub(crate) fn clashing<T>(
     items: &[Spanned<T>],
-    sink: &mut Sink,
-) {
-    let all: Vec<_> = items.iter().collect();
-    each_duplicate(
-        &all,
-        |item| *item.get_ref(),
-        |first, second| {
-            let message = format!("`{key}`: {} is listed twice", second.get_ref());
-            sink.push(
-                Diagnostic::error(second.span(), message)
-                    .related(first.span(), "here first")
-                    .help("leave one out"),
-            );
-        },
-    );
+    clash: impl Fn(&T, &T) -> bool,
+) -> impl Iterator<Item = (&Spanned<T>, &Spanned<T>)> {
+    items.iter().enumerate().filter_map(move |(at, item)| {
+        let mut earlier = items[..at].iter();
+        Some((earlier.find(|earlier| clash(earlier.get_ref(), item.get_ref()))?, item))
+    })
+}
+
+pub(crate) fn duplicates<T: Hash + Eq + Display>(key: &str, items: &[Spanned<T>], sink: &mut Sink) {
+    for (first, second) in twice(items, |item| item) {
+        let message = format!("`{key}`: {} is listed twice", second.get_ref());
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
+    }
 }
 
 /// RFC 7757 section 5: a prefix in two mappings makes the mapping ambiguous.
 fn duplicate_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Sink) {
-    let mut report = |first: &Spanned<Eam>, second: &Spanned<Eam>, prefix: IpNet| {
+    let v4 = twice(eam, Eam::v4).map(|(first, it)| (first, it, IpNet::from(it.get_ref().v4())));
+    let v6 = twice(eam, Eam::v6).map(|(first, it)| (first, it, IpNet::from(it.get_ref().v6())));
+    for (first, second, prefix) in v4.chain(v6) {
         let message = format!("`eam`: {prefix} is in two mappings (RFC 7757 section 5)");
-        sink.push(
-            Diagnostic::error(second.span(), message)
-                .related(first.span(), "here first")
-                .help("leave one out, or make one prefix longer to have it take precedence"),
-        );
-    };
-    let all: Vec<_> = eam.iter().collect();
-    each_duplicate(
-        &all,
-        |eam| eam.get_ref().v4(),
-        |first, second| {
-            report(first, second, second.get_ref().v4().into());
-        },
-    );
-    each_duplicate(
-        &all,
-        |eam| eam.get_ref().v6(),
-        |first, second| {
-            report(first, second, second.get_ref().v6().into());
-        },
-    );
+        let help = "leave one out, or make one prefix longer to have it take precedence";
+        sink.error(second.span(), message, help).beside(first.span(), "here first");
+    }
     let Some(clat) = draft.value.clat() else { return };
     let taken = |eam: &&Spanned<Eam>| {
         eam.get_ref().v4() == Ipv4Net::from(clat.v4)
@@ -267,7 +253,7 @@ fn duplicate_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Sink
     };
     for eam in eam.iter().filter(taken) {
         let message = "`eam`: the CLAT's own mapping, `v4` and `v6`, has this prefix already";
-        sink.push(Diagnostic::error(eam.span(), message).help("leave this mapping out"));
+        sink.error(eam.span(), message, "leave this mapping out");
     }
 }
 
@@ -295,11 +281,12 @@ fn overlapping_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Si
              another (RFC 7757 section 5)",
             overlap.outer
         );
-        sink.push(
-            Diagnostic::warning(place(&overlap.inner), message)
-                .related(place(&overlap.outer), "the shorter prefix")
-                .help("right for an exception from an algorithmic mapping; else choose prefixes apart"),
-        );
+        sink.warn(
+            place(&overlap.inner),
+            message,
+            "right for an exception from an algorithmic mapping; else choose prefixes apart",
+        )
+        .beside(place(&overlap.outer), "the shorter prefix");
     }
 }
 
@@ -314,7 +301,7 @@ pub(crate) fn well_known_prefix(prefixes: &[Spanned<Pool6>], sink: &mut Sink) {
         let message =
             format!("{net} is not the Well-Known Prefix, which has 96 bits (RFC 6052 section 2.1)");
         let help = format!("write \"{well_known}\", or a prefix of the network's own");
-        sink.push(Diagnostic::warning(pool6.span(), message).help(help));
+        sink.warn(pool6.span(), message, help);
     }
 }
 
@@ -344,11 +331,7 @@ fn overlapping_routes(drafts: &[Read<Translator>], sink: &mut Sink) {
             IpNet::V4(_) => "set routes4 or metric in one of them",
             IpNet::V6(_) => "give each translator a prefix of its own",
         };
-        sink.push(
-            Diagnostic::error(second.span.clone(), message)
-                .related(first.span.clone(), "the other one")
-                .help(help),
-        );
+        sink.error(second.span.clone(), message, help).beside(first.span.clone(), "the other one");
     }
 }
 
@@ -441,21 +424,6 @@ fn routed(index: usize, draft: &Read<Translator>) -> Vec<Routed> {
         }
     }
     all
-}
-
-/// Calls `report` with the first and each later item of the same key.
-fn each_duplicate<T: Copy, K: Hash + Eq>(
-    items: &[T],
-    key: impl Fn(T) -> K,
-    mut report: impl FnMut(T, T),
-) {
-    let mut first: HashMap<K, T> = HashMap::new();
-    for &item in items {
-        match first.get(&key(item)) {
-            Some(&earlier) => report(earlier, item),
-            None => drop(first.insert(key(item), item)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -54,9 +54,9 @@ impl Diagnostic {
         self
     }
 
-    pub(crate) fn related(mut self, span: Range<usize>, label: impl Into<String>) -> Diagnostic {
+    /// Adds another place that matters.
+    pub(crate) fn beside(&mut self, span: Range<usize>, label: impl Into<String>) {
         self.related.push((span, label.into()));
-        self
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
@@ -75,6 +75,26 @@ pub(crate) struct Sink(Vec<Diagnostic>);
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         self.0.push(diagnostic);
+    }
+
+    /// An error: what is wrong at a place, and what to write.
+    pub(crate) fn error(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.0.push_mut(Diagnostic::error(span, message).help(help))
+    }
+
+    /// A warning: what may be wrong at a place, and what to write.
+    pub(crate) fn warn(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.0.push_mut(Diagnostic::warning(span, message).help(help))
     }
 
     pub(crate) fn into_report(self, source: Source) -> Report {

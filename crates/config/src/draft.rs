@@ -70,7 +70,7 @@ pub(crate) fn read(source: &Source, sink: &mut Sink) -> Drafts {
         let help = "begin a translator with a line [[translator]], a DNS64 server with [dns64], router \
                     advertisements with [[advertise]], a transport relay with [[trt]], a proxy with [[proxy]], DSTM with \
                     [dstm_server] or [[dstm_client]]";
-        sink.push(Diagnostic::error(top.span(), message).help(help));
+        sink.error(top.span(), message, help);
     }
     drafts.control = one(&mut top, sink, "control", "[control]");
     drafts.metrics = one(&mut top, sink, "metrics", "[metrics]");
@@ -126,8 +126,7 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
     });
     let Some(tables) = tables else { return };
     if tables.get_ref().is_empty() {
-        let message = "the list of translators is empty";
-        sink.push(Diagnostic::error(tables.span(), message).help(help));
+        sink.error(tables.span(), "the list of translators is empty", help);
     }
     for (table, span) in tables.into_inner() {
         // Without a mode its keys mean nothing.

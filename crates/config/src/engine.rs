@@ -1,6 +1,7 @@
 //! Which engine carries the packets, and where it takes them.
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::duplicates;
+use crate::diagnostic::Sink;
 use crate::keys::Read;
 use crate::keys::form::Choice;
 use crate::mode::Mode;
@@ -57,32 +58,23 @@ pub(crate) fn check(draft: &Read<Translator>, sink: &mut Sink) {
     if let Some(span) = at.key("attach")
         && let Some((message, help)) = cannot_attach(translator)
     {
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, help);
     }
     if let Some(span) = at.key("measure")
         && translator.measure
         && translator.engine == Engine::User
     {
         let message = "`measure` has no effect: only the kernel engine takes the time";
-        sink.push(Diagnostic::warning(span, message).help("leave it out"));
+        sink.warn(span, message, "leave it out");
     }
     let devices = at.each("devices", &translator.devices);
-    if let Some(span) = at.key("devices")
-        && !(1..=MAX_DEVICES).contains(&devices.len())
-    {
+    if let Some(span) = at.key("devices").filter(|_| !(1..=MAX_DEVICES).contains(&devices.len())) {
         let message =
             format!("`devices`: {} devices; 1 to {MAX_DEVICES} are possible", devices.len());
         let help = "write a list of interface names such as devices = [\"eth0\", \"eth1\"]";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, help);
     }
-    for (index, device) in devices.iter().enumerate() {
-        let earlier = devices[..index].iter().find(|it| it.get_ref() == device.get_ref());
-        if let Some(earlier) = earlier {
-            let message = format!("`devices`: {} is listed twice", device.get_ref());
-            let diagnostic = Diagnostic::error(device.span(), message);
-            sink.push(diagnostic.related(earlier.span(), "here first").help("leave one out"));
-        }
-    }
+    duplicates("devices", &devices, sink);
 }
 
 /// Why the attach point can't be, and what to write.

@@ -100,8 +100,7 @@ impl<'t, 'i> Section<'t, 'i> {
             Ok(parsed) => Some(Spanned::new(value.span(), parsed)),
             Err(problems) => {
                 for problem in problems.0 {
-                    let message = format!("`{key}`: {}", problem.message);
-                    sink.push(Diagnostic::error(problem.span, message).help(problem.help));
+                    sink.error(problem.span, format!("`{key}`: {}", problem.message), problem.help);
                 }
                 None
             }
@@ -123,8 +122,7 @@ impl<'t, 'i> Section<'t, 'i> {
     /// Reports a key that is not there.
     pub(crate) fn need(&mut self, sink: &mut Sink, key: &'static str, help: &str) {
         if self.table.get_key_value(key).is_none() {
-            let message = format!("{} has no `{key}`", self.title);
-            sink.push(Diagnostic::error(self.span(), message).help(help));
+            sink.error(self.span(), format!("{} has no `{key}`", self.title), help);
         }
     }
 
@@ -182,8 +180,7 @@ impl<'t, 'i> Section<'t, 'i> {
     pub(crate) fn refuse(&mut self, sink: &mut Sink, key: &'static str, why: &str, help: &str) {
         self.refused.push(key);
         if let Some((name, _)) = self.table.get_key_value(key) {
-            let message = format!("`{key}`: {why}");
-            sink.push(Diagnostic::error(name.span(), message).help(help));
+            sink.error(name.span(), format!("`{key}`: {why}"), help);
         }
     }
 

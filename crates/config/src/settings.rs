@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 
 /// What stands for a file's name in messages about settings.
 pub(crate) const ORIGIN: &str = "--set";
@@ -83,7 +83,7 @@ pub(crate) fn apply<'i>(root: &mut DeTable<'i>, lines: &'i [String], sink: &mut 
         };
         if let Err(message) = placed {
             let place = line.len() - line.trim_start().len()..line.len();
-            sink.push(Diagnostic::error(place, message).help(HELP));
+            sink.error(place, message, HELP);
         }
     }
 }

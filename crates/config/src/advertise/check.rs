@@ -1,7 +1,5 @@
 //! What has to go together in router advertisements.
 
-use std::collections::HashMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
@@ -10,8 +8,8 @@ use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Advertise;
-use crate::check::{duplicates, no_effect, well_known_prefix};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::{duplicates, no_effect, twice, well_known_prefix};
+use crate::diagnostic::Sink;
 use crate::keys::Read;
 use crate::name::InterfaceName;
 
@@ -55,48 +53,33 @@ pub(crate) fn advertise(drafts: &[Read<Advertise>], around: &Surroundings<'_>, s
 }
 
 fn devices(drafts: &[Read<Advertise>], around: &Surroundings<'_>, sink: &mut Sink) {
-    let mut first: HashMap<&InterfaceName, Range<usize>> = HashMap::new();
-    for draft in drafts {
-        let (name, Some(device)) = (&draft.value.device, draft.at.key("device")) else { continue };
-        if let Some(earlier) = first.get(name) {
-            let message = format!("`device`: {name} has router advertisements already");
-            sink.push(
-                Diagnostic::error(device, message)
-                    .related(earlier.clone(), "here")
-                    .help("write all that is to be advertised there into one [[advertise]]"),
-            );
-            continue;
-        }
-        first.insert(name, device.clone());
+    let devices: Vec<_> =
+        drafts.iter().filter_map(|draft| draft.at.of("device", &draft.value.device)).collect();
+    for (first, second) in twice(&devices, |device| device) {
+        let message = format!("`device`: {} has router advertisements already", second.get_ref());
+        let help = "write all that is to be advertised there into one [[advertise]]";
+        sink.error(second.span(), message, help).beside(first.span(), "here");
+    }
+    let help = "write the device of the clients' link";
+    for device in &devices {
+        let name = device.get_ref();
         if let Some(translator) = around.translators.iter().find(|it| it.get_ref() == name) {
             let message = format!("`device`: {name} is a translator: there are no hosts on it");
-            sink.push(
-                Diagnostic::error(device.clone(), message)
-                    .related(translator.span(), "here")
-                    .help("write the device of the clients' link"),
-            );
+            sink.error(device.span(), message, help).beside(translator.span(), "here");
         }
         if around.uplinks.contains(&name) {
             let message = format!(
                 "`device`: {name} is a CLAT's uplink, where another router advertises itself"
             );
-            let help = "write the device of the clients' link";
-            sink.push(Diagnostic::warning(device, message).help(help));
+            sink.warn(device.span(), message, help);
         }
     }
 }
 
 fn duplicate_names(names: &[Spanned<Name>], sink: &mut Sink) {
-    for (index, name) in names.iter().enumerate() {
-        let earlier = names[..index].iter().find(|it| it.get_ref() == name.get_ref());
-        if let Some(earlier) = earlier {
-            let message = "`dnssl`: this name is listed twice";
-            sink.push(
-                Diagnostic::error(name.span(), message)
-                    .related(earlier.span(), "here first")
-                    .help("leave one out"),
-            );
-        }
+    for (first, second) in twice(names, |name| name) {
+        let message = "`dnssl`: this name is listed twice";
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
     }
 }
 
@@ -110,7 +93,7 @@ fn unknown_prefixes(pref64: &[Spanned<Pool6>], known: &[Pool6], sink: &mut Sink)
             );
             let help = "right where another host translates it; else leave pref64 out, and it follows \
                         the translators";
-            sink.push(Diagnostic::warning(pref64.span(), message).help(help));
+            sink.warn(pref64.span(), message, help);
         }
     }
 }
@@ -124,25 +107,21 @@ fn prefixes(draft: &Read<Advertise>, sink: &mut Sink) {
             let message = format!("`prefix`: {net} is no prefix of a link's");
             let help =
                 "write the network of the device's global address, such as \"2001:db8:1::/64\"";
-            sink.push(Diagnostic::error(prefix.span(), message).help(help));
+            sink.error(prefix.span(), message, help);
         } else if advertise.autonomous && net.prefix_len() != 64 {
             let message =
                 format!("`prefix`: hosts make addresses in a /64 (RFC 4862), and {net} is none");
-            let help = "write a /64, or autonomous = false";
-            sink.push(Diagnostic::error(prefix.span(), message).help(help));
+            sink.error(prefix.span(), message, "write a /64, or autonomous = false");
         } else if !advertise.autonomous && !advertise.on_link {
             let message = format!("`prefix`: nothing is said of {net}");
             let help = "write on_link = true or autonomous = true, or leave the prefix out";
-            sink.push(Diagnostic::warning(prefix.span(), message).help(help));
+            sink.warn(prefix.span(), message, help);
         }
     }
-    if let Some(span) = at.key("preferred")
-        && advertise.preferred > advertise.valid
-    {
+    if let Some(span) = at.key("preferred").filter(|_| advertise.preferred > advertise.valid) {
         let valid = humantime::format_duration(advertise.valid);
         let message = format!("`preferred` is longer than `valid`, which is {valid}");
-        let help = "RFC 4861 section 4.6.2: write a shorter one";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, "RFC 4861 section 4.6.2: write a shorter one");
     }
 }
 
@@ -152,8 +131,7 @@ fn routes(draft: &Read<Advertise>, sink: &mut Sink) {
     duplicates("prefix", &routes, sink);
     for route in routes.iter().filter(|route| route.get_ref().prefix_len() == 0) {
         let message = "`prefix`: the default route is told by `lifetime` and `preference`";
-        let help = "leave this route out";
-        sink.push(Diagnostic::error(route.span(), message).help(help));
+        sink.error(route.span(), message, "leave this route out");
     }
 }
 
@@ -163,15 +141,13 @@ fn times(draft: &Read<Advertise>, sink: &mut Sink) {
     let show = |time: Duration| humantime::format_duration(time).to_string();
     let interval = advertise.interval;
     let longest = Duration::from_secs(interval.as_secs() * 3 / 4).max(super::MIN_INTERVAL);
-    if let Some(span) = at.key("min_interval")
-        && advertise.min_interval() > longest
-    {
+    if let Some(span) = at.key("min_interval").filter(|_| advertise.min_interval() > longest) {
         let message = format!(
             "`min_interval`: at most three quarters of interval, which is {}",
             show(interval)
         );
         let help = format!("RFC 4861 section 6.2.1: write at most \"{}\"", show(longest));
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, help);
     }
     if let Some(span) = at.key("lifetime")
         && !advertise.lifetime().is_zero()
@@ -183,21 +159,18 @@ fn times(draft: &Read<Advertise>, sink: &mut Sink) {
         );
         let help =
             format!("write at least \"{}\", or \"0s\" for no default router", show(interval));
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, help);
     }
     for (key, time) in [
         ("dns_lifetime", advertise.dns_lifetime()),
         ("pref64_lifetime", advertise.pref64_lifetime()),
     ] {
-        if let Some(span) = at.key(key)
-            && time < interval
-        {
+        if let Some(span) = at.key(key).filter(|_| time < interval) {
             let message = format!(
                 "`{key}`: it would be forgotten between two advertisements, up to {} apart",
                 show(interval)
             );
-            let help = format!("write at least \"{}\"", show(interval));
-            sink.push(Diagnostic::warning(span.clone(), message).help(help));
+            sink.warn(span.clone(), message, format!("write at least \"{}\"", show(interval)));
         }
     }
 }
@@ -207,8 +180,7 @@ fn other(draft: &Read<Advertise>, sink: &mut Sink) {
     let Some(span) = at.key("other") else { return };
     if advertise.dhcpv6 && advertise.other == Some(false) {
         let message = "`other`: hosts are told to ask for what `dhcpv6` answers all the same";
-        let help = "leave it out, or write dhcpv6 = false";
-        sink.push(Diagnostic::warning(span.clone(), message).help(help));
+        sink.warn(span.clone(), message, "leave it out, or write dhcpv6 = false");
     }
     if advertise.managed && advertise.other == Some(true) {
         let message = "`other` has no effect: managed includes it (RFC 4861 section 4.2)";

@@ -1,16 +1,14 @@
 //! What has to go together in `[dns64]`.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 
 use fordway_xlat::addr::Pool6;
 use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
 use super::{Dns64, Reverse, Upstream, UpstreamProtocol};
-use crate::check::{duplicates, no_effect, well_known_prefix};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::{duplicates, no_effect, twice, well_known_prefix};
+use crate::diagnostic::Sink;
 use crate::keys::{Places, Read};
 
 /// Checks the section. `prefixes`: those of the translators; `unread`: they may have others that could not be read.
@@ -20,7 +18,7 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     duplicates("listen", &listen, sink);
     covered(&listen, sink);
     let upstream = at.each("upstream", &dns64.upstream);
-    duplicate_upstream(&upstream, sink);
+    duplicates("upstream", &upstream, sink);
     loops(&listen, &upstream, sink);
     let allow = at.each("allow", dns64.allow.as_deref().unwrap_or_default());
     duplicates("allow", &allow, sink);
@@ -33,38 +31,25 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     let shows_certificate = |upstream: &Upstream| {
         matches!(upstream.protocol, UpstreamProtocol::Tls { .. } | UpstreamProtocol::Https { .. })
     };
-    if let Some(span) = at.key("ca")
-        && !dns64.upstream.iter().any(shows_certificate)
-    {
+    if let Some(span) = at.key("ca").filter(|_| !dns64.upstream.iter().any(shows_certificate)) {
         let message = "`ca` has no effect: no upstream server is asked over TLS or HTTPS";
         no_effect(span, message, sink);
     }
-    if let Some(span) = at.key("trust_anchor")
-        && !dns64.validate
-    {
+    if let Some(span) = at.key("trust_anchor").filter(|_| !dns64.validate) {
         let message = "`trust_anchor` has no effect: nothing is validated";
-        let help = "write validate = true, or leave it out";
-        sink.push(Diagnostic::warning(span, message).help(help));
+        sink.warn(span, message, "write validate = true, or leave it out");
     }
-    if let Some(span) = at.key("reverse_domain")
-        && dns64.reverse == Reverse::Cname
-    {
+    if let Some(span) = at.key("reverse_domain").filter(|_| dns64.reverse == Reverse::Cname) {
         let message = "`reverse_domain` has no effect: reverse = \"cname\" makes no names";
-        let help = "write reverse = \"local\", or leave it out";
-        sink.push(Diagnostic::warning(span, message).help(help));
+        sink.warn(span, message, "write reverse = \"local\", or leave it out");
     }
-    if let Some(span) = at.key("deadline")
-        && dns64.deadline < dns64.timeout
-    {
+    if let Some(span) = at.key("deadline").filter(|_| dns64.deadline < dns64.timeout) {
         let timeout = humantime::format_duration(dns64.timeout);
         let message =
             format!("`deadline` is shorter than `timeout`, the time of one try: {timeout}");
-        let help = "write a longer one, best of several tries";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, "write a longer one, best of several tries");
     }
-    if let Some(span) = at.key("burst")
-        && dns64.rate.is_none()
-    {
+    if let Some(span) = at.key("burst").filter(|_| dns64.rate.is_none()) {
         no_effect(span, "`burst` has no effect without a rate", sink);
     }
 }
@@ -78,27 +63,7 @@ pub(crate) fn covered(listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
         };
         for one in listen.iter().filter(by) {
             let message = format!("`listen`: {} is one of {}", one.get_ref(), all.get_ref());
-            sink.push(
-                Diagnostic::error(one.span(), message)
-                    .related(all.span(), "all addresses")
-                    .help("leave one out"),
-            );
-        }
-    }
-}
-
-fn duplicate_upstream(upstream: &[Spanned<Upstream>], sink: &mut Sink) {
-    let mut first: HashMap<&Upstream, &Spanned<Upstream>> = HashMap::new();
-    for one in upstream {
-        if let Some(earlier) = first.get(one.get_ref()) {
-            let message = format!("`upstream`: {} is listed twice", one.get_ref());
-            sink.push(
-                Diagnostic::error(one.span(), message)
-                    .related(earlier.span(), "here first")
-                    .help("leave one out"),
-            );
-        } else {
-            first.insert(one.get_ref(), one);
+            sink.error(one.span(), message, "leave one out").beside(all.span(), "all addresses");
         }
     }
 }
@@ -115,11 +80,12 @@ fn loops(listen: &[Spanned<SocketAddr>], upstream: &[Spanned<Upstream>], sink: &
         };
         if let Some(listen) = listen.iter().find(takes) {
             let message = format!("`upstream`: {asked} is this server itself");
-            sink.push(
-                Diagnostic::error(upstream.span(), message)
-                    .related(listen.span(), "it listens here")
-                    .help("write a server that knows the DNS, such as the provider's"),
-            );
+            sink.error(
+                upstream.span(),
+                message,
+                "write a server that knows the DNS, such as the provider's",
+            )
+            .beside(listen.span(), "it listens here");
         }
     }
 }
@@ -129,8 +95,7 @@ fn open_resolver(allow: &[Spanned<IpNet>], sink: &mut Sink) {
     for net in allow.iter().filter(|net| net.get_ref().prefix_len() == 0) {
         let message =
             format!("`allow`: {} is everybody: an open resolver (RFC 5358)", net.get_ref());
-        let help = "write the networks of the clients, or \"local\"";
-        sink.push(Diagnostic::warning(net.span(), message).help(help));
+        sink.warn(net.span(), message, "write the networks of the clients, or \"local\"");
     }
 }
 
@@ -147,14 +112,14 @@ fn synthesis(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink: &mut S
         let message =
             "[dns64] has no `pool6`, and no translator here has a prefix to make addresses of";
         let help = "write the prefix of the network's NAT64: pool6 = [\"64:ff9b::/96\"]";
-        sink.push(Diagnostic::error(draft.at.span.clone(), message).help(help));
+        sink.error(draft.at.span.clone(), message, help);
     }
     for (key, pool6) in written_prefixes(draft) {
         if !prefixes.is_empty() && !prefixes.contains(pool6.get_ref()) {
             let message = format!("`{key}`: no translator here has the prefix {}", pool6.get_ref());
             let help = "right where another host translates it; where pool6 is left out, it follows \
                         the translators";
-            sink.push(Diagnostic::warning(pool6.span(), message).help(help));
+            sink.warn(pool6.span(), message, help);
         }
     }
 }
@@ -192,43 +157,30 @@ pub(crate) fn written_prefixes(draft: &Read<Dns64>) -> Vec<(&'static str, Spanne
 }
 
 fn duplicate_ranges(ranges: &[Spanned<(Ipv4Net, Pool6)>], sink: &mut Sink) {
-    for (index, range) in ranges.iter().enumerate() {
-        let earlier = ranges[..index].iter().find(|it| it.get_ref() == range.get_ref());
-        if let Some(earlier) = earlier {
-            let (v4, pool6) = range.get_ref();
-            let message = format!("`ranges`: {v4} has {pool6} already");
-            sink.push(
-                Diagnostic::error(range.span(), message)
-                    .related(earlier.span(), "here")
-                    .help("leave one out"),
-            );
-        }
+    for (first, second) in twice(ranges, |range| range) {
+        let (v4, pool6) = second.get_ref();
+        let message = format!("`ranges`: {v4} has {pool6} already");
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here");
     }
 }
 
 fn policies(draft: &Read<Dns64>, sink: &mut Sink) {
     let Read { value: dns64, at, .. } = draft;
-    let mut first: HashMap<IpNet, Range<usize>> = HashMap::new();
-    for (policy, at) in dns64.policies.iter().zip(at.tables("policy")) {
-        for client in at.each("client", &policy.clients) {
-            if let Some(earlier) = first.get(client.get_ref()) {
-                let message = format!("`client`: {} has a policy already", client.get_ref());
-                sink.push(
-                    Diagnostic::error(client.span(), message)
-                        .related(earlier.clone(), "here")
-                        .help("leave one out"),
-                );
-            } else {
-                first.insert(*client.get_ref(), client.span());
-            }
-        }
+    let policies = || dns64.policies.iter().zip(at.tables("policy"));
+    let clients: Vec<Spanned<IpNet>> =
+        policies().flat_map(|(policy, at)| at.each("client", &policy.clients)).collect();
+    for (first, second) in twice(&clients, |client| client) {
+        let message = format!("`client`: {} has a policy already", second.get_ref());
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here");
+    }
+    for (policy, at) in policies() {
         let of_synthesis = ["pool6", "ranges", "exclude", "exclude_a", "exempt"];
         let mut given =
             of_synthesis.into_iter().filter_map(|key| Some((key, at.key(key)?))).peekable();
         if policy.enable && given.peek().is_none() && !policy.clients.is_empty() {
             let message = "this policy says nothing that [dns64] does not say";
             let help = "write enable = false, or pool6, ranges, exclude, exclude_a or exempt";
-            sink.push(Diagnostic::warning(at.span.clone(), message).help(help));
+            sink.warn(at.span.clone(), message, help);
         }
         for (key, span) in given.filter(|_| !policy.enable) {
             let message =

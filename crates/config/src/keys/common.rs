@@ -12,7 +12,7 @@ use toml::Value as Toml;
 
 use super::form::{Choice, Given, Integer, List, Or, Plain, integer, list, or, text};
 use super::{Key, Keys, Written};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::engine::Engine;
 use crate::name::InterfaceName;
 use crate::section::{Problems, Section, Value};
@@ -130,7 +130,7 @@ impl Keys for IcmpErrors {
             (IcmpErrors::Off | IcmpErrors::Unlimited, Some(written)) => {
                 let message = "`icmp_errors_burst` has no effect without a rate";
                 let help = "write a rate such as icmp_errors = \"1000/s\", or leave the burst out";
-                sink.push(Diagnostic::warning(written.span(), message).help(help));
+                sink.warn(written.span(), message, help);
             }
             (IcmpErrors::Off | IcmpErrors::Unlimited, None) => {}
         }

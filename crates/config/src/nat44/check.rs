@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use super::{Forward, MOST, Nat44};
-use crate::check::duplicates;
-use crate::diagnostic::{Diagnostic, Sink};
+use super::{MOST, Nat44};
+use crate::check::{clashing, duplicates, twice};
+use crate::diagnostic::Sink;
 use crate::keys::Read;
 use crate::nat64::{Pool4, Pool4Source, lifetimes};
 
@@ -18,8 +18,7 @@ pub(crate) fn nat44(draft: &Read<Nat44>, sink: &mut Sink) {
     duplicates("clients", &at.each("clients", &nat44.clients), sink);
     if let Some(span) = at.key("clients").filter(|_| nat44.clients.len() > MOST) {
         let message = format!("`clients`: {} entries; {MOST} are possible", nat44.clients.len());
-        let help = "write larger networks, or make a second translator";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, "write larger networks, or make a second translator");
     }
     devices(draft, sink);
     pool4(draft, sink);
@@ -44,11 +43,12 @@ fn devices(draft: &Read<Nat44>, sink: &mut Sink) {
         let name = device.get_ref();
         if let Some(uplink) = uplinks.iter().find(|it| it.get_ref() == name) {
             let message = format!("`devices`: {name} is the uplink");
-            sink.push(
-                Diagnostic::error(device.span(), message).related(uplink.span(), "here").help(
-                    "write the devices that the hosts are behind, or leave devices out for any",
-                ),
-            );
+            sink.error(
+                device.span(),
+                message,
+                "write the devices that the hosts are behind, or leave devices out for any",
+            )
+            .beside(uplink.span(), "here");
         }
     }
 }
@@ -57,24 +57,22 @@ fn pool4(draft: &Read<Nat44>, sink: &mut Sink) {
     let Read { value: nat44, at, .. } = draft;
     let all = at.each("pool4", &nat44.pool4);
     let mut addresses = 0u64;
-    for (index, pool) in all.iter().enumerate() {
-        let earlier = all[..index].iter().find(|it| it.get_ref().overlaps(pool.get_ref()));
-        if let Some(earlier) = earlier {
-            let message = format!("`pool4`: {} overlaps {}", pool.get_ref(), earlier.get_ref());
-            let help = "give each port of each address once";
-            let diagnostic = Diagnostic::error(pool.span(), message);
-            sink.push(diagnostic.related(earlier.span(), "the other one").help(help));
-        }
+    for (first, second) in clashing(&all, Pool4::overlaps) {
+        let message = format!("`pool4`: {} overlaps {}", second.get_ref(), first.get_ref());
+        let help = "give each port of each address once";
+        sink.error(second.span(), message, help).beside(first.span(), "the other one");
+    }
+    for pool in &all {
         match &pool.get_ref().source {
             Pool4Source::Interface(_) if all.len() > 1 => {
                 let message = "`pool4`: the addresses of a device can't be mixed with others";
                 let help = "write the device's ports alone, or addresses alone";
-                sink.push(Diagnostic::error(pool.span(), message).help(help));
+                sink.error(pool.span(), message, help);
             }
             Pool4Source::Interface(name) if !nat44.uplinks.contains(name) => {
                 let message = format!("`pool4`: {name} is no uplink of this translator");
                 let help = "hosts get the address of the device that packets leave by";
-                sink.push(Diagnostic::error(pool.span(), message).help(help));
+                sink.error(pool.span(), message, help);
             }
             Pool4Source::Interface(_) => {}
             Pool4Source::Addresses { first, last } => addresses += count(*first, *last),
@@ -91,7 +89,7 @@ fn pool4(draft: &Read<Nat44>, sink: &mut Sink) {
             "`assign`: {addresses} addresses can't all be set up on the uplink; {ASSIGNED} can"
         );
         let help = "add assign = false, and have the network route them to this host";
-        sink.push(Diagnostic::error(keys.unwrap_or(at.span.clone()), message).help(help));
+        sink.error(keys.unwrap_or(at.span.clone()), message, help);
     }
 }
 
@@ -110,8 +108,8 @@ fn netmap(draft: &Read<Nat44>, sink: &mut Sink) {
             let (other_inside, other_outside) = earlier.get_ref();
             if overlaps(inside, other_inside) || overlaps(outside, other_outside) {
                 let message = format!("`netmap`: {inside} or {outside} is mapped twice");
-                let diagnostic = Diagnostic::error(mapped.span(), message);
-                sink.push(diagnostic.related(earlier.span(), "here first").help("leave one out"));
+                sink.error(mapped.span(), message, "leave one out")
+                    .beside(earlier.span(), "here first");
             }
         }
         let outer = |pool: &&toml::Spanned<Pool4>| {
@@ -119,9 +117,9 @@ fn netmap(draft: &Read<Nat44>, sink: &mut Sink) {
         };
         if let Some(pool) = pools.iter().find(outer) {
             let message = format!("`netmap`: {outside} is in pool4, too");
-            let diagnostic = Diagnostic::error(mapped.span(), message);
+
             let help = "take addresses that belong to these hosts alone";
-            sink.push(diagnostic.related(pool.span(), "here").help(help));
+            sink.error(mapped.span(), message, help).beside(pool.span(), "here");
         }
     }
 }
@@ -130,17 +128,9 @@ fn netmap(draft: &Read<Nat44>, sink: &mut Sink) {
 fn forwards(draft: &Read<Nat44>, sink: &mut Sink) {
     let Read { value: nat44, at, .. } = draft;
     let all = at.each("forward", &nat44.forwards);
-    for (index, forward) in all.iter().enumerate() {
-        let it = forward.get_ref();
-        let same = |other: &&toml::Spanned<Forward>| {
-            let other = other.get_ref();
-            (other.protocol, other.port, other.address) == (it.protocol, it.port, it.address)
-        };
-        if let Some(earlier) = all[..index].iter().find(same) {
-            let message = format!("`forward`: port {} is forwarded twice", it.port);
-            let diagnostic = Diagnostic::error(forward.span(), message);
-            sink.push(diagnostic.related(earlier.span(), "here first").help("leave one out"));
-        }
+    for (first, second) in twice(&all, |it| (it.protocol, it.port, it.address)) {
+        let message = format!("`forward`: port {} is forwarded twice", second.get_ref().port);
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
     }
     let clients = &nat44.clients;
     for forward in &all {
@@ -149,7 +139,7 @@ fn forwards(draft: &Read<Nat44>, sink: &mut Sink) {
             let message = format!("`forward`: {to} is in none of the clients' networks");
             let help = "its answers pass untranslated unless they come back this way; add its network \
                         to clients";
-            sink.push(Diagnostic::warning(forward.span(), message).help(help));
+            sink.warn(forward.span(), message, help);
         }
     }
 }

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::Devices;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::keys::common::NAME;
 use crate::keys::form::{List, Plain, list, texts};
 use crate::keys::{Read, keys};
@@ -48,7 +48,7 @@ pub(crate) fn check(draft: &Read<DualStack>, sink: &mut Sink) {
         if !devices.contains(device) {
             let message = format!("`addresses`: {device} is none of the devices");
             let help = format!("add it: devices = [..., \"{device}\"], or leave {net} out");
-            sink.push(Diagnostic::error(address.span(), message).help(help));
+            sink.error(address.span(), message, help);
         }
     }
 }

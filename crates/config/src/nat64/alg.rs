@@ -1,12 +1,12 @@
 //! Application level gateways: `alg` and what belongs to each.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use fordway_xlat::alg::Alg;
 use fordway_xlat::alg::ftp::{self, Ftp};
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::{clashing, twice};
+use crate::diagnostic::Sink;
 use crate::keys::form::{Choice, integer, list};
 use crate::keys::{Places, keys, usual};
 
@@ -54,28 +54,20 @@ impl Gateways {
 /// Holds `alg` and `ftp_ports` against each other.
 pub(super) fn check(at: &Places, gateways: &Gateways, sink: &mut Sink) {
     let on = at.each("alg", &gateways.on);
-    for (index, item) in on.iter().enumerate() {
-        if on[..index].iter().any(|it| it.get_ref() == item.get_ref()) {
-            let message = "`alg`: the same gateway twice";
-            sink.push(Diagnostic::error(item.span(), message).help("leave one of them out"));
-        }
+    for (_, item) in clashing(&on, |one, other| one == other) {
+        sink.error(item.span(), "`alg`: the same gateway twice", "leave one of them out");
     }
     let Some(span) = at.key("ftp_ports") else { return };
     let number = gateways.ftp_ports.len();
     if number == 0 || number > MAX_PORTS {
-        let message = format!("`ftp_ports`: {number} ports");
-        sink.push(Diagnostic::error(span.clone(), message).help(PORTS));
+        sink.error(span.clone(), format!("`ftp_ports`: {number} ports"), PORTS);
     }
     if !gateways.on.contains(&Gateway::Ftp) {
-        let message = "`ftp_ports`: nobody watches them";
-        sink.push(Diagnostic::error(span, message).help("write alg = [\"ftp\"], too"));
+        sink.error(span, "`ftp_ports`: nobody watches them", "write alg = [\"ftp\"], too");
     }
-    let mut seen = HashMap::new();
-    for port in at.each("ftp_ports", &gateways.ftp_ports) {
-        if let Some(first) = seen.insert(*port.get_ref(), port.span()) {
-            let message = format!("`ftp_ports`: port {} twice", port.get_ref());
-            let twice = Diagnostic::error(port.span(), message).related(first, "the first time");
-            sink.push(twice.help("leave one of them out"));
-        }
+    for (first, port) in twice(&at.each("ftp_ports", &gateways.ftp_ports), |port| port) {
+        let message = format!("`ftp_ports`: port {} twice", port.get_ref());
+        sink.error(port.span(), message, "leave one of them out")
+            .beside(first.span(), "the first time");
     }
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::pool4::{Pool4Source, Ports};
 use super::{Nat64, Pool4, PoolAt, alg, lifetimes, log, nat_pt, places_of, pool};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::keys::Places;
 
 /// Pools of one translator: their numbers have 16 bits in the tables, and each packet of a new host asks
@@ -55,7 +55,7 @@ pub(crate) fn nat64(at: &Places, nat64: &Nat64, sink: &mut Sink) {
     if let Some(first) = pools.get(MAX_POOLS) {
         let message = format!("more than {MAX_POOLS} pools");
         let help = "hosts with the same addresses can share a pool: clients is a list";
-        sink.push(Diagnostic::error(first.span.clone(), message).help(help));
+        sink.error(first.span.clone(), message, help);
         return;
     }
     overlapping_pools(&pools, sink);
@@ -79,8 +79,7 @@ pub(crate) fn nat64(at: &Places, nat64: &Nat64, sink: &mut Sink) {
         if in_pool6(bib.get_ref().v6.0) {
             let message =
                 format!("`bib`: {} lies in pool6, which stands for IPv4 hosts", bib.get_ref().v6.0);
-            let help = "write the address of a host behind the translator";
-            sink.push(Diagnostic::error(bib.span(), message).help(help));
+            sink.error(bib.span(), message, "write the address of a host behind the translator");
         }
         forward_in_a_block(bib, &pools, sink);
     }
@@ -107,11 +106,8 @@ fn overlapping_pools(pools: &[PoolAt<'_>], sink: &mut Sink) {
             second.get_ref(),
             first.get_ref()
         );
-        sink.push(
-            Diagnostic::error(second.span(), message)
-                .related(first.span(), "the other one")
-                .help("give each its own addresses, or its own ports of them"),
-        );
+        sink.error(second.span(), message, "give each its own addresses, or its own ports of them")
+            .beside(first.span(), "the other one");
     }
 }
 
@@ -148,7 +144,7 @@ fn parts_of_subscribers(pool: &PoolAt<'_>, subscriber_len: u8, sink: &mut Sink) 
         );
         let help =
             format!("write a prefix of at most {subscriber_len} bits, or a greater subscriber_len");
-        sink.push(Diagnostic::error(net.span(), message).help(help));
+        sink.error(net.span(), message, help);
     }
 }
 
@@ -162,11 +158,12 @@ fn never_asked(earlier: &[PoolAt<'_>], pool: &PoolAt<'_>, sink: &mut Sink) {
         };
         let Some(first) = earlier.iter().find(covers) else { continue };
         let message = format!("`clients`: an earlier pool takes all of {}", net.get_ref());
-        sink.push(
-            Diagnostic::warning(net.span(), message)
-                .related(first.span.clone(), "the first that takes a host is its pool")
-                .help("write pools for longer prefixes before those for shorter ones"),
-        );
+        sink.warn(
+            net.span(),
+            message,
+            "write pools for longer prefixes before those for shorter ones",
+        )
+        .beside(first.span.clone(), "the first that takes a host is its pool");
     }
 }
 
@@ -187,30 +184,27 @@ fn blocks(pool: &PoolAt<'_>, size: u16, sink: &mut Sink) {
         if ports < u32::from(size) {
             let message =
                 format!("`pool4`: {} has {ports} ports, and a block has {size}", entry.get_ref());
-            let help = "write more ports, or smaller blocks";
-            sink.push(Diagnostic::error(entry.span(), message).help(help));
+            sink.error(entry.span(), message, "write more ports, or smaller blocks");
         } else if rest != 0 {
             let message = format!(
                 "`pool4`: the last {rest} ports of each address of {} are in no block of {size}",
                 entry.get_ref()
             );
             let last = u32::from(low) + ports - rest - 1;
-            let help = format!("write {low}-{last}, or another size");
-            sink.push(Diagnostic::warning(entry.span(), message).help(help));
+            sink.warn(entry.span(), message, format!("write {low}-{last}, or another size"));
         }
         if low % 2 == 1 {
             let message = format!(
                 "`pool4`: blocks that begin with an odd port, {low}: even and odd ports are given in \
                  pairs (RFC 4787 REQ-4)"
             );
-            let help = format!("begin with {}", u32::from(low) + 1);
-            sink.push(Diagnostic::warning(entry.span(), message).help(help));
+            sink.warn(entry.span(), message, format!("begin with {}", u32::from(low) + 1));
         }
     }
     if let Some(number) = count(pool, size).filter(|number| *number > MAX_BLOCKS) {
         let message = format!("`pool4`: {number} blocks are more than can be remembered");
         let help = format!("write fewer addresses or greater blocks: {MAX_BLOCKS} are possible");
-        sink.push(Diagnostic::error(pool.span.clone(), message).help(help));
+        sink.error(pool.span.clone(), message, help);
     }
 }
 
@@ -222,15 +216,14 @@ fn deterministic(pool: &PoolAt<'_>, size: u16, subscriber_len: u8, sink: &mut Si
     if let Some(device) = device {
         let message = "`deterministic`: the addresses of a device may change, and with them whose \
                        ports are whose";
-        let help = "write the addresses, or port_blocks instead";
-        sink.push(Diagnostic::error(device.span(), message).help(help));
+        sink.error(device.span(), message, "write the addresses, or port_blocks instead");
         return;
     }
     let [client] = pool.clients.as_slice() else {
         let message = "`deterministic`: a subscriber's ports are computed from its place in the pool's \
                        client prefix, so there must be one";
         let help = "write clients = [\"2001:db8:1::/48\"] in a [[translator.pool]] of its own";
-        sink.push(Diagnostic::error(pool.allocation.clone(), message).help(help));
+        sink.error(pool.allocation.clone(), message, help);
         return;
     };
     let (client, span) = (client.get_ref(), client.span());
@@ -254,7 +247,7 @@ fn deterministic(pool: &PoolAt<'_>, size: u16, subscriber_len: u8, sink: &mut Si
         let longest = u32::from(subscriber_len) - number.ilog2();
         help.push_str(&format!("; this pool is enough for a /{longest}"));
     }
-    sink.push(Diagnostic::error(span, message).help(help));
+    sink.error(span, message, help);
 }
 
 /// One BIB entry for each transport address, on either side (RFC 6146 section 3.1).
@@ -271,11 +264,12 @@ fn duplicate_bib(bib: &[Spanned<StaticBib>], sink: &mut Sink) {
         };
         let Some((first, what)) = first else { continue };
         let message = format!("`bib`: {} {what} is in two entries", entry.protocol.label());
-        sink.push(
-            Diagnostic::error(bib.span(), message)
-                .related(first, "here first")
-                .help("leave one out: the BIB has one entry for a transport address (RFC 6146)"),
-        );
+        sink.error(
+            bib.span(),
+            message,
+            "leave one out: the BIB has one entry for a transport address (RFC 6146)",
+        )
+        .beside(first, "here first");
     }
 }
 
@@ -294,9 +288,6 @@ fn forward_in_a_block(bib: &Spanned<StaticBib>, pools: &[PoolAt<'_>], sink: &mut
         "`bib`: {address}:{port} lies in the ports that are given in blocks, so a log of blocks names \
          another subscriber for it"
     );
-    sink.push(
-        Diagnostic::warning(bib.span(), message)
-            .related(entry.span(), "these")
-            .help("take a port outside, such as one below 1024"),
-    );
+    sink.warn(bib.span(), message, "take a port outside, such as one below 1024")
+        .beside(entry.span(), "these");
 }

@@ -10,7 +10,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::pool::CLIENTS;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::clashing;
+use crate::diagnostic::Sink;
 use crate::keys::common::{PREFIX4, file};
 use crate::keys::form::{Form, List, Or, Plain, Time, list, or, time};
 use crate::keys::{Key, Keys, Places, Written};
@@ -117,40 +118,37 @@ pub(crate) fn check(
     let Some(span) = at.key("dynamic4") else { return };
     if !has_prefix {
         let message = "`dynamic4` needs `pool6`: what else would IPv4 hosts be to IPv6 hosts";
-        let help = "write pool6 = [\"64:ff9b::/96\"]";
-        sink.push(Diagnostic::error(span.clone(), message).help(help));
+        sink.error(span.clone(), message, "write pool6 = [\"64:ff9b::/96\"]");
     }
     if dynamic4.pool.is_empty() {
-        sink.push(Diagnostic::error(span.clone(), "`dynamic4`: the list is empty").help(HELP));
+        sink.error(span.clone(), "`dynamic4`: the list is empty", HELP);
     }
     let addresses: u64 = dynamic4.pool.iter().map(|net| 1 << (32 - net.prefix_len())).sum();
     if addresses > u64::from(Sizes::MAX) {
         let message = format!("`dynamic4`: {addresses} addresses are more than a table holds");
         let help = format!("write networks of at most {} addresses together", Sizes::MAX);
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, help);
     }
     let pool = at.each("dynamic4", &dynamic4.pool);
-    for (index, net) in pool.iter().enumerate() {
+    let overlap = |one: &Ipv4Net, other: &Ipv4Net| one.contains(other) || other.contains(one);
+    for (first, second) in clashing(&pool, overlap) {
+        let message = format!("`dynamic4`: {} overlaps {}", second.get_ref(), first.get_ref());
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "the other one");
+    }
+    for net in &pool {
         let ends = [net.get_ref().network(), net.get_ref().broadcast()];
         let illegal =
             |address: Ipv4Addr| classify::illegal_v4(address).map(|reason| (address, reason));
         if let Some((address, reason)) = ends.into_iter().find_map(illegal) {
             let message = format!("`dynamic4`: {address} can't be a host's address on a wire");
-            sink.push(Diagnostic::error(net.span(), message).help(reason.text()));
+            sink.error(net.span(), message, reason.text());
         }
-        let overlaps =
-            |other: Ipv4Net| other.contains(net.get_ref()) || net.get_ref().contains(&other);
-        if let Some(first) = pool[..index].iter().find(|it| overlaps(*it.get_ref())) {
-            let message = format!("`dynamic4`: {} overlaps {}", net.get_ref(), first.get_ref());
-            let diagnostic = Diagnostic::error(net.span(), message);
-            sink.push(diagnostic.related(first.span(), "the other one").help("leave one out"));
-        }
-        if let Some(eam) = eam.iter().find(|eam| overlaps(eam.get_ref().v4())) {
+        if let Some(eam) = eam.iter().find(|eam| overlap(&eam.get_ref().v4(), net.get_ref())) {
             let (net_of, mapped) = (net.get_ref(), eam.get_ref().v4());
             let message = format!("`dynamic4`: {net_of} overlaps an explicit mapping, {mapped}");
-            let diagnostic = Diagnostic::error(net.span(), message);
+
             let help = "give dynamic mappings addresses of their own";
-            sink.push(diagnostic.related(eam.span(), "this mapping").help(help));
+            sink.error(net.span(), message, help).beside(eam.span(), "this mapping");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::keys::form::{BOOLEAN, Choice, Form, List, NUMBER, Plain, some, text};
 use crate::keys::{Places, keys};
 use crate::value;
@@ -58,14 +58,14 @@ pub(super) fn check(at: &Places, log: &NatLog, sink: &mut Sink) {
         && !log.what.contains(&LogEvent::Sessions)
     {
         let message = "`destinations` has no effect: only records of sessions have any";
-        sink.push(Diagnostic::warning(span, message).help("leave it out"));
+        sink.warn(span, message, "leave it out");
     }
     if let Some(span) = at.key("domain")
         && at.key("to").is_some()
         && !matches!(log.to, LogTarget::Ipfix(_))
     {
         let message = "`domain` has no effect: only IPFIX has observation domains";
-        sink.push(Diagnostic::warning(span, message).help("leave it out"));
+        sink.warn(span, message, "leave it out");
     }
 }
 

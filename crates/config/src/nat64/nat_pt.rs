@@ -10,7 +10,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::pool::CLIENTS;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::clashing;
+use crate::diagnostic::Sink;
 use crate::keys::common::PREFIX4;
 use crate::keys::form::{BOOLEAN, Plain, integer, list, texts, time};
 use crate::keys::{Key, Keys, Places, Written, keys, usual};
@@ -173,43 +174,39 @@ pub(crate) fn check(
     open_to_all(at, nat_pt, sink);
     let addresses = at.each("addresses", &nat_pt.addresses);
     let overlap = |one: &Ipv4Net, other: &Ipv4Net| one.contains(other) || other.contains(one);
-    for (index, net) in addresses.iter().enumerate() {
+    for (first, second) in clashing(&addresses, overlap) {
+        let message = format!("`addresses`: {} overlaps {}", second.get_ref(), first.get_ref());
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "the other one");
+    }
+    for net in &addresses {
         let (it, span) = (net.get_ref(), net.span());
         let ends = [it.network(), it.broadcast()];
         if let Some(addr) = ends.into_iter().find(|addr| classify::illegal_v4(*addr).is_some()) {
             let message = format!("`addresses`: {addr} can't be a host's address on a wire");
-            sink.push(Diagnostic::error(span.clone(), message).help(POOL));
-        }
-        if let Some(first) = addresses[..index].iter().find(|other| overlap(other.get_ref(), it)) {
-            let message = format!("`addresses`: {it} overlaps {}", first.get_ref());
-            let error = Diagnostic::error(span, message).help("leave one out");
-            sink.push(error.related(first.span(), "the other one"));
+            sink.error(span, message, POOL);
         }
     }
     for (net, span) in networks(at, nat_pt) {
         if let Some(pool) = in_pool4(net) {
             let message = format!("{net} is an address of hosts, and of pool4");
             let help = "give what hosts share, and what they get for themselves, addresses apart";
-            sink.push(Diagnostic::error(span, message).related(pool, "here").help(help));
+            sink.error(span, message, help).beside(pool, "here");
         }
     }
     let bindings = at.each("address_bindings", &nat_pt.bindings);
-    for (index, binding) in bindings.iter().enumerate() {
-        let (addr, host) = binding.get_ref();
-        if in_pool6(*host) {
+    for binding in &bindings {
+        let host = binding.get_ref().1;
+        if in_pool6(host) {
             let message =
                 format!("`address_bindings`: {host} lies in pool6, which stands for IPv4 hosts");
             let help = "write the address of a host behind the translator";
-            sink.push(Diagnostic::error(binding.span(), message).help(help));
+            sink.error(binding.span(), message, help);
         }
-        let same = |other: &&Spanned<(Ipv4Addr, Ipv6Addr)>| {
-            other.get_ref().0 == *addr || other.get_ref().1 == *host
-        };
-        if let Some(first) = bindings[..index].iter().find(same) {
-            let message = format!("`address_bindings`: {addr} or {host} is in two of them");
-            let error = Diagnostic::error(binding.span(), message);
-            sink.push(error.related(first.span(), "here first").help("leave one out"));
-        }
+    }
+    for (first, second) in clashing(&bindings, |a, b| a.0 == b.0 || a.1 == b.1) {
+        let (addr, host) = second.get_ref();
+        let message = format!("`address_bindings`: {addr} or {host} is in two of them");
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
     }
 }
 
@@ -222,11 +219,10 @@ fn open_to_all(at: &Places, nat_pt: &NatPt, sink: &mut Sink) {
         let message = "every IPv4 host may ask, and each question for a name may take an address \
                        (RFC 4966 section 3.4)";
         let help = "write dns_clients = [...]: the resolvers that may ask";
-        sink.push(Diagnostic::warning(at.span.clone(), message).help(help));
+        sink.warn(at.span.clone(), message, help);
     }
     if at.key("initiators").is_none() {
         let message = "every IPv4 host may begin sessions with whatever has an address";
-        let help = "write initiators = [...]: the networks that may";
-        sink.push(Diagnostic::warning(at.span.clone(), message).help(help));
+        sink.warn(at.span.clone(), message, "write initiators = [...]: the networks that may");
     }
 }

@@ -8,7 +8,7 @@ use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Pool4;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::keys::common::PREFIX6;
 use crate::keys::form::{Form, Given, Integer, List, Plain, integer, list, some, text};
 use crate::keys::{Key, Keys, Places, Written, keys};
@@ -237,28 +237,23 @@ pub(super) fn check(at: &Places, pools: &[Pool], is_nat_pt: bool, sink: &mut Sin
         if let (Some(blocks), Some(fixed)) = (place.key("port_blocks"), place.key("deterministic"))
         {
             let message = "`deterministic`: the ports of a pool are given in one way";
-            sink.push(
-                Diagnostic::error(fixed, message)
-                    .related(blocks, "the other way")
-                    .help("leave one of the two out"),
-            );
+            sink.error(fixed, message, "leave one of the two out").beside(blocks, "the other way");
         }
     }
     for place in at.tables("pool").iter().filter(|it| !it.has("clients") && !it.has("mark")) {
         let message = "this pool has neither `clients` nor `mark`, so it would be for every host";
         let help = "say whose it is, or write its addresses as the translator's pool4";
-        sink.push(Diagnostic::error(place.span.clone(), message).help(help));
+        sink.error(place.span.clone(), message, help);
     }
     let written = at.has("pool4");
     if let Some(span) = at.key("pool4").filter(|_| !pools.iter().any(Pool::is_for_all)) {
         let help = "write pool4 = [\"192.0.2.1\"], or leave it out where there are pools";
-        sink.push(Diagnostic::error(span, "`pool4`: the list is empty").help(help));
+        sink.error(span, "`pool4`: the list is empty", help);
     }
     let allocation = at.key("port_blocks").or_else(|| at.key("deterministic"));
     if let Some(span) = allocation.filter(|_| !written) {
         let message = "how ports are given belongs to `pool4`, which is not there";
-        let help = "write it in the [[translator.pool]] that is meant";
-        sink.push(Diagnostic::error(span, message).help(help));
+        sink.error(span, message, "write it in the [[translator.pool]] that is meant");
     }
     if !pools.is_empty() || written {
         return;
@@ -266,11 +261,11 @@ pub(super) fn check(at: &Places, pools: &[Pool], is_nat_pt: bool, sink: &mut Sin
     if is_nat_pt && !at.has("addresses") && !at.has("address_bindings") {
         let message = "neither `addresses` nor `pool4` is there: no address could be given";
         let help = "write addresses = [\"192.0.2.0/26\"], or pool4 = [\"192.0.2.1\"], or both";
-        sink.push(Diagnostic::error(at.span.clone(), message).help(help));
+        sink.error(at.span.clone(), message, help);
     } else if !is_nat_pt && !at.has("pool") {
         let message =
             "neither `pool4` nor a [[translator.pool]] is there: no address could be given";
         let help = "write pool4 = [\"192.0.2.1\"], or pool4 = [\"interface:eth0\"]";
-        sink.push(Diagnostic::error(at.span.clone(), message).help(help));
+        sink.error(at.span.clone(), message, help);
     }
 }

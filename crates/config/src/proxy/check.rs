@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::{Proxy, ProxyMode, ProxyServer};
 use crate::check::duplicates;
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::dns64::check::same_place;
 use crate::keys::Read;
 
@@ -26,7 +26,7 @@ pub(crate) fn proxies(
                 |it: &Read<Proxy>| it.at.key("name").is_some() && it.value.name == proxy.name;
             if earlier.iter().any(same) {
                 let message = format!("two proxies have the name \"{}\"", proxy.name);
-                sink.push(Diagnostic::error(name.span(), message).help("write another name"));
+                sink.error(name.span(), message, "write another name");
             }
         }
         for listen in &all {
@@ -36,14 +36,14 @@ pub(crate) fn proxies(
             let another = before.any(|it| same_place(own, *it));
             if let Some(who) = other.or(another.then_some("another [[proxy]]")) {
                 let message = format!("`listen`: {own} is taken by {who}");
-                sink.push(Diagnostic::error(listen.span(), message).help("write another port"));
+                sink.error(listen.span(), message, "write another port");
             }
         }
         if let (Some(one), None) | (None, Some(one)) =
             (places.key("certificate"), places.key("key"))
         {
             let message = "a certificate needs its key, and a key its certificate";
-            sink.push(Diagnostic::error(one, message).help("write `certificate` and `key`"));
+            sink.error(one, message, "write `certificate` and `key`");
         }
         if !complete {
             continue;
@@ -53,8 +53,7 @@ pub(crate) fn proxies(
         {
             let message =
                 format!("`allow`: {} is everybody: this is an open proxy", open.get_ref());
-            let help = "write the networks of those whom it is for";
-            sink.push(Diagnostic::warning(open.span(), message).help(help));
+            sink.warn(open.span(), message, "write the networks of those whom it is for");
         }
         if let ProxyMode::Reverse(reverse) = &proxy.mode {
             let loops = |server: &ProxyServer| match server {
@@ -64,14 +63,12 @@ pub(crate) fn proxies(
             let upstream = places.each("upstream", &reverse.upstream);
             if let Some(server) = upstream.iter().find(|it| loops(it.get_ref())) {
                 let message = format!("`upstream`: {} is this proxy itself", server.get_ref());
-                sink.push(
-                    Diagnostic::error(server.span(), message).help("write the server's address"),
-                );
+                sink.error(server.span(), message, "write the server's address");
             }
         }
         if proxy.limits.connections_per_client > proxy.limits.connections {
             let message = "`connections_per_client` is more than `connections`";
-            sink.push(Diagnostic::warning(places.span.clone(), message).help("write less"));
+            sink.warn(places.span.clone(), message, "write less");
         }
     }
 }

@@ -9,7 +9,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::{Softwire, SoftwireEnd};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::engine::Attach;
 use crate::keys::{Places, Read};
 use crate::mode::Mode;
@@ -71,27 +71,22 @@ pub(crate) fn softwire(softwire: &Softwire, at: &Places, sink: &mut Sink) {
     let written = at.tables("bindings").len();
     if written > MAX_BINDINGS {
         let message = format!("`bindings`: {written} of them; {MAX_BINDINGS} are possible");
-        sink.push(
-            Diagnostic::error(at.span.clone(), message).help("divide them among several files"),
-        );
+        sink.error(at.span.clone(), message, "divide them among several files");
         return;
     }
     contradictions(&all, sink);
     match &softwire.end {
         SoftwireEnd::Client(client) => {
-            if let Some(span) = at.key("local")
-                && client.local == Some(client.remote)
-            {
+            if let Some(span) = at.key("local").filter(|_| client.local == Some(client.remote)) {
                 let message = "`local`: both ends of the tunnel have this address";
-                let help = "write the client's own address, or leave it out";
-                sink.push(Diagnostic::error(span, message).help(help));
+                sink.error(span, message, "write the client's own address, or leave it out");
             }
         }
         SoftwireEnd::Tep { bindings, .. } => {
             for (binding, at) in bindings.iter().zip(at.tables("bindings")) {
                 if let Some(span) = at.key("remote").filter(|_| binding.remote == binding.local) {
                     let message = format!("`remote`: {} is this end's own address", binding.local);
-                    sink.push(Diagnostic::error(span, message).help("write the client's"));
+                    sink.error(span, message, "write the client's");
                 }
             }
         }
@@ -103,11 +98,12 @@ pub(crate) fn softwire(softwire: &Softwire, at: &Places, sink: &mut Sink) {
         let local = locals.iter().find(|local| *local.get_ref() == remote && remote != own);
         if let Some(local) = local {
             let message = format!("`bindings`: the client's address {remote} is this end's own");
-            sink.push(
-                Diagnostic::error(binding.span(), message)
-                    .related(local.span(), "here")
-                    .help("write the address that the client's own end of the tunnel has"),
-            );
+            sink.error(
+                binding.span(),
+                message,
+                "write the address that the client's own end of the tunnel has",
+            )
+            .beside(local.span(), "here");
         }
     }
 }
@@ -143,11 +139,10 @@ pub(crate) fn contradictions(bindings: &[Spanned<Binding>], sink: &mut Sink) {
                 "write the same psid_len and psid_offset for all clients of the address",
             ),
         };
-        let diagnostic = Diagnostic::error(binding.span(), message).help(help);
-        sink.push(match first {
-            Some(first) => diagnostic.related(first, "here first"),
-            None => diagnostic,
-        });
+        let error = sink.error(binding.span(), message, help);
+        if let Some(first) = first {
+            error.beside(first, "here first");
+        }
     }
 }
 
@@ -171,10 +166,11 @@ pub(crate) fn past_nat44(draft: &Read<Translator>, nat44: &Read<Nat44>, sink: &m
              their own addresses passes NAT44's rules by",
             uplink.get_ref()
         );
-        sink.push(
-            Diagnostic::warning(draft.at.span.clone(), message)
-                .related(uplink.span(), "its uplink")
-                .help("name only the device towards the clients in devices"),
-        );
+        sink.warn(
+            draft.at.span.clone(),
+            message,
+            "name only the device towards the clients in devices",
+        )
+        .beside(uplink.span(), "its uplink");
     }
 }

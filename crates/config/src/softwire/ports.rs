@@ -3,7 +3,7 @@
 use fordway_softwire::PortSet;
 use toml::Spanned;
 
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::diagnostic::Sink;
 use crate::keys::form::{Form, Integer, integer};
 use crate::keys::{Key, Keys, Written};
 use crate::section::Section;
@@ -30,7 +30,7 @@ impl Keys for Option<PortSet> {
                     Err(error) => {
                         let help = "a PSID of 4 bits, 0 to 15, divides an address among 16 clients; psid_len and \
                                     psid_offset are at most 16 together";
-                        sink.push(Diagnostic::error(span, format!("`psid`: {error}")).help(help));
+                        sink.error(span, format!("`psid`: {error}"), help);
                         (None, false)
                     }
                 }
@@ -39,7 +39,7 @@ impl Keys for Option<PortSet> {
                 let message = "a shared address needs both `psid` and `psid_len`";
                 let help =
                     "write psid = 3 and psid_len = 4 for the fourth of 16 parts, or leave both out";
-                sink.push(Diagnostic::error(section.span(), message).help(help));
+                sink.error(section.span(), message, help);
                 (None, false)
             }
         }

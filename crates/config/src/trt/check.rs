@@ -1,16 +1,13 @@
 //! What has to go together in `[[trt]]`.
 
-use std::collections::HashMap;
-
 use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Trt;
-use crate::check::{duplicates, no_effect, well_known_prefix};
-use crate::diagnostic::{Diagnostic, Sink};
+use crate::check::{duplicates, no_effect, twice, well_known_prefix};
+use crate::diagnostic::Sink;
 use crate::keys::Read;
-use crate::name::InterfaceName;
 
 /// Checks all entries. `translated`: the prefixes of translators; `clats`: those that CLATs send IPv4 to.
 pub(crate) fn trt(drafts: &[Read<Trt>], translated: &[Pool6], clats: &[Pool6], sink: &mut Sink) {
@@ -30,40 +27,31 @@ pub(crate) fn trt(drafts: &[Read<Trt>], translated: &[Pool6], clats: &[Pool6], s
                 "`allow`: {} is everybody: an open relay (RFC 3142 section 7)",
                 net.get_ref()
             );
-            let help = "write the networks of the clients, or \"local\"";
-            sink.push(Diagnostic::warning(net.span(), message).help(help));
+            sink.warn(net.span(), message, "write the networks of the clients, or \"local\"");
         }
         if !draft.complete {
             continue;
         }
         if !trt.tcp && !trt.udp {
             let message = "neither TCP nor UDP is relayed";
-            let help = "leave tcp or udp out, or the whole entry";
-            sink.push(Diagnostic::error(at.span.clone(), message).help(help));
+            sink.error(at.span.clone(), message, "leave tcp or udp out, or the whole entry");
         }
-        if let Some(span) = at.key("udp_idle")
-            && !trt.udp
-        {
+        if let Some(span) = at.key("udp_idle").filter(|_| !trt.udp) {
             no_effect(span, "`udp_idle` has no effect: UDP is not relayed", sink);
         }
     }
 }
 
 fn names(drafts: &[Read<Trt>], sink: &mut Sink) {
-    let mut first: HashMap<&InterfaceName, &Read<Trt>> = HashMap::new();
-    for draft in drafts.iter().filter(|draft| draft.complete) {
-        let name = &draft.value.name;
-        if let Some(earlier) = first.get(name) {
-            let place = |it: &Read<Trt>| it.at.key("name").unwrap_or_else(|| it.at.span.clone());
-            let message = format!("two relays are called \"{name}\"");
-            sink.push(
-                Diagnostic::error(place(draft), message)
-                    .related(place(earlier), "the first one")
-                    .help("write a name of its own into each"),
-            );
-        } else {
-            first.insert(name, draft);
-        }
+    let name = |draft: &Read<Trt>| {
+        let place = draft.at.key("name").unwrap_or_else(|| draft.at.span.clone());
+        Spanned::new(place, draft.value.name.clone())
+    };
+    let names: Vec<_> = drafts.iter().filter(|draft| draft.complete).map(name).collect();
+    for (first, second) in twice(&names, |name| name) {
+        let message = format!("two relays are called \"{}\"", second.get_ref());
+        let help = "write a name of its own into each";
+        sink.error(second.span(), message, help).beside(first.span(), "the first one");
     }
 }
 
@@ -79,22 +67,18 @@ fn prefixes(drafts: &[Read<Trt>], translated: &[Pool6], clats: &[Pool6], sink: &
                 .find(|(owner, it)| *owner != index && overlap(it.get_ref().net(), net));
             if let Some((_, other)) = other {
                 let message = format!("`pool6`: {net} overlaps that of another relay");
-                sink.push(
-                    Diagnostic::error(pool6.span(), message)
-                        .related(other.span(), "the other one")
-                        .help("give each relay a prefix of its own"),
-                );
+                sink.error(pool6.span(), message, "give each relay a prefix of its own")
+                    .beside(other.span(), "the other one");
             }
             if let Some(other) = translated.iter().find(|it| overlap(it.net(), net)) {
                 let message = format!("`pool6`: {net} overlaps {} of a translator", other.net());
-                let help = "give each a prefix of its own";
-                sink.push(Diagnostic::error(pool6.span(), message).help(help));
+                sink.error(pool6.span(), message, "give each a prefix of its own");
             }
             // What the relay sends to IPv4 would come back to it as IPv6, and so on.
             if clats.iter().any(|it| overlap(it.net(), net)) {
                 let message = format!("`pool6`: a CLAT of this host sends IPv4 to {net}: a loop");
                 let help = "run the CLAT on another host, or give it another gateway's prefix";
-                sink.push(Diagnostic::error(pool6.span(), message).help(help));
+                sink.error(pool6.span(), message, help);
             }
             earlier.push((index, pool6));
         }
