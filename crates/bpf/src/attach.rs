@@ -11,7 +11,7 @@ use libbpf_rs::Link;
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
 use crate::clsact::Filter;
-use crate::netlink::Device;
+use crate::device::Device;
 use crate::object::{Programs, io_error};
 use crate::pins::{Pin, Pins};
 use crate::sys::{self, LinkType};

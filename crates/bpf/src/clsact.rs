@@ -9,13 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use fordway_net::{Netlink, TrafficFilter};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 
 use crate::capture::captured;
-use crate::netlink::FoundFilter;
+use crate::device::into_io;
 use crate::object::io_error;
 use crate::pins::{Pin, Pins};
-use crate::{Error, Place, Result, netlink, sys};
+use crate::{Error, Place, Result, sys};
 
 /// In front of all others. Within a priority the newest filter runs first.
 const FIRST: u32 = 1;
@@ -69,8 +70,9 @@ impl Filter<'_> {
     pub(crate) fn ahead(&self, folders: &[PathBuf]) -> io::Result<Vec<String>> {
         let theirs: Vec<u32> = folders.iter().map(|folder| handle(folder)).collect();
         let mut ahead = Vec::new();
-        for found in netlink::egress_filters(self.ifindex)? {
-            let FoundFilter { priority, handle, kind } = found;
+        let filters = Netlink::open().and_then(|mut it| it.traffic_filters(self.ifindex, true));
+        for found in filters.map_err(|error| into_io(&error))? {
+            let TrafficFilter { priority, handle, kind } = found;
             let may_be_ours = kind == "bpf" && [FIRST, LAST].contains(&priority);
             if may_be_ours && handle == self.handle() {
                 return Ok(ahead);
@@ -145,8 +147,13 @@ impl Filter<'_> {
         if !self.pins.exists(mark) {
             return Ok(());
         }
+        let has_filters = || -> fordway_net::Result<bool> {
+            let mut netlink = Netlink::open()?;
+            Ok(!netlink.traffic_filters(self.ifindex, false)?.is_empty()
+                || !netlink.traffic_filters(self.ifindex, true)?.is_empty())
+        };
         // If that can't be found out, assume that there are some.
-        if !netlink::has_filters(self.ifindex).unwrap_or(true) {
+        if !has_filters().unwrap_or(true) {
             let (removed, _) = captured(|| sys::clsact_destroy(self.ifindex));
             removed.or_else(ignore_absent).map_err(|source| Error::Attach {
                 operation: "remove the clsact queueing discipline from".to_owned(),

@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(new.translate(&moved, &old, 10), [1, 2, 3, 4, 5, 6, 10, 11, 0, 13]);
         // Values shorter than a layout says.
         assert_eq!(old.translate(&sums[..7], &new, 4), [0, 10, 0, 0]);
-        assert_eq!(old.translate(&[], &new, 0), []);
+        assert_eq!(old.translate(&[], &new, 0), [0u64; 0]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::convert::{
     Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
 };
 use crate::counters::Layout;
-use crate::netlink::{Device, mac_number};
+use crate::device::{Device, mac_number};
 use crate::object::{ObjectFile, Programs, Request};
 use crate::pins::{Counted, Pin, Pins};
 use crate::{
@@ -322,7 +322,8 @@ const DRIVERS_THAT_TAKE_REDIRECTED: [&str; 13] = [
 ];
 
 fn is_known_to_take_redirected(device: &str) -> bool {
-    sys::driver(device).is_ok_and(|driver| DRIVERS_THAT_TAKE_REDIRECTED.contains(&driver.as_str()))
+    fordway_net::device_driver(device)
+        .is_some_and(|driver| DRIVERS_THAT_TAKE_REDIRECTED.contains(&driver.as_str()))
 }
 
 fn check_xdp_devices(devices: &[u32]) -> Result<()> {

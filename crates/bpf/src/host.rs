@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use caps::{CapSet, Capability};
+use fordway_net::privilege::{self, Capability};
 
 use crate::capture::captured;
 use crate::options::BPFFS;
@@ -98,7 +98,7 @@ pub(crate) fn has_xdp_frags() -> bool {
 }
 
 fn check_capabilities() -> Result<(), Unsupported> {
-    let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+    let has = |capability| privilege::has(capability).unwrap_or(false);
     let admin = has(Capability::CAP_SYS_ADMIN);
     let missing: Vec<String> =
         [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON]

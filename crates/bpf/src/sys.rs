@@ -204,35 +204,6 @@ pub(crate) fn xdp_state(ifindex: u32) -> io::Result<XdpState> {
     })
 }
 
-/// The name of a device's driver.
-pub(crate) fn driver(device: &str) -> io::Result<String> {
-    // struct ethtool_drvinfo of the kernel's interface: command, then names of 32 octets.
-    const GET_DRIVER_INFO: u32 = 3;
-    const SIZE: usize = 196;
-    const NAME: std::ops::Range<usize> = 4..36;
-    let mut info = [0u32; SIZE / 4];
-    info[0] = GET_DRIVER_INFO;
-    // SAFETY: all octets zero is a value of this struct of integers and unions of integers and pointers.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last octet stays zero.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(device.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
-    // A socket of any family takes the request.
-    let socket = std::os::unix::net::UnixDatagram::unbound()?;
-    // SAFETY: the request names a device and points to a buffer as long as the command's struct; both outlive
-    // the call.
-    let returned = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
-    if returned < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let octets: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let name = octets[NAME].split(|&octet| octet == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
-}
-
 /// Adds the clsact queueing discipline to a device. `false`: there is one.
 pub(crate) fn clsact_create(ifindex: u32) -> io::Result<bool> {
     let mut hook = clsact_hook(ifindex)?;
@@ -353,14 +324,4 @@ unsafe impl Sync for Mapped {}
 pub(crate) fn ring_fd<'a>(ring: &'a RingBuffer<'_>) -> BorrowedFd<'a> {
     // SAFETY: the descriptor belongs to the ring buffer, which outlives the borrow.
     unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_loopback_device_has_no_driver_to_speak_of() {
-        // The kernel refuses, or names none of those that send redirected frames.
-        assert!(super::driver("lo").map_or(true, |driver| driver != "i40e"));
-        assert!(super::driver("no-such-device").is_err());
-    }
 }

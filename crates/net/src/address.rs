@@ -1,9 +1,10 @@
 //! Addresses of interfaces.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
@@ -68,6 +69,45 @@ impl fmt::Display for Address {
     }
 }
 
+/// An IPv6 address of an interface, as it was when asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressV6 {
+    /// The interface's index.
+    pub index: u32,
+    /// The address with the length of its prefix; host bits kept.
+    pub address: Ipv6Net,
+    /// Seconds for which it is preferred still; `None` without end.
+    pub preferred: Option<u32>,
+    /// Seconds for which it is valid still; `None` without end.
+    pub valid: Option<u32>,
+    /// Duplicate address detection has not ended: it is nobody's source yet.
+    pub tentative: bool,
+    /// Somebody else has it.
+    pub duplicate: bool,
+    /// A temporary one (RFC 8981).
+    pub temporary: bool,
+}
+
+impl AddressV6 {
+    /// Whether packets can have it as their source.
+    #[must_use]
+    pub fn usable(&self) -> bool {
+        !self.tentative && !self.duplicate
+    }
+
+    /// Whether it is link-local.
+    #[must_use]
+    pub fn link_local(&self) -> bool {
+        self.address.addr().is_unicast_link_local()
+    }
+
+    /// Whether it is past its preferred lifetime.
+    #[must_use]
+    pub fn deprecated(&self) -> bool {
+        self.preferred == Some(0)
+    }
+}
+
 impl Netlink {
     /// Lists the addresses of `device`, or of all interfaces.
     ///
@@ -83,15 +123,20 @@ impl Netlink {
         }
         let request = RouteNetlinkMessage::GetAddress(message);
         let answers = self.dump(&request, "list addresses")?;
-        Ok(answers
-            .into_iter()
-            .filter_map(|answer| {
-                let RouteNetlinkMessage::NewAddress(message) = answer else {
-                    return None;
-                };
-                from_message(&message, names.get(&message.header.index)?)
-            })
-            .collect())
+        Ok(answers.into_iter().filter_map(|answer| into_address(&answer, &names)).collect())
+    }
+
+    /// Lists the IPv6 addresses of all interfaces.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Netlink`], [`crate::Error::Answer`].
+    pub fn addresses_v6(&mut self) -> Result<Vec<AddressV6>> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        let request = RouteNetlinkMessage::GetAddress(message);
+        let answers = self.dump(&request, "list IPv6 addresses")?;
+        Ok(answers.into_iter().filter_map(into_v6).collect())
     }
 
     /// Adds an address.
@@ -104,8 +149,8 @@ impl Netlink {
         let message = self.address_message(address)?;
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}")
-        })?;
-        Ok(())
+        })
+        .map(drop)
     }
 
     /// Deletes an address; its options are of no account.
@@ -118,8 +163,8 @@ impl Netlink {
         let message = self.address_message(address)?;
         self.request(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("delete address {address}")
-        })?;
-        Ok(())
+        })
+        .map(drop)
     }
 
     fn address_message(&mut self, address: &Address) -> Result<AddressMessage> {
@@ -158,31 +203,68 @@ pub(crate) fn family(ip: IpAddr) -> AddressFamily {
     }
 }
 
-fn from_message(message: &AddressMessage, device: &str) -> Option<Address> {
-    let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
-    let mut local = None;
-    let mut plain = None;
-    let mut deprecated = false;
-    let mut protocol = None;
-    for attribute in &message.attributes {
-        match attribute {
-            AddressAttribute::Local(ip) => local = Some(*ip),
-            AddressAttribute::Address(ip) => plain = Some(*ip),
-            AddressAttribute::Flags(all) => flags = *all,
-            AddressAttribute::CacheInfo(info) => deprecated = info.ifa_preferred == 0,
-            AddressAttribute::Protocol(number) => protocol = Some(u8::from(*number)),
-            _ => {}
+/// An address message's attributes that matter here.
+struct Parsed<'a> {
+    message: &'a AddressMessage,
+    address: IpNet,
+    flags: AddressFlags,
+    /// Lifetimes in seconds; the greatest number: without end.
+    preferred: u32,
+    valid: u32,
+    protocol: u8,
+}
+
+impl<'a> Parsed<'a> {
+    fn of(answer: &'a RouteNetlinkMessage) -> Option<Self> {
+        let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+        let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
+        let (mut local, mut plain, mut protocol) = (None, None, 0);
+        let (mut preferred, mut valid) = (u32::MAX, u32::MAX);
+        for attribute in &message.attributes {
+            match attribute {
+                AddressAttribute::Local(ip) => local = Some(*ip),
+                AddressAttribute::Address(ip) => plain = Some(*ip),
+                AddressAttribute::Flags(all) => flags = *all,
+                AddressAttribute::CacheInfo(info) => {
+                    (preferred, valid) = (info.ifa_preferred, info.ifa_valid);
+                }
+                AddressAttribute::Protocol(number) => protocol = u8::from(*number),
+                _ => {}
+            }
         }
+        // With a peer, the local address is our end; IPv6 without one has no local.
+        let address = IpNet::new(local.or(plain)?, message.header.prefix_len).ok()?;
+        Some(Self { message, address, flags, preferred, valid, protocol })
     }
-    // With a peer, the local address is our end; IPv6 without one has no local.
-    let ip = local.or(plain)?;
+}
+
+fn into_address(answer: &RouteNetlinkMessage, names: &HashMap<u32, String>) -> Option<Address> {
+    let Parsed { message, address, flags, preferred, protocol, .. } = Parsed::of(answer)?;
     Some(Address {
-        device: device.to_owned(),
-        address: IpNet::new(ip, message.header.prefix_len).ok()?,
+        device: names.get(&message.header.index)?.clone(),
+        address,
         no_dad: flags.contains(AddressFlags::Nodad),
         no_prefix_route: flags.contains(AddressFlags::Noprefixroute),
         host_scope: message.header.scope == AddressScope::Host,
-        deprecated,
-        protocol: protocol.filter(|number| *number != 0),
+        deprecated: preferred == 0,
+        protocol: Some(protocol).filter(|number| *number != 0),
+    })
+}
+
+fn into_v6(answer: RouteNetlinkMessage) -> Option<AddressV6> {
+    let Parsed { message, address, flags, preferred, valid, .. } = Parsed::of(&answer)?;
+    let IpNet::V6(address) = address else { return None };
+    let end = |seconds: u32| (seconds != u32::MAX).then_some(seconds);
+    Some(AddressV6 {
+        index: message.header.index,
+        address,
+        preferred: end(preferred),
+        valid: end(valid),
+        // The kernel uses an optimistic one although it is tentative (RFC 4429).
+        tentative: flags.contains(AddressFlags::Tentative)
+            && !flags.contains(AddressFlags::Optimistic),
+        duplicate: flags.contains(AddressFlags::Dadfailed),
+        // For IPv6 the flag "secondary" means a temporary address.
+        temporary: flags.contains(AddressFlags::Secondary),
     })
 }

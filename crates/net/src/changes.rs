@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_sys::{
@@ -12,7 +12,7 @@ use netlink_sys::{
     protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
 };
 
-use crate::netlink::NETLINK_HEADER;
+use crate::netlink::next;
 use crate::{Error, Netlink, Result};
 
 /// What to hear of.
@@ -64,6 +64,7 @@ pub struct Changes {
 /// The descriptor is readable when there is something to hear. But for interfaces that were down, what
 /// has changed is not told: whoever asks afterwards sees it. So nothing depends on every message
 /// arriving.
+#[derive(Debug)]
 pub struct ChangeWatch {
     socket: Socket,
     tells_links: bool,
@@ -102,12 +103,8 @@ impl ChangeWatch {
             socket.set_non_blocking(true)?;
             Ok(socket)
         };
-        let socket = open().map_err(|source| Error::Netlink {
-            operation: "listen for changes of the network".to_owned(),
-            source,
-            detail: None,
-        })?;
-        Ok(Self { socket, tells_links })
+        let failed = |source| Error::netlink("listen for changes of the network", source);
+        Ok(Self { socket: open().map_err(failed)?, tells_links })
     }
 
     /// What has changed since the last call; `None` if nothing has.
@@ -133,8 +130,7 @@ impl ChangeWatch {
                     changes.get_or_insert_default().lost = true;
                 }
                 Err(source) => {
-                    let operation = "hear of changes of the network".to_owned();
-                    return Err(Error::Netlink { operation, source, detail: None });
+                    return Err(Error::netlink("hear of changes of the network", source));
                 }
             }
         }
@@ -166,11 +162,8 @@ impl Netlink {
 /// The interfaces that messages of a datagram say can't pass packets.
 fn note_down(datagram: &[u8], down: &mut BTreeSet<u32>) {
     let mut rest = datagram;
-    while rest.len() >= NETLINK_HEADER {
-        // What can't be understood says no more than that something has changed.
-        let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) else {
-            return;
-        };
+    // What can't be understood says no more than that something has changed.
+    while let Some(Ok(message)) = next(&mut rest, false) {
         match message.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
                 if !link.header.flags.contains(LinkFlags::Up | LinkFlags::Running) =>
@@ -182,8 +175,6 @@ fn note_down(datagram: &[u8], down: &mut BTreeSet<u32>) {
             }
             _ => {}
         }
-        let length = (message.header.length as usize).next_multiple_of(4);
-        rest = rest.get(length.max(NETLINK_HEADER)..).unwrap_or_default();
     }
 }
 
@@ -196,11 +187,5 @@ impl AsFd for ChangeWatch {
 impl AsRawFd for ChangeWatch {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-}
-
-impl std::fmt::Debug for ChangeWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChangeWatch").finish_non_exhaustive()
     }
 }

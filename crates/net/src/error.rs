@@ -267,6 +267,18 @@ impl Error {
         matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT))
     }
 
+    pub(crate) fn netlink(operation: impl Into<String>, source: io::Error) -> Self {
+        Self::Netlink { operation: operation.into(), source, detail: None }
+    }
+
+    pub(crate) fn netfilter(
+        operation: impl Into<String>,
+        source: io::Error,
+        detail: Option<String>,
+    ) -> Self {
+        Self::Netfilter { operation: operation.into(), source, detail }
+    }
+
     /// For mapping an I/O error on `path`.
     pub(crate) fn file(
         operation: &'static str,

@@ -8,12 +8,12 @@
 use std::net::Ipv6Addr;
 
 use ipnet::{IpNet, Ipv6Net};
-use netlink_packet_netfilter::nftables::InetHookNumber;
 use serde::{Deserialize, Serialize};
 
 use crate::manager::Change;
 use crate::netfilter::expression::{
-    Base, Expression, accept, drop, field, goto, protocol, reject, set_mark, transparent_proxy6,
+    Base, Expression, Place, accept, drop, field, goto, icmp_type, protocol, reject, set_mark,
+    transparent_proxy6,
 };
 use crate::netfilter::{Ip, Policy, Table};
 use crate::{Route, RouteKind, Rule};
@@ -49,8 +49,8 @@ const ERRORS: [u8; 4] = [1, 2, 3, 4];
 const PROHIBITED: u8 = 1;
 
 /// Offsets in an IPv6 header (RFC 8200 section 3).
-const SOURCE: (Base, u32) = (Base::Network, 8);
-const DESTINATION: (Base, u32) = (Base::Network, 24);
+const SOURCE: Place = (Base::Network, 8);
+const DESTINATION: Place = (Base::Network, 24);
 
 /// After connection tracking (-200) and reassembly (-450), as usual for changes of a packet's way ("mangle").
 const PREROUTING: i32 = -150;
@@ -102,14 +102,14 @@ impl Intercept {
     fn rules(&self) -> Table {
         let mut table = Table::new(Ip::V6, &self.nft_table());
         table.chain("relay");
-        table.base_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
+        table.base_chain("prerouting", libc::NF_INET_PRE_ROUTING, PREROUTING);
         for prefix in &self.prefixes {
             table.rule("prerouting", [inside(DESTINATION, prefix), goto("relay")]);
             // A client with such an address would be answered by this host itself.
             table.rule("relay", [inside(SOURCE, prefix), drop()]);
         }
         for kind in ERRORS {
-            table.rule("relay", [icmp_type(kind), set_mark(self.mark), accept()]);
+            table.rule("relay", [protocol(ICMPV6), icmp_type(kind), set_mark(self.mark), accept()]);
         }
         for (number, port) in [(TCP, self.tcp), (UDP, self.udp)] {
             if let Some(port) = port {
@@ -136,13 +136,9 @@ impl Policy for Intercept {
     }
 }
 
-fn icmp_type(kind: u8) -> Vec<Expression> {
-    [protocol(ICMPV6), field(Base::Transport, 0, &[kind])].concat()
-}
-
 /// Compares the octets of an address that a prefix has.
-fn inside((base, offset): (Base, u32), prefix: &Ipv6Net) -> Vec<Expression> {
+fn inside(place: Place, prefix: &Ipv6Net) -> Vec<Expression> {
     let octets = prefix.network().octets();
     let length = usize::from(prefix.prefix_len() / 8).max(1);
-    field(base, offset, &octets[..length])
+    field(place, &octets[..length])
 }

@@ -1,6 +1,6 @@
 //! What a translator needs of the host it runs on.
 //!
-//! - [`Netlink`]: links, addresses, routes, policy rules and neighbour proxies
+//! - [`Netlink`]: links, addresses, routes, policy rules, neighbour proxies and traffic filters
 //!   of one network namespace, one call per request;
 //! - [`sysctl`]: reading and writing kernel settings;
 //! - [`Manager`]: the same changes with a ledger, so that exactly what was
@@ -22,7 +22,6 @@
 #![deny(unsafe_code)]
 
 mod address;
-mod address6;
 mod changes;
 mod default_route;
 mod divert;
@@ -45,16 +44,16 @@ mod socket;
 #[allow(unsafe_code)]
 mod sys;
 pub mod sysctl;
+mod traffic_filter;
 
-pub use address::Address;
-pub use address6::AddressV6;
+pub use address::{Address, AddressV6};
 pub use changes::{ChangeWatch, Changes, Topic};
 pub use default_route::DefaultRoute;
 pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
-pub use link::{Link, Tun, device_feature};
+pub use link::{Link, Tun, device_driver, device_feature};
 pub use lock::ProcessLock;
 pub use manager::{Applied, Change, Manager, Reconciled, Report, View, kept_by, reclaim_dead};
 pub use namespace::{NamespaceId, NetNs};
@@ -70,6 +69,7 @@ pub use sys::stream::{
     at_urgent_mark, keep_syn, syn_traffic_class, tell_fragmented, unacknowledged,
 };
 pub use sysctl::SysctlKey;
+pub use traffic_filter::TrafficFilter;
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 

@@ -11,7 +11,7 @@ use netlink_packet_route::link::{
 use crate::{Error, Netlink, Result, sys};
 
 /// A network interface as it was when asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its index; never 0.
     pub index: u32,
@@ -34,12 +34,16 @@ pub struct Link {
     pub running: bool,
     /// Whether it is the loopback interface.
     pub loopback: bool,
+    /// Kind of its link layer (`ARPHRD_*`).
+    pub link_layer: u16,
     /// Link-layer address; empty for a TUN device.
     pub hardware_address: Vec<u8>,
     /// Index of the interface of this network namespace that it stands on, such as a macvlan's or a VLAN's.
     pub beneath: Option<u32>,
     /// Whether it is part of another, such as a bridge or a VRF.
     pub is_part: bool,
+    /// Kind of the interface that it is part of, such as `bridge`, where the kernel tells.
+    pub part_of: Option<String>,
     /// What it is beyond, if it is of the kind `tun`.
     pub tun: Option<Tun>,
 }
@@ -60,6 +64,12 @@ pub struct Tun {
 #[must_use]
 pub fn device_feature(device: &str, feature: &str) -> Option<bool> {
     sys::ethtool::feature(device, feature).ok().flatten()
+}
+
+/// The name of a device's driver, such as `virtio_net`; `None`: the kernel doesn't tell.
+#[must_use]
+pub fn device_driver(device: &str) -> Option<String> {
+    sys::ethtool::driver(device).ok()
 }
 
 impl Netlink {
@@ -204,8 +214,7 @@ impl Netlink {
         let mut message = LinkMessage::default();
         message.header.index = self.link(name)?.index;
         let operation = || format!("delete interface {name}");
-        self.request(RouteNetlinkMessage::DelLink(message), 0, operation)?;
-        Ok(())
+        self.request(RouteNetlinkMessage::DelLink(message), 0, operation).map(drop)
     }
 
     /// Index to name, of all interfaces.
@@ -221,16 +230,14 @@ impl Netlink {
         operation: impl Fn() -> String,
     ) -> Result<()> {
         message.header.index = self.link(name)?.index;
-        self.request(RouteNetlinkMessage::SetLink(message), 0, operation)?;
-        Ok(())
+        self.request(RouteNetlinkMessage::SetLink(message), 0, operation).map(drop)
     }
 
     fn get_link(&mut self, message: LinkMessage, object: &str) -> Result<Option<Link>> {
         let operation = || format!("look up interface {object}");
         match self.request(RouteNetlinkMessage::GetLink(message), 0, operation) {
-            Ok(answers) => Ok(answers.into_iter().find_map(into_link)),
             Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
-            Err(error) => Err(error),
+            answers => Ok(answers?.into_iter().find_map(into_link)),
         }
     }
 }
@@ -242,19 +249,12 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
     let flags = message.header.flags;
     let mut link = Link {
         index: message.header.index,
-        name: String::new(),
-        kind: None,
-        mtu: 0,
-        queue_length: 0,
-        group: 0,
         multicast: flags.contains(LinkFlags::Multicast),
         up: flags.contains(LinkFlags::Up),
         running: flags.contains(LinkFlags::Running),
         loopback: flags.contains(LinkFlags::Loopback),
-        hardware_address: Vec::new(),
-        beneath: None,
-        is_part: false,
-        tun: None,
+        link_layer: message.header.link_layer_type.into(),
+        ..Link::default()
     };
     let mut beneath_elsewhere = false;
     for attribute in message.attributes {
@@ -268,12 +268,16 @@ fn into_link(message: RouteNetlinkMessage) -> Option<Link> {
             LinkAttribute::LinkNetNsId(_) => beneath_elsewhere = true,
             LinkAttribute::Controller(index) => link.is_part = index != 0,
             LinkAttribute::LinkInfo(infos) => {
-                let kind = infos.iter().find_map(|info| match info {
-                    LinkInfo::Kind(kind) => Some(kind),
-                    _ => None,
-                });
-                link.kind = kind.map(ToString::to_string);
-                link.tun = (kind == Some(&InfoKind::Tun)).then(|| tun(&infos));
+                for info in &infos {
+                    match info {
+                        LinkInfo::Kind(kind) => {
+                            link.kind = Some(kind.to_string());
+                            link.tun = (*kind == InfoKind::Tun).then(|| tun(&infos));
+                        }
+                        LinkInfo::PortKind(kind) => link.part_of = Some(kind.to_string()),
+                        _ => {}
+                    }
+                }
             }
             _ => {}
         }

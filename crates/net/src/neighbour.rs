@@ -81,12 +81,10 @@ impl Netlink {
     /// one that exists without complaint.
     pub fn add_neighbour_proxy(&mut self, proxy: &NeighbourProxy) -> Result<()> {
         let message = self.proxy_message(proxy)?;
-        self.request(
-            RouteNetlinkMessage::NewNeighbour(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add neighbour proxy {proxy}"),
-        )?;
-        Ok(())
+        self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("add neighbour proxy {proxy}")
+        })
+        .map(drop)
     }
 
     /// Deletes a neighbour proxy.
@@ -99,8 +97,8 @@ impl Netlink {
         let message = self.proxy_message(proxy)?;
         self.request(RouteNetlinkMessage::DelNeighbour(message), 0, || {
             format!("delete neighbour proxy {proxy}")
-        })?;
-        Ok(())
+        })
+        .map(drop)
     }
 
     fn proxy_message(&mut self, proxy: &NeighbourProxy) -> Result<NeighbourMessage> {

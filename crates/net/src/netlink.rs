@@ -1,10 +1,11 @@
-//! Asking the kernel over a routing netlink socket.
+//! Asking the kernel over netlink, above all over a routing netlink socket.
 
+use std::fmt::Debug;
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload, NlaBuffer,
-    NlasIterator,
+    ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable,
+    NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlaBuffer, NlasIterator,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -13,8 +14,9 @@ use crate::{Error, Result};
 
 /// A connection to the kernel's routing tables.
 ///
-/// Belongs to the network namespace of the thread that opened it, wherever it
-/// is used later. Interfaces are given by name and looked up with each request.
+/// Belongs to the network namespace of the thread that opened it, wherever it is used later. Interfaces are given by name
+/// and looked up with each request.
+#[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -25,27 +27,16 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`Error::Netlink`] if the kernel has no routing netlink or the process
-    /// may not use it.
+    /// [`Error::Netlink`] if the kernel has no routing netlink or the process may not use it.
     pub fn open() -> Result<Self> {
         let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            socket.set_ext_ack(true)?;
-            // Error answers without a copy of the request; the explanation
-            // follows the header at once.
-            socket.set_cap_ack(true)?;
+            let socket = connect(NETLINK_ROUTE)?;
             // Lets dumps be filtered by the kernel.
             socket.set_netlink_get_strict_chk(true)?;
             Ok(socket)
         };
-        let socket = open().map_err(|source| Error::Netlink {
-            operation: "open a routing netlink socket".to_owned(),
-            source,
-            detail: None,
-        })?;
-        Ok(Self { socket, sequence: 0 })
+        let failed = |source| Error::netlink("open a routing netlink socket", source);
+        Ok(Self { socket: open().map_err(failed)?, sequence: 0 })
     }
 
     /// Sends a request and returns the answers up to the acknowledgement.
@@ -60,7 +51,7 @@ impl Netlink {
         self.exchange(message, flags | NLM_F_ACK, &operation).map(|(answers, _)| answers)
     }
 
-    /// Asks for all objects of a kind; again if they changed meanwhile.
+    /// Lists all objects of a kind; again if they changed meanwhile.
     pub(crate) fn dump(
         &mut self,
         message: &RouteNetlinkMessage,
@@ -80,7 +71,7 @@ impl Netlink {
         })
     }
 
-    /// Asks for all objects of a kind of both IP versions; a kernel without one of them has none.
+    /// Lists all objects of a kind of both IP versions; a kernel without one of them has none.
     pub(crate) fn dump_both(
         &mut self,
         message: impl Fn(AddressFamily) -> RouteNetlinkMessage,
@@ -89,9 +80,8 @@ impl Netlink {
         let mut all = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             match self.dump(&message(family), operation) {
-                Ok(answers) => all.extend(answers),
                 Err(error) if error.is_unsupported() => {}
-                Err(error) => return Err(error),
+                answers => all.extend(answers?),
             }
         }
         Ok(all)
@@ -103,66 +93,92 @@ impl Netlink {
         flags: u16,
         operation: &dyn Fn() -> String,
     ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
-        let failed =
-            |source: io::Error, detail| Error::Netlink { operation: operation(), source, detail };
-        let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        request.header.sequence_number = self.sequence;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map_err(|error| failed(error, None))?;
+        exchange(&self.socket, message, flags, self.sequence, operation)
+    }
+}
 
-        let mut answers = Vec::new();
-        let mut interrupted = false;
-        loop {
-            let (datagram, _) =
-                self.socket.recv_from_full().map_err(|error| failed(error, None))?;
-            let mut rest = datagram.as_slice();
-            while let Some(answer) = next(&mut rest, flags & NLM_F_DUMP == NLM_F_DUMP) {
-                let answer = answer.map_err(unexpected)?;
-                // An answer to a request that was given up on earlier.
-                if answer.header.sequence_number != self.sequence {
-                    continue;
+/// Opens a socket of a netlink family.
+pub(crate) fn connect(family: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(family)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_ext_ack(true)?;
+    // Error answers without a copy of the request; the explanation follows the header at once.
+    socket.set_cap_ack(true)?;
+    Ok(socket)
+}
+
+/// A request as the kernel reads it.
+pub(crate) fn serialize<T>(message: T, flags: u16, sequence: u32) -> Vec<u8>
+where
+    T: NetlinkSerializable + Debug + Into<NetlinkPayload<T>>,
+{
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | flags;
+    request.header.sequence_number = sequence;
+    request.finalize();
+    let mut octets = vec![0; request.buffer_len().next_multiple_of(4)];
+    request.serialize(&mut octets);
+    octets
+}
+
+/// Sends a request and collects the answers up to the one that ends them; and whether the objects changed while they were
+/// listed.
+pub(crate) fn exchange<T>(
+    socket: &Socket,
+    message: T,
+    flags: u16,
+    sequence: u32,
+    operation: &dyn Fn() -> String,
+) -> Result<(Vec<T>, bool)>
+where
+    T: NetlinkSerializable + NetlinkDeserializable + Debug + Into<NetlinkPayload<T>>,
+{
+    let failed =
+        |source: io::Error, detail| Error::Netlink { operation: operation(), source, detail };
+    let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
+    let request = serialize(message, flags, sequence);
+    socket.send(&request, 0).map_err(|error| failed(error, None))?;
+
+    let mut answers = Vec::new();
+    let mut interrupted = false;
+    loop {
+        let (datagram, _) = socket.recv_from_full().map_err(|error| failed(error, None))?;
+        let mut rest = datagram.as_slice();
+        while let Some(answer) = next(&mut rest, flags & NLM_F_DUMP == NLM_F_DUMP) {
+            let answer = answer.map_err(unexpected)?;
+            // An answer to a request that was given up on earlier.
+            if answer.header.sequence_number != sequence {
+                continue;
+            }
+            interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+            match answer.payload {
+                NetlinkPayload::InnerMessage(message) => answers.push(message),
+                NetlinkPayload::Done(done) if done.code == 0 => return Ok((answers, interrupted)),
+                NetlinkPayload::Done(done) => {
+                    let error = io::Error::from_raw_os_error(done.code.saturating_abs());
+                    return Err(failed(error, explanation(&done.extended_ack)));
                 }
-                interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
-                match answer.payload {
-                    NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    NetlinkPayload::Done(done) if done.code == 0 => {
-                        return Ok((answers, interrupted));
-                    }
-                    NetlinkPayload::Done(done) => {
-                        let error = io::Error::from_raw_os_error(done.code.saturating_abs());
-                        return Err(failed(error, explanation(&done.extended_ack)));
-                    }
-                    NetlinkPayload::Error(error) if error.raw_code() == 0 => {
-                        return Ok((answers, interrupted));
-                    }
-                    NetlinkPayload::Error(error) => {
-                        let attributes = error.header.get(NETLINK_HEADER..).unwrap_or_default();
-                        return Err(failed(error.to_io(), explanation(attributes)));
-                    }
-                    NetlinkPayload::Noop => {}
-                    _ => return Err(unexpected("messages were lost".to_owned())),
+                NetlinkPayload::Error(error) if error.raw_code() == 0 => {
+                    return Ok((answers, interrupted));
                 }
+                NetlinkPayload::Error(error) => {
+                    return Err(failed(error.to_io(), explanation_of(&error)));
+                }
+                NetlinkPayload::Noop => {}
+                _ => return Err(unexpected("messages were lost".to_owned())),
             }
         }
     }
 }
 
-impl std::fmt::Debug for Netlink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Netlink").finish_non_exhaustive()
-    }
-}
-
-/// Takes the next message. Of a list, objects of a kind that is not known here yet are passed over: the others are.
-fn next(
+/// Takes the next message off the octets of a datagram. In a list (`is_list`), objects of a kind that is not known here yet
+/// are skipped.
+pub(crate) fn next<T: NetlinkDeserializable>(
     rest: &mut &[u8],
     is_list: bool,
-) -> Option<std::result::Result<NetlinkMessage<RouteNetlinkMessage>, String>> {
+) -> Option<std::result::Result<NetlinkMessage<T>, String>> {
     while !rest.is_empty() {
         match NetlinkMessage::deserialize(rest) {
             Ok(answer) => {
@@ -189,7 +205,7 @@ fn behind(octets: &[u8]) -> &[u8] {
 }
 
 /// Octets of a netlink message's header.
-pub(crate) const NETLINK_HEADER: usize = 16;
+const NETLINK_HEADER: usize = 16;
 
 /// Flag of an answer: the objects changed while they were listed.
 const NLM_F_DUMP_INTR: u16 = 0x10;
@@ -197,8 +213,13 @@ const NLM_F_DUMP_INTR: u16 = 0x10;
 /// `NLMSGERR_ATTR_MSG`: the kernel's explanation, a C string.
 const EXPLANATION: u16 = 1;
 
+/// The kernel's explanation of an error.
+pub(crate) fn explanation_of(error: &ErrorMessage) -> Option<String> {
+    explanation(error.header.get(NETLINK_HEADER..).unwrap_or_default())
+}
+
 /// The kernel's words among the attributes behind an error.
-pub(crate) fn explanation(attributes: &[u8]) -> Option<String> {
+fn explanation(attributes: &[u8]) -> Option<String> {
     NlasIterator::new(attributes)
         .filter_map(std::result::Result::ok)
         .find(|attribute: &NlaBuffer<&[u8]>| attribute.kind() == EXPLANATION)
@@ -243,10 +264,10 @@ mod tests {
         done[4] = 3;
         let octets = [unreadable(), done].concat();
         let mut rest = octets.as_slice();
-        let answer = next(&mut rest, true).unwrap().unwrap();
+        let answer = next::<RouteNetlinkMessage>(&mut rest, true).unwrap().unwrap();
         assert!(matches!(answer.payload, NetlinkPayload::Done(_)), "{answer:?}");
-        assert!(rest.is_empty() && next(&mut rest, true).is_none());
+        assert!(rest.is_empty() && next::<RouteNetlinkMessage>(&mut rest, true).is_none());
         // What was asked for alone is not there if it can't be read.
-        assert!(next(&mut octets.as_slice(), false).unwrap().is_err());
+        assert!(next::<RouteNetlinkMessage>(&mut octets.as_slice(), false).unwrap().is_err());
     }
 }

@@ -296,18 +296,16 @@ impl Netlink {
     /// [`Error::NoDevice`]; [`Error::Netlink`], with `ESRCH` if there is none.
     pub fn delete_route(&mut self, route: &Route) -> Result<()> {
         let message = self.route_message(route)?;
-        self.request(RouteNetlinkMessage::DelRoute(message), 0, || {
-            format!("delete route {route}")
-        })?;
-        Ok(())
+        self.request(RouteNetlinkMessage::DelRoute(message), 0, || format!("delete route {route}"))
+            .map(drop)
     }
 
     fn new_route(&mut self, route: &Route, flags: u16, verb: &str) -> Result<()> {
         let message = self.route_message(route)?;
         self.request(RouteNetlinkMessage::NewRoute(message), flags, || {
             format!("{verb} route {route}")
-        })?;
-        Ok(())
+        })
+        .map(drop)
     }
 
     fn route_message(&mut self, route: &Route) -> Result<RouteMessage> {

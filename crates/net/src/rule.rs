@@ -155,15 +155,13 @@ impl Netlink {
     /// Adds a rule behind those of its priority, in the name of whoever it says.
     pub(crate) fn put_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::NewRule(to_message(rule));
-        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}"))?;
-        Ok(())
+        self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}")).map(drop)
     }
 
     /// Deletes a rule of whoever it says.
     pub(crate) fn take_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(to_message(rule));
-        self.request(message, 0, || format!("delete rule {rule}"))?;
-        Ok(())
+        self.request(message, 0, || format!("delete rule {rule}")).map(drop)
     }
 }
 

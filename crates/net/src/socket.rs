@@ -1,19 +1,16 @@
 //! The ports that sockets of this host wait on.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{
     ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
 };
 use netlink_packet_sock_diag::{AF_INET, AF_INET6, SockDiagMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-use crate::netlink::NETLINK_HEADER;
+use crate::netlink::{connect, exchange};
 use crate::{Error, Result};
 
 /// A transport protocol with ports.
@@ -80,39 +77,9 @@ pub fn bound_sockets() -> Result<Vec<BoundSocket>> {
     Ok(sockets)
 }
 
+/// Asks on a socket of its own.
 fn list(family: u8, transport: Transport) -> Result<Vec<BoundSocket>> {
     let operation = || format!("list {} sockets", transport.label());
-    let failed =
-        |source: io::Error| Error::Netlink { operation: operation(), source, detail: None };
-    let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
-    let socket = question(family, transport).map_err(failed)?;
-    let mut found = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full().map_err(failed)?;
-        let mut rest = datagram.as_slice();
-        while rest.len() >= NETLINK_HEADER {
-            let length = NetlinkBuffer::new(&rest).length() as usize;
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                .map_err(|error| unexpected(error.to_string()))?;
-            let next = length.next_multiple_of(4).max(NETLINK_HEADER);
-            rest = rest.get(next..).unwrap_or_default();
-            match message.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                    found.extend(into_socket(&response, transport));
-                }
-                NetlinkPayload::Done(done) if done.code == 0 => return Ok(found),
-                NetlinkPayload::Done(done) => {
-                    return Err(failed(io::Error::from_raw_os_error(done.code.saturating_abs())));
-                }
-                NetlinkPayload::Error(error) => return Err(failed(error.to_io())),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Sends the question on a socket of its own.
-fn question(family: u8, transport: Transport) -> io::Result<Socket> {
     let request = InetRequest {
         family,
         protocol: transport.number(),
@@ -124,16 +91,15 @@ fn question(family: u8, transport: Transport) -> io::Result<Socket> {
         },
         socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
     };
-    let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
-    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message.finalize();
-    let mut octets = vec![0; message.buffer_len()];
-    message.serialize(&mut octets);
-    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&octets, 0)?;
-    Ok(socket)
+    let socket =
+        connect(NETLINK_SOCK_DIAG).map_err(|source| Error::netlink(operation(), source))?;
+    let request = SockDiagMessage::InetRequest(request);
+    let (answers, _) = exchange(&socket, request, NLM_F_DUMP, 1, &operation)?;
+    let found = answers.iter().filter_map(|answer| match answer {
+        SockDiagMessage::InetResponse(response) => into_socket(response, transport),
+        _ => None,
+    });
+    Ok(found.collect())
 }
 
 /// The IPv4 side of a socket, if it has one and has a port.

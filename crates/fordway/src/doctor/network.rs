@@ -106,11 +106,8 @@ mod tests {
             multicast: true,
             up: true,
             running: true,
-            loopback: false,
             hardware_address: vec![2, 0, 0, 0, 0, 1],
-            beneath: None,
-            is_part: false,
-            tun: None,
+            ..Link::default()
         }
     }
 

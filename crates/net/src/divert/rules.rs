@@ -15,16 +15,12 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use netlink_packet_netfilter::nftables::{
-    InetHookNumber, MetaKey, SetAttribute, SetDescription, SetFlags,
-};
-
 use super::Divert;
 use crate::netfilter::expression::{
-    Base, accept, copy_to, device, drop, field, goto, has_socket, in_set, mark, other_field,
-    protocol, put_in_set, set_mark, transparent_proxy, within,
+    Base, Place, accept, copy_to, device, drop, field, goto, has_socket, icmp_type, in_set, mark,
+    other_field, protocol, put_in_set, set_mark, transparent_proxy, within,
 };
-use crate::netfilter::{Ip, Table};
+use crate::netfilter::{Ip, Set, Table};
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -38,23 +34,23 @@ const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
 /// Offsets in an IPv4 header (RFC 791 section 3.1).
-const SOURCE: (Base, u32) = (Base::Network, 12);
-const DESTINATION: (Base, u32) = (Base::Network, 16);
+const SOURCE: Place = (Base::Network, 12);
+const DESTINATION: Place = (Base::Network, 16);
 
 /// Offsets in the transport header.
-const PORT: (Base, u32) = (Base::Transport, 2);
-const IDENTIFIER: (Base, u32) = (Base::Transport, 4);
+const PORT: Place = (Base::Transport, 2);
+const IDENTIFIER: Place = (Base::Transport, 4);
 
 /// Offsets in an ICMP error: of the packet that it is about, which begins behind
 /// eight octets and has a header of twenty. What comes out of a translator never has
 /// options.
-const INNER_VERSION: (Base, u32) = (Base::Transport, 8);
-const INNER_PROTOCOL: (Base, u32) = (Base::Transport, 17);
-const INNER_SOURCE: (Base, u32) = (Base::Transport, 20);
-const INNER_DESTINATION: (Base, u32) = (Base::Transport, 24);
-const INNER_SOURCE_PORT: (Base, u32) = (Base::Transport, 28);
-const INNER_ICMP_TYPE: (Base, u32) = (Base::Transport, 28);
-const INNER_IDENTIFIER: (Base, u32) = (Base::Transport, 32);
+const INNER_VERSION: Place = (Base::Transport, 8);
+const INNER_PROTOCOL: Place = (Base::Transport, 17);
+const INNER_SOURCE: Place = (Base::Transport, 20);
+const INNER_DESTINATION: Place = (Base::Transport, 24);
+const INNER_SOURCE_PORT: Place = (Base::Transport, 28);
+const INNER_ICMP_TYPE: Place = (Base::Transport, 28);
+const INNER_IDENTIFIER: Place = (Base::Transport, 32);
 
 /// After the translation of addresses (-100): what is not for this host then is
 /// somebody else's, such as a host behind a masquerade with the same address.
@@ -84,45 +80,37 @@ pub(super) fn table(divert: &Divert, reassemble: bool) -> Table {
     let ports = divert.ports.iter().map(|it| it.address);
     let forwards = divert.forwards.iter().map(|it| it.address);
     let addresses: BTreeSet<Ipv4Addr> = ports.chain(forwards).collect();
-    table.base_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
-    table.base_chain("output", InetHookNumber::LocalOut, OUTPUT);
-    table.base_chain("postrouting", InetHookNumber::PostRouting, PREROUTING);
-    table.rule("prerouting", [device(MetaKey::Iifname, &divert.device), accept()]);
+    table.base_chain("prerouting", libc::NF_INET_PRE_ROUTING, PREROUTING);
+    table.base_chain("output", libc::NF_INET_LOCAL_OUT, OUTPUT);
+    table.base_chain("postrouting", libc::NF_INET_POST_ROUTING, PREROUTING);
+    table.rule("prerouting", [device(libc::NFT_META_IIFNAME, &divert.device), accept()]);
     for address in &addresses {
         add_address(&mut table, divert, *address);
         let octets = address.octets();
-        table.rule("prerouting", [is(DESTINATION, &octets), goto(&format!("to-{address}"))]);
-        let ping = [is(SOURCE, &octets), protocol(ICMP), icmp_type(ECHO)];
+        table.rule("prerouting", [field(DESTINATION, &octets), goto(&format!("to-{address}"))]);
+        let ping = [field(SOURCE, &octets), protocol(ICMP), icmp_type(ECHO)];
         let remember = put_in_set(PINGS, DESTINATION, IDENTIFIER);
         table.rule("output", ping.into_iter().chain([remember]));
     }
     // The mark has done its work, and is nobody's business behind the interface.
-    let leaving = [device(MetaKey::Oifname, &divert.device), mark(divert.mark)];
+    let leaving = [device(libc::NFT_META_OIFNAME, &divert.device), mark(divert.mark)];
     table.rule("postrouting", leaving.into_iter().chain([set_mark(0)]));
     table
 }
 
 /// The set of the host's own pings, each for a minute after the last request.
 fn add_pings(table: &mut Table) {
-    const IPV4_ADDRESS: u32 = 7;
-    const PORT_NUMBER: u32 = 13;
-    const BITS_OF_A_TYPE: u32 = 6;
-    let attributes = vec![
-        SetAttribute::Flags(SetFlags::Timeout | SetFlags::Eval),
-        // What `nft` shows it as.
-        SetAttribute::KeyType(IPV4_ADDRESS << BITS_OF_A_TYPE | PORT_NUMBER),
-        SetAttribute::KeyLen(8),
-        SetAttribute::Id(1),
-        SetAttribute::Timeout(60_000),
-        SetAttribute::Description(vec![SetDescription::Size(65_535)]),
-    ];
-    table.set(PINGS, attributes);
+    let key_type = Set::IPV4_ADDRESS << 6 | Set::PORT_NUMBER;
+    table.set(PINGS, Set { id: 1, key_type, key_len: 8, timeout: Some(60_000) });
 }
 
 /// The ends of the way: `take`, and before it the questions whether it is the host's.
 fn add_take(table: &mut Table, divert: &Divert) {
     table.chain("take");
-    table.rule("take", [device(MetaKey::Iifname, "lo"), copy_to(NOBODY, divert.ifindex), drop()]);
+    table.rule(
+        "take",
+        [device(libc::NFT_META_IIFNAME, "lo"), copy_to(NOBODY, divert.ifindex), drop()],
+    );
     table.rule("take", [set_mark(divert.mark), accept()]);
     table.chain("pool");
     table.rule("pool", [has_socket(), accept()]);
@@ -143,12 +131,12 @@ fn add_address(table: &mut Table, divert: &Divert, address: Ipv4Addr) {
     let ranges = || divert.ports.iter().filter(move |it| it.address == address);
 
     for forward in forwards().filter(|it| it.protocol != ICMP) {
-        let port = is(PORT, &forward.port.to_be_bytes());
+        let port = field(PORT, &forward.port.to_be_bytes());
         table.rule(&to, [protocol(forward.protocol), port, goto("take")]);
     }
     for range in ranges() {
         for number in [TCP, UDP] {
-            let ports = within(PORT.0, PORT.1, range.first, range.last);
+            let ports = within(PORT, range.first, range.last);
             table.rule(&to, [protocol(number), ports, goto("pool")]);
         }
     }
@@ -156,12 +144,12 @@ fn add_address(table: &mut Table, divert: &Divert, address: Ipv4Addr) {
 
     for forward in forwards().filter(|it| it.protocol == ICMP) {
         for kind in [ECHO, ECHO_REPLY] {
-            let identifier = is(IDENTIFIER, &forward.port.to_be_bytes());
+            let identifier = field(IDENTIFIER, &forward.port.to_be_bytes());
             table.rule(&icmp, [icmp_type(kind), identifier, goto("take")]);
         }
     }
     for range in ranges() {
-        let identifiers = within(IDENTIFIER.0, IDENTIFIER.1, range.first, range.last);
+        let identifiers = within(IDENTIFIER, range.first, range.last);
         table.rule(&icmp, [icmp_type(ECHO_REPLY), identifiers, goto("ping")]);
     }
     // Redirects are advice to this host, and source quenches to nobody (RFC 6633).
@@ -173,35 +161,26 @@ fn add_address(table: &mut Table, divert: &Divert, address: Ipv4Addr) {
 
 /// ICMP errors: whose they are is told by the packet that they are about.
 fn add_error(table: &mut Table, chain: &str, divert: &Divert, address: Ipv4Addr) {
-    let of = |protocol: u8| is(INNER_PROTOCOL, &[protocol]);
-    let not = |place: (Base, u32), octets: &[u8]| other_field(place.0, place.1, octets);
-    table.rule(chain, [not(INNER_VERSION, &[0x45]), accept()]);
-    table.rule(chain, [not(INNER_SOURCE, &address.octets()), accept()]);
+    let of = |protocol: u8| field(INNER_PROTOCOL, &[protocol]);
+    table.rule(chain, [other_field(INNER_VERSION, &[0x45]), accept()]);
+    table.rule(chain, [other_field(INNER_SOURCE, &address.octets()), accept()]);
     for forward in divert.forwards.iter().filter(|it| it.address == address) {
         let place = if forward.protocol == ICMP { INNER_IDENTIFIER } else { INNER_SOURCE_PORT };
-        let port = is(place, &forward.port.to_be_bytes());
+        let port = field(place, &forward.port.to_be_bytes());
         table.rule(chain, [of(forward.protocol), port, goto("take")]);
     }
     let ranges = || divert.ports.iter().filter(|it| it.address == address);
     for range in ranges() {
         for number in [TCP, UDP] {
-            let ports = within(INNER_SOURCE_PORT.0, INNER_SOURCE_PORT.1, range.first, range.last);
+            let ports = within(INNER_SOURCE_PORT, range.first, range.last);
             table.rule(chain, [of(number), ports, goto("pool")]);
         }
     }
-    let request = || [of(ICMP), is(INNER_ICMP_TYPE, &[ECHO])];
+    let request = || [of(ICMP), field(INNER_ICMP_TYPE, &[ECHO])];
     let own = in_set(PINGS, INNER_DESTINATION, INNER_IDENTIFIER);
     table.rule(chain, request().into_iter().chain([own, accept()]));
     for range in ranges() {
-        let identifiers = within(INNER_IDENTIFIER.0, INNER_IDENTIFIER.1, range.first, range.last);
+        let identifiers = within(INNER_IDENTIFIER, range.first, range.last);
         table.rule(chain, request().into_iter().chain([identifiers, goto("take")]));
     }
-}
-
-fn is(place: (Base, u32), octets: &[u8]) -> Vec<crate::netfilter::expression::Expression> {
-    field(place.0, place.1, octets)
-}
-
-fn icmp_type(kind: u8) -> Vec<crate::netfilter::expression::Expression> {
-    field(Base::Transport, 0, &[kind])
 }

@@ -3,11 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
-use netlink_packet_netfilter::nftables::{
-    InetHookNumber, MetaKey, SetAttribute, SetDescription, SetFlags,
-};
-
 use super::Nat44;
 use crate::netfilter::connection::{
     Choice, INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated,
@@ -16,16 +11,17 @@ use crate::netfilter::connection::{
     translate_source_to_original_destination,
 };
 use crate::netfilter::expression::{
-    Base, Expression, accept, device, drop, field, goto, jump, protocol,
+    Base, Expression, Place, accept, device, drop, field, goto, jump, protocol,
 };
-use crate::netfilter::{Ip, Table};
+use crate::netfilter::{Ip, Set, Table};
+use ipnet::Ipv4Net;
 
 /// Offsets in an IPv4 header (RFC 791 section 3.1).
-const SOURCE: u32 = 12;
-const DESTINATION: u32 = 16;
+const SOURCE: Place = (Base::Network, 12);
+const DESTINATION: Place = (Base::Network, 16);
 
-/// Offset of the destination port in the transport header.
-const PORT: u32 = 2;
+/// The destination port in the transport header.
+const PORT: Place = (Base::Transport, 2);
 
 /// Right behind `dstnat` (-100), `filter` (0) and `srcnat` (100), where operators have their own rules.
 const PREROUTING: i32 = -95;
@@ -48,10 +44,6 @@ const COUNTERS: [&str; 10] = [
     "rate_limit",
 ];
 
-/// Clients that a limit looks at, at most: what a stranger can make grow must end somewhere. Further ones
-/// are not limited.
-const LIMITED: u32 = 65_535;
-
 /// Lines in the kernel's log at most, each second.
 const LOG_RATE: u32 = 100;
 
@@ -68,7 +60,7 @@ pub(super) fn table(nat44: &Nat44) -> Table {
         return table;
     }
     add_sets(&mut table, nat44);
-    table.nat_chain("prerouting", InetHookNumber::PreRouting, PREROUTING);
+    table.nat_chain("prerouting", libc::NF_INET_PRE_ROUTING, PREROUTING);
     add_arriving_destinations(&mut table, nat44);
     add_forward(&mut table, nat44);
     add_postrouting(&mut table, nat44);
@@ -78,10 +70,10 @@ pub(super) fn table(nat44: &Nat44) -> Table {
 /// What this host sends before there is an address for it: a connection that is remembered untranslated would stay
 /// so.
 fn add_waiting(table: &mut Table, nat44: &Nat44) {
-    table.base_chain("output", InetHookNumber::LocalOut, RAW);
+    table.base_chain("output", libc::NF_INET_LOCAL_OUT, RAW);
     for uplink in &nat44.uplinks {
         for net in &nat44.clients {
-            let steps = [device(MetaKey::Oifname, uplink), network(SOURCE, *net), notrack()];
+            let steps = [device(libc::NFT_META_OIFNAME, uplink), network(SOURCE, *net), notrack()];
             table.rule("output", steps);
         }
     }
@@ -89,31 +81,19 @@ fn add_waiting(table: &mut Table, nat44: &Nat44) {
 
 /// What is kept for each client.
 fn add_sets(table: &mut Table, nat44: &Nat44) {
-    const IPV4_ADDRESS: u32 = 7;
-    let attributes = |id: u32, more: SetFlags| {
-        vec![
-            SetAttribute::Flags(SetFlags::Eval | more),
-            // What `nft` shows it as.
-            SetAttribute::KeyType(IPV4_ADDRESS),
-            SetAttribute::KeyLen(4),
-            SetAttribute::Id(id),
-            SetAttribute::Description(vec![SetDescription::Size(LIMITED)]),
-        ]
-    };
+    let set = |id, timeout| Set { id, key_type: Set::IPV4_ADDRESS, key_len: 4, timeout };
     if nat44.most_sessions.is_some() {
-        table.set(SESSIONS, attributes(1, SetFlags::empty()));
+        table.set(SESSIONS, set(1, None));
     }
     if nat44.most_per_second.is_some() {
-        let mut attributes = attributes(2, SetFlags::Timeout);
-        // A second tells; one that is silent for ten is forgotten.
-        attributes.push(SetAttribute::Timeout(10_000));
-        table.set(RATES, attributes);
+        // The limit is by the second; a client that sends nothing for ten seconds is forgotten.
+        table.set(RATES, set(2, Some(10_000)));
     }
 }
 
 /// Destinations of what is forwarded.
 fn add_arriving_destinations(table: &mut Table, nat44: &Nat44) {
-    let from_outside = || nat44.uplinks.iter().map(|name| device(MetaKey::Iifname, name));
+    let from_outside = || nat44.uplinks.iter().map(|name| device(libc::NFT_META_IIFNAME, name));
     // From clients as from outside, if they may.
     let ways: Vec<Vec<Expression>> =
         if nat44.hairpin { vec![Vec::new()] } else { from_outside().collect() };
@@ -123,7 +103,7 @@ fn add_arriving_destinations(table: &mut Table, nat44: &Nat44) {
                 way.clone(),
                 network(DESTINATION, forward.outside.0.into()),
                 protocol(forward.protocol),
-                field(Base::Transport, PORT, &forward.outside.1.to_be_bytes()),
+                field(PORT, &forward.outside.1.to_be_bytes()),
                 count("forwarded"),
                 translate_destination(forward.inside.0, forward.inside.1),
             ];
@@ -154,10 +134,10 @@ fn add_forward(table: &mut Table, nat44: &Nat44) {
     for chain in ["out", "leaving", "in", "arriving"] {
         table.chain(chain);
     }
-    table.base_chain("forward", InetHookNumber::Forward, FORWARD);
+    table.base_chain("forward", libc::NF_INET_FORWARD, FORWARD);
     for uplink in &nat44.uplinks {
-        table.rule("forward", [device(MetaKey::Oifname, uplink), goto("leaving")]);
-        table.rule("forward", [device(MetaKey::Iifname, uplink), goto("arriving")]);
+        table.rule("forward", [device(libc::NFT_META_OIFNAME, uplink), goto("leaving")]);
+        table.rule("forward", [device(libc::NFT_META_IIFNAME, uplink), goto("arriving")]);
     }
     for net in inside(nat44) {
         table.rule("leaving", [network(SOURCE, net), goto("out")]);
@@ -190,19 +170,19 @@ fn add_postrouting(table: &mut Table, nat44: &Nat44) {
     for chain in ["map", "source", "leave", "hairpin"] {
         table.chain(chain);
     }
-    table.nat_chain("postrouting", InetHookNumber::PostRouting, POSTROUTING);
+    table.nat_chain("postrouting", libc::NF_INET_POST_ROUTING, POSTROUTING);
     if nat44.hairpin {
         table.rule("postrouting", [destination_translated(true), jump("hairpin")]);
         add_hairpin(table, nat44);
     }
     for uplink in &nat44.uplinks {
-        table.rule("postrouting", [device(MetaKey::Oifname, uplink), goto("leave")]);
+        table.rule("postrouting", [device(libc::NFT_META_OIFNAME, uplink), goto("leave")]);
     }
     if nat44.devices.is_empty() {
         table.rule("leave", [goto("source")]);
     }
     for name in &nat44.devices {
-        table.rule("leave", [device(MetaKey::Iifname, name), goto("source")]);
+        table.rule("leave", [device(libc::NFT_META_IIFNAME, name), goto("source")]);
     }
     for (inside, outside) in &nat44.netmap {
         let steps = [network(SOURCE, *inside), count("sessions"), map_network(*outside, true)];

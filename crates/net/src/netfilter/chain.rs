@@ -1,56 +1,37 @@
-//! Chains of others.
+//! Chains of other programs.
 
-use netlink_packet_core::{NLM_F_DUMP, ParseableParametrized};
-use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, Hook, HookNumber, InetHookNumber, NfTablesMessage,
+use netlink_packet_core::NLM_F_DUMP;
+
+use super::message::{Message, attributes_in, read_text};
+use super::{
+    MAKER, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_TABLE, NFTA_HOOK_HOOKNUM, Netfilter,
 };
-use netlink_packet_netfilter::{NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
-
-use super::{Answer, MAKER, Netfilter, octets};
 use crate::Result;
 
 impl Netfilter {
-    /// Chains that see packets which this host forwards, or the addresses of which they translate, of the family that is
-    /// asked about and of `inet`: those of this program left out.
+    /// Chains that see packets which this host forwards, or that translate their addresses: those of the current family and of
+    /// `inet`, without this program's.
     pub(crate) fn chains_of_forwarded(&mut self) -> Result<Vec<String>> {
-        let operation = "list nftables chains";
-        let question = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
-        let question = octets(NetfilterProtoFamily::Unspec, question, NLM_F_DUMP, 1);
-        let answers = self.ask(&question, 1, operation)?;
+        let question = Message::new(libc::NFPROTO_UNSPEC, libc::NFT_MSG_GETCHAIN, &[]);
+        let answers = self.ask(question, NLM_F_DUMP, "list nftables chains")?;
         Ok(answers.iter().filter_map(|answer| self.forwarded(answer)).collect())
     }
 
-    fn forwarded(&self, answer: &Answer) -> Option<String> {
-        let read =
-            NetfilterMessage::parse_with_param(answer.octets.as_slice(), answer.kind).ok()?;
-        let family = match read.header.family {
-            NetfilterProtoFamily::Inet => "inet",
+    fn forwarded(&self, chain: &Message) -> Option<String> {
+        let family = match chain.family() {
+            libc::NFPROTO_INET => "inet",
             family if family == self.family => self.family_name(),
             _ => return None,
         };
-        let NetfilterMessageInner::NfTables(NfTablesMessage::NewChain(chain)) = read.inner else {
-            return None;
+        let sees_forwarded = |(kind, value): (u16, Vec<u8>)| {
+            let number = value.try_into().map(i32::from_be_bytes);
+            kind == NFTA_HOOK_HOOKNUM
+                && matches!(number, Ok(libc::NF_INET_FORWARD | libc::NF_INET_POST_ROUTING))
         };
-        let (mut table, mut name, mut is_forwarded) = (None, None, false);
-        for attribute in chain.attributes {
-            match attribute {
-                ChainAttribute::Table(it) => table = Some(it),
-                ChainAttribute::Name(it) => name = Some(it),
-                ChainAttribute::Hook(hook) => {
-                    is_forwarded = hook.iter().any(|it| {
-                        matches!(
-                            it,
-                            Hook::Number(HookNumber::Inet(
-                                InetHookNumber::Forward | InetHookNumber::PostRouting
-                            ))
-                        )
-                    });
-                }
-                _ => {}
-            }
-        }
-        let (table, name) = (table?, name?);
-        let ours = table.starts_with(MAKER);
-        (is_forwarded && !ours).then(|| format!("chain {name} of nftables table {family} {table}"))
+        let table = read_text(&chain.attribute(NFTA_CHAIN_TABLE)?)?;
+        let name = read_text(&chain.attribute(NFTA_CHAIN_NAME)?)?;
+        let hook = chain.attribute(NFTA_CHAIN_HOOK)?;
+        (attributes_in(&hook).any(sees_forwarded) && !table.starts_with(MAKER))
+            .then(|| format!("chain {name} of nftables table {family} {table}"))
     }
 }

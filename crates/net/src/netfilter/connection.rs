@@ -1,16 +1,18 @@
-//! The words of rules about connections: what connection tracking knows of them, the
-//! translation of their addresses, how many there are.
+//! The steps of rules about connections: what connection tracking knows of them, the translation of their addresses, how
+//! many there are.
 
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use libc::c_int;
 use netlink_packet_core::DefaultNla;
-use netlink_packet_netfilter::nftables::{Bitwise, DataAttribute, Expressions, Operator, Register};
 
 use super::expression::{
-    Base, Expression, compare, immediate, number_of, other, payload, protocol,
+    Base, Expression, Place, REG_1, REG_2, compare, dynset, equal, immediate, mask, named, payload,
+    protocol, step,
 };
-use super::object::{COUNTER, nested, text};
+use super::message::{long, nested, number, text};
+use super::object::COUNTER;
 
 /// States of a packet's connection, as bits (`NF_CT_STATE_BIT`).
 pub(crate) const INVALID: u32 = 1 << 0;
@@ -19,17 +21,14 @@ pub(crate) const NEW: u32 = 1 << 3;
 /// `IPS_DST_NAT`: the connection's destination is translated.
 const DST_NAT: u32 = 1 << 5;
 
-/// Keys of connection tracking (`NFT_CT_*`).
-const STATE: u32 = 0;
-const STATUS: u32 = 2;
-const PROTOCOL_DESTINATION: u32 = 12;
-const IPV4_DESTINATION: u32 = 20;
-
 /// `NF_NAT_RANGE_*`.
 const PROTO_SPECIFIED: u32 = 1 << 1;
 const RANDOM_FULLY: u32 = 1 << 4;
 const PERSISTENT: u32 = 1 << 3;
 const NETMAP: u32 = 1 << 6;
+
+/// The source address of an IPv4 header.
+const SOURCE: Place = (Base::Network, 12);
 
 /// How a translation chooses.
 #[derive(Clone, Copy, Debug)]
@@ -47,85 +46,64 @@ impl Choice {
     }
 }
 
-/// Whether a direction is that of the source or of the destination.
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    Source = 0,
-    Destination = 1,
-}
-
 /// Matches packets whose connection is in one of these states.
 pub(crate) fn state(states: u32) -> Vec<Expression> {
-    any_bit(STATE, states, true)
+    any_bit(libc::NFT_CT_STATE, states, true)
 }
 
 /// Matches packets of connections whose destination is translated, or is not.
 pub(crate) fn destination_translated(is: bool) -> Vec<Expression> {
-    any_bit(STATUS, DST_NAT, is)
+    any_bit(libc::NFT_CT_STATUS, DST_NAT, is)
 }
 
 /// Compares the destination of the connection's first packet, as it came.
 pub(crate) fn original_destination(address: Ipv4Addr) -> Vec<Expression> {
-    vec![original(IPV4_DESTINATION), compare(Operator::Equal, &address.octets())]
+    equal(original(libc::NFT_CT_DST_IP), &address.octets())
 }
 
 /// Compares the destination port of the connection's first packet, as it came.
 pub(crate) fn original_port(port: u16) -> Vec<Expression> {
-    vec![original(PROTOCOL_DESTINATION), compare(Operator::Equal, &port.to_be_bytes())]
+    equal(original(libc::NFT_CT_PROTO_DST), &port.to_be_bytes())
 }
 
 /// Compares the network of an address in the IPv4 header.
-pub(crate) fn network(offset: u32, net: Ipv4Net) -> Vec<Expression> {
-    let load = payload(Base::Network, offset, 4, Register::Reg1);
-    let masked = mask(&net.netmask().octets());
+pub(crate) fn network(place: Place, net: Ipv4Net) -> Vec<Expression> {
+    let load = payload(place, 4, REG_1);
+    let compare = compare(libc::NFT_CMP_EQ, &net.network().octets());
     match net.prefix_len() {
         0 => Vec::new(),
-        32 => vec![load, compare(Operator::Equal, &net.addr().octets())],
-        _ => vec![load, masked, compare(Operator::Equal, &net.network().octets())],
+        32 => vec![load, compare],
+        _ => vec![load, mask(&net.netmask().octets()), compare],
     }
 }
 
 /// Matches the first segments of TCP connections, from either end.
 pub(crate) fn syn() -> Vec<Expression> {
-    const FLAGS: u32 = 13;
+    const FLAGS: Place = (Base::Transport, 13);
     const SYN: u8 = 0x02;
     const RST: u8 = 0x04;
-    let mut steps = protocol(6);
-    steps.push(payload(Base::Transport, FLAGS, 1, Register::Reg1));
-    steps.push(mask(&[SYN | RST]));
-    steps.push(compare(Operator::Equal, &[SYN]));
-    steps
+    let flags = [payload(FLAGS, 1, REG_1), mask(&[SYN | RST]), compare(libc::NFT_CMP_EQ, &[SYN])];
+    protocol(6).into_iter().chain(flags).collect()
 }
 
 /// Lowers the segment size that a segment announces to what its route's MTU takes.
 pub(crate) fn clamp_mss() -> Vec<Expression> {
     const NFT_RT_TCPMSS: u32 = 3;
-    const NFT_BYTEORDER_HTON: u32 = 1;
     const NFT_EXTHDR_OP_TCPOPT: u32 = 1;
     const TCPOPT_MAXSEG: u8 = 2;
-    let register = u32::from(Register::Reg1);
-    let octet = |kind: u16, octet: u8| DefaultNla::new(kind, vec![octet]);
+    let hton = libc::NFT_BYTEORDER_HTON as u32;
     vec![
-        other("rt", vec![number_of(1, register), number_of(2, NFT_RT_TCPMSS)]),
-        other(
-            "byteorder",
-            vec![
-                number_of(1, register),
-                number_of(2, register),
-                number_of(3, NFT_BYTEORDER_HTON),
-                number_of(4, 2),
-                number_of(5, 2),
-            ],
-        ),
+        numbers("rt", &[(1, REG_1), (2, NFT_RT_TCPMSS)]),
+        numbers("byteorder", &[(1, REG_1), (2, REG_1), (3, hton), (4, 2), (5, 2)]),
         // The size stands two octets behind the option's beginning.
-        other(
+        step(
             "exthdr",
-            vec![
-                octet(2, TCPOPT_MAXSEG),
-                number_of(3, 2),
-                number_of(4, 2),
-                number_of(6, NFT_EXTHDR_OP_TCPOPT),
-                number_of(7, register),
+            &[
+                DefaultNla::new(2, vec![TCPOPT_MAXSEG]),
+                number(3, 2),
+                number(4, 2),
+                number(6, NFT_EXTHDR_OP_TCPOPT),
+                number(7, REG_1),
             ],
         ),
     ]
@@ -137,180 +115,144 @@ pub(crate) fn translate_source(
     ports: Option<(u16, u16)>,
     choice: Choice,
 ) -> Vec<Expression> {
-    translate(Side::Source, (first, last), ports, choice.flags())
+    translate(libc::NFT_NAT_SNAT, (first, last), ports, choice.flags())
 }
 
 /// Translates destinations to one address and port.
 pub(crate) fn translate_destination(address: Ipv4Addr, port: u16) -> Vec<Expression> {
-    translate(Side::Destination, (address, address), Some((port, port)), 0)
+    translate(libc::NFT_NAT_DNAT, (address, address), Some((port, port)), 0)
 }
 
 /// Translates the network of sources or of destinations, and leaves the rest.
 pub(crate) fn map_network(to: Ipv4Net, source: bool) -> Vec<Expression> {
-    let side = if source { Side::Source } else { Side::Destination };
+    let side = if source { libc::NFT_NAT_SNAT } else { libc::NFT_NAT_DNAT };
     translate(side, (to.network(), to.broadcast()), None, NETMAP)
 }
 
 /// Translates the source to the address that the connection was opened to.
 pub(crate) fn translate_source_to_original_destination() -> Vec<Expression> {
-    let register = u32::from(Register::Reg1);
-    vec![
-        original(IPV4_DESTINATION),
-        nat(Side::Source, &[number_of(3, register), number_of(4, register)]),
-    ]
+    let registers = [number(3, REG_1), number(4, REG_1)];
+    vec![original(libc::NFT_CT_DST_IP), nat(libc::NFT_NAT_SNAT, &registers)]
 }
 
 /// Translates sources to the address of the device that the packet leaves by.
 pub(crate) fn masquerade(ports: Option<(u16, u16)>, choice: Choice) -> Vec<Expression> {
-    let mut steps = Vec::new();
+    let Some((low, high)) = ports else { return vec![numbers("masq", &[(1, choice.flags())])] };
     // The registers alone do not tell the kernel that ports are meant, as they do where addresses are given.
-    let ranged = if ports.is_some() { PROTO_SPECIFIED } else { 0 };
-    let mut attributes = vec![number_of(1, choice.flags() | ranged)];
-    if let Some((low, high)) = ports {
-        steps.push(immediate(Register::Reg1, &low.to_be_bytes()));
-        steps.push(immediate(Register::Reg2, &high.to_be_bytes()));
-        attributes.push(number_of(2, Register::Reg1.into()));
-        attributes.push(number_of(3, Register::Reg2.into()));
-    }
-    steps.push(other("masq", attributes));
-    steps
+    let flags = choice.flags() | PROTO_SPECIFIED;
+    vec![
+        immediate(REG_1, &low.to_be_bytes()),
+        immediate(REG_2, &high.to_be_bytes()),
+        numbers("masq", &[(1, flags), (2, REG_1), (3, REG_2)]),
+    ]
 }
 
 /// Conntrack does not see the packet.
 pub(crate) fn notrack() -> Vec<Expression> {
-    vec![other("notrack", Vec::new())]
+    vec![step("notrack", &[])]
 }
 
 /// Matches one source in `of`, always the same ones.
 pub(crate) fn share_of_sources(share: u32, of: u32) -> Vec<Expression> {
-    const SOURCE: u32 = 12;
     const NFT_HASH_JENKINS: u32 = 0;
-    let hash = vec![
-        number_of(1, Register::Reg2.into()),
-        number_of(2, Register::Reg1.into()),
-        number_of(3, 4),
-        number_of(4, of),
-        number_of(5, 0),
-        number_of(7, NFT_HASH_JENKINS),
-    ];
+    let hash = [(1, REG_2), (2, REG_1), (3, 4), (4, of), (5, 0), (7, NFT_HASH_JENKINS)];
     vec![
-        payload(Base::Network, SOURCE, 4, Register::Reg2),
-        other("hash", hash),
-        compare(Operator::Equal, &share.to_ne_bytes()),
+        payload(SOURCE, 4, REG_2),
+        numbers("hash", &hash),
+        compare(libc::NFT_CMP_EQ, &share.to_ne_bytes()),
     ]
 }
 
 /// Counts the packet.
 pub(crate) fn count(counter: &str) -> Vec<Expression> {
-    vec![other("objref", vec![number_of(1, COUNTER), DefaultNla::new(2, text(counter))])]
+    vec![step("objref", &[number(1, COUNTER), text(2, counter)])]
 }
 
 /// Matches if the source has more than this many connections, which a set counts.
 pub(crate) fn has_more_connections(set: &str, most: u32) -> Vec<Expression> {
     const INVERT: u32 = 1;
-    let connlimit = [number_of(1, most), number_of(2, INVERT)];
-    by_source(set, true, "connlimit", &connlimit)
+    let connlimit = [number(1, most), number(2, INVERT)];
+    by_source(set, libc::NFT_DYNSET_OP_ADD, "connlimit", &connlimit)
 }
 
-/// Matches if the source sends more than this many such packets in a second, which a
-/// set counts.
+/// Matches if the source sends more than this many such packets in a second, which a set counts.
 pub(crate) fn comes_more_often(set: &str, per_second: u32) -> Vec<Expression> {
-    by_source(set, false, "limit", &rate(per_second, per_second, true))
+    by_source(set, libc::NFT_DYNSET_OP_UPDATE, "limit", &rate(per_second, true))
 }
 
 /// Writes a line about the packet into the kernel's log, at most so many in a second.
 pub(crate) fn log(prefix: &str, per_second: u32) -> Vec<Expression> {
     const INFO: u32 = 6;
-    vec![
-        other("limit", rate(per_second, per_second, false)),
-        other("log", vec![DefaultNla::new(2, text(prefix)), number_of(5, INFO)]),
-    ]
+    vec![step("limit", &rate(per_second, false)), step("log", &[text(2, prefix), number(5, INFO)])]
 }
 
-fn rate(per_second: u32, burst: u32, over: bool) -> Vec<DefaultNla> {
-    let long = |kind: u16, number: u64| DefaultNla::new(kind, number.to_be_bytes().to_vec());
-    vec![
+/// So many packets in a second, and as many at once; `over`: matches those beyond it.
+fn rate(per_second: u32, over: bool) -> [DefaultNla; 5] {
+    [
         long(1, per_second.into()),
         long(2, 1),
-        number_of(3, burst),
-        number_of(4, 0),
-        number_of(5, u32::from(over)),
+        number(3, per_second),
+        number(4, 0),
+        number(5, u32::from(over)),
     ]
 }
 
-/// Asks something that is kept for each source in a set; `add`: made once, else begun
-/// anew by each packet.
-fn by_source(set: &str, add: bool, name: &str, question: &[DefaultNla]) -> Vec<Expression> {
-    const SOURCE: u32 = 12;
-    const NFT_DYNSET_OP_ADD: u32 = 0;
-    const NFT_DYNSET_OP_UPDATE: u32 = 1;
-    let expression = [DefaultNla::new(1, text(name)), nested(2, question)];
-    let operation = if add { NFT_DYNSET_OP_ADD } else { NFT_DYNSET_OP_UPDATE };
-    let attributes = vec![
-        DefaultNla::new(1, text(set)),
-        number_of(3, operation),
-        number_of(4, Register::Reg1.into()),
-        nested(7, &expression),
-    ];
-    vec![payload(Base::Network, SOURCE, 4, Register::Reg1), other("dynset", attributes)]
+/// An expression with a state of its own for each source, in a set.
+fn by_source(set: &str, operation: c_int, name: &str, question: &[DefaultNla]) -> Vec<Expression> {
+    const NFTA_DYNSET_EXPR: u16 = 7;
+    let kept = nested(NFTA_DYNSET_EXPR, &named(name, question));
+    vec![payload(SOURCE, 4, REG_1), dynset(set, operation, Some(&kept))]
 }
 
 fn translate(
-    side: Side,
+    side: c_int,
     (first, last): (Ipv4Addr, Ipv4Addr),
     ports: Option<(u16, u16)>,
     flags: u32,
 ) -> Vec<Expression> {
     let (mut steps, mut attributes) = (Vec::new(), Vec::new());
     // With the last, where it is another than the first.
-    let mut range = |kind: u16, registers: [Register; 2], ends: [&[u8]; 2]| {
+    let mut range = |kind: u16, registers: [c_int; 2], ends: [&[u8]; 2]| {
         let count = if ends[0] == ends[1] { 1 } else { 2 };
         for (place, (register, end)) in (0..).zip(registers.into_iter().zip(ends)).take(count) {
-            steps.push(immediate(register, end));
-            attributes.push(number_of(kind + place, register.into()));
+            steps.push(immediate(register.cast_unsigned(), end));
+            attributes.push(number(kind + place, register.cast_unsigned()));
         }
     };
-    range(3, [Register::Reg1, Register::Reg2], [&first.octets(), &last.octets()]);
+    range(3, [libc::NFT_REG_1, libc::NFT_REG_2], [&first.octets(), &last.octets()]);
     if let Some((low, high)) = ports {
         let ends = [low.to_be_bytes(), high.to_be_bytes()];
-        range(5, [Register::Reg3, Register::Reg4], [&ends[0], &ends[1]]);
+        range(5, [libc::NFT_REG_3, libc::NFT_REG_4], [&ends[0], &ends[1]]);
     }
-    attributes.push(number_of(7, flags));
+    attributes.push(number(7, flags));
     steps.push(nat(side, &attributes));
     steps
 }
 
-fn nat(side: Side, more: &[DefaultNla]) -> Expression {
-    const NFPROTO_IPV4: u32 = 2;
-    let mut attributes = vec![number_of(1, side as u32), number_of(2, NFPROTO_IPV4)];
-    attributes.extend_from_slice(more);
-    other("nat", attributes)
+fn nat(side: c_int, more: &[DefaultNla]) -> Expression {
+    let common = [number(1, side.cast_unsigned()), number(2, libc::NFPROTO_IPV4 as u32)];
+    step("nat", &[&common, more].concat())
 }
 
-/// Loads something of the connection's direction in which it was opened.
-fn original(key: u32) -> Expression {
+/// Loads something of the connection's direction in which it was opened (`NFT_CT_*`).
+fn original(key: c_int) -> Expression {
     const IP_CT_DIR_ORIGINAL: u8 = 0;
     let direction = DefaultNla::new(3, vec![IP_CT_DIR_ORIGINAL]);
-    other("ct", vec![number_of(1, Register::Reg1.into()), number_of(2, key), direction])
+    step("ct", &[number(1, REG_1), number(2, key.cast_unsigned()), direction])
 }
 
-fn any_bit(key: u32, bits: u32, set: bool) -> Vec<Expression> {
-    let operator = if set { Operator::NotEqual } else { Operator::Equal };
+fn any_bit(key: c_int, bits: u32, set: bool) -> Vec<Expression> {
+    let operator = if set { libc::NFT_CMP_NEQ } else { libc::NFT_CMP_EQ };
     vec![
-        other("ct", vec![number_of(1, Register::Reg1.into()), number_of(2, key)]),
+        numbers("ct", &[(1, REG_1), (2, key.cast_unsigned())]),
         mask(&bits.to_ne_bytes()),
         compare(operator, &[0; 4]),
     ]
 }
 
-/// Keeps these bits of what was loaded.
-fn mask(bits: &[u8]) -> Expression {
-    let attributes = vec![
-        Bitwise::SourceRegister(Register::Reg1),
-        Bitwise::DestinationRegister(Register::Reg1),
-        Bitwise::Length(bits.len() as u32),
-        Bitwise::Mask(DataAttribute::Value(bits.to_vec())),
-        Bitwise::Xor(DataAttribute::Value(vec![0; bits.len()])),
-    ];
-    Expressions::Bitwise(attributes).into()
+/// A step whose attributes are numbers.
+fn numbers(name: &str, attributes: &[(u16, u32)]) -> Expression {
+    let attributes: Vec<DefaultNla> =
+        attributes.iter().map(|(kind, it)| number(*kind, *it)).collect();
+    step(name, &attributes)
 }

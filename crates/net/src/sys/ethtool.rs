@@ -1,10 +1,11 @@
-//! Features of devices, by the `ethtool` interface of the kernel (`linux/ethtool.h`).
+//! Features and drivers of devices, by the `ethtool` interface of the kernel (`linux/ethtool.h`).
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
 /// Commands, and the set of strings that names features.
+const GET_DRIVER_INFO: u32 = 3;
 const GET_STRINGS: u32 = 0x1b;
 const GET_STRING_COUNTS: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
@@ -47,6 +48,17 @@ pub(crate) fn feature(device: &str, name: &str) -> io::Result<Option<bool>> {
     Ok(Some(features[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1))
 }
 
+/// The name of a device's driver.
+pub(crate) fn driver(device: &str) -> io::Result<String> {
+    // struct ethtool_drvinfo: command, then names of 32 octets, the driver's first; 196 octets in all.
+    let mut info = [0u32; 49];
+    info[0] = GET_DRIVER_INFO;
+    ask(device, &mut info)?;
+    let octets = info[1..1 + NAME_WORDS].iter().flat_map(|word| word.to_ne_bytes());
+    let name: Vec<u8> = octets.take_while(|octet| *octet != 0).collect();
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}
+
 /// Makes a request. It has to be as long as the kernel takes its command to be.
 fn ask(device: &str, request: &mut [u32]) -> io::Result<()> {
     // SAFETY: all octets zero is a value of this struct of integers and unions of integers and pointers.
@@ -65,7 +77,15 @@ fn ask(device: &str, request: &mut [u32]) -> io::Result<()> {
     // SAFETY: the request names a device and points to a command whose struct, with all that the kernel writes behind
     // it, lies in `request`: one count for one bit of the mask, at most MOST names, as many blocks as were asked for.
     // Both outlive the call.
-    let returned =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut interface) };
-    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    super::done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut interface) })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_loopback_device_has_no_driver_to_speak_of() {
+        // The kernel refuses, or names none of those that send redirected frames.
+        assert!(super::driver("lo").map_or(true, |driver| driver != "i40e"));
+        assert!(super::driver("no-such-device").is_err());
+    }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::{done, set_option};
+
 /// Octets of an Ethernet address.
 pub(crate) const ADDRESS_LEN: usize = 6;
 
@@ -11,7 +13,7 @@ pub(crate) const ADDRESS_LEN: usize = 6;
 pub(crate) fn filter(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
-    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Receives packets of the protocol from the interface `index` from now on.
@@ -19,14 +21,13 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Res
     let address = address(index, protocol, [0; ADDRESS_LEN]);
     // SAFETY: the kernel reads as many octets from `address` as the length says, which are its own; it
     // outlives the call. The descriptor is borrowed, hence open.
-    let result = unsafe {
+    done(unsafe {
         libc::bind(
             socket.as_raw_fd(),
             (&raw const address).cast(),
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    })
 }
 
 /// Has the interface `index` take frames to a multicast address in, or no longer.
@@ -44,7 +45,7 @@ pub(crate) fn member(
     };
     request.mr_address[..ADDRESS_LEN].copy_from_slice(&group);
     let option = if joins { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
-    set(socket, libc::SOL_PACKET, option, &request)
+    set_option(socket, libc::SOL_PACKET, option, &request)
 }
 
 /// Sends a packet to a link-layer address; the kernel makes the frame's header.
@@ -109,24 +110,4 @@ fn address(index: u32, protocol: u16, to: [u8; ADDRESS_LEN]) -> libc::sockaddr_l
         sll_halen: ADDRESS_LEN as libc::c_uchar,
         sll_addr: octets,
     }
-}
-
-fn set<T>(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads as many octets from `value` as the length says, which are its own, and what
-    // `value` points at as long as the call lasts. The descriptor is borrowed, hence open.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,8 +1,11 @@
 //! What only the kernel knows of a TCP connection.
 
 use std::io;
-use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
+
+use libc::c_int;
+
+use super::{done, option, set_option};
 
 /// Whether the next octet to be read is the one that the peer has marked as urgent.
 ///
@@ -25,12 +28,12 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 }
 
 /// Asks a socket for an int.
-fn number(socket: impl AsFd, request: libc::c_ulong) -> io::Result<libc::c_int> {
-    let mut number: libc::c_int = 0;
+fn number(socket: impl AsFd, request: libc::c_ulong) -> io::Result<c_int> {
+    let mut number: c_int = 0;
     // SAFETY: both requests write one int to the address they are given, which is that of `number`, and it outlives
     // the call. The descriptor is borrowed, hence open.
-    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request as _, &raw mut number) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
+    done(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request as _, &raw mut number) })?;
+    Ok(number)
 }
 
 /// Lets a listening socket keep the headers of each SYN for [`syn_traffic_class`].
@@ -39,8 +42,8 @@ fn number(socket: impl AsFd, request: libc::c_ulong) -> io::Result<libc::c_int> 
 ///
 /// The system's.
 pub fn keep_syn(socket: impl AsFd) -> io::Result<()> {
-    const TCP_SAVE_SYN: libc::c_int = 27;
-    set(socket, libc::IPPROTO_TCP, TCP_SAVE_SYN, 1)
+    const TCP_SAVE_SYN: c_int = 27;
+    set_option::<c_int>(socket.as_fd(), libc::IPPROTO_TCP, TCP_SAVE_SYN, &1)
 }
 
 /// Lets a datagram socket tell which datagrams came in fragments, in [`Told::fragmented`](super::datagrams::Told).
@@ -49,26 +52,8 @@ pub fn keep_syn(socket: impl AsFd) -> io::Result<()> {
 ///
 /// The system's.
 pub fn tell_fragmented(socket: impl AsFd) -> io::Result<()> {
-    set(socket, libc::IPPROTO_IPV6, super::datagrams::IPV6_RECVFRAGSIZE, 1)
-}
-
-fn set(
-    socket: impl AsFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the option takes an int, whose address and length are given; the kernel only reads it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let option = super::datagrams::IPV6_RECVFRAGSIZE;
+    set_option::<c_int>(socket.as_fd(), libc::IPPROTO_IPV6, option, &1)
 }
 
 /// The Traffic Class of the SYN over IPv6 that an accepted connection began with; the headers are then forgotten.
@@ -78,26 +63,11 @@ fn set(
 ///
 /// The system's.
 pub fn syn_traffic_class(socket: impl AsFd) -> io::Result<Option<u8>> {
-    const TCP_SAVED_SYN: libc::c_int = 28;
+    const TCP_SAVED_SYN: c_int = 28;
     let mut headers = [0u8; 256];
-    let mut length = headers.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` octets to `headers`, which is that long, and writes `length`; both
-    // outlive the call. The descriptor is borrowed, hence open.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            TCP_SAVED_SYN,
-            headers.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let class =
-        (length as usize >= 40 && headers[0] >> 4 == 6).then(|| headers[0] << 4 | headers[1] >> 4);
-    Ok(class)
+    let length = option(socket.as_fd(), libc::IPPROTO_TCP, TCP_SAVED_SYN, &mut headers)?;
+    let is_v6 = length >= 40 && headers[0] >> 4 == 6;
+    Ok(is_v6.then(|| headers[0] << 4 | headers[1] >> 4))
 }
 
 #[cfg(test)]

@@ -161,11 +161,7 @@ mod tests {
             multicast: true,
             up: true,
             running: true,
-            loopback: false,
-            hardware_address: Vec::new(),
-            beneath: None,
-            is_part: false,
-            tun: None,
+            ..Link::default()
         };
         (index, link)
     }
