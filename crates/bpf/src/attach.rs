@@ -49,7 +49,8 @@ pub(crate) fn switch<'a>(
         match switching.put(*wanted, clsact) {
             Ok(attachment) => attachments.push(attachment),
             Err(error) => {
-                switching.undo();
+                // Errors are ignored: the first error is the one to report.
+                switching.undo.into_iter().rev().for_each(|step| step());
                 return Err(error);
             }
         }
@@ -97,18 +98,11 @@ fn remove_link(pins: &Pins, pin: Pin) -> Result<()> {
 struct Switching<'a> {
     pins: &'a Pins,
     held: &'a [&'a Programs],
-    undo: Vec<Undo>,
+    /// How to take each step back.
+    undo: Vec<Box<dyn FnOnce() + 'a>>,
 }
 
-/// How to take one step back.
-enum Undo {
-    RemoveLink(Pin),
-    RestoreLink(OwnedFd, OwnedFd),
-    RemoveFilter(Place, u32),
-    RestoreFilter(Place, u32, bool, OwnedFd),
-}
-
-impl Switching<'_> {
+impl<'a> Switching<'a> {
     fn put(&mut self, wanted: Wanted<'_>, clsact: bool) -> Result<Attachment> {
         let Wanted { ifindex, place, program, from } = wanted;
         let first = wanted.is_first();
@@ -193,16 +187,21 @@ impl Switching<'_> {
         let pin = Pin::Filter(place, ifindex);
         filter.prepare(program)?;
         let earlier = filter.attached(program);
-        let undo = match earlier.and_then(|id| self.program(id)) {
-            Some(earlier) => Undo::RestoreFilter(place, ifindex, first, earlier),
-            None => Undo::RemoveFilter(place, ifindex),
-        };
+        let former = earlier.and_then(|id| self.program(id));
         // Before the first filter, so that a killed process leaves none without a pin; else after
         // the switch, so that the pin is never ahead of the filter.
         if earlier.is_none() {
             pins.put(pin, program)?;
         }
-        self.undo.push(undo);
+        self.undo.push(Box::new(move || {
+            let filter = Filter { pins, place, ifindex, first };
+            if let Some(former) = former {
+                let _ = filter.put(former.as_fd());
+                let _ = filter.pin(former.as_fd());
+            } else {
+                let _ = filter.take_down();
+            }
+        }));
         filter.put(program).map_err(|source| {
             self.failed(&format!("attach a filter to the {} of", place.label()), ifindex, source)
         })?;
@@ -229,14 +228,17 @@ impl Switching<'_> {
         sys::link_update(link.as_fd(), program)
             .map_err(|source| self.failed("switch the program at", ifindex, source))?;
         if let Some(earlier) = earlier {
-            self.undo.push(Undo::RestoreLink(link, earlier));
+            self.undo.push(Box::new(move || {
+                let _ = sys::link_update(link.as_fd(), earlier.as_fd());
+            }));
         }
         Ok(true)
     }
 
     fn keep_link(&mut self, pin: Pin, link: BorrowedFd<'_>) -> Result<()> {
         self.pins.put(pin, link)?;
-        self.undo.push(Undo::RemoveLink(pin));
+        let pins = self.pins;
+        self.undo.push(Box::new(move || drop(remove_link(pins, pin))));
         Ok(())
     }
 
@@ -252,28 +254,6 @@ impl Switching<'_> {
             let found = libbpf_rs::Program::id_from_fd(program.as_fd()).ok()?;
             (found == id).then_some(program)
         })
-    }
-
-    /// Rolls back. Errors are ignored: the first error is the one to report.
-    fn undo(self) {
-        for step in self.undo.into_iter().rev() {
-            match step {
-                Undo::RemoveLink(pin) => {
-                    let _ = remove_link(self.pins, pin);
-                }
-                Undo::RestoreLink(link, program) => {
-                    let _ = sys::link_update(link.as_fd(), program.as_fd());
-                }
-                Undo::RemoveFilter(place, ifindex) => {
-                    let _ = Filter { pins: self.pins, place, ifindex, first: false }.take_down();
-                }
-                Undo::RestoreFilter(place, ifindex, first, program) => {
-                    let filter = Filter { pins: self.pins, place, ifindex, first };
-                    let _ = filter.put(program.as_fd());
-                    let _ = filter.pin(program.as_fd());
-                }
-            }
-        }
     }
 
     fn failed(&self, operation: &str, ifindex: u32, source: io::Error) -> Error {

@@ -31,37 +31,33 @@ pub(crate) struct ObjectFile {
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_tc.o")));
-static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp.o")));
-static XDP_NAT64: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_xdp_nat64.o")));
-static SOFTWIRE: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_softwire.o")));
-
 /// The map of constants, by the end of its name.
 const CONSTANTS: &str = ".rodata";
 
 /// Entries of a batch: bounds the memory that the kernel copies at once.
 const BATCH: usize = 4096;
 
-impl ObjectFile {
-    pub(crate) const TC: ObjectFile = {
-        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
-        ObjectFile { name: "tc", octets: &TC.0, constants: &CONSTANTS }
+macro_rules! objects {
+    ($($name:ident = $file:literal;)*) => {
+        impl ObjectFile {
+            $(pub(crate) const $name: ObjectFile = {
+                static OBJECT: &Aligned<[u8]> =
+                    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_", $file, ".o")));
+                static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
+                ObjectFile { name: $file, octets: &OBJECT.0, constants: &CONSTANTS }
+            };)*
+        }
     };
-    pub(crate) const XDP: ObjectFile = {
-        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
-        ObjectFile { name: "xdp", octets: &XDP.0, constants: &CONSTANTS }
-    };
-    pub(crate) const XDP_NAT64: ObjectFile = {
-        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
-        ObjectFile { name: "xdp_nat64", octets: &XDP_NAT64.0, constants: &CONSTANTS }
-    };
-    pub(crate) const SOFTWIRE: ObjectFile = {
-        static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
-        ObjectFile { name: "softwire", octets: &SOFTWIRE.0, constants: &CONSTANTS }
-    };
+}
 
+objects! {
+    TC = "tc";
+    XDP = "xdp";
+    XDP_NAT64 = "xdp_nat64";
+    SOFTWIRE = "softwire";
+}
+
+impl ObjectFile {
     #[cfg(test)]
     pub(crate) fn octets(self) -> &'static [u8] {
         self.octets

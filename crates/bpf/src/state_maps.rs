@@ -17,48 +17,38 @@ use crate::pins::{Pin, Pins};
 use crate::sys::Mapped;
 use crate::{Error, Result, Unsupported, maps};
 
-/// One of the maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateMap {
-    Meta,
-    Bibs,
-    Sessions,
-    Subscribers,
-    Free,
-    Bib6,
-    Bib4,
-    SessionHeads,
-    SubscriberHeads,
+macro_rules! state_maps {
+    ($($map:ident = $name:literal;)*) => {
+        /// One of the maps.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum StateMap {
+            $($map,)*
+        }
+
+        impl StateMap {
+            pub(crate) const ALL: [StateMap; 9] = [$(StateMap::$map,)*];
+
+            /// Its name in the object.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(StateMap::$map => $name,)* }
+            }
+        }
+    };
+}
+
+state_maps! {
+    Meta = "nat64_meta";
+    Bibs = "nat64_bibs";
+    Sessions = "nat64_sessions";
+    Subscribers = "nat64_subscribers";
+    Free = "nat64_free";
+    Bib6 = "nat64_bib6";
+    Bib4 = "nat64_bib4";
+    SessionHeads = "nat64_session";
+    SubscriberHeads = "nat64_subscriber";
 }
 
 impl StateMap {
-    pub(crate) const ALL: [StateMap; 9] = [
-        StateMap::Meta,
-        StateMap::Bibs,
-        StateMap::Sessions,
-        StateMap::Subscribers,
-        StateMap::Free,
-        StateMap::Bib6,
-        StateMap::Bib4,
-        StateMap::SessionHeads,
-        StateMap::SubscriberHeads,
-    ];
-
-    /// Its name in the object.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            StateMap::Meta => "nat64_meta",
-            StateMap::Bibs => "nat64_bibs",
-            StateMap::Sessions => "nat64_sessions",
-            StateMap::Subscribers => "nat64_subscribers",
-            StateMap::Free => "nat64_free",
-            StateMap::Bib6 => "nat64_bib6",
-            StateMap::Bib4 => "nat64_bib4",
-            StateMap::SessionHeads => "nat64_session",
-            StateMap::SubscriberHeads => "nat64_subscriber",
-        }
-    }
-
     /// Octets of an entry, and how many there are.
     fn shape(self, sizes: &Sizes) -> (usize, u32) {
         let [bibs, sessions, subscribers] = sizes.entries();

@@ -16,6 +16,17 @@ use libbpf_rs::{MapType, ProgramType, RingBuffer, libbpf_sys};
 
 use crate::host::Feature;
 
+/// Options of a call of libbpf, which say their own size.
+macro_rules! sized {
+    ($options:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {
+        libbpf_sys::$options {
+            sz: size_of::<libbpf_sys::$options>() as libbpf_sys::size_t,
+            $($field $(: $value)?,)*
+            ..Default::default()
+        }
+    };
+}
+
 /// Where a link goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkType {
@@ -40,11 +51,7 @@ pub(crate) fn link_create(
         LinkType::XdpNative => (libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_DRV_MODE),
         LinkType::XdpGeneric => (libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_SKB_MODE),
     };
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags,
-        ..Default::default()
-    };
+    let options = sized!(bpf_link_create_opts { flags });
     let ifindex = index(ifindex)?;
     // SAFETY: the options outlive the call and say their own size; the descriptor is open.
     descriptor(unsafe {
@@ -77,10 +84,7 @@ pub(crate) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
 /// Whether the kernel has tcx: asks for the programs at the loopback device's egress.
 pub(crate) fn has_tcx() -> bool {
     const LOOPBACK: i32 = 1;
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
+    let mut options = sized!(bpf_prog_query_opts {});
     // SAFETY: the options outlive the call and say their own size; they ask for the number of
     // programs only, so that the kernel writes through none of their pointers.
     let returned = unsafe {
@@ -93,11 +97,7 @@ pub(crate) fn has_tcx() -> bool {
 pub(crate) fn tcx_egress(ifindex: u32) -> io::Result<Vec<u32>> {
     // BPF_MPROG_MAX of the kernel.
     let mut numbers = [0u32; 64];
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        prog_ids: numbers.as_mut_ptr(),
-        ..Default::default()
-    };
+    let mut options = sized!(bpf_prog_query_opts { prog_ids: numbers.as_mut_ptr() });
     options.__bindgen_anon_1.count = numbers.len() as u32;
     // SAFETY: the options outlive the call and say their own size and how many numbers there is room for.
     result(unsafe {
@@ -155,11 +155,7 @@ fn load(kind: libbpf_sys::bpf_prog_type, flags: u32, program: &[Instruction]) ->
         instruction
     };
     let instructions: Vec<libbpf_sys::bpf_insn> = program.iter().map(instruction).collect();
-    let mut options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        prog_flags: flags,
-        ..Default::default()
-    };
+    let mut options = sized!(bpf_prog_load_opts { prog_flags: flags });
     // SAFETY: name, licence, instructions and options outlive the call, which is told how many instructions
     // there are; the options say their own size.
     descriptor(unsafe {
@@ -190,10 +186,7 @@ pub(crate) fn xdp_state(ifindex: u32) -> io::Result<XdpState> {
     const GENERIC: u8 = 2;
     const BASIC: u64 = 1;
     const NDO_XMIT: u64 = 4;
-    let mut options = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
+    let mut options = sized!(bpf_xdp_query_opts {});
     // SAFETY: the options outlive the call and say their own size.
     result(unsafe { libbpf_sys::bpf_xdp_query(index(ifindex)?, 0, &mut options) })?;
     let features = options.feature_flags;
@@ -223,12 +216,10 @@ pub(crate) fn clsact_destroy(ifindex: u32) -> io::Result<()> {
 }
 
 fn clsact_hook(ifindex: u32) -> io::Result<libbpf_sys::bpf_tc_hook> {
-    Ok(libbpf_sys::bpf_tc_hook {
-        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
+    Ok(sized!(bpf_tc_hook {
         ifindex: index(ifindex)?,
-        attach_point: libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS,
-        ..Default::default()
-    })
+        attach_point: libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS
+    }))
 }
 
 fn index(ifindex: u32) -> io::Result<i32> {

@@ -232,10 +232,7 @@ impl Translator {
     /// The CLAT's part, if this is one.
     #[must_use]
     pub fn clat(&self) -> Option<&Clat> {
-        match &self.mode {
-            Mode::Clat(clat) => Some(clat),
-            Mode::Siit(_) | Mode::Nat64(_) | Mode::Softwire(_) => None,
-        }
+        if let Mode::Clat(clat) = &self.mode { Some(clat) } else { None }
     }
 
     /// Whether this is a CLAT that discovers its prefix.
@@ -253,19 +250,13 @@ impl Translator {
     /// The stateful part, if this is mode `nat64` or `nat-pt`.
     #[must_use]
     pub fn nat64(&self) -> Option<&Nat64> {
-        match &self.mode {
-            Mode::Nat64(nat64) => Some(nat64),
-            Mode::Siit(_) | Mode::Clat(_) | Mode::Softwire(_) => None,
-        }
+        if let Mode::Nat64(nat64) = &self.mode { Some(nat64) } else { None }
     }
 
     /// The softwires' part, if this is mode `softwire`.
     #[must_use]
     pub fn softwire(&self) -> Option<&Softwire> {
-        match &self.mode {
-            Mode::Softwire(softwire) => Some(softwire),
-            Mode::Siit(_) | Mode::Clat(_) | Mode::Nat64(_) => None,
-        }
+        if let Mode::Softwire(softwire) = &self.mode { Some(softwire) } else { None }
     }
 
     /// Whether packets come from and go to other hosts than this one.
@@ -281,9 +272,6 @@ impl Translator {
     /// The dynamic 1:1 mappings, if there are to be any.
     #[must_use]
     pub fn dynamic4(&self) -> Option<&Dynamic4> {
-        match &self.mode {
-            Mode::Siit(siit) => siit.dynamic4.as_ref(),
-            Mode::Clat(_) | Mode::Nat64(_) | Mode::Softwire(_) => None,
-        }
+        if let Mode::Siit(siit) = &self.mode { siit.dynamic4.as_ref() } else { None }
     }
 }

@@ -304,23 +304,26 @@ pub(crate) fn pool6(value: &Value<'_>) -> Parsed<Pool6> {
 
 pub(crate) fn prefix4(value: &Value<'_>) -> Parsed<Ipv4Net> {
     let help = "write an IPv4 network such as \"198.51.100.0/24\"";
-    let text = string(value, "an IPv4 network", help)?;
-    let net = net4(text)
-        .ok_or_else(|| wrong(value, format!("\"{text}\" is not an IPv4 network"), help))?;
-    if net.trunc() != net {
-        let help = format!("write \"{}\"", net.trunc());
-        return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));
-    }
-    Ok(net)
+    network(value, "an IPv4 network", help, net4, Ipv4Net::trunc)
 }
 
 pub(crate) fn prefix6(value: &Value<'_>) -> Parsed<Ipv6Net> {
     let help = "write an IPv6 prefix such as \"2001:db8:1::/48\"";
-    let text = string(value, "an IPv6 prefix", help)?;
-    let net = net6(text)
-        .ok_or_else(|| wrong(value, format!("\"{text}\" is not an IPv6 prefix"), help))?;
-    if net.trunc() != net {
-        let help = format!("write \"{}\"", net.trunc());
+    network(value, "an IPv6 prefix", help, net6, Ipv6Net::trunc)
+}
+
+/// A network without bits behind its length, which `trunc` takes off.
+fn network<T: Display + PartialEq>(
+    value: &Value<'_>,
+    wanted: &str,
+    help: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    trunc: impl Fn(&T) -> T,
+) -> Parsed<T> {
+    let net = prefix(value, wanted, help, parse)?;
+    if trunc(&net) != net {
+        let text = string(value, wanted, help)?;
+        let help = format!("write \"{}\"", trunc(&net));
         return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));
     }
     Ok(net)
@@ -377,10 +380,15 @@ pub(crate) fn icmp_errors(value: &Value<'_>) -> Parsed<IcmpErrors> {
     match string(value, "a rate", help)? {
         "off" => Ok(IcmpErrors::Off),
         "unlimited" => Ok(IcmpErrors::Unlimited),
-        text => match text.strip_suffix("/s").and_then(|number| number.trim().parse().ok()) {
-            Some(per_second @ 1..) => Ok(IcmpErrors::Limited { per_second, burst: 0 }),
-            _ => Err(wrong(value, format!("\"{text}\" is no rate"), help)),
-        },
+        text => Ok(IcmpErrors::Limited { per_second: per_second(value, text, help)?, burst: 0 }),
+    }
+}
+
+/// A rate such as `1000/s`.
+fn per_second(value: &Value<'_>, text: &str, help: &str) -> Parsed<u32> {
+    match text.strip_suffix("/s").and_then(|number| number.trim().parse().ok()) {
+        Some(per_second @ 1..) => Ok(per_second),
+        _ => Err(wrong(value, format!("\"{text}\" is no rate"), help)),
     }
 }
 

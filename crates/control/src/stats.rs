@@ -237,29 +237,28 @@ impl Totals {
     }
 
     fn zip(&mut self, other: &Totals, join: impl Fn(u64, u64) -> u64) {
-        for (mine, others) in
-            [(&mut self.v4_to_v6, &other.v4_to_v6), (&mut self.v6_to_v4, &other.v6_to_v4)]
-        {
-            mine.packets = join(mine.packets, others.packets);
-            mine.segments = join(mine.segments, others.segments);
-            mine.octets = join(mine.octets, others.octets);
-            mine.fragments = join(mine.fragments, others.fragments);
+        let mut other = other.clone();
+        for (mine, others) in self.numbers().zip(other.numbers()) {
+            *mine = join(*mine, *others);
         }
-        for (label, count) in &other.drops {
-            let mine = self.drops.entry(label.clone()).or_default();
-            *mine = join(*mine, *count);
+        for (label, count) in other.drops {
+            let mine = self.drops.entry(label).or_default();
+            *mine = join(*mine, count);
         }
-        let (mine, others) = (&mut self.icmp_errors, &other.icmp_errors);
-        mine.v4 = join(mine.v4, others.v4);
-        mine.v6 = join(mine.v6, others.v6);
-        mine.suppressed = join(mine.suppressed, others.suppressed);
-        self.passed = join(self.passed, other.passed);
-        let (mine, others) = (&mut self.io, &other.io);
-        mine.receive_errors = join(mine.receive_errors, others.receive_errors);
-        mine.send_full = join(mine.send_full, others.send_full);
-        mine.send_down = join(mine.send_down, others.send_down);
-        mine.send_no_buffers = join(mine.send_no_buffers, others.send_no_buffers);
-        mine.send_refused = join(mine.send_refused, others.send_refused);
+    }
+
+    /// All numbers but those of drops.
+    fn numbers(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Totals { v4_to_v6: to6, v6_to_v4: to4, icmp_errors: icmp, passed, io, .. } = self;
+        [
+            [&mut to6.packets, &mut to6.segments, &mut to6.octets, &mut to6.fragments],
+            [&mut to4.packets, &mut to4.segments, &mut to4.octets, &mut to4.fragments],
+            [&mut icmp.v4, &mut icmp.v6, &mut icmp.suppressed, passed],
+            [&mut io.receive_errors, &mut io.send_full, &mut io.send_down, &mut io.send_no_buffers],
+        ]
+        .into_iter()
+        .flatten()
+        .chain([&mut io.send_refused])
     }
 }
 

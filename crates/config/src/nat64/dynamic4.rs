@@ -13,14 +13,10 @@ use super::pool::CLIENTS;
 use crate::check::clashing;
 use crate::diagnostic::Sink;
 use crate::keys::common::{PREFIX4, file};
-use crate::keys::form::{Form, List, Or, Plain, Time, list, or, time};
-use crate::keys::{Key, Keys, Places, Written};
-use crate::reload::Reload;
+use crate::keys::form::{List, Or, Plain, Time, list, or, time};
+use crate::keys::{Key, Keys, Places, Written, keys};
 use crate::section::Section;
 use crate::value;
-
-/// Folder of what outlives a restart.
-const STATE_DIR: &str = "/var/lib/fordway";
 
 const HELP: &str = "write a list of IPv4 networks such as [\"192.0.2.0/24\"]";
 const POOL: List<Plain<Ipv4Net>> = list(PREFIX4, HELP);
@@ -28,82 +24,48 @@ const IDLE: Time = time(60_000, 30 * 86_400_000);
 const FILE: Or<Plain<PathBuf>> =
     or("off", file(|v| value::file(v, "/var/lib/fordway/siit0.dynamic4")));
 
-/// Dynamic 1:1 mappings of mode `siit`: `dynamic4`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dynamic4 {
-    /// The addresses, routed into the interface.
-    pub pool: Vec<Ipv4Net>,
-    /// Which IPv6 hosts get one; empty: all.
-    pub clients: Vec<Ipv6Net>,
-    /// Time without a packet after which an address is free again.
-    pub idle: Duration,
-    /// Where mappings are kept across restarts; `None`: nowhere.
-    pub file: Option<PathBuf>,
+keys! {
+    /// Dynamic 1:1 mappings of mode `siit`: `dynamic4`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Dynamic4 {
+        /// IPv4 addresses for IPv6 hosts without a mapping, one each. Routed into the interface. Needs `pool6`
+        pool("dynamic4"): Vec<Ipv4Net> = POOL, or(Vec::new(), "(off)"),
+            reload(But("another number of addresses"));
+        /// Which IPv6 hosts get one
+        clients("dynamic4_clients"): Vec<Ipv6Net> = CLIENTS, or(Vec::new(), "(all hosts)"), if(!clients.is_empty());
+        /// Time without a packet after which an address is free again
+        idle("dynamic4_idle"): Duration = IDLE, or(Lifetimes::default().dynamic4);
+        /// Where the mappings are kept across restarts
+        file("dynamic4_file"): Option<PathBuf> = FILE, or(None, "`\"/var/lib/fordway/NAME.dynamic4\"`"), reload(Down);
+    }
 }
 
 impl Keys for Option<Dynamic4> {
     fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> (Option<Dynamic4>, bool) {
         if !section.has("dynamic4") {
             let why = "this key belongs to `dynamic4`, which is not there";
-            for key in ["dynamic4_clients", "dynamic4_idle", "dynamic4_file"] {
-                section.refuse(sink, key, why, "leave it out, or write dynamic4 = [...]");
+            for key in Dynamic4::keys().into_iter().skip(1) {
+                section.refuse(sink, key.name, why, "leave it out, or write dynamic4 = [...]");
             }
             section.know(&["dynamic4"]);
             return (None, true);
         }
-        let pool = section.read(sink, "dynamic4", |v| POOL.read(v)).map(Spanned::into_inner);
-        let clients = section.read(sink, "dynamic4_clients", |v| CLIENTS.read(v));
-        let idle = section.read(sink, "dynamic4_idle", |v| IDLE.read(v));
-        let file = section.read(sink, "dynamic4_file", |v| FILE.read(v));
-        let usual = || {
+        let (mut dynamic4, complete) = Dynamic4::read(section, sink);
+        if !section.has("dynamic4_file") {
             let name = section.word("name").unwrap_or("siit");
-            Some(PathBuf::from(format!("{STATE_DIR}/{name}.dynamic4")))
-        };
-        let dynamic4 = Dynamic4 {
-            pool: pool.unwrap_or_default(),
-            clients: clients.map(Spanned::into_inner).unwrap_or_default(),
-            idle: idle.map_or_else(|| Lifetimes::default().dynamic4, Spanned::into_inner),
-            file: file.map_or_else(usual, Spanned::into_inner),
-        };
-        (Some(dynamic4), true)
+            dynamic4.file = Some(PathBuf::from(format!("/var/lib/fordway/{name}.dynamic4")));
+        }
+        (Some(dynamic4), complete)
     }
 
     fn write(&self, to: &mut Written) {
-        let Some(Dynamic4 { pool, clients, idle, file }) = self else { return };
-        to.put_some("dynamic4", POOL.write(pool));
-        if !clients.is_empty() {
-            to.put_some("dynamic4_clients", CLIENTS.write(clients));
+        if let Some(dynamic4) = self {
+            dynamic4.write(to);
         }
-        to.put_some("dynamic4_idle", IDLE.write(idle));
-        to.put_some("dynamic4_file", FILE.write(file));
     }
 
     fn keys() -> Vec<Key> {
-        let idle = Lifetimes::default().dynamic4;
-        let file = format!("`\"{STATE_DIR}/NAME.dynamic4\"`");
-        vec![
-            Key::new(
-                "dynamic4",
-                &POOL,
-                "(off)".to_owned(),
-                "IPv4 addresses for IPv6 hosts without a mapping, one each. Routed into the interface. Needs `pool6`",
-            )
-            .reload(Reload::But("another number of addresses")),
-            Key::new(
-                "dynamic4_clients",
-                &CLIENTS,
-                "(all hosts)".to_owned(),
-                "Which IPv6 hosts get one",
-            ),
-            Key::usual(
-                "dynamic4_idle",
-                &IDLE,
-                &idle,
-                "Time without a packet after which an address is free again",
-            ),
-            Key::new("dynamic4_file", &FILE, file, "Where the mappings are kept across restarts")
-                .reload(Reload::Down),
-        ]
+        Dynamic4::keys()
     }
 }
 

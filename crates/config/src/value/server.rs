@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hickory_proto::rr::Name;
 use ipnet::IpNet;
 
-use super::{Parsed, Value, net4, net6, string, wrong};
+use super::{Parsed, Value, net4, net6, network, per_second, string, wrong};
 
 /// Whether packets can be sent to a server of this address.
 pub(crate) fn is_host(address: IpAddr) -> bool {
@@ -78,14 +78,8 @@ pub(crate) fn server6(value: &Value<'_>) -> Parsed<Ipv6Addr> {
 /// A network of either family, or an address as the network of its own.
 pub(crate) fn net(value: &Value<'_>) -> Parsed<IpNet> {
     let help = "write a network such as \"2001:db8:1::/64\" or \"192.0.2.0/24\"";
-    let text = string(value, "a network", help)?;
-    let net = net6(text).map(IpNet::V6).or_else(|| net4(text).map(IpNet::V4));
-    let net = net.ok_or_else(|| wrong(value, format!("\"{text}\" is not a network"), help))?;
-    if net.trunc() != net {
-        let help = format!("write \"{}\"", net.trunc());
-        return Err(wrong(value, format!("in {text}, bits are set behind the length"), help));
-    }
-    Ok(net)
+    let parse = |text: &str| net6(text).map(IpNet::V6).or_else(|| net4(text).map(IpNet::V4));
+    network(value, "a network", help, parse, IpNet::trunc)
 }
 
 /// `unlimited`, or a rate such as `100/s`.
@@ -93,10 +87,7 @@ pub(crate) fn rate(value: &Value<'_>) -> Parsed<Option<u32>> {
     let help = "write \"unlimited\" or a rate such as \"100/s\"";
     match string(value, "a rate", help)? {
         "unlimited" => Ok(None),
-        text => match text.strip_suffix("/s").and_then(|number| number.trim().parse().ok()) {
-            Some(per_second @ 1..) => Ok(Some(per_second)),
-            _ => Err(wrong(value, format!("\"{text}\" is no rate"), help)),
-        },
+        text => per_second(value, text, help).map(Some),
     }
 }
 
