@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::fields::{Kind, Line};
 use super::reason::Reason;
 use super::settings::{Log, LogFormat, LogTarget};
+use super::shared::Active;
 
 /// Octets that wait at most for a writer that is held up; lines beyond are lost, and counted.
 const MOST_WAITING: usize = 4 << 20;
@@ -44,6 +45,28 @@ pub(super) struct Outcome {
     pub(super) octets: u64,
     pub(super) server: Option<SocketAddr>,
     pub(super) reason: Option<Reason>,
+}
+
+/// A request and what became of it, which is logged when this is dropped.
+pub(super) struct Record {
+    active: Arc<Active>,
+    /// `None`: nothing is known, and nothing is logged.
+    pub(super) about: Option<About>,
+    pub(super) outcome: Outcome,
+}
+
+impl Record {
+    pub(super) fn new(active: &Arc<Active>) -> Record {
+        Record { active: Arc::clone(active), about: None, outcome: Outcome::default() }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let (Some(log), Some(about)) = (&self.active.log, &self.about) {
+            log.write(about, &self.outcome);
+        }
+    }
 }
 
 impl About {

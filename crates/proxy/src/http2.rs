@@ -1,12 +1,10 @@
 //! Clients that speak HTTP/2 (RFC 9113), by hyper; servers are asked by HTTP/1.1.
 
 mod body;
-mod duplex;
-mod exchange;
+mod client;
 mod requests;
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,14 +17,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::access::About;
+use super::access::{About, Record};
 use super::conn::{Conn, Stream};
+use super::exchange::Exchange;
 use super::fields::Line;
 use super::reason::Reason;
 use super::request::{FirstLine, Request, Scene, Target, make};
 use super::worker::Worker;
 use body::Body;
-use exchange::Exchange;
+use client::Http2;
 use requests::{Patience, Request as UnderWay, Requests};
 
 /// How often a client that is silent is asked whether it is there.
@@ -87,54 +86,51 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
     }
 }
 
-/// What a response's task has for the client.
-type Answer = http::Response<Body>;
-
+/// Begins an exchange in a task of its own, and returns the response once it has begun.
 async fn answer(
     request: http::Request<Incoming>,
-    client: IpAddr,
+    address: IpAddr,
     tls: bool,
     worker: Rc<Worker>,
     under_way: Rc<UnderWay>,
-) -> Answer {
+) -> http::Response<Body> {
     let active = worker.shared.active.load_full();
     worker.counters().requests_http2.add(1);
-    let about = active.settings.log.as_ref().map(|_| {
+    let mut record = Record::new(&active);
+    if active.settings.log.is_some() {
         let target = request.uri().to_string();
-        let mut about = About::new(client, request.method().as_str(), &target, "HTTP/2");
+        let mut about = About::new(address, request.method().as_str(), &target, "HTTP/2");
         about.fields(lines(request.headers()));
-        about
-    });
-    let exchange = Exchange::new(Rc::clone(&worker), active, client, about, under_way);
+        record.about = Some(about);
+    }
     let (tell, told) = oneshot::channel();
-    let (wait, waits) = oneshot::channel();
     spawn_local(async move {
-        tokio::select! {
-            biased;
-            () = exchange.run(request, tls, tell) => {}
-            () = abandoned(waits) => worker.counters().abandoned.add(1),
-        }
+        let settings = &active.settings;
+        let scene = Scene { settings, own: &active.own, client: address, tls };
+        let read = match read(&request, scene) {
+            _ if !settings.allow.contains(address) => Err(Reason::ClientDenied),
+            read => read,
+        };
+        let exchange = Exchange {
+            worker: &worker,
+            active: &active,
+            address,
+            client: Http2::new(request, tell, under_way, settings.limits.header_time),
+            last: true,
+            outcome: &mut record.outcome,
+        };
+        exchange.run(read).await;
     });
-    let answer = told.await.unwrap_or_else(|_| untold());
-    // From here on the answer's content shows whether the client still wants it.
-    let _ = wait.send(());
-    answer
+    told.await.unwrap_or_else(|_| untold())
 }
 
-/// The answer of an exchange that has come to no end of its own: of a task that has panicked, or was ended with the thread.
-fn untold() -> Answer {
-    let mut answer = Answer::default();
+/// The answer of an exchange that has none of its own: its task has panicked, or was ended with its thread.
+fn untold() -> http::Response<Body> {
+    let mut answer = http::Response::<Body>::default();
     *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
     let never = http::HeaderValue::from_static("no-store");
     answer.headers_mut().insert(http::header::CACHE_CONTROL, never);
     answer
-}
-
-/// Returns when the client has reset its request before there was an answer: nobody is to be asked for it any more.
-async fn abandoned(waits: oneshot::Receiver<()>) {
-    if waits.await.is_ok() {
-        pending::<()>().await;
-    }
 }
 
 fn lines(headers: &http::HeaderMap) -> impl Iterator<Item = Line<'_>> {

@@ -21,6 +21,7 @@ mod exchange;
 mod eyeballs;
 mod fields;
 mod head;
+mod http1;
 mod http2;
 mod names;
 mod order;

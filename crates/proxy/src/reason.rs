@@ -122,39 +122,66 @@ impl Reason {
         )
     }
 
-    /// The content of the answer.
-    pub(super) fn page(self) -> String {
-        let told = self.told();
-        format!("{} {}\n\n{}\n", told.status, phrase(told.status), told.text)
-    }
-
-    /// The value of Proxy-Status (RFC 9209 section 2).
-    pub(super) fn proxy_status(self, proxy: &str) -> String {
-        format!("{proxy}; error={}", self.told().error)
-    }
-
-    /// A whole HTTP/1.1 answer.
-    pub(super) fn answer(self, proxy: &str, date: &str, close: bool, head: bool) -> Vec<u8> {
-        let page = self.page();
-        let status = self.status();
-        let mut answer = format!(
-            "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: text/plain; charset=utf-8\r\n\
-             Content-Length: {}\r\nCache-Control: no-store\r\nProxy-Status: {}\r\n",
-            phrase(status),
-            page.len(),
-            self.proxy_status(proxy)
-        );
+    /// The answer; `proxy` is the proxy's name in Proxy-Status (RFC 9209 section 2).
+    pub(super) fn answer(self, proxy: &str, date: &str) -> Answer {
+        let Told { status, error, text, .. } = self.told();
+        let mut fields = vec![
+            ("Date", date.to_owned()),
+            ("Content-Type", "text/plain; charset=utf-8".to_owned()),
+            ("Cache-Control", "no-store".to_owned()),
+            ("Proxy-Status", format!("{proxy}; error={error}")),
+        ];
         if self == Reason::Method {
-            let _ = write!(answer, "Allow: {ALLOW}\r\n");
+            fields.push(("Allow", ALLOW.to_owned()));
+        }
+        Answer {
+            status: *status,
+            fields,
+            page: format!("{status} {}\n\n{text}\n", phrase(*status)),
+        }
+    }
+}
+
+/// An answer of the proxy's own.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    fields: Vec<(&'static str, String)>,
+    /// The content.
+    pub(super) page: String,
+}
+
+impl Answer {
+    /// To OPTIONS for the proxy itself (RFC 9110 section 9.3.7).
+    pub(super) fn options(date: &str) -> Answer {
+        let fields = vec![("Date", date.to_owned()), ("Allow", ALLOW.to_owned())];
+        Answer { status: 204, fields, page: String::new() }
+    }
+
+    /// The whole answer in HTTP/1.1; `head`: without its content.
+    pub(super) fn http1(&self, close: bool, head: bool) -> Vec<u8> {
+        let mut answer = format!("HTTP/1.1 {} {}\r\n", self.status, phrase(self.status));
+        let length = Some(self.page.len().to_string()).filter(|_| self.status != 204);
+        let length = length.iter().map(|length| ("Content-Length", length));
+        for (name, value) in self.fields.iter().map(|(name, value)| (*name, value)).chain(length) {
+            let _ = write!(answer, "{name}: {value}\r\n");
         }
         if close {
             answer += "Connection: close\r\n";
         }
         answer += "\r\n";
         if !head {
-            answer += &page;
+            answer += &self.page;
         }
         answer.into_bytes()
+    }
+
+    /// The header section in HTTP/2.
+    pub(super) fn http2(&self) -> http::response::Builder {
+        let mut answer = http::Response::builder().status(self.status);
+        for (name, value) in &self.fields {
+            answer = answer.header(*name, value);
+        }
+        answer
     }
 }
 
@@ -180,9 +207,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_whole() {
-        let answer =
-            Reason::HeaderTimeout.answer("fordway", "Thu, 01 Jan 1970 00:00:00 GMT", true, false);
-        let text = String::from_utf8(answer).unwrap();
+        let answer = Reason::HeaderTimeout.answer("fordway", "Thu, 01 Jan 1970 00:00:00 GMT");
+        let text = String::from_utf8(answer.http1(true, false)).unwrap();
         let (head, page) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{head}");
         assert!(head.contains(&format!("Content-Length: {}\r\n", page.len())), "{head}");

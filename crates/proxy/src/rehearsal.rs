@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use bytes::{Buf, BytesMut};
 
-use super::fields::Delimited;
 use super::head;
 use super::reason::Reason;
 use super::relay::Relay;
@@ -83,17 +82,14 @@ fn one(
     settings: &Settings,
     buf: &mut BytesMut,
 ) -> Result<(Rehearsed, bool), Reason> {
-    let bare = matches!(request.delimited, Delimited::Not | Delimited::Length(0));
     if request.method == Method::Connect {
         return Ok((Rehearsed::Tunnel, false));
     }
     if request.for_us {
-        return Ok((Rehearsed::Answered, request.keep_alive && bare));
+        return Ok((Rehearsed::Answered, request.keep_alive && request.is_bare()));
     }
     let most = settings.limits.body;
-    if let (Delimited::Length(length), Some(most)) = (request.delimited, most)
-        && length > most
-    {
+    if request.exceeds(most) {
         return Err(Reason::BodyTooLarge);
     }
     let mut octets = Vec::new();

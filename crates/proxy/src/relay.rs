@@ -1,10 +1,10 @@
-//! The content of a message, from one connection to another.
+//! The content of a message, from where it comes to where it goes.
 
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use super::chunked::Chunked;
+use super::chunked::{Chunked, Field};
 use super::conn::{Conn, LITTLE, MUCH};
 use super::fields::{Delimited, put};
 use super::response::Content;
@@ -33,6 +33,29 @@ pub(super) enum Broken {
     Coding,
     /// It is larger than allowed.
     TooLarge,
+}
+
+/// Where content comes from: a connection, or the frames of HTTP/2.
+pub(super) trait Origin {
+    /// Octets that have come and are still in the coding of the message.
+    fn buf(&mut self) -> &mut BytesMut;
+
+    /// Waits for more: octets in [`Origin::buf`], content that is [added](Relay::add), or the [end](Relay::finish).
+    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>>;
+}
+
+/// Where content goes: a connection, or the frames of HTTP/2.
+pub(super) trait Sink {
+    /// Passes on some of what is there; `false`: nothing is.
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        relay: &mut Relay,
+        from: &mut BytesMut,
+    ) -> Poll<Result<bool, Broken>>;
+
+    /// Has everything sent that was passed on, and the end of the content if that has come.
+    fn poll_flush(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>>;
 }
 
 /// The header section that is to be written, and the content behind it.
@@ -106,42 +129,22 @@ impl Relay {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Conn,
-        to: &mut Conn,
+        from: &mut impl Origin,
+        to: &mut impl Sink,
     ) -> Poll<Result<(), Broken>> {
         loop {
-            self.encode(&mut from.buf)?;
-            let ready_made = self.ready_made(&from.buf);
-            if !self.out.is_empty() || ready_made > 0 {
-                self.waits_for_source = false;
-                let put = ready!(to.poll_put(cx, &self.out, &from.buf[..ready_made]));
-                let put = put.map_err(|_| Broken::To)?;
+            self.waits_for_source = false;
+            if ready!(to.poll_pass(cx, self, from.buf()))? {
                 self.moved = true;
-                self.octets += put as u64;
-                let of_out = put.min(self.out.len());
-                self.out.advance(of_out);
-                self.take(&mut from.buf, put - of_out)?;
                 continue;
             }
+            // What TLS has held back must not wait for more.
+            ready!(to.poll_flush(cx, self))?;
             if self.all {
-                self.waits_for_source = false;
-                return to.poll_flush(cx).map_err(|_| Broken::To);
+                return Poll::Ready(Ok(()));
             }
-            // What TLS has held back must not wait for the reader's side.
-            ready!(to.poll_flush(cx)).map_err(|_| Broken::To)?;
             self.waits_for_source = true;
-            let room = match &self.source {
-                Source::Length(left) if *left <= LITTLE as u64 => LITTLE,
-                _ => MUCH,
-            };
-            match ready!(from.poll_fill(cx, room)) {
-                Ok(0) => match self.source {
-                    Source::Close => self.finish(&[]),
-                    _ => return Poll::Ready(Err(Broken::From)),
-                },
-                Ok(_) => self.moved = true,
-                Err(_) => return Poll::Ready(Err(Broken::From)),
-            }
+            ready!(from.poll_more(cx, self))?;
         }
     }
 
@@ -174,33 +177,65 @@ impl Relay {
 
     /// Takes octets that were written from where they lay.
     fn take(&mut self, from: &mut BytesMut, octets: usize) -> Result<(), Broken> {
-        if octets == 0 {
-            return Ok(());
-        }
         from.advance(octets);
+        self.took(octets)
+    }
+
+    /// Counts octets of content that were taken.
+    fn took(&mut self, octets: usize) -> Result<(), Broken> {
         self.room = self.room.checked_sub(octets as u64).ok_or(Broken::TooLarge)?;
         if let Source::Length(left) = &mut self.source {
-            *left -= octets as u64;
+            *left = left.saturating_sub(octets as u64);
             self.all = *left == 0;
+        }
+        Ok(())
+    }
+
+    /// Takes the next piece of content as it lies there, without a copy; `None`: there is none yet, or no more.
+    pub(super) fn piece(&mut self, from: &mut BytesMut) -> Result<Option<BytesMut>, Broken> {
+        let piece = match &mut self.source {
+            Source::Chunked(chunked) => {
+                let piece = chunked.next(from).map_err(|_| Broken::Coding)?;
+                self.all = chunked.is_done();
+                piece
+            }
+            _ => Some(from.split_to(self.ready_made(from))).filter(|piece| !piece.is_empty()),
+        };
+        if let Some(piece) = &piece {
+            self.took(piece.len())?;
+        }
+        Ok(piece)
+    }
+
+    /// The fields behind the content.
+    pub(super) fn trailer(&self) -> Result<Vec<Field>, Broken> {
+        match &self.source {
+            Source::Chunked(chunked) => chunked.trailer().map_err(|_| Broken::Coding),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Adds a piece of content that came without a coding.
+    pub(super) fn add(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        if !piece.is_empty() {
+            self.room = self.room.checked_sub(piece.len() as u64).ok_or(Broken::TooLarge)?;
+            append(&mut self.out, piece, self.chunks);
         }
         Ok(())
     }
 
     /// Converts received content to the coding in which it is sent, if that differs.
     fn encode(&mut self, from: &mut BytesMut) -> Result<(), Broken> {
-        match &mut self.source {
+        match self.source {
             _ if self.all => {}
-            Source::Chunked(chunked) => {
+            Source::Chunked(_) => {
                 while self.out.len() < WAITING
-                    && let Some(piece) = chunked.next(from).map_err(|_| Broken::Coding)?
+                    && let Some(piece) = self.piece(from)?
                 {
-                    self.room =
-                        self.room.checked_sub(piece.len() as u64).ok_or(Broken::TooLarge)?;
                     append(&mut self.out, &piece, self.chunks);
                 }
-                if chunked.is_done() {
-                    let trailer = chunked.trailer().map_err(|_| Broken::Coding)?;
-                    self.finish(&trailer);
+                if self.all {
+                    self.finish(&self.trailer()?);
                 }
             }
             Source::Close if self.chunks && !from.is_empty() => {
@@ -212,7 +247,8 @@ impl Relay {
         Ok(())
     }
 
-    fn finish(&mut self, trailer: &[(Vec<u8>, Vec<u8>)]) {
+    /// Ends the content.
+    pub(super) fn finish(&mut self, trailer: &[Field]) {
         self.all = true;
         if self.chunks {
             self.out.put_slice(b"0\r\n");
@@ -222,8 +258,55 @@ impl Relay {
     }
 }
 
+impl Origin for Conn {
+    fn buf(&mut self) -> &mut BytesMut {
+        &mut self.buf
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>> {
+        let room = match &relay.source {
+            Source::Length(left) if *left <= LITTLE as u64 => LITTLE,
+            _ => MUCH,
+        };
+        match ready!(self.poll_fill(cx, room)) {
+            Ok(1..) => relay.moved = true,
+            Ok(0) if matches!(relay.source, Source::Close) => relay.finish(&[]),
+            _ => return Poll::Ready(Err(Broken::From)),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Sink for Conn {
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        relay: &mut Relay,
+        from: &mut BytesMut,
+    ) -> Poll<Result<bool, Broken>> {
+        relay.encode(from)?;
+        let ready_made = relay.ready_made(from);
+        if relay.out.is_empty() && ready_made == 0 {
+            return Poll::Ready(Ok(false));
+        }
+        let put = ready!(self.poll_put(cx, &relay.out, &from[..ready_made]));
+        let put = put.map_err(|_| Broken::To)?;
+        relay.octets += put as u64;
+        let of_out = put.min(relay.out.len());
+        relay.out.advance(of_out);
+        if put > of_out {
+            relay.take(from, put - of_out)?;
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>, _: &mut Relay) -> Poll<Result<(), Broken>> {
+        Conn::poll_flush(self, cx).map_err(|_| Broken::To)
+    }
+}
+
 /// Appends content, as a chunk or as it is.
-pub(super) fn append(out: &mut BytesMut, piece: &[u8], chunks: bool) {
+fn append(out: &mut BytesMut, piece: &[u8], chunks: bool) {
     out.reserve(piece.len() + 20);
     if chunks {
         out.put_slice(format!("{:x}\r\n", piece.len()).as_bytes());

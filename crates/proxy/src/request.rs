@@ -75,6 +75,11 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// Whether no content follows.
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.delimited, Delimited::Not | Delimited::Length(0))
+    }
+
     /// Whether it says that its content has more octets than `most`.
     pub(super) fn exceeds(&self, most: Option<u64>) -> bool {
         matches!((self.delimited, most), (Delimited::Length(length), Some(most)) if length > most)
@@ -174,8 +179,8 @@ where
         Method::Trace => return Err(Reason::Method),
         Method::Connect => {
             // RFC 9110 section 9.3.6: content of CONNECT means nothing; with a length it could be anything.
-            let bare = matches!(gathered.delimited, Delimited::Not | Delimited::Length(0));
-            return if bare || line.minor.is_none() { Ok(request) } else { Err(Reason::Framing) };
+            let is_valid = request.is_bare() || line.minor.is_none();
+            return if is_valid { Ok(request) } else { Err(Reason::Framing) };
         }
         _ => {}
     }

@@ -16,11 +16,10 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use super::access::{About, Outcome};
-use super::authority::Authority;
+use super::access::{About, Record};
 use super::conn::{Conn, Stream, Watch};
-use super::exchange::{End, Exchange};
-use super::pool::Server;
+use super::exchange::{End, Exchange, Pinned};
+use super::http1::Http1;
 use super::reason::Reason;
 use super::request::{Request, Scene};
 use super::shared::Active;
@@ -119,7 +118,7 @@ struct Session {
     /// What TLS has agreed on; `None`: the first octets tell.
     is_http2: Option<bool>,
     /// A connection to a server that is this client's alone, and whom it is for.
-    pinned: Option<(Option<Authority>, Server)>,
+    pinned: Option<Pinned>,
 }
 
 impl Session {
@@ -134,9 +133,8 @@ impl Session {
             }
             // A request is served by the settings of the moment at which it comes.
             let active = self.worker.shared.active.load_full();
-            let mut about = None;
-            let mut outcome = Outcome::default();
-            let read = match self.read(&active, &mut about).await {
+            let mut record = Record::new(&active);
+            let read = match self.read(&active, &mut record.about).await {
                 Read::Request(request) => Ok(request),
                 Read::Refused(reason) => Err(reason),
                 Read::Http2 => return Next::Http2,
@@ -147,27 +145,16 @@ impl Session {
             let last = self.worker.is_draining()
                 || self.served >= active.settings.limits.requests
                 || self.conn.ended;
-            let mut exchange = Exchange {
+            let idle = active.settings.limits.idle_time;
+            let exchange = Exchange {
                 worker: &self.worker,
                 active: &active,
-                client: &mut self.conn,
-                client_address: self.client,
-                watch: &mut self.watch,
+                address: self.client,
+                client: Http1::new(&mut self.conn, &mut self.watch, &mut self.pinned, idle),
                 last,
-                pinned: &mut self.pinned,
-                half_closed: None,
+                outcome: &mut record.outcome,
             };
-            let end = match read {
-                Ok(request) => exchange.run(request, &mut outcome).await,
-                Err(reason) => match exchange.answer(reason, true, false, &mut outcome).await {
-                    Ok(()) => End::Close,
-                    Err(()) => End::Broken,
-                },
-            };
-            if let (Some(log), Some(about)) = (&active.log, &about) {
-                log.write(about, &outcome);
-            }
-            match end {
+            match exchange.run(read).await {
                 End::Persists if !self.worker.is_draining() => {}
                 End::Persists | End::Close => return Next::Close,
                 End::Broken => return Next::Gone,

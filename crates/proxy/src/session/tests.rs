@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::super::exchange::HALF_CLOSED;
+use super::super::http1::HALF_CLOSED;
 use super::super::rules::{Destination, Rule, Rules};
 use super::super::settings::Limits;
 use super::super::worker::tests::{worker, worker_with};
