@@ -14,6 +14,7 @@ use crate::lease::{Identity, Lease, Record};
 use crate::message::{Body, Key, Message, Reason};
 use crate::pool::{Pool, Slot};
 use fordway_softwire::Binding;
+use serde::{Deserialize, Serialize};
 
 pub use settings::{ClientKey, PrefixKey, ServerSettings, WrongSettings};
 
@@ -58,10 +59,31 @@ struct Undo {
     number: u64,
 }
 
-/// What a server has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// State and counters of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ServerStats {
+    /// Leases at this moment.
+    pub leases: u64,
+    /// Leases that can still be granted.
+    pub free: u64,
+    /// Whether the tunnel end point has all bindings. It and `unsent` are set by the owner of the sockets.
+    pub tep_up: bool,
+    pub granted: u64,
+    pub renewed: u64,
+    pub released: u64,
+    pub expired: u64,
+    pub offers: u64,
+    /// Refused: no address is free.
+    pub exhausted: u64,
+    /// Refused: for any other reason.
+    pub refused: u64,
+    /// Steps that failed: the disk or the tunnel end point did not do its part.
+    pub failed: u64,
+    /// Messages that came again and got the same answer.
+    pub repeated: u64,
+    /// Numbers that are not higher than an earlier one's.
+    pub stale: u64,
     pub malformed: u64,
     /// Clients that no key is known for.
     pub unknown: u64,
@@ -69,23 +91,10 @@ pub struct ServerStats {
     pub forged: u64,
     /// Messages of kinds that clients don't send.
     pub unexpected: u64,
-    /// Numbers that are not higher than an earlier one's.
-    pub stale: u64,
-    /// Messages that came again and got the same answer.
-    pub repeated: u64,
     /// More messages than a client may send.
     pub limited: u64,
-    pub offers: u64,
-    pub granted: u64,
-    pub renewed: u64,
-    pub released: u64,
-    pub expired: u64,
-    /// Refused: no address is free.
-    pub exhausted: u64,
-    /// Refused: for any other reason.
-    pub refused: u64,
-    /// Steps that failed: the disk or the tunnel end point did not do its part.
-    pub failed: u64,
+    /// Answers that could not be sent.
+    pub unsent: u64,
 }
 
 /// A client that is known, with its lease or for a while after it.
@@ -209,10 +218,10 @@ impl Server {
         self.pool.free()
     }
 
-    /// What it has counted.
+    /// Its state, and what it has counted.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        self.stats
+        ServerStats { leases: self.held as u64, free: self.free() as u64, ..self.stats }
     }
 
     /// When [`Server::expire`] has something to do.

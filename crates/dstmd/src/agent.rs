@@ -1,4 +1,4 @@
-//! A tunnel end point that a server on another host tells its bindings.
+//! A tunnel end point whose server is on another host, which sends it the bindings.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -6,8 +6,7 @@ use std::io;
 use std::net::{SocketAddrV6, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_dstm::{Key, Tep, TepStats, TepStep};
-use serde::{Deserialize, Serialize};
+use fordway_dstm::{Key, Tep, TepStats as AgentStats, TepStep};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, warn};
@@ -17,7 +16,7 @@ use super::server::{listen_on, serve_datagrams};
 use super::{Bindings, Error, random};
 use fordway_serve::thread::{Commanded, Ready};
 
-/// What it is told.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
     /// Where it listens.
@@ -26,29 +25,11 @@ pub struct AgentSettings {
     pub key: Key,
     /// The tunnel end point.
     pub bindings: Arc<dyn Bindings>,
-    /// Bindings that it takes at most.
+    /// Most bindings that it takes.
     pub most: usize,
 }
 
-/// What it has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as `fordway_dstm::TepStats`")]
-pub struct AgentStats {
-    /// Bindings at this moment.
-    pub bindings: u64,
-    pub sessions: u64,
-    pub bound: u64,
-    pub unbound: u64,
-    pub expired: u64,
-    pub full: u64,
-    pub malformed: u64,
-    pub forged: u64,
-    pub stale: u64,
-    /// Bindings that the tunnel end point did not take.
-    pub failed: u64,
-}
-
-/// One with its socket but without its thread.
+/// An agent with its socket but without its thread.
 #[derive(Debug)]
 pub struct BoundAgent {
     settings: AgentSettings,
@@ -157,26 +138,13 @@ impl Shell {
             }
         }
         let core = self.core.borrow();
-        let TepStats { malformed, forged, stale, sessions, bound, unbound, expired, full } =
-            core.stats();
         let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        *stats = AgentStats {
-            bindings: core.count() as u64,
-            sessions,
-            bound,
-            unbound,
-            expired,
-            full,
-            malformed,
-            forged,
-            stale,
-            failed: stats.failed + failed,
-        };
+        *stats = AgentStats { failed: stats.failed + failed, ..core.stats() };
     }
 }
 
 impl Drop for Shell {
-    /// Takes all bindings back, however it ends.
+    /// Removes all bindings, however it ends.
     fn drop(&mut self) {
         for binding in self.core.get_mut().bindings() {
             self.bindings.remove(binding);
@@ -184,11 +152,11 @@ impl Drop for Shell {
     }
 }
 
-/// A running one. Dropping it ends it, and takes its bindings back.
+/// A running agent. Dropping it ends it, and removes its bindings.
 #[derive(Debug)]
 pub struct Agent {
     stats: Arc<Mutex<AgentStats>>,
-    /// Nothing is ever told it but the end.
+    /// It has no commands but the end.
     thread: Commanded<Infallible>,
 }
 

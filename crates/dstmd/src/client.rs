@@ -1,7 +1,7 @@
 //! The client: sockets and time around `fordway_dstm::Client`.
 //!
-//! It reads what servers send, so it belongs on a thread without privileges; what is to be done on the host it asks
-//! of whoever owns addresses and routes there ([`Host`]).
+//! It reads what servers send, so it belongs on a thread without privileges; changes of the host are made by the owner
+//! of its addresses and routes ([`Host`]).
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -23,24 +23,23 @@ use fordway_serve::clock;
 /// How long a client that ends waits for the server to take the lease back.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What the host does for a client.
+/// Changes of the host that a client needs.
 pub trait Host {
-    /// This host's end of the tunnel, where its messages come from `source`: that, or another address of the
-    /// same /64 that is led into the tunnel.
+    /// This host's end of the tunnel if its messages come from `source`: `source`, or another address of the same /64
+    /// that is routed into the tunnel.
     fn tunnel_end(&mut self, source: Ipv6Addr) -> Ipv6Addr;
 
-    /// The tunnel is to be there: `grant` is this host's, whose end of the tunnel is `own`. It may be
-    /// another than before.
+    /// Sets up the tunnel for `grant`, with `own` as this host's end. Either may differ from an earlier one.
     ///
     /// # Errors
     ///
-    /// Words for people. The lease is given back then.
+    /// A text for the log. The lease is given back then.
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String>;
 
-    /// What has waited is sent: what only a lease before needed can go.
+    /// Called once the waiting packets are sent: what only an earlier lease needed can be removed.
     fn settle(&mut self);
 
-    /// The tunnel is to be gone.
+    /// Removes the tunnel.
     fn unbound(&mut self);
 
     /// Sends an IPv4 packet again, as if it came from this host.
@@ -54,7 +53,7 @@ pub trait Host {
     fn carried(&mut self) -> u64;
 }
 
-/// What a client is told.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// For the log.
@@ -67,7 +66,7 @@ pub struct ClientOptions {
     pub idle: Option<Duration>,
 }
 
-/// Where a client is, and what it has done.
+/// A client's state and counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientStats {
     /// idle, asking, refused, bound, releasing.
@@ -88,7 +87,7 @@ pub struct ClientStats {
     pub granted: u64,
     /// Renewals.
     pub renewed: u64,
-    /// Leases that ended because nobody renewed them, or the server knew of none.
+    /// Leases that ended because they were not renewed, or the server did not know them.
     pub lost: u64,
     /// Leases that were given back.
     pub released: u64,
@@ -98,13 +97,13 @@ pub struct ClientStats {
     pub waited: u64,
     /// Of these, those that were sent when there was one.
     pub sent: u64,
-    /// Packets that there was no room for, or that have waited in vain.
+    /// Packets that there was no room for, or that waited until they were dropped.
     pub dropped: u64,
-    /// Messages that were not the server's.
+    /// Messages that did not come from the server.
     pub foreign: u64,
 }
 
-/// What the owner of a running client has.
+/// A handle of a running client.
 #[derive(Clone, Debug)]
 pub struct ClientHandle {
     stats: Arc<Mutex<ClientStats>>,
@@ -112,13 +111,13 @@ pub struct ClientHandle {
 }
 
 impl ClientHandle {
-    /// Where it is, and what it has done.
+    /// State and counters.
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has [`Runner::run`] give the lease back and end.
+    /// Ends [`Runner::run`], which gives the lease back.
     pub fn end(&self) {
         self.end.notify_one();
     }
@@ -136,9 +135,9 @@ pub struct Runner<H> {
     stats: ClientStats,
     /// With this host's end of the tunnel.
     socket: Option<(UdpSocket, Ipv6Addr)>,
-    /// What the host has set up.
+    /// The lease that the host has set up.
     applied: Option<(Grant, Ipv6Addr)>,
-    /// Packets that the tunnel had carried when that was last another number, and when.
+    /// The number of packets that the tunnel had carried when it last changed, and when that was.
     used: (u64, Instant),
 }
 
@@ -173,7 +172,7 @@ impl<H: Host> Runner<H> {
         self.handle.clone()
     }
 
-    /// Runs until [`ClientHandle::end`]; the lease is given back then, and the host is given back.
+    /// Runs until [`ClientHandle::end`]; then gives the lease back, and returns the host.
     pub async fn run(mut self) -> H {
         let end = Arc::clone(&self.handle.end);
         let timer = Timer::new();
@@ -191,7 +190,7 @@ impl<H: Host> Runner<H> {
         self.host
     }
 
-    /// Gives the lease back, and waits for a while for the server to hear of it.
+    /// Gives the lease back, and waits for a while for the server's confirmation.
     async fn farewell(&mut self) {
         let give_up = clock::now() + FAREWELL;
         let effects = self.core.release(self.clock.now());
@@ -226,7 +225,7 @@ impl<H: Host> Runner<H> {
     /// A packet waits.
     fn come(&mut self) {
         if self.applied.is_some() {
-            // It was on its way when the tunnel came.
+            // The packet was queued while the tunnel was set up.
             self.send_waiting();
             return;
         }
@@ -280,7 +279,7 @@ impl<H: Host> Runner<H> {
                     let own = self.socket.as_ref().map(|(_, own)| *own);
                     match &mut self.applied {
                         Some((before, at)) if own.is_none_or(|own| own == *at) => *before = grant,
-                        // This host has moved, and the server knows.
+                        // This host has moved, and has told the server.
                         _ => self.bound(grant),
                     }
                 }
@@ -329,7 +328,7 @@ impl<H: Host> Runner<H> {
     fn send_waiting(&mut self) {
         let packets = self.waiting.take();
         self.stats.sent += packets.len() as u64;
-        // Whoever gets an answer to one of them finds the lease told.
+        // The statistics have the lease before an answer to one of the packets can come.
         self.tell();
         for packet in packets {
             if let Err(error) = self.host.send(&packet) {
@@ -361,14 +360,14 @@ impl<H: Host> Runner<H> {
             }
         }
         let Some((socket, _)) = &self.socket else { return };
-        // The runtime takes a new socket for one that can't be written to until it has asked; the first message would wait
-        // for its repetition.
+        // The runtime takes a new socket for unwritable until it has polled it; the first message would be lost until
+        // its repetition.
         if let Err(error) = SockRef::from(socket).send_to(octets, &SockAddr::from(to)) {
             self.lose_socket(&error);
         }
     }
 
-    /// Perhaps the address is no longer this host's: the next message goes by another socket.
+    /// The address may have been removed: the next message opens another socket.
     fn lose_socket(&mut self, error: &io::Error) {
         if error.kind() != io::ErrorKind::WouldBlock {
             debug!("{}: {error}", self.options.name);
@@ -411,7 +410,7 @@ fn open(own: Option<Ipv6Addr>, server: SocketAddrV6) -> io::Result<(UdpSocket, I
     let own = match own {
         Some(own) => own,
         None => {
-            // Nothing is sent; it only asks which address leads there.
+            // Nothing is sent: connecting only selects the source address.
             let probe = super::server::listen_on(any()).map_err(io::Error::other)?;
             probe.connect(SocketAddr::V6(server))?;
             match probe.local_addr()? {

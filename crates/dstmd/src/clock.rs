@@ -1,5 +1,5 @@
-//! The time: ms since 1970 when the process began, and going on from there whatever is done to the clock, also while the
-//! host sleeps: a lease ends when its server says, not when this host has been awake for so long.
+//! The time, in ms since 1970: that of the clock when the process began, and monotonic from there, including the time
+//! that the host sleeps: a lease also ends while the host sleeps.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use fordway_serve::clock;
 pub(super) struct Clock {
     base: u64,
     started: Instant,
-    /// For how long the host has slept, ever, and had when the clock was started.
+    /// How long the host has slept, and that value when the clock was started.
     slept: fn() -> Duration,
     before: Duration,
 }
@@ -37,7 +37,7 @@ impl Clock {
         clock::now() + Duration::from_millis(at.saturating_sub(self.now()))
     }
 
-    /// A number that grows from one life of a process to the next: µs since 1970.
+    /// A number that grows from one start of the process to the next: µs since 1970.
     pub(super) fn number(&self) -> u64 {
         self.base * 1000
     }
@@ -47,18 +47,18 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Waits for moments, also such as come while the host sleeps.
+/// Waits for moments, also for those that pass while the host sleeps.
 #[derive(Debug)]
 pub(super) struct Timer(Option<Alarm>);
 
 impl Timer {
     /// Within a tokio runtime.
     pub(super) fn new() -> Timer {
-        // Without an alarm, what comes meanwhile is late.
+        // Without an alarm, moments that pass while the host sleeps are noticed late.
         Timer(Alarm::new().ok())
     }
 
-    /// Waits until `due`, or, after the host has slept, for a moment that had to come by then. May return earlier.
+    /// Waits until `due`, the time that the host sleeps included. May return earlier.
     pub(super) async fn until(&self, due: Instant) {
         // The runtime's timers stand still while the host sleeps.
         let left = due.saturating_duration_since(clock::now());

@@ -1,10 +1,10 @@
-//! The lease file: a record is on disk before a client hears of it.
+//! The lease file: a record is on disk before a client gets the answer.
 //!
-//! Records are added at the end; a process that is killed in the middle of one leaves a damaged last line,
-//! of which the client has not heard. When most lines are of the past, a thread writes the file anew beside
-//! the old one, from what the old one holds. Records that are added meanwhile go to the old one; then they
-//! are added to the new one, which takes the place of the old one in one step. So at any moment the file
-//! has all leases, and nobody waits for a disk but the thread.
+//! Records are added at the end; a process that is killed in the middle of one leaves a damaged last line, of which the
+//! client has had no answer. When most lines are obsolete, a thread writes a new file beside the old one, from the
+//! content of the old one. Records that are added meanwhile go to the old one; then they are added to the new one,
+//! which replaces the old one atomically. So at any moment the file has all leases, and only the thread waits for the
+//! disk.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -25,7 +25,7 @@ const MOST: u64 = 512 << 20;
 /// Octets of a line at most.
 const LINE: u64 = 512;
 
-/// Lines of the past that there may be beside one for each lease.
+/// Obsolete lines that there may be beside one for each lease.
 const PAST: usize = 1000;
 
 /// A lease file that is written.
@@ -39,22 +39,22 @@ pub(super) struct LeaseFile {
     anew: Option<Anew>,
 }
 
-/// A file that is being written in the place of another.
+/// A file that is being written to replace another.
 #[derive(Debug)]
 struct Anew {
-    /// Writes it, and gives it with the number of its lines.
+    /// Writes it, and returns it with the number of its lines.
     thread: JoinHandle<io::Result<(File, usize)>>,
-    /// What was added to the old one meanwhile.
+    /// What was added to the old file meanwhile.
     since: String,
     lines: usize,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The leases, the last record of each address and ports.
     pub leases: Vec<Lease>,
-    /// Lines that were no records.
+    /// Lines that could not be parsed.
     pub damaged: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Kept {
 ///
 /// # Errors
 ///
-/// It can't be read. Damage is none: what can be read is.
+/// It can't be read. Damage is no error: damaged lines are counted.
 pub fn read(path: &Path) -> io::Result<Kept> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
@@ -104,7 +104,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
 }
 
 impl LeaseFile {
-    /// Writes `leases` to a file, in the place of what it had, and goes on from there.
+    /// Replaces a file by one with `leases`, to which records can be added.
     pub(super) fn create(path: &Path, leases: &[&Lease]) -> io::Result<LeaseFile> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
@@ -134,8 +134,8 @@ impl LeaseFile {
         Ok(())
     }
 
-    /// Has the file written anew if most of its lines are of the past: `count` leases there are. Takes the new one when
-    /// it is there.
+    /// Starts writing a new file if most lines are obsolete (there are `count` leases), and takes it once it is
+    /// written.
     pub(super) fn tidy(&mut self, count: usize) {
         self.settle(false);
         if self.anew.is_some() || self.lines <= 2 * count + PAST {
@@ -158,7 +158,7 @@ impl LeaseFile {
         }
     }
 
-    /// Takes the file that was written anew, if it is there or `wait`s for it.
+    /// Takes the new file if it is written; `wait`: waits for that.
     fn settle(&mut self, wait: bool) {
         let is_ready = |anew: &mut Anew| wait || anew.thread.is_finished();
         let Some(anew) = self.anew.take_if(is_ready) else { return };
@@ -171,7 +171,7 @@ impl LeaseFile {
         match taken {
             Ok((file, lines)) => (self.file, self.lines, self.broken) = (file, lines, false),
             Err(error) => {
-                // A disk that is full has better use for the room.
+                // On a full disk, free the space.
                 let _gone_or_not = std::fs::remove_file(beside(&self.path));
                 self.not_anew(&error);
             }
@@ -180,7 +180,7 @@ impl LeaseFile {
 
     fn not_anew(&mut self, error: &io::Error) {
         warn!("dstm-server: can't write {} anew: {error}", self.path.display());
-        // Not again at once.
+        // Not tried again at once.
         self.lines /= 2;
     }
 }
@@ -192,19 +192,19 @@ impl Drop for LeaseFile {
     }
 }
 
-/// Where a file is written that is to take the place of another.
+/// The path of a new file that is to replace another.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
 }
 
-/// Puts what was written beside a file in its place.
+/// Replaces a file by the new one.
 fn take_place(path: &Path) -> io::Result<()> {
     std::fs::rename(beside(path), path)
 }
 
-/// Writes a file beside another, to the disk, and gives it to be added to.
+/// Writes a new file beside another and syncs it; returns it, to be appended to.
 fn write_beside(path: &Path, leases: &[&Lease]) -> io::Result<File> {
     let new = beside(path);
     let made = || -> io::Result<File> {
@@ -220,7 +220,7 @@ fn write_beside(path: &Path, leases: &[&Lease]) -> io::Result<File> {
         Ok(file)
     };
     made().inspect_err(|_| {
-        // A disk that is full has better use for the room.
+        // On a full disk, free the space.
         let _gone_or_not = std::fs::remove_file(&new);
     })
 }

@@ -1,4 +1,4 @@
-//! Sending a packet again that has waited for an address.
+//! Sends packets that have waited for an address.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -28,7 +28,7 @@ impl Injector {
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: this is no IPv4 packet; others are the system's.
+    /// `InvalidInput` if this is no IPv4 packet, or the system's.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         let header = packet.get(..20).filter(|header| header[0] >> 4 == 4);
         let header = header.ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,11 +1,11 @@
 //! DSTM: the server that lends IPv4 addresses, the tunnel end point's side of it, and the client.
 //!
-//! `fordway_dstm` decides; here are sockets, the lease file, threads, and the packets that wait.
+//! `fordway_dstm` is the protocol; this crate has the sockets, the lease file, the threads, and the packets that wait.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `server` | requests by UDP; leases on disk; bindings to the tunnel end point, here or elsewhere |
-//! | `agent` | a tunnel end point that a server on another host tells its bindings |
+//! | `agent` | a tunnel end point with a server on another host |
 //! | `client` | asks when a packet waits, and keeps, renews and gives back the lease |
 //! | `file` | the lease file |
 //! | `waiting`, `inject` | the packets that wait for an address, and how they are sent then |
@@ -27,34 +27,35 @@ use std::path::PathBuf;
 use fordway_dstm::{Binding, WrongSettings};
 use serde::{Deserialize, Serialize};
 
-pub use agent::{Agent, AgentSettings, AgentStats, BoundAgent};
+pub use agent::{Agent, AgentSettings, BoundAgent};
 pub use client::{ClientHandle, ClientOptions, ClientStats, Host, Runner};
 pub use file::read as read_leases;
 pub use fordway_dstm as protocol;
+pub use fordway_dstm::{ServerStats as Stats, TepStats as AgentStats};
 pub use inject::Injector;
-pub use server::{Bound, Server, Settings, Stats, TepPlace};
+pub use server::{Bound, Server, Settings, TepPlace};
 pub use waiting::Waiting;
 
-/// The UDP port of servers, and of tunnel end points that are told by them, unless another is configured.
+/// The UDP port of servers, and of tunnel end points with a server on another host, unless another is configured.
 pub const PORT: u16 = 13_653;
 
 /// The bindings of a tunnel end point that runs in this process, while packets flow.
 pub trait Bindings: fmt::Debug + Send + Sync {
-    /// Adds a binding, or puts it in the place of the one of the same address and ports.
+    /// Adds a binding, or replaces the one of the same address and ports.
     ///
     /// # Errors
     ///
-    /// Words for people: there is no such tunnel end point, or no room.
+    /// A text for the log: there is no such tunnel end point, or no room.
     fn insert(&self, binding: &Binding) -> Result<(), String>;
 
     /// Removes a binding, if it is there.
     fn remove(&self, binding: &Binding);
 }
 
-/// A lease, as it is told to people.
+/// A lease, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseView {
-    /// Who has it: a name, or the address of one that has none.
+    /// The client: its name, or its address if it has none.
     pub client: String,
     /// The address.
     pub v4: std::net::Ipv4Addr,
@@ -69,7 +70,7 @@ pub struct LeaseView {
 }
 
 impl LeaseView {
-    /// What is told of a lease at `now`, in ms since 1970.
+    /// The view of a lease at `now`, in ms since 1970.
     #[must_use]
     pub fn of(lease: &fordway_dstm::Lease, now: u64) -> LeaseView {
         let range = lease.slot.range();
@@ -117,7 +118,7 @@ pub enum Error {
     Ended,
 }
 
-/// Octets that nobody else knows.
+/// Random octets.
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut octets = [0; N];
     getrandom::fill(&mut octets).map_err(|error| Error::Random(error.into()))?;

@@ -9,8 +9,7 @@ use std::net::{SocketAddrV6, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_dstm::{Link, LinkSettings, Record, ServerSettings, ServerStats};
-use serde::{Deserialize, Serialize};
+use fordway_dstm::{Link, LinkSettings, Record, ServerSettings, ServerStats as Stats};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{info, warn};
 
@@ -22,7 +21,7 @@ use serve::{Command, Place, State};
 
 pub(super) use serve::listen as serve_datagrams;
 
-/// What a server is told.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where it listens.
@@ -42,78 +41,6 @@ pub enum TepPlace {
     Here(Arc<dyn Bindings>),
     /// On another host.
     There(LinkSettings),
-}
-
-/// What a server has done, and what there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as `fordway_dstm::ServerStats`")]
-pub struct Stats {
-    /// Leases at this moment.
-    pub leases: u64,
-    /// How many more there can be.
-    pub free: u64,
-    /// Whether the tunnel end point has been told everything.
-    pub tep_up: bool,
-    pub granted: u64,
-    pub renewed: u64,
-    pub released: u64,
-    pub expired: u64,
-    pub offers: u64,
-    pub exhausted: u64,
-    pub refused: u64,
-    pub failed: u64,
-    pub repeated: u64,
-    pub stale: u64,
-    pub malformed: u64,
-    pub unknown: u64,
-    pub forged: u64,
-    pub unexpected: u64,
-    pub limited: u64,
-    /// Answers that could not be sent.
-    pub unsent: u64,
-}
-
-impl Stats {
-    fn of(core: ServerStats) -> Stats {
-        let ServerStats {
-            malformed,
-            unknown,
-            forged,
-            unexpected,
-            stale,
-            repeated,
-            limited,
-            offers,
-            granted,
-            renewed,
-            released,
-            expired,
-            exhausted,
-            refused,
-            failed,
-        } = core;
-        Stats {
-            leases: 0,
-            free: 0,
-            tep_up: true,
-            granted,
-            renewed,
-            released,
-            expired,
-            offers,
-            exhausted,
-            refused,
-            failed,
-            repeated,
-            stale,
-            malformed,
-            unknown,
-            forged,
-            unexpected,
-            limited,
-            unsent: 0,
-        }
-    }
 }
 
 /// A server with its sockets but without its thread.
@@ -161,7 +88,7 @@ impl Bound {
         Ok(Server { shared, thread: thread.map_err(Error::Thread)? })
     }
 
-    /// What the thread has.
+    /// State of the thread.
     fn into_state(self, shared: &Arc<Mutex<Stats>>) -> Result<(State, Vec<UdpSocket>), Error> {
         let tep = match &self.settings.tep {
             TepPlace::Here(bindings) => Place::Here(Arc::clone(bindings)),
@@ -190,7 +117,7 @@ pub(super) fn listen_on(address: SocketAddrV6) -> Result<UdpSocket, Error> {
     open().map_err(|source| Error::Listen { address, source })
 }
 
-/// Gives the core the leases of the file, and begins the file anew with those that it takes.
+/// Gives the core the leases of the file, and writes a new file with those that it takes.
 fn restore(
     mut core: fordway_dstm::Server,
     settings: &Settings,
@@ -225,7 +152,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether a running server can go on with these settings instead of others.
+    /// Whether a running server can apply settings without being replaced.
     #[must_use]
     pub fn can_change(from: &Settings, to: &Settings) -> bool {
         let same_tep = match (&from.tep, &to.tep) {
@@ -236,13 +163,13 @@ impl Server {
         from.listen == to.listen && from.state == to.state && same_tep
     }
 
-    /// Goes on with other clients, another pool, other times. Leases that do not fit any more end.
+    /// Applies other clients, another pool, other times. Leases that do not fit any more end.
     ///
     /// # Errors
     ///
     /// [`Error::Settings`], [`Error::Ended`].
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        // Before the thread has it: so that it can be told what is wrong.
+        // Checked here, before the thread gets it.
         fordway_dstm::Server::new(settings.server.clone(), [0; 32])?;
         let replace = |done| Command::Replace(Box::new(settings.server), done);
         Ok(self.thread.ask(replace).ok_or(Error::Ended)??)
@@ -278,7 +205,7 @@ impl Server {
         self.thread.is_running()
     }
 
-    /// Ends it. The leases go on: the file has them for the next start.
+    /// Ends it. The leases stay: the file has them for the next start.
     pub fn stop(self) {
         drop(self);
     }

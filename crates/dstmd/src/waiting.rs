@@ -1,7 +1,7 @@
 //! The packets that wait for an address.
 //!
-//! Who sends them does not know that there is none yet: the first packet of a connection is kept here until
-//! the tunnel is there. There is room for a few: one that comes when there is none is dropped and counted.
+//! The first packet of a connection is kept here until the tunnel is set up. There is room for a few; further ones are
+//! dropped and counted.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ const PACKETS: usize = 64;
 /// Most octets of all of them.
 const OCTETS: usize = 128 << 10;
 
-/// Longest time that one waits; whoever sent it has sent it again by then.
+/// Longest time that one waits; its sender has retransmitted it by then.
 const AGE: Duration = Duration::from_secs(4);
 
 /// Packets that wait, in the order in which they came. Engines put them in, from their own threads.
@@ -39,8 +39,7 @@ struct Packets {
 }
 
 impl Waiting {
-    /// Keeps a copy of an IPv4 packet, if there is room; `partial`: its transport checksum is still to be
-    /// finished. Never waits for long.
+    /// Keeps a copy of an IPv4 packet, if there is room; `partial`: its transport checksum is partial.
     pub fn push(&self, packet: &[u8], partial: bool) {
         let mut packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let room = packets.queue.len() < PACKETS && packets.octets + packet.len() <= OCTETS;
@@ -58,7 +57,7 @@ impl Waiting {
         self.news.notify_one();
     }
 
-    /// All packets that have not waited for too long.
+    /// Takes all packets that have not waited for too long.
     pub fn take(&self) -> Vec<Vec<u8>> {
         let packets = {
             let mut packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +79,7 @@ impl Waiting {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Waits until a packet has come since the last time.
+    /// Waits until a packet was added since the last call.
     pub(super) async fn come(&self) {
         self.news.notified().await;
     }
@@ -90,13 +89,13 @@ impl Waiting {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Packets that there was no room for, or that have waited in vain.
+    /// Packets that there was no room for, or that waited until they were dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// Writes the transport checksum of a whole packet, which the kernel has left to the device.
+/// Finishes the transport checksum of a whole packet, which the kernel has left to the device.
 fn finish_checksum(packet: &mut [u8]) {
     let [first, ..] = *packet else { return };
     let header = usize::from(first & 0xf) * 4;
@@ -118,7 +117,7 @@ fn finish_checksum(packet: &mut [u8]) {
     let len = transport.len() as u32;
     let pseudo: Sum = checksum::pseudo_v4(source, destination, protocol, len);
     let sum = match (pseudo.add_bytes(transport).finish(), protocol) {
-        // 0 says that there is none (RFC 768).
+        // 0 means no checksum (RFC 768).
         (0, 17) => 0xffff,
         (sum, _) => sum,
     };

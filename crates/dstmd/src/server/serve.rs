@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fordway_dstm::{
-    Change, ClientId, Identity, LONGEST, Lease, Link, Server, ServerSettings, Slot, Step,
-    WrongSettings,
+    Change, ClientId, Identity, LONGEST, Lease, Link, Server, ServerSettings, ServerStats as Stats,
+    Slot, Step, WrongSettings,
 };
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
@@ -21,15 +21,15 @@ use tracing::{debug, error, info, warn};
 use super::super::clock::{Clock, Timer};
 use super::super::file::LeaseFile;
 use super::super::{Bindings, LeaseView};
-use super::{Stats, is_end};
+use super::is_end;
 
 /// Answers that wait for the tunnel end point at most.
 const WAITING: usize = 4096;
 
-/// How long one waits, in ms.
+/// How long an answer waits, in ms.
 const PATIENCE: u64 = 2000;
 
-/// What the owner wants.
+/// A command of the owner.
 #[derive(Debug)]
 pub(super) enum Command {
     Replace(Box<ServerSettings>, SyncSender<Result<(), WrongSettings>>),
@@ -37,14 +37,14 @@ pub(super) enum Command {
     Revoke(String, SyncSender<bool>),
 }
 
-/// All that the thread has.
+/// State of the thread.
 pub(super) struct State {
     core: Server,
     file: LeaseFile,
     clock: Clock,
     tep: Place,
     unsent: u64,
-    /// What could not be written was told once.
+    /// The current failure has been logged.
     told: bool,
     shared: Arc<Mutex<Stats>>,
 }
@@ -84,7 +84,7 @@ impl State {
         State { core, file, clock, tep, unsent: 0, told: false, shared }
     }
 
-    /// Gives the tunnel end point what there is at the start.
+    /// Gives the tunnel end point the leases of the file.
     fn begin(&mut self) {
         if let Place::Here(bindings) = &self.tep {
             for lease in self.core.leases() {
@@ -95,20 +95,20 @@ impl State {
         }
     }
 
-    /// A message of a client.
+    /// Handles a message of a client.
     fn receive(&mut self, at: usize, from: SocketAddrV6, octets: &[u8]) -> Datagrams {
         let step = self.core.receive(from, octets, self.clock.now());
         self.carry_out(at, step)
     }
 
-    /// Carries a step out; gives the answer, unless it has to wait.
+    /// Carries a step out; returns the answer, unless it has to wait.
     fn carry_out(&mut self, at: usize, step: Step) -> Datagrams {
         if let Err(why) = self.try_to(&step) {
             if !std::mem::replace(&mut self.told, true) {
                 error!("dstm-server: {why}");
             }
             let back = self.core.failed(&step, self.clock.now());
-            // What can't be done now either is done when it is renewed.
+            // If this fails as well, the next renewal corrects it.
             let _told = self.try_to(&back);
             return reply(at, &back);
         }
@@ -116,7 +116,7 @@ impl State {
         tell(&step);
         let now = self.clock.now();
         let Place::There { link, waiting, .. } = &mut self.tep else { return reply(at, &step) };
-        // The answer that was sent already, or waits: then it is not sent before its time.
+        // A repeated answer; if the first one still waits, it is not sent before it.
         let waits = |to: SocketAddrV6| {
             waiting.iter().any(|it| it.step.reply.as_ref().is_some_and(|it| it.to == to))
         };
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// Writes records, and tells the tunnel end point.
+    /// Writes records, and sends the changes to the tunnel end point.
     fn try_to(&mut self, step: &Step) -> Result<(), String> {
         let ends_only = step.records.iter().all(is_end);
         match self.file.add(&step.records) {
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    /// A message of the tunnel end point.
+    /// Handles a message of the tunnel end point.
     fn receive_link(&mut self, from: SocketAddrV6, octets: &[u8]) -> Datagrams {
         let now = self.clock.now();
         let Place::There { link, .. } = &mut self.tep else { return Vec::new() };
@@ -196,7 +196,7 @@ impl State {
         self.confirmed()
     }
 
-    /// Answers whose bindings the tunnel end point has.
+    /// Takes the answers whose bindings the tunnel end point has confirmed.
     fn confirmed(&mut self) -> Datagrams {
         let Place::There { link, waiting, .. } = &mut self.tep else { return Vec::new() };
         let mut ready = Vec::new();
@@ -206,7 +206,7 @@ impl State {
         ready
     }
 
-    /// What is due.
+    /// Does what is due.
     fn tick(&mut self) -> Datagrams {
         let now = self.clock.now();
         let step = self.core.expire(now);
@@ -233,7 +233,7 @@ impl State {
 
     /// When [`State::tick`] is due.
     fn next(&self) -> u64 {
-        // Now and then the file is looked after.
+        // At least once a minute, for the lease file.
         let mut next = self.core.next_end().unwrap_or(u64::MAX).min(self.clock.now() + 60_000);
         if let Place::There { link, waiting, .. } = &self.tep {
             next = next.min(link.next());
@@ -245,7 +245,7 @@ impl State {
     /// Carries a command out.
     fn command(&mut self, command: Command) {
         let now = self.clock.now();
-        // Whoever has asked may have gone.
+        // The caller may be gone.
         match command {
             Command::Replace(settings, done) => {
                 let replaced = self.core.replace(*settings, now).map(|step| {
@@ -275,13 +275,7 @@ impl State {
             Place::Here(_) => true,
             Place::There { link, .. } => link.is_up(),
         };
-        Stats {
-            leases: self.core.lease_count() as u64,
-            free: self.core.free() as u64,
-            tep_up,
-            unsent: self.unsent,
-            ..Stats::of(self.core.stats())
-        }
+        Stats { tep_up, unsent: self.unsent, ..self.core.stats() }
     }
 
     fn tell_stats(&self) {
@@ -296,7 +290,7 @@ impl State {
     }
 }
 
-/// A client as people write it: a name, or an address.
+/// A client as an operator writes it: a name, or an address.
 fn identity(client: &str) -> Option<Identity> {
     match client.parse() {
         Ok(address) => Some(Identity::At(address)),
@@ -313,7 +307,7 @@ fn reply(at: usize, step: &Step) -> Datagrams {
     step.reply.iter().map(|reply| (at, reply.to, reply.octets.clone())).collect()
 }
 
-/// Says what comes and goes, for those who read the log.
+/// Logs new leases and ends of leases.
 fn tell(step: &Step) {
     if let Some(lease) = &step.come {
         let Lease { identity, slot, remote, .. } = lease;
@@ -325,7 +319,7 @@ fn tell(step: &Step) {
     }
 }
 
-/// Runs in the caller's `LocalSet` until its owner is gone. Calls `ready` when it runs.
+/// Runs in the caller's `LocalSet` until its owner is gone. Calls `ready` once it runs.
 pub(super) async fn run(
     mut state: State,
     sockets: Vec<std::net::UdpSocket>,
@@ -347,17 +341,17 @@ struct Shell {
     state: RefCell<State>,
     sockets: Vec<UdpSocket>,
     link: Option<UdpSocket>,
-    /// Times have changed.
+    /// Notified when times have changed.
     news: Notify,
 }
 
 impl Shell {
     fn work(&self, work: impl FnOnce(&mut State) -> Datagrams) {
         let send = work(&mut self.state.borrow_mut());
-        // Before anybody can have heard of it.
+        // Before a client can have the answer.
         self.state.borrow().tell_stats();
         for (at, to, octets) in send {
-            // What does not go out at once is lost, as on the way.
+            // What can't be sent at once counts as lost on the way.
             if let Some(Err(error)) =
                 self.sockets.get(at).map(|it| it.try_send_to(&octets, to.into()))
             {
@@ -408,18 +402,18 @@ async fn serve(server: &Rc<Shell>, mut commands: UnboundedReceiver<Command>) {
     }
 }
 
-/// Gives every datagram of IPv6 that comes to `take`.
+/// Calls `take` with every IPv6 datagram.
 pub(in super::super) async fn listen(
     socket: &UdpSocket,
     mut take: impl FnMut(SocketAddrV6, &[u8]),
 ) {
-    // Longer ones are cut, and so have a wrong length.
+    // Longer ones are truncated, and so have a wrong length.
     let mut buffer = [0; LONGEST + 1];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((len, SocketAddr::V6(from))) => take(from, &buffer[..len]),
             Ok(_) => {}
-            // Of an earlier datagram that could not be delivered; or there is no memory.
+            // An error of an earlier datagram that could not be delivered; or there is no memory.
             Err(error) => {
                 debug!("dstm: {error}");
                 tokio::time::sleep(Duration::from_millis(10)).await;
