@@ -1,4 +1,4 @@
-//! One question to one resolver: over UDP, and over TCP if the answer does not fit.
+//! One query to one resolver: over UDP, and over TCP if the answer does not fit.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, UdpSocket};
 /// Longest message over UDP that is read, in octets. Without EDNS no server sends more than 512.
 const UDP_MAX: usize = 4096;
 
-/// Asks, and waits for the answer as long as the question says.
+/// Sends the query, and waits for the answer until its timeout.
 pub(super) async fn ask(ask: &Ask) -> Result<Box<Message>, Failure> {
     match tokio::time::timeout(ask.timeout, exchange(ask)).await {
         Ok(answer) => answer.map(Box::new),
@@ -49,7 +49,7 @@ async fn by_udp(ask: &Ask, query: &Message, octets: &[u8]) -> io::Result<Message
     let mut buffer = vec![0; UDP_MAX];
     loop {
         let len = socket.recv(&mut buffer).await?;
-        // Whatever else somebody sends in its name does not end the wait for the answer.
+        // A forged datagram does not end the wait for the answer.
         if let Some(answer) = buffer.get(..len).and_then(|octets| answer(octets, query)) {
             return Ok(answer);
         }
@@ -80,8 +80,8 @@ fn open(ask: &Ask, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     if let Some(device) = &ask.device {
         match socket.bind_device(Some(device.name.as_bytes())) {
             Ok(()) => {}
-            // Before Linux 5.7 that took CAP_NET_RAW. Then the host's routes decide, which lead to the
-            // resolver of the network by that interface.
+            // Before Linux 5.7 this needs CAP_NET_RAW. Without it the host's routes decide, which lead to the network's
+            // resolver by that interface.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error),
         }
@@ -111,7 +111,7 @@ fn unreachable(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Failure::Unreachable("connection refused".to_owned()),
         io::ErrorKind::UnexpectedEof => Failure::Malformed,
-        // The number of an error says no more to people than its words.
+        // The text without the error's number is enough.
         _ => {
             let text = error.to_string();
             let words = text.split(" (os error").next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Discovers the translation prefix of the network that this host is in.
 //!
-//! [`Watcher`] listens to router advertisements and to changes of the network, sends solicitations and
-//! asks resolvers; what all that means, [`fordway_dns64::discovery`] knows. [`look`] does it once.
+//! [`Watcher`] listens to router advertisements and to changes of the network, sends solicitations and queries
+//! resolvers; [`fordway_dns64::discovery`] decides. [`look`] does it once.
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -23,13 +23,13 @@ use fordway_serve::boottime;
 /// Why a network can't be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Router advertisements can't be heard.
+    /// Router advertisements can't be received.
     #[error("cannot open a raw ICMPv6 socket for router advertisements: {0}")]
     RawSocket(io::Error),
     /// Interfaces, addresses and routes can't be listed.
     #[error(transparent)]
     Net(#[from] fordway_net::Error),
-    /// The system gives no alarm clock, or does not tell of what happens.
+    /// The system gives no timer or no events.
     #[error("cannot wait for events: {0}")]
     Wait(io::Error),
     /// The system gives no random numbers.
@@ -38,14 +38,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the process may not open a raw socket. Without
-    /// [`Settings::advertisements`] everything else works.
+    /// Whether the process may not open a raw socket. Without [`Settings::advertisements`] everything else works.
     #[must_use]
     pub fn is_privilege(&self) -> bool {
         matches!(self, Error::RawSocket(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// What a person can do about it, where that is known.
+    /// What can be done about it, where that is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -59,9 +58,9 @@ impl Error {
     }
 }
 
-/// Looks once which prefixes the network has, for no longer than `timeout`, and how it came to that.
+/// Finds the prefixes of the network once, within `timeout`, and reports how they were found.
 ///
-/// It ends as soon as everybody has been heard who would say something at once.
+/// It ends as soon as all immediate answers have come.
 ///
 /// # Errors
 ///

@@ -1,29 +1,22 @@
 //! The resolvers that the host is configured with.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use nix::net::if_::if_nametoindex;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use resolv_conf::{Config, ScopedIp};
 use tokio::io::unix::AsyncFd;
 
 use fordway_serve::boottime::Raw;
 use fordway_serve::readiness::watched;
-
-/// Where hosts have them.
-pub(super) const RESOLV_CONF: &str = "/etc/resolv.conf";
+use fordway_serve::resolv_conf;
 
 /// Where local stubs write the resolvers that they ask themselves. The question for the prefix is one
 /// for the network, not for a resolver on the host (RFC 8880 section 7.1).
 const BEHIND_STUBS: [&str; 2] =
     ["/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf"];
 
-/// The port of resolvers.
-const DNS: u16 = 53;
-
-/// The files, and hearing of their changes.
+/// The files with the resolvers.
 #[derive(Debug)]
 pub(super) struct ResolvConf {
     path: PathBuf,
@@ -32,16 +25,16 @@ pub(super) struct ResolvConf {
 
 impl ResolvConf {
     pub(super) fn new(path: &Path) -> Self {
-        let behind = if path == Path::new(RESOLV_CONF) { &BEHIND_STUBS[..] } else { &[] };
+        let behind = if path == Path::new(resolv_conf::PATH) { &BEHIND_STUBS[..] } else { &[] };
         Self { path: path.to_owned(), behind: behind.iter().map(PathBuf::from).collect() }
     }
 
     /// The resolvers, in their order: those of the network where the host itself has only a stub.
     pub(super) fn read(&self) -> Vec<SocketAddr> {
-        let servers = read(&self.path);
+        let servers = resolv_conf::servers(&self.path);
         let is_stub = |servers: &[SocketAddr]| servers.iter().all(|one| one.ip().is_loopback());
         if !servers.is_empty() && is_stub(&servers) {
-            let behind = self.behind.iter().map(|path| read(path));
+            let behind = self.behind.iter().map(|path| resolv_conf::servers(path));
             if let Some(behind) = behind.into_iter().find(|behind| !is_stub(behind)) {
                 return behind;
             }
@@ -49,7 +42,7 @@ impl ResolvConf {
         servers
     }
 
-    /// Begins to hear of changes; `None` where the host can't tell. Within a tokio runtime.
+    /// Starts watching for changes; `None` if the host can't report them. Within a tokio runtime.
     pub(super) fn watch(&self) -> Option<Watch> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
         // The folders: files are replaced by others. Behind a symbolic link is a folder, too.
@@ -70,7 +63,7 @@ impl ResolvConf {
     }
 }
 
-/// Hears that one of the files may have changed.
+/// Watches the files for changes.
 #[derive(Debug)]
 pub(super) struct Watch {
     inotify: AsyncFd<Raw<Inotify>>,
@@ -78,7 +71,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Waits for a change. Never returns without one, even if it can't hear any more.
+    /// Waits for a change. Never returns without one, even if watching fails.
     pub(super) async fn changed(&self) {
         loop {
             let Ok(mut guard) = self.inotify.readable().await else {
@@ -96,25 +89,6 @@ impl Watch {
                 }
                 Err(_) => guard.clear_ready(),
             }
-        }
-    }
-}
-
-fn read(path: &Path) -> Vec<SocketAddr> {
-    let Ok(text) = std::fs::read(path) else { return Vec::new() };
-    // Whatever else stands in it, the servers that can be read are.
-    let (config, _) = Config::parse_with_errors(&text);
-    config.nameservers.into_iter().filter_map(socket_address).collect()
-}
-
-fn socket_address(server: ScopedIp) -> Option<SocketAddr> {
-    match server {
-        ScopedIp::V4(address) => Some(SocketAddr::new(address.into(), DNS)),
-        ScopedIp::V6(address, None) => Some(SocketAddr::new(address.into(), DNS)),
-        ScopedIp::V6(address, Some(scope)) => {
-            let named = || if_nametoindex(scope.as_str()).ok();
-            let scope = scope.parse().ok().or_else(named)?;
-            Some(SocketAddr::V6(SocketAddrV6::new(address, DNS, 0, scope)))
         }
     }
 }

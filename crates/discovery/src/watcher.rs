@@ -19,11 +19,12 @@ use hickory_proto::op::Message;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use super::resolvers::{RESOLV_CONF, ResolvConf};
+use super::resolvers::ResolvConf;
 use super::{Error, ask, links};
 use fordway_serve::boottime::{self, Alarm, Slept};
 use fordway_serve::message::{MESSAGE_MAX, MessageSocket};
 use fordway_serve::readiness::watched;
+use fordway_serve::resolv_conf;
 
 /// How long changes of the network are collected before it is looked at again, at least.
 const COLLECT: Duration = Duration::from_millis(50);
@@ -31,7 +32,7 @@ const COLLECT: Duration = Duration::from_millis(50);
 const SHARE: u32 = 20;
 /// Octets of a solicitation with a link-layer address.
 const SOLICITATION_MAX: usize = 64;
-/// How many advertisements are read before something else has its turn.
+/// How many advertisements are read before other work is done.
 const BURST: usize = 64;
 
 /// Watches the networks of a host: its own, those of the thread's network namespace.
@@ -79,7 +80,7 @@ impl Watcher {
         let wanted = settings.advertisements && settings.configured.is_empty();
         let open = || MessageSocket::icmp6(&[ndp::ROUTER_ADVERTISEMENT]).map_err(Error::RawSocket);
         let socket = wanted.then(open).transpose()?;
-        // Before anything is looked at, so that no change is missed.
+        // Before the state is read, so that no change is missed.
         let changes = ChangeWatch::open(&[Topic::Links, Topic::Addresses6, Topic::Routes6])?;
         let view = View {
             netlink: Netlink::open()?,
@@ -95,13 +96,13 @@ impl Watcher {
             socket,
             changes,
             view,
-            resolv_conf: ResolvConf::new(Path::new(RESOLV_CONF)),
+            resolv_conf: ResolvConf::new(Path::new(resolv_conf::PATH)),
             found: watch::Sender::new(Found::default()),
             report: watch::Sender::new(Report::default()),
         })
     }
 
-    /// Takes the host's resolvers from another file than `/etc/resolv.conf`.
+    /// Reads the host's resolvers from another file than `/etc/resolv.conf`.
     #[must_use]
     pub fn resolv_conf(self, path: &Path) -> Self {
         Self { resolv_conf: ResolvConf::new(path), ..self }
@@ -113,7 +114,7 @@ impl Watcher {
         self.found.subscribe()
     }
 
-    /// How it came to that.
+    /// How the prefixes were found.
     #[must_use]
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.subscribe()
@@ -172,7 +173,7 @@ impl Watcher {
                 }
                 heard = hear(socket.as_ref()) => {
                     for (device, router, advertisement) in heard? {
-                        // The kernel may not have told yet that it is up.
+                        // The kernel may not have reported yet that it is up.
                         if !view.up.contains(&device) {
                             view.stale = true;
                             view.look_if_due(&mut discovery)?;
@@ -195,7 +196,7 @@ impl Watcher {
         }
     }
 
-    /// Runs until everybody has been heard who would say something at once, or for `timeout`.
+    /// Runs until all immediate answers have come, or for `timeout`.
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl Watcher {
 }
 
 impl View {
-    /// Looks at the network if something has changed, and has not been looked at a moment ago.
+    /// Reads the state of the network if it has changed, but not too often.
     fn look_if_due(&mut self, discovery: &mut Discovery) -> Result<(), Error> {
         let begun = boottime::now();
         if !self.stale || begun < self.earliest {
@@ -230,7 +231,7 @@ impl View {
         let now = boottime::now();
         self.earliest = now + ((now - begun) * SHARE).max(COLLECT);
         discovery.handle(now, Event::Links(links));
-        // Whatever it was that changed: resolvers that could not be reached may be now.
+        // After any change: resolvers that could not be reached may be reachable now.
         discovery.handle(now, Event::Reachable);
         Ok(())
     }
@@ -254,7 +255,7 @@ async fn hear(
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Of an interface that has gone; the socket stays.
+                // An error of an interface that is gone; the socket stays usable.
                 Err(error) => {
                     tracing::debug!("receiving a router advertisement failed: {error}");
                     continue;
@@ -276,8 +277,7 @@ async fn hear(
     }
 }
 
-/// Sends a solicitation, with the link-layer address (RFC 4861 section 6.3.7). One that can't be sent is
-/// as one that is lost.
+/// Sends a solicitation, with the link-layer address (RFC 4861 section 6.3.7). A failure counts as a lost message.
 fn solicit(socket: &MessageSocket, netlink: &mut Netlink, device: u32) {
     let link = netlink.find_link_by_index(device).ok().flatten();
     let address = link.map(|link| link.hardware_address).unwrap_or_default();

@@ -12,14 +12,14 @@ const DNSSEC_OK: u16 = 0x8000;
 const TYPE_OPT: u16 = 41;
 const OPTION_EDE: u16 = 15;
 
-/// Why there is nothing but a code.
+/// Why an answer has no records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brief {
     /// The client may not ask: REFUSED.
     Prohibited,
     /// Too much is under way: SERVFAIL.
     Overload,
-    /// The client is to come by TCP: TC.
+    /// The client is to retry by TCP: TC.
     ComeByTcp,
 }
 

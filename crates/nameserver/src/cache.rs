@@ -12,8 +12,8 @@ use super::ready::Ready;
 /// Policy, type, bits.
 const FIXED: usize = 4 + 2 + 1;
 
-/// What answers are told apart by: the client's policy, name without regard to case, type, and those bits of a query
-/// that change its answer.
+/// The key of an answer: the client's policy, the name without regard to case, the type, and those bits of a query that
+/// change its answer.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     octets: [u8; FIXED + MAX_NAME],
@@ -51,7 +51,7 @@ impl Key {
     }
 }
 
-/// The ready answers of one thread, for one generation of settings, in a bound of memory; what is asked often stays.
+/// The encoded answers of one thread, of one generation of settings, within a bound of memory; frequent ones stay.
 pub(super) struct ReadyCache {
     generation: u64,
     entries: Cache<Box<[u8]>, Rc<Ready>, Octets, RandomState>,
@@ -73,8 +73,8 @@ impl ReadyCache {
     pub(super) fn new(octets: usize) -> Self {
         /// What an answer and its key are expected to take.
         const TYPICAL: usize = 400;
-        /// Part of the memory that belongs to answers given more than once. The rest is for those that may still be:
-        /// much of it, as a name is often asked for again within seconds and then no more.
+        /// Share of the memory for answers that were used more than once. New ones have the rest: much, since a name is
+        /// often asked for again within seconds and then no more.
         const HOT: f64 = 0.6;
         let options = OptionsBuilder::new()
             .estimated_items_capacity(octets / TYPICAL)

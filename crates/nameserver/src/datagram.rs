@@ -1,4 +1,4 @@
-//! Queries by UDP: taken in batches, and answered in batches.
+//! Queries by UDP, received and answered in batches.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio::task::{spawn_local, yield_now};
 
 use super::worker::{Client, Transport, Worker};
 
-/// Most queries that are taken at once.
+/// Most queries that are received with one system call.
 const BATCH: usize = 64;
 /// Longest query that is read, in octets: a name, and an OPT record with more options than clients send.
 const LONGEST: usize = 2048;
@@ -22,7 +22,7 @@ const LONGEST: usize = 2048;
 pub(super) struct Datagrams {
     socket: UdpSocket,
     out: RefCell<SendBatch>,
-    /// Something is in `out`.
+    /// Notified when `out` has something.
     filled: Notify,
 }
 
@@ -48,17 +48,17 @@ impl Datagrams {
             }
             let mut received = 0;
             let _ = self.socket.try_io(Interest::READABLE, || {
-                // An error that belongs to an answer of before is told once; then there may be queries.
+                // The pending error of an earlier answer is reported once; then there may be queries.
                 let first = batch.recv(&self.socket);
                 received = first.or_else(|_| batch.recv(&self.socket)).unwrap_or(0);
-                // Fewer than there is room for are all there were: it needs no call more to know that nothing is left.
+                // Fewer than there is room for were all: no further call is needed to know that nothing is left.
                 if received < BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             if received > 0 {
                 self.serve(&worker, &batch);
             }
             if received == BATCH {
-                // More may be there; but others have something to do, too: answers from upstream, connections.
+                // More may be there; but other tasks have to run, too: answers from upstream, connections.
                 yield_now().await;
             }
         }
@@ -112,7 +112,7 @@ impl Datagrams {
         }
     }
 
-    /// Sends what is there.
+    /// Sends the waiting answers.
     pub(super) fn flush(&self, worker: &Worker) {
         let mut out = self.out.borrow_mut();
         if !out.is_empty() {

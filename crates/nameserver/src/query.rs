@@ -1,7 +1,6 @@
-//! What a client's message asks, read where it lies: header, question, and the OPT record, without an allocation.
+//! A client's query, parsed in place without an allocation: header, question, and the OPT record.
 //!
-//! Only plain queries are read, which nearly all are. Whatever else comes is left to `fordway_dns64::parse`, which knows
-//! what to say to it.
+//! Only plain queries are parsed, which nearly all are. Other messages are left to `fordway_dns64::parse`.
 //!
 //! ```text
 //!  0      2      4        6        8        10       12
@@ -58,7 +57,7 @@ pub(super) struct Edns {
 
 impl<'a> Query<'a> {
     /// Reads a plain query: opcode QUERY, one question of class IN for a type that data can have, at most one OPT
-    /// record of version 0, and nothing that is not accounted for.
+    /// record of version 0, and nothing else.
     pub(super) fn read(message: &'a [u8]) -> Option<Query<'a>> {
         let header = message.first_chunk::<HEADER>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

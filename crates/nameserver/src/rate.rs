@@ -1,9 +1,9 @@
-//! How many answers a client network gets by UDP, whose source addresses anybody can write.
+//! Rate limit of answers by UDP, whose source addresses can be forged, by client network.
 //!
 //! The generic cell rate algorithm: of each network a single time is kept, the one at which its bucket will be full
 //! again. The times lie in a table of fixed size, at two places for each network that a keyed hash chooses; the earlier
-//! of the two counts. So nobody can make the table grow or push others out of it, and a network is limited without
-//! cause only where both of its places are also those of networks that are.
+//! of the two counts. So an attacker can neither make the table grow nor evict others, and a network is limited without
+//! cause only where both of its places are shared with networks that are limited.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl Limiter {
             return false;
         }
         for place in places {
-            // Two threads at once may count as one: a limit, not an account.
+            // Two threads at once may count as one: the limit need not be exact.
             place.fetch_max(next, Ordering::Relaxed);
         }
         true

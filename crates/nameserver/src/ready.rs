@@ -1,4 +1,4 @@
-//! Answers as octets, ready to be given again and again: only number, case of the question, TTLs and length differ.
+//! Encoded answers, which serve many queries: only identifier, case of the question, TTLs and length differ.
 
 use hickory_proto::op::{Edns, Message};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -30,11 +30,11 @@ pub(super) struct Ready {
     rcode: u16,
     /// Where the TTLs are.
     ttls: Box<[u16]>,
-    /// Where RRsets end, if it could have to be cut.
+    /// Where RRsets end, if it may have to be truncated.
     cuts: Box<[Cut]>,
     /// When it was made; TTLs are those of then.
     made: u64,
-    /// From when on it must not be given any more.
+    /// When it expires.
     expires: u64,
 }
 
@@ -46,7 +46,7 @@ struct Cut {
     counts: [u16; 3],
 }
 
-/// How an answer is to be given.
+/// How an answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// By UDP, with at most so many octets.
@@ -99,7 +99,7 @@ impl Ready {
         })
     }
 
-    /// Whether it may be given at `now`.
+    /// Whether it has not expired at `now`.
     pub(super) fn is_fresh(&self, now: u64) -> bool {
         now < self.expires
     }
@@ -148,7 +148,7 @@ impl Ready {
     }
 
     /// Appends as many whole RRsets as fit (RFC 2181 section 9), and says where they end and whether any of those that
-    /// the client needs is missing; records that are just additional may be left out without a word.
+    /// the client needs is missing; additional records may be left out without TC.
     fn write_cut(&self, size: usize, out: &mut Vec<u8>) -> (bool, u16) {
         let start = out.len();
         let opt = &self.octets[usize::from(self.opt)..];
@@ -185,7 +185,7 @@ impl Ready {
     }
 }
 
-/// Whom an answer is for.
+/// The query that an answer is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     /// The number of the query.

@@ -58,10 +58,10 @@ pub(super) async fn resolve(
     }
 }
 
-/// Asks two questions at once, and comes back with the answer to the first.
+/// Sends two questions at once, and returns the answer to the first.
 ///
 /// The second is not asked if the first is in the cache. Once it is asked, it goes on whether it is needed or not: its
-/// answer is kept for the next time, and for the client, who mostly asks for A records as well.
+/// answer is cached for the client's own query, which mostly asks for A records as well.
 async fn ask_both(
     resolver: &Arc<Resolver>,
     client: Option<Network>,
@@ -77,7 +77,7 @@ async fn ask_both(
     (first.await, Some((next, second)))
 }
 
-/// What came of a question, in the words of `fordway_dns64`.
+/// The outcome of a question, as `fordway_dns64` takes it.
 fn outcome(found: &Found) -> Outcome<'_> {
     match found {
         Ok(answer) => Outcome::Answer(dns64::Answer {

@@ -1,4 +1,4 @@
-//! The server: sockets, threads, and what its owner does with it.
+//! The server: sockets, threads, and its handle.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use fordway_resolver as upstream;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 
 use super::datagram::Datagrams;
 use super::settings::Settings;
@@ -86,12 +85,11 @@ impl Bound {
         let shared = Arc::new(Shared::new(active, threads.len()));
         let mut server = Server { shared, addresses, threads: Threads::new("DNS64 server") };
         for (index, pairs) in threads.into_iter().enumerate() {
-            let runtime = Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(Error::Thread)?;
-            let sockets = enter(&runtime, pairs).map_err(Error::Thread)?;
             let shared = Arc::clone(&server.shared);
-            let work = move || run(&shared, index, &runtime, sockets);
-            server.threads.start(format!("dns64-{index}"), work).map_err(Error::Thread)?;
+            let enter = || pairs.into_iter().map(enter).collect();
+            let run = async move |sockets| run(&shared, index, sockets).await;
+            let started = server.threads.start_local(format!("dns64-{index}"), enter, run);
+            started.map_err(Error::Thread)?;
         }
         Ok(server)
     }
@@ -157,17 +155,13 @@ impl Drop for Server {
 /// The sockets of a thread, in its runtime.
 type Sockets = Vec<(UdpSocket, TcpListener)>;
 
-fn enter(runtime: &Runtime, pairs: Vec<Pair>) -> io::Result<Sockets> {
-    let _inside = runtime.enter();
-    pairs
-        .into_iter()
-        .map(|Pair { udp, tcp }| Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?)))
-        .collect()
+fn enter(Pair { udp, tcp }: Pair) -> io::Result<(UdpSocket, TcpListener)> {
+    Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?))
 }
 
 /// Body of a thread.
-fn run(shared: &Arc<Shared>, index: usize, runtime: &Runtime, sockets: Sockets) {
-    /// Whatever ends the thread, nobody waits for it any more.
+async fn run(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
+    /// However the thread ends, [`Shared::replace`] must not wait for it.
     struct Ended<'a>(&'a Shared, usize);
     impl Drop for Ended<'_> {
         fn drop(&mut self) {
@@ -175,19 +169,18 @@ fn run(shared: &Arc<Shared>, index: usize, runtime: &Runtime, sockets: Sockets) 
         }
     }
     let _ended = Ended(shared, index);
-    let local = LocalSet::new();
-    local.block_on(runtime, serve(shared, index, sockets));
+    serve(shared, index, sockets).await;
 }
 
-/// Runs a task, and begins it anew if it panics: the socket that it has serves a part of all clients, who would get no
-/// answer from then on.
+/// Runs a task, and restarts it if it panics: its socket serves a part of all clients, which would get no answer from
+/// then on.
 fn keep<F: Future<Output = ()> + 'static>(what: &'static str, task: impl Fn() -> F + 'static) {
     spawn_local(async move {
         while let Err(error) = spawn_local(task()).await {
             if error.is_cancelled() {
                 return;
             }
-            tracing::error!("a DNS64 {what} has failed, and begins anew: {error}");
+            tracing::error!("a DNS64 {what} has failed, and is restarted: {error}");
         }
     });
 }
@@ -203,7 +196,7 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
     }
     while !shared.signals.is_stopping() {
-        // Tasks look at the settings whenever they begin something; those that have begun are not running now.
+        // Tasks load the settings when they begin something; none is in the middle of something now.
         for udp in &datagrams {
             udp.flush(&worker);
         }
@@ -215,6 +208,8 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+
+    use tokio::task::LocalSet;
 
     use super::*;
 

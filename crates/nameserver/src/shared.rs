@@ -16,7 +16,7 @@ use fordway_serve::Tally;
 use fordway_serve::clock;
 use fordway_serve::thread::Signals;
 
-/// Refusals for one client network: enough to tell whoever has set up a client wrongly, and nothing for a forger.
+/// Refusals for one client network: enough to show a wrong configuration, too few for a reflection attack.
 const REFUSALS: Rate =
     Rate { per_second: NonZeroU32::new(10).unwrap(), burst: NonZeroU32::new(20).unwrap() };
 
@@ -39,7 +39,7 @@ impl Active {
         Ok(Active { generation: 1, settings, resolver, limiter })
     }
 
-    /// Those that follow: what settings leave as it was goes on, with what it knows.
+    /// The settings that follow: resolver and limiter stay, with their state, if their settings do.
     fn next(&self, settings: Settings) -> Result<Self, upstream::Error> {
         let resolver = if *self.resolver.settings() == settings.upstream {
             Arc::clone(&self.resolver)
@@ -64,19 +64,19 @@ pub(super) struct Shared {
     pub(super) connections: Arc<Tally>,
     /// Octets of answers by TCP that clients have not taken yet.
     pub(super) unread: Arc<Tally>,
-    /// Those that may not ask.
+    /// Of refusals to clients that are not allowed.
     pub(super) refusals: Limiter,
     /// What times are counted from.
     pub(super) start: Instant,
     pub(super) threads: Vec<Thread>,
     /// New settings, or the end.
     pub(super) signals: Signals,
-    /// Where a thread that has taken new settings says so.
+    /// Signalled by a thread that has taken new settings.
     taken: Mutex<()>,
     is_taken: Condvar,
 }
 
-/// What a thread and the server's owner tell each other.
+/// What a thread reports.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
     pub(super) counters: Counters,
@@ -108,7 +108,7 @@ impl Shared {
         self.signals.wake();
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         while self.threads.iter().any(|thread| thread.generation() < generation) {
-            // A thread that ends says so; the time is for one that could not.
+            // A thread that ends signals it; the timeout is for one that could not.
             let (lock, result) = self
                 .is_taken
                 .wait_timeout(taken, Duration::from_secs(5))

@@ -1,4 +1,4 @@
-//! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers are found.
+//! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers become ready.
 
 mod unread;
 
@@ -30,7 +30,7 @@ const TOGETHER: usize = 16 << 10;
 struct Outgoing {
     /// With its length in front.
     octets: Vec<u8>,
-    /// Given back when it is written, or the connection ends.
+    /// Released when it is written, or the connection ends.
     _held: (Octets, OwnedSemaphorePermit),
 }
 
@@ -58,7 +58,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     let worker = Rc::clone(worker);
     spawn_local(async move {
         let _ticket = ticket;
-        // Answers are written whole: nothing is gained by waiting for more.
+        // Answers are written whole: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let client = Client { address: peer.ip().to_canonical(), transport: Transport::Tcp };
         let (read, write) = stream.into_split();
@@ -117,7 +117,7 @@ impl Connection {
         let mut octets = Vec::new();
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
-            // Who does not take answers gets no more of them; the writing side ends it in time.
+            // A client that does not read answers gets no more of them; the writing side ends it in time.
             self.unread.room().await;
             let Some(len) = self.next_length(&mut read).await else { return };
             if usize::from(len) < HEADER {

@@ -1,4 +1,4 @@
-//! One thread: what becomes of each query.
+//! One thread: how each query is answered.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -26,11 +26,11 @@ use fordway_serve::clock;
 /// in time.
 const LEAST_READY: usize = 1 << 20;
 
-/// Of the queries over the rate, one in so many is answered with TC, so that a client whose address somebody else
-/// forges still gets its answers, by TCP.
+/// Of the queries over the rate, one in so many is answered with TC, so that a client whose address is forged still
+/// gets its answers, by TCP.
 const SLIP: u32 = 2;
 
-/// What a thread works with. It stays in its thread.
+/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     /// Which thread this is.
@@ -67,7 +67,7 @@ pub(super) struct Waiting {
     _place: Place,
 }
 
-/// One moment, as it is needed.
+/// One moment in all units that are needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     pub(super) instant: Instant,
@@ -99,7 +99,7 @@ impl Worker {
         Now::new(self.shared.start, clock::now())
     }
 
-    /// Works by the settings of this moment from now on.
+    /// Takes the current settings, and returns their generation.
     pub(super) fn take_settings(&self) -> u64 {
         let active = self.shared.active.load();
         let threads = active.settings.threads.get();
@@ -108,7 +108,7 @@ impl Worker {
         active.generation
     }
 
-    /// Answers a message at once, by appending to `out`, or says what has to be waited for.
+    /// Answers a message at once, by appending to `out`, or returns what has to be waited for.
     pub(super) fn handle(
         &self,
         active: &Arc<Active>,
@@ -153,7 +153,7 @@ impl Worker {
         };
         let form = form(active, &query, client.transport);
         if query.record_type == u16::from(RecordType::ANY) && client.transport == Transport::Udp {
-            // All there is, to an address that need not be the sender's, is what amplification is made of (RFC 8482).
+            // All records of a name, sent to an address that may be forged, would amplify an attack (RFC 8482).
             counters.truncated.add(1);
             brief(&query, Brief::ComeByTcp, out);
             return None;
@@ -178,7 +178,7 @@ impl Worker {
         waiting
     }
 
-    /// What is no plain query: the library reads it, and says what is wrong with it.
+    /// A message that is no plain query: the library reads it, and makes the error if there is one.
     fn handle_unusual(
         &self,
         active: &Arc<Active>,
@@ -322,7 +322,7 @@ fn network(active: &Active, client: IpAddr) -> Network {
     Network::of(client, active.settings.limits.client_len)
 }
 
-/// Whether the rate of the client's network leaves an answer. Nobody can forge an address of the host itself.
+/// Whether the rate of the client's network allows an answer. Loopback addresses can't be forged from outside.
 fn may_answer(active: &Active, client: IpAddr, now: Now) -> bool {
     match &active.limiter {
         Some(limiter) => client.is_loopback() || limiter.allow(network(active, client), now.nanos),

@@ -16,7 +16,7 @@ use super::reason::Reason;
 use super::settings::{Log, LogFormat, LogTarget};
 use super::shared::Active;
 
-/// Octets that wait at most for a writer that is held up; lines beyond are lost, and counted.
+/// Octets that wait for the writer at most; further lines are dropped, and counted.
 const MOST_WAITING: usize = 4 << 20;
 /// Octets at which the writer does not wait for more.
 const ENOUGH: usize = 64 << 10;
@@ -36,10 +36,10 @@ pub(super) struct About {
     began: Instant,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outcome {
-    /// 0: the client had gone.
+    /// 0: the client has disconnected.
     pub(super) status: u16,
     /// Octets to the client.
     pub(super) octets: u64,
@@ -83,7 +83,7 @@ impl About {
         }
     }
 
-    /// Takes what is of use from the header section.
+    /// Takes the fields that are logged from the header section.
     pub(super) fn fields<'a>(&mut self, lines: impl Iterator<Item = Line<'a>>) {
         for (name, value) in lines {
             let place = match Kind::of(name) {
@@ -188,8 +188,8 @@ fn escaped(text: &str) -> String {
 
 /// A log that is open.
 ///
-/// Its thread is started by the first line. Whoever opens a log may have privileges, and a process with threads can't
-/// give them up; those who have lines have none, and what they start has none either.
+/// Its thread is started by the first line: the thread that opens the log may have privileges, which the new thread
+/// would inherit; threads that write lines have none.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     log: Log,
@@ -200,7 +200,7 @@ pub(super) struct AccessLog {
     writer: OnceLock<Option<JoinHandle<()>>>,
 }
 
-/// What those who have lines and the one who writes them share.
+/// State that the threads with lines share with the writer.
 #[derive(Debug, Default)]
 struct Desk {
     tray: Mutex<Tray>,
@@ -257,7 +257,7 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file again: whoever rotates logs has moved it away.
+    /// Opens the file again after it was moved away by a log rotation.
     pub(super) fn reopen(&self) {
         if let Some(sink) = &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             return sink.reopen(&self.log.target);

@@ -31,7 +31,7 @@ const SPECIAL_V6: &[(u128, u8)] = &[
     (0xff00 << 112, 8),           // ff00::/8: multicast
 ];
 
-/// An address and the IPv4 address in it, if there is one: whoever connects to the one may reach the other.
+/// An address and the IPv4 address in it, if there is one: a connection to the one may reach the other.
 ///
 /// Looked through are IPv4-mapped and IPv4-compatible addresses (RFC 4291 section 2.5.5), NAT64 with the well-known
 /// prefix and with `pref64` (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380) and ISATAP (RFC 5214).

@@ -1,4 +1,4 @@
-//! Who is to be asked: the host and port of a request-target or a Host field.
+//! The host and port of a request-target or a Host field.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -39,59 +39,19 @@ pub(super) enum Stream {
 }
 
 /// Reads and writes octets.
-trait Octets: AsyncRead + AsyncWrite + Unpin {}
+pub(super) trait Octets: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Octets for T {}
 
 impl Stream {
-    fn octets(self: Pin<&mut Self>) -> Pin<&mut dyn Octets> {
-        match self.get_mut() {
+    pub(super) fn octets(&mut self) -> Pin<&mut dyn Octets> {
+        match self {
             Stream::Plain(tcp) => Pin::new(tcp),
             Stream::Tls(tls) => Pin::new(tls),
             Stream::Http2(http2) => Pin::new(http2),
             #[cfg(test)]
             Stream::Memory(memory) => Pin::new(memory),
         }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.octets().poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.octets().poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.octets().poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.octets().poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.octets().poll_shutdown(cx)
     }
 }
 
@@ -127,7 +87,7 @@ impl Conn {
         if self.buf.capacity() - self.buf.len() < LITTLE {
             self.buf.reserve(room);
         }
-        let read = ready!(pin!(self.stream.read_buf(&mut self.buf)).poll(cx))?;
+        let read = ready!(pin!(self.stream.octets().read_buf(&mut self.buf)).poll(cx))?;
         self.ended = read == 0;
         Poll::Ready(Ok(read))
     }
@@ -156,7 +116,7 @@ impl Conn {
         first: &[u8],
         second: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(&mut self.stream);
+        let stream = self.stream.octets();
         let written = match (first, second) {
             (one, []) | ([], one) => ready!(stream.poll_write(cx, one))?,
             _ => {
@@ -174,7 +134,7 @@ impl Conn {
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Stream::Plain(_) => Poll::Ready(Ok(())),
-            other => Pin::new(other).poll_flush(cx),
+            other => other.octets().poll_flush(cx),
         }
     }
 
@@ -199,7 +159,7 @@ impl AsyncRead for Conn {
             this.buf.advance(most);
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut this.stream).poll_read(cx, out)
+        this.stream.octets().poll_read(cx, out)
     }
 }
 
@@ -209,7 +169,7 @@ impl AsyncWrite for Conn {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        self.get_mut().stream.octets().poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -217,7 +177,7 @@ impl AsyncWrite for Conn {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        self.get_mut().stream.octets().poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -225,11 +185,11 @@ impl AsyncWrite for Conn {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        self.get_mut().stream.octets().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        self.get_mut().stream.octets().poll_shutdown(cx)
     }
 }
 

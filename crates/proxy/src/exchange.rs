@@ -17,7 +17,7 @@ use super::authority::Authority;
 use super::conn::{Conn, LITTLE, Watch};
 use super::pool::Server;
 use super::reason::{Answer, Reason};
-use super::relay::{Broken, Relay};
+use super::relay::{Broken, Passed, Relay};
 use super::request::{Method, Request};
 use super::response::{self, Asked, Response};
 use super::shared::Active;
@@ -39,20 +39,10 @@ pub(super) trait Client {
     fn pinned(&mut self) -> Option<&mut Option<Pinned>>;
 
     /// Sends the request to the server until it would block.
-    fn poll_up(
-        &mut self,
-        cx: &mut Context<'_>,
-        up: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>>;
+    fn poll_up(&mut self, cx: &mut Context<'_>, up: &mut Relay, server: &mut Conn) -> Passed;
 
     /// Sends the response to the client until it would block.
-    fn poll_down(
-        &mut self,
-        cx: &mut Context<'_>,
-        down: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>>;
+    fn poll_down(&mut self, cx: &mut Context<'_>, down: &mut Relay, server: &mut Conn) -> Passed;
 
     /// Whether the client has disconnected. Called while it has nothing to send and the server is waited for.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool;

@@ -22,7 +22,7 @@ use fordway_serve::Network;
 /// How a connection is to be made.
 pub(super) struct Plan<'a> {
     pub(super) names: &'a Names,
-    /// Whose question for addresses it is; `None`: the proxy's own.
+    /// The client for which addresses are looked up; `None`: the proxy itself.
     pub(super) client: Option<Network>,
     pub(super) eyeballs: Eyeballs,
     /// IPv4 addresses are reached through the first of these.
@@ -44,7 +44,7 @@ pub(super) struct Connected {
     pub(super) fell_back: bool,
 }
 
-/// What has been found out so far.
+/// State of the attempts.
 struct Race<'a> {
     plan: &'a Plan<'a>,
     port: u16,
@@ -137,7 +137,7 @@ impl Race<'_> {
     fn found(&mut self, found: Result<Vec<IpAddr>, Reason>) {
         match found {
             Ok(addresses) => self.add(&addresses),
-            // What one of the questions says of the name, the other one may know better.
+            // The other query may still have addresses.
             Err(reason) => self.failure = Some(self.failure.unwrap_or(reason)),
         }
     }
@@ -177,7 +177,7 @@ impl Race<'_> {
             ErrorKind::TimedOut => Reason::ConnectTimeout,
             _ => Reason::Unreachable,
         };
-        // A server that says no is more to know than one that says nothing.
+        // A refused connection says more than a timeout.
         if self.failure != Some(Reason::Refused) {
             self.failure = Some(reason);
         }
@@ -200,7 +200,7 @@ async fn attempt(candidate: Candidate) -> (Candidate, io::Result<TcpStream>) {
         Ok(socket) => socket.connect(to).await,
         Err(error) => Err(error),
     };
-    // What is written is whole: nothing is gained by waiting for more.
+    // Writes are whole: Nagle's algorithm would only delay them.
     let outcome = outcome.inspect(|stream| drop(stream.set_nodelay(true)));
     (candidate, outcome)
 }

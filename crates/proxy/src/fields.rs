@@ -1,4 +1,4 @@
-//! Header fields as an intermediary sees them: those that are about this connection, and those that go on.
+//! Header fields as an intermediary sees them: those of this connection, and those that are forwarded.
 
 use bytes::{BufMut, BytesMut};
 
@@ -7,7 +7,7 @@ use super::reason::Reason;
 /// A field line: name and value.
 pub(super) type Line<'a> = (&'a [u8], &'a [u8]);
 
-/// What a field is to an intermediary.
+/// The meaning of a field for an intermediary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Host,
@@ -21,13 +21,13 @@ pub(super) enum Kind {
     /// About one connection, whether Connection says so or not (RFC 9110 section 7.6.1), or for a proxy alone
     /// (section 11.7).
     Hop,
-    /// Who the client was, as far as somebody in front has said: `X-Forwarded-*`, `Forwarded`, `X-Real-IP`, and what
-    /// servers behind others' proxies believe as well.
+    /// The client's address according to a proxy in front: `X-Forwarded-*`, `Forwarded`, `X-Real-IP`, and others that
+    /// servers trust.
     Forwarded,
-    /// Such a name, or one of those that delimit messages, with `_` in the place of `-`: CGI and what follows it tell the
-    /// two no more apart (RFC 3875 section 4.1.18).
+    /// Such a name, or one of those that delimit messages, with `_` in the place of `-`: CGI and its successors do not
+    /// distinguish the two (RFC 3875 section 4.1.18).
     Disguised,
-    /// Who a client is, and how it is to show that.
+    /// Authentication of a client, and challenges.
     Credentials,
     Date,
     Referer,
@@ -109,7 +109,7 @@ pub(super) enum Delimited {
     Chunked,
 }
 
-/// What a header section says to an intermediary.
+/// What an intermediary reads from a header section.
 #[derive(Debug, Default)]
 pub(super) struct Gathered<'a> {
     pub(super) host: Option<&'a [u8]>,
@@ -124,7 +124,7 @@ pub(super) struct Gathered<'a> {
     pub(super) has_date: bool,
     pub(super) referer: Option<&'a [u8]>,
     pub(super) user_agent: Option<&'a [u8]>,
-    /// A client shows who it is once for a whole connection, or is asked to: NTLM, Negotiate (RFC 4559).
+    /// A client authenticates once for a whole connection, or is asked to: NTLM, Negotiate (RFC 4559).
     pub(super) binds: bool,
     /// This proxy has forwarded the message before.
     pub(super) looped: bool,
@@ -213,7 +213,7 @@ fn is_of_connection(value: &[u8]) -> bool {
     scheme.is_some_and(|scheme| schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme)))
 }
 
-/// RFC 9112 section 6.3. A message with both fields might be read differently by somebody else: it is refused.
+/// RFC 9112 section 6.3. A message with both fields might be read differently by another recipient: it is refused.
 fn delimited(length: Option<u64>, codings: &[&[u8]]) -> Result<Delimited, Wrong> {
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     match (length, codings) {
@@ -239,7 +239,8 @@ impl Gathered<'_> {
         found.next().map(String::as_str)
     }
 
-    /// Writes the fields that go on: not those that Connection names, and of a [`Kind`] that `keeps` lets pass.
+    /// Writes the fields that are forwarded: those of a [`Kind`] that `keeps` allows, without those that Connection
+    /// names.
     pub(super) fn copy<'a>(
         &self,
         lines: impl Iterator<Item = Line<'a>>,

@@ -17,8 +17,8 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The length of the header section at the beginning of `octets`, with the empty line; `None`: its end is not there
 /// yet. `seen` is how many octets have been looked at, 0 at first.
 ///
-/// RFC 9112 section 2.2 lets a recipient take a lone LF for the end of a line. Whoever forwards such a message to
-/// somebody who does not, or who took it so already, tells them different messages: it is refused.
+/// RFC 9112 section 2.2 lets a recipient take a lone LF for the end of a line. Recipients that do and recipients that
+/// do not would read different messages: it is refused.
 pub(super) fn end(octets: &[u8], seen: &mut usize) -> Result<Option<usize>, Reason> {
     let start = *seen;
     *seen = octets.len();
@@ -43,7 +43,7 @@ pub(super) fn whole(
     match end(octets, seen)? {
         Some(len) if len > limits.header => Err(Reason::FieldsTooLarge),
         None if octets.len() > limits.header => Err(too_large(octets)),
-        // Nobody's first line is so long but for its target.
+        // Only the target can make the first line so long.
         None if octets.get(..limits.target + 32).is_some_and(|it| !it.contains(&b'\n')) => {
             Err(Reason::TargetTooLong)
         }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::conn::{Conn, LITTLE, Watch};
 use super::exchange::{Client, Pinned};
 use super::reason::{Answer, Reason};
-use super::relay::{Broken, Relay};
+use super::relay::{Passed, Relay};
 use super::response::Response;
 
 /// How long a client that has ended its direction is still expected to read the answer: most such clients have gone.
@@ -67,23 +67,13 @@ impl Client for Http1<'_> {
         Some(self.pinned)
     }
 
-    fn poll_up(
-        &mut self,
-        cx: &mut Context<'_>,
-        up: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>> {
+    fn poll_up(&mut self, cx: &mut Context<'_>, up: &mut Relay, server: &mut Conn) -> Passed {
         let result = up.poll(cx, self.conn, server);
         self.moves(up);
         result
     }
 
-    fn poll_down(
-        &mut self,
-        cx: &mut Context<'_>,
-        down: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>> {
+    fn poll_down(&mut self, cx: &mut Context<'_>, down: &mut Relay, server: &mut Conn) -> Passed {
         let result = down.poll(cx, server, self.conn);
         self.moves(down);
         result

@@ -28,7 +28,7 @@ use body::Body;
 use client::Http2;
 use requests::{Patience, Request as UnderWay, Requests};
 
-/// How often a client that is silent is asked whether it is there.
+/// How often a silent client gets a PING.
 const PING: Duration = Duration::from_secs(20);
 /// Octets under way to a client, or from it, of one stream and of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -81,7 +81,7 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
     requests.begin_anew();
     tokio::select! {
         _ = serving => {}
-        // Whoever has nothing under way has been told, and does not go.
+        // A client without requests under way has had GOAWAY, and does not close.
         () = requests.rest(last) => {}
     }
 }

@@ -1,15 +1,16 @@
 //! The HTTP proxy: for clients (forward), and in front of a site (reverse).
 //!
-//! The way of a request: a thread takes the connection from a listener of its own (`server`, `session`), reads the header
-//! section (`head`), and makes the server's of it (`request`, `fields`); a connection to the server comes from those that
-//! wait (`worker`, `pool`), from the servers of the site (`site`), or from names and addresses (`names`, `order`,
-//! `eyeballs`) as far as `rules` and `address` allow; request and response pass each other (`exchange`, `relay`,
-//! `chunked`, `response`); octets without meaning go through a `tunnel`. Clients with HTTP/2 are hyper's (`http2`). What
-//! is not served has a `reason`; what was is written down (`access`) and counted (`stats`).
+//! The way of a request: a thread accepts the connection from a listener of its own (`server`, `session`), reads the
+//! header section (`head`), and makes the request for the server (`request`, `fields`); a connection to the server
+//! comes from the idle ones (`worker`, `pool`), from the servers of the site (`site`), or from names and addresses
+//! (`names`, `order`, `eyeballs`) as far as `rules` and `address` allow; request and response are forwarded
+//! (`exchange`, `relay`, `chunked`, `response`), for clients with HTTP/1.x (`http1`) and, by hyper, with HTTP/2
+//! (`http2`). CONNECT and Upgrade lead to a `tunnel`. A refusal has a `reason`; requests are logged (`access`) and
+//! counted (`stats`).
 //!
 //! HTTP/1.x is read with httparse, the parser that hyper has inside, and framed here: an intermediary must see both
-//! lengths of a message that has two, pass interim responses on, and answer what it refuses, which hyper does not leave
-//! to whoever uses it.
+//! lengths of a message that has two, forward interim responses, and answer what it refuses, which hyper's interface
+//! does not allow.
 #![forbid(unsafe_code)]
 
 mod access;

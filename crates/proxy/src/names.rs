@@ -2,37 +2,37 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::Arc;
 
 use fordway_dns64::Question;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
-use resolv_conf::ScopedIp;
 
 use super::reason::Reason;
 use fordway_resolver::{Error, LookupError, Resolver, Server, Settings};
-use fordway_serve::Network;
+use fordway_serve::{Network, resolv_conf};
 
 /// Octets of answers that are kept where the system's servers are asked.
 const CACHE: usize = 4 << 20;
 
-/// Who looks names up.
+/// The resolver of servers' names, and the names of this host.
 #[derive(Debug)]
 pub(super) struct Names {
     resolver: Arc<Resolver>,
     hosts: HashMap<String, Vec<IpAddr>>,
 }
 
-/// Addresses of one kind that are tried: each costs a socket, and who owns a name says how many it has.
+/// Addresses of one kind that are tried: each costs a socket, and the owner of a name decides how many it has.
 const MOST: usize = 16;
 
 impl Names {
-    /// Reads the files anew. A resolver that has the same settings as `before` goes on, with what it knows.
+    /// Reads the files. The resolver of `before` stays, with its cache, if its settings do.
     pub(super) fn new(settings: Option<&Settings>, before: Option<&Names>) -> Result<Names, Error> {
         let settings = settings.cloned().unwrap_or_else(|| {
-            let text = fs::read("/etc/resolv.conf").unwrap_or_default();
-            Settings { cache_octets: CACHE, ..Settings::new(servers(&text)) }
+            let servers = servers(Path::new(resolv_conf::PATH));
+            Settings { cache_octets: CACHE, ..Settings::new(servers) }
         });
         let resolver = match before {
             Some(before) if *before.resolver.settings() == settings => Arc::clone(&before.resolver),
@@ -41,7 +41,7 @@ impl Names {
         Ok(Names { resolver, hosts: hosts(&fs::read_to_string("/etc/hosts").unwrap_or_default()) })
     }
 
-    /// The addresses that a name, in lower case, has on this host alone.
+    /// The addresses that a name, in lower case, has in /etc/hosts or by definition.
     pub(super) fn local(&self, name: &str) -> Option<Vec<IpAddr>> {
         if let Some(addresses) = self.hosts.get(name) {
             return Some(addresses.clone());
@@ -88,18 +88,9 @@ impl Names {
 }
 
 /// The servers of resolv.conf(5); none there: that of this host.
-fn servers(text: &[u8]) -> Vec<Server> {
-    let config = resolv_conf::Config::parse(text).unwrap_or_default();
-    let servers = config.nameservers.iter().map(|server| match server {
-        ScopedIp::V4(address) => SocketAddr::from((*address, 53)),
-        ScopedIp::V6(address, scope) => {
-            let scope = scope.as_deref().and_then(|name| {
-                name.parse().ok().or_else(|| nix::net::if_::if_nametoindex(name).ok())
-            });
-            SocketAddrV6::new(*address, 53, 0, scope.unwrap_or(0)).into()
-        }
-    });
-    let mut servers: Vec<Server> = servers.map(Server::udp).collect();
+fn servers(path: &Path) -> Vec<Server> {
+    let mut servers: Vec<Server> =
+        resolv_conf::servers(path).into_iter().map(Server::udp).collect();
     if servers.is_empty() {
         servers.push(Server::udp((Ipv4Addr::LOCALHOST, 53).into()));
     }
@@ -136,8 +127,10 @@ mod tests {
 
     #[test]
     fn servers_of_the_system() {
+        let file = tempfile::NamedTempFile::new().unwrap();
         let servers_of = |text: &str| -> Vec<String> {
-            servers(text.as_bytes()).iter().map(ToString::to_string).collect()
+            fs::write(&file, text).unwrap();
+            servers(file.path()).iter().map(ToString::to_string).collect()
         };
         assert_eq!(
             servers_of("nameserver 192.0.2.53\nnameserver 2001:db8::53\noptions edns0\n"),

@@ -7,13 +7,13 @@ use fordway_xlat::addr::Pool6;
 
 use super::address::forms;
 
-/// An address of a server, and the one that this host would have towards it.
+/// An address of a server, and the source address towards it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) to: SocketAddr,
     /// `None`: there is no way.
     pub(super) source: Option<IpAddr>,
-    /// The address, or the IPv4 address in it, is this host's own: whoever connects to it may end up here.
+    /// The address, or the IPv4 address in it, is this host's own.
     pub(super) is_own: bool,
 }
 
@@ -30,13 +30,14 @@ impl Candidate {
     }
 }
 
-/// Whether an address is this host's own, by what this host would have towards it. Where nobody can be asked, for want of
-/// a socket for instance, it may be so.
+/// Whether an address is this host's own, by the source address towards it. If the kernel can't be asked, for want of a
+/// socket for instance, it counts as own.
 fn is_own(address: IpAddr, source: &std::io::Result<Option<IpAddr>>) -> bool {
     source.as_ref().map_or(true, |source| *source == Some(address))
 }
 
-/// The address that this host would have towards another; towards one of its own, that one. `None`: there is no way.
+/// The source address that the kernel selects towards `to`; towards an address of this host, that one. `None`: there is
+/// no route.
 fn source(to: SocketAddr) -> std::io::Result<Option<IpAddr>> {
     let unspecified: SocketAddr = match to {
         SocketAddr::V4(_) => ([0; 4], 0).into(),

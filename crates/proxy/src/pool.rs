@@ -1,4 +1,4 @@
-//! Connections to servers that wait for their next request, of one thread.
+//! Idle connections to servers, of one thread.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use fordway_serve::Ticket;
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) conn: Conn,
-    /// Who it is for: host and port.
+    /// Its destination: host and port.
     pub(super) key: String,
     pub(super) address: SocketAddr,
     /// The server's address leads to this host itself.
@@ -50,7 +50,7 @@ impl Drop for Place {
     }
 }
 
-/// Those that wait, the last one that came first to go.
+/// Idle connections, the last one first.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     by_key: HashMap<String, Vec<(Server, Instant)>>,
@@ -96,7 +96,7 @@ impl Pool {
         true
     }
 
-    /// Lets go of those that have waited since before `oldest`, that have ended, or that were made under other settings.
+    /// Closes connections that have been idle since before `oldest`, have ended, or were made under other settings.
     pub(super) fn sweep(&mut self, oldest: Instant, generation: u64) {
         for waiting in self.by_key.values_mut() {
             waiting.retain(|(server, since)| {
@@ -107,7 +107,7 @@ impl Pool {
         self.count = self.by_key.values().map(Vec::len).sum();
     }
 
-    /// Lets go of one: its place is needed.
+    /// Closes one, whose place is needed.
     pub(super) fn drop_one(&mut self) {
         let Some(waiting) = self.by_key.values_mut().find(|waiting| !waiting.is_empty()) else {
             return;

@@ -1,4 +1,4 @@
-//! What a proxy would make of octets, without anybody to send them to: for tests, and for fuzzing.
+//! The proxy's parsing and forwarding without connections: for tests and fuzzing.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ pub enum Rehearsed {
     Tunnel,
     /// It is refused for this reason, and the connection ends.
     Refused(&'static str),
-    /// The client goes over to HTTP/2.
+    /// The client begins HTTP/2.
     Http2,
 }
 

@@ -35,13 +35,16 @@ pub(super) enum Broken {
     TooLarge,
 }
 
+/// The end of a direction.
+pub(super) type Passed = Poll<Result<(), Broken>>;
+
 /// Where content comes from: a connection, or the frames of HTTP/2.
 pub(super) trait Origin {
     /// Octets that have come and are still in the coding of the message.
     fn buf(&mut self) -> &mut BytesMut;
 
     /// Waits for more: octets in [`Origin::buf`], content that is [added](Relay::add), or the [end](Relay::finish).
-    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>>;
+    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Passed;
 }
 
 /// Where content goes: a connection, or the frames of HTTP/2.
@@ -55,7 +58,7 @@ pub(super) trait Sink {
     ) -> Poll<Result<bool, Broken>>;
 
     /// Has everything sent that was passed on, and the end of the content if that has come.
-    fn poll_flush(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>>;
+    fn poll_flush(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Passed;
 }
 
 /// The header section that is to be written, and the content behind it.
@@ -131,7 +134,7 @@ impl Relay {
         cx: &mut Context<'_>,
         from: &mut impl Origin,
         to: &mut impl Sink,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Passed {
         loop {
             self.waits_for_source = false;
             if ready!(to.poll_pass(cx, self, from.buf()))? {
@@ -263,7 +266,7 @@ impl Origin for Conn {
         &mut self.buf
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Poll<Result<(), Broken>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>, relay: &mut Relay) -> Passed {
         let room = match &relay.source {
             Source::Length(left) if *left <= LITTLE as u64 => LITTLE,
             _ => MUCH,
@@ -300,7 +303,7 @@ impl Sink for Conn {
         Poll::Ready(Ok(true))
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>, _: &mut Relay) -> Poll<Result<(), Broken>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>, _: &mut Relay) -> Passed {
         Conn::poll_flush(self, cx).map_err(|_| Broken::To)
     }
 }

@@ -68,9 +68,9 @@ pub(super) struct Request {
     pub(super) minor: u8,
     /// The server may go over to another protocol.
     pub(super) upgrades: bool,
-    /// The client shows who it is, for the whole connection.
+    /// The client authenticates the whole connection.
     pub(super) binds: bool,
-    /// The proxy itself is asked: OPTIONS with nobody to forward it to.
+    /// OPTIONS for the proxy itself.
     pub(super) for_us: bool,
 }
 
@@ -251,7 +251,7 @@ where
     Ok(request)
 }
 
-/// Whom a request is for, the path for the server, and its Host.
+/// The destination of a request, the path for the server, and its Host.
 fn destination<'a>(
     scene: Scene<'_>,
     line: &FirstLine<'a>,
@@ -319,7 +319,7 @@ fn put_text(out: &mut BytesMut, name: &str, value: &str) {
     fields::put(out, name.as_bytes(), value.as_bytes());
 }
 
-/// RFC 7239, and what was there before it.
+/// RFC 7239, and the fields before it.
 fn put_forwarded(scene: Scene<'_>, host: &str, out: &mut BytesMut) {
     let client = scene.client;
     let proto = if scene.tls { "https" } else { "http" };
@@ -334,7 +334,7 @@ fn put_forwarded(scene: Scene<'_>, host: &str, out: &mut BytesMut) {
     put_text(out, "X-Forwarded-Host", &host_only(host));
 }
 
-/// A Host that was read, as it is written here; what can't be read is nobody's.
+/// The normal form of a Host field; empty if it is invalid.
 fn host_only(host: &str) -> String {
     Authority::parse(host, Some(80)).map_or_else(String::new, |it| match it.host {
         Host::Name(_) | Host::Address(_) => it.field(80),

@@ -96,7 +96,7 @@ impl Response<'_> {
         persists && self.content != Content::Close && self.status != 101
     }
 
-    /// Whether whoever asked is to show who it is for the whole connection.
+    /// Whether it asks the client to authenticate the whole connection.
     pub(super) fn binds(&self) -> bool {
         self.gathered.binds
     }

@@ -57,7 +57,7 @@ pub struct Rule {
     pub allow: bool,
 }
 
-/// All rules, and what is so where none fits.
+/// All rules, and the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// In order.
@@ -73,14 +73,14 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Whether it is of no use to look a destination up: a rule refuses its name.
+    /// Whether a rule refuses the name of a destination, so that it need not be looked up.
     pub(super) fn refuses_name(&self, client: IpAddr, to: &Authority) -> bool {
         let Host::Name(name) = &to.host else { return false };
         for rule in self.rules.iter().filter(|rule| rule.is_for(client, to.port)) {
             if rule.to.is_empty() || rule.to.iter().any(|it| it.has_name(name)) {
                 return !rule.allow;
             }
-            // It is for the address to say.
+            // That depends on the address.
             if rule.to.iter().any(|it| matches!(it, Destination::Net(_))) {
                 return false;
             }
@@ -91,7 +91,7 @@ impl Rules {
     /// Whether a client may reach this address of a destination.
     ///
     /// An address of one host, one link or one site (or one with such an IPv4 address in it) needs a rule that allows
-    /// the address by a prefix: a rule that allows its name is not enough, for whoever owns a name decides where it
+    /// the address by a prefix: a rule that allows its name is not enough, for the owner of a name decides where it
     /// points. `is_own`: the address, or the IPv4 address in it, is this host's own, which is treated alike.
     pub(super) fn allows(
         &self,

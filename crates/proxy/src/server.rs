@@ -1,4 +1,4 @@
-//! The proxy: sockets, threads, and what its owner does with it.
+//! The proxy: sockets, threads, and its handle.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -7,8 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::session;
@@ -22,7 +21,7 @@ use fordway_serve::thread::Threads;
 
 /// Connections that wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
-/// How often connections to servers are looked through.
+/// How often idle connections to servers are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Why a proxy can't be made or changed.
@@ -116,7 +115,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// The same sockets once more. Those who have connected and were not taken yet are lost with the last of them.
+    /// Duplicates of the sockets. Connections that are not accepted yet are lost with the last duplicate.
     fn again(&self) -> io::Result<Vec<TcpListener>> {
         self.all.iter().map(TcpListener::try_clone).collect()
     }
@@ -153,14 +152,11 @@ impl Bound {
             places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
         }
         for (index, listeners) in of_thread.into_iter().enumerate() {
-            let runtime =
-                Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
-            let listeners = enter(&runtime, listeners).map_err(Error::Thread)?;
             let shared = Arc::clone(&server.shared);
-            let work = move || {
-                LocalSet::new().block_on(&runtime, serve(&shared, index, listeners));
-            };
-            server.threads.start(format!("proxy-{index}"), work).map_err(Error::Thread)?;
+            let enter = || listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
+            let run = async move |listeners| serve(&shared, index, listeners).await;
+            let started = server.threads.start_local(format!("proxy-{index}"), enter, run);
+            started.map_err(Error::Thread)?;
         }
         Ok(server)
     }
@@ -181,8 +177,8 @@ impl Server {
         self.listeners.iter().map(|it| it.address).collect()
     }
 
-    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this one:
-    /// nobody who connects meanwhile is turned away. Start it, then [`Server::retire`] this one.
+    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this
+    /// one: no connection is refused meanwhile. Start it, then [`Server::retire`] this one.
     ///
     /// # Errors
     ///
@@ -224,14 +220,14 @@ impl Server {
         self.threads.are_running()
     }
 
-    /// Takes no more connections, lets requests and tunnels under way come to their end for the time that the settings
-    /// give them, and waits for that.
+    /// Accepts no more connections, waits for requests and tunnels under way, but no longer than the settings allow,
+    /// and ends.
     pub fn stop(self) {
         drop(self);
     }
 
-    /// Begins to end: takes no more connections, and lets requests and tunnels under way come to their end for the time
-    /// that the settings give them. [`Server::has_ended`] tells when that is over.
+    /// Begins to end: accepts no more connections; requests and tunnels under way may finish within the time of the
+    /// settings. [`Server::has_ended`] tells when that is over.
     pub fn begin_end(&mut self) {
         self.listeners.clear();
         self.shared.signals.stop();
@@ -243,7 +239,7 @@ impl Server {
         self.threads.have_ended()
     }
 
-    /// As [`Server::stop`], without waiting: its connections end beside whoever has taken over.
+    /// As [`Server::stop`], without waiting: its connections end beside the server that has taken over.
     pub fn retire(mut self) {
         self.begin_end();
         self.threads.detach();
@@ -252,19 +248,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A listener that nothing accepts from must not stay open.
+        // A listener that is not accepted from must not stay open.
         self.listeners.clear();
         self.shared.signals.stop();
         self.threads.join();
     }
-}
-
-fn enter(
-    runtime: &Runtime,
-    listeners: Vec<TcpListener>,
-) -> io::Result<Vec<tokio::net::TcpListener>> {
-    let _inside = runtime.enter();
-    listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
 }
 
 /// Body of a thread.

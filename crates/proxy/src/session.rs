@@ -5,13 +5,11 @@ mod tests;
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Buf;
-use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
@@ -29,7 +27,7 @@ use fordway_serve::{Network, Ticket};
 
 /// Empty lines that may stand in front of a request (RFC 9112 section 2.2).
 const MOST_EMPTY: u32 = 4;
-/// How long, and for how many octets, a client that is to be closed is still read: a reset would take from it what it
+/// How long, and for how many octets, a connection that is closed is still read: a reset would discard what the client
 /// has not read yet (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_OCTETS: usize = 256 << 10;
@@ -50,7 +48,7 @@ pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
         return;
     };
     worker.counters().connections_accepted.add(1);
-    // What is written is whole: nothing is gained by waiting for more.
+    // Writes are whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     spawn_local(serve(stream, address, Rc::clone(worker), active, ticket));
 }
@@ -73,7 +71,7 @@ async fn serve(
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 (Stream::Tls(Box::new(tls)), Some(is_http2))
             }
-            // No answer of HTTP can be read by whoever does not speak TLS.
+            // A client that does not speak TLS can't read an answer of HTTP.
             _ => return,
         },
     };
@@ -81,7 +79,7 @@ async fn serve(
     talk(stream, is_http2, watch, client, worker).await;
 }
 
-/// Serves requests, once it is settled what they come over.
+/// Serves requests, over TLS or not.
 async fn talk(
     stream: Stream,
     is_http2: Option<bool>,
@@ -115,7 +113,7 @@ struct Session {
     watch: Watch,
     /// Requests so far.
     served: u64,
-    /// What TLS has agreed on; `None`: the first octets tell.
+    /// What TLS has negotiated; `None`: the first octets decide.
     is_http2: Option<bool>,
     /// A connection to a server that is this client's alone, and whom it is for.
     pinned: Option<Pinned>,
@@ -208,7 +206,7 @@ impl Session {
                 _ => break,
             }
         }
-        // What is only empty lines is read, and refused, as a request.
+        // Further empty lines are read, and refused, as a request.
         true
     }
 
@@ -270,7 +268,7 @@ enum Read {
     Gone,
 }
 
-/// Until nothing is expected of a connection because its proxy ends.
+/// Returns when the proxy ends and no request of the connection is expected any more.
 async fn let_go(worker: &Worker, is_first: bool) {
     worker.drained().await;
     if is_first {
@@ -278,12 +276,12 @@ async fn let_go(worker: &Worker, is_first: bool) {
     }
 }
 
-/// Ends a connection so that the client gets what was written.
+/// Closes a connection so that the client gets what was written.
 async fn linger(mut conn: Conn) {
     let deadline = Instant::now() + LINGER;
     let mut watch = Watch::new(deadline);
     let closing = async {
-        if poll_fn(|cx| Pin::new(&mut conn.stream).poll_shutdown(cx)).await.is_err() {
+        if poll_fn(|cx| conn.stream.octets().poll_shutdown(cx)).await.is_err() {
             return;
         }
         let mut octets = conn.buf.len();

@@ -23,9 +23,9 @@ pub struct Settings {
     pub threads: NonZeroUsize,
     /// For clients that know it, or in the place of a server.
     pub mode: Mode,
-    /// Whose requests are served.
+    /// Clients whose requests are served.
     pub allow: Acl,
-    /// Who looks names up; `None`: the servers of /etc/resolv.conf. In either case after /etc/hosts.
+    /// The resolver of names; `None`: the servers of /etc/resolv.conf. /etc/hosts comes first.
     pub resolver: Option<upstream::Settings>,
     /// IPv4 addresses are reached through the first of these; all are looked through. For a host behind NAT64.
     pub pref64: Vec<Pool6>,
@@ -40,17 +40,17 @@ pub struct Settings {
     pub http2: bool,
     /// The proxy's name in Via and Proxy-Status; `None`: `fordway-` and a number.
     pub via: Option<String>,
-    /// Whether servers are told who the client is.
+    /// Whether servers get the client's address.
     pub forwarded: Forwarded,
     /// Protocols that a connection may go over to by Upgrade, in lower case.
     pub upgrade: Vec<String>,
     /// What bounds it.
     pub limits: Limits,
-    /// Where requests are written down.
+    /// The access log.
     pub log: Option<Log>,
 }
 
-/// What a proxy stands in for.
+/// Forward or reverse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// For clients: to whatever server they ask for.
@@ -79,7 +79,7 @@ pub struct Reverse {
     pub balance: bool,
     /// What servers get as Host; `None`: what the client sent.
     pub host: Option<String>,
-    /// How long a server is left alone that could not be reached, while there is another.
+    /// How long a server that could not be reached is not tried, while there is another.
     pub pause: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Default for Eyeballs {
 /// A certificate with its key, in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate and those that vouch for it, in PEM.
+    /// The certificate and its chain, in PEM.
     pub certificate: PathBuf,
     /// The key, in PEM.
     pub key: PathBuf,

@@ -1,4 +1,4 @@
-//! The servers of a site: whose turn it is, and who is left alone for a while.
+//! The servers of a site: the order in which they are tried, and pauses after failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ pub(super) struct Member {
     pub(super) authority: Authority,
     /// Its name in the pool.
     pub(super) key: String,
-    /// Until when it is left alone, in milliseconds since `start`; 0: it is not.
+    /// Until when it is paused, in milliseconds since `start`; 0: it is not.
     paused: AtomicU64,
     requests: AtomicU64,
     failures: AtomicU64,
 }
 
 impl Site {
-    /// Takes over what `before` knows of the servers, if they are the same.
+    /// Keeps the state of `before` if the servers are the same.
     pub(super) fn new(settings: &Settings, before: Option<&Arc<Site>>) -> Arc<Site> {
         let upstream = match &settings.mode {
             Mode::Reverse(reverse) => reverse.upstream.as_slice(),
@@ -47,7 +47,7 @@ impl Site {
         }
     }
 
-    /// All servers in the order in which they are to be tried: those that are left alone last.
+    /// All servers in the order in which they are to be tried: paused ones last.
     pub(super) fn order(&self, reverse: &Reverse) -> Vec<&Member> {
         let now = self.now();
         let mut order: Vec<&Member> = self.servers.iter().collect();

@@ -88,7 +88,7 @@ impl Counters {
         }
     }
 
-    /// The proxy answers itself.
+    /// The proxy refuses a request.
     pub(super) fn refused(&self, reason: Reason) {
         self.refused[reason as usize].add(1);
         self.response(reason.status());
@@ -104,9 +104,8 @@ impl Counters {
         for (sum, counter) in stats.responses.iter_mut().zip(&self.responses) {
             *sum += counter.get();
         }
-        for told in TOLD {
-            let count = self.refused[told.reason as usize].get();
-            *stats.refused.entry(told.label.to_owned()).or_default() += count;
+        for (told, counter) in TOLD.iter().zip(&self.refused) {
+            *stats.refused.entry(told.label.to_owned()).or_default() += counter.get();
         }
         self.add_counted_to(stats);
         stats.tunnels_open += self.tunnels.get().saturating_sub(self.tunnels_closed.get());

@@ -1,4 +1,4 @@
-//! Octets both ways, whatever they mean: CONNECT (RFC 9110 section 9.3.6) and what comes of Upgrade.
+//! Tunnels: CONNECT (RFC 9110 section 9.3.6) and what comes of Upgrade.
 
 mod direction;
 

@@ -93,7 +93,7 @@ impl Worker {
         Tunnel(Rc::clone(self))
     }
 
-    /// No connection waits for another request from now on.
+    /// Closes idle connections, and keeps none from now on.
     pub(super) fn drain(&self) {
         self.draining.set(true);
         self.drain.notify_waiters();
@@ -119,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// The time as Date has it.
+    /// The time in the format of Date.
     pub(super) fn date(&self) -> Rc<str> {
         let now = SystemTime::now();
         let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |it| it.as_secs());
@@ -130,7 +130,7 @@ impl Worker {
         Rc::clone(&date.1)
     }
 
-    /// Closes connections to servers that have waited too long.
+    /// Closes connections to servers that have been idle too long.
     pub(super) fn sweep(&self) {
         let active = self.shared.active.load();
         if let Some(oldest) = Instant::now().checked_sub(active.settings.limits.pool_time) {
@@ -172,8 +172,7 @@ impl Worker {
         found
     }
 
-    /// A connection to whoever is to answer a request: `to`, or a server of the site. `fresh`: none that has served
-    /// before.
+    /// A connection to the server of a request: `to`, or a server of the site. `fresh`: a new one.
     pub(super) async fn server(
         &self,
         active: &Active,
@@ -199,7 +198,7 @@ impl Worker {
         Ok(Server { share: Some(share), ..server })
     }
 
-    /// A place among the connections to servers that are in use, of which one client network gets a share only.
+    /// A place among the connections to servers that are in use, of which one client network gets only a share.
     fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
         let limits = &active.settings.limits;
         let network = Network::of(client, limits.client_len);
@@ -240,7 +239,7 @@ impl Worker {
         let allows = |address, is_own| rules.allows(client, to, address, is_own, translated);
         let key = to.to_string();
         if !fresh {
-            // It was made for somebody, who may have been allowed more.
+            // It may have been made for a client that was allowed more.
             let fits = |server: &Server| allows(server.address.ip(), server.is_own);
             if let Some(server) = self.waiting(&key, active, fits) {
                 return Ok(server);
@@ -262,7 +261,7 @@ impl Worker {
             let waiting = (!fresh).then(|| self.waiting(&member.key, active, |_| true)).flatten();
             let outcome = match waiting {
                 Some(server) => Ok(server),
-                // Whoever has written the configuration knows where its servers are.
+                // The rules do not apply: the configuration names the servers.
                 None => {
                     let (to, key) = (&member.authority, member.key.clone());
                     self.connect(active, None, to, key, &|_, _| true).await
@@ -273,7 +272,7 @@ impl Worker {
                     active.site.works(member);
                     return Ok(server);
                 }
-                // That there is no place here says nothing of the server.
+                // A lack of places here is no failure of the server.
                 Err(Reason::Busy) => return Err(Reason::Busy),
                 Err(reason) => {
                     active.site.failed(member, reverse.pause);

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use fordway_wire::ipv6;
 
-use super::settings::{IcmpRate, Settings};
+use super::settings::Settings;
+use fordway_serve::Bucket;
 use fordway_serve::message::MessageSocket;
 
 /// What is wrong, as an ICMPv6 message says it (RFC 4443).
@@ -62,15 +63,14 @@ pub(super) struct Quoted<'a> {
 #[derive(Debug)]
 pub(super) struct Errors {
     socket: MessageSocket,
-    tokens: f64,
-    filled: Instant,
+    bucket: Bucket,
     message: Vec<u8>,
 }
 
 impl Errors {
     /// `socket`: one that may send from any address.
-    pub(super) fn new(socket: MessageSocket, now: Instant) -> Errors {
-        Errors { socket, tokens: f64::INFINITY, filled: now, message: Vec::new() }
+    pub(super) fn new(socket: MessageSocket) -> Errors {
+        Errors { socket, bucket: Bucket::default(), message: Vec::new() }
     }
 
     /// Sends an error from `router`, a server's or an IPv4 router's; `None`: the address that the client has asked for.
@@ -84,7 +84,7 @@ impl Errors {
         now: Instant,
     ) -> bool {
         let Some(rate) = settings.icmp else { return false };
-        if !self.take(rate, now) {
+        if !self.bucket.take(rate.per_second, rate.burst, now) {
             return false;
         }
         let source = settings.embedded(router, *about.asked.ip());
@@ -97,18 +97,6 @@ impl Errors {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => send().is_ok(),
             result => result.is_ok(),
         }
-    }
-
-    fn take(&mut self, rate: IcmpRate, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.filled = now;
-        let filled = self.tokens + passed * f64::from(rate.per_second);
-        self.tokens = filled.min(f64::from(rate.burst));
-        if self.tokens < 1.0 {
-            return false;
-        }
-        self.tokens -= 1.0;
-        true
     }
 }
 

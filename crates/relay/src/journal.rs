@@ -1,11 +1,11 @@
-//! Log lines that strangers can cause: at most one of a kind in a while.
+//! Log lines that a client can cause: at most one of a kind every ten seconds.
 
 use std::time::{Duration, Instant};
 
-/// How long a kind of line is not written again.
+/// Least time between two lines of a kind.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// When a kind of line may be written.
+/// The rate limit of one kind of line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     last: Option<Instant>,
@@ -13,7 +13,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether it is to be written now; then how many were kept back since the last one.
+    /// Whether a line is to be written now: then the number of lines left out since the last one.
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET) {
             self.kept += 1;

@@ -1,4 +1,4 @@
-//! Who may reach what, and from which address.
+//! Which client may reach which server, and from which address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,10 +12,10 @@ use fordway_serve::{ClientLen, Network};
 pub(super) enum Refusal {
     /// The client may not use the relay.
     Client,
-    /// The destination is no address of a server: not in a prefix, bits set that are reserved, or one that is nobody's
+    /// The destination is no address of a server: not in a prefix, reserved bits are set, or it belongs to no host
     /// (loopback, multicast, link-local).
     Address,
-    /// The destination is not global, which 64:ff9b::/96 must not stand for.
+    /// The destination is not global, and 64:ff9b::/96 must not represent it.
     Private,
     /// The destination is this host.
     Own,
@@ -73,7 +73,7 @@ impl Settings {
         !pool6.is_well_known() || self.allow_private || classify::is_global_v4(v4)
     }
 
-    /// The IPv6 address of an IPv4 router that says something about a packet to `destination`; that address itself if
+    /// The IPv6 address of an IPv4 router that sends an error about a packet to `destination`; `destination` itself if
     /// the router has none.
     pub(super) fn embedded(&self, router: Option<Ipv4Addr>, destination: Ipv6Addr) -> Ipv6Addr {
         match (self.pool6_of(destination), router) {

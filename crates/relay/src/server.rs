@@ -1,4 +1,4 @@
-//! A relay as a whole.
+//! The relay: sockets, threads, and its handle.
 
 use std::io;
 use std::sync::Arc;
@@ -106,8 +106,8 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// What the host must do so that packets reach the relay: with this mark and this routing table; `own`: packets of
-    /// the host itself, too.
+    /// The rules by which packets reach the relay, with this mark and this routing table; `own`: also packets of the
+    /// host itself.
     #[must_use]
     pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
         self.ports.intercept(&self.settings, mark, table, own)
@@ -139,7 +139,7 @@ pub struct Server {
     shared: Arc<Shared>,
     ports: Ports,
     threads: Threads,
-    /// As long as it is open the kernel learns path MTUs.
+    /// While it is open, the kernel learns path MTUs.
     _listens: Option<Socket>,
 }
 

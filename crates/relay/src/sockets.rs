@@ -104,7 +104,7 @@ pub(super) fn udp(port: u16) -> io::Result<UdpSocket> {
 pub(super) fn answers() -> io::Result<Socket> {
     let socket = raw()?;
     let _ = socket.set_send_buffer_size(SEND_ROOM);
-    // It hears nothing from anybody but ::1, so the kernel makes no copies for it.
+    // It receives from ::1 alone, so the kernel makes no copies for it.
     let _ = socket.connect(&SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0).into());
     Ok(socket)
 }
@@ -112,7 +112,8 @@ pub(super) fn answers() -> io::Result<Socket> {
 /// A raw socket for the kernel to find when an ICMPv6 error is about an answer: so it learns path MTUs.
 pub(super) fn listens_for_errors() -> io::Result<Socket> {
     let socket = raw()?;
-    // The kernel takes notice of errors for sockets that ask for them. Nobody reads them here: as few as can be are kept.
+    // The kernel learns path MTUs from errors only if a socket asks for them. They are not read here, so that as few as
+    // possible are queued.
     setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
     let _ = socket.set_recv_buffer_size(0);
     Ok(socket)
@@ -122,7 +123,7 @@ fn raw() -> io::Result<Socket> {
     const RETURN: u16 = 0x06;
     let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(UDP)))?;
     socket.set_nonblocking(true)?;
-    // Nothing is kept of what it hears.
+    // Nothing that it receives is queued.
     socket.attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)])?;
     socket.set_freebind_v6(true)?;
     Ok(socket)

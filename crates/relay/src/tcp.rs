@@ -1,4 +1,4 @@
-//! TCP: connections of clients, and what becomes of them.
+//! TCP: a thread's connections.
 
 mod connection;
 mod flow;
@@ -24,13 +24,13 @@ pub(super) use connection::Side;
 use connection::{Connection, End, Next};
 use fordway_serve::pipe::Pipes;
 
-/// Connections that are taken before other work has its turn.
+/// Connections that are accepted before other work is done.
 const ACCEPTS: usize = 64;
 
-/// How long no connection is taken after descriptors or memory ran out.
+/// How long no connection is accepted after descriptors or memory ran out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is heard of a connection's sockets.
+/// Events of a connection's sockets.
 const EVENTS: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
@@ -43,14 +43,14 @@ pub(super) struct Tcp {
     listener: TcpListener,
     connections: SlotMap<Key, Connection>,
     pipes: Pipes,
-    /// Those that have more to do although the kernel won't say so.
+    /// Connections with more to do for which no event will come.
     again: Vec<Key>,
-    /// Those that wait for a pipe.
+    /// Connections that wait for a pipe.
     starved: Vec<Key>,
     timers: Timers<Key>,
-    /// How often a connection was looked at because of the time.
+    /// How many times a connection's timer has fired.
     looks: u64,
-    /// Until when no connection is taken.
+    /// Until when no connection is accepted.
     paused: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl Tcp {
         next.map(|next| next.saturating_duration_since(now))
     }
 
-    /// Takes connections.
+    /// Accepts connections.
     pub(super) fn accept(&mut self, core: &mut Core) {
         if self.paused.is_some() {
             return;
@@ -106,20 +106,20 @@ impl Tcp {
                     return;
                 }
                 Err(Errno::AGAIN) => return,
-                // Of one connection, which is gone.
+                // An error of one connection, which is gone.
                 Err(_) => {}
             }
         }
     }
 
-    /// Leaves connections where they are for a while: the socket would be said to be ready all the time.
+    /// Stops accepting for a while: the listening socket would be ready all the time.
     fn pause(&mut self, core: &Core) {
         let nothing = EventFlags::empty();
         let _ = epoll::modify(&core.epoll, &self.listener, core.listener_token(), nothing);
         self.paused = Some(core.now + PAUSE);
     }
 
-    /// Decides about a connection, and asks the server.
+    /// Checks a connection, and connects to the server.
     fn open(&mut self, v6: OwnedFd, client: SocketAddrV6, asked: SocketAddrV6, core: &mut Core) {
         let v4 = match core.settings.destination(*client.ip(), *asked.ip()) {
             Ok(v4) => SocketAddrV4::new(v4, asked.port()),
@@ -164,7 +164,7 @@ impl Tcp {
         self.follow(key, next, core);
     }
 
-    /// Something has happened on a side of a connection.
+    /// Handles an event of a side of a connection.
     pub(super) fn event(&mut self, key: Key, side: Side, flags: EventFlags, core: &mut Core) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let next = match connection.heard(side, flags, core) {
@@ -188,7 +188,7 @@ impl Tcp {
         }
     }
 
-    /// What is to be done without an event.
+    /// Does what is due without an event.
     pub(super) fn tend(&mut self, core: &mut Core) {
         if self.paused.is_some_and(|until| core.now >= until) {
             self.paused = None;
@@ -213,7 +213,7 @@ impl Tcp {
         }
     }
 
-    /// Has those go on that had no pipe.
+    /// Lets the connections go on that had no pipe.
     pub(super) fn feed(&mut self) {
         for key in std::mem::take(&mut self.starved) {
             if let Some(connection) = self.connections.get_mut(key) {
@@ -256,7 +256,7 @@ fn count(end: End, core: &mut Core) {
     }
 }
 
-/// Counts a connection that did not come about.
+/// Counts a connection that could not be made.
 fn failed(errno: Errno, core: &mut Core) {
     let counters = &core.counters;
     match errno {
@@ -288,7 +288,7 @@ fn connect(
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = sock::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     option::set_tcp_nodelay(&socket, true)?;
-    // Urgent octets are read in their place.
+    // Urgent octets are read in their place of the stream.
     option::set_socket_oobinline(&socket, true)?;
     keepalive(&socket, settings.keepalive)?;
     if class != 0 {
@@ -321,7 +321,7 @@ fn class(settings: &Settings, v6: &OwnedFd) -> u8 {
     }
 }
 
-/// Closes a connection so that the other end hears a reset.
+/// Closes a connection with a reset.
 fn abort(socket: OwnedFd) {
     let _ = option::set_socket_linger(socket.as_fd(), Some(Duration::ZERO));
     drop(socket);

@@ -1,15 +1,14 @@
-//! When the things of a thread are looked at without an event: each at its own time, so that those whose time has not come
-//! cost nothing.
+//! Timers of connections and sessions: those that are not due cost nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// Times that are not worth a search.
+/// Times up to which nothing is removed.
 const FEW: usize = 1024;
 
-/// Times, the earliest first. Each thing has one that counts, which it keeps itself (`armed`); others of it are of the
-/// past.
+/// Times, the earliest first. Each thing keeps its armed time itself (`armed`); other times of it in the heap are
+/// stale.
 #[derive(Debug)]
 pub(super) struct Timers<K>(BinaryHeap<Reverse<(Instant, K)>>);
 
@@ -20,7 +19,7 @@ impl<K: Ord> Default for Timers<K> {
 }
 
 impl<K: Ord + Copy> Timers<K> {
-    /// Has a thing looked at by `at`: no later, but perhaps earlier.
+    /// Arms a thing's timer for `at`, unless it is armed for an earlier time.
     pub(super) fn arm(&mut self, key: K, armed: &mut Option<Instant>, at: Instant) {
         if armed.is_none_or(|armed| at < armed) {
             *armed = Some(at);
@@ -28,8 +27,8 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// The next thing whose time has come. It is to be looked at if that time is the one that counts for it, and then has
-    /// none any more.
+    /// Takes the next time that is due. The timer fires if that is the thing's armed time, which then ends; otherwise
+    /// it is stale.
     pub(super) fn due(&mut self, now: Instant) -> Option<(Instant, K)> {
         let Reverse((at, _)) = self.0.peek()?;
         if *at > now {
@@ -38,7 +37,7 @@ impl<K: Ord + Copy> Timers<K> {
         self.0.pop().map(|Reverse(due)| due)
     }
 
-    /// Forgets times that do not count any more, once there are more of them than of things: who begins and ends
+    /// Removes times that are no longer armed once they outnumber the things: a client that opens and closes
     /// connections all the time would fill the memory with them.
     pub(super) fn tidy(&mut self, things: usize, counts: impl Fn(K, Instant) -> bool) {
         if self.0.len() > 2 * things + FEW {

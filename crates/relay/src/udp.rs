@@ -1,8 +1,8 @@
 //! UDP: sessions of clients.
 //!
-//! A client's port has one IPv4 socket, whatever servers it talks to (endpoint-independent mapping, RFC 4787 REQ-1);
-//! datagrams of servers that it has not asked are dropped. Answers leave by a raw socket, which can have any source
-//! port as well as any source address, so that there is no descriptor for each server.
+//! A client's port has one IPv4 socket for all servers (endpoint-independent mapping, RFC 4787 REQ-1); datagrams of
+//! servers to which the client has not sent are dropped. Answers leave by a raw socket, which can have any source
+//! address and port, so that no descriptor per server is needed.
 
 mod errors;
 mod session;
@@ -32,10 +32,10 @@ const BATCH: usize = 32;
 /// Octets of the longest datagram.
 const LONGEST: usize = 65_536;
 
-/// Batches that are taken before other work has its turn.
+/// Batches that are read before other work is done.
 const TURN: usize = 8;
 
-/// What comes from a client: its port, and where it goes.
+/// A client's address and port.
 type Client = SocketAddrV6;
 
 /// A thread's sessions.
@@ -89,7 +89,7 @@ impl Udp {
         }
     }
 
-    /// Passes on what was received; what goes to one server from one client goes together.
+    /// Forwards what was received; datagrams from one client are sent together.
     fn pass_up(&mut self, core: &mut Core) {
         let received = std::mem::replace(&mut self.received, RecvBatch::new(0, 0));
         let mut current: Option<Key> = None;
@@ -116,7 +116,7 @@ impl Udp {
             core.counters.udp_datagrams_up.add(1);
             core.counters.udp_octets_up.add(datagram.octets.len() as u64);
             if datagram.told.fragmented {
-                // The client has cut it, so it may be cut again (RFC 7915 section 5.1).
+                // The client has fragmented it, so it may be fragmented again (RFC 7915 section 5.1).
                 self.flush_fragmented(key, core);
             }
         }
@@ -124,7 +124,7 @@ impl Udp {
         self.received = received;
     }
 
-    /// The session of a datagram; a new one, if it may have one.
+    /// The session of a datagram; a new one, if policy and limits allow it.
     fn session(&mut self, about: Quoted<'_>, core: &mut Core) -> Option<(Key, SocketAddrV4)> {
         let (client, asked) = (about.client, about.asked);
         let v4 = match core.settings.destination(*client.ip(), *asked.ip()) {
@@ -198,7 +198,7 @@ impl Udp {
 
     fn flush_up(&mut self, key: Option<Key>, core: &mut Core) {
         let Some(mapping) = key.and_then(|key| self.mappings.get_mut(key)) else { return };
-        // An error that an earlier datagram has caused is told once, and read where errors are.
+        // The pending error of an earlier datagram is reported once; the error queue has the details.
         let unsent = self.to_servers.send_or(&mapping.socket, |_| true);
         core.counters.udp_unsent.add(unsent as u64);
     }
@@ -224,7 +224,7 @@ impl Udp {
         }
     }
 
-    /// Something has come to a client's IPv4 socket.
+    /// Handles an event of a client's IPv4 socket.
     pub(super) fn event(&mut self, key: Key, flags: EventFlags, core: &mut Core) {
         if flags.contains(EventFlags::ERR) {
             self.hear_errors(key, core);
@@ -234,7 +234,7 @@ impl Udp {
         }
     }
 
-    /// Passes on what servers answer.
+    /// Forwards answers of servers.
     fn hear_servers(&mut self, key: Key, core: &mut Core) {
         for _ in 0..TURN {
             let Some(mapping) = self.mappings.get_mut(key) else { return };
@@ -309,7 +309,7 @@ impl Udp {
         }
     }
 
-    /// Tells a client what is wrong with its datagram.
+    /// Sends a client an ICMPv6 error about its datagram.
     fn tell(&mut self, trouble: IcmpError, about: Quoted<'_>, core: &mut Core) {
         let sent = self.errors.send(&core.settings, trouble, None, about, core.now);
         core.count_icmp(sent);
@@ -322,11 +322,11 @@ impl std::fmt::Debug for Udp {
     }
 }
 
-/// Whence a client's datagram came, and where it was sent to.
+/// Source and original destination of a client's datagram.
 fn ends(datagram: &Datagram<'_>) -> Option<(SocketAddrV6, SocketAddrV6)> {
     match (datagram.peer.address(), datagram.told.original) {
         (SocketAddr::V6(client), Some(asked)) if !datagram.truncated => {
-            // The flow label is no part of who it is.
+            // The flow label does not identify the client.
             Some((SocketAddrV6::new(*client.ip(), client.port(), 0, client.scope_id()), asked))
         }
         _ => None,

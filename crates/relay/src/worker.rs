@@ -29,7 +29,7 @@ new_key_type! {
     pub(super) struct Key;
 }
 
-/// What an event is about: sides of connections, clients' IPv4 sockets, and the thread's own sockets.
+/// The socket of an event: of a side of a connection, a client's IPv4 socket, or one of the thread's own.
 pub(super) const TCP_V6: u8 = 0;
 pub(super) const TCP_V4: u8 = 1;
 pub(super) const UDP_V4: u8 = 2;
@@ -43,7 +43,7 @@ const WAKE: u64 = 2;
 /// Events that are taken with one system call.
 const EVENTS: usize = 256;
 
-/// How often those go on that had no pipe.
+/// How often connections that had no pipe are retried.
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// What all threads share.
@@ -74,20 +74,20 @@ impl Shared {
         })
     }
 
-    /// A number of a client network, which nobody else can foresee.
+    /// A keyed hash of a client network, which cannot be predicted from outside.
     pub(super) fn hash(&self, network: Network) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(network)
     }
 
-    /// Has all threads look at the settings.
+    /// Wakes all threads, which then take the settings.
     pub(super) fn wake(&self) {
         for wake in &self.wakes {
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
     }
 
-    /// Has all threads end.
+    /// Ends all threads.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.wake();
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// What all that a thread does needs.
+/// What every part of a thread needs.
 pub(super) struct Core {
     pub(super) shared: Arc<Shared>,
     pub(super) settings: Arc<Settings>,
@@ -115,7 +115,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// One without sockets of its own, whose time a test moves.
+    /// A core without sockets, whose time a test sets.
     #[cfg(test)]
     pub(super) fn of_test(settings: Settings) -> Core {
         let shared = Arc::new(Shared::new(settings).unwrap());
@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// A limit is reached, because of this client.
+    /// Counts and logs a limit that this client has reached.
     pub(super) fn limited(&mut self, over: Exceeded, what: &str, client: SocketAddrV6) {
         let (counter, whose) = match over {
             Exceeded::Total => (&self.counters.limited_total, ""),
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// The host has nothing left of something.
+    /// Logs that the host has run out of something.
     pub(super) fn no_resources(&mut self, what: &str) {
         if let Some(more) = self.journal.resources.due(self.now) {
             let name = &self.settings.name;
@@ -204,8 +204,7 @@ impl Start {
     pub(super) fn run(self) {
         let Start { core, sockets, index } = self;
         let tcp = sockets.tcp.map(Tcp::new);
-        let errors = |socket| Errors::new(socket, core.now);
-        let udp = sockets.udp.map(|it| Udp::new(it.socket, it.answers, errors(it.errors)));
+        let udp = sockets.udp.map(|it| Udp::new(it.socket, it.answers, Errors::new(it.errors)));
         let swept = core.now;
         Worker { core, tcp, udp, index, swept }.run();
     }
@@ -255,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// How long there is nothing to do without an event.
+    /// How long to wait for an event.
     fn timeout(&self) -> Option<Timespec> {
         let tcp = self.tcp.as_ref().and_then(|tcp| tcp.waits(self.core.now));
         let udp = self.udp.as_ref().and_then(|udp| udp.waits(self.core.now));
@@ -295,8 +294,8 @@ impl Worker {
     }
 }
 
-/// The token of a socket of a connection or a client: which, and which of its sockets. Descriptors end far below the 2^30
-/// numbers that have room beside that.
+/// The token of a socket of a connection or a client: the key, with the kind in its lowest two bits. There are far
+/// fewer than 2^30 descriptors.
 pub(super) fn token(key: Key, kind: u8) -> EventData {
     let bits = key.data().as_ffi();
     EventData::new_u64(
@@ -304,7 +303,7 @@ pub(super) fn token(key: Key, kind: u8) -> EventData {
     )
 }
 
-/// The other way round.
+/// Key and kind of a token.
 fn whose(token: u64) -> (Key, u8) {
     let bits = token & !0xffff_ffff | u64::from(token as u32 >> 2);
     (KeyData::from_ffi(bits).into(), (token & 3) as u8)

@@ -33,7 +33,7 @@ impl Anchors {
         parse(&text, path)
     }
 
-    /// Adds a key that a digest vouches for. Whether one does.
+    /// Adds a key if it fits a digest; returns whether it does.
     pub(super) fn add_if_vouched(&mut self, zone: &Name, key: &DNSKEY) -> bool {
         let covers = |(owner, digest): &(Name, DS)| {
             owner == zone && digest.covers(zone, key).unwrap_or(false)

@@ -1,8 +1,8 @@
-//! Takes out of a response what does not belong to its question.
+//! Removes from a response what does not belong to its question.
 //!
-//! Servers have always been free to add records, and forgers to add more. What is kept: in the answer section the chain
-//! of aliases from the name asked for and the records at its end; in the authority section the SOA and the proofs of
-//! that chain; in the additional section the addresses of names in the answer.
+//! Servers may add records, and forgers do. What is kept: in the answer section the chain of aliases from the name
+//! asked for and the records at its end; in the authority section the SOA and the proofs of that chain; in the
+//! additional section the addresses of names in the answer.
 
 use hickory_proto::dnssec::rdata::DNSSECRData;
 use hickory_proto::op::{Edns, Message};
@@ -142,13 +142,13 @@ fn answers_question(record: &Record, question: &Question) -> bool {
     }
 }
 
-/// Keeps the SOA of a zone on the chain, and for those who ask for signatures the proofs of such a zone.
+/// Keeps the SOA of a zone on the chain and, if the question asks for signatures, the proofs of such a zone.
 fn keep_proofs(authorities: &mut Vec<Record>, chain: &[Name], question: &Question) {
     if authorities.is_empty() {
         return;
     }
     let holds_chain = |zone: &Name| chain.iter().any(|name| zone.zone_of(name));
-    // Whoever signs for a name below a zone on the chain may prove something about that chain.
+    // A signer for a name below a zone on the chain may prove something about that chain.
     let proven: Vec<Name> = authorities
         .iter()
         .filter_map(|record| match &record.data {

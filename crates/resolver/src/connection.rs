@@ -1,7 +1,7 @@
 //! Connections to a server, by TCP, TLS or HTTPS: one by runtime, with many questions under way.
 //!
-//! A connection is a task that makes it, serves the questions that come by a channel, and ends when nothing has come for
-//! a while. It outlives whoever made it ask, so a slow handshake is not begun again with every question.
+//! A connection is a task that makes it, serves the questions that come by a channel, and ends when nothing has come
+//! for a while. It outlives the lookup that opened it, so that a slow handshake is not repeated with every question.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const QUEUE: usize = 256;
 /// After so long without a question a connection is closed (RFC 7766 section 6.2.3).
 pub(super) const IDLE: Duration = Duration::from_secs(10);
 
-/// A way to a connection's task.
+/// A handle of a connection's task.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     requests: mpsc::Sender<Request>,
@@ -85,7 +85,7 @@ async fn run(peer: Arc<Peer>, mut queue: mpsc::Receiver<Request>) {
     if let Err(error) = served {
         debug!(server = %peer.server, %error, "connection to upstream server broke");
     }
-    // Whoever has come in between makes a new one.
+    // A lookup that comes meanwhile opens a new one.
     refuse(&mut queue, AttemptError::Closed);
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with upstream servers.
+//! Errors of resolvers and lookups.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Why a resolver could not be made.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Nobody to ask.
+    /// No servers.
     #[error("no upstream server is given")]
     NoServers,
     /// A file could not be read.
@@ -19,7 +19,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// A file holds no certificate of use.
+    /// A file has no usable certificate.
     #[error("{}: no certificate authority in it: {reason}", path.display())]
     Certificates {
         /// Which file.
@@ -36,7 +36,7 @@ pub enum Error {
     /// A server's name can't be in a certificate.
     #[error("`{0}` is not a name that a certificate can have")]
     ServerName(String),
-    /// A server's certificate is to be checked, and nobody says for which name.
+    /// A server's certificate is to be checked, and its name is not configured.
     #[error("`{0}` needs the name of its certificate: `#name`")]
     NameNeeded(String),
     /// A trust anchor could not be read.
@@ -60,8 +60,8 @@ pub enum LookupError {
     /// No server could be reached: refused, unreachable, or its TLS certificate is not valid.
     #[error("no upstream server could be reached")]
     Unreachable,
-    /// Servers answered what can't be used: malformed, or not to the question.
-    #[error("no upstream server gave an answer of use")]
+    /// The servers' answers can't be used: malformed, or not to the question.
+    #[error("no upstream server gave a usable answer")]
     Unusable,
     /// Too many questions are under way.
     #[error("too many questions are under way")]

@@ -1,4 +1,4 @@
-//! Questions under way: one is asked once, whoever waits for the answer, in whatever thread.
+//! Questions under way: each is asked once for all lookups that wait for its answer, in all threads.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,16 +29,16 @@ pub(super) struct Flights {
 /// One question under way.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// `None` if the asker has given up.
+    /// `None`: the asker was dropped.
     outcome: OnceLock<Option<Outcome>>,
     landed: Notify,
 }
 
 /// What the caller is to do.
 pub(super) enum Boarding<'a> {
-    /// Ask, and tell the others.
+    /// Ask, and give the others the outcome.
     Ask(Asker<'a>),
-    /// Wait for the one who asks.
+    /// Wait for the lookup that asks.
     Wait(Arc<Flight>),
     /// Nothing: too many questions are under way, in all, of this client, or about this zone.
     Full,
@@ -55,7 +55,7 @@ impl Flights {
         }
     }
 
-    /// Joins the question, or takes it on for a client, where there is one.
+    /// Joins the question, or takes it over, for a client if there is one.
     pub(super) fn board(&self, key: &Key, client: Option<Network>) -> Boarding<'_> {
         let mut shard = self.shard(key);
         match shard.entry(Arc::clone(key)) {
@@ -82,7 +82,7 @@ impl Flights {
 }
 
 impl Flight {
-    /// What the asker was told; `None` if it has gone away without an outcome.
+    /// The outcome; `None`: the asker was dropped without one.
     pub(super) async fn wait(&self) -> Option<Outcome> {
         loop {
             let mut landed = pin!(self.landed.notified());
@@ -96,7 +96,7 @@ impl Flight {
     }
 }
 
-/// The one who asks.
+/// The lookup that asks.
 #[derive(Debug)]
 pub(super) struct Asker<'a> {
     flights: &'a Flights,
@@ -106,15 +106,15 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Tells everybody who waits.
+    /// Gives the outcome to all lookups that wait.
     pub(super) fn tell(self, outcome: &Outcome) {
-        // Nobody else sets it, so it is not set yet.
+        // It is set here alone, so it is not set yet.
         let _ = self.flight.outcome.set(Some(outcome.clone()));
     }
 }
 
 impl Drop for Asker<'_> {
-    /// Also when the asker has gone away: one of those who wait asks in its place.
+    /// Also if the asker was dropped: then one of the waiting lookups asks in its place.
     fn drop(&mut self) {
         self.flights.shard(&self.key).remove(&self.key);
         let _ = self.flight.outcome.set(None);

@@ -60,8 +60,8 @@ impl Forwarder {
         self.once(key, client, async |key| self.ask(question, key).await).await
     }
 
-    /// Has `ask` find what is not in the cache, once for all who look for it, and keeps it. The question counts for the
-    /// client that was first.
+    /// Runs `ask` for what is not in the cache, once for all concurrent lookups, and caches the outcome. The question
+    /// counts for the client that was first.
     pub(super) async fn once(
         &self,
         key: &Key,
@@ -71,7 +71,7 @@ impl Forwarder {
         loop {
             match self.flights.board(key, client) {
                 Boarding::Ask(asker) => {
-                    // Somebody may have landed since the cache was looked at.
+                    // Another lookup may have finished since the cache was searched.
                     if let Some(outcome) = self.cache.get(key, clock::now()) {
                         asker.tell(&outcome);
                         return outcome;

@@ -1,4 +1,4 @@
-//! How well a server answers: its round-trip time, whether it answers at all, what it can't do.
+//! Health of a server: its round-trip time, whether it answers, and what it lacks.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ const DEAD_AFTER: u32 = 3;
 /// How long until a dead server is probed for the first time, and the longest between probes.
 pub(super) const FIRST_PROBE: Duration = Duration::from_secs(1);
 const LONGEST_PROBE: Duration = Duration::from_secs(30);
-/// How long it is remembered that a server can't do something.
+/// How long it is remembered that a server lacks something.
 const MEMORY: Duration = Duration::from_secs(600);
 /// Before anything is known of a server: longer than most round trips.
 pub(super) const UNKNOWN_WAIT: Duration = Duration::from_millis(400);
 /// Below this the next try is not started: schedulers alone may take as long.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 
-/// What is known of a server. Threads write it without a lock: a lost sample does no harm.
+/// State of a server. Threads write it without a lock: a lost sample does no harm.
 #[derive(Debug)]
 pub(super) struct Health {
     began: Instant,
@@ -48,7 +48,7 @@ impl Health {
         }
     }
 
-    /// It has answered after so long. Whether it was dead before.
+    /// Records an answer after so long. Returns whether it counted as dead before.
     pub(super) fn answered(&self, after: Duration) -> bool {
         self.sample(after);
         if self.failures.load(Ordering::Relaxed) == 0 {
@@ -58,16 +58,16 @@ impl Health {
         self.dead.swap(false, Ordering::Relaxed)
     }
 
-    /// It has not answered for so long. Whether that is its death.
+    /// Records that it has not answered for so long. Returns whether it counts as dead from now on.
     pub(super) fn silent(&self, for_: Duration, now: Instant) -> bool {
         if for_ > self.rtt() && self.rtt() > Duration::ZERO {
-            // It is slower than was thought.
+            // It is slower than estimated.
             self.sample(for_);
         }
         self.failed(now)
     }
 
-    /// It could not be asked, or has refused. Whether that is its death.
+    /// Records that it could not be asked, or has refused. Returns whether it counts as dead from now on.
     pub(super) fn failed(&self, now: Instant) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if failures < DEAD_AFTER || self.dead.swap(true, Ordering::Relaxed) {
@@ -78,12 +78,12 @@ impl Health {
         true
     }
 
-    /// Whether it has answered of late.
+    /// Whether it has answered lately.
     pub(super) fn is_alive(&self) -> bool {
         !self.dead.load(Ordering::Relaxed)
     }
 
-    /// Whether this caller is to probe a dead server: one at a time, and seldom.
+    /// Whether the caller is to probe a dead server: one at a time, and seldom.
     pub(super) fn take_probe(&self, now: Instant) -> bool {
         let at = self.probe_at.load(Ordering::Relaxed);
         if self.is_alive() || self.micros(now) < at {
@@ -105,7 +105,7 @@ impl Health {
         Duration::from_micros(self.rtt.load(Ordering::Relaxed).into())
     }
 
-    /// How long an answer is waited for before somebody else is asked as well.
+    /// How long an answer is waited for before the next server is asked as well.
     pub(super) fn patience(&self, most: Duration) -> Duration {
         let rtt = self.rtt();
         if rtt.is_zero() {
@@ -115,7 +115,7 @@ impl Health {
         (rtt + 4 * deviation).max(LEAST_WAIT).min(most)
     }
 
-    /// Whether it gives names back in the case they were sent in, as far as is known.
+    /// Whether it keeps the case of names, as far as is known.
     pub(super) fn keeps_case(&self, now: Instant) -> bool {
         self.micros(now) >= self.plain_case_until.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
 //! Answers from the configured upstream servers.
 //!
-//! A [`Resolver`] asks servers that do recursion themselves (it follows no referral). One question is asked once,
-//! whoever waits for its answer; the answer is kept for as long as its TTLs allow, within a bound of octets. All of it
-//! may be shared by threads that have a tokio runtime each: sockets belong to the runtime that made them, the cache and
-//! the questions under way to everybody.
+//! A [`Resolver`] asks servers that do recursion themselves (it follows no referral). The same question of several
+//! callers is asked once; the answer is cached for as long as its TTLs allow, within a bound of octets. Threads with a
+//! tokio runtime each can share a resolver: sockets belong to the runtime that made them, the cache and the questions
+//! under way to all.
 //!
 //! The way of a question: [`forwarder`] (cache, merging) -> [`race`] (which server, and when the next) -> [`exchange`]
 //! (one server, by UDP or a connection) -> [`clean`] (what belongs to the question) -> cache. With validation,
@@ -53,7 +53,7 @@ use validate::Validator;
 use fordway_serve::Network;
 use fordway_serve::clock;
 
-/// Asks upstream servers, and remembers what they said.
+/// Asks upstream servers, and caches their answers.
 #[derive(Debug)]
 pub struct Resolver {
     settings: Settings,
@@ -66,7 +66,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// No servers, a file that can't be read or holds nothing of use, or a server name that is none.
+    /// No servers, a file that can't be read or has nothing usable, or an invalid server name.
     pub fn new(settings: Settings) -> Result<Arc<Self>, Error> {
         if settings.servers.is_empty() {
             return Err(Error::NoServers);
@@ -79,7 +79,7 @@ impl Resolver {
         Ok(Arc::new(Self { settings, forwarder, validator }))
     }
 
-    /// The answer to a question: from the cache, from a server, or from the one who asks the same already.
+    /// The answer to a question: from the cache, from a server, or from another lookup of the same question.
     ///
     /// Must be called within a tokio runtime that has time and input/output enabled.
     ///
@@ -119,7 +119,7 @@ impl Resolver {
         }
     }
 
-    /// What was asked and answered so far.
+    /// Its statistics.
     pub fn stats(&self) -> Stats {
         self.forwarder.stats()
     }

@@ -1,4 +1,4 @@
-//! How long an answer may be used.
+//! Lifetimes of answers.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use hickory_proto::rr::{RData, RecordType};
 
 /// The longest that a negative answer is kept (RFC 2308 section 5: one to three hours).
 const MAX_NEGATIVE: u32 = 10_800;
-/// How long the first failure is kept, and the longest that one is (RFC 9520 section 3.2: 1 s to 5 minutes). People wait
-/// for what comes back, and questions to upstream servers are cheap.
+/// How long the first failure is kept, and the longest that one is (RFC 9520 section 3.2: 1 s to 5 minutes). Users wait
+/// for a recovery, and queries to upstream servers are cheap.
 const FIRST_FAILURE: Duration = Duration::from_secs(1);
 const LONGEST_FAILURE: Duration = Duration::from_secs(8);
 
-/// How long a cleaned answer to a question of `record_type` may be used; zero if it is for this once.
+/// How long a cleaned answer to a question of `record_type` may be used; zero: only for the current lookup.
 pub(super) fn of_answer(message: &Message, record_type: RecordType) -> Duration {
     let sections = message.answers.iter().chain(&message.authorities);
     let least = sections.map(|record| record.ttl).min();
     let seconds = if is_negative(message, record_type) {
-        // Without an SOA, nobody has said how long (RFC 2308 section 5).
+        // Without an SOA there is no lifetime (RFC 2308 section 5).
         negative(message).map_or(0, |negative| least.unwrap_or(negative).min(negative))
     } else {
         least.unwrap_or(0)

@@ -45,10 +45,9 @@ pub(super) enum AttemptError {
     Truncated,
     /// The answer by UDP has its name in another case.
     OtherCase,
-    /// What came by UDP is an error that does not say which question it answers: anybody who guesses port and
-    /// identifier could have sent it.
+    /// The response by UDP is an error without a question: it may be forged by guessing port and identifier.
     NoQuestion,
-    /// So many datagrams that do not answer the question that somebody seems to guess.
+    /// So many datagrams do not answer the query that an attacker seems to guess.
     Suspicious,
 }
 
@@ -78,7 +77,7 @@ impl Peer {
         })
     }
 
-    /// Reads a response that came by a connection, where nobody else can have sent it; whether the case of the question
+    /// Parses a response that came by a connection, where it can't be forged; returns whether the case of the question
     /// was kept.
     pub(super) fn read_stream(
         &self,
@@ -101,28 +100,28 @@ impl Peer {
         }
     }
 
-    /// Takes down that it has answered.
+    /// Records an answer.
     pub(super) fn answered(&self, after: Duration) {
         if self.health.answered(after) {
             info!(server = %self.server, "upstream server answers again");
         }
     }
 
-    /// Takes down that it has not answered for so long.
+    /// Records that it has not answered for so long.
     pub(super) fn silent(&self, for_: Duration) {
         if self.health.silent(for_, clock::now()) {
             warn!(server = %self.server, "upstream server does not answer");
         }
     }
 
-    /// Takes down that its answer is of no use.
+    /// Records an unusable answer.
     pub(super) fn refused(&self) {
         if self.health.failed(clock::now()) {
-            warn!(server = %self.server, "upstream server refuses, or gives no answers of use");
+            warn!(server = %self.server, "upstream server refuses, or gives no usable answers");
         }
     }
 
-    /// Takes down that it could not be asked.
+    /// Records that it could not be asked.
     pub(super) fn unreachable(&self) {
         self.counters.unreachable.count();
         if self.health.failed(clock::now()) {
@@ -130,7 +129,7 @@ impl Peer {
         }
     }
 
-    /// What it has done.
+    /// Its statistics.
     pub(super) fn stats(&self) -> ServerStats {
         let mut stats = ServerStats {
             server: self.server.to_string(),
@@ -154,7 +153,7 @@ impl From<io::Error> for AttemptError {
     }
 }
 
-/// What joins one runtime to one server. Sockets wake only the runtime that made them.
+/// Sockets and connection of one runtime to one server. Sockets wake only the runtime that made them.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) sockets: Mutex<Vec<Idle>>,
@@ -162,7 +161,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// The connection to a server, a new one if there is none; it may be in the making.
+    /// The connection to a server, a new one if there is none; it may still be connecting.
     pub(super) fn connection(&self, peer: &Arc<Peer>) -> Connection {
         let mut place = lock(&self.connection);
         match &*place {
@@ -195,7 +194,7 @@ impl LinkTable {
     }
 }
 
-/// Locks; what is behind these locks is whole even if a thread has panicked.
+/// Locks; the data behind these locks is consistent even if a thread has panicked.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -34,11 +34,11 @@ pub(super) struct Query {
 /// What a response is to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// An answer to it, from somebody who has seen it.
+    /// An answer to it, from a sender that has seen it.
     Answers,
-    /// As much, but for the case of the name.
+    /// An answer to it, but for the case of the name.
     OtherCase,
-    /// An error whose sender has left the question out, as the identifier alone shows.
+    /// An error without the question, with the identifier of the query.
     ErrorWithoutQuestion,
     /// Not an answer to it.
     Mismatch,

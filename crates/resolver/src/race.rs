@@ -51,7 +51,7 @@ impl Racers {
         &self.peers
     }
 
-    /// The first answer of use; failing that, a failure that a server reports.
+    /// The first usable answer; failing that, a failure that a server reports.
     pub(super) async fn run(&self, key: &Key) -> Result<Message, LookupError> {
         let links = self.links.here(self.peers.len());
         let began = clock::now();
@@ -65,7 +65,7 @@ impl Racers {
         let mut last_chance = began;
         let mut ended = Ended::default();
         loop {
-            // Whoever has said something is not asked again.
+            // A server that has responded is not asked again.
             let limit = if ended.has_response() { order.len() } else { self.attempts };
             let now = clock::now();
             if started < limit && now >= next_start {
@@ -122,14 +122,14 @@ impl Racers {
         if started < self.peers.len() {
             return patience;
         }
-        // Who is asked again may have lost the first question in a burst of others: the last tries are further apart.
+        // A server that is asked again may have lost the first query in a burst: the last tries are further apart.
         let left = u32::try_from(self.attempts.saturating_sub(started + 1)).unwrap_or(u32::MAX);
         let apart = (self.timeout / 4).min(LAST_APART) / 4_u32.saturating_pow(left);
         patience.max(apart)
     }
 
-    /// Puts the question to a server that would not be asked otherwise, to learn whether and how fast it answers. Nobody
-    /// waits for that answer.
+    /// Sends the question to a server that would not be asked otherwise, to measure whether and how fast it answers.
+    /// The lookup does not wait for that answer.
     fn probe(&self, key: &Key, links: &Arc<[Links]>, order: &[usize], now: Instant) {
         let due = |place: &&usize| self.peers[**place].health.take_probe(now);
         let Some(place) = order[1..].iter().find(due).copied().or_else(|| self.explore(order))
@@ -140,7 +140,7 @@ impl Racers {
         let timeout = self.timeout;
         tokio::spawn(async move {
             let one_try = one_try(&peer, &links[place], &key, timeout, now);
-            // Whatever comes of it, `one_try` has taken it down.
+            // `one_try` records the outcome.
             let _ = tokio::time::timeout(timeout, one_try).await;
         });
     }
@@ -157,7 +157,7 @@ impl Racers {
     }
 }
 
-/// What has come of the tries that have ended.
+/// Outcomes of the tries that have ended.
 #[derive(Default)]
 struct Ended {
     failure: Option<Message>,
@@ -175,13 +175,13 @@ impl Ended {
         self.failure.is_some() || self.refusal.is_some()
     }
 
-    /// Whether the same servers may say something else if they are asked again.
+    /// Whether a repetition may have another outcome.
     fn may_try_again(&self) -> bool {
         let transient = [AttemptError::Malformed, AttemptError::Closed];
         !self.has_response() && self.trouble.is_some_and(|trouble| transient.contains(&trouble))
     }
 
-    /// A server that has tried knows better than one that has refused.
+    /// A failure says more than a refusal.
     fn result(self) -> Result<Message, LookupError> {
         if let Some(message) = self.failure.or(self.refusal) {
             return Ok(message);
@@ -231,7 +231,7 @@ async fn one_try(
     }
 }
 
-/// Takes down a try that is given up.
+/// Records a try that is given up.
 struct Record<'a> {
     peer: &'a Peer,
     timeout: Duration,
@@ -248,7 +248,7 @@ impl Drop for Record<'_> {
         if waited >= self.timeout {
             self.peer.counters.timeouts.count();
         }
-        // Another was faster: that says something if this one had as long as it usually takes.
+        // Another server was faster: that counts if this one had as long as it usually takes.
         if waited >= self.peer.health.patience(self.timeout) {
             self.peer.silent(waited);
         }

@@ -1,4 +1,4 @@
-//! Random octets that nobody can foresee: for identifiers and the case of names (RFC 5452 section 9.2).
+//! Unpredictable octets for identifiers and the case of names (RFC 5452 section 9.2).
 
 use std::cell::RefCell;
 

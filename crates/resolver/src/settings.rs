@@ -1,4 +1,4 @@
-//! Whom to ask, and how.
+//! Settings of a resolver.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Settings {
     /// The servers; which is asked first is decided by how fast they answer.
     pub servers: Vec<Server>,
-    /// Certificates of the authorities that vouch for servers asked by TLS and HTTPS, in PEM; default: the system's.
+    /// Certificates of the authorities of servers asked by TLS and HTTPS, in PEM; default: the system's.
     pub ca: Option<PathBuf>,
     /// How long one try waits for its answer.
     pub timeout: Duration,

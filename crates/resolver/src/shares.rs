@@ -4,8 +4,8 @@
 //! and Hahne 1998). A holder that is alone gets many; with each further one all get fewer; and as long as a place is
 //! free, a newcomer finds one.
 //!
-//! Who asks recursive servers does not see zone cuts, so a name counts for its first levels below the root. The higher the
-//! level, the larger its share: when a zone has used up its own, its siblings still find places in their parent's.
+//! Queries to recursive servers don't show zone cuts, so a name counts for its first levels below the root. The higher
+//! the level, the larger its share: when a zone has used up its own, its siblings still find places in their parent's.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +27,7 @@ const PLAIN: [usize; LEVELS] = [1, 2, 3, 4];
 const IN_ADDR_ARPA: [usize; LEVELS] = [2, 3, 4, 5];
 const IP6_ARPA: [usize; LEVELS] = [2, 6, 10, 14];
 
-/// Places, and who holds how many.
+/// Places, and how many each holder has.
 #[derive(Debug, Default)]
 pub struct Shares {
     hasher: RandomState,
@@ -37,7 +37,7 @@ pub struct Shares {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// By a keyed hash of the holder; those who hold none are not in it.
+    /// By a keyed hash of the holder; without holders that have none.
     by_holder: HashMap<u64, usize, RandomState>,
 }
 

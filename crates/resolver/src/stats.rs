@@ -24,13 +24,13 @@ counters! {
     cache_entries: u64,
     /// Octets of answers in the cache now.
     cache_octets: u64,
-    /// Lookups that waited for the answer to somebody else's same question.
+    /// Lookups that waited for the answer to the same question of another lookup.
     merged,
     /// Different questions under way now.
     in_flight: u64,
     /// Lookups refused because too many questions were under way.
     busy,
-    /// Questions that got no answer of use.
+    /// Questions that got no usable answer.
     failures,
     /// Answers that validation found secure.
     secure,
@@ -51,11 +51,11 @@ counters! {
     pub(crate) struct ServerCounters of SharedCounter {}
     /// The server, as in the configuration.
     server: String,
-    /// Whether it has answered of late; a server that has not is only probed.
+    /// Whether it has answered lately; a server that has not is only probed.
     alive: bool,
     /// Questions sent to it, by any transport.
     queries,
-    /// Answers of use.
+    /// Usable answers.
     answers,
     /// SERVFAIL, REFUSED and other answers that led to the next server.
     errors,
@@ -63,7 +63,7 @@ counters! {
     timeouts,
     /// Tries that could not be made: refused, unreachable, TLS.
     unreachable,
-    /// Datagrams that did not answer the question: another identifier, another question.
+    /// Datagrams that did not answer the query: another identifier, another question.
     mismatches,
     /// Answers whose question came in another case than it was sent in.
     case_mismatches,

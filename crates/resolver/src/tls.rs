@@ -1,4 +1,4 @@
-//! TLS towards upstream servers (RFC 8310: the server must show that it is who it is said to be).
+//! TLS towards upstream servers (RFC 8310: the server must authenticate itself).
 
 use std::fs::File;
 use std::io;
@@ -57,7 +57,7 @@ fn read_roots(ca: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let found = rustls_native_certs::load_native_certs();
-        // Some of the system's certificates are of kinds that nobody uses any more.
+        // Some of the system's certificates are of obsolete kinds.
         let (usable, _) = roots.add_parsable_certificates(found.certs);
         if usable == 0 {
             let reason = found.errors.first().map_or("there are none".into(), ToString::to_string);

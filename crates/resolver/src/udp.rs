@@ -1,9 +1,9 @@
-//! Questions by UDP, each by a connected socket of its own (RFC 5452 section 9.2).
+//! Queries by UDP, by connected sockets (RFC 5452 section 9.2).
 //!
-//! A connected socket takes datagrams from the server's address and port alone. The kernel draws its port at random from
-//! the range that it is allowed to (`net.ipv4.ip_local_port_range`), and so stays out of the ports of a translator's
-//! pool. A socket serves a few questions one after the other, within a second, and only while each got its answer: making
-//! one costs more than a question does.
+//! A connected socket receives from the server's address and port alone. The kernel draws its port at random from the
+//! range that it is allowed to (`net.ipv4.ip_local_port_range`), and so stays out of the ports of a translator's pool.
+//! A socket serves a few questions one after the other, within a second, and only while each got its answer: making one
+//! costs more than a question does.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,7 +27,7 @@ const MOST_USES: u32 = 16;
 const LONGEST_USE: Duration = Duration::from_secs(1);
 /// How many sockets wait for their next question.
 const MOST_IDLE: usize = 256;
-/// So many datagrams that do not answer the question, and it is asked by TCP.
+/// Datagrams that do not answer the query after which it is repeated by TCP.
 const MOST_MISMATCHES: usize = 8;
 /// The header's octet with the bit TC, and the bit.
 const TRUNCATION: (usize, u8) = (2, 0x02);
@@ -44,7 +44,7 @@ pub(super) struct Idle {
     uses: u32,
 }
 
-/// Asks once, and waits for the answer however long it takes.
+/// Sends the query once, and waits for the answer without a timeout.
 pub(super) async fn ask(
     peer: &Peer,
     sockets: &Mutex<Vec<Idle>>,
@@ -77,19 +77,19 @@ pub(super) async fn ask(
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // An ICMP error, nearly always: nobody listens there.
+            // An ICMP error, nearly always: the port is closed.
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// What a datagram means to the question; `None` if nothing.
+/// What a datagram means for the query; `None`: nothing.
 fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message, AttemptError>> {
     match query.matches(octets) {
         Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => {
             Some(Err(AttemptError::Truncated))
         }
-        // One that can't be read is no answer; a readable one may follow, if that was a forger's.
+        // One that can't be parsed is ignored: it may be forged, and the answer may follow.
         Match::Answers => peer.read(query, octets).ok().map(Ok),
         Match::ErrorWithoutQuestion => Some(Err(AttemptError::NoQuestion)),
         Match::OtherCase => Some(Err(AttemptError::OtherCase)),

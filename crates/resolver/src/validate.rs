@@ -223,13 +223,13 @@ impl Validator {
         }
         let upstream = Upstream(Arc::clone(&self.forwarder));
         let validator = DnssecDnsHandle::with_trust_anchor(upstream, Arc::new(anchors.keys));
-        // A question of its own that found no place, or was lost, is no reason to call a name bogus for long.
+        // A query of the validator that found no place, or was lost, must not make a name bogus for long.
         let brief = Duration::ZERO..=Duration::from_secs(1);
         Ok(validator.validation_cache_size(REMEMBERED).negative_validation_ttl(brief))
     }
 }
 
-/// The way of the library to the servers: as any other question without validation goes.
+/// Sends the library's queries like any other question without validation.
 #[derive(Clone)]
 struct Upstream(Arc<Forwarder>);
 
@@ -330,7 +330,7 @@ fn weaker(one: Security, other: Security) -> Security {
     order.into_iter().find(|security| [one, other].contains(security)).unwrap_or_default()
 }
 
-/// The answer for those who have not asked for signatures (RFC 4035 section 3.2.1).
+/// The answer for a client that has not asked for signatures (RFC 4035 section 3.2.1).
 fn without_signatures(answer: &Answer, question: &Question) -> Answer {
     let mut stripped = answer.clone();
     let message = &mut stripped.message;

@@ -1,4 +1,4 @@
-//! What to say on one device, of its settings and of what the device has.
+//! The content of a device's advertisements, from its settings and from its state.
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use ipnet::Ipv6Net;
 
 use super::settings::{Device, Prefixes, Rdnss};
 
-/// A lifetime that is so much shorter than it was said last makes hosts be told at once.
+/// A lifetime that is shorter than the last advertised one by more than this is advertised at once.
 const NOTABLE: Duration = Duration::from_secs(5);
 
-/// What the host says about a device.
+/// The state of a device, as the host has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Facts {
     /// Index of the interface.
@@ -46,7 +46,7 @@ pub(super) struct Prefix {
     preferred_until: Option<Instant>,
 }
 
-/// What to say, apart from what is to be taken back.
+/// What is advertised, without what is withdrawn.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Content {
     pub(super) fields: Advertisement,
@@ -65,9 +65,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What `device` is to say while it is as `facts` have it.
+    /// What is advertised on `device` in the state `facts`.
     pub(super) fn new(device: &Device, facts: &Facts) -> Content {
-        // RFC 4861 section 6.2.5: who does not forward is no default router.
+        // RFC 4861 section 6.2.5: a host that does not forward is no default router.
         let router_lifetime = if facts.forwarding { device.router_lifetime() } else { 0 };
         let pref64 = ScaledLifetime::from_seconds(device.option_lifetime(device.pref64_lifetime));
         Content {
@@ -127,8 +127,8 @@ impl Content {
         }
     }
 
-    /// Whether hosts that have heard `self` should hear `new` soon. Lifetimes that run down, or that
-    /// have been made longer, can wait.
+    /// Whether `new` is to be sent soon to hosts that have received `self`. Lifetimes that run down, or that were made
+    /// longer, can wait.
     pub(super) fn differs(&self, new: &Content) -> bool {
         let sooner = |old: Option<Instant>, new: Option<Instant>| match (old, new) {
             (None, Some(_)) => true,
@@ -147,7 +147,7 @@ impl Content {
     }
 }
 
-/// The lesser of a lifetime and of what is left until `end`.
+/// The shorter of a lifetime and of the time left until `end`.
 fn shorter(lifetime: u32, end: Option<Instant>, now: Instant) -> u32 {
     let left = |end: Instant| {
         u32::try_from(end.saturating_duration_since(now).as_secs()).unwrap_or(INFINITY - 1)
@@ -225,7 +225,7 @@ fn own_address(facts: &Facts) -> Option<Ipv6Addr> {
     facts.addresses.iter().filter(|it| it.usable()).min_by_key(rank).map(|it| it.address.addr())
 }
 
-/// Whether an address is of use beyond its link: global, or unique local (RFC 4193).
+/// Whether an address is reachable beyond its link: global, or unique local (RFC 4193).
 pub(super) fn is_global(address: Ipv6Addr) -> bool {
     !address.is_unicast_link_local()
         && !address.is_multicast()

@@ -1,6 +1,6 @@
-//! One device that advertises: what it has, what it says, and when.
+//! One device that advertises: its state, the content, and when it is sent.
 //!
-//! Time, random numbers and what the host has are arguments; what is to be sent is returned.
+//! Time, random numbers and the state of the host are arguments; what is to be sent is returned.
 
 use std::net::Ipv6Addr;
 use std::time::Instant;
@@ -13,13 +13,14 @@ use hickory_proto::rr::Name;
 use tracing::{info, warn};
 
 use super::content::{Content, Facts};
-use super::dhcp::Rate;
+use super::dhcp;
 use super::encode;
 use super::ledger::Ledger;
 use super::others::Others;
 use super::schedule::Schedule;
 use super::settings::{Device, Prefixes};
 use super::stats::{DeviceStats, State};
+use fordway_serve::Bucket;
 
 /// A message for the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +37,19 @@ pub(super) struct Outgoing {
 pub(super) struct Link {
     settings: Device,
     facts: Option<Facts>,
-    /// Link-local address that hosts know the router by, while it advertises.
+    /// Source of the advertisements, while it advertises.
     source: Option<Ipv6Addr>,
-    /// One that they knew it by, and how often they are to be told that it is no router any more.
+    /// An earlier source, and how many times it is still to be advertised as no router.
     former: Option<(Ipv6Addr, u32)>,
-    /// What it says; kept while it is down.
+    /// What it advertises; kept while it is down.
     content: Option<Content>,
     schedule: Schedule,
     ledger: Ledger,
-    /// When a prefix that is away is to be taken back.
+    /// When a missing prefix is to be withdrawn.
     gone: Option<Instant>,
     others: Others,
-    rate: Rate,
+    /// Of DHCPv6 replies.
+    replies: Bucket,
     stats: DeviceStats,
 }
 
@@ -64,7 +66,7 @@ impl Link {
             ledger: Ledger::default(),
             gone: None,
             others: Others::default(),
-            rate: Rate::default(),
+            replies: Bucket::default(),
             stats,
         }
     }
@@ -86,15 +88,15 @@ impl Link {
         &mut self.stats
     }
 
-    /// Goes on with other settings for the same device.
+    /// Applies other settings of the same device.
     pub(super) fn replace(&mut self, settings: Device, now: Instant) {
         self.schedule.set_intervals(settings.min_interval(), settings.interval);
         self.settings = settings;
-        // What is no longer listed is taken back without waiting.
+        // What is no longer listed is withdrawn at once.
         self.refresh(false, now);
     }
 
-    /// What the host says of the device now, and whether it was away or down since it was last asked.
+    /// Takes the device's new state, and whether it was down or removed since the last one.
     pub(super) fn observe(&mut self, facts: Option<Facts>, was_down: bool, now: Instant) {
         let before = self.source;
         let index = self.index();
@@ -154,7 +156,7 @@ impl Link {
             self.stats.invalid += 1;
             return;
         };
-        // A former address of this very router is no other router.
+        // A former address of this router is no other router.
         let own = self.facts.iter().flat_map(|it| &it.addresses).map(|it| it.address.addr());
         if own.chain(self.former.map(|(it, _)| it)).any(|it| it == source) {
             return;
@@ -168,7 +170,7 @@ impl Link {
         for what in found {
             if self.others.first(source, what) {
                 warn!(device = self.name(), router = %source,
-                    "another router advertises otherwise than this one: {what}");
+                    "another router's advertisements differ from this one's: {what}");
             }
         }
     }
@@ -182,7 +184,7 @@ impl Link {
     /// What is to be sent now.
     pub(super) fn due(&mut self, random: u64, now: Instant) -> Vec<Outgoing> {
         if self.gone.take_if(|gone| *gone <= now).is_some() {
-            // A prefix that was away has not come back: hosts are to hear of it.
+            // A missing prefix has not reappeared: its withdrawal is due.
             self.gone = self.ledger.next_gone(now);
             self.schedule.begin(now);
         }
@@ -224,8 +226,7 @@ impl Link {
         self.schedule.again(now);
     }
 
-    /// The last words of a router that goes (RFC 4861 section 6.2.5). One advertisement, at once: the
-    /// process ends, so there is no time for more.
+    /// The final advertisement (RFC 4861 section 6.2.5). Only one, and at once: the process ends.
     pub(super) fn farewell(&mut self, now: Instant) -> Vec<Outgoing> {
         let (Some(facts), Some(source), Some(content)) = (&self.facts, self.source, &self.content)
         else {
@@ -241,8 +242,7 @@ impl Link {
         messages.into_iter().map(to_all).collect()
     }
 
-    /// DNS servers and search list for a DHCPv6 client of this link; `None` if it is not to be
-    /// answered here.
+    /// DNS servers and search list for a DHCPv6 client of this link; `None` if it is not to be answered here.
     pub(super) fn dhcpv6(&self) -> Option<(Ipv6Addr, &[Ipv6Addr], &[Name])> {
         let content = self.content.as_ref().filter(|_| self.settings.dhcpv6)?;
         Some((self.source?, &content.rdnss, &content.dnssl))
@@ -250,10 +250,10 @@ impl Link {
 
     /// Whether one more DHCPv6 client may be answered now.
     pub(super) fn admit(&mut self, now: Instant) -> bool {
-        self.rate.admit(now)
+        dhcp::admit(&mut self.replies, now)
     }
 
-    /// Says again what the device has to say, soon if hosts should know soon.
+    /// Makes the content anew, and advertises it soon if it differs notably.
     fn refresh(&mut self, patient: bool, now: Instant) {
         let Some(facts) = self.facts.as_ref().filter(|_| self.source.is_some()) else {
             return;
@@ -269,7 +269,7 @@ impl Link {
         self.note_content(now);
     }
 
-    /// The link-local address to send from: the one that hosts know, as long as it is there.
+    /// The link-local address to send from: the same one as long as the device has it.
     fn choose_source(&self) -> Option<Ipv6Addr> {
         let facts = self.facts.as_ref().filter(|facts| facts.running)?;
         let mut usable = facts.addresses.iter().filter(|it| it.link_local() && it.usable());
@@ -280,15 +280,15 @@ impl Link {
             .map(|it| it.address.addr())
     }
 
-    /// RFC 4861 section 6.2.8: who knows the router by its old address hears from there that it is
-    /// none, as often as of a new one.
+    /// RFC 4861 section 6.2.8: hosts that use the router's old address are told from there that it is no router, as
+    /// often as a new router is advertised.
     fn parting_from(&mut self, old: Ipv6Addr, new: Option<Ipv6Addr>) {
         match new {
             Some(new) => {
                 info!(device = self.name(), %old, %new, "the link-local address has changed");
                 self.former = Some((old, MAX_INITIAL_RTR_ADVERTISEMENTS));
             }
-            // Down: nobody would hear it; its return, under whatever address, says the rest.
+            // Down: no host would receive it. The rest is said when the device is up again.
             None => self.former = self.former.or(Some((old, MAX_INITIAL_RTR_ADVERTISEMENTS))),
         }
         if self.former.map(|(former, _)| former) == new {

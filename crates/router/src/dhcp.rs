@@ -1,11 +1,13 @@
 //! The answer to a DHCPv6 INFORMATION-REQUEST (RFC 8415 sections 16.12 and 18.3.6).
 
 use std::net::Ipv6Addr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dhcproto::v6::{DhcpOption, DhcpOptions, Message, MessageType, ORO, OptionCode, UnknownOption};
 use dhcproto::{Decodable, Decoder, Encodable};
 use hickory_proto::rr::Name;
+
+use fordway_serve::Bucket;
 
 /// Where clients ask, `ff02::1:2`.
 pub(super) const ALL_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
@@ -53,7 +55,7 @@ pub(super) fn reply(
     let request = Message::decode(&mut Decoder::new(&request)).map_err(|_| Ignored::Malformed)?;
     let client = check(request.opts(), duid)?;
     let asked = |code: OptionCode| match request.opts().get(OptionCode::ORO) {
-        // Who does not say what it wants gets all there is.
+        // A client that lists no options gets all of them.
         None => true,
         Some(DhcpOption::ORO(ORO { opts })) => opts.contains(&code),
         Some(_) => false,
@@ -141,35 +143,9 @@ pub(super) fn duid(hardware_address: Option<[u8; 6]>, random: [u8; 16]) -> Vec<u
     }
 }
 
-/// Bounds replies, so that a host can't have this one send without end.
-#[derive(Debug)]
-pub(super) struct Rate {
-    left: u32,
-    since: Option<Instant>,
-}
-
-impl Default for Rate {
-    fn default() -> Rate {
-        Rate { left: BURST, since: None }
-    }
-}
-
-impl Rate {
-    /// Whether one more may be sent at `now`.
-    pub(super) fn admit(&mut self, now: Instant) -> bool {
-        const EACH: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
-        let since = *self.since.get_or_insert(now);
-        let earned = now.saturating_duration_since(since).as_millis() / EACH.as_millis();
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-        if earned >= BURST - self.left {
-            (self.left, self.since) = (BURST, Some(now));
-        } else {
-            (self.left, self.since) = (self.left + earned, Some(since + EACH * earned));
-        }
-        let admitted = self.left > 0;
-        self.left -= u32::from(admitted);
-        admitted
-    }
+/// Whether one more reply may be sent at `now`: a host can't make this one send without end.
+pub(super) fn admit(replies: &mut Bucket, now: Instant) -> bool {
+    replies.take(PER_SECOND, BURST, now)
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub(super) fn farewell(
     messages(&fields, &pieces, source, mtu)
 }
 
-/// An advertisement that says no more than that nobody at `source` is a default router.
+/// An advertisement whose only content is that the router at `source` is no default router.
 pub(super) fn parting(content: &Content, source: Ipv6Addr) -> Vec<Vec<u8>> {
     let fields = Advertisement { router_lifetime: 0, ..content.fields };
     messages(&fields, &[], source, 0)

@@ -1,4 +1,4 @@
-//! The host's side: what netlink says of devices.
+//! The state of the host's devices, from netlink.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use fordway_net::{Link, Netlink, SysctlKey, sysctl};
 
 use super::content::{Facts, is_global};
 
-/// What netlink says of all devices at one moment.
+/// The state of all devices at one moment.
 #[derive(Debug)]
 pub(super) struct Host {
     links: BTreeMap<String, Link>,
@@ -23,7 +23,7 @@ impl Host {
         Ok(Host { links, addresses, at: Instant::now() })
     }
 
-    /// What is so of the device `name`; `None` if there is no such interface.
+    /// The state of the device `name`; `None` if there is no such interface.
     pub(super) fn facts(&self, name: &str) -> Option<Facts> {
         let link = self.links.get(name)?;
         let (own, others): (Vec<_>, Vec<_>) =
@@ -41,8 +41,8 @@ impl Host {
         })
     }
 
-    /// A link-layer address by which the host can be told from others: one given by a maker rather
-    /// than one made up, of the device that came first.
+    /// A link-layer address that identifies the host: universally administered rather than local, of the device with
+    /// the lowest index.
     pub(super) fn hardware_address(&self) -> Option<[u8; 6]> {
         let of = |link: &Link| <[u8; 6]>::try_from(link.hardware_address.as_slice()).ok();
         let candidates = self.links.values().filter(|link| !link.loopback);
@@ -54,8 +54,7 @@ impl Host {
     }
 }
 
-/// Whether IPv6 packets that come in at `device` are forwarded, and its neighbours are told that this
-/// is a router.
+/// Whether IPv6 packets that come in at `device` are forwarded, and neighbour advertisements say that this is a router.
 pub(super) fn forwards(device: &str) -> bool {
     let on = |key: SysctlKey| sysctl::read(&key).is_ok_and(|value| value != "0");
     on(SysctlKey::forwarding_v6()) && SysctlKey::conf_v6(device, "forwarding").is_ok_and(on)

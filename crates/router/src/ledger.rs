@@ -1,8 +1,7 @@
-//! What hosts of one device have been told, and so must be told otherwise when it is no longer so.
+//! What was advertised on one device, and must be withdrawn when it is no longer true.
 //!
-//! A prefix that is gone is advertised as deprecated for as long as a host may use it still; the rest
-//! is advertised with a lifetime of zero a few times (RFC 8106 section 5, RFC 8781 section 4.1,
-//! RFC 4191 section 2.3).
+//! A prefix that is gone is advertised as deprecated for as long as a host may still use it; everything else is
+//! advertised with a lifetime of zero a few times (RFC 8106 section 5, RFC 8781 section 4.1, RFC 4191 section 2.3).
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
@@ -13,18 +12,18 @@ use ipnet::Ipv6Net;
 
 use super::content::Content;
 
-/// How long a host keeps a prefix at most that is no longer advertised as valid: a shorter lifetime is
-/// not believed (RFC 4862 section 5.5.3, e).
+/// How long a host keeps a prefix at most that is no longer advertised as valid: it ignores a shorter lifetime (RFC
+/// 4862 section 5.5.3, e).
 const TWO_HOURS: Duration = Duration::from_secs(7200);
 
-/// How long a prefix of the device's own addresses may be away without being taken back: those who
-/// configure a device remove and add addresses in that time.
+/// How long a prefix of the device's own addresses may be missing without being withdrawn: a reconfiguration removes
+/// and adds addresses within that time.
 const AWAY: Duration = Duration::from_secs(2);
 
 /// Most prefixes that are advertised as deprecated.
 const DEPRECATED: usize = 16;
 
-/// Something that hosts are told and can be told otherwise.
+/// Something that is advertised and can be withdrawn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Item {
     Prefix(Ipv6Net),
@@ -34,30 +33,30 @@ pub(super) enum Item {
     Pref64(Ipv6Net),
 }
 
-/// What is to be taken back in an advertisement.
+/// What an advertisement withdraws.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Withdrawal {
     /// Deprecated prefixes.
     pub(super) prefixes: Vec<PrefixInformation>,
-    /// All else, to be advertised with lifetime zero; no prefix.
+    /// Everything else, to be advertised with a lifetime of zero; no prefix.
     pub(super) items: Vec<Item>,
 }
 
-/// The ledger of one device. It outlives the device's going down or away.
+/// The ledger of one device, which stays when the device goes down or is removed.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     prefixes: Vec<Told>,
-    /// With how often each is to be taken back still when it goes.
+    /// Each with the number of withdrawals that are still to be sent once it is gone.
     items: Vec<(Item, u32)>,
 }
 
-/// A prefix that hosts were told.
+/// A prefix that was advertised.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     info: PrefixInformation,
     /// When hosts forget it; never if `None`.
     valid_until: Option<Instant>,
-    /// Since when it is not to be told any more.
+    /// Since when it is no longer to be advertised.
     gone: Option<Instant>,
 }
 
@@ -76,15 +75,15 @@ impl Told {
         }
     }
 
-    /// When hosts forget it if it was told for the last time as valid at `gone`.
+    /// When hosts forget it if it was last advertised as valid at `gone`.
     fn end(&self, gone: Instant) -> Instant {
         self.valid_until.map_or(gone + TWO_HOURS, |until| until.min(gone + TWO_HOURS))
     }
 }
 
 impl Ledger {
-    /// Compares with what is to be said from now on; `patient` where prefixes may come back at once.
-    /// What has come back is not taken back any more.
+    /// Compares with what is advertised from now on; `patient` if prefixes may reappear at once. The withdrawal of what
+    /// has reappeared ends.
     pub(super) fn compare(&mut self, content: &Content, patient: bool, now: Instant) {
         for told in &mut self.prefixes {
             let stays = content.prefixes.iter().any(|it| Some(it.prefix) == told.prefix());
@@ -104,13 +103,12 @@ impl Ledger {
         }
     }
 
-    /// When a prefix that is away is to be taken back, if that is still to come.
+    /// When a missing prefix is to be withdrawn, if that is still to come.
     pub(super) fn next_gone(&self, now: Instant) -> Option<Instant> {
         self.prefixes.iter().filter_map(|told| told.gone).filter(|gone| *gone > now).min()
     }
 
-    /// What an advertisement of `content` has to take back at `now`. What `others` on the link say
-    /// stays true.
+    /// What an advertisement of `content` has to withdraw at `now`: nothing that `others` on the link advertise.
     pub(super) fn withdrawal(
         &self,
         content: &Content,
@@ -131,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// Everything, when nothing is to be said any more.
+    /// The withdrawal of everything, at the end.
     pub(super) fn farewell(&self, others: impl Fn(&Item) -> bool, now: Instant) -> Withdrawal {
         let prefixes = self.prefixes.iter().filter_map(|told| {
             let end = told.end(told.gone.unwrap_or(now).min(now));
@@ -142,7 +140,7 @@ impl Ledger {
         Withdrawal { prefixes: prefixes.collect(), items: items.collect() }
     }
 
-    /// `content` has been said at `now`; to all nodes, with what had to be taken back, or to one.
+    /// Records that `content` was advertised at `now`: to all nodes, with the withdrawals, or to one.
     pub(super) fn said(&mut self, content: &Content, to_all: bool, now: Instant) {
         for prefix in &content.prefixes {
             let info = content.information(prefix, now);
@@ -164,14 +162,14 @@ impl Ledger {
         self.items.extend(current.into_iter().map(|it| (it, MAX_INITIAL_RTR_ADVERTISEMENTS)));
     }
 
-    /// Prefixes that are taken back at `now`.
+    /// Prefixes that are withdrawn at `now`.
     pub(super) fn deprecated(&self, now: Instant) -> Vec<Ipv6Net> {
         let gone = self.prefixes.iter().filter(|it| it.gone.is_some_and(|gone| gone <= now));
         gone.filter_map(Told::prefix).collect()
     }
 }
 
-/// What of `content` can be taken back, without prefixes.
+/// What of `content` can be withdrawn, without prefixes.
 fn items(content: &Content) -> impl Iterator<Item = Item> {
     let net = |prefix, len| Ipv6Net::new(prefix, len).ok();
     let routes = content.routes.iter().filter_map(move |it| net(it.prefix, it.prefix_len));

@@ -1,17 +1,17 @@
 //! Router advertisements and stateless DHCPv6 for the hosts of an IPv6-only network.
 //!
-//! One server advertises on any number of devices, as RFC 4861 section 6.2 wishes: a burst at first,
-//! then at random intervals, and when a host asks. Hosts hear of prefixes, of DNS servers and search
-//! lists (RFC 8106), of the NAT64 prefix (RFC 8781), of routes and preferences (RFC 4191). What is no
-//! longer so is taken back: by lifetimes of zero, prefixes by deprecation.
+//! One server advertises on any number of devices, as RFC 4861 section 6.2 has it: a burst at first, then at random
+//! intervals, and when a host asks. It advertises prefixes, DNS servers and search lists (RFC 8106), the NAT64 prefix
+//! (RFC 8781), routes and preferences (RFC 4191). What is no longer true is withdrawn: by lifetimes of zero, prefixes
+//! by deprecation.
 //!
 //! | part | what it does | pure |
 //! |---|---|---|
 //! | `schedule` | when to send | yes |
-//! | `content` | what to say, of settings and of what the device has | yes |
-//! | `ledger` | what has been said and must be taken back | yes |
+//! | `content` | what to advertise, from settings and the state of the device | yes |
+//! | `ledger` | what was advertised, and what of it must be withdrawn | yes |
 //! | `encode` | messages, none longer than the link takes | yes |
-//! | `others` | what other routers say, and whether it agrees | yes |
+//! | `others` | what other routers advertise, and whether it agrees | yes |
 //! | `dhcp` | the answer to an INFORMATION-REQUEST | yes |
 //! | `device` | joins these for one device | yes |
 //! | `host`, `serve` | sockets, netlink, the one thread | |
@@ -20,7 +20,7 @@
 //! let lan = Device { dhcpv6: true, ..Device::new("lan0") };
 //! let bound = router::bind(&Settings { devices: vec![lan] })?;   // needs privileges
 //! let server = bound.start()?;                                   // needs none
-//! server.stop();                                                 // says goodbye
+//! server.stop();                                                 // withdraws all
 //! ```
 #![forbid(unsafe_code)]
 

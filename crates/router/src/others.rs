@@ -1,5 +1,4 @@
-//! What other routers of a link say, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section
-//! 5.2).
+//! What other routers of a link advertise, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section 5.2).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,14 +19,14 @@ const HEARD: usize = 256;
 /// Most contradictions that are remembered as reported.
 const REPORTED: usize = 64;
 
-/// What others say on one link.
+/// What others advertise on one link.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     heard: Vec<(Ipv6Addr, Item, Instant)>,
     reported: BTreeSet<(Ipv6Addr, Contradiction)>,
 }
 
-/// What another router says otherwise than this one.
+/// What another router advertises differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Contradiction {
     HopLimit,
@@ -60,7 +59,7 @@ impl fmt::Display for Contradiction {
 }
 
 impl Others {
-    /// A valid advertisement of another router, beside what this one says.
+    /// Takes a valid advertisement of another router; `ours` is what this one advertises.
     pub(super) fn hear(
         &mut self,
         router: Ipv6Addr,
@@ -80,18 +79,18 @@ impl Others {
         contradictions(fields, options, ours, now)
     }
 
-    /// Whether some other router says so still.
+    /// Whether another router still advertises this.
     pub(super) fn say(&self, item: &Item, now: Instant) -> bool {
         self.heard.iter().any(|(_, it, until)| it == item && *until > now)
     }
 
-    /// Whether a contradiction is new, and so worth a word.
+    /// Whether a contradiction is new, and so is to be logged.
     pub(super) fn first(&mut self, router: Ipv6Addr, what: Contradiction) -> bool {
         self.reported.len() < REPORTED && self.reported.insert((router, what))
     }
 }
 
-/// What an option says, each with its lifetime.
+/// The items of an option, each with its lifetime.
 fn items(option: NdOption<'_>) -> Vec<(Item, u32)> {
     let net = |prefix, len| Ipv6Net::new(prefix, len).ok();
     match option {
@@ -128,7 +127,7 @@ fn contradictions(
     now: Instant,
 ) -> Vec<Contradiction> {
     let fields = &ours.fields;
-    // Zero says nothing.
+    // Zero is unspecified.
     let differ = |a: u32, b: u32| a != 0 && b != 0 && a != b;
     let hops = differ(theirs.cur_hop_limit.into(), fields.cur_hop_limit.into());
     let simple = [
@@ -160,7 +159,7 @@ fn contradictions(
     found
 }
 
-/// The lifetimes of a prefix that both say.
+/// The lifetimes of a prefix that both advertise.
 fn lifetimes<'a>(
     theirs: &'a PrefixInformation,
     ours: &'a Content,
@@ -180,8 +179,7 @@ fn lifetimes<'a>(
     })
 }
 
-/// Whether the sets of NAT64 prefixes differ. A router that says none knows nothing of NAT64, and
-/// makes no host change anything.
+/// Whether the sets of NAT64 prefixes differ. A router that advertises none does not change what hosts use.
 fn pref64(valid: &[(Ipv6Addr, u8)], withdrawn: &[(Ipv6Addr, u8)], ours: &Content) -> bool {
     let our: Vec<(Ipv6Addr, u8)> =
         ours.pref64.iter().map(|it| (it.prefix(), it.prefix_len())).collect();

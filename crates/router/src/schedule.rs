@@ -22,12 +22,11 @@ pub(super) struct Schedule {
     max: Duration,
     /// How many of the first few are left.
     initial: u32,
-    /// When all nodes heard the last one.
+    /// When the last one was sent to all nodes.
     last: Option<Instant>,
-    /// When they will hear the next one that nobody asked for; `None` while the device does not
-    /// advertise.
+    /// When the next unsolicited one is due; `None` while the device does not advertise.
     next: Option<Instant>,
-    /// When they will hear one that somebody asked for.
+    /// When a solicited one is due.
     solicited: Option<Instant>,
     /// Hosts that get one of their own, and when.
     unicast: Vec<(Instant, Ipv6Addr)>,
@@ -84,8 +83,8 @@ impl Schedule {
 
     /// A valid solicitation from `source`.
     ///
-    /// The answer goes to all nodes, unless they have just heard one: then the host need not wait until
-    /// they may hear another, but gets one of its own, if it has an address.
+    /// The answer goes to all nodes, unless one has just been sent: then the host gets one of its own at once, if it
+    /// has an address.
     pub(super) fn solicit(&mut self, now: Instant, source: Ipv6Addr, random: u64) {
         let Some(next) = self.next else {
             return;
@@ -134,7 +133,7 @@ impl Schedule {
         self.next = Some(now + interval);
     }
 
-    /// The first moment from `now` on when all nodes may hear an advertisement.
+    /// The first moment from `now` on when an advertisement may be sent to all nodes.
     fn earliest(&self, now: Instant) -> Instant {
         self.last.map_or(now, |last| now.max(last + MIN_DELAY))
     }

@@ -1,4 +1,4 @@
-//! The one thread: waits for messages, changes, timers and commands, and moves octets.
+//! The thread: waits for messages, changes, timers and commands.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,16 +25,16 @@ use fordway_serve::message::{MESSAGE_MAX, MessageSocket};
 use fordway_serve::readiness::watched;
 use fordway_serve::thread::Ready;
 
-/// Changes of the network come in rows; how long to wait for the end of one, and how long at most.
+/// Changes of the network come in bursts: how long to wait before the new state is read.
 const CALM: Duration = Duration::from_millis(50);
 
 /// Longest DHCPv6 message that is read, in octets: a request has no more in it than its client.
 const REQUEST_MAX: usize = 1500;
 
-/// Messages that are read before timers have their turn.
+/// Messages that are read before timers are looked at.
 const AT_ONCE: usize = 64;
 
-/// What was opened while privileges were there.
+/// What was opened with privileges.
 #[derive(Debug)]
 pub(super) struct Sockets {
     pub(super) icmp: MessageSocket,
@@ -48,17 +48,17 @@ pub(super) struct Sockets {
 /// What the owner wants.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Is there a socket for DHCPv6?
+    /// Whether there is a socket for DHCPv6.
     HasDhcpv6(SyncSender<bool>),
-    /// Here is one.
+    /// A socket for DHCPv6.
     Dhcpv6(MessageSocket),
-    /// Other settings; says when they hold.
+    /// Other settings; the answer comes once they are in use.
     Replace(Settings, SyncSender<()>),
-    /// Takes everything back and ends.
+    /// Withdraws everything and ends.
     Stop,
 }
 
-/// Runs until it is told to end, or until its owner is gone. `ready` hears when it runs.
+/// Runs until [`Command::Stop`], or until its owner is gone. Signals `ready` once it runs.
 pub(super) async fn run(
     sockets: Sockets,
     settings: Settings,
@@ -83,7 +83,7 @@ struct Router {
     links: Vec<Link>,
     /// Interfaces, by index, on which groups were joined: of routers, and of DHCPv6 servers.
     joined: BTreeMap<u32, (bool, bool)>,
-    /// Changes that were heard of, and when to look.
+    /// Changes that were reported, and when to read the new state.
     changes: Option<(Changes, Instant)>,
     buffer: Vec<u8>,
 }
@@ -209,7 +209,7 @@ impl Router {
         self.links = links;
     }
 
-    /// Changes come in rows: one look at the end of each.
+    /// Changes come in bursts, after each of which the state is read once.
     fn note(&mut self, heard: Option<Changes>) {
         let Some(heard) = heard else {
             return;
@@ -220,7 +220,7 @@ impl Router {
         changes.lost |= heard.lost;
     }
 
-    /// Asks the host how its devices are.
+    /// Reads the state of the devices.
     fn look(&mut self, changes: &Changes) {
         let host = match Host::read(&mut self.netlink) {
             Ok(host) => host,
@@ -370,7 +370,7 @@ impl Router {
                 }
             }
         }
-        // Once for all messages of one time: they come again together.
+        // Once for all messages of one time: they are repeated together.
         if unsent {
             link.unsent(Instant::now());
         }
@@ -384,7 +384,7 @@ impl Router {
 
 /// Waits until there is something to read; for ever without a socket. `false` if that is impossible.
 ///
-/// Readiness stays until a read finds nothing: who stops before that comes back at once.
+/// Readiness stays until a read finds nothing: a caller that stops before that is woken at once.
 async fn readable<T: AsRawFd>(socket: Option<&AsyncFd<T>>) -> bool {
     match socket {
         Some(socket) => socket.readable().await.is_ok(),
@@ -392,8 +392,7 @@ async fn readable<T: AsRawFd>(socket: Option<&AsyncFd<T>>) -> bool {
     }
 }
 
-/// Whether a socket goes on after an error: there is nothing to read, or something on the way was not
-/// as it should be for a moment.
+/// Whether a socket stays usable after an error: there is nothing to read, or the error is temporary.
 fn passing(error: &io::Error) -> bool {
     use nix::libc::{EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM};
     let moments = [EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM];

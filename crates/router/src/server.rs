@@ -1,4 +1,4 @@
-//! The server as its owner has it: sockets, a thread, and handles.
+//! The server: sockets, a thread, and its handles.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,8 +80,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Starts the thread, which needs no privileges. Devices that are up advertise at once, others
-    /// when they are.
+    /// Starts the thread, which needs no privileges. Devices that are up advertise at once, others when they are.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl Bound {
     }
 }
 
-/// A running server. Dropping it ends it without a word, as [`Server::leave`] does.
+/// A running server. Dropping it ends it without a withdrawal, as [`Server::leave`] does.
 #[derive(Debug)]
 pub struct Server {
     stats: Arc<Mutex<Stats>>,
@@ -105,8 +104,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Applies other settings, which hosts hear of at once: what is no longer advertised is taken
-    /// back, and so is everything on devices that are no longer named. They hold when this returns.
+    /// Applies other settings, and advertises them at once: what is no longer configured is withdrawn, and so is
+    /// everything on devices that are no longer named. The settings are in use when this returns.
     ///
     /// # Errors
     ///
@@ -131,13 +130,13 @@ impl Server {
         self.thread.is_running()
     }
 
-    /// Takes back everything that hosts were told, and ends.
+    /// Withdraws everything that was advertised, and ends.
     pub fn stop(self) {
-        // A thread that has ended has nothing to take back.
+        // A thread that has ended has nothing to withdraw.
         let _ended = self.thread.send(Command::Stop);
     }
 
-    /// Ends without a word: for a server that another one follows at once, with the same settings.
+    /// Ends without a withdrawal: for a server that is replaced at once by another with the same settings.
     pub fn leave(self) {
         drop(self);
     }

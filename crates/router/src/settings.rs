@@ -43,13 +43,12 @@ pub struct Device {
     pub routes: Vec<Route>,
     /// MTU of the link, if hosts are to be told.
     pub mtu: Option<u32>,
-    /// How long this router is a default router, in seconds; 0 is never, by default three times
-    /// `interval`.
+    /// How long this router is a default router, in seconds; 0 is never, by default three times `interval`.
     pub lifetime: Option<u16>,
     /// Longest time between advertisements, 4 seconds to 30 minutes (`MaxRtrAdvInterval`).
     pub interval: Duration,
-    /// Shortest time between advertisements that nobody asked for, 3 seconds to three quarters of
-    /// `interval` (`MinRtrAdvInterval`); by default a third of it.
+    /// Shortest time between unsolicited advertisements, 3 seconds to three quarters of `interval`
+    /// (`MinRtrAdvInterval`); by default a third of it.
     pub min_interval: Option<Duration>,
     /// Addresses by DHCPv6 (M).
     pub managed: bool,
@@ -59,12 +58,11 @@ pub struct Device {
     pub preference: Preference,
     /// Hop limit that hosts begin with; 0 says nothing.
     pub hop_limit: u8,
-    /// Time for which a neighbour counts as reachable, in milliseconds, at most an hour; 0 says
-    /// nothing.
+    /// Time for which a neighbour counts as reachable, in milliseconds, at most an hour; 0 says nothing.
     pub reachable: u32,
     /// Time between neighbour solicitations, in milliseconds; 0 says nothing.
     pub retrans: u32,
-    /// Says the link-layer address, so that hosts need not ask for it.
+    /// Advertises the link-layer address, so that hosts need not ask for it.
     pub source_link_layer: bool,
     /// Answers INFORMATION-REQUEST with DNS servers and search list (RFC 8415, stateless).
     pub dhcpv6: bool,
@@ -73,8 +71,7 @@ pub struct Device {
 /// Prefixes of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prefixes {
-    /// The global /64s of the device's own addresses, as they come and go; none lives longer than the
-    /// address it is of.
+    /// The global /64s of the device's own addresses, as they come and go; none lives longer than the address it is of.
     OfDevice,
     /// These.
     Listed(Vec<Ipv6Net>),
@@ -265,7 +262,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// The device, if it is one's fault, and the first [`WrongSetting`].
+    /// The device and its first [`WrongSetting`].
     pub fn check(&self) -> Result<(), (String, WrongSetting)> {
         for (at, device) in self.devices.iter().enumerate() {
             let name = &device.device;

@@ -1,4 +1,4 @@
-//! What a server counts, and how its devices are.
+//! What a server counts, and the state of its devices.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ pub struct Stats {
     pub devices: Vec<DeviceStats>,
 }
 
-/// How a device is, and what was counted there.
+/// The state of a device, and what was counted there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStats {
     /// Name of the interface.

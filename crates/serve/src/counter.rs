@@ -1,8 +1,8 @@
-//! Counters, and the numbers that are told of them.
+//! Counters, and the statistics made of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread counts up and others read.
+/// A counter that one thread increments and others read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -20,7 +20,7 @@ impl Counter {
     }
 }
 
-/// A number that all threads count up.
+/// A counter that all threads increment.
 #[derive(Debug, Default)]
 pub struct SharedCounter(AtomicU64);
 
@@ -36,7 +36,7 @@ impl SharedCounter {
     }
 }
 
-/// Defines what a service tells of itself, and the counters behind it, from one list.
+/// Defines the statistics of a service and the counters behind them from one list.
 ///
 /// A field without a type is a number: a `u64` of the first struct and a counter of the second, whose `add_counted_to`
 /// adds it. A field with a type is one of the first struct alone. The second struct may have further fields, in braces.

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`thread`] | threads of a service: start, commands, signals, end |
 //! | [`listen`] | sockets of which each thread has its own, and taking connections |
-//! | [`message`] | sockets for ICMPv6 and UDP that tell where a message came from |
+//! | [`message`] | sockets for ICMPv6 and UDP with source, destination and interface of messages |
 //! | [`pipe`] | octets from socket to socket without a copy |
-//! | [`Acl`], [`Network`], [`Tally`] | who may use a service, and how much of it a client network has |
-//! | [`counters!`] | what a service counts, and the numbers that it tells |
+//! | [`Acl`], [`Network`], [`Tally`] | which clients may use a service, and limits by client network |
+//! | [`Bucket`] | a rate limit |
+//! | [`counters!`] | counters of a service, and its statistics |
+//! | [`resolv_conf`] | the host's DNS servers |
 //! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
 //!
 //! A service is bound (`bind`: sockets and files, which may need privileges), then started (`Bound::start`: threads,
@@ -22,6 +24,7 @@
 
 mod acl;
 pub mod boottime;
+mod bucket;
 pub mod clock;
 mod counter;
 pub mod listen;
@@ -29,8 +32,10 @@ pub mod message;
 mod network;
 pub mod pipe;
 pub mod readiness;
+pub mod resolv_conf;
 pub mod thread;
 
 pub use acl::Acl;
+pub use bucket::Bucket;
 pub use counter::{Counter, SharedCounter};
 pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};

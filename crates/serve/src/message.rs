@@ -1,5 +1,4 @@
-//! Sockets for IPv6 messages that tell where a message came from, and send from any address of the host: raw ICMPv6 and
-//! UDP.
+//! Sockets for IPv6 messages with their source, destination and interface: raw ICMPv6 and UDP.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddrV6};

@@ -1,4 +1,4 @@
-//! Clients by network, and what each of them may take.
+//! Client networks, and limits for each of them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -43,19 +43,19 @@ impl Network {
     }
 }
 
-/// Which limit is reached.
+/// The limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
-    /// That of all.
+    /// The limit in all.
     Total,
-    /// That of one client network.
+    /// The limit of one client network.
     Client,
 }
 
 /// Independent parts, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// How many of something are there, in all and by client network; each holds a [`Ticket`].
+/// Counts places, in all and by client network; a [`Ticket`] holds them.
 #[derive(Debug, Default)]
 pub struct Tally {
     all: AtomicUsize,
@@ -86,8 +86,8 @@ impl Tally {
         self.enter_with(network, 1, most, |_| most_of_network)
     }
 
-    /// So many places at once, if a network then has no more of them than `most_of_network` and than are left for others:
-    /// the more is held, the less may one network hold.
+    /// So many places at once, if a network then has no more than `most_of_network`, and no more than are left for
+    /// others.
     pub fn enter_many(
         self: &Arc<Self>,
         network: Network,
@@ -98,8 +98,8 @@ impl Tally {
         self.enter_with(network, places, most, |all| most_of_network.min(most - all))
     }
 
-    /// A place, if a network then has no more than three times what is left for others: one alone has three quarters of
-    /// `most`, and whoever comes next finds some.
+    /// A place, if a network then has no more than three times what is left for others: one alone gets three quarters
+    /// of `most`, and there is room for the next one.
     pub fn enter_shared(
         self: &Arc<Self>,
         network: Network,

@@ -13,14 +13,14 @@ use rustix::pipe::{
 /// buffers.
 pub const CHUNK: usize = 256 << 10;
 
-/// Octets that are passed on before another connection has its turn.
+/// Octets that are forwarded before another connection is served.
 pub const TURN: u64 = 2 << 20;
 
 /// Room of a pipe, in octets. The kernel counts it in pages, and a segment's octets lie on several that are not full;
 /// so this is four times what is read at once.
 const ROOM: usize = 4 * CHUNK;
 
-/// What a pipe has where nobody asks for more, and the user has room left (pipe(7)).
+/// The default size of a pipe while the user has room left (pipe(7)).
 const USUAL: usize = 64 << 10;
 
 /// Pipes of a thread that are enlarged.
@@ -100,8 +100,8 @@ impl Splice {
 ///
 /// A process without privileges gets pipes of two pages when its pipes have more room together than
 /// /proc/sys/fs/pipe-user-pages-soft says (16,384 pages by default). So only [`LARGE`] pipes of a thread are enlarged:
-/// quick connections give theirs back at once and lend the same ones again and again, and those whose readers are slow
-/// need no room, but would keep it.
+/// fast connections return theirs at once and borrow the same ones again and again; connections with slow readers need
+/// no room, but would keep it.
 #[derive(Debug, Default)]
 pub struct Pipes {
     spare: Vec<Pipe>,
@@ -117,7 +117,7 @@ impl Pipes {
         }
         let (out, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).ok()?;
         let may_be_large = Rc::strong_count(&self.large) <= LARGE;
-        // Where it is refused, what the system gives is enough to go on.
+        // Where that is refused, the default size will do.
         let is_large = may_be_large && fcntl_setpipe_size(&into, ROOM).is_ok();
         if !is_large && fcntl_getpipe_size(&into).is_ok_and(|size| size < USUAL) {
             tell_once();
@@ -133,7 +133,7 @@ impl Pipes {
     }
 }
 
-/// Says that pipes are small, which only the operator can change.
+/// Logs once that pipes are small, which only the operator can change.
 fn tell_once() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 /// Has the runtime of the calling thread watch `inner`, which it owns from now on.
 #[expect(deprecated, reason = "the successor asks for unsafe code, which this crate has none of")]
 pub fn watched<T: AsFd + AsRawFd>(inner: T) -> io::Result<AsyncFd<T>> {
-    // What the successor wants promised holds for what is `AsFd`: an owned descriptor that stays open
-    // and the same for as long as its owner lives.
+    // The successor's requirement holds for `AsFd` types: an owned descriptor stays open, and the same, as long as its
+    // owner exists.
     AsyncFd::new(inner)
 }

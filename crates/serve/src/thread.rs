@@ -33,6 +33,26 @@ impl Threads {
         Ok(())
     }
 
+    /// Starts one more thread, which runs `run` in a tokio runtime and a `LocalSet`. `enter` makes what belongs to the
+    /// runtime, on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of `enter`, or the system has no room for a thread.
+    pub fn start_local<T: Send + 'static>(
+        &mut self,
+        name: String,
+        enter: impl FnOnce() -> io::Result<T>,
+        run: impl AsyncFnOnce(T) + Send + 'static,
+    ) -> io::Result<()> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = {
+            let _inside = runtime.enter();
+            enter()?
+        };
+        self.start(name, move || LocalSet::new().block_on(&runtime, run(entered)))
+    }
+
     /// Whether all threads run.
     pub fn are_running(&self) -> bool {
         !self.all.iter().any(JoinHandle::is_finished)
@@ -52,13 +72,13 @@ impl Threads {
         }
     }
 
-    /// Lets the threads end by themselves; nobody waits for them.
+    /// Detaches the threads: [`Threads::join`] does not wait for them.
     pub fn detach(&mut self) {
         self.all.clear();
     }
 }
 
-/// What the owner of [`Threads`] with a tokio runtime each tells them: that there is something new, or the end.
+/// Wakes [`Threads`] with a tokio runtime each, for new settings or the end.
 #[derive(Debug)]
 pub struct Signals {
     stopping: AtomicBool,
@@ -77,7 +97,7 @@ impl Signals {
         self.wakes.iter().for_each(Notify::notify_one);
     }
 
-    /// Tells all threads to end.
+    /// Ends all threads.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake();
@@ -103,14 +123,14 @@ pub struct Commanded<C> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells whoever starts a [`Commanded`] that it is ready.
+/// Signals that a [`Commanded`] thread is ready.
 #[derive(Debug)]
 pub struct Ready(SyncSender<io::Result<()>>);
 
 impl Ready {
     /// The thread is ready.
     pub fn tell(self) {
-        // Whoever started the thread may have gone.
+        // The caller may be gone.
         let _gone = self.0.send(Ok(()));
     }
 }

@@ -1,8 +1,8 @@
-//! Answers that a client has not taken: what clients that do not read make a server hold.
+//! Answers that clients have not read, which the server has to hold.
 //!
-//! Three bounds, from soft to hard. A connection with [`SOME`] octets unread is not read from, so it makes no more answers
-//! but those under way. Of those, one with more than [`MOST`] is closed, and so is one whose client network, or all
-//! clients together, have too many.
+//! Three bounds, from soft to hard. No more queries are read from a connection with [`SOME`] octets unread. A
+//! connection with more than [`MOST`] is closed, and so is one whose client network has too many, or all clients
+//! together.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,13 +20,13 @@ const MOST: usize = 1 << 20;
 const MOST_OF_NETWORK: usize = 8 << 20;
 const MOST_OF_ALL: usize = 64 << 20;
 
-/// What a connection's client has not taken.
+/// Octets that a connection's client has not read.
 #[derive(Debug)]
 pub(super) struct Unread {
     tally: Arc<Tally>,
     network: Network,
     octets: Cell<usize>,
-    /// It is less again.
+    /// Notified when octets were written.
     less: Notify,
     over: Notify,
 }
@@ -45,7 +45,7 @@ impl Unread {
         Rc::new(Unread { tally, network, octets: Cell::new(0), less, over })
     }
 
-    /// Comes back when another query may be read.
+    /// Returns when another query may be read.
     pub(super) async fn room(&self) {
         while self.octets.get() >= SOME {
             self.less.notified().await;
@@ -64,7 +64,7 @@ impl Unread {
         Some(Octets { unread: Rc::clone(self), octets, _ticket: ticket })
     }
 
-    /// Comes back when an answer was too much.
+    /// Returns when an answer was too much.
     pub(super) async fn over(&self) {
         self.over.notified().await;
     }

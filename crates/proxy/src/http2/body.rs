@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::super::relay::Broken;
+use super::super::relay::{Broken, Passed};
 use super::requests::{Request, Taking};
 
 /// Pieces of content that wait for a client.
@@ -31,7 +31,7 @@ struct Pieces {
 impl Queue {
     /// Waits for room for a piece. An error: the client wants no more, which also wakes a writer that waits for
     /// something else.
-    pub(super) fn poll_room(&self, cx: &Context<'_>) -> Poll<Result<(), Broken>> {
+    pub(super) fn poll_room(&self, cx: &Context<'_>) -> Passed {
         if self.is_alone() {
             return Poll::Ready(Err(Broken::To));
         }

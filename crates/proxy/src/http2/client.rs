@@ -17,7 +17,7 @@ use super::super::conn::{Conn, Stream, Watch};
 use super::super::exchange::{Client, Pinned};
 use super::super::fields::may_trail;
 use super::super::reason::{Answer, Reason};
-use super::super::relay::{Broken, Origin, Relay, Sink};
+use super::super::relay::{Broken, Origin, Passed, Relay, Sink};
 use super::super::response::{Content, Response};
 use super::body::{Body, Content as Sent, Queue};
 use super::lines;
@@ -84,26 +84,16 @@ impl Client for Http2 {
         &mut self.watch
     }
 
-    /// Other streams of the connection may be somebody else's.
+    /// Streams of a connection may be of several users.
     fn pinned(&mut self) -> Option<&mut Option<Pinned>> {
         None
     }
 
-    fn poll_up(
-        &mut self,
-        cx: &mut Context<'_>,
-        up: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>> {
+    fn poll_up(&mut self, cx: &mut Context<'_>, up: &mut Relay, server: &mut Conn) -> Passed {
         up.poll(cx, &mut self.upload, server)
     }
 
-    fn poll_down(
-        &mut self,
-        cx: &mut Context<'_>,
-        down: &mut Relay,
-        server: &mut Conn,
-    ) -> Poll<Result<(), Broken>> {
+    fn poll_down(&mut self, cx: &mut Context<'_>, down: &mut Relay, server: &mut Conn) -> Passed {
         down.poll(cx, server, &mut self.download)
     }
 
@@ -159,7 +149,7 @@ impl Origin for Upload {
         &mut self.none
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>, up: &mut Relay) -> Poll<Result<(), Broken>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>, up: &mut Relay) -> Passed {
         let Some(request) = &mut self.request else { return Poll::Ready(Err(Broken::From)) };
         let Some(frame) = ready!(Pin::new(request.body_mut()).poll_frame(cx)) else {
             up.finish(&self.trailer);
@@ -193,7 +183,7 @@ impl Sink for Download {
         Poll::Ready(Ok(true))
     }
 
-    fn poll_flush(&mut self, _: &mut Context<'_>, down: &mut Relay) -> Poll<Result<(), Broken>> {
+    fn poll_flush(&mut self, _: &mut Context<'_>, down: &mut Relay) -> Passed {
         let Some(queue) = self.0.as_ref().filter(|_| down.has_taken_all()) else {
             return Poll::Ready(Ok(()));
         };

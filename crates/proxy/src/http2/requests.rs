@@ -1,4 +1,4 @@
-//! The requests of a connection that are under way.
+//! Requests of a connection that are under way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,12 +25,12 @@ pub(super) struct Request(Rc<Requests>);
 #[derive(Debug)]
 pub(super) struct Taking(Rc<Requests>);
 
-/// For how long a connection may be without a request.
+/// How long a connection may be idle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Where nothing is under way.
+    /// If nothing is under way.
     pub(super) idle: Duration,
-    /// Where content is, of which the client takes nothing: it need not open a window ever (RFC 9113 section 5.2).
+    /// If the client takes none of the content under way: it may never open a window (RFC 9113 section 5.2).
     pub(super) taking: Duration,
 }
 
@@ -45,8 +45,8 @@ impl Requests {
         Rc::new(Request(Rc::clone(self)))
     }
 
-    /// Returns when there was no request for so long, from now on or from when the last one ended; or when all that is
-    /// left is content that the client does not take.
+    /// Returns when there was no request for so long, from now on or from when the last one ended, or when only content
+    /// is left that the client does not take.
     pub(super) async fn rest(&self, patience: Patience) {
         loop {
             let until = match (self.number.get(), self.contents.get()) {
@@ -61,7 +61,7 @@ impl Requests {
         }
     }
 
-    /// What was before does not count.
+    /// Restarts the time.
     pub(super) fn begin_anew(&self) {
         self.since.set(Instant::now());
     }

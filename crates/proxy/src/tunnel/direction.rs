@@ -1,17 +1,16 @@
 //! One direction of a tunnel.
 //!
-//! Little that comes is copied: one call reads it, another writes it. Where much comes at once and both sides are plain
-//! TCP, it goes through a pipe and is never copied, at the price of a call more when it ends.
+//! Small amounts are copied: one call reads, another writes. Large amounts between plain TCP sockets go through a pipe
+//! without a copy, which takes one more call at the end.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncWrite, Interest};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::super::conn::{Conn, LITTLE, Stream};
@@ -23,19 +22,19 @@ const FEW: usize = 4096;
 /// State of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// The last time much came.
+    /// The last read returned much.
     bulk: bool,
-    /// What was taken and not given yet is in here.
+    /// Octets that were read and not written yet.
     splice: Splice,
     /// The sender has ended the direction.
     ended: bool,
-    /// The receiver was told so.
+    /// The end was forwarded to the receiver.
     done: bool,
     octets: u64,
     taken: u64,
 }
 
-/// A side has failed.
+/// One side has failed.
 #[derive(Debug)]
 pub(super) struct Broken;
 
@@ -46,12 +45,12 @@ impl From<io::Error> for Broken {
 }
 
 impl Direction {
-    /// Octets that were passed on.
+    /// Octets that were forwarded.
     pub(super) fn octets(&self) -> u64 {
         self.octets
     }
 
-    /// Grows with whatever comes or goes.
+    /// Octets read and written; grows with every progress.
     pub(super) fn moved(&self) -> u64 {
         self.octets + self.taken
     }
@@ -65,7 +64,7 @@ impl Direction {
         pipes: &RefCell<Pipes>,
     ) -> Poll<Result<(), Broken>> {
         let result = self.pump(cx, from, to, pipes);
-        // Who waits needs none.
+        // A direction that waits needs no pipe.
         self.splice.return_pipe(&mut pipes.borrow_mut());
         result
     }
@@ -92,7 +91,7 @@ impl Direction {
                 ready!(self.give(cx, to))?;
             } else if self.ended {
                 // Half-close: the other direction may go on.
-                let _ = ready!(Pin::new(&mut to.stream).poll_shutdown(cx));
+                let _ = ready!(to.stream.octets().poll_shutdown(cx));
                 self.done = true;
             } else {
                 // What TLS has held back must not wait for the sender.
@@ -165,7 +164,7 @@ enum Taken {
     Copied(usize),
 }
 
-/// What came of it; `None`: the socket is not ready after all, and whoever waits for it will be woken.
+/// The result; `None`: the socket is not ready after all, and the task will be woken.
 fn ready_or_not<T>(
     tcp: &TcpStream,
     interest: Interest,

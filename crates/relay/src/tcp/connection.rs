@@ -19,7 +19,7 @@ use fordway_serve::pipe::Pipes;
 /// How long a reset waits for what was sent before it to arrive.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How soon it is looked whether it has; each time twice as long, and at most a fifth of the time that has passed.
+/// Time until the first check of that; later checks are a fifth of the time waited apart.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// A side of the relay.
@@ -59,11 +59,11 @@ pub(super) enum Next {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The server is asked.
+    /// The connection to the server is being made.
     Connecting,
     /// Both sides are there.
     Open,
-    /// This side has failed, and until then the other one gets what had come before; then a reset.
+    /// This side has failed. Until this time the other side gets what had been received before; then it gets a reset.
     Failed(Side, Instant),
 }
 
@@ -77,11 +77,11 @@ pub(super) struct Connection {
     up: Flow,
     down: Flow,
     state: State,
-    /// When it is looked at without an event.
+    /// When it is checked without an event.
     pub(super) timer: Option<Instant>,
-    /// It is in the list of those that wait for a pipe.
+    /// It is in the list of connections that wait for a pipe.
     pub(super) listed: bool,
-    /// Octets sent after a failure have not arrived: when to look again.
+    /// Octets sent before a failure are not acknowledged: when to check again.
     look: Option<Instant>,
     opened: Instant,
     active: Instant,
@@ -115,14 +115,14 @@ impl Connection {
         }
     }
 
-    /// The kernel says something of a side. An end, if the connection did not come about.
+    /// Takes the events of a side. Returns an end if the connection could not be made.
     pub(super) fn heard(&mut self, side: Side, flags: EventFlags, core: &mut Core) -> Option<End> {
         let gone = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let (from, to) = match side {
             Side::V6 => (&mut self.up, &mut self.down),
             Side::V4 => (&mut self.down, &mut self.up),
         };
-        // What has failed says so when it is used.
+        // A socket that has failed reports its error when it is used.
         from.urgent |= flags.contains(EventFlags::PRI);
         from.readable |= from.urgent || gone;
         from.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP);
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Passes on what there is.
+    /// Forwards what there is.
     pub(super) fn run(&mut self, pipes: &mut Pipes, core: &mut Core) -> Next {
         let before = (self.up.octets, self.down.octets, self.up.met + self.down.met);
         let next = match self.state {
@@ -172,7 +172,7 @@ impl Connection {
         let up = match self.up.pump(&self.v6, &self.v4, pipes, urgent) {
             Ok(pumped) => pumped,
             Err(Broken::Sender) => return self.fail(Side::V6, pipes, core),
-            // Whoever failed to write has taken the error: what is read now would end as if all were well.
+            // The failed write has consumed the socket's error: a read would now see an orderly end.
             Err(Broken::Receiver) => return self.fail(Side::V4, pipes, core),
         };
         let down = match self.down.pump(&self.v4, &self.v6, pipes, urgent) {
@@ -194,7 +194,7 @@ impl Connection {
         self.pump_rest(side, pipes, core)
     }
 
-    /// What the side that has failed had sent before.
+    /// Forwards what the failed side had sent before.
     fn pump_rest(&mut self, failed: Side, pipes: &mut Pipes, core: &mut Core) -> Next {
         let urgent = core.settings.urgent;
         let (flow, from, to) = match failed {
@@ -202,18 +202,18 @@ impl Connection {
             Side::V4 => (&mut self.down, &self.v4, &self.v6),
         };
         flow.cut = true;
-        // There is no peer any more that could send more later.
+        // No event comes any more from a peer that is gone.
         flow.readable = true;
         match flow.pump(from, to, pipes, urgent) {
             Err(Broken::Receiver) => Next::End(End::Reset(failed)),
             Ok(Pumped::More) => Next::Again,
             Ok(Pumped::Waits) | Err(Broken::Sender) if flow.is_empty() => self.drained(core.now),
-            // The receiver is slow; the kernel says when it goes on, or its time is over.
+            // The receiver is slow: an event tells when it goes on, or its time ends.
             Ok(Pumped::Waits) | Err(Broken::Sender) => Next::Wait,
         }
     }
 
-    /// After a failure: has all arrived?
+    /// After a failure: ends the connection once everything is acknowledged.
     pub(super) fn drained(&mut self, now: Instant) -> Next {
         let State::Failed(side, until) = self.state else { return Next::Wait };
         let rest = match side {
@@ -230,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// When its time is over, unless something comes before, and how it ends then.
+    /// When it ends without further events, and how.
     fn limit(&self, limits: &Limits) -> (Instant, End) {
         match self.state {
             State::Connecting => (self.opened + limits.connect, End::Failed(Errno::TIMEDOUT)),
@@ -243,13 +243,13 @@ impl Connection {
         }
     }
 
-    /// When it has to be looked at without an event.
+    /// When it has to be checked without an event.
     pub(super) fn due(&self, limits: &Limits) -> Instant {
         let (end, _) = self.limit(limits);
         self.look.map_or(end, |look| look.min(end))
     }
 
-    /// A look without an event: is its time over, has everything arrived?
+    /// Checks without an event whether its time is over, or everything is acknowledged.
     pub(super) fn look(&mut self, limits: &Limits, now: Instant) -> Next {
         let (until, end) = self.limit(limits);
         if now >= until {

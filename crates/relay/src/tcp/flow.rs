@@ -18,9 +18,9 @@ pub(super) struct Flow {
     pub(super) writable: bool,
     /// There is urgent data that was not read yet.
     pub(super) urgent: bool,
-    /// The sender is gone: an end is none that the receiver should take for one.
+    /// The sender has failed: an end of file is not the end of the stream.
     pub(super) cut: bool,
-    /// Octets that were passed on.
+    /// Octets that were forwarded.
     pub(super) octets: u64,
     /// Urgent octets that were met.
     pub(super) met: u64,
@@ -30,7 +30,7 @@ pub(super) struct Flow {
     octet: Option<u8>,
     /// The sender has ended the direction.
     ended: bool,
-    /// The receiver was told so.
+    /// The end was forwarded to the receiver.
     done: bool,
     /// There was no pipe.
     starved: bool,
@@ -39,9 +39,9 @@ pub(super) struct Flow {
 /// What stopped a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pumped {
-    /// The kernel will say when there is more to do, or there is nothing.
+    /// An event will tell when there is more to do.
     Waits,
-    /// Others have their turn now.
+    /// There is more to do, after other connections.
     More,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Broken {
 }
 
 impl Flow {
-    /// Passes on what there is.
+    /// Forwards what there is.
     pub(super) fn pump(
         &mut self,
         from: &OwnedFd,
@@ -88,12 +88,12 @@ impl Flow {
         result
     }
 
-    /// Nothing was read that is not written.
+    /// Whether everything that was read is written.
     pub(super) fn is_empty(&self) -> bool {
         self.splice.held() == 0 && self.octet.is_none()
     }
 
-    /// Both sides know that this direction has ended.
+    /// Whether the end was forwarded to the receiver.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
@@ -107,7 +107,7 @@ impl Flow {
         self.starved
     }
 
-    /// Reads what is there. `false`: it can't be gone on now.
+    /// Reads what is there; `false`: it has to wait.
     fn read(&mut self, from: &OwnedFd, pipes: &mut Pipes) -> Result<bool, Broken> {
         if self.urgent && self.take_urgent(from)? {
             return Ok(true);
@@ -177,7 +177,7 @@ impl Flow {
         }
     }
 
-    /// Tells the receiver that nothing comes any more.
+    /// Ends the direction towards the receiver.
     fn finish(&mut self, to: &OwnedFd) -> Result<Pumped, Broken> {
         if !self.done {
             self.done = true;

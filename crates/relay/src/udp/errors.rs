@@ -13,7 +13,7 @@ use super::super::worker::Core;
 use super::super::worker::Key;
 use super::Udp;
 
-/// Errors that are read before other work has its turn.
+/// Errors that are read before other work is done.
 const TURN: usize = 16;
 
 /// Octets of a datagram that an error quotes at most; more than fits into the error for the client.
@@ -22,11 +22,11 @@ const QUOTED: usize = 1232;
 /// An error of a socket's queue.
 struct Queued {
     server: SocketAddrV4,
-    /// The router or server that says so; none if it is this host.
+    /// The router or server that sent it; `None`: this host.
     router: Option<Ipv4Addr>,
     kind: u8,
     code: u8,
-    /// The MTU, if that is the trouble.
+    /// The MTU, in octets, if it is about that.
     mtu: u32,
     octets: usize,
 }
@@ -66,10 +66,10 @@ const TOO_BIG: (u8, u8) = (3, 4);
 /// 1280 octets over IPv6 are as many as this over IPv4.
 const LEAST_MTU4: u32 = 1260;
 
-/// The next error; `Some(None)`: one that tells nothing.
+/// The next error; `Some(None)`: one without meaning for a client.
 fn read(socket: &impl AsRawFd, room: &mut [u8]) -> Option<Option<Queued>> {
     let mut parts = [IoSliceMut::new(room)];
-    // What the socket tells of each datagram comes first.
+    // The control messages of each datagram come first.
     let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in, [u8; 64]);
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let message =

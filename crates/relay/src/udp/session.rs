@@ -1,4 +1,4 @@
-//! What is known of a client's port and of a server that it talks to.
+//! State of a client's port, and of a server that it uses.
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::OwnedFd;
@@ -17,10 +17,10 @@ use fordway_serve::{Network, Ticket};
 pub(super) struct Mapping {
     pub(super) socket: OwnedFd,
     pub(super) client: SocketAddrV6,
-    /// Whose limit counts its sessions.
+    /// The network in whose limit its sessions count.
     pub(super) network: Network,
     pub(super) sessions: usize,
-    /// Its datagrams are cut where they don't fit, since the client can't make them so short.
+    /// Its datagrams are fragmented where they don't fit, since IPv6 has no path MTU so small.
     pub(super) cut: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Session {
     pub(super) opened: Instant,
     /// Octets from the server.
     pub(super) down: u64,
-    /// When it is looked at.
+    /// When it is checked next.
     pub(super) timer: Option<Instant>,
     /// It counts for the network of its client.
     _ticket: Ticket,
@@ -49,7 +49,7 @@ impl Session {
 pub(super) fn socket(settings: &Settings, source: Option<Ipv4Addr>) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-    // What IPv6 hosts send is not cut on its way, unless they have cut it themselves.
+    // What IPv6 hosts send is not fragmented on its way, unless they have fragmented it themselves.
     set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
     setsockopt(&socket, sockopt::Ipv4RecvErr, &true)
         .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
