@@ -39,13 +39,11 @@ pub enum Error {
 
 impl Error {
     /// Whether the process may not open a raw socket. Without [`Settings::advertisements`] everything else works.
-    #[must_use]
     pub fn is_privilege(&self) -> bool {
         matches!(self, Error::RawSocket(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
 
     /// What can be done about it, where that is known.
-    #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Error::RawSocket(_) if self.is_privilege() => {

@@ -109,13 +109,11 @@ impl Watcher {
     }
 
     /// The prefixes, as they change. Nothing is known before [`Watcher::run`].
-    #[must_use]
     pub fn found(&self) -> watch::Receiver<Found> {
         self.found.subscribe()
     }
 
     /// How the prefixes were found.
-    #[must_use]
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.subscribe()
     }

@@ -39,10 +39,6 @@ pub struct BoundAgent {
 
 impl BoundAgent {
     /// Opens the socket.
-    ///
-    /// # Errors
-    ///
-    /// [`Error`].
     pub fn bind(settings: AgentSettings) -> Result<BoundAgent, Error> {
         let socket = listen_on(settings.listen)?;
         let nonce = u64::from_ne_bytes(random()?);
@@ -51,10 +47,6 @@ impl BoundAgent {
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn address(&self) -> io::Result<std::net::SocketAddr> {
         self.socket.local_addr()
     }
@@ -162,13 +154,11 @@ pub struct Agent {
 
 impl Agent {
     /// What it has done.
-    #[must_use]
     pub fn stats(&self) -> AgentStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether its thread runs.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.thread.is_running()
     }

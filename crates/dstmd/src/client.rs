@@ -43,10 +43,6 @@ pub trait Host {
     fn unbound(&mut self);
 
     /// Sends an IPv4 packet again, as if it came from this host.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     fn send(&mut self, packet: &[u8]) -> io::Result<()>;
 
     /// How many packets the tunnel has carried.
@@ -112,7 +108,6 @@ pub struct ClientHandle {
 
 impl ClientHandle {
     /// State and counters.
-    #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -203,10 +198,7 @@ impl<H: Host> Runner<H> {
                 () = tokio::time::sleep_until(due.into()) => self.tick(),
             }
             if clock::now() >= give_up {
-                info!(
-                    "{}: the server has not heard that the lease is given back",
-                    self.options.name
-                );
+                info!("{}: the server has not confirmed the end of the lease", self.options.name);
                 break;
             }
         }
@@ -255,7 +247,7 @@ impl<H: Host> Runner<H> {
             self.used = (carried, clock::now());
         } else if clock::since(self.used.1) >= idle {
             info!(
-                "{}: nobody has used the address for a while; it is given back",
+                "{}: the address was idle for the configured time; it is given back",
                 self.options.name
             );
             let effects = self.core.release(self.clock.now());
@@ -275,7 +267,7 @@ impl<H: Host> Runner<H> {
                 }
                 Effect::Renewed(grant) => {
                     self.stats.renewed += 1;
-                    debug!("{}: {} goes on", self.options.name, grant.slot());
+                    debug!("{}: {} is renewed", self.options.name, grant.slot());
                     let own = self.socket.as_ref().map(|(_, own)| *own);
                     match &mut self.applied {
                         Some((before, at)) if own.is_none_or(|own| own == *at) => *before = grant,
@@ -285,7 +277,7 @@ impl<H: Host> Runner<H> {
                 }
                 Effect::Lost => {
                     self.stats.lost += 1;
-                    warn!("{}: the lease is over", self.options.name);
+                    warn!("{}: the lease has ended", self.options.name);
                     self.take_down();
                 }
                 Effect::Refused(reason) => self.refused(reason),
@@ -332,7 +324,7 @@ impl<H: Host> Runner<H> {
         self.tell();
         for packet in packets {
             if let Err(error) = self.host.send(&packet) {
-                debug!("{}: a packet that has waited: {error}", self.options.name);
+                debug!("{}: can't send a packet that has waited: {error}", self.options.name);
                 self.stats.sent -= 1;
                 self.stats.dropped += 1;
             }

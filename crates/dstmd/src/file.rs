@@ -179,7 +179,7 @@ impl LeaseFile {
     }
 
     fn not_anew(&mut self, error: &io::Error) {
-        warn!("dstm-server: can't write {} anew: {error}", self.path.display());
+        warn!("dstm-server: can't replace {}: {error}", self.path.display());
         // Not tried again at once.
         self.lines /= 2;
     }

@@ -14,10 +14,6 @@ pub struct Injector(Socket);
 
 impl Injector {
     /// Opens it. Needs CAP_NET_RAW.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn open(device: &str) -> io::Result<Injector> {
         let socket = Socket::new(Domain::IPV4, Type::RAW.nonblocking(), Some(Protocol::from(RAW)))?;
         socket.bind_device(Some(device.as_bytes()))?;

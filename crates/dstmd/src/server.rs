@@ -176,7 +176,6 @@ impl Server {
     }
 
     /// What it has done.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,7 +199,6 @@ impl Server {
     }
 
     /// Whether its thread runs.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.thread.is_running()
     }

@@ -93,7 +93,7 @@ impl<'a> Query<'a> {
         &self.question[..self.question.len().saturating_sub(4)]
     }
 
-    /// The same query as a message of the library's, for this name: the one asked for, in whatever case.
+    /// The query as a message of the library, with its name in the case of `name`.
     pub(super) fn to_message(self, name: &[u8]) -> Option<Message> {
         let mut message = Message::new(self.id, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = self.recursion_desired();

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fordway_dns64::{self as dns64, Failure, Outcome, Question, Response, Step, begin};
+use fordway_dns64::{self as dns64, Outcome, Question, Response, Step, begin};
 use futures_util::FutureExt;
 use hickory_proto::op::Message;
 use tokio::task::JoinHandle;
@@ -85,11 +85,6 @@ fn outcome(found: &Found) -> Outcome<'_> {
             age: answer.age(clock::now()),
             security: answer.security,
         }),
-        Err(error) => Outcome::Failed(match error {
-            LookupError::Timeout => Failure::Timeout,
-            LookupError::Unreachable => Failure::Unreachable,
-            LookupError::Unusable => Failure::Malformed,
-            LookupError::Busy => Failure::Overload,
-        }),
+        Err(error) => Outcome::Failed((*error).into()),
     }
 }

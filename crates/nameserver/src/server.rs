@@ -48,7 +48,7 @@ pub enum Error {
 ///
 /// An address that can't be had, or a resolver that can't be made.
 pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    let active = Active::new(settings.clone())?;
+    let active = Active::new(settings.clone(), None)?;
     let mut addresses = Vec::new();
     let mut threads: Vec<Vec<Pair>> = (0..settings.threads.get()).map(|_| Vec::new()).collect();
     for listen in &settings.listen {
@@ -134,7 +134,6 @@ impl Server {
     }
 
     /// Whether all its threads run.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.threads.are_running()
     }

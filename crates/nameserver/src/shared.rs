@@ -32,26 +32,23 @@ pub(super) struct Active {
 }
 
 impl Active {
-    /// The first settings of a server.
-    pub(super) fn new(settings: Settings) -> Result<Self, upstream::Error> {
-        let resolver = Resolver::new(settings.upstream.clone())?;
-        let limiter = settings.rate.map(|rate| Arc::new(Limiter::new(rate)));
-        Ok(Active { generation: 1, settings, resolver, limiter })
-    }
-
-    /// The settings that follow: resolver and limiter stay, with their state, if their settings do.
-    fn next(&self, settings: Settings) -> Result<Self, upstream::Error> {
-        let resolver = if *self.resolver.settings() == settings.upstream {
-            Arc::clone(&self.resolver)
-        } else {
-            Resolver::new(settings.upstream.clone())?
+    /// The first settings of a server, or those that follow `before`: resolver and limiter stay, with their state, if their
+    /// settings do.
+    pub(super) fn new(
+        settings: Settings,
+        before: Option<&Active>,
+    ) -> Result<Self, upstream::Error> {
+        let same = |it: &&Active| *it.resolver.settings() == settings.upstream;
+        let resolver = match before.filter(same) {
+            Some(before) => Arc::clone(&before.resolver),
+            None => Resolver::new(settings.upstream.clone())?,
         };
-        let limiter = match (&self.limiter, settings.rate) {
-            (_, None) => None,
-            (Some(limiter), Some(rate)) if limiter.rate() == rate => Some(Arc::clone(limiter)),
-            (_, Some(rate)) => Some(Arc::new(Limiter::new(rate))),
-        };
-        Ok(Active { generation: self.generation + 1, settings, resolver, limiter })
+        let limiter = settings.rate.map(|rate| {
+            let before = before.and_then(|it| it.limiter.clone());
+            before.filter(|it| it.rate() == rate).unwrap_or_else(|| Arc::new(Limiter::new(rate)))
+        });
+        let generation = before.map_or(1, |it| it.generation + 1);
+        Ok(Active { generation, settings, resolver, limiter })
     }
 }
 
@@ -102,7 +99,7 @@ impl Shared {
 
     /// Puts settings in place, and waits until every thread works by them.
     pub(super) fn replace(&self, settings: Settings) -> Result<(), upstream::Error> {
-        let next = Arc::new(self.active.load().next(settings)?);
+        let next = Arc::new(Active::new(settings, Some(&self.active.load()))?);
         let generation = next.generation;
         self.active.store(next);
         self.signals.wake();

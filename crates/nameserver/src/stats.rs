@@ -119,7 +119,7 @@ impl Counters {
         counter.add(1);
     }
 
-    /// So many answers took so long.
+    /// Counts answers by the time that they took.
     pub(super) fn took(&self, micros: u64, answers: u64) {
         let power = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
         self.latency[power.min(LATENCIES - 1)].add(answers);

@@ -195,7 +195,12 @@ impl Worker {
             Err(Rejected::Ignore) => self.counters().dropped.malformed.add(1),
             Err(Rejected::Answer(message)) => {
                 self.counters().made(Kind::Error);
-                self.write_once(active, &message, least, now, out);
+                let size = active.settings.udp_size;
+                if let Some(ready) = Ready::encode(&message, size, now.millis, now.millis) {
+                    self.counters().answer(ready.rcode());
+                    let asked = Asked { id: message.metadata.id, question: &[] };
+                    ready.write(&asked, least, now.millis, out);
+                }
             }
             Ok(message) => {
                 let limit = fordway_dns64::udp_limit(&message, active.settings.udp_size);
@@ -283,22 +288,6 @@ impl Worker {
                 counters.truncated.add(1);
             }
         })
-    }
-
-    fn write_once(
-        &self,
-        active: &Active,
-        message: &Message,
-        form: Form,
-        now: Now,
-        out: &mut Vec<u8>,
-    ) {
-        let size = active.settings.udp_size;
-        if let Some(ready) = Ready::encode(message, size, now.millis, now.millis) {
-            self.counters().answer(ready.rcode());
-            let asked = Asked { id: message.metadata.id, question: &[] };
-            ready.write(&asked, form, now.millis, out);
-        }
     }
 
     fn may_refuse(&self, active: &Active, client: Client, now: Now) -> bool {

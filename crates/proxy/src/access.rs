@@ -17,7 +17,7 @@ use super::settings::{Log, LogFormat, LogTarget};
 use super::shared::Active;
 
 /// Octets that wait for the writer at most; further lines are dropped, and counted.
-const MOST_WAITING: usize = 4 << 20;
+const MOST_PENDING: usize = 4 << 20;
 /// Octets at which the writer does not wait for more.
 const ENOUGH: usize = 64 << 10;
 /// How long lines wait for others to be written with.
@@ -193,7 +193,7 @@ fn escaped(text: &str) -> String {
 #[derive(Debug)]
 pub(super) struct AccessLog {
     log: Log,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     /// Until the thread has it.
     sink: Mutex<Option<Sink>>,
     /// `None` in it: there was no room for a thread.
@@ -202,14 +202,14 @@ pub(super) struct AccessLog {
 
 /// State that the threads with lines share with the writer.
 #[derive(Debug, Default)]
-struct Desk {
-    tray: Mutex<Tray>,
-    bell: Condvar,
+struct Shared {
+    pending: Mutex<Pending>,
+    wake: Condvar,
     lost: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Tray {
+struct Pending {
     lines: Vec<u8>,
     reopen: bool,
     end: bool,
@@ -219,15 +219,15 @@ impl AccessLog {
     /// Opens a log.
     pub(super) fn open(log: &Log) -> io::Result<Arc<AccessLog>> {
         let sink = Mutex::new(Some(Sink::open(&log.target)?));
-        let (desk, writer) = (Arc::default(), OnceLock::new());
-        Ok(Arc::new(AccessLog { log: log.clone(), desk, sink, writer }))
+        let (shared, writer) = (Arc::default(), OnceLock::new());
+        Ok(Arc::new(AccessLog { log: log.clone(), shared, sink, writer }))
     }
 
     fn start(&self) -> Option<JoinHandle<()>> {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        let (desk, target) = (Arc::clone(&self.desk), self.log.target.clone());
+        let (shared, target) = (Arc::clone(&self.shared), self.log.target.clone());
         let thread = thread::Builder::new().name("access-log".to_owned());
-        let started = thread.spawn(move || write_all(&desk, &mut sink, &target));
+        let started = thread.spawn(move || write_all(&shared, &mut sink, &target));
         started.inspect_err(|error| tracing::error!("no thread for the access log: {error}")).ok()
     }
 
@@ -236,24 +236,24 @@ impl AccessLog {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.desk.lost.load(Ordering::Relaxed)
+        self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Writes a line soon.
     pub(super) fn write(&self, about: &About, outcome: &Outcome) {
         let has_writer = self.writer.get_or_init(|| self.start()).is_some();
         let line = about.line(outcome, self.log.format);
-        let mut tray = self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        if !has_writer || tray.lines.len() + line.len() > MOST_WAITING {
-            self.desk.lost.fetch_add(1, Ordering::Relaxed);
+        let mut pending = self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if !has_writer || pending.lines.len() + line.len() > MOST_PENDING {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let before = tray.lines.len();
-        tray.lines.extend_from_slice(line.as_bytes());
-        let after = tray.lines.len();
-        drop(tray);
+        let before = pending.lines.len();
+        pending.lines.extend_from_slice(line.as_bytes());
+        let after = pending.lines.len();
+        drop(pending);
         if before == 0 || (before < ENOUGH && after >= ENOUGH) {
-            self.desk.bell.notify_one();
+            self.shared.wake.notify_one();
         }
     }
 
@@ -262,16 +262,16 @@ impl AccessLog {
         if let Some(sink) = &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             return sink.reopen(&self.log.target);
         }
-        self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).reopen = true;
-        self.desk.bell.notify_one();
+        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner).reopen = true;
+        self.shared.wake.notify_one();
     }
 }
 
 impl Drop for AccessLog {
     /// All lines are written then.
     fn drop(&mut self) {
-        self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).end = true;
-        self.desk.bell.notify_one();
+        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner).end = true;
+        self.shared.wake.notify_one();
         if let Some(writer) = self.writer.take().flatten() {
             let _ = writer.join();
         }
@@ -279,21 +279,24 @@ impl Drop for AccessLog {
 }
 
 /// The writer's thread.
-fn write_all(desk: &Desk, sink: &mut Sink, target: &LogTarget) {
+fn write_all(shared: &Shared, sink: &mut Sink, target: &LogTarget) {
     loop {
-        let tray = desk.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        let asleep = |tray: &mut Tray| tray.lines.is_empty() && !tray.reopen && !tray.end;
-        let tray = desk.bell.wait_while(tray, asleep).unwrap_or_else(PoisonError::into_inner);
-        let few = |tray: &mut Tray| tray.lines.len() < ENOUGH && !tray.reopen && !tray.end;
-        let waited = desk.bell.wait_timeout_while(tray, GATHER, few);
-        let (mut tray, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let lines = mem::take(&mut tray.lines);
-        let (reopen, end) = (mem::take(&mut tray.reopen), tray.end);
-        drop(tray);
+        let pending = shared.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let asleep =
+            |pending: &mut Pending| pending.lines.is_empty() && !pending.reopen && !pending.end;
+        let pending =
+            shared.wake.wait_while(pending, asleep).unwrap_or_else(PoisonError::into_inner);
+        let few =
+            |pending: &mut Pending| pending.lines.len() < ENOUGH && !pending.reopen && !pending.end;
+        let waited = shared.wake.wait_timeout_while(pending, GATHER, few);
+        let (mut pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let lines = mem::take(&mut pending.lines);
+        let (reopen, end) = (mem::take(&mut pending.reopen), pending.end);
+        drop(pending);
         // Lines of before go where they were meant for.
         if let Err(error) = sink.write(&lines) {
             let lost = memchr::memchr_iter(b'\n', &lines).count() as u64;
-            desk.lost.fetch_add(lost, Ordering::Relaxed);
+            shared.lost.fetch_add(lost, Ordering::Relaxed);
             tracing::debug!("access log: {error}");
         }
         if reopen {

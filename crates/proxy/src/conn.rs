@@ -61,7 +61,7 @@ pub(super) struct Conn {
     pub(super) stream: Stream,
     /// Octets that have come and have not been taken.
     pub(super) buf: BytesMut,
-    /// The other side sends no more.
+    /// The peer has ended its direction.
     pub(super) ended: bool,
 }
 

@@ -149,16 +149,16 @@ impl<C: Client> Exchange<'_, C> {
     /// A connection to the server: the one that belongs to this client if it fits, else an idle or a new one. `fresh`: a
     /// new one.
     async fn server(&mut self, request: &Request, fresh: bool) -> Result<Server, Stop> {
-        let (worker, active, to) = (self.worker, self.active, request.to.as_ref());
+        let (worker, active) = (self.worker, self.active);
         let pinned = self.client.pinned().and_then(Option::take).filter(|(whose, server)| {
             !fresh
-                && whose.as_ref() == to
+                && *whose == request.to
                 && server.generation == active.generation
                 && server.conn.is_quiet()
         });
         let server = match pinned {
             Some((_, server)) => server,
-            None => self.while_there(worker.server(active, self.address, to, fresh)).await?,
+            None => self.while_there(worker.server(active, self.address, request, fresh)).await?,
         };
         self.outcome.server = Some(server.address);
         Ok(server)
@@ -325,12 +325,9 @@ impl<C: Client> Exchange<'_, C> {
     }
 
     async fn connect(&mut self, request: &Request) -> Result<End, Stop> {
-        let (worker, active) = (self.worker, self.active);
-        let far_end = worker.far_end(active, self.address, request.to.as_ref());
-        let mut server = self.while_there(far_end).await?;
-        self.outcome.server = Some(server.address);
+        let mut server = self.server(request, true).await?;
         self.outcome.status = 200;
-        worker.counters().response(200);
+        self.worker.counters().response(200);
         if self.client.establish().await.is_ok() {
             self.tunnel(&mut server.conn).await;
         }

@@ -4,6 +4,9 @@ use bytes::{BufMut, BytesMut};
 
 use super::reason::Reason;
 
+/// Octets of the longest name that has a [`Kind`].
+const LONGEST_KNOWN: usize = 25;
+
 /// A field line: name and value.
 pub(super) type Line<'a> = (&'a [u8], &'a [u8]);
 
@@ -37,61 +40,49 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn of(name: &[u8]) -> Kind {
-        const KNOWN: [(&[u8], Kind); 34] = [
-            (b"te", Kind::Hop),
-            (b"via", Kind::Via),
-            (b"host", Kind::Host),
-            (b"date", Kind::Date),
-            (b"expect", Kind::Expect),
-            (b"upgrade", Kind::Upgrade),
-            (b"trailer", Kind::Hop),
-            (b"referer", Kind::Referer),
-            (b"forwarded", Kind::Forwarded),
-            (b"client-ip", Kind::Forwarded),
-            (b"x-real-ip", Kind::Forwarded),
-            (b"connection", Kind::Connection),
-            (b"keep-alive", Kind::Hop),
-            (b"user-agent", Kind::UserAgent),
-            (b"max-forwards", Kind::MaxForwards),
-            (b"x-client-ip", Kind::Forwarded),
-            (b"authorization", Kind::Credentials),
-            (b"http2-settings", Kind::Hop),
-            (b"true-client-ip", Kind::Forwarded),
-            (b"content-length", Kind::ContentLength),
-            (b"x-forwarded-by", Kind::Forwarded),
-            (b"x-forwarded-for", Kind::Forwarded),
-            (b"cf-connecting-ip", Kind::Forwarded),
-            (b"fastly-client-ip", Kind::Forwarded),
-            (b"www-authenticate", Kind::Credentials),
-            (b"x-forwarded-host", Kind::Forwarded),
-            (b"x-forwarded-port", Kind::Forwarded),
-            (b"proxy-connection", Kind::Hop),
-            (b"x-forwarded-proto", Kind::Forwarded),
-            (b"transfer-encoding", Kind::TransferEncoding),
-            (b"proxy-authenticate", Kind::Hop),
-            (b"x-cluster-client-ip", Kind::Forwarded),
-            (b"proxy-authorization", Kind::Hop),
-            (b"proxy-authentication-info", Kind::Hop),
-        ];
-        if !(2..=25).contains(&name.len()) {
-            return Kind::Other;
-        }
-        let of = |name: &[u8]| {
-            KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
-        };
+        let mut room = [0; LONGEST_KNOWN];
+        let Some(lower) = lower(name, &mut room) else { return Kind::Other };
         if !name.contains(&b'_') {
-            return of(name).unwrap_or(Kind::Other);
+            return Kind::known(lower);
         }
-        let plain: Vec<u8> = name.iter().map(|c| if *c == b'_' { b'-' } else { *c }).collect();
-        match of(&plain) {
-            Some(
-                Kind::Forwarded
-                | Kind::Host
-                | Kind::ContentLength
-                | Kind::TransferEncoding
-                | Kind::Connection
-                | Kind::Hop,
-            ) => Kind::Disguised,
+        lower.iter_mut().filter(|c| **c == b'_').for_each(|c| *c = b'-');
+        match Kind::known(lower) {
+            Kind::Forwarded
+            | Kind::Host
+            | Kind::ContentLength
+            | Kind::TransferEncoding
+            | Kind::Connection
+            | Kind::Hop => Kind::Disguised,
+            _ => Kind::Other,
+        }
+    }
+
+    /// The kind of a name in lower case.
+    fn known(name: &[u8]) -> Kind {
+        match name {
+            b"host" => Kind::Host,
+            b"content-length" => Kind::ContentLength,
+            b"transfer-encoding" => Kind::TransferEncoding,
+            b"connection" => Kind::Connection,
+            b"upgrade" => Kind::Upgrade,
+            b"expect" => Kind::Expect,
+            b"via" => Kind::Via,
+            b"max-forwards" => Kind::MaxForwards,
+            b"te" | b"trailer" | b"keep-alive" | b"http2-settings" | b"proxy-connection" => {
+                Kind::Hop
+            }
+            b"proxy-authenticate" | b"proxy-authorization" | b"proxy-authentication-info" => {
+                Kind::Hop
+            }
+            b"forwarded" | b"client-ip" | b"x-real-ip" | b"x-client-ip" | b"true-client-ip"
+            | b"x-forwarded-by" | b"x-forwarded-for" | b"cf-connecting-ip"
+            | b"fastly-client-ip" | b"x-forwarded-host" | b"x-forwarded-port"
+            | b"x-forwarded-proto" => Kind::Forwarded,
+            b"x-cluster-client-ip" => Kind::Forwarded,
+            b"authorization" | b"www-authenticate" => Kind::Credentials,
+            b"date" => Kind::Date,
+            b"referer" => Kind::Referer,
+            b"user-agent" => Kind::UserAgent,
             _ => Kind::Other,
         }
     }
@@ -122,8 +113,6 @@ pub(super) struct Gathered<'a> {
     pub(super) expects_continue: bool,
     pub(super) max_forwards: Option<u64>,
     pub(super) has_date: bool,
-    pub(super) referer: Option<&'a [u8]>,
-    pub(super) user_agent: Option<&'a [u8]>,
     /// A client authenticates once for a whole connection, or is asked to: NTLM, Negotiate (RFC 4559).
     pub(super) binds: bool,
     /// This proxy has forwarded the message before.
@@ -196,10 +185,14 @@ pub(super) fn gather<'a>(
             Kind::MaxForwards => all.max_forwards = digits(value),
             Kind::Via => all.looped |= tokens(value).any(|it| is_by(it, own)),
             Kind::Date => all.has_date = true,
-            Kind::Referer => all.referer = Some(value),
-            Kind::UserAgent => all.user_agent = Some(value),
             Kind::Credentials => all.binds |= is_of_connection(value),
-            Kind::Expect | Kind::Hop | Kind::Forwarded | Kind::Disguised | Kind::Other => {}
+            Kind::Expect
+            | Kind::Hop
+            | Kind::Forwarded
+            | Kind::Disguised
+            | Kind::Referer
+            | Kind::UserAgent
+            | Kind::Other => {}
         }
     }
     all.delimited = delimited(length, &codings)?;
@@ -264,33 +257,25 @@ pub(super) fn put(out: &mut BytesMut, name: &[u8], value: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
+/// A name in lower case; `None`: it is longer than any that is known here.
+fn lower<'a>(name: &[u8], room: &'a mut [u8; LONGEST_KNOWN]) -> Option<&'a mut [u8]> {
+    let lower = room.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    Some(lower)
+}
+
 /// Fields that mean nothing, or harm, behind the content (RFC 9110 section 6.5.1).
 pub(super) fn may_trail(name: &[u8]) -> bool {
-    const NEVER: [&[u8]; 22] = [
-        b"content-encoding",
-        b"content-type",
-        b"content-range",
-        b"authorization",
-        b"www-authenticate",
-        b"cookie",
-        b"set-cookie",
-        b"cache-control",
-        b"pragma",
-        b"range",
-        b"if-match",
-        b"if-none-match",
-        b"if-modified-since",
-        b"if-unmodified-since",
-        b"if-range",
-        b"age",
-        b"expires",
-        b"location",
-        b"retry-after",
-        b"vary",
-        b"warning",
-        b"content-location",
-    ];
-    Kind::of(name) == Kind::Other && !NEVER.iter().any(|it| it.eq_ignore_ascii_case(name))
+    let mut room = [0; LONGEST_KNOWN];
+    match lower(name, &mut room).as_deref().unwrap_or_default() {
+        b"content-encoding" | b"content-type" | b"content-range" | b"content-location" => false,
+        b"cookie" | b"set-cookie" | b"cache-control" | b"pragma" | b"age" | b"expires"
+        | b"vary" | b"warning" | b"location" | b"retry-after" => false,
+        b"range" | b"if-match" | b"if-none-match" | b"if-modified-since" | b"if-range" => false,
+        b"if-unmodified-since" => false,
+        _ => Kind::of(name) == Kind::Other,
+    }
 }
 
 /// `1*DIGIT` that fits.

@@ -15,7 +15,7 @@ const WAITING: usize = 64 << 10;
 /// How the end of the content is found.
 #[derive(Debug)]
 enum Source {
-    /// So many octets are still to come.
+    /// The octets that are still to come.
     Length(u64),
     Chunked(Chunked),
     /// All until the other side ends.

@@ -215,7 +215,6 @@ impl Server {
     }
 
     /// Whether all its threads run.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.threads.are_running()
     }
@@ -234,7 +233,6 @@ impl Server {
     }
 
     /// Whether all its threads have ended.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.have_ended()
     }

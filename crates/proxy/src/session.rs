@@ -60,7 +60,7 @@ async fn serve(
     active: Arc<Active>,
     ticket: Ticket,
 ) {
-    let _guest = worker.guest();
+    let _guard = worker.client_guard();
     let _ticket = ticket;
     let deadline = Instant::now() + active.settings.limits.header_time;
     let mut watch = Watch::new(deadline);
@@ -184,7 +184,7 @@ impl Session {
                     tokio::select! {
                         biased;
                         filled = conn.fill() => filled.unwrap_or(0),
-                        () = let_go(worker, is_first) => 0,
+                        () = request_may_come(worker, is_first) => 0,
                     }
                 });
                 if filled.await.unwrap_or(0) == 0 {
@@ -269,7 +269,7 @@ enum Read {
 }
 
 /// Returns when the proxy ends and no request of the connection is expected any more.
-async fn let_go(worker: &Worker, is_first: bool) {
+async fn request_may_come(worker: &Worker, is_first: bool) {
     worker.drained().await;
     if is_first {
         tokio::time::sleep(FIRST).await;

@@ -17,6 +17,7 @@ use super::conn::{Conn, Stream};
 use super::eyeballs::{self, Connected, Plan};
 use super::pool::{Place, Pool, Server};
 use super::reason::Reason;
+use super::request::{Method, Request};
 use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
@@ -83,7 +84,7 @@ impl Worker {
         &self.shared.counters[self.index]
     }
 
-    pub(super) fn guest(self: &Rc<Self>) -> ClientGuard {
+    pub(super) fn client_guard(self: &Rc<Self>) -> ClientGuard {
         self.open.set(self.open.get() + 1);
         ClientGuard(Rc::clone(self))
     }
@@ -97,7 +98,7 @@ impl Worker {
     pub(super) fn drain(&self) {
         self.draining.set(true);
         self.drain.notify_waiters();
-        self.let_go(super::pool::Pool::clear);
+        self.close_idle(Pool::clear);
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -134,11 +135,11 @@ impl Worker {
     pub(super) fn sweep(&self) {
         let active = self.shared.active.load();
         if let Some(oldest) = Instant::now().checked_sub(active.settings.limits.pool_time) {
-            self.let_go(|pool| pool.sweep(oldest, active.generation));
+            self.close_idle(|pool| pool.sweep(oldest, active.generation));
         }
     }
 
-    fn let_go(&self, change: impl FnOnce(&mut Pool)) {
+    fn close_idle(&self, change: impl FnOnce(&mut Pool)) {
         let mut pool = self.pool.borrow_mut();
         let before = pool.count();
         change(&mut pool);
@@ -165,36 +166,38 @@ impl Worker {
         fits: impl Fn(&Server) -> bool,
     ) -> Option<Server> {
         let mut found = None;
-        self.let_go(|pool| found = pool.take(key, active.generation, fits));
+        self.close_idle(|pool| found = pool.take(key, active.generation, fits));
         if found.is_some() {
             self.counters().reused.add(1);
         }
         found
     }
 
-    /// A connection to the server of a request: `to`, or a server of the site. `fresh`: a new one.
+    /// A connection to the server of a request, or of the tunnel that it asks for. `fresh`: a new one.
     pub(super) async fn server(
         &self,
         active: &Active,
         client: IpAddr,
-        to: Option<&Authority>,
+        request: &Request,
         fresh: bool,
     ) -> Result<Server, Reason> {
-        let server = match (&active.settings.mode, to) {
+        let is_tunnel = request.method == Method::Connect;
+        let (server, share) = match (&active.settings.mode, &request.to) {
             (Mode::Forward(forward), Some(to)) => {
-                if !forward.ports.contains(to.port) {
+                let ports = if is_tunnel { &forward.connect_ports } else { &forward.ports };
+                if !ports.contains(to.port) {
                     return Err(Reason::PortDenied);
                 }
                 let share = self.share(active, client)?;
-                (self.asked(active, forward, client, to, fresh).await?, share)
+                (self.asked(active, forward, client, to, fresh || is_tunnel).await?, share)
             }
+            _ if is_tunnel => return Err(Reason::Method),
             (Mode::Reverse(reverse), _) => {
                 let share = self.share(active, client)?;
                 (self.member(active, reverse, fresh).await?, share)
             }
             (Mode::Forward(_), None) => return Err(Reason::Host),
         };
-        let (server, share) = server;
         Ok(Server { share: Some(share), ..server })
     }
 
@@ -203,24 +206,6 @@ impl Worker {
         let limits = &active.settings.limits;
         let network = Network::of(client, limits.client_len);
         self.shared.uses.enter_shared(network, limits.server_connections).map_err(|_| Reason::Busy)
-    }
-
-    /// A connection for a tunnel.
-    pub(super) async fn far_end(
-        &self,
-        active: &Active,
-        client: IpAddr,
-        to: Option<&Authority>,
-    ) -> Result<Server, Reason> {
-        let (Mode::Forward(forward), Some(to)) = (&active.settings.mode, to) else {
-            return Err(Reason::Method);
-        };
-        if !forward.connect_ports.contains(to.port) {
-            return Err(Reason::PortDenied);
-        }
-        let share = self.share(active, client)?;
-        let server = self.asked(active, forward, client, to, true).await?;
-        Ok(Server { share: Some(share), ..server })
     }
 
     /// A connection to the server that a client asks for, if it may.
@@ -294,7 +279,7 @@ impl Worker {
         let settings = &active.settings;
         let most = settings.limits.server_connections.div_ceil(settings.threads.get());
         if self.servers.get() >= most {
-            self.let_go(Pool::drop_one);
+            self.close_idle(Pool::drop_one);
         }
         let place = Place::take(&self.servers, most).ok_or(Reason::Busy)?;
         let plan = Plan {

@@ -8,32 +8,21 @@ use super::settings::Settings;
 use fordway_serve::{ClientLen, Network};
 
 /// Why something is not relayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The client may not use the relay.
+    #[error("the client is not allowed")]
     Client,
-    /// The destination is no address of a server: not in a prefix, reserved bits are set, or it belongs to no host
-    /// (loopback, multicast, link-local).
+    /// The destination is not in a prefix, reserved bits are set, or it belongs to no host (loopback, multicast,
+    /// link-local).
+    #[error("no address of a server")]
     Address,
     /// The destination is not global, and 64:ff9b::/96 must not represent it.
+    #[error("not a global address")]
     Private,
-    /// The destination is this host.
+    #[error("an address of this host")]
     Own,
-    /// The destination is one of those that are refused.
+    #[error("refused by the configuration")]
     Listed,
-}
-
-impl Refusal {
-    /// For logs.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Refusal::Client => "the client is not allowed",
-            Refusal::Address => "no address of a server",
-            Refusal::Private => "not a global address",
-            Refusal::Own => "an address of this host",
-            Refusal::Listed => "refused by the configuration",
-        }
-    }
 }
 
 impl Settings {

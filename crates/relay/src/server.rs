@@ -38,41 +38,29 @@ pub enum Error {
 /// [`Error::Socket`], most often for want of CAP_NET_ADMIN and CAP_NET_RAW.
 pub fn bind(settings: &Settings) -> Result<Bound, Error> {
     let fails = |what| move |source| Error::Socket { what, source };
+    let (tcp_fails, udp_fails) =
+        (fails("a transparent TCP socket"), fails("a transparent UDP socket"));
     let mut threads = Vec::new();
-    let (mut tcp_port, mut udp_port) = (None, None);
+    let mut ports = Ports { tcp: None, udp: None };
     for _ in 0..settings.threads.get() {
-        let tcp = match settings.tcp {
-            true => {
-                let what = "a transparent TCP socket";
-                let socket = sockets::tcp(settings, tcp_port.unwrap_or(0)).map_err(fails(what))?;
-                tcp_port = Some(socket.local_addr().map_err(fails(what))?.port());
-                Some(socket)
-            }
-            false => None,
-        };
-        let udp = match settings.udp {
-            true => {
-                let what = "a transparent UDP socket";
-                let socket = sockets::udp(udp_port.unwrap_or(0)).map_err(fails(what))?;
-                udp_port = Some(socket.local_addr().map_err(fails(what))?.port());
-                let answers = sockets::answers().map_err(fails("a raw UDP socket"))?;
-                let errors = sockets::errors().map_err(fails("a raw ICMPv6 socket"))?;
-                Some(Datagrams { socket, answers, errors })
-            }
-            false => None,
-        };
-        threads.push(Sockets { tcp, udp });
+        let mut sockets = Sockets { tcp: None, udp: None };
+        if settings.tcp {
+            let socket = sockets::tcp(settings, ports.tcp.unwrap_or(0)).map_err(tcp_fails)?;
+            ports.tcp = Some(socket.local_addr().map_err(tcp_fails)?.port());
+            sockets.tcp = Some(socket);
+        }
+        if settings.udp {
+            let socket = sockets::udp(ports.udp.unwrap_or(0)).map_err(udp_fails)?;
+            ports.udp = Some(socket.local_addr().map_err(udp_fails)?.port());
+            let answers = sockets::answers().map_err(fails("a raw UDP socket"))?;
+            let errors = sockets::errors().map_err(fails("a raw ICMPv6 socket"))?;
+            sockets.udp = Some(Datagrams { socket, answers, errors });
+        }
+        threads.push(sockets);
     }
-    let listens = match settings.udp {
-        true => Some(sockets::listens_for_errors().map_err(fails("a raw UDP socket"))?),
-        false => None,
-    };
-    Ok(Bound {
-        settings: settings.clone(),
-        threads,
-        ports: Ports { tcp: tcp_port, udp: udp_port },
-        listens,
-    })
+    let listens = settings.udp.then(sockets::listens_for_errors).transpose();
+    let listens = listens.map_err(fails("a raw UDP socket"))?;
+    Ok(Bound { settings: settings.clone(), threads, ports, listens })
 }
 
 /// The ports of the sockets, on ::1.
@@ -108,7 +96,6 @@ pub struct Bound {
 impl Bound {
     /// The rules by which packets reach the relay, with this mark and this routing table; `own`: also packets of the
     /// host itself.
-    #[must_use]
     pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
         self.ports.intercept(&self.settings, mark, table, own)
     }
@@ -145,7 +132,6 @@ pub struct Server {
 
 impl Server {
     /// As [`Bound::intercept`], with the settings of now.
-    #[must_use]
     pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
         self.ports.intercept(&self.shared.settings.load(), mark, table, own)
     }
@@ -173,13 +159,11 @@ impl Server {
     }
 
     /// Its counters, of all threads together.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
     /// Whether all its threads run.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.threads.are_running()
     }

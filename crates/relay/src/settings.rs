@@ -92,7 +92,7 @@ pub struct Limits {
     pub connect: Duration,
     /// How long a connection may be without octets.
     pub idle: Duration,
-    /// The same if one side has ended its direction.
+    /// Idle time once one side has ended its direction.
     pub half_closed: Duration,
     /// How long a UDP session may be without datagrams.
     pub udp_idle: Duration,

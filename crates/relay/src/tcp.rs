@@ -125,7 +125,7 @@ impl Tcp {
             Ok(v4) => SocketAddrV4::new(v4, asked.port()),
             Err(refusal) => {
                 core.refused(refusal);
-                tracing::debug!(%client, to = %asked, "refused: {}", refusal.words());
+                tracing::debug!(%client, to = %asked, "refused: {refusal}");
                 return abort(v6);
             }
         };

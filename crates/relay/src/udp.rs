@@ -316,12 +316,6 @@ impl Udp {
     }
 }
 
-impl std::fmt::Debug for Udp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Udp").field("sessions", &self.sessions.len()).finish_non_exhaustive()
-    }
-}
-
 /// Source and original destination of a client's datagram.
 fn ends(datagram: &Datagram<'_>) -> Option<(SocketAddrV6, SocketAddrV6)> {
     match (datagram.peer.address(), datagram.told.original) {

@@ -38,14 +38,15 @@ fn keep_chain(answers: &mut Vec<Record>, question: &Question) -> Vec<Name> {
     if answers.iter_mut().all(|record| plain(record) && adopt(&mut record.name, &name)) {
         return vec![name];
     }
-    let mut rest: Vec<Option<Record>> = answers.drain(..).map(Some).collect();
+    let rest = answers.drain(..).map(Some).collect();
+    let mut kept = Kept { rest, answers, question };
     let mut chain = Vec::new();
     loop {
-        let above = take_dname(&mut rest, answers, &name, question);
-        let before = answers.len();
-        let mut alias = take_at(&mut rest, answers, &name, question);
-        if let Some(dname) = above.filter(|_| answers.len() == before) {
-            alias = write_cname(&dname, answers, &name);
+        let above = kept.take_dname(&name);
+        let before = kept.answers.len();
+        let mut alias = kept.take_at(&name);
+        if let Some(dname) = above.filter(|_| kept.answers.len() == before) {
+            alias = kept.write_cname(&dname, &name);
         }
         chain.push(name);
         match alias {
@@ -55,74 +56,66 @@ fn keep_chain(answers: &mut Vec<Record>, question: &Question) -> Vec<Name> {
     }
 }
 
-/// Takes the records at `name` that answer the question; where an alias there leads to.
-fn take_at(
-    rest: &mut [Option<Record>],
-    answers: &mut Vec<Record>,
-    name: &Name,
-    question: &Question,
-) -> Option<Name> {
-    let mut alias = None;
-    for place in rest {
-        let Some(record) = place else { continue };
-        if record.name != *name || !answers_question(record, question) {
-            continue;
-        }
-        if let RData::CNAME(CNAME(target)) = &record.data
-            && ![RecordType::CNAME, RecordType::ANY].contains(&question.record_type)
-        {
-            if alias.is_some() {
-                // One name, one alias (RFC 1034 section 3.6.2).
+/// The answer section while it is cleaned.
+struct Kept<'a> {
+    /// Records that are not kept yet.
+    rest: Vec<Option<Record>>,
+    answers: &'a mut Vec<Record>,
+    question: &'a Question,
+}
+
+impl Kept<'_> {
+    /// Takes the records at `name` that answer the question; where an alias there leads to.
+    fn take_at(&mut self, name: &Name) -> Option<Name> {
+        let mut alias = None;
+        for place in &mut self.rest {
+            let Some(record) = place else { continue };
+            if record.name != *name || !answers_question(record, self.question) {
                 continue;
             }
-            alias = Some(target.clone());
+            if let RData::CNAME(CNAME(target)) = &record.data
+                && ![RecordType::CNAME, RecordType::ANY].contains(&self.question.record_type)
+            {
+                if alias.is_some() {
+                    // One name, one alias (RFC 1034 section 3.6.2).
+                    continue;
+                }
+                alias = Some(target.clone());
+            }
+            adopt(&mut record.name, name);
+            self.answers.extend(place.take());
         }
-        adopt(&mut record.name, name);
-        answers.extend(place.take());
+        alias
     }
-    alias
-}
 
-/// Takes a DNAME above `name`, with its signatures.
-fn take_dname(
-    rest: &mut [Option<Record>],
-    answers: &mut Vec<Record>,
-    name: &Name,
-    question: &Question,
-) -> Option<Record> {
-    let is_above = |record: &Record| dname_target(record, name).is_some();
-    if let Some(taken) = answers.iter().find(|record| is_above(record)) {
-        return Some(taken.clone());
-    }
-    let place = rest.iter_mut().find(|place| place.as_ref().is_some_and(is_above))?;
-    let dname = place.take()?;
-    answers.push(dname.clone());
-    take_signatures(rest, answers, &dname.name, RecordType::DNAME, question);
-    Some(dname)
-}
-
-/// Writes the CNAME that the server of a DNAME has left out (RFC 6672 section 3.1).
-fn write_cname(dname: &Record, answers: &mut Vec<Record>, name: &Name) -> Option<Name> {
-    let target = dname_target(dname, name)?;
-    let data = RData::CNAME(CNAME(target.clone()));
-    let mut alias = Record::from_rdata(name.clone(), dname.ttl, data);
-    alias.dns_class = dname.dns_class;
-    answers.push(alias);
-    Some(target)
-}
-
-fn take_signatures(
-    rest: &mut [Option<Record>],
-    answers: &mut Vec<Record>,
-    name: &Name,
-    signed: RecordType,
-    question: &Question,
-) {
-    for place in rest {
-        let of_it = |record: &Record| record.name == *name && covered(record) == Some(signed);
-        if question.dnssec_ok && place.as_ref().is_some_and(of_it) {
-            answers.extend(place.take());
+    /// Takes a DNAME above `name`, with its signatures.
+    fn take_dname(&mut self, name: &Name) -> Option<Record> {
+        let is_above = |record: &Record| dname_target(record, name).is_some();
+        if let Some(taken) = self.answers.iter().find(|record| is_above(record)) {
+            return Some(taken.clone());
         }
+        let place = self.rest.iter_mut().find(|place| place.as_ref().is_some_and(is_above))?;
+        let dname = place.take()?;
+        self.answers.push(dname.clone());
+        let signs = |record: &Record| {
+            record.name == dname.name && covered(record) == Some(RecordType::DNAME)
+        };
+        for place in &mut self.rest {
+            if self.question.dnssec_ok && place.as_ref().is_some_and(signs) {
+                self.answers.extend(place.take());
+            }
+        }
+        Some(dname)
+    }
+
+    /// Writes the CNAME that the server of a DNAME has left out (RFC 6672 section 3.1).
+    fn write_cname(&mut self, dname: &Record, name: &Name) -> Option<Name> {
+        let target = dname_target(dname, name)?;
+        let data = RData::CNAME(CNAME(target.clone()));
+        let mut alias = Record::from_rdata(name.clone(), dname.ttl, data);
+        alias.dns_class = dname.dns_class;
+        self.answers.push(alias);
+        Some(target)
     }
 }
 

@@ -19,119 +19,108 @@ pub(super) async fn ask(
     key: &[u8],
     now: Instant,
 ) -> Result<Message, AttemptError> {
+    let attempt = Attempt { peer, links, key, now };
     let style = Style {
         mixed_case: peer.server.protocol == Protocol::Udp && peer.health.keeps_case(now),
         edns: peer.health.knows_edns(now),
         padded: peer.tls.is_some(),
     };
-    let message = ask_in(peer, links, key, style, now).await?;
+    let message = attempt.ask(style).await?;
     if !(style.edns && lacks_edns(&message)) {
         return Ok(message);
     }
     // RFC 6891 section 7: such a server is asked without EDNS.
-    let plain = Style { edns: false, padded: false, ..style };
-    let answer = ask_in(peer, links, key, plain, now).await?;
+    let answer = attempt.ask(Style { edns: false, padded: false, ..style }).await?;
     if !lacks_edns(&answer) {
         peer.health.lacks_edns(now);
     }
     Ok(answer)
 }
 
-async fn ask_in(
-    peer: &Arc<Peer>,
-    links: &Links,
-    key: &[u8],
-    style: Style,
+/// One question to one server.
+struct Attempt<'a> {
+    peer: &'a Arc<Peer>,
+    links: &'a Links,
+    key: &'a [u8],
     now: Instant,
-) -> Result<Message, AttemptError> {
-    let query = Query::new(key, style)?;
-    if peer.server.protocol != Protocol::Udp {
-        return by_connection(peer, links, &query).await.map(|(message, _)| message);
-    }
-    let counters = &peer.counters;
-    match udp::ask(peer, &links.sockets, &query, now).await {
-        Err(AttemptError::Truncated) => counters.truncated.count(),
-        Err(AttemptError::Suspicious) => counters.spoof_suspicions.count(),
-        Err(AttemptError::OtherCase) => {
-            counters.case_mismatches.count();
-            return in_other_case(peer, links, key, style, now).await;
-        }
-        Err(AttemptError::NoQuestion) => {
-            counters.mismatches.count();
-            return without_question(peer, links, key, style, now).await;
-        }
-        other => return other,
-    }
-    by_connection(peer, links, &query).await.map(|(message, _)| message)
 }
 
-/// The answer by UDP came in another case than the question: TCP shows whether the server does that, or a forger did.
-async fn in_other_case(
-    peer: &Arc<Peer>,
-    links: &Links,
-    key: &[u8],
-    style: Style,
-    now: Instant,
-) -> Result<Message, AttemptError> {
-    let query = Query::new(key, style)?;
-    match by_connection(peer, links, &query).await {
-        Ok((message, case_kept)) => {
-            if case_kept {
-                peer.counters.spoof_suspicions.count();
-            } else {
-                peer.health.loses_case(now);
+impl Attempt<'_> {
+    async fn ask(&self, style: Style) -> Result<Message, AttemptError> {
+        let query = Query::new(self.key, style)?;
+        if self.peer.server.protocol == Protocol::Udp {
+            let counters = &self.peer.counters;
+            match self.by_udp(&query).await {
+                Err(AttemptError::Truncated) => counters.truncated.count(),
+                Err(AttemptError::Suspicious) => counters.spoof_suspicions.count(),
+                Err(AttemptError::OtherCase) => {
+                    counters.case_mismatches.count();
+                    return self.in_other_case(style).await;
+                }
+                Err(AttemptError::NoQuestion) => {
+                    counters.mismatches.count();
+                    return self.without_question(style).await;
+                }
+                other => return other,
             }
-            Ok(message)
         }
-        Err(_) => {
-            // A server without TCP: what is left is what every resolver without mixed case has.
-            peer.health.loses_case(now);
-            let query = Query::new(key, Style { mixed_case: false, ..style })?;
-            udp::ask(peer, &links.sockets, &query, now).await
-        }
+        self.by_connection(&query).await.map(|(message, _)| message)
     }
-}
 
-/// An error came by UDP that does not say which question it answers: TCP shows what the server says. One without TCP
-/// that does not understand EDNS is asked without, and nothing is concluded for later.
-async fn without_question(
-    peer: &Arc<Peer>,
-    links: &Links,
-    key: &[u8],
-    style: Style,
-    now: Instant,
-) -> Result<Message, AttemptError> {
-    let query = Query::new(key, style)?;
-    match by_connection(peer, links, &query).await {
-        Err(trouble) if style.edns => {
-            let query = Query::new(key, Style { edns: false, padded: false, ..style })?;
-            udp::ask(peer, &links.sockets, &query, now).await.map_err(|_| trouble)
+    /// The answer by UDP came in another case than the question: TCP shows whether the server does that, or a forger did.
+    async fn in_other_case(&self, style: Style) -> Result<Message, AttemptError> {
+        let health = &self.peer.health;
+        match self.by_connection(&Query::new(self.key, style)?).await {
+            Ok((message, case_kept)) => {
+                if case_kept {
+                    self.peer.counters.spoof_suspicions.count();
+                } else {
+                    health.loses_case(self.now);
+                }
+                Ok(message)
+            }
+            Err(_) => {
+                // A server without TCP: what is left is what every resolver without mixed case has.
+                health.loses_case(self.now);
+                self.by_udp(&Query::new(self.key, Style { mixed_case: false, ..style })?).await
+            }
         }
-        other => other.map(|(message, _)| message),
     }
-}
 
-/// Asks by a connection, and once more if the server has closed it in between.
-async fn by_connection(
-    peer: &Arc<Peer>,
-    links: &Links,
-    query: &Query,
-) -> Result<(Message, bool), AttemptError> {
-    let ask = async |connection: Connection| {
-        peer.counters.queries.count();
-        connection.ask(query).await
-    };
-    let mut response = match ask(links.connection(peer)).await {
-        Err(AttemptError::Closed) => ask(links.connection(peer)).await?,
-        other => other?,
-    };
-    let (message, case_kept) = peer.read_stream(query, &mut response)?;
-    if message.metadata.truncation {
-        // There is nothing larger to ask by.
-        peer.counters.malformed.count();
-        return Err(AttemptError::Malformed);
+    /// An error came by UDP that does not say which question it answers: TCP shows the server's answer. A server without
+    /// TCP that does not understand EDNS is asked without it, and nothing is concluded for later.
+    async fn without_question(&self, style: Style) -> Result<Message, AttemptError> {
+        match self.by_connection(&Query::new(self.key, style)?).await {
+            Err(trouble) if style.edns => {
+                let query = Query::new(self.key, Style { edns: false, padded: false, ..style })?;
+                self.by_udp(&query).await.map_err(|_| trouble)
+            }
+            other => other.map(|(message, _)| message),
+        }
     }
-    Ok((message, case_kept))
+
+    async fn by_udp(&self, query: &Query) -> Result<Message, AttemptError> {
+        udp::ask(self.peer, &self.links.sockets, query, self.now).await
+    }
+
+    /// Asks by a connection, and once more if the server has closed it in between; with whether the case was kept.
+    async fn by_connection(&self, query: &Query) -> Result<(Message, bool), AttemptError> {
+        let ask = async |connection: Connection| {
+            self.peer.counters.queries.count();
+            connection.ask(query).await
+        };
+        let mut response = match ask(self.links.connection(self.peer)).await {
+            Err(AttemptError::Closed) => ask(self.links.connection(self.peer)).await?,
+            other => other?,
+        };
+        let (message, case_kept) = self.peer.read_stream(query, &mut response)?;
+        if message.metadata.truncation {
+            // There is nothing larger to ask by.
+            self.peer.counters.malformed.count();
+            return Err(AttemptError::Malformed);
+        }
+        Ok((message, case_kept))
+    }
 }
 
 /// Whether a response is one of a server that does not understand EDNS.

@@ -29,17 +29,17 @@ pub(super) struct Flights {
 /// One question under way.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// `None`: the asker was dropped.
+    /// `None`: the leading lookup was dropped.
     outcome: OnceLock<Option<Outcome>>,
-    landed: Notify,
+    ended: Notify,
 }
 
 /// What the caller is to do.
-pub(super) enum Boarding<'a> {
+pub(super) enum Join<'a> {
     /// Ask, and give the others the outcome.
-    Ask(Asker<'a>),
+    Lead(Leader<'a>),
     /// Wait for the lookup that asks.
-    Wait(Arc<Flight>),
+    Follow(Arc<Flight>),
     /// Nothing: too many questions are under way, in all, of this client, or about this zone.
     Full,
 }
@@ -56,16 +56,16 @@ impl Flights {
     }
 
     /// Joins the question, or takes it over, for a client if there is one.
-    pub(super) fn board(&self, key: &Key, client: Option<Network>) -> Boarding<'_> {
+    pub(super) fn join(&self, key: &Key, client: Option<Network>) -> Join<'_> {
         let mut shard = self.shard(key);
         match shard.entry(Arc::clone(key)) {
-            Entry::Occupied(entry) => Boarding::Wait(Arc::clone(entry.get())),
+            Entry::Occupied(entry) => Join::Follow(Arc::clone(entry.get())),
             Entry::Vacant(place) => {
                 let Some(held) = self.places.take(self.most, client, key::name(key)) else {
-                    return Boarding::Full;
+                    return Join::Full;
                 };
                 let flight = Arc::clone(place.insert(Arc::default()));
-                Boarding::Ask(Asker { flights: self, key: Arc::clone(key), flight, _place: held })
+                Join::Lead(Leader { flights: self, key: Arc::clone(key), flight, _place: held })
             }
         }
     }
@@ -82,30 +82,30 @@ impl Flights {
 }
 
 impl Flight {
-    /// The outcome; `None`: the asker was dropped without one.
+    /// The outcome; `None`: the leading lookup was dropped without one.
     pub(super) async fn wait(&self) -> Option<Outcome> {
         loop {
-            let mut landed = pin!(self.landed.notified());
+            let mut ended = pin!(self.ended.notified());
             // From here on no notification is missed, so the look at the outcome may come after.
-            landed.as_mut().enable();
+            ended.as_mut().enable();
             if let Some(outcome) = self.outcome.get() {
                 return outcome.clone();
             }
-            landed.await;
+            ended.await;
         }
     }
 }
 
 /// The lookup that asks.
 #[derive(Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct Leader<'a> {
     flights: &'a Flights,
     key: Key,
     flight: Arc<Flight>,
     _place: Place,
 }
 
-impl Asker<'_> {
+impl Leader<'_> {
     /// Gives the outcome to all lookups that wait.
     pub(super) fn tell(self, outcome: &Outcome) {
         // It is set here alone, so it is not set yet.
@@ -113,12 +113,12 @@ impl Asker<'_> {
     }
 }
 
-impl Drop for Asker<'_> {
-    /// Also if the asker was dropped: then one of the waiting lookups asks in its place.
+impl Drop for Leader<'_> {
+    /// Also if the leading lookup was dropped: then one of the waiting lookups asks in its place.
     fn drop(&mut self) {
         self.flights.shard(&self.key).remove(&self.key);
         let _ = self.flight.outcome.set(None);
-        self.flight.landed.notify_waiters();
+        self.flight.ended.notify_waiters();
     }
 }
 
@@ -134,46 +134,40 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_is_told() {
         let flights = Flights::new(10);
-        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
-            panic!("nobody asks yet")
-        };
-        let waiting = [(); 2].map(|()| match flights.board(&key("a"), None) {
-            Boarding::Wait(flight) => flight,
+        let Join::Lead(leader) = flights.join(&key("a"), None) else { panic!("nobody asks yet") };
+        let waiting = [(); 2].map(|()| match flights.join(&key("a"), None) {
+            Join::Follow(flight) => flight,
             _ => panic!("somebody asks already"),
         });
-        let tell = async { asker.tell(&Err(LookupError::Timeout)) };
+        let tell = async { leader.tell(&Err(LookupError::Timeout)) };
         let (first, second, ()) = tokio::join!(waiting[0].wait(), waiting[1].wait(), tell);
         assert_eq!(first.unwrap().unwrap_err(), LookupError::Timeout);
         assert_eq!(second.unwrap().unwrap_err(), LookupError::Timeout);
         assert_eq!(flights.len(), 0);
-        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
+        assert!(matches!(flights.join(&key("a"), None), Join::Lead(_)));
     }
 
     #[tokio::test]
-    async fn one_who_waits_learns_that_the_asker_is_gone() {
+    async fn one_who_waits_learns_that_the_leader_is_gone() {
         let flights = Flights::new(10);
-        let Boarding::Ask(asker) = flights.board(&key("a"), None) else {
-            panic!("nobody asks yet")
-        };
-        let Boarding::Wait(flight) = flights.board(&key("a"), None) else {
-            panic!("somebody asks")
-        };
-        drop(asker);
+        let Join::Lead(leader) = flights.join(&key("a"), None) else { panic!("nobody asks yet") };
+        let Join::Follow(flight) = flights.join(&key("a"), None) else { panic!("somebody asks") };
+        drop(leader);
         assert!(flight.wait().await.is_none());
-        assert!(matches!(flights.board(&key("a"), None), Boarding::Ask(_)));
+        assert!(matches!(flights.join(&key("a"), None), Join::Lead(_)));
     }
 
     #[test]
     fn the_table_is_bounded_but_joining_is_free() {
         let flights = Flights::new(2);
-        let asking = ["a", "b"].map(|name| match flights.board(&key(name), None) {
-            Boarding::Ask(asker) => asker,
+        let asking = ["a", "b"].map(|name| match flights.join(&key(name), None) {
+            Join::Lead(leader) => leader,
             _ => panic!("there is room"),
         });
-        assert!(matches!(flights.board(&key("c"), None), Boarding::Full));
-        assert!(matches!(flights.board(&key("a"), None), Boarding::Wait(_)));
+        assert!(matches!(flights.join(&key("c"), None), Join::Full));
+        assert!(matches!(flights.join(&key("a"), None), Join::Follow(_)));
         drop(asking);
-        assert!(matches!(flights.board(&key("c"), None), Boarding::Ask(_)));
+        assert!(matches!(flights.join(&key("c"), None), Join::Lead(_)));
         assert_eq!(flights.len(), 0);
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use fordway_dns64::{Question, Security};
-use hickory_proto::op::Query;
 
 use super::answer::Answer;
 use super::cache::{Cache, Outcome};
 use super::clean::clean;
 use super::error::{Error, LookupError};
-use super::flight::{Boarding, Flights};
-use super::key::{Key, KeyBuf};
+use super::flight::{Flights, Join};
+use super::key::{Key, KeyBuf, query_of};
 use super::lifetime;
 use super::peer::Peer;
 use super::race::Racers;
@@ -35,7 +34,7 @@ impl Forwarder {
             cache: Cache::new(settings.cache_octets),
             flights: Flights::new(settings.in_flight),
             counters: ResolverCounters::default(),
-            racers: Racers::new(peers, settings.timeout, settings.attempts, settings.deadline),
+            racers: Racers::new(peers, settings),
         })
     }
 
@@ -69,11 +68,11 @@ impl Forwarder {
         ask: impl AsyncFnOnce(&Key) -> Outcome,
     ) -> Outcome {
         loop {
-            match self.flights.board(key, client) {
-                Boarding::Ask(asker) => {
+            match self.flights.join(key, client) {
+                Join::Lead(leader) => {
                     // Another lookup may have finished since the cache was searched.
                     if let Some(outcome) = self.cache.get(key, clock::now()) {
-                        asker.tell(&outcome);
+                        leader.tell(&outcome);
                         return outcome;
                     }
                     let outcome = ask(key).await;
@@ -81,16 +80,16 @@ impl Forwarder {
                         self.counters.failures.count();
                     }
                     self.cache.insert(Arc::clone(key), &outcome, clock::now());
-                    asker.tell(&outcome);
+                    leader.tell(&outcome);
                     return outcome;
                 }
-                Boarding::Wait(flight) => {
+                Join::Follow(flight) => {
                     self.counters.merged.count();
                     if let Some(outcome) = flight.wait().await {
                         return outcome;
                     }
                 }
-                Boarding::Full => {
+                Join::Full => {
                     self.counters.busy.count();
                     return Err(LookupError::Busy);
                 }
@@ -100,13 +99,9 @@ impl Forwarder {
 
     async fn ask(&self, question: &Question, key: &Key) -> Outcome {
         let mut message = self.racers.run(key).await?;
-        let mut asked = question.clone();
-        asked.name = question.name.to_lowercase();
-        asked.name.set_fqdn(true);
-        clean(&mut message, &asked);
+        let query = query_of(question);
+        clean(&mut message, &Question { name: query.name().clone(), ..*question });
         let lifetime = lifetime::of_answer(&message, question.record_type);
-        let mut query = Query::query(asked.name, asked.record_type);
-        query.set_query_class(asked.class);
         message.queries = vec![query];
         let fetched = clock::now();
         let expires = fetched + lifetime;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// So many tries without an answer, one after the other, and a server counts as dead.
+/// Consecutive tries without an answer after which a server counts as dead.
 const DEAD_AFTER: u32 = 3;
 /// How long until a dead server is probed for the first time, and the longest between probes.
 pub(super) const FIRST_PROBE: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use fordway_dns64::Question;
+use hickory_proto::op::Query;
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 
 /// The longest name on the wire (RFC 1035 section 2.3.4).
@@ -21,6 +22,15 @@ const VALIDATED: u8 = 4;
 /// A question of class IN with neither DO nor CD.
 pub(super) fn question(name: Name, record_type: RecordType) -> Question {
     Question { name, record_type, class: DNSClass::IN, dnssec_ok: false, checking_disabled: false }
+}
+
+/// The question section for a question, with the name in lower case.
+pub(super) fn query_of(question: &Question) -> Query {
+    let mut name = question.name.to_lowercase();
+    name.set_fqdn(true);
+    let mut query = Query::query(name, question.record_type);
+    query.set_query_class(question.class);
+    query
 }
 
 /// A key that the tables own.

@@ -15,6 +15,7 @@ use super::error::LookupError;
 use super::exchange::{self, Worth};
 use super::key::Key;
 use super::peer::{AttemptError, LinkTable, Links, Peer};
+use super::settings::Settings;
 use fordway_serve::clock;
 
 /// One question in so many is also put to a server that is not the best, to learn how fast it is now.
@@ -35,15 +36,11 @@ pub(super) struct Racers {
 }
 
 impl Racers {
-    pub(super) fn new(
-        peers: Vec<Arc<Peer>>,
-        timeout: Duration,
-        attempts: usize,
-        deadline: Duration,
-    ) -> Self {
+    pub(super) fn new(peers: Vec<Arc<Peer>>, settings: &Settings) -> Self {
         // Every server gets its chance.
-        let attempts = attempts.max(peers.len());
+        let attempts = settings.attempts.max(peers.len());
         let (links, races) = (LinkTable::default(), AtomicUsize::new(0));
+        let Settings { timeout, deadline, .. } = *settings;
         Self { peers, links, timeout, attempts, deadline, races }
     }
 

@@ -14,7 +14,7 @@ struct Pool {
     used: usize,
 }
 
-/// So many octets from the kernel's generator; each is given out once.
+/// Octets from the kernel's generator; each is given out once.
 pub(super) fn octets<const N: usize>() -> std::io::Result<[u8; N]> {
     const { assert!(N <= STOCK) };
     POOL.with_borrow_mut(|pool| {

@@ -97,17 +97,6 @@ pub enum Protocol {
     },
 }
 
-impl Protocol {
-    /// The port of the protocol: 53, 853 or 443.
-    pub fn default_port(&self) -> u16 {
-        match self {
-            Self::Udp | Self::Tcp => 53,
-            Self::Tls { .. } => 853,
-            Self::Https { .. } => 443,
-        }
-    }
-}
-
 /// Where trust begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TrustAnchors {

@@ -30,7 +30,7 @@ use super::answer::Answer;
 use super::cache::Outcome;
 use super::error::{Error, LookupError};
 use super::forwarder::Forwarder;
-use super::key::{Key, KeyBuf, question};
+use super::key::{Key, KeyBuf, query_of, question};
 use super::lifetime;
 use super::settings::TrustAnchors;
 use fordway_serve::Network;
@@ -259,14 +259,6 @@ impl DnsHandle for Upstream {
 
 fn raw_question(name: Name, record_type: RecordType) -> Question {
     Question { dnssec_ok: true, checking_disabled: true, ..question(name, record_type) }
-}
-
-fn query_of(question: &Question) -> Query {
-    let mut name = question.name.to_lowercase();
-    name.set_fqdn(true);
-    let mut query = Query::query(name, question.record_type);
-    query.set_query_class(question.class);
-    query
 }
 
 /// The record by which a name is an alias.

@@ -35,8 +35,8 @@ enum Piece {
     Pref64(Pref64),
 }
 
-/// The advertisements that say `content` and take `withdrawal` back: one, or several where the link's
-/// `mtu` does not let one hold it all (RFC 4861 section 6.2.3).
+/// The advertisements of `content` and `withdrawal`: one, or several if the link's `mtu` does not let one hold it all
+/// (RFC 4861 section 6.2.3).
 pub(super) fn advertisements(
     content: &Content,
     withdrawal: &Withdrawal,
@@ -45,11 +45,11 @@ pub(super) fn advertisements(
     now: Instant,
 ) -> Vec<Vec<u8>> {
     let mut pieces = pieces(content, now);
-    take_back(withdrawal, &mut pieces);
+    withdraw(withdrawal, &mut pieces);
     messages(&content.fields, &pieces, source, mtu)
 }
 
-/// The last advertisements of a router that takes everything back.
+/// The final advertisements, which withdraw everything.
 pub(super) fn farewell(
     content: &Content,
     withdrawal: &Withdrawal,
@@ -58,7 +58,7 @@ pub(super) fn farewell(
 ) -> Vec<Vec<u8>> {
     let fields = Advertisement { router_lifetime: 0, ..content.fields };
     let mut pieces = link(content);
-    take_back(withdrawal, &mut pieces);
+    withdraw(withdrawal, &mut pieces);
     messages(&fields, &pieces, source, mtu)
 }
 
@@ -87,7 +87,7 @@ fn pieces(content: &Content, now: Instant) -> Vec<Piece> {
     pieces
 }
 
-fn take_back(withdrawal: &Withdrawal, pieces: &mut Vec<Piece>) {
+fn withdraw(withdrawal: &Withdrawal, pieces: &mut Vec<Piece>) {
     pieces.extend(withdrawal.prefixes.iter().copied().map(Piece::Prefix));
     let (mut servers, mut names) = (Vec::new(), Vec::new());
     for item in &withdrawal.items {

@@ -1,7 +1,6 @@
 //! What other routers of a link advertise, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section 5.2).
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
@@ -27,35 +26,26 @@ pub(super) struct Others {
 }
 
 /// What another router advertises differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum Contradiction {
+    #[error("hop limit")]
     HopLimit,
+    #[error("flag M (addresses by DHCPv6)")]
     Managed,
+    #[error("flag O (other configuration by DHCPv6)")]
     Other,
+    #[error("reachable time")]
     ReachableTime,
+    #[error("retransmission timer")]
     RetransTimer,
+    #[error("MTU")]
     Mtu,
+    #[error("preferred lifetime of prefix {0}")]
     PreferredLifetime(Ipv6Net),
+    #[error("valid lifetime of prefix {0}")]
     ValidLifetime(Ipv6Net),
+    #[error("NAT64 prefixes")]
     Pref64,
-}
-
-impl fmt::Display for Contradiction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Contradiction::HopLimit => f.write_str("hop limit"),
-            Contradiction::Managed => f.write_str("flag M (addresses by DHCPv6)"),
-            Contradiction::Other => f.write_str("flag O (other configuration by DHCPv6)"),
-            Contradiction::ReachableTime => f.write_str("reachable time"),
-            Contradiction::RetransTimer => f.write_str("retransmission timer"),
-            Contradiction::Mtu => f.write_str("MTU"),
-            Contradiction::PreferredLifetime(prefix) => {
-                write!(f, "preferred lifetime of prefix {prefix}")
-            }
-            Contradiction::ValidLifetime(prefix) => write!(f, "valid lifetime of prefix {prefix}"),
-            Contradiction::Pref64 => f.write_str("NAT64 prefixes"),
-        }
-    }
 }
 
 impl Others {
@@ -92,20 +82,15 @@ impl Others {
 
 /// The items of an option, each with its lifetime.
 fn items(option: NdOption<'_>) -> Vec<(Item, u32)> {
-    let net = |prefix, len| Ipv6Net::new(prefix, len).ok();
+    let one = |prefix, len, item: fn(Ipv6Net) -> Item, lifetime| {
+        Ipv6Net::new(prefix, len).map(|net| (item(net), lifetime)).into_iter().collect()
+    };
     match option {
-        NdOption::Prefix(it) => net(it.prefix, it.prefix_len)
-            .map(|net| (Item::Prefix(net), it.preferred_lifetime))
-            .into_iter()
-            .collect(),
-        NdOption::Route(it) => net(it.prefix, it.prefix_len)
-            .map(|net| (Item::Route(net), it.lifetime))
-            .into_iter()
-            .collect(),
-        NdOption::Pref64(it) => net(it.prefix(), it.prefix_len())
-            .map(|net| (Item::Pref64(net), it.lifetime().seconds()))
-            .into_iter()
-            .collect(),
+        NdOption::Prefix(it) => one(it.prefix, it.prefix_len, Item::Prefix, it.preferred_lifetime),
+        NdOption::Route(it) => one(it.prefix, it.prefix_len, Item::Route, it.lifetime),
+        NdOption::Pref64(it) => {
+            one(it.prefix(), it.prefix_len(), Item::Pref64, it.lifetime().seconds())
+        }
         NdOption::Rdnss(it) => {
             it.addresses().map(|server| (Item::Rdnss(server), it.lifetime)).collect()
         }

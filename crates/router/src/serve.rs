@@ -128,7 +128,7 @@ impl Router {
                             self.note(heard);
                         }
                         Err(error) => {
-                            error!(%error, "router advertisements end: no word of changes");
+                            error!(%error, "router advertisements end: changes of the network can't be read");
                             break;
                         }
                     },
@@ -225,7 +225,7 @@ impl Router {
         let host = match Host::read(&mut self.netlink) {
             Ok(host) => host,
             Err(error) => {
-                warn!(%error, "can't learn of devices and addresses; what was so stays");
+                warn!(%error, "can't read devices and addresses; the last state stays in use");
                 return;
             }
         };

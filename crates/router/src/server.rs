@@ -125,7 +125,6 @@ impl Server {
     }
 
     /// Whether its thread runs.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.thread.is_running()
     }

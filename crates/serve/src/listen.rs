@@ -13,10 +13,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// With SO_REUSEPORT, the kernel spreads clients over the threads that have a socket of the address each. The address may
 /// come later: with its device, or when duplicate address detection is over. `[::]` means IPv6 only.
-///
-/// # Errors
-///
-/// The system's.
 pub fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
     let protocol = if kind == Type::STREAM { Protocol::TCP } else { Protocol::UDP };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
@@ -33,10 +29,6 @@ pub fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
 }
 
 /// A TCP listener of one thread, as [`socket`]; `set` sets options that connections inherit.
-///
-/// # Errors
-///
-/// The system's.
 pub fn listener(
     address: SocketAddr,
     backlog: i32,

@@ -41,10 +41,6 @@ impl MessageSocket {
     ///
     /// What it sends has hop limit 255, and the kernel fills in the checksum; what it receives has a checksum that the
     /// kernel found right.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn icmp6(kinds: &[u8]) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
         // Before anything else: what comes in until then is read and passed over by the caller.
@@ -56,10 +52,6 @@ impl MessageSocket {
 
     /// Opens a UDP port, which other servers of the host may share, and receives from the groups that it joins. Ports
     /// below 1024 need CAP_NET_BIND_SERVICE.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn udp(port: u16) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_only_v6(true)?;
@@ -97,8 +89,8 @@ impl MessageSocket {
         Ok(())
     }
 
-    /// Sends a message out of the interface that the scope of `to` names, from `source`, which need not be an address of the host any more if
-    /// [`MessageSocket::any_source`] was called.
+    /// Sends a message out of the interface that the scope of `to` names, from `source`, which need not be an address of
+    /// the host any more if [`MessageSocket::any_source`] was called.
     pub fn send_from(&self, message: &[u8], source: Ipv6Addr, to: SocketAddrV6) -> io::Result<()> {
         let info = libc::in6_pktinfo {
             ipi6_addr: libc::in6_addr { s6_addr: source.octets() },

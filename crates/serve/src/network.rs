@@ -86,7 +86,7 @@ impl Tally {
         self.enter_with(network, 1, most, |_| most_of_network)
     }
 
-    /// So many places at once, if a network then has no more than `most_of_network`, and no more than are left for
+    /// Several places at once, if a network then has no more than `most_of_network`, and no more than are left for
     /// others.
     pub fn enter_many(
         self: &Arc<Self>,
@@ -108,7 +108,7 @@ impl Tally {
         self.enter_with(network, 1, most, |all| 3 * (most - all + 1))
     }
 
-    /// So many places, if a network then has no more than `share` says to the number of all.
+    /// Places, if a network then has no more than `share` allows for the number of all.
     fn enter_with(
         self: &Arc<Self>,
         network: Network,

@@ -73,10 +73,6 @@ impl Splice {
 
     /// Reads what a socket has, [`CHUNK`] octets at most; 0: it has ended, or urgent data is next. There must be a pipe
     /// with nothing in it: EAGAIN would not tell which of both has no room or no octets.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn read(&mut self, from: impl AsFd) -> Result<usize, Errno> {
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         self.held = splice(from, None, &pipe.into, None, CHUNK, Pipe::FLAGS)?;
@@ -84,10 +80,6 @@ impl Splice {
     }
 
     /// Writes what is held to a socket, as far as it has room; tells how many octets.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
     pub fn write(&mut self, to: impl AsFd) -> Result<usize, Errno> {
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         let written = splice(&pipe.out, None, to, None, self.held, Pipe::FLAGS)?;
@@ -138,7 +130,7 @@ fn tell_once() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         tracing::warn!(
-            "the system has little room left for pipes, so octets are passed on in small pieces: a higher \
+            "the system has little room left for pipes, so octets are forwarded in small pieces: a higher \
              fs.pipe-user-pages-soft (sysctl) gives more"
         );
     });

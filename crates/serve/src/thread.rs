@@ -67,7 +67,7 @@ impl Threads {
     pub fn join(&mut self) {
         for thread in self.all.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the {} had failed", self.service);
+                tracing::error!("a thread of the {} has panicked", self.service);
             }
         }
     }

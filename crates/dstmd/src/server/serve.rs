@@ -190,7 +190,7 @@ impl State {
         let messages = link.receive(from, octets, now, all);
         let (is_up, peer) = (link.is_up(), link.peer());
         if is_up && !was_up {
-            info!("dstm-server: the tunnel end point {peer} answers, and is told all bindings");
+            info!("dstm-server: the tunnel end point {peer} answers, and gets all bindings");
         }
         self.outbox(messages);
         self.confirmed()
@@ -216,7 +216,7 @@ impl State {
         let was_up = link.is_up();
         let messages = link.tick(now);
         if was_up && !link.is_up() {
-            warn!("dstm-server: the tunnel end point {} does not answer any more", link.peer());
+            warn!("dstm-server: the tunnel end point {} has stopped answering", link.peer());
         }
         let mut late = Vec::new();
         while let Some(first) = waiting.pop_front_if(|it| it.until <= now) {
@@ -315,7 +315,7 @@ fn tell(step: &Step) {
     }
     for gone in &step.gone {
         let slot = Slot { v4: gone.v4, ports: gone.ports };
-        debug!("dstm-server: {slot} at {} is not lent any more", gone.remote);
+        debug!("dstm-server: {slot} at {} is no longer lent", gone.remote);
     }
 }
 

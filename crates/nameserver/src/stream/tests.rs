@@ -45,7 +45,7 @@ impl World {
             udp_size: 1232,
             limits: Limits::default(),
         };
-        let shared = Arc::new(Shared::new(Active::new(settings).unwrap(), 1));
+        let shared = Arc::new(Shared::new(Active::new(settings, None).unwrap(), 1));
         World { worker: Rc::new(Worker::new(shared, 0)), _silent: silent }
     }
 

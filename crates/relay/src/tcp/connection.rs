@@ -23,26 +23,28 @@ const DRAIN: Duration = Duration::from_secs(5);
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// A side of the relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(in super::super) enum Side {
-    /// The client's.
+    #[error("client")]
     V6,
-    /// The server's.
+    #[error("server")]
     V4,
 }
 
 /// Why a connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum End {
-    /// Both sides have ended it.
+    #[error("finished")]
     Finished,
-    /// The client is gone before the server has answered.
+    /// Before the server has answered.
+    #[error("the client is gone")]
     Abandoned,
-    /// The server did not take it.
+    #[error("not connected: {0}")]
     Failed(Errno),
     /// This side has reset it, or is lost.
+    #[error("reset by the {0}")]
     Reset(Side),
-    /// Nothing came for too long.
+    #[error("idle")]
     Idle,
 }
 
@@ -275,19 +277,6 @@ impl Connection {
         if end != End::Finished {
             abort(self.v6);
             abort(self.v4);
-        }
-    }
-}
-
-impl std::fmt::Display for End {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            End::Finished => f.write_str("finished"),
-            End::Abandoned => f.write_str("the client is gone"),
-            End::Failed(errno) => write!(f, "not connected: {errno}"),
-            End::Reset(Side::V6) => f.write_str("reset by the client"),
-            End::Reset(Side::V4) => f.write_str("reset by the server"),
-            End::Idle => f.write_str("idle"),
         }
     }
 }
