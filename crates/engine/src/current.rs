@@ -1,14 +1,14 @@
 //! What runs, and how the queues' threads follow a change.
 //!
-//! A thread looks at a number before each burst of packets, and takes the lock only when the number has
-//! changed: a change costs the packets nothing.
+//! A thread reads a number before each burst of packets, and takes the lock only if the number has changed, so changes
+//! cost nothing per packet.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::core::Core;
 
-/// What an engine runs. Clones are the same, and may be used by any thread.
+/// What an engine runs. Clones share it, and any thread may use them.
 #[derive(Clone, Debug)]
 pub struct Current(Arc<Shared>);
 
@@ -63,7 +63,7 @@ impl Shared {
 }
 
 impl Follower {
-    /// Takes up a change, if there was one.
+    /// Follows a change, if there was one.
     #[inline]
     pub(crate) fn follow(&mut self) {
         if self.shared.generation.load(Ordering::Acquire) != self.generation {

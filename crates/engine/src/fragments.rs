@@ -1,8 +1,7 @@
 //! Fragments that wait for each other before a stateful translator gets their packet whole.
 //!
-//! The kernel may give fragments of one packet to several queues, so all threads share them: in shards, each
-//! behind a lock that only fragments take. All of one source are in one shard, which so bounds what the
-//! source can have.
+//! The kernel may give fragments of one packet to several queues, so all threads share them: in shards, each behind a
+//! lock that only fragments take. All of one source are in one shard, which so bounds what the source can have.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +23,8 @@ const V4_SOURCE: Range<usize> = 12..16;
 /// IPv6: octets in which the source's prefix is, by which the reassembler charges.
 const V6_SOURCE_PREFIX: Range<usize> = 8..16;
 
-/// IPv6: the Next Header, and those behind which a Fragment Header can stand: Hop-by-Hop Options, Routing,
-/// Fragment, Destination Options.
+/// IPv6: the Next Header, and those behind which a Fragment Header can stand: Hop-by-Hop Options, Routing, Fragment,
+/// Destination Options.
 const V6_NEXT_HEADER: usize = 6;
 const V6_EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 
@@ -56,8 +55,8 @@ pub(crate) fn may_be_fragment(packet: &[u8]) -> bool {
 }
 
 impl Fragments {
-    /// 8 MiB in all, and 1 MiB of one source: room for fifteen packets of 64 KiB. A source is an IPv4 address, or an IPv6
-    /// prefix of `source_len` bits, of 64 at most.
+    /// 8 MiB in all, and 1 MiB of one source: room for fifteen packets of 64 KiB. A source is an IPv4 address, or an
+    /// IPv6 prefix of `source_len` bits, of 64 at most.
     pub(crate) fn new(source_len: u8) -> Fragments {
         let (all, source_len) = (Limits::default(), source_len.clamp(1, 64));
         let octets = all.octets / SHARDS;
@@ -72,8 +71,8 @@ impl Fragments {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a packet. A whole one is written to `buffer`, `start` octets from its beginning (at least
-    /// [`HEADROOM`]); its range is that of the buffer.
+    /// Takes a packet. A whole one is written to `buffer`, `start` octets from its beginning (at least [`HEADROOM`]);
+    /// its range is that of the buffer.
     pub(crate) fn insert(
         &self,
         origin: Origin,
@@ -92,7 +91,7 @@ impl Fragments {
     /// How many fragments have waited in vain until now; they are gone.
     pub(crate) fn expire(&self, now: Duration) -> usize {
         let expire = |shard: &Mutex<Reassembler>| {
-            // Whoever holds the lock, or will next, sees to it.
+            // If the shard is locked, the next call does it.
             shard.try_lock().map_or(0, |mut shard| shard.expire(now))
         };
         self.shards.iter().map(expire).sum()

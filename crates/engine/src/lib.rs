@@ -5,12 +5,11 @@
 //!          ──► queue 1 ──► thread 1: receive ► translate ► send ──► queue 1 ──►
 //! ```
 //!
-//! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that
-//! only it writes; all share one immutable [`Core`], which [`Engine::replace`] exchanges between two
-//! bursts of packets. Nothing is allocated per packet and nothing is locked, but for the fragments that a
-//! stateful translator or a softwire needs whole: they wait in memory that all threads share. A packet is received with
-//! headroom, translated in place together with its offload state, and sent from where it lies; only the
-//! fragments that it is cut into are sent as two pieces.
+//! One thread per queue, each with one buffer, one [`State`](fordway_xlat::State) and counters that only it writes; all
+//! share one immutable [`Core`], which [`Engine::replace`] exchanges between two bursts of packets. Nothing is
+//! allocated per packet and nothing is locked, but for the fragments that a stateful translator or a softwire needs
+//! whole: they wait in memory that all threads share. A packet is received with headroom, translated in place together
+//! with its offload state, and sent from where it lies; only the fragments that it is cut into are sent as two pieces.
 //!
 //! Beside the queues' threads, a stateful translator has one that sweeps its tables ([`Engine::sweep`]).
 #![forbid(unsafe_code)]
@@ -94,19 +93,18 @@ pub enum Error {
 pub struct Options {
     /// Makes the IPv4 identifications; give a random number.
     pub seed: u64,
-    /// While a queue is busy its thread stays on one processor. The number tells engines of one process
-    /// apart, so that the second starts where the first ended; `None`: the threads always run where
-    /// the kernel likes.
+    /// While a queue is busy its thread stays on one processor. The number tells engines of one process apart, so that
+    /// the second starts where the first ended; `None`: the threads always run where the kernel likes.
     pub pin: Option<usize>,
-    /// Where the marks of packets are to be found, if some pool of pool4 asks for them: a TUN does not tell.
+    /// Looks up the marks of packets, which a TUN does not carry, if a pool of pool4 needs them.
     pub marks: Option<Marks>,
-    /// Who hears of the packets that a softwire's client drops because it has no IPv4 address yet.
+    /// Called for packets that a softwire's client drops because it has no IPv4 address yet.
     pub unbound: Option<Unbound>,
-    /// Who hears of UDP datagrams without a checksum that are dropped.
+    /// Called for UDP datagrams that are dropped because they have no checksum.
     pub unchecked: Option<Unchecked>,
 }
 
-/// Hears of IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
+/// Called for IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
 /// packet, and whether its transport checksum is still partial. It must not block.
 #[derive(Clone)]
 pub struct Unbound(pub Arc<Hear>);
@@ -120,8 +118,8 @@ impl fmt::Debug for Unbound {
     }
 }
 
-/// Hears of UDP datagrams over IPv4 that are dropped because they have no checksum, for which RFC 7915 section 4.5 wants a
-/// system management event: source and destination. It must not block.
+/// Called for UDP datagrams over IPv4 that are dropped because they have no checksum, with source and destination: RFC
+/// 7915 section 4.5 asks for a system management event. It must not block.
 #[derive(Clone)]
 pub struct Unchecked(pub Arc<dyn Fn(SocketAddrV4, SocketAddrV4) + Send + Sync>);
 
@@ -131,7 +129,7 @@ impl fmt::Debug for Unchecked {
     }
 }
 
-/// Knows the mark of the last packet of an IPv6 host that a program in the kernel has left.
+/// Gives the mark of the last packet of an IPv6 host that a kernel program has passed to the user engine.
 #[derive(Clone)]
 pub struct Marks(pub Arc<dyn Fn(Ipv6Addr) -> Option<u32> + Send + Sync>);
 
@@ -222,30 +220,20 @@ pub fn identifications(seed: u64) -> Arc<Identifications> {
     Arc::new(Identifications::new(secret(seed)))
 }
 
-/// What a queue of an engine with this seed begins with.
+/// What a queue of an engine with this seed begins with: identifications that are not to be guessed (RFC 7739), of IPv4
+/// packets and of IPv6 fragments, far from those of the other queues.
 pub fn state(seed: u64, queue: usize, shared: &Arc<Identifications>) -> State {
-    State::new(identification(seed, queue))
+    // An odd multiplier spreads neighbouring queue numbers over all upper bits.
+    let spread = seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    State::new((spread >> 48) as u16)
         .with_identifications(Arc::clone(shared))
-        .with_fragments_from(fragment(seed, queue))
-}
-
-/// A different start for each queue, so that two queues do not use the same identifications at once.
-fn identification(seed: u64, queue: usize) -> u16 {
-    // An odd multiplier spreads neighbouring queue numbers over all 16 bits.
-    ((seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
+        .with_fragments_from((spread >> 16) as u32)
 }
 
 /// The key of the identifications that all queues share: not to be guessed from where a queue's own begin.
 fn secret(seed: u64) -> u64 {
     let word = (seed ^ seed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     word ^ word >> 29
-}
-
-/// Where a queue's identifications of IPv6 fragments begin: not to be guessed (RFC 7739), and far from those of
-/// the other queues.
-fn fragment(seed: u64, queue: usize) -> u32 {
-    let spread = seed.wrapping_add(queue as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (spread >> 16) as u32
 }
 
 impl Engine {
@@ -259,7 +247,7 @@ impl Engine {
         self.core.get()
     }
 
-    /// What runs, for whoever changes it on another thread.
+    /// What runs, to be changed from another thread.
     pub fn current(&self) -> Current {
         self.core.clone()
     }
@@ -269,8 +257,8 @@ impl Engine {
         self.core.set(core.into());
     }
 
-    /// Starts the thread that sweeps the tables of a translator that has any
-    /// ([`Nat64`](fordway_xlat::nat64::Nat64)). To be called once.
+    /// Starts the thread that sweeps the tables of a translator that has any ([`Nat64`](fordway_xlat::nat64::Nat64)).
+    /// To be called once.
     pub fn sweep(&mut self, sweeping: Sweeping) -> Result<(), Error> {
         let interface = self.device.name().to_owned();
         let task = Task {
@@ -297,8 +285,8 @@ impl Engine {
         &self.counters
     }
 
-    /// The processor on which each queue's thread stays while busy, in the order of the queues; empty if
-    /// they always roam.
+    /// The processor on which each queue's thread stays while busy, in the order of the queues; empty if they always
+    /// roam.
     pub fn processors(&self) -> &[usize] {
         &self.processors
     }
@@ -309,14 +297,14 @@ impl Engine {
             || self.sweeper.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any
-    /// interface goes down. Gives the first error that had ended a thread before.
+    /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any interface goes down.
+    /// Gives the first error that had ended a thread before.
     pub fn stop(mut self) -> Result<(), Error> {
         self.join()
     }
 
-    /// Stops the threads, and leaves the interface with its offloads if it outlives the process: for a
-    /// kernel engine that goes on without this one.
+    /// Stops the threads, and leaves the interface with its offloads if it outlives the process: for a kernel engine
+    /// that goes on without this one.
     pub fn leave(mut self) -> Result<(), Error> {
         self.device.leave();
         self.join()
@@ -341,7 +329,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Whoever wants the reason calls `stop`.
+        // `stop` tells the reason.
         let _ = self.join();
     }
 }

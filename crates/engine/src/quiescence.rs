@@ -1,8 +1,8 @@
-//! When nobody looks any more at table entries that were taken out.
+//! Grace periods: until when threads may hold references to table entries that were unlinked.
 //!
-//! A queue's thread raises its number before a burst of packets and after it: an odd number says that it may
-//! hold references to entries. Whoever wants to give entries back waits until each thread was seen with an
-//! even number, or another one than before.
+//! A queue's thread increments its number before a burst of packets and after it; while the number is odd, it may hold
+//! references to entries. Before entries are freed, each thread must have been seen with an even number, or with
+//! another one than at the start of the grace period.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bursts(Arc<AtomicU64>);
 
-/// What was seen of all threads at a moment.
+/// A grace period: the threads that were in a burst when it began.
 #[derive(Debug)]
 pub(crate) struct Grace(Vec<(Bursts, u64)>);
 
 impl Bursts {
-    /// Before the first table is looked at.
+    /// Before the first access to a table.
     #[inline]
     pub(crate) fn begin(&self) {
-        // The thread is the only one that writes. Whoever sees this number knows by it that the burst before
-        // has ended, so it is released as that end was.
+        // Only this thread writes. The store is a release, because a reader of this number concludes that the previous
+        // burst has ended.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// After the last reference is gone.
+    /// After the last reference was dropped.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -33,7 +33,7 @@ impl Bursts {
 }
 
 impl Grace {
-    /// Begins to wait, for the threads that are in a burst now.
+    /// Begins a grace period, for the threads that are in a burst now.
     pub(crate) fn begin<'a>(threads: impl IntoIterator<Item = &'a Bursts>) -> Grace {
         fence(Ordering::SeqCst);
         let seen = |bursts: &Bursts| (bursts.clone(), bursts.0.load(Ordering::Acquire));

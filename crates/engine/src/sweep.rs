@@ -14,16 +14,16 @@ use crate::stop::Stop;
 /// Between two sweeps. Lifetimes are exact to this.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Probes that wait for a queue's thread at most; the rest is left out, and such connections end unprobed.
+/// Probes that wait for a queue's thread at most; connections beyond end without a probe.
 const PROBES: usize = 1024;
 
-/// What the outside has to do with sweeping.
+/// Hooks of the sweeper.
 #[derive(Default)]
 pub struct Sweeping {
-    /// Is told what happens to the tables, in the sweeper's thread.
+    /// Gets the events of the tables, in the sweeper's thread.
     pub tell: Option<Box<dyn FnMut(Event) + Send>>,
-    /// Returns when every program in the kernel that was running has ended (an RCU grace period); `None`
-    /// where there are no such programs.
+    /// Returns when every program in the kernel that was running has ended (an RCU grace period); `None` where there
+    /// are no such programs.
     pub kernel_grace: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -51,7 +51,7 @@ impl Probes {
     }
 }
 
-/// What the last sweep has found; shared with whoever asks.
+/// The result of the last sweep, shared with its readers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found(Arc<Mutex<Swept>>);
 
@@ -93,7 +93,7 @@ impl Task {
             self.core.follow();
             if let Some(nat64) = self.core.get().tables().cloned() {
                 if last.as_ref().is_some_and(|last| !Arc::ptr_eq(last, &nat64)) {
-                    // What somebody still makes by the settings before is to be reviewed, too.
+                    // Threads may still make entries by the earlier settings: these are reviewed, too.
                     if !self.pass_grace() {
                         return;
                     }
@@ -124,7 +124,7 @@ impl Task {
         let waiting = swept.waiting;
         self.found.set(swept);
         if waiting > 0 {
-            // If it is told to stop: what was taken out stays so, and whoever comes next finds it by its state.
+            // If it is told to stop, the entries stay unlinked; the next process finds them by their state.
             if !self.pass_grace() {
                 return false;
             }
@@ -133,8 +133,8 @@ impl Task {
         true
     }
 
-    /// Waits until every burst of packets has ended, and every program in the kernel, that were under way
-    /// when the wait began. `false`: told to stop meanwhile.
+    /// Waits until every burst of packets has ended, and every program in the kernel, that were under way when the wait
+    /// began. `false`: told to stop meanwhile.
     fn pass_grace(&self) -> bool {
         let mut grace = Grace::begin(&self.threads);
         while !grace.is_over() {

@@ -3,10 +3,10 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::{Add, Sub};
 
-/// A one's complement sum in the making, of 16-bit big-endian words.
+/// An unfinished one's complement sum of 16-bit big-endian words.
 ///
-/// Order does not matter, so a sum may be built from pieces, each starting at an even offset of
-/// what it covers. Source: RFC 1071 section 2.
+/// Order does not matter, so a sum may be built from pieces, each starting at an even offset of what it covers. Source:
+/// RFC 1071 section 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -21,7 +21,8 @@ impl Sum {
         Sum(self.0 + u64::from(word))
     }
 
-    /// Adds a 32-bit number as two words. What is carried out of the lower one counts 2^16, which is 1 in this arithmetic.
+    /// Adds a 32-bit number as two words. What is carried out of the lower one counts 2^16, which is 1 in this
+    /// arithmetic.
     #[inline]
     #[must_use]
     pub fn add_u32(self, word: u32) -> Sum {
@@ -32,8 +33,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn add_bytes(self, bytes: &[u8]) -> Sum {
-        // Native 64-bit words with end-around carry; RFC 1071 section 2 (B) says that the byte order
-        // of the machine only swaps the result.
+        // Native 64-bit words with end-around carry; RFC 1071 section 2 (B) says that the byte order of the machine
+        // only swaps the result.
         let mut sum: u64 = 0;
         let mut chunks = bytes.chunks_exact(8);
         for chunk in &mut chunks {
@@ -67,8 +68,8 @@ impl Sum {
         [96, 64, 32, 0].into_iter().fold(self, |sum, at| sum.add_u32((bits >> at) as u32))
     }
 
-    /// The sum folded to 16 bits, not complemented. This is what the checksum field holds while a
-    /// checksum is partial (the device will complete it).
+    /// The sum folded to 16 bits, not complemented. This is what the checksum field holds while a checksum is partial
+    /// (the device will complete it).
     #[inline]
     #[must_use]
     pub fn fold(self) -> u16 {

@@ -137,8 +137,7 @@ impl FragmentHeader {
 pub struct Extensions {
     /// Octets from the start of the packet to the transport header.
     pub header_len: usize,
-    /// Protocol number of the first header that is not Hop-by-Hop Options, Routing, Destination
-    /// Options or Fragment.
+    /// Protocol number of the first header that is not Hop-by-Hop Options, Routing, Destination Options or Fragment.
     pub protocol: u8,
     /// The Fragment Header, if there is one.
     pub fragment: Option<FragmentHeader>,
@@ -154,12 +153,12 @@ impl Extensions {
     }
 }
 
-/// Walks the extension headers of the packet in `bytes`, which starts with an IPv6 header whose Next
-/// Header is `next_header`.
+/// Walks the extension headers of the packet in `bytes`, which starts with an IPv6 header whose Next Header is
+/// `next_header`.
 ///
-/// Hop-by-Hop Options, Routing and Destination Options are stepped over, a Fragment Header is read;
-/// anything else ends the walk (RFC 7915 section 5.1, "Protocol"). A Fragment Header followed by an
-/// extension header other than ESP is an error (RFC 7915 section 5.1.1).
+/// Hop-by-Hop Options, Routing and Destination Options are stepped over, a Fragment Header is read; anything else ends
+/// the walk (RFC 7915 section 5.1, "Protocol"). A Fragment Header followed by an extension header other than ESP is an
+/// error (RFC 7915 section 5.1.1).
 #[inline]
 pub fn walk(bytes: &[u8], next_header: u8) -> Result<Extensions, Ipv6Error> {
     let mut found = Extensions {
@@ -205,8 +204,8 @@ pub fn walk(bytes: &[u8], next_header: u8) -> Result<Extensions, Ipv6Error> {
 }
 
 /// The protocol of the transport header behind all extension headers of the packet in `bytes`, also behind those that
-/// [`walk`] does not step over: AH, Mobility, HIP, Shim6, and whatever follows a Fragment Header. `None`: nobody can tell,
-/// since a header is cut off or unknown, or the packet is a fragment other than the first.
+/// [`walk`] does not step over: AH, Mobility, HIP, Shim6, and whatever follows a Fragment Header. `None`: a header is
+/// cut off or unknown, or the packet is a fragment other than the first.
 pub fn transport_behind(bytes: &[u8], next_header: u8) -> Option<u8> {
     let (mut protocol, mut at) = (next_header, HEADER_LEN);
     while is_extension(protocol) {
@@ -225,8 +224,8 @@ pub fn transport_behind(bytes: &[u8], next_header: u8) -> Option<u8> {
     (at <= bytes.len()).then_some(protocol)
 }
 
-/// Whether a Next Header value is an extension header other than ESP (IANA "IPv6 Extension Header
-/// Types"; RFC 7915 section 5.1.1 counts AH among them).
+/// Whether a Next Header value is an extension header other than ESP (IANA "IPv6 Extension Header Types"; RFC 7915
+/// section 5.1.1 counts AH among them).
 #[inline]
 pub fn is_extension(next_header: u8) -> bool {
     matches!(
