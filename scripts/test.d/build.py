@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Crates that build and are tested without clang, libbpf and root.
 PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-testkit", "fordway-data"]
+# Crates that are built once more without their features, and which of their tests then run: those whose name contains this.
+BARE = {"fordway-xlat": "nat64::", "fordway-dns64": "special::"}
 CARGO = os.environ.get("CARGO", "cargo")
 # Seconds that each test took last time; the longest are started first.
 TIMES = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "test-times.json")
@@ -25,6 +27,8 @@ class Binary:
     folder: str
     # It has a harness of its own and runs whole.
     is_whole: bool
+    # Only tests whose name contains this are its own.
+    part: str = ""
 
     def environment(self):
         return {"CARGO_MANIFEST_DIR": self.folder, "CARGO_PKG_NAME": self.package}
@@ -36,7 +40,7 @@ class Binary:
             return [Test(self, "")] if chosen else []
         marked = self.listed("--ignored")
         found = marked if ignored else [name for name in self.listed() if name not in set(marked)]
-        return [Test(self, name) for name in found if not names or any(part in name for part in names)]
+        return [Test(self, name) for name in found if self.part in name and (not names or any(part in name for part in names))]
 
     def listed(self, *which):
         command = [self.path, "--list", "--format", "terse", *which]
@@ -68,14 +72,28 @@ def metadata():
 
 def binaries(packages, more):
     """Builds the tests of these packages, or of all; `None` if that failed."""
-    which = [word for package in packages for word in ("--package", package)] or ["--workspace"]
-    command = [CARGO, "test", "--no-run", "--locked", "--message-format=json-render-diagnostics", *which, *more]
     # What is built once needs no record of what changed since.
     environment = os.environ | ({"CARGO_INCREMENTAL": "0"} if os.environ.get("CI") == "true" else {})
     if "fordway-lab" in packages and "fordway" not in packages:
         # The lab deploys the gateway's program.
         if subprocess.run([CARGO, "build", "--locked", "--package", "fordway", *more], env=environment, check=False).returncode != 0:
             return None
+    bare = [package for package in BARE if package in packages or not packages]
+    found = built((chosen(packages) or ["--workspace"]) + more, environment)
+    if not bare or found is None:
+        return found
+    without = built([*chosen(bare), "--no-default-features", *more], environment)
+    return None if without is None else found + [replace(binary, name=f"{binary.name}-bare", part=BARE[binary.package]) for binary in without]
+
+
+def chosen(packages):
+    """Cargo's arguments that choose these packages."""
+    return [word for package in packages for word in ("--package", package)]
+
+
+def built(which, environment):
+    """Builds the tests that cargo's arguments `which` choose; `None` if that failed."""
+    command = [CARGO, "test", "--no-run", "--locked", "--message-format=json-render-diagnostics", *which]
     print(f"{' '.join(command[:2])} {' '.join(which)}", flush=True)
     made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     found = []

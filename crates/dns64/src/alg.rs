@@ -1,23 +1,22 @@
-//! The DNS gateway of NAT-PT (RFC 2766 section 4), which sits in the path of messages between hosts and servers that
-//! know nothing of it.
+//! The DNS ALG of NAT-PT (RFC 2766 section 4). It translates messages on their way between hosts and servers, neither
+//! of which is configured for it.
 //!
 //! ```text
 //!   IPv4 client ── A? ──────────►            ──────────► A? ──  IPv6 server
-//!                                  gateway   ◄────────── no A ─
+//!                                    ALG     ◄────────── no A ─
 //!                                            ──────────► AAAA? ─
 //!   IPv4 client ◄── A 192.0.2.1 ─            ◄── AAAA 2001:db8::5
 //! ```
 //!
-//! A question of a client of either family passes as it is. If there are records of the client's own family, the
-//! answer passes, too; only if there are none, the gateway turns the answer into the question for the other
-//! family, and the answer to that into one for the client: for IPv6 clients with the translation prefix, for
-//! IPv4 clients with an address of the pool, which is bound to the IPv6 host for it. Names of addresses are asked for
-//! by the name that the address has on the other side.
+//! A client's question passes unchanged, and so does an answer with records of the client's own family. If the answer
+//! has none, the ALG asks the server for the other family instead and translates that answer: addresses for IPv6
+//! clients are embedded in the translation prefix; for IPv4 clients the ALG binds an address of the pool to the IPv6
+//! host. In a question for the name of an address, it replaces the address by that of the server's side.
 //!
-//! RFC 2766 changes every A question to AAAA at once. That hides A records that are there (RFC 4966 sections 4.1 and
-//! 4.3), so it is not done here.
+//! RFC 2766 changes every A question to AAAA at once. This ALG does not, because that hides existing A records (RFC
+//! 4966 sections 4.1 and 4.3).
 //!
-//! What can't be read, and what was not asked for, passes unchanged.
+//! Messages that can't be parsed, and answers to no known question, pass unchanged.
 
 mod counters;
 mod message;
@@ -26,18 +25,17 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fordway_xlat::DropReason;
 use fordway_xlat::addr::classify;
-use fordway_xlat::dns::{DnsAction, DnsAlg, Exchange};
-use fordway_xlat::nat64::Side;
+use fordway_xlat::dns::{DnsAction, DnsReader, Exchange};
+use fordway_xlat::nat64::{Bound, Side};
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
-use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use ipnet::Ipv4Net;
 
 use crate::chain::{follow, is};
@@ -76,9 +74,9 @@ impl Default for DnsPolicy {
     }
 }
 
-/// The gateway. One for all threads.
+/// The ALG. One for all threads.
 #[derive(Debug)]
-pub struct DnsGateway {
+pub struct DnsAlg {
     policy: DnsPolicy,
     shared: Arc<Shared>,
 }
@@ -94,23 +92,23 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Pass,
-    /// Another goes on in its place.
+    /// It is replaced.
     Replace(Vec<u8>),
-    /// A question goes back to the server.
+    /// A question is sent back to the server.
     Ask(Vec<u8>),
 }
 
-impl DnsGateway {
-    /// A gateway that knows of no question yet.
+impl DnsAlg {
+    /// An ALG without pending questions.
     #[must_use]
-    pub fn new(policy: DnsPolicy) -> DnsGateway {
-        DnsGateway { policy, shared: Arc::default() }
+    pub fn new(policy: DnsPolicy) -> DnsAlg {
+        DnsAlg { policy, shared: Arc::default() }
     }
 
-    /// The same with another policy.
+    /// An ALG with another policy, which shares counters and pending questions with this one.
     #[must_use]
-    pub fn with(&self, policy: DnsPolicy) -> DnsGateway {
-        DnsGateway { policy, shared: Arc::clone(&self.shared) }
+    pub fn with(&self, policy: DnsPolicy) -> DnsAlg {
+        DnsAlg { policy, shared: Arc::clone(&self.shared) }
     }
 
     /// What the operator has set.
@@ -126,26 +124,22 @@ impl DnsGateway {
     }
 
     fn count(&self, counter: DnsCounter) {
-        self.shared.counters.of(counter).fetch_add(1, Relaxed);
+        self.shared.counters.count(counter);
     }
 
     /// A question on its way to a server.
     fn query(&self, exchange: &Exchange<'_>, octets: &[u8]) -> Outcome {
         let Some(mut asked) = self.read_query(exchange, octets) else { return Outcome::Pass };
         let key = Key::of(exchange, asked.id);
-        let pointer = asked.question.query_type == RecordType::PTR;
-        let other = if pointer {
-            let Some(other) = other_name(exchange, &asked) else { return Outcome::Pass };
+        let mut octets = None;
+        if asked.question.query_type == RecordType::PTR {
+            let Some(name) = other_name(exchange, &asked) else { return Outcome::Pass };
             asked.stage = Stage::Pointer;
-            Some(other)
-        } else {
-            None
-        };
-        let octets = match other.map(|name| message::question(&asked, name, RecordType::PTR)) {
-            None => None,
-            Some(Some(octets)) => Some(octets),
-            Some(None) => return Outcome::Pass,
-        };
+            octets = message::question(&asked, name, RecordType::PTR);
+            if octets.is_none() {
+                return Outcome::Pass;
+            }
+        }
         if !self.lock().keep(key, asked, exchange.now) {
             self.count(DnsCounter::TooMany);
             return Outcome::Pass;
@@ -153,7 +147,7 @@ impl DnsGateway {
         octets.map_or(Outcome::Pass, Outcome::Replace)
     }
 
-    /// A question that the gateway may have something to do with.
+    /// A question that the ALG may have to translate.
     pub(crate) fn read_query(&self, exchange: &Exchange<'_>, octets: &[u8]) -> Option<Asked> {
         let client = exchange.from;
         if client == Side::V4 && !self.policy.may_ask(exchange.remote.0) {
@@ -175,8 +169,8 @@ impl DnsGateway {
         {
             return None;
         }
-        // Who validates by himself must see what is there (RFC 6147 section 5.5; RFC 2766 section 7.5: he
-        // would refuse it, and rightly).
+        // A client that validates must get the answer unchanged (RFC 6147 section 5.5); it would rightly reject a
+        // translated one (RFC 2766 section 7.5).
         let edns = query.edns.as_ref();
         let validates = edns.is_some_and(|edns| edns.flags().dnssec_ok);
         if validates && query.metadata.checking_disabled {
@@ -239,8 +233,8 @@ impl DnsGateway {
         }
     }
 
-    /// Whether the answer to the client's own question has nothing for it, so that the other family is asked for
-    /// (RFC 6147 section 5.1: every RCODE but 0 and 3 is taken as if there were none).
+    /// Whether the answer to the client's own question has nothing for it, so that the other family is asked for (RFC
+    /// 6147 section 5.1: every RCODE but 0 and 3 is taken as if there were none).
     pub(crate) fn needs_other(&self, asked: &Asked, answer: &Message) -> bool {
         if asked.question.query_type == RecordType::PTR || answer.metadata.truncation {
             return false;
@@ -322,19 +316,19 @@ impl DnsGateway {
                             reply.message.answers.push(Record::from_rdata(name, record.ttl, data));
                             number += 1;
                         }
-                        // A host that is not to be reached from here is not there.
+                        // A host that can't be reached through the translator is left out.
                         Err(DropReason::NoMappingDestination) => {}
                         Err(reason) => trouble = Some(reason),
                     }
                 }
                 found = number > 0;
                 if let (false, Some(_)) = (found, trouble) {
-                    // So that nobody remembers that there is no address.
+                    // SERVFAIL, so that no resolver caches the lack of an address.
                     self.count(DnsCounter::Exhausted);
                     reply.fail(ResponseCode::ServFail);
                     return Some(reply);
                 }
-                // RFC 2766 section 4.1: nobody may remember what is bound for a while.
+                // RFC 2766 section 4.1: temporary bindings must not be cached.
                 if is_temporary {
                     reply.set_ttl(self.policy.ttl);
                 }
@@ -349,14 +343,10 @@ impl DnsGateway {
         Some(reply)
     }
 
-    /// An address for a host, within what the client may cause.
-    fn bind(
-        &self,
-        exchange: &Exchange<'_>,
-        host: std::net::Ipv6Addr,
-    ) -> Result<fordway_xlat::nat64::Bound, DropReason> {
+    /// An address for a host, within the client's limit of bindings.
+    fn bind(&self, exchange: &Exchange<'_>, host: Ipv6Addr) -> Result<Bound, DropReason> {
         let Exchange { nat64, now, shard, .. } = *exchange;
-        // What stands for an IPv4 host is no IPv6 host.
+        // An address in pool6 represents an IPv4 host, not an IPv6 host.
         if exchange.config.pool6.iter().any(|pool6| pool6.contains(host)) {
             return Err(DropReason::NoMappingDestination);
         }
@@ -375,7 +365,7 @@ impl DnsGateway {
     }
 }
 
-impl DnsAlg for DnsGateway {
+impl DnsReader for DnsAlg {
     fn message(&self, exchange: &Exchange<'_>, message: &[u8], out: &mut Vec<u8>) -> DnsAction {
         let outcome = match message::kind(message) {
             Some(MessageType::Query) => self.query(exchange, message),
@@ -409,33 +399,42 @@ pub(crate) fn other(client: Side) -> RecordType {
 }
 
 /// The name that an address has on the server's side (RFC 2766 section 4.1 b, with IP6.ARPA for IP6.INT).
-pub(crate) fn other_name(
-    exchange: &Exchange<'_>,
-    asked: &Asked,
-) -> Option<hickory_proto::rr::Name> {
+pub(crate) fn other_name(exchange: &Exchange<'_>, asked: &Asked) -> Option<Name> {
     let name = &asked.question.name;
     match asked.client {
         Side::V4 => {
-            let (host, _) = exchange.nat64.bound_host(reverse::address4(name)?, exchange.now)?;
-            Some(reverse::ip6_arpa(host))
+            let (host, _) = exchange.nat64.bound_host(address4(name)?, exchange.now)?;
+            Some(Name::from(host))
         }
         Side::V6 => {
             let v6 = reverse::address(name)?;
             let pool6 = exchange.config.pool6.iter().find(|pool6| pool6.contains(v6))?;
-            pool6.extract(v6).map(reverse::in_addr_arpa)
+            pool6.extract(v6).map(Name::from)
         }
     }
 }
 
-/// Whether the address whose name is asked for is bound for ever.
+/// The address that a name below IN-ADDR.ARPA stands for (RFC 1035 section 3.5): 4 numbers, the last first.
+fn address4(name: &Name) -> Option<Ipv4Addr> {
+    let labels: Vec<&[u8]> = name.iter().collect();
+    let [d, c, b, a, in_addr, arpa] = labels.as_slice() else { return None };
+    if !in_addr.eq_ignore_ascii_case(b"in-addr") || !arpa.eq_ignore_ascii_case(b"arpa") {
+        return None;
+    }
+    // As a dotted quad: no sign, no zero in front.
+    let text = [a, b, c, d].map(|label| std::str::from_utf8(label).unwrap_or_default()).join(".");
+    text.parse().ok()
+}
+
+/// Whether the address whose name is asked for is bound permanently.
 fn is_fixed(exchange: &Exchange<'_>, asked: &Asked) -> bool {
-    reverse::address4(&asked.question.name)
+    address4(&asked.question.name)
         .and_then(|addr| exchange.nat64.bound_host(addr, exchange.now))
         .is_some_and(|(_, fixed)| fixed)
 }
 
 /// The IPv6 address that stands for an IPv4 host.
-fn embed(exchange: &Exchange<'_>, addr: Ipv4Addr) -> Option<std::net::Ipv6Addr> {
+fn embed(exchange: &Exchange<'_>, addr: Ipv4Addr) -> Option<Ipv6Addr> {
     if classify::illegal_v4(addr).is_some() {
         return None;
     }

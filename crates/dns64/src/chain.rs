@@ -16,8 +16,8 @@ pub(crate) struct Chain {
     pub(crate) links: Vec<Record>,
 }
 
-/// Follows the aliases of `name` through a section. `None`: it turns in a circle, is too long, or makes a
-/// name that is too long.
+/// Follows the aliases of `name` through a section. `None`: the chain loops, is too long, or leads to a name that is
+/// too long.
 pub(crate) fn follow(name: &Name, answers: &[Record]) -> Option<Chain> {
     let mut chain = Chain { end: name.clone(), links: Vec::new() };
     for _ in 0..=MAX_LINKS {
@@ -77,7 +77,7 @@ pub fn covered(record: &Record) -> Option<RecordType> {
     if record.record_type() != RecordType::RRSIG {
         return None;
     }
-    // Whether hickory has taken the data apart depends on how it was built; its octets do not.
+    // Whether hickory parses the data depends on its features; the encoded octets do not.
     let mut octets = Vec::new();
     record.data.emit(&mut BinEncoder::new(&mut octets)).ok()?;
     octets.first_chunk().map(|covered| RecordType::from(u16::from_be_bytes(*covered)))

@@ -7,10 +7,9 @@
 //! | [`validation`] | whether a prefix belongs to a domain that is trusted | RFC 7050 section 3.1.2 |
 //! | [`Discovery`] | everything together: events and time in, prefixes and what to send out | |
 //!
-//! [`Discovery`] does nothing by itself. Whoever drives it tells it of links, router advertisements and
-//! DNS answers with the time ([`Discovery::handle`]), does what it asks for ([`Discovery::poll`]), and
-//! comes back when it wants to ([`Discovery::deadline`]). What it knows then is [`Discovery::found`],
-//! and how it came to that is [`Discovery::report`].
+//! [`Discovery`] is a state machine without I/O. Its driver passes in links, router advertisements and DNS answers with
+//! the time ([`Discovery::handle`]), carries out actions ([`Discovery::poll`]), and calls again at
+//! [`Discovery::deadline`]. [`Discovery::found`] gives the prefixes, [`Discovery::report`] how they were found.
 
 mod advertised;
 pub mod answer;
@@ -36,8 +35,7 @@ pub use machine::Discovery;
 pub use report::{DeviceReport, Report, RouterReport, Said, ServerReport};
 pub use validation::{Unproved, Validation};
 
-/// Time since an origin that the caller chooses. It has to go on while the host sleeps: Linux's
-/// `CLOCK_BOOTTIME`.
+/// Time since any origin, of a clock that goes on while the host sleeps: Linux's `CLOCK_BOOTTIME`.
 pub type Time = Duration;
 
 /// A network interface.
@@ -73,22 +71,22 @@ impl Found {
 pub struct Prefix {
     /// The prefix.
     pub pool6: Pool6,
-    /// Where it is from.
+    /// Its source.
     pub source: Source,
     /// The interface whose network it is for (RFC 8781 section 5.1); none if it was configured.
     pub device: Option<Device>,
-    /// When it ends unless it is heard of again.
+    /// When it expires unless it is renewed.
     pub until: Option<Time>,
     /// Whether anything proves it.
     pub validation: Validation,
-    /// Whether its time is over already, and it is used only because no resolver answers.
+    /// Whether it has expired, and is used only because no resolver answers.
     pub stale: bool,
 }
 
-/// Where a prefix is from.
+/// The source of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The operator says so.
+    /// The configuration.
     Configured,
     /// A router advertisement with a PREF64 option (RFC 8781).
     RouterAdvertisement {
@@ -115,10 +113,10 @@ impl fmt::Display for Source {
 /// How to discover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Prefixes that the operator says: then nothing else is looked for.
+    /// Configured prefixes: if there are any, nothing is discovered.
     pub configured: Vec<Pool6>,
-    /// The only interface to look at. Otherwise all are looked at, and those with an IPv6 default
-    /// route are used, in the order of its metric.
+    /// The only interface to look at. Otherwise all are looked at, and those with an IPv6 default route are used, in
+    /// the order of its metric.
     pub device: Option<String>,
     /// Whether router advertisements can be heard and solicitations be sent.
     pub advertisements: bool,
@@ -126,17 +124,17 @@ pub struct Settings {
     pub dns: bool,
     /// Ask resolvers also where an advertisement has told a prefix; it is preferred all the same.
     pub both: bool,
-    /// Ask a resolver that knows no prefix whether it knows the name's IPv4 addresses: then it is no
-    /// DNS64 server, and otherwise something is wrong.
+    /// Ask a resolver that knows no prefix whether it knows the name's IPv4 addresses: then it is no DNS64 server, and
+    /// otherwise something is wrong.
     pub diagnose: bool,
     /// Longest random delay of the first solicitation (`MAX_RTR_SOLICITATION_DELAY`).
     pub solicitation_delay: Duration,
     /// Domains whose names for a translator are believed, if DNSSEC proves them.
     pub trusted_domains: Vec<Name>,
-    /// The way to the resolvers can't be tampered with (RFC 7050 section 2.2, "Secure Channel").
+    /// The path to the resolvers is secure (RFC 7050 section 2.2, "Secure Channel").
     pub secure_channel: bool,
-    /// Whether only prefixes that are proved may be used, by DNSSEC or a secure channel; those of
-    /// router advertisements are as trustworthy as the link (RFC 8781 section 7).
+    /// Whether only prefixes that are proved may be used, by DNSSEC or a secure channel; those of router advertisements
+    /// are as trustworthy as the link (RFC 8781 section 7).
     pub require_validation: bool,
 }
 
@@ -157,14 +155,14 @@ impl Default for Settings {
     }
 }
 
-/// An interface as it is now.
+/// The state of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Which.
     pub device: Device,
     /// Whether it can pass packets.
     pub up: bool,
-    /// Whether it could not at some moment since it was last told of.
+    /// Whether it was down at some moment since the last event.
     pub was_down: bool,
     /// Whether it takes part in multicast.
     pub multicast: bool,
@@ -174,7 +172,7 @@ pub struct Link {
     pub default_route: Option<u32>,
 }
 
-/// What a router advertisement says that matters here.
+/// The relevant fields of a router advertisement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advertisement {
     /// Whether it is a default router: its lifetime is not zero.
@@ -185,7 +183,7 @@ pub struct Advertisement {
     pub rdnss: Vec<(Ipv6Addr, Option<Duration>)>,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// All interfaces as they are now, but for those that can't lead to a network (loopback).
@@ -201,20 +199,20 @@ pub enum Event {
     },
     /// The resolvers that the host is configured with.
     Resolvers(Vec<SocketAddr>),
-    /// What became of a question.
+    /// The answer to a query, or why there is none.
     Answer {
         /// [`Ask::id`].
         id: u64,
         /// A message that answers the question, or why there is none.
         answer: Result<Box<Message>, Failure>,
     },
-    /// The host has slept, and may be somewhere else now.
+    /// The host has slept, and may be in another network now.
     Resumed,
-    /// What could not be reached may be reachable now: addresses or routes have changed.
+    /// Addresses or routes have changed: resolvers that could not be reached may be reachable now.
     Reachable,
 }
 
-/// What to do now.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a router solicitation to all routers (RFC 4861 section 6.3.7).
@@ -226,14 +224,13 @@ pub enum Action {
     Ask(Ask),
 }
 
-/// A question for a resolver. Class IN, recursion desired, and CD not set: with it, a DNS64 server does
-/// not synthesise (RFC 7050 section 3).
+/// A question for a resolver. Class IN, recursion desired, and CD not set: with it, a DNS64 server does not synthesise
+/// (RFC 7050 section 3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// To be given back with the answer.
     pub id: u64,
-    /// The interface that the question has to leave by, if the resolver was learned there
-    /// (RFC 8880 section 7.1).
+    /// The interface that the question has to leave by, if the resolver was learned there (RFC 8880 section 7.1).
     pub device: Option<Device>,
     /// Whom to ask.
     pub server: SocketAddr,
@@ -241,8 +238,7 @@ pub struct Ask {
     pub name: Name,
     /// For which records.
     pub record_type: RecordType,
-    /// Set AD in the question, so that the answer says whether the resolver has validated it
-    /// (RFC 6840 section 5.7).
+    /// Set AD in the question, so that the answer says whether the resolver has validated it (RFC 6840 section 5.7).
     pub authenticated: bool,
     /// How long to wait.
     pub timeout: Duration,

@@ -1,9 +1,9 @@
-//! What is asked of the servers upstream, and what came of it.
+//! Questions to upstream servers, and their outcomes.
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 
-/// A question to the servers upstream.
+/// A question to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// QNAME; names compare without regard to case.
@@ -18,30 +18,30 @@ pub struct Question {
     pub checking_disabled: bool,
 }
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
     /// A server's answer, whatever its RCODE.
     Answer(Answer<'a>),
-    /// No answer that can be used.
+    /// No usable answer.
     Failed(Failure),
 }
 
-/// The answer of a server upstream.
+/// The answer of an upstream server.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// As it came, TTLs included.
+    /// The message as received, TTLs included.
     pub message: &'a Message,
-    /// Seconds since it came: what its TTLs are to be lowered by.
+    /// Seconds since it was received: its TTLs are lowered by so much.
     pub age: u32,
-    /// What validation said.
+    /// The result of validation.
     pub security: Security,
 }
 
 /// What DNSSEC validation says of an answer (RFC 4033 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Security {
-    /// Nobody has validated it here.
+    /// It was not validated here.
     #[default]
     Unchecked,
     /// Every RRset in the answer and authority sections is authentic.
@@ -59,10 +59,10 @@ pub enum Failure {
     Timeout,
     /// No server could be reached.
     Unreachable,
-    /// What came could not be understood.
+    /// The response could not be parsed.
     Malformed,
     /// It does not validate; the code says more (RFC 8914 sections 4.6 to 4.13), 6 if nothing is known.
     Bogus(u16),
-    /// Too many questions are under way.
+    /// Too many questions are pending.
     Overload,
 }

@@ -1,6 +1,8 @@
-//! DNS64, the DNS ALG of NAT-PT, Neighbour Discovery messages, and the discovery of translation prefixes, without any input or output.
+//! DNS64, the DNS ALG of NAT-PT, Neighbour Discovery messages, and the discovery of translation prefixes, without any
+//! input or output.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "nat-pt")]
 pub mod alg;
 pub mod discovery;
 
@@ -17,7 +19,7 @@ mod reverse;
 mod special;
 mod synthesis;
 #[cfg(test)]
-mod testing;
+mod tests;
 
 pub use chain::{covered, dname_target};
 pub use ede::Ede;

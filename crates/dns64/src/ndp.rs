@@ -26,10 +26,9 @@ mod write;
 
 use core::net::Ipv6Addr;
 
-pub use name::{DomainName, Labels};
+pub use name::DomainName;
 pub use option::{
-    Addresses, Dnssl, Names, NdOption, Options, Pref64, PrefixInformation, Rdnss, RouteInformation,
-    ScaledLifetime,
+    Dnssl, NdOption, Options, Pref64, PrefixInformation, Rdnss, RouteInformation, ScaledLifetime,
 };
 pub use write::{NoRoom, Writer};
 
@@ -46,7 +45,7 @@ pub const SOLICITATION_LEN: usize = 8;
 /// Octets of a router advertisement before its options.
 pub const ADVERTISEMENT_LEN: usize = 16;
 
-/// Hop Limit of every message: nobody has forwarded it (RFC 4861 section 6.1).
+/// Hop Limit of every message, which proves that no router has forwarded it (RFC 4861 section 6.1).
 pub const HOP_LIMIT: u8 = 255;
 /// Lifetime of 32 bits that never ends.
 pub const INFINITY: u32 = u32::MAX;
@@ -56,23 +55,17 @@ pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// All routers on the link, `ff02::2`.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
-/// Longest time between advertisements, in seconds, where nothing else is configured
-/// (`MaxRtrAdvInterval`, RFC 4861 section 6.2.1).
+/// Longest time between advertisements, in seconds, where nothing else is configured (`MaxRtrAdvInterval`, RFC 4861
+/// section 6.2.1).
 pub const MAX_RTR_ADV_INTERVAL: u16 = 600;
 /// How many advertisements a router begins with (RFC 4861 section 10).
 pub const MAX_INITIAL_RTR_ADVERTISEMENTS: u32 = 3;
 /// Longest time between those, in seconds (RFC 4861 section 10).
 pub const MAX_INITIAL_RTR_ADVERT_INTERVAL: u64 = 16;
-/// How many advertisements a router ends with at most (RFC 4861 section 10).
-pub const MAX_FINAL_RTR_ADVERTISEMENTS: u32 = 3;
 /// Shortest time between advertisements to all nodes, in seconds (RFC 4861 section 10).
 pub const MIN_DELAY_BETWEEN_RAS: u64 = 3;
 /// Longest time before a solicitation is answered, in milliseconds (RFC 4861 section 10).
 pub const MAX_RA_DELAY_TIME_MS: u64 = 500;
-/// How many solicitations a host sends (RFC 4861 section 10).
-pub const MAX_RTR_SOLICITATIONS: u32 = 3;
-/// Seconds between a host's solicitations (RFC 4861 section 10).
-pub const RTR_SOLICITATION_INTERVAL: u64 = 4;
 
 /// Why a message is refused whole (RFC 4861 sections 6.1.1 and 6.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +146,8 @@ impl Advertisement {
         let options = open(message, ROUTER_ADVERTISEMENT, ADVERTISEMENT_LEN)?;
         let flags = get_u8(message, 5);
         let router_lifetime = get_u16(message, 6);
-        // RFC 4191 section 2.2: the reserved value is as medium, and the preference of a router that
-        // is no default router is ignored.
+        // RFC 4191 section 2.2: the reserved value is as medium, and the preference of a router that is no default
+        // router is ignored.
         let preference = match Preference::from_bits(flags >> 3) {
             Some(preference) if router_lifetime != 0 => preference,
             _ => Preference::Medium,
@@ -171,8 +164,8 @@ impl Advertisement {
         Ok((advertisement, options))
     }
 
-    /// Reads a received message, with all checks of RFC 4861 section 6.1.2 but the checksum's (a raw
-    /// ICMPv6 socket does that one; elsewhere [`checksum_is_valid`] does).
+    /// Reads a received message, with all checks of RFC 4861 section 6.1.2 but the checksum's (a raw ICMPv6 socket does
+    /// that one; elsewhere [`checksum_is_valid`] does).
     pub fn receive(
         src: Ipv6Addr,
         hop_limit: u8,

@@ -38,7 +38,7 @@ impl Policies {
             let index = found.policies.len();
             found.policies.push(policy);
             for net in nets {
-                let clients = if is_v4(net.addr()) { &mut found.v4 } else { &mut found.v6 };
+                let clients = if net.addr().is_ipv4() { &mut found.v4 } else { &mut found.v6 };
                 if insert(clients, net, index) {
                     return Err(PoliciesError::Duplicate(net.trunc()));
                 }
@@ -51,11 +51,11 @@ impl Policies {
         Ok(found)
     }
 
-    /// The policy of a client and its number; 0 is everybody else's. An IPv4-mapped address is the IPv4
-    /// client's that it stands for.
+    /// The policy of a client and its number; 0 is everybody else's. An IPv4-mapped address is the IPv4 client's that
+    /// it stands for.
     pub fn of(&self, client: IpAddr) -> (usize, &Policy) {
         let client = client.to_canonical();
-        let clients = if is_v4(client) { &self.v4 } else { &self.v6 };
+        let clients = if client.is_ipv4() { &self.v4 } else { &self.v6 };
         let bits = bits(client);
         let found = clients.iter().find_map(|(len, nets)| nets.get(&truncate(bits, *len)));
         let index = found.copied().unwrap_or(0);
@@ -98,10 +98,6 @@ fn insert(clients: &mut Clients, net: IpNet, index: usize) -> bool {
         clients.len() - 1
     });
     clients[at].1.insert(truncate(bits(net.addr()), len), index).is_some()
-}
-
-fn is_v4(addr: IpAddr) -> bool {
-    addr.is_ipv4()
 }
 
 fn bits(addr: IpAddr) -> u128 {

@@ -12,11 +12,11 @@ use ipnet::{Ipv4Net, Ipv6Net};
 pub struct Policy {
     /// Whether anything is synthesised at all; otherwise every answer is the upstream's.
     pub enabled: bool,
-    /// The translation prefixes, in order of preference. Without any, the Well-Known Prefix is used
-    /// (RFC 6147 section 5.2).
+    /// The translation prefixes, in order of preference. Without any, the Well-Known Prefix is used (RFC 6147 section
+    /// 5.2).
     pub pool6: Vec<Pool6>,
-    /// IPv4 ranges that have prefixes of their own; of several ranges the longest counts
-    /// (RFC 6147 section 5, section 5.1.7).
+    /// IPv4 ranges that have prefixes of their own; of several ranges the longest counts (RFC 6147 section 5, section
+    /// 5.1.7).
     pub ranges: Vec<Range>,
     /// AAAA records in these networks do not count (RFC 6147 section 5.1.4).
     pub exclude: Vec<Ipv6Net>,
@@ -28,8 +28,8 @@ pub struct Policy {
     pub reverse: Reverse,
     /// The domain of the names that [`Reverse::Local`] gives.
     pub reverse_domain: Name,
-    /// The names of the translator, if it has any: what the PTR of Pref64::WKA says
-    /// (RFC 7050 section 3.1.1). Without any it says `ipv4only.arpa` (RFC 8880 section 7.2.1).
+    /// The names of the translator, if it has any: what the PTR of Pref64::WKA says (RFC 7050 section 3.1.1). Without
+    /// any it says `ipv4only.arpa` (RFC 8880 section 7.2.1).
     pub nat64_names: Vec<Name>,
     /// Let 64:ff9b::/96 carry non-global IPv4 addresses, against RFC 6052 section 3.1.
     pub allow_private: bool,
@@ -53,7 +53,7 @@ pub enum Reverse {
     /// The second way: a CNAME into IN-ADDR.ARPA, and what is found there.
     #[default]
     Cname,
-    /// The first way: an answer of our own, such as `192-0-2-1.nat64.invalid.`
+    /// The first way: a local answer, such as `192-0-2-1.nat64.invalid.`
     Local,
 }
 

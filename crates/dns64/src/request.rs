@@ -16,13 +16,13 @@ const TKEY: RecordType = RecordType::Unknown(249);
 const MAILB: RecordType = RecordType::Unknown(253);
 const MAILA: RecordType = RecordType::Unknown(254);
 
-/// Octets that are not a query that can be resolved.
+/// Why octets are no query that can be resolved.
 #[derive(Clone, Debug)]
 pub enum Rejected {
-    /// To be left without an answer: no header, or a response, which may be one of ours that was sent
-    /// back (RFC 5625 section 6.2 and common sense: two servers would never stop).
+    /// Not to be answered: it has no header, or is a response. Two servers that answer each other's responses would
+    /// never stop (RFC 5625 section 6.2).
     Ignore,
-    /// To be answered so.
+    /// To be answered with this.
     Answer(Box<Message>),
 }
 
@@ -37,8 +37,8 @@ pub fn parse(octets: &[u8]) -> Result<Message, Rejected> {
     if head[2] & 0x78 != 0 {
         return Err(bare(octets, ResponseCode::NotImp));
     }
-    // RFC 9619: exactly one question; and a query answers nothing. This is looked at before the records,
-    // so that a count of 65,535 reserves no memory for them.
+    // RFC 9619: exactly one question; and a query answers nothing. This is looked at before the records, so that a
+    // count of 65,535 reserves no memory for them.
     if head[4..10] != [0, 1, 0, 0, 0, 0] {
         return Err(bare(octets, ResponseCode::FormErr));
     }
@@ -56,8 +56,8 @@ pub fn parse(octets: &[u8]) -> Result<Message, Rejected> {
     }
 }
 
-/// The most octets that a response over UDP may have: what the client says (RFC 6891 section 6.2.3), at most
-/// what the server allows, at least 512.
+/// The most octets that a response over UDP may have: what the client says (RFC 6891 section 6.2.3), at most what the
+/// server allows, at least 512.
 pub fn udp_limit(query: &Message, server: u16) -> usize {
     usize::from(query.max_payload().min(server).max(512))
 }
@@ -68,7 +68,7 @@ fn objection(query: &Message) -> Option<(ResponseCode, Option<Ede>)> {
     if query.edns.as_ref().is_some_and(|edns| edns.version() != 0) {
         return Some((ResponseCode::BADVERS, None));
     }
-    // RFC 8945 section 5.2.1: nobody shares a key with this server.
+    // RFC 8945 section 5.2.1: this server has no TSIG key.
     let signed = |record: &hickory_proto::rr::Record| record.record_type() == RecordType::TSIG;
     if query.signature.is_some() || query.additionals.iter().any(signed) {
         return Some((ResponseCode::NotAuth, None));
@@ -87,7 +87,7 @@ fn objection(query: &Message) -> Option<(ResponseCode, Option<Ede>)> {
     }
 }
 
-/// A response to something that can't be read as a whole: with its question, if at least that can be read.
+/// A response to a message that can't be parsed: with its question, if at least that can be parsed.
 fn bare(octets: &[u8], code: ResponseCode) -> Rejected {
     let id = u16::from_be_bytes([octets[0], octets[1]]);
     let mut message = Message::new(id, MessageType::Response, OpCode::from_u8(octets[2] >> 3 & 15));

@@ -1,4 +1,4 @@
-//! From a query to its response (RFC 6147 section 5): what has to be asked, and what is made of the answers.
+//! From a query to its response (RFC 6147 section 5): upstream questions, and the response made of their answers.
 //!
 //! ```text
 //! let mut step = begin(policy, &query);
@@ -28,32 +28,32 @@ use crate::reverse::{self, Lookup};
 use crate::special;
 use crate::synthesis::{NO_SOA_TTL, synthesise};
 
-/// How many more questions a chain may take whose parts come one by one.
+/// Further questions for a chain whose parts come one by one.
 const MAX_HOPS: u8 = 8;
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The response.
     Done(Response),
-    /// The servers upstream have to be asked.
+    /// A question for the upstream servers.
     Ask(Pending<'a>),
 }
 
 /// A response, with the id, the question and the flags of its query.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// What the client gets, in full: to cut what does not fit is left to whoever sends it.
+    /// The whole message; the sender truncates it if it does not fit.
     pub message: Message,
-    /// Where it comes from.
+    /// Its origin.
     pub kind: Kind,
-    /// For how many seconds it may be given to others whose query has the same question (whatever its
-    /// case), the same bits RD, CD and DO, and an OPT record or none as this one, under the same policy; its
-    /// TTLs have then to be lowered by the time that has passed. 0: not at all.
+    /// For how many seconds it may be given to others whose query has the same question (whatever its case), the same
+    /// bits RD, CD and DO, and an OPT record or none as this one, under the same policy; its TTLs have then to be
+    /// lowered by the time that has passed. 0: not at all.
     pub lifetime: u32,
 }
 
-/// Where a response comes from.
+/// The origin of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// From upstream.
@@ -62,30 +62,35 @@ pub enum Kind {
     Synthetic,
     /// Made here: special names, reverse names.
     Local,
-    /// An error that was found here: a query that is refused, no answer from upstream, one that does not
-    /// validate.
+    /// An error that was found here: a query that is refused, no answer from upstream, one that does not validate.
     Error,
+}
+
+/// A client's query, and its policy.
+#[derive(Clone, Copy, Debug)]
+struct Context<'a> {
+    policy: &'a Policy,
+    query: &'a Message,
 }
 
 /// A query that waits for an answer from upstream.
 #[derive(Debug)]
 pub struct Pending<'a> {
-    policy: &'a Policy,
-    query: &'a Message,
+    context: Context<'a>,
     question: Question,
     goal: Goal,
 }
 
-/// What the answer is wanted for.
+/// The purpose of a question.
 #[derive(Debug)]
 enum Goal {
-    /// To be passed on.
+    /// The answer is passed on.
     Pass,
-    /// The name of a synthetic address.
+    /// The answer names a synthetic address.
     Reverse,
-    /// To see whether there are AAAA records that can be used.
+    /// The answer tells whether there are usable AAAA records.
     Aaaa(Walk),
-    /// To synthesise from, there being none.
+    /// AAAA records are synthesised from the answer.
     A(Walk, NoAaaa),
 }
 
@@ -100,8 +105,8 @@ struct Walk {
 /// What came of the AAAA question.
 #[derive(Debug)]
 struct NoAaaa {
-    /// The response if there are no A records either (RFC 6147 section 5.4); none if there were AAAA records, which
-    /// may not be returned.
+    /// The response if there are no A records either (RFC 6147 section 5.4); none if there were AAAA records, which may
+    /// not be returned.
     response: Option<Response>,
     /// The most that a synthetic record may live (section 5.1.7).
     ttl: u32,
@@ -147,7 +152,7 @@ pub fn begin<'a>(policy: &'a Policy, query: &'a Message) -> Step<'a> {
         dnssec_ok: dnssec_ok(query),
         checking_disabled: query.metadata.checking_disabled,
     };
-    Step::Ask(Pending { policy, query, question, goal })
+    Step::Ask(Pending { context: Context { policy, query }, question, goal })
 }
 
 impl<'a> Pending<'a> {
@@ -157,8 +162,8 @@ impl<'a> Pending<'a> {
     }
 
     /// What will probably have to be asked next, and may be asked at the same time (RFC 6147 section 5.1.8):
-    /// [`Pending::resume`] asks for it again if it is wanted. Not for those who validate, who know only after
-    /// the first answer whether they may ask the second question (section 5.5).
+    /// [`Pending::resume`] asks for it again if it is wanted. Not for those who validate, who know only after the first
+    /// answer whether they may ask the second question (section 5.5).
     pub fn ahead(&self) -> Option<Question> {
         matches!(self.goal, Goal::Aaaa(_))
             .then(|| Question { record_type: RecordType::A, ..self.question.clone() })
@@ -170,35 +175,36 @@ impl<'a> Pending<'a> {
             Outcome::Failed(failure) => return self.failed(failure),
             Outcome::Answer(answer) => answer,
         };
-        // Records of an UPDATE may lack their data (RFC 2136 section 2.4), which in an answer nobody could read.
+        // Records of an UPDATE may lack data (RFC 2136 section 2.4), so they can't stand in an answer.
         let meta = &answer.message.metadata;
         if meta.message_type != MessageType::Response || meta.op_code != OpCode::Query {
             return self.failed(Failure::Malformed);
         }
-        if answer.security == Security::Bogus && !self.query.metadata.checking_disabled {
+        if answer.security == Security::Bogus && !self.context.query.metadata.checking_disabled {
             let why = Ede::of(answer.message).into_iter().find(Ede::is_dnssec);
             return self.failed(Failure::Bogus(why.map_or(Ede::DNSSEC_BOGUS, |why| why.code)));
         }
-        let Pending { policy, query, question, goal } = self;
+        let Pending { context, question, goal } = self;
+        let Context { policy, query } = context;
         match goal {
             Goal::Pass => Step::Done(pass(query, &answer)),
             Goal::Reverse => Step::Done(match query.queries.first() {
                 Some(asked) => reverse::respond(policy, query, asked, &question.name, &answer),
                 None => pass(query, &answer),
             }),
-            Goal::Aaaa(walk) => aaaa(policy, query, question, walk, &answer),
-            Goal::A(walk, none) => a(policy, query, &question, walk, none, &answer),
+            Goal::Aaaa(walk) => context.aaaa(question, walk, &answer),
+            Goal::A(walk, none) => context.a(&question, walk, none, &answer),
         }
     }
 
     fn failed(self, failure: Failure) -> Step<'a> {
-        let Pending { policy, query, question, goal } = self;
-        let response = fail(query, failure);
+        let Pending { context, question, goal } = self;
+        let response = fail(context.query, failure);
         match (goal, failure) {
             // RFC 6147 section 5.1.3: like RCODE 2, and section 5.1.2: like an empty answer.
             (Goal::Aaaa(walk), Failure::Timeout | Failure::Unreachable | Failure::Malformed) => {
                 let none = NoAaaa { response: Some(response), ttl: NO_SOA_TTL, security: None };
-                ask_a(policy, query, question, walk, none)
+                context.ask_a(question, walk, none)
             }
             // RFC 6147 section 5.5 item 2: what does not validate is no reason to ask for A.
             _ => Step::Done(response),
@@ -206,168 +212,148 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// After the AAAA question was answered.
-fn aaaa<'a>(
-    policy: &'a Policy,
-    query: &'a Message,
-    question: Question,
-    walk: Walk,
-    answer: &Answer<'_>,
-) -> Step<'a> {
-    match answer.message.metadata.response_code {
-        ResponseCode::NoError => {}
-        // RFC 6147 section 5.1.2: normal operation, and no synthesis.
-        ResponseCode::NXDomain => return Step::Done(walk.before(usable(policy, query, answer))),
-        // A validating server upstream that refuses what does not validate is not to be circumvented
-        // (section 5.5 item 2). Any other error is like an empty answer.
-        _ => {
-            let response = usable(policy, query, answer);
-            let checked = !query.metadata.checking_disabled;
-            if checked && Ede::of(answer.message).iter().any(Ede::is_dnssec) {
-                return Step::Done(response);
+impl<'a> Context<'a> {
+    /// After the AAAA question was answered.
+    fn aaaa(self, question: Question, walk: Walk, answer: &Answer<'_>) -> Step<'a> {
+        match answer.message.metadata.response_code {
+            ResponseCode::NoError => {}
+            // RFC 6147 section 5.1.2: normal operation, and no synthesis.
+            ResponseCode::NXDomain => return Step::Done(walk.before(self.usable(answer))),
+            // A validating server upstream that refuses what does not validate is not to be circumvented (section 5.5 item
+            // 2). Any other error is like an empty answer.
+            _ => {
+                let response = self.usable(answer);
+                let checked = !self.query.metadata.checking_disabled;
+                if checked && Ede::of(answer.message).iter().any(Ede::is_dnssec) {
+                    return Step::Done(response);
+                }
+                let none = NoAaaa { response: Some(response), ttl: NO_SOA_TTL, security: None };
+                return self.ask_a(question, walk, none);
             }
-            let none = NoAaaa { response: Some(response), ttl: NO_SOA_TTL, security: None };
-            return ask_a(policy, query, question, walk, none);
         }
-    }
-    let section = records(query, answer, &answer.message.answers);
-    let Some(chain) = follow(&question.name, &section) else {
-        return Step::Done(fail(query, Failure::Malformed));
-    };
-    if policy.exempt.cover(&chain.end) {
-        return Step::Done(walk.before(pass(query, answer)));
-    }
-    let mut found = section
-        .iter()
-        .filter(|record| record.record_type() == RecordType::AAAA && is(record, &chain.end));
-    if found.clone().any(|record| !is_excluded(policy, record)) {
-        return Step::Done(walk.before(usable(policy, query, answer)));
-    }
-    let is_empty = found.next().is_none();
-    let soa = soa(&answer.message.authorities);
-    if is_empty && soa.is_none() && chain.end != question.name && walk.hops < MAX_HOPS {
-        return ask_on(policy, query, &question, chain, walk, answer, Goal::Aaaa);
-    }
-    let ttl = soa.map_or(NO_SOA_TTL, |(_, lifetime)| ttl(lifetime, answer.age));
-    let security = Some(answer.security);
-    let response = is_empty.then(|| walk.clone_before(usable(policy, query, answer)));
-    ask_a(policy, query, question, walk, NoAaaa { response, ttl, security })
-}
-
-/// RFC 6147 section 5.1.6: the A records of the same name.
-fn ask_a<'a>(
-    policy: &'a Policy,
-    query: &'a Message,
-    question: Question,
-    walk: Walk,
-    none: NoAaaa,
-) -> Step<'a> {
-    let question = Question { record_type: RecordType::A, ..question };
-    Step::Ask(Pending { policy, query, question, goal: Goal::A(walk, none) })
-}
-
-/// RFC 6147 section 5.1.5: the chain goes on, but the answer does not.
-fn ask_on<'a>(
-    policy: &'a Policy,
-    query: &'a Message,
-    question: &Question,
-    chain: Chain,
-    mut walk: Walk,
-    answer: &Answer<'_>,
-    goal: impl FnOnce(Walk) -> Goal,
-) -> Step<'a> {
-    walk.links.extend(chain.links);
-    walk.security.push(answer.security);
-    walk.hops += 1;
-    let question = Question { name: chain.end, ..*question };
-    Step::Ask(Pending { policy, query, question, goal: goal(walk) })
-}
-
-/// After the A question was answered.
-fn a<'a>(
-    policy: &'a Policy,
-    query: &'a Message,
-    question: &Question,
-    walk: Walk,
-    none: NoAaaa,
-    answer: &Answer<'_>,
-) -> Step<'a> {
-    // RFC 6147 section 5.1.6: an error is what the client gets.
-    if answer.message.metadata.response_code != ResponseCode::NoError {
-        return Step::Done(walk.before(usable(policy, query, answer)));
-    }
-    let section = records(query, answer, &answer.message.answers);
-    let Some(chain) = follow(&question.name, &section) else {
-        return Step::Done(fail(query, Failure::Malformed));
-    };
-    let is_a = |record: &Record| record.record_type() == RecordType::A && is(record, &chain.end);
-    if !section.iter().any(is_a) {
-        let goes_on = chain.end != question.name && walk.hops < MAX_HOPS;
-        if goes_on && soa(&answer.message.authorities).is_none() {
-            return ask_on(policy, query, question, chain, walk, answer, |walk| {
-                Goal::A(walk, none)
-            });
+        let section = records(self.query, answer, &answer.message.answers);
+        let Some(chain) = follow(&question.name, &section) else {
+            return Step::Done(fail(self.query, Failure::Malformed));
+        };
+        if self.policy.exempt.cover(&chain.end) {
+            return Step::Done(walk.before(pass(self.query, answer)));
         }
-        return Step::Done(
-            none.response.unwrap_or_else(|| walk.before(no_a(policy, query, answer))),
-        );
+        let mut found = section
+            .iter()
+            .filter(|record| record.record_type() == RecordType::AAAA && is(record, &chain.end));
+        if found.clone().any(|record| !is_excluded(self.policy, record)) {
+            return Step::Done(walk.before(self.usable(answer)));
+        }
+        let is_empty = found.next().is_none();
+        let soa = soa(&answer.message.authorities);
+        if is_empty && soa.is_none() && chain.end != question.name && walk.hops < MAX_HOPS {
+            return self.ask_on(&question, chain, walk, answer, Goal::Aaaa);
+        }
+        let ttl = soa.map_or(NO_SOA_TTL, |(_, lifetime)| ttl(lifetime, answer.age));
+        let security = Some(answer.security);
+        let response = is_empty.then(|| walk.clone_before(self.usable(answer)));
+        self.ask_a(question, walk, NoAaaa { response, ttl, security })
     }
-    // RFC 6147 section 5.5 item 2: a signed zone can prove that there is no AAAA, and has not done so.
-    if none.security.is_none() && authentic_data(query, answer) {
-        return Step::Done(fail(query, Failure::Bogus(Ede::NSEC_MISSING)));
+
+    /// RFC 6147 section 5.1.6: the A records of the same name.
+    fn ask_a(self, question: Question, walk: Walk, none: NoAaaa) -> Step<'a> {
+        let question = Question { record_type: RecordType::A, ..question };
+        Step::Ask(Pending { context: self, question, goal: Goal::A(walk, none) })
     }
-    let synthetic = if policy.exempt.cover(&chain.end) {
-        Vec::new()
-    } else {
-        synthesise(policy, &chain.end, &section, none.ttl)
-    };
-    if synthetic.is_empty() {
-        let response = none.response.unwrap_or_else(|| walk.before(no_a(policy, query, answer)));
-        return Step::Done(explained(response));
+
+    /// RFC 6147 section 5.1.5: the chain goes on, but the answer does not.
+    fn ask_on(
+        self,
+        question: &Question,
+        chain: Chain,
+        mut walk: Walk,
+        answer: &Answer<'_>,
+        goal: impl FnOnce(Walk) -> Goal,
+    ) -> Step<'a> {
+        walk.links.extend(chain.links);
+        walk.security.push(answer.security);
+        walk.hops += 1;
+        let question = Question { name: chain.end, ..*question };
+        Step::Ask(Pending { context: self, question, goal: goal(walk) })
     }
-    let mut message = header(query);
-    let security: Vec<Security> =
-        walk.security.iter().copied().chain(none.security).chain([answer.security]).collect();
-    message.metadata.authentic_data = none.security.is_some() && authentic(query, &security);
-    message.answers = walk.links;
-    message.answers.extend(chain.links);
-    message.answers.extend(synthetic);
-    copy_rest(&mut message, query, answer);
-    add_edns(&mut message, query, &[Ede::new(Ede::SYNTHESIZED, "")]);
-    let lifetime = lifetime(&message);
-    Step::Done(Response { message, kind: Kind::Synthetic, lifetime })
+
+    /// After the A question was answered.
+    fn a(self, question: &Question, walk: Walk, none: NoAaaa, answer: &Answer<'_>) -> Step<'a> {
+        // RFC 6147 section 5.1.6: an error is what the client gets.
+        if answer.message.metadata.response_code != ResponseCode::NoError {
+            return Step::Done(walk.before(self.usable(answer)));
+        }
+        let section = records(self.query, answer, &answer.message.answers);
+        let Some(chain) = follow(&question.name, &section) else {
+            return Step::Done(fail(self.query, Failure::Malformed));
+        };
+        let is_a =
+            |record: &Record| record.record_type() == RecordType::A && is(record, &chain.end);
+        if !section.iter().any(is_a) {
+            let goes_on = chain.end != question.name && walk.hops < MAX_HOPS;
+            if goes_on && soa(&answer.message.authorities).is_none() {
+                return self.ask_on(question, chain, walk, answer, |walk| Goal::A(walk, none));
+            }
+            return Step::Done(none.response.unwrap_or_else(|| walk.before(self.no_a(answer))));
+        }
+        // RFC 6147 section 5.5 item 2: a signed zone can prove that there is no AAAA, and has not done so.
+        if none.security.is_none() && authentic_data(self.query, answer) {
+            return Step::Done(fail(self.query, Failure::Bogus(Ede::NSEC_MISSING)));
+        }
+        let synthetic = if self.policy.exempt.cover(&chain.end) {
+            Vec::new()
+        } else {
+            synthesise(self.policy, &chain.end, &section, none.ttl)
+        };
+        if synthetic.is_empty() {
+            let response = none.response.unwrap_or_else(|| walk.before(self.no_a(answer)));
+            return Step::Done(explained(response));
+        }
+        let mut message = header(self.query);
+        let security: Vec<Security> =
+            walk.security.iter().copied().chain(none.security).chain([answer.security]).collect();
+        message.metadata.authentic_data =
+            none.security.is_some() && authentic(self.query, &security);
+        message.answers = walk.links;
+        message.answers.extend(chain.links);
+        message.answers.extend(synthetic);
+        copy_rest(&mut message, self.query, answer);
+        add_edns(&mut message, self.query, &[Ede::new(Ede::SYNTHESIZED, "")]);
+        let lifetime = lifetime(&message);
+        Step::Done(Response { message, kind: Kind::Synthetic, lifetime })
+    }
+
+    /// An answer to the A question as one that says that there are no AAAA records.
+    fn no_a(self, answer: &Answer<'_>) -> Response {
+        let mut response = self.usable(answer);
+        let is_a = |record: &Record| {
+            record.record_type() == RecordType::A || covered(record) == Some(RecordType::A)
+        };
+        response.message.answers.retain(|record| !is_a(record));
+        response.message.metadata.authentic_data = false;
+        response.lifetime = lifetime(&response.message);
+        response
+    }
+
+    /// The upstream's answer without the AAAA records that do not count, which MUST NOT be returned (RFC 6147 section
+    /// 5.1.4). The signature of the whole set does not fit what is left of it.
+    fn usable(self, answer: &Answer<'_>) -> Response {
+        let mut response = pass(self.query, answer);
+        let message = &mut response.message;
+        let before = message.answers.len();
+        message.answers.retain(|record| !is_excluded(self.policy, record));
+        if message.answers.len() < before {
+            message.answers.retain(|record| covered(record) != Some(RecordType::AAAA));
+            message.metadata.authentic_data = false;
+            response.lifetime = lifetime(message);
+        }
+        response
+    }
 }
 
-/// Whether it was validated here, is authentic, and the client cares.
+/// Whether the answer was validated here as authentic, and the client has not disabled checking.
 fn authentic_data(query: &Message, answer: &Answer<'_>) -> bool {
     answer.security == Security::Secure && !query.metadata.checking_disabled
-}
-
-/// An answer to the A question as one that says that there are no AAAA records.
-fn no_a(policy: &Policy, query: &Message, answer: &Answer<'_>) -> Response {
-    let mut response = usable(policy, query, answer);
-    let is_a = |record: &Record| {
-        record.record_type() == RecordType::A || covered(record) == Some(RecordType::A)
-    };
-    response.message.answers.retain(|record| !is_a(record));
-    response.message.metadata.authentic_data = false;
-    response.lifetime = lifetime(&response.message);
-    response
-}
-
-/// The upstream's answer without the AAAA records that do not count, which MUST NOT be returned (RFC 6147
-/// section 5.1.4). The signature of the whole set does not fit what is left of it.
-fn usable(policy: &Policy, query: &Message, answer: &Answer<'_>) -> Response {
-    let mut response = pass(query, answer);
-    let message = &mut response.message;
-    let before = message.answers.len();
-    message.answers.retain(|record| !is_excluded(policy, record));
-    if message.answers.len() < before {
-        message.answers.retain(|record| covered(record) != Some(RecordType::AAAA));
-        message.metadata.authentic_data = false;
-        response.lifetime = lifetime(message);
-    }
-    response
 }
 
 fn is_excluded(policy: &Policy, record: &Record) -> bool {
@@ -377,7 +363,7 @@ fn is_excluded(policy: &Policy, record: &Record) -> bool {
     }
 }
 
-/// Says why there is no address although there are A records.
+/// Adds the reason why there is no address although there are A records.
 fn explained(mut response: Response) -> Response {
     if let Some(edns) = &mut response.message.edns {
         let text = "IPv4 addresses without a translation prefix";

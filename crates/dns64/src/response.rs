@@ -8,10 +8,10 @@ use crate::exchange::{Answer, Failure, Security};
 use crate::request::dnssec_ok;
 use crate::resolve::{Kind, Response};
 
-/// What a response says it can take over UDP, which no fragment has to carry.
+/// UDP payload size in responses: it fits into one packet, so none is fragmented.
 const PAYLOAD: u16 = 1232;
 
-/// How many extended errors of an upstream server are passed on.
+/// Extended errors of an upstream server that are passed on at most.
 const MAX_EDE: usize = 4;
 
 /// A response with nothing but this RCODE and, if the client understands it, the reason.
@@ -22,7 +22,7 @@ pub(crate) fn refuse(query: &Message, code: ResponseCode, why: Option<&Ede>) -> 
     Response { message, kind: Kind::Error, lifetime: 0 }
 }
 
-/// SERVFAIL, with what went wrong.
+/// SERVFAIL, with the reason.
 pub(crate) fn fail(query: &Message, failure: Failure) -> Response {
     let why = match failure {
         Failure::Timeout => Ede::new(Ede::NO_REACHABLE_AUTHORITY, "no answer in time"),
@@ -76,23 +76,23 @@ pub(crate) fn pass(query: &Message, answer: &Answer<'_>) -> Response {
     Response { message, kind: Kind::Upstream, lifetime }
 }
 
-/// The authority and additional sections come from the last answer (RFC 6147 section 5.4), and nothing is
-/// synthesised in them (section 5.3.2).
+/// The authority and additional sections come from the last answer (RFC 6147 section 5.4), and nothing is synthesised
+/// in them (section 5.3.2).
 pub(crate) fn copy_rest(message: &mut Message, query: &Message, answer: &Answer<'_>) {
     message.authorities = records(query, answer, &answer.message.authorities);
     message.additionals = records(query, answer, &answer.message.additionals);
 }
 
-/// Whether AD is set: the client asks for it by DO, and does not do the checking itself, and all of it
-/// has been validated here (RFC 6147 section 5.5, items 1 to 3). What an upstream server says of itself
-/// is not taken over (RFC 4035 section 4.9.3).
+/// Whether AD is set: the client asks for it by DO, and does not do the checking itself, and all of it has been
+/// validated here (RFC 6147 section 5.5, items 1 to 3). What an upstream server says of itself is not taken over (RFC
+/// 4035 section 4.9.3).
 pub(crate) fn authentic(query: &Message, security: &[Security]) -> bool {
     dnssec_ok(query)
         && !query.metadata.checking_disabled
         && security.iter().all(|security| *security == Security::Secure)
 }
 
-/// A section as it goes on: aged, and without the DNSSEC records that nobody has asked for.
+/// A section for the response: with lowered TTLs, and without DNSSEC records that were not asked for.
 pub(crate) fn records(query: &Message, answer: &Answer<'_>, section: &[Record]) -> Vec<Record> {
     let keep_all = dnssec_ok(query);
     let asked = query.queries.first().map(|question| question.query_type);
@@ -111,20 +111,19 @@ pub(crate) fn records(query: &Message, answer: &Answer<'_>, section: &[Record]) 
         .collect()
 }
 
-/// A record with the TTL that is left of it.
+/// A record with its remaining TTL.
 pub(crate) fn aged(record: &Record, age: u32) -> Record {
     let mut record = record.clone();
     record.ttl = ttl(record.ttl, age);
     record
 }
 
-/// What is left of a TTL; one with the highest bit set is none (RFC 2181 section 8).
+/// The remaining TTL; one with the highest bit set counts as 0 (RFC 2181 section 8).
 pub(crate) fn ttl(ttl: u32, age: u32) -> u32 {
     if ttl > i32::MAX as u32 { 0 } else { ttl.saturating_sub(age) }
 }
 
-/// The SOA record of a negative answer, and for how long it may be taken at its word (RFC 2308 section 5),
-/// age apart.
+/// The SOA record of a negative answer, and how long the answer may be cached (RFC 2308 section 5), age apart.
 pub(crate) fn soa(authorities: &[Record]) -> Option<(&Record, u32)> {
     authorities.iter().find_map(|record| match &record.data {
         RData::SOA(soa) => Some((record, record.ttl.min(soa.minimum))),
@@ -132,8 +131,8 @@ pub(crate) fn soa(authorities: &[Record]) -> Option<(&Record, u32)> {
     })
 }
 
-/// For how long the response may be given again: until the first of its records ends; a negative one
-/// as its SOA says, and not at all without (RFC 2308 section 5); errors not at all.
+/// For how long the response may be given again: until the first of its records ends; a negative one as its SOA says,
+/// and not at all without (RFC 2308 section 5); errors not at all.
 pub(crate) fn lifetime(message: &Message) -> u32 {
     let code = message.metadata.response_code;
     let negative = match code {

@@ -7,12 +7,13 @@ use hickory_proto::rr::rdata::{CNAME, PTR};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
 use crate::chain::{covered, follow, is};
+use crate::discovery::heuristic::WELL_KNOWN_ADDRESSES;
 use crate::ede::Ede;
 use crate::exchange::Answer;
 use crate::policy::{Policy, Reverse};
 use crate::resolve::{Kind, Response};
 use crate::response::{add_edns, aged, copy_rest, lifetime, pass, soa, ttl};
-use crate::special::{self, LOCAL_TTL, WELL_KNOWN_V4, well_known_name};
+use crate::special::{self, LOCAL_TTL, well_known_name};
 use crate::synthesis::may_carry;
 
 /// What becomes of a question for the name of an address.
@@ -24,8 +25,8 @@ pub(crate) enum Lookup {
     Cname(Name),
 }
 
-/// Whether the question is about an address that begins with one of the site's prefixes, or the Well-Known
-/// Prefix; `None` leaves it to the servers upstream, like any other.
+/// Whether the question is about an address that begins with one of the site's prefixes, or the Well-Known Prefix;
+/// `None` leaves it to the servers upstream, like any other.
 pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Option<Lookup> {
     if question.query_class != DNSClass::IN {
         return None;
@@ -40,13 +41,13 @@ pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Opti
     let pool6 = policy.covering(v6)?;
     // An address that embeds nothing is not synthetic: a host's own, perhaps.
     let v4 = pool6.extract(v6)?;
-    let names: Vec<Name> = if WELL_KNOWN_V4.contains(&v4) {
+    let names: Vec<Name> = if WELL_KNOWN_ADDRESSES.contains(&v4) {
         match policy.nat64_names.as_slice() {
             [] => vec![well_known_name()],
             names => names.to_vec(),
         }
     } else if !may_carry(policy, pool6, v4) {
-        // No such address is ever synthesised; the IPv4 address is nobody else's business.
+        // No such address is ever synthesised, and the question must not leak the IPv4 address.
         let mut message = special::local(query);
         message.metadata.response_code = ResponseCode::NXDomain;
         message.authorities.push(special::soa(zone(question, pool6.len()), LOCAL_TTL));
@@ -54,7 +55,7 @@ pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Opti
     } else {
         match policy.reverse {
             Reverse::Local => vec![local_name(v4, &policy.reverse_domain)],
-            Reverse::Cname => return Some(Lookup::Cname(in_addr_arpa(v4))),
+            Reverse::Cname => return Some(Lookup::Cname(Name::from(v4))),
         }
     };
     let mut message = special::local(query);
@@ -65,8 +66,8 @@ pub(crate) fn lookup(policy: &Policy, query: &Message, question: &Query) -> Opti
 
 /// The response at the top of a prefix's zone, and between it and the names of addresses.
 ///
-/// Those names exist because names below them do (RFC 8020 section 2): whoever hears NXDOMAIN may take all below for
-/// absent. DS belongs to the zone above, and is asked there.
+/// Those names exist because names below them do (RFC 8020 section 2): a client that gets NXDOMAIN may take all below
+/// for absent. DS belongs to the zone above, and is asked there.
 fn above(policy: &Policy, query: &Message, question: &Query) -> Option<Response> {
     let (first, nibbles) = nibbles(&question.name).filter(|(_, nibbles)| *nibbles < 32)?;
     let len = policy.covering(first)?.len();
@@ -84,8 +85,8 @@ fn above(policy: &Policy, query: &Message, question: &Query) -> Option<Response>
 
 /// The response from what was found at the name in IN-ADDR.ARPA.
 ///
-/// There is a CNAME only if there is a PTR for it to point at; and where IN-ADDR.ARPA has an alias of its own
-/// (RFC 2317), the CNAME points at the end of it, so that no chain is made longer.
+/// There is a CNAME only if there is a PTR for it to point at; and where IN-ADDR.ARPA has an alias of its own (RFC
+/// 2317), the CNAME points at the end of it, so that no chain is made longer.
 pub(crate) fn respond(
     policy: &Policy,
     query: &Message,
@@ -127,8 +128,8 @@ pub(crate) fn respond(
     Response { message, kind: Kind::Synthetic, lifetime }
 }
 
-/// The SOA of a negative response. The upstream's is that of a zone in IN-ADDR.ARPA, above which the name that
-/// was asked for does not lie; its lifetime is taken over.
+/// The SOA of a negative response. The upstream's is that of a zone in IN-ADDR.ARPA, above which the name that was
+/// asked for does not lie; its lifetime is taken over.
 fn negative(policy: &Policy, question: &Query, answer: &Answer<'_>) -> Option<Record> {
     let (_, lifetime) = soa(&answer.message.authorities)?;
     let pool6 = policy.covering(address(&question.name)?)?;
@@ -160,32 +161,6 @@ fn nibbles(name: &Name) -> Option<(Ipv6Addr, usize)> {
         bits |= u128::from(char::from(*digit).to_digit(16)?) << (4 * shift);
     }
     (nibbles.len() <= 32).then_some((Ipv6Addr::from_bits(bits), nibbles.len()))
-}
-
-/// `1.2.0.192.in-addr.arpa.`
-pub(crate) fn in_addr_arpa(v4: Ipv4Addr) -> Name {
-    let [a, b, c, d] = v4.octets().map(|octet| octet.to_string());
-    Name::from_labels([d.as_str(), &c, &b, &a, "in-addr", "arpa"]).unwrap_or_default()
-}
-
-/// The address that a name below IN-ADDR.ARPA stands for (RFC 1035 section 3.5): 4 numbers, the last first.
-pub(crate) fn address4(name: &Name) -> Option<Ipv4Addr> {
-    let labels: Vec<&[u8]> = name.iter().collect();
-    let [d, c, b, a, in_addr, arpa] = labels.as_slice() else { return None };
-    if !in_addr.eq_ignore_ascii_case(b"in-addr") || !arpa.eq_ignore_ascii_case(b"arpa") {
-        return None;
-    }
-    // As a dotted quad: no sign, no zero in front.
-    let text = [a, b, c, d].map(|label| std::str::from_utf8(label).unwrap_or_default()).join(".");
-    text.parse().ok()
-}
-
-/// The name below IP6.ARPA that stands for an address.
-pub(crate) fn ip6_arpa(v6: Ipv6Addr) -> Name {
-    let bits = v6.to_bits();
-    let nibbles = (0..32).map(|index| format!("{:x}", bits >> (4 * index) & 15));
-    let labels: Vec<String> = nibbles.chain(["ip6".to_owned(), "arpa".to_owned()]).collect();
-    Name::from_labels(labels.iter().map(String::as_str)).unwrap_or_default()
 }
 
 /// `192-0-2-1` in a domain.

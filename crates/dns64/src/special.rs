@@ -1,25 +1,20 @@
 //! `ipv4only.arpa`, the name by which hosts learn the prefix (RFC 7050, RFC 8880).
 
-use std::net::Ipv4Addr;
-
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
+use crate::discovery::heuristic::WELL_KNOWN_ADDRESSES;
 use crate::ede::Ede;
 use crate::policy::Policy;
 use crate::resolve::{Kind, Response};
 use crate::response::{add_edns, header, lifetime};
 
-/// The well-known IPv4 addresses (RFC 7050 section 2.2).
-pub(crate) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
-    [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-
 /// TTL of what is fixed by the RFC, seconds: at least an hour (RFC 7050 section 4).
 const FIXED_TTL: u32 = 3600;
 
-/// TTL of what follows from configuration, seconds: how long hosts may keep a prefix that is no longer used.
-/// The limit of RFC 6147 section 5.1.7 for synthetic records.
+/// TTL of what follows from configuration, seconds: how long hosts may keep a prefix that is no longer used. The limit
+/// of RFC 6147 section 5.1.7 for synthetic records.
 pub(crate) const LOCAL_TTL: u32 = 600;
 
 /// `ipv4only.arpa.`
@@ -29,8 +24,8 @@ pub(crate) fn well_known_name() -> Name {
 
 /// The response to a question about the well-known name or a name below it.
 ///
-/// Every type is answered here, except DS, which is resolved the usual way (RFC 8880 section 7.1 item 4).
-/// CD and DO change nothing: nobody validates these answers (RFC 8880 section 5).
+/// Every type is answered here, except DS, which is resolved the usual way (RFC 8880 section 7.1 item 4). CD and DO
+/// change nothing, because these answers are not validated (RFC 8880 section 5).
 pub(crate) fn answer(policy: &Policy, query: &Message, question: &Query) -> Option<Response> {
     let zone = well_known_name();
     if question.query_class != DNSClass::IN || !zone.zone_of(&question.name) {
@@ -43,13 +38,13 @@ pub(crate) fn answer(policy: &Policy, query: &Message, question: &Query) -> Opti
         _ if !exists => message.metadata.response_code = ResponseCode::NXDomain,
         RecordType::DS => return None,
         RecordType::A => {
-            let data = WELL_KNOWN_V4.map(|v4| RData::A(A(v4)));
+            let data = WELL_KNOWN_ADDRESSES.map(|v4| RData::A(A(v4)));
             message.answers.extend(records(question, FIXED_TTL, data));
         }
         RecordType::AAAA => {
             let pairs = policy.prefixes().iter().flat_map(|pool6| {
                 // RFC 6052 section 3.1 forbids these two with the Well-Known Prefix; RFC 7050 wants them.
-                WELL_KNOWN_V4.map(|v4| RData::AAAA(AAAA(pool6.embed(v4))))
+                WELL_KNOWN_ADDRESSES.map(|v4| RData::AAAA(AAAA(pool6.embed(v4))))
             });
             message.answers.extend(records(question, LOCAL_TTL, pairs));
             synthetic = !message.answers.is_empty();
@@ -63,19 +58,19 @@ pub(crate) fn answer(policy: &Policy, query: &Message, question: &Query) -> Opti
     Some(explained(message, query, synthetic.as_slice()))
 }
 
-/// A response of ours, with authority.
+/// An authoritative response.
 pub(crate) fn local(query: &Message) -> Message {
     let mut message = header(query);
     message.metadata.authoritative = true;
     message
 }
 
-/// Completes a response of ours.
+/// Completes a local response.
 pub(crate) fn done(message: Message, query: &Message) -> Response {
     explained(message, query, &[])
 }
 
-/// Completes a response of ours that says why it is what it is.
+/// Completes a local response with its reasons.
 fn explained(mut message: Message, query: &Message, why: &[Ede]) -> Response {
     add_edns(&mut message, query, why);
     let lifetime = lifetime(&message);

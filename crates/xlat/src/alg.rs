@@ -1,19 +1,18 @@
-//! Application level gateways (ALGs): they read and change what applications say.
+//! Application level gateways (ALGs): they read and change the payload of connections.
 //!
-//! An [`Alg`] names the ports whose connections it watches. For each of them it makes a [`Dialogue`], which is
-//! shown the octets of both directions in order, each octet once, and says what becomes of them ([`Advice`]):
-//! they pass, others stand in their place, or more is needed first. What TCP makes of that is done below it, in
-//! `flow` (what went in and what came out, octet by octet) and `connection` (both directions: sequence and
-//! acknowledgement numbers, SACK, windows, urgent data, FIN and RST):
+//! An [`Alg`] names the ports whose connections it watches. For each connection it makes a [`Dialogue`], which gets the
+//! octets of both directions in order, each octet once, and decides ([`Advice`]): they pass, they are replaced, or more
+//! octets are needed first. TCP is handled below it, by `flow` (input and output, octet by octet) and `connection`
+//! (both directions: sequence and acknowledgement numbers, SACK, windows, urgent data, FIN and RST):
 //!
-//! - octets that are held are not acknowledged, so their sender keeps them and sends them again if need be;
-//! - what is sent again becomes the same octets again, as long as they are not acknowledged;
-//! - what comes before its turn waits, within bounds, or is left to its sender to repeat;
-//! - what became longer than a segment may be leaves as a super-packet, which the device cuts (`apply`).
+//! - held octets are not acknowledged, so their sender retransmits them if necessary;
+//! - retransmitted octets are replaced by the same octets again, until they are acknowledged;
+//! - segments out of order are kept, within bounds, or left to their sender to retransmit;
+//! - a segment that has become longer than the MSS leaves as a super-packet, which the device cuts (`apply`).
 //!
 //! State is kept beside the tables (`store`), only for connections whose first segment was seen, and removed with the
-//! session. Connections of other ports never come here. In the kernel, programs leave packets of the watched
-//! ports to the user engine.
+//! session. Packets of other ports take no part in this. Kernel programs pass packets of the watched ports to the user
+//! engine.
 //!
 //! An ALG may ask for mappings ([`Context::expect`]): a BIB entry through which one remote address may open
 //! connections, for as long as a session that begins lives (TCP_TRANS) or a connection uses it.
@@ -44,8 +43,7 @@ use core::time::Duration;
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
 
-/// Octets of one direction that are held at most. A session whose [`Dialogue`] wants more bypasses the ALG from then
-/// on.
+/// Held octets of one direction at most. A session whose [`Dialogue`] wants more bypasses the ALG from then on.
 pub const HELD_MAX: usize = 8192;
 
 /// An ALG: made once, shared by all sessions.
@@ -61,15 +59,14 @@ pub trait Alg: Debug + Send + Sync {
         None
     }
 
-    /// A connection that begins.
+    /// The dialogue of a new connection.
     fn open(&self, ends: &Ends) -> Box<dyn Dialogue>;
 }
 
-/// What is said on one connection.
+/// The dialogue of one connection.
 pub trait Dialogue: Debug + Send {
-    /// The octets of one direction that are not dealt with, at least one. They are shown
-    /// again, with what followed, until [`Advice`] deals with them. `ended`: nothing will follow. What stands in
-    /// their place is to be written to `out`, which is empty.
+    /// The pending octets of one direction, at least one. They are passed in again, with what follows, until [`Advice`]
+    /// deals with them. `ended`: nothing will follow. A replacement is written to `out`, which is empty.
     fn octets(
         &mut self,
         from: Side,
@@ -79,20 +76,20 @@ pub trait Dialogue: Debug + Send {
         context: &mut Context<'_>,
     ) -> Advice;
 
-    /// Octets of memory that it keeps of what was said, beside those that it is shown.
+    /// Octets of memory that it keeps, beside those that it is passed.
     fn kept(&self) -> usize {
         0
     }
 }
 
-/// What becomes of octets.
+/// The decision about octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It depends on what follows: they wait.
+    /// They are held until more has come.
     Hold,
-    /// The first so many pass as they are.
+    /// The first so many pass unchanged.
     Pass(usize),
-    /// In the place of the first so many, at least one, stands what was written, which may be nothing.
+    /// The first so many, at least one, are replaced by what was written, which may be nothing.
     Replace(usize),
     /// Everything passes unchanged from here on, in both directions, until the connection ends.
     Bypass,
@@ -115,8 +112,8 @@ pub struct Ends {
 
 /// What an ALG can ask of the translator.
 pub trait Mappings {
-    /// A BIB entry of TCP for a host's transport address at an IPv4 address, through which `from` may connect.
-    /// `None`: there is no room, or the host may have no more.
+    /// A BIB entry of TCP for a host's transport address at an IPv4 address, through which `from` may connect. `None`:
+    /// there is no room, or the host may have no more.
     fn expect(
         &mut self,
         host: (Ipv6Addr, u16),
@@ -158,8 +155,8 @@ impl<'a> Context<'a> {
         Context { ends, now, counters, may_keep: true, mappings }
     }
 
-    /// A BIB entry for a host's transport address, at the IPv4 address that the session itself has, through
-    /// which the session's IPv4 end may connect. `None`: there is no room, or the host may have no more.
+    /// A BIB entry for a host's transport address, at the IPv4 address that the session itself has, through which the
+    /// session's IPv4 end may connect. `None`: there is no room, or the host may have no more.
     pub fn expect(&mut self, host: (Ipv6Addr, u16)) -> Option<(Ipv4Addr, u16)> {
         let Ends { local, remote, pool6, .. } = self.ends;
         let made = self.mappings.expect(host, local.0, remote.0, pool6);

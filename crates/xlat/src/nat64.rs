@@ -13,6 +13,10 @@
 //! kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
 
 mod error;
+#[cfg(feature = "nat-pt")]
+pub mod nat_pt;
+#[cfg(not(feature = "nat-pt"))]
+#[path = "nat64/nat_pt/without.rs"]
 pub mod nat_pt;
 mod packet;
 mod policy;
@@ -22,7 +26,9 @@ mod table;
 mod tests;
 
 pub use error::Nat64Error;
-pub use nat_pt::{Addresses, Bound};
+pub use nat_pt::Addresses;
+#[cfg(feature = "nat-pt")]
+pub use nat_pt::Bound;
 pub(crate) use packet::{Ends, Stateful};
 pub use packet::{Outgoing6, Refusal, Segment, StoredSyn, Syns, Transition, Tuple, transition};
 pub use policy::{
@@ -53,8 +59,7 @@ use self::table::{
     state, tick,
 };
 
-/// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted
-/// as drops.
+/// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted as drops.
 #[derive(Debug, Default)]
 pub struct Created {
     /// BIB entries.
@@ -283,13 +288,7 @@ impl Nat64 {
     /// How many blocks of each pool are assigned; nothing for pools without blocks.
     #[must_use]
     pub fn blocks(&self) -> Vec<Occupancy> {
-        self.given
-            .iter()
-            .map(|given| {
-                let (used, size) = given.occupancy();
-                Occupancy { used, size }
-            })
-            .collect()
+        self.given.iter().map(|given| given.occupancy()).collect()
     }
 
     /// Refuses new sessions from now on, or accepts them again.
@@ -303,20 +302,14 @@ impl Nat64 {
         self.memory.regions().meta.draining.load(Relaxed) != 0
     }
 
-    /// Whether an IPv4 transport address is the translator's: of a pool, or of a BIB entry that the
-    /// operator made.
+    /// Whether an IPv4 transport address is the translator's: of a pool, or of a BIB entry that the operator made.
     #[must_use]
     pub fn owns(&self, protocol: Protocol, addr: Ipv4Addr, port: u16) -> bool {
         self.owned.has(protocol, addr, port)
     }
 
-    /// Whether an IPv4 address is one that IPv6 hosts get for themselves.
-    fn is_bindable(&self, addr: Ipv4Addr) -> bool {
-        self.owned.is_bindable(addr)
-    }
-
-    /// A packet from an IPv6 host (RFC 6146 section 3.5): updates the tables, and gives (T,t). `shard`: a
-    /// number of the thread's own.
+    /// A packet from an IPv6 host (RFC 6146 section 3.5): updates the tables, and gives (T,t). `shard`: a number of the
+    /// thread's own.
     pub fn from_v6(
         &self,
         tuple: &Tuple<Ipv6Addr>,

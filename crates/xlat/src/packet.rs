@@ -10,8 +10,8 @@ use crate::verdict::DropReason;
 
 /// Octets that must lie free in front of a packet so that every outcome fits in place.
 ///
-/// The longest growth is an IPv4 ICMP error that becomes ICMPv6 (two headers of 20 more octets and
-/// an inner Fragment Header of 8), or an ICMPv6 error of 48 octets put in front of an IPv6 packet.
+/// The longest growth is an IPv4 ICMP error that becomes ICMPv6 (two headers of 20 more octets and an inner Fragment
+/// Header of 8), or an ICMPv6 error of 48 octets put in front of an IPv6 packet.
 pub const HEADROOM: usize = 64;
 
 /// Octets that should lie free behind a packet. An ICMP error grows there when its extensions move back (RFC 4884) or
@@ -26,8 +26,8 @@ pub enum ChecksumState {
     Complete,
     /// The checksum field is complete, and the host has verified it (or made it).
     Verified,
-    /// The field holds the folded pseudo-header sum; the device completes it by summing from octet
-    /// `start` of the packet to its end, into octet `start + offset`.
+    /// The field holds the folded pseudo-header sum; the device completes it by summing from octet `start` of the
+    /// packet to its end, into octet `start + offset`.
     Partial {
         /// First octet covered, counted from the start of the IP header.
         start: u16,
@@ -59,8 +59,8 @@ pub struct Gso {
     pub ecn: bool,
     /// Octets of transport payload per segment.
     pub size: u16,
-    /// Octets of IP and transport headers, counted from the start of the IP header. A hint: not
-    /// trusted, but kept true through translation.
+    /// Octets of IP and transport headers, counted from the start of the IP header. A hint: not trusted, but kept true
+    /// through translation.
     pub header_len: u16,
 }
 
@@ -89,8 +89,8 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// The packet in `buffer[range]`. `range.start` is the headroom: give at least [`HEADROOM`]
-    /// octets, else outcomes that need more are dropped as `NoHeadroom`.
+    /// The packet in `buffer[range]`. `range.start` is the headroom: give at least [`HEADROOM`] octets, else outcomes
+    /// that need more are dropped as `NoHeadroom`.
     ///
     /// A range outside the buffer is cut to it.
     pub fn new(buffer: &'a mut [u8], range: Range<usize>, offload: Offload) -> Packet<'a> {
@@ -130,8 +130,8 @@ impl<'a> Packet<'a> {
         self.buffer
     }
 
-    /// The pieces in which the packet has to leave: itself, or its fragments when it does not fit
-    /// (RFC 7915 sections 4.1 and 5.1.1). Empty only when the packet is.
+    /// The pieces in which the packet has to leave: itself, or its fragments when it does not fit (RFC 7915 sections
+    /// 4.1 and 5.1.1). Empty only when the packet is.
     pub fn fragments(&self) -> Fragments<'_> {
         Fragments::new(self.bytes(), self.plan)
     }
@@ -144,8 +144,8 @@ impl<'a> Packet<'a> {
 
     /// The packets that this one will be on a wire: 1, or the number of segments of a super-packet.
     ///
-    /// Counted from the headers themselves: what a TUN says in `header_len` is the length of the
-    /// kernel's linear buffer, which may hold payload too.
+    /// Counted from the headers themselves: what a TUN says in `header_len` is the length of the kernel's linear
+    /// buffer, which may hold payload too.
     #[inline]
     pub fn segments(&self) -> usize {
         let Gso { kind, size, .. } = self.offload.gso;
@@ -164,9 +164,9 @@ impl<'a> Packet<'a> {
         self.plan = Some(plan);
     }
 
-    /// Lets a packet that begins with an IPv6 header of 40 octets and has an IPv4 packet in it leave in as many
-    /// pieces as are needed: of a super-packet its segments, and of each packet of more than `limit` octets
-    /// IPv6 fragments, which have identifications from `identification` on (RFC 2473 section 7.2).
+    /// Lets a packet that begins with an IPv6 header of 40 octets and has an IPv4 packet in it leave in as many pieces
+    /// as are needed: of a super-packet its segments, and of each packet of more than `limit` octets IPv6 fragments,
+    /// which have identifications from `identification` on (RFC 2473 section 7.2).
     pub fn cut_tunnelled(&mut self, limit: usize, identification: u32) {
         if self.offload.gso.kind == GsoKind::None {
             self.complete_checksum();
@@ -197,8 +197,7 @@ impl<'a> Packet<'a> {
         self.offload.checksum = ChecksumState::Complete;
     }
 
-    /// Keeps the offload state true when the transport header moves from octet `old` of the packet to
-    /// octet `new`.
+    /// Keeps the offload state true when the transport header moves from octet `old` of the packet to octet `new`.
     #[inline]
     fn move_transport(&mut self, old: usize, new: usize) {
         let moved = |at: u16| u16::try_from((usize::from(at) + new).saturating_sub(old));
@@ -258,18 +257,6 @@ impl<'a> Packet<'a> {
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.buffer.len() - self.start
-    }
-
-    /// Puts other octets in the place of what lies behind the first `kept`; the packet is then whole, and its
-    /// checksums are the caller's business. `false`: no room.
-    pub(crate) fn replace_behind(&mut self, kept: usize, octets: &[u8]) -> bool {
-        let from = self.start + kept;
-        let Some(room) = self.buffer.get_mut(from..from + octets.len()) else { return false };
-        room.copy_from_slice(octets);
-        self.end = from + octets.len();
-        self.offload = Offload::default();
-        self.plan = None;
-        true
     }
 
     /// Lengthens the packet to `len` octets, the new ones zero. `false`: no room behind it.

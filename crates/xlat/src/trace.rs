@@ -4,8 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addr::{Mapped, Via};
 use crate::counters::Direction;
-use crate::dns::DnsAction;
-use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
+use crate::verdict::{DnsAction, DropReason, IcmpErrorKind, Verdict};
 
 /// One step. Those between [`Step::Inner`] and [`Step::InnerEnd`] concern the packet inside an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,22 +57,18 @@ pub struct State {
 }
 
 impl State {
-    /// A state whose first IPv4 identification is `identification`: a random number, different for
-    /// each queue (RFC 7739 gives the reasons).
+    /// A state whose first IPv4 identification is `identification`: a random number, different for each queue (RFC 7739
+    /// gives the reasons).
     pub fn new(identification: u16) -> State {
-        let limiter = RateLimiter::default();
-        let fragment = u32::from(identification) << 16;
-        let (made, octets, syns) = (false, Vec::new(), Syns::default());
-        let identifications = None;
         State {
             identification,
-            identifications,
-            fragment,
-            limiter,
+            identifications: None,
+            fragment: u32::from(identification) << 16,
+            limiter: RateLimiter::default(),
             suppressed: 0,
-            made,
-            octets,
-            syns,
+            made: false,
+            octets: Vec::new(),
+            syns: Syns::default(),
         }
     }
 
@@ -120,8 +116,8 @@ impl State {
         core::mem::take(&mut self.made)
     }
 
-    /// The number of ICMP errors that were due and not sent since the last call: rate limit, switched
-    /// off, or no source configured.
+    /// The number of ICMP errors that were due and not sent since the last call: rate limit, switched off, or no source
+    /// configured.
     pub fn take_suppressed(&mut self) -> u64 {
         core::mem::take(&mut self.suppressed)
     }
@@ -167,9 +163,9 @@ impl Translator {
 
     /// Translates a packet in place.
     ///
-    /// `now` is a monotone time; it feeds the rate limiter and lifetimes. Its origin is free, but one for all
-    /// threads and programs that share tables: CLOCK_MONOTONIC. `trace` takes the steps: `&mut ()` takes
-    /// none, a `Vec<Step>` all of them.
+    /// `now` is a monotone time; it feeds the rate limiter and lifetimes. Its origin is free, but one for all threads
+    /// and programs that share tables: CLOCK_MONOTONIC. `trace` takes the steps: `&mut ()` takes none, a `Vec<Step>`
+    /// all of them.
     pub fn translate(
         &self,
         packet: &mut Packet<'_>,
@@ -199,8 +195,7 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.mark = packet.mark;
-                let dns = nat64.settings().dns.as_deref();
-                let ends = dns.and_then(|_| dns::Ends::of(packet));
+                let dns = dns::Hook::of(config, nat64, packet, now, shard);
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.view.made.get();
                 if let Some(stored) = mapper.stored {
@@ -212,13 +207,12 @@ impl Translator {
                     let out = &mut state.octets;
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
                 }
-                if let (Some(dns), Some(ends), Verdict::Forward) = (dns, ends, verdict)
-                    && !mapper.is_hairpin
-                {
-                    let hook = dns::Hook { dns, nat64, config, now, shard };
-                    return hook.take(&ends, packet, state, trace);
+                match dns {
+                    Some(dns) if verdict == Verdict::Forward && !mapper.is_hairpin => {
+                        dns.take(packet, state, trace)
+                    }
+                    _ => verdict,
                 }
-                verdict
             }
         }
     }
@@ -243,10 +237,9 @@ impl Translator {
         }
     }
 
-    /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds
-    /// [`StoredSyn::packet`], with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable
-    /// (RFC 6146 section 3.5.2.2, V4 INIT). If the host has opened the connection meanwhile, nothing is due
-    /// (RFC 5382 REQ-4).
+    /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds [`StoredSyn::packet`],
+    /// with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If
+    /// the host has opened the connection meanwhile, nothing is due (RFC 5382 REQ-4).
     pub fn unanswered(
         &self,
         syn: &StoredSyn,
@@ -316,8 +309,8 @@ impl Translator {
             Err(stop) => {
                 let errors = self.errors(self.icmp_source4(packet));
                 let verdict = reply::answer(errors, packet, stop, now, state, trace);
-                // A hairpinned packet stops as IPv4 (RFC 7757 section 4.2.2); its sender is an IPv6
-                // host, so the answer goes the same way back.
+                // A hairpinned packet stops as IPv4 (RFC 7757 section 4.2.2); its sender is an IPv6 host, so the answer
+                // goes the same way back.
                 if matches!(verdict, Verdict::Reply(_))
                     && Direction::of(packet.bytes()) != direction
                 {

@@ -12,8 +12,8 @@ pub enum Verdict {
     /// Kept for a while: an unsolicited SYN (RFC 6146 section 3.5.2.2). Or consumed: a Packet Too Big from inside a
     /// softwire (RFC 2473 section 8.3).
     Stored,
-    /// Not for the translator, by its addresses. Only at attach points that see traffic which was not
-    /// routed to it. The packet is unchanged, but what lay behind its own length is cut off.
+    /// Not for the translator, by its addresses. Only at attach points that see traffic which was not routed to it. The
+    /// packet is unchanged, but what lay behind its own length is cut off.
     Pass,
 }
 
@@ -55,12 +55,23 @@ pub enum IcmpErrorKind {
     SourcePolicy,
 }
 
+/// What becomes of a DNS message that an ALG has read in the path of packets (RFC 2766 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DnsAction {
+    /// It is forwarded unchanged.
+    Pass,
+    /// It is forwarded with other octets.
+    Replace,
+    /// It is not forwarded; another message is sent back to its source.
+    Return,
+}
+
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $text:literal;)*) => {
         /// Why a packet was dropped.
         ///
-        /// Append-only: a number never changes its meaning. The same number stands in
-        /// `fordway_abi.h`, the label in metrics, and both in `docs/drop-reasons.md`.
+        /// Append-only: a number never changes its meaning. The same number stands in `fordway_abi.h`, the label in
+        /// metrics, and both in `docs/drop-reasons.md`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason {

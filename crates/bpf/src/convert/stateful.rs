@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fordway_xlat::Config;
 use fordway_xlat::addr::EamTable;
-use fordway_xlat::nat64::{Filtering, Memory, Settings};
+use fordway_xlat::nat64::{Addresses, Filtering, Memory, Settings};
 
 use crate::abi::{Abi, FwNat64Config, FwPool4Range, LEFT_PORTS, MAX_POOL4, nat64_mode};
 use crate::{Result, Stateful, Unsupported};
@@ -104,12 +104,11 @@ fn pool4(settings: &Settings) -> (Vec<FwPool4Range>, usize) {
     }
     let number = ranges.len();
     // The user engine decides to which host they are bound; its entries are like all others.
-    let bound = settings.addresses.iter().flat_map(|addresses| {
-        let fixed = addresses.fixed.iter().map(|(addr, _)| (addr.to_bits(), addr.to_bits()));
-        let nets = &addresses.pool;
-        nets.iter().map(|net| (net.network().to_bits(), net.broadcast().to_bits())).chain(fixed)
-    });
-    ranges.extend(bound.map(|(first, last)| FwPool4Range { first, last, low: 0, high: u16::MAX }));
+    let bound = settings.addresses.iter().flat_map(Addresses::ranges);
+    ranges.extend(bound.map(|(first, last)| {
+        let (first, last) = (first.to_bits(), last.to_bits());
+        FwPool4Range { first, last, low: 0, high: u16::MAX }
+    }));
     let fixed = settings
         .bib
         .iter()

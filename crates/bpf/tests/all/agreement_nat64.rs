@@ -328,7 +328,7 @@ fn all_settings() -> Vec<(&'static str, Config, Settings)> {
             forward(Protocol::Tcp, 80, Ipv4Addr::new(203, 0, 113, 1), 80),
             forward(Protocol::Udp, 53, Ipv4Addr::new(203, 0, 113, 77), 5353),
         ],
-        lifetimes: Lifetimes { port_rest: Duration::ZERO, ..Lifetimes::default() },
+        lifetimes: Lifetimes { hold_down: Duration::ZERO, ..Lifetimes::default() },
         quotas: Quotas { ports: [20, 20, 20], sessions: 24, new_per_second: 12 },
         ..ordinary.clone()
     };

@@ -91,7 +91,7 @@ impl Core {
             sessions: self.nat.sessions(now).collect(),
             subscribers: self.nat.subscribers(now).collect(),
         };
-        tables.bib.sort_by_key(|bib| (bib.binding, bib.is_resting, bib.age, bib.idle));
+        tables.bib.sort_by_key(|bib| (bib.binding, bib.in_hold_down, bib.age, bib.idle));
         tables.sessions.sort_by_key(|session| (session.binding, session.remote));
         tables.subscribers.sort_by_key(|subscriber| (subscriber.prefix, subscriber.mark));
         tables

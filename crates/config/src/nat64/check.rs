@@ -48,7 +48,7 @@ pub(crate) fn nat64(at: &Places, nat64: &Nat64, sink: &mut Sink) {
         ("tcp_est", it.tcp_est),
         ("tcp_trans", it.tcp_trans),
         ("tcp_incoming_syn", it.tcp_incoming_syn),
-        ("port_rest", it.port_rest),
+        ("port_rest", it.hold_down),
     ];
     lifetimes::check(at, &given, nat64.allow_short_lifetimes, sink);
     let pools = places_of(&nat64.pools, at);

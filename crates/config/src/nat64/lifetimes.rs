@@ -25,7 +25,7 @@ keys! {
         /// SYNs from IPv4 that nobody has asked for; at least 6 seconds (RFC 5382 REQ-4)
         "tcp_incoming_syn" (tcp_incoming_syn) = LIFETIME;
         /// How long a port of UDP or ICMP rests before another host gets it; 2 minutes are advised (RFC 6888 REQ-8)
-        "port_rest" (port_rest) = LIFETIME;
+        "port_rest" (hold_down) = LIFETIME;
         /// How long a subscriber without a session keeps its address and blocks
         "subscriber" (subscriber) = LIFETIME;
     }

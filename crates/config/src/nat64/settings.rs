@@ -20,7 +20,7 @@ impl Nat64 {
             refresh_from_v4: self.refresh_from_v4,
             // What rests must not fill the table.
             lifetimes: Lifetimes {
-                rest_most: self.sizes.bibs / 2,
+                hold_down_most: self.sizes.bibs / 2,
                 dynamic4: self.nat_pt.as_ref().map_or(self.lifetimes.dynamic4, |it| it.idle),
                 ..self.lifetimes
             },

@@ -84,11 +84,11 @@ prop_compose! {
         tcp_est in seconds(7200),
         tcp_trans in seconds(240),
         tcp_incoming_syn in seconds(6),
-        port_rest in seconds(120),
+        hold_down in seconds(120),
         subscriber in seconds(1),
     ) -> Lifetimes {
         let default = Lifetimes::default();
-        Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, port_rest, subscriber, ..default }
+        Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, hold_down, subscriber, ..default }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions and answers that the gateway writes.
+//! Questions and answers that the ALG writes.
 
 use fordway_xlat::dns::Exchange;
 use fordway_xlat::nat64::Side;
@@ -10,10 +10,10 @@ use super::{other, other_name};
 /// Octets of a header (RFC 1035 section 4.1.1).
 const HEADER: usize = 12;
 
-/// What the gateway takes over UDP, and the most that it writes: no fragment has to carry it.
+/// Octets that the ALG accepts over UDP, and writes at most: they fit into one packet, so none is fragmented.
 const PAYLOAD: u16 = 1232;
 
-/// What every client takes over UDP (RFC 1035 section 2.3.4).
+/// Octets that every client accepts over UDP (RFC 1035 section 2.3.4).
 const LEAST: u16 = 512;
 
 /// How far a question has come.
@@ -21,9 +21,9 @@ const LEAST: u16 = 512;
 pub(crate) enum Stage {
     /// The client's own question is at the server.
     Native,
-    /// The gateway's question for the other family is.
+    /// The ALG's question for the other family is at the server.
     Other,
-    /// The question for the name of an address is, by its other name.
+    /// The question for the name of an address is at the server, under its translated name.
     Pointer,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
     pub(crate) question: Query,
     pub(crate) recursion_desired: bool,
     pub(crate) checking_disabled: bool,
-    /// What it takes over UDP; `None`: it has no EDNS.
+    /// Octets that it accepts over UDP; `None`: it has no EDNS.
     pub(crate) payload: Option<u16>,
     pub(crate) dnssec_ok: bool,
     pub(crate) stage: Stage,
@@ -69,8 +69,8 @@ impl Asked {
     }
 }
 
-/// The question that the gateway asks in the place of, or after, the client's: by the same number, without DNSSEC
-/// records, which could prove nothing about what is made of the answer.
+/// The question that replaces or follows the client's, with the same ID. It does not ask for DNSSEC records, which
+/// can't prove anything about a translated answer.
 pub(crate) fn question(asked: &Asked, name: Name, record_type: RecordType) -> Option<Vec<u8>> {
     let mut message = Message::new(asked.id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = asked.recursion_desired;
@@ -93,7 +93,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Header and question for the client, and what the server has said of itself.
+    /// Header and question for the client, with the server's RCODE, TC and RA.
     pub(super) fn new(asked: &Asked, answer: &Message) -> Reply {
         let mut message = Message::new(asked.id, MessageType::Response, OpCode::Query);
         let told = &answer.metadata;
@@ -125,8 +125,8 @@ impl Reply {
         self.message.answers.iter_mut().for_each(|record| record.ttl = ttl);
     }
 
-    /// As octets, `most` of them: what does not fit is left out, and TC says so, whereupon the client asks by TCP
-    /// (RFC 2181 section 9).
+    /// The message, at most `most` octets. If it does not fit, it has no answers and TC is set, so the client retries
+    /// by TCP (RFC 2181 section 9).
     pub(crate) fn written(mut self, most: usize) -> Option<Vec<u8>> {
         let octets = self.message.to_vec().ok()?;
         if octets.len() <= most {

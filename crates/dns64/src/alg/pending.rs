@@ -1,4 +1,4 @@
-//! Questions whose answers are awaited, and how many bindings each client has caused. Both are bounded.
+//! Pending questions, and the number of bindings that each client has caused. Both are bounded.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -9,19 +9,19 @@ use fordway_xlat::dns::Exchange;
 use super::DnsPolicy;
 use super::message::Asked;
 
-/// Questions that are kept in mind at once.
+/// Pending questions at most.
 const MOST: usize = 8192;
 
-/// And those of one client among them.
+/// Pending questions of one client at most.
 const MOST_OF_ONE: u32 = 1024;
 
-/// For how long.
+/// How long a question is pending.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// IPv4 clients whose bindings are counted at once.
+/// IPv4 clients whose bindings are counted at most.
 const MOST_CLIENTS: usize = 4096;
 
-/// What names a question: both ends, and its number.
+/// The key of a question: both ends, and its ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     local: (Ipv4Addr, u16),
@@ -41,18 +41,18 @@ struct Kept {
     until: Duration,
 }
 
-/// What the gateway keeps in mind.
+/// Pending questions and counts of bindings.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     questions: HashMap<Key, Kept>,
-    /// By the address of the IPv4 end, be it the client's or the server's.
+    /// Pending questions by the address of the IPv4 end, which is the client's or the server's.
     of_one: HashMap<Ipv4Addr, u32>,
     /// Bindings by client, and since when they are counted.
     bindings: HashMap<Ipv4Addr, (Duration, u32)>,
 }
 
 impl Pending {
-    /// Keeps a question in mind, in the place of one with the same name. `false`: there is no room.
+    /// Adds a question, or replaces the one with this key. `false`: there is no room.
     pub(super) fn keep(&mut self, key: Key, asked: Asked, now: Duration) -> bool {
         let kept = Kept { asked, until: now + PATIENCE };
         if let Some(known) = self.questions.get_mut(&key) {

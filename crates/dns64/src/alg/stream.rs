@@ -1,8 +1,8 @@
 //! DNS over TCP (RFC 7766): messages with their length in front.
 //!
-//! Nothing can be sent back into a stream that somebody else writes. So behind each question for an address goes at
-//! once the one for the other family, under another number, and of the two answers the client gets one (RFC 2766
-//! section 4.2 has it so for both transports). Answers come in any order; the first waits here for the second.
+//! An ALG can't send a question back into a TCP stream. So it sends the question for the other family at once, behind
+//! each question for an address and with another ID, and forwards one of the two answers (RFC 2766 section 4.2 does so
+//! for both transports). Answers arrive in any order; the first is kept until the second has come.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RecordType;
 
 use super::message::{self, Asked, Stage};
-use super::{DnsCounter, DnsGateway, other, other_name};
+use super::{DnsAlg, DnsCounter, other, other_name};
 
-/// Questions of one connection that wait for their answers.
+/// Pending questions of one connection at most.
 const MOST: usize = 64;
 
-/// Octets of answers of one connection that wait for others; and what a question takes.
+/// Octets of answers of one connection that are kept at most, and octets that a question takes.
 const KEPT: usize = 32 * 1024;
 const QUESTION: usize = size_of::<Question>();
 
 /// Octets of a message's length.
 const LENGTH: usize = 2;
 
-/// The gateway for connections. One for all.
+/// The ALG for connections. One for all of them.
 #[derive(Debug)]
-pub struct DnsStreams(Arc<DnsGateway>);
+pub struct DnsStreams(Arc<DnsAlg>);
 
 impl DnsStreams {
-    /// That works as the one for datagrams does, and counts with it.
+    /// The ALG for connections that shares policy and counters with the one for datagrams.
     #[must_use]
-    pub fn new(gateway: Arc<DnsGateway>) -> DnsStreams {
-        DnsStreams(gateway)
+    pub fn new(alg: Arc<DnsAlg>) -> DnsStreams {
+        DnsStreams(alg)
     }
 }
 
@@ -48,7 +48,7 @@ impl Alg for DnsStreams {
     }
 
     fn open(&self, _ends: &Ends) -> Box<dyn Dialogue> {
-        Box::new(Stream { gateway: Arc::clone(&self.0), skip: [0; 2], questions: HashMap::new() })
+        Box::new(Stream { alg: Arc::clone(&self.0), skip: [0; 2], questions: HashMap::new() })
     }
 }
 
@@ -56,17 +56,17 @@ impl Alg for DnsStreams {
 #[derive(Debug)]
 struct Question {
     asked: Asked,
-    /// The number of the question for the other family, if it was asked.
+    /// The ID of the question for the other family, if it was asked.
     second: Option<u16>,
-    /// What is there of the two answers.
+    /// Those of the two answers that have come.
     answers: [Option<Vec<u8>>; 2],
-    /// The client has its answer; the other one is nobody's.
+    /// The client has its answer; the other answer is to be dropped.
     is_answered: bool,
 }
 
 #[derive(Debug)]
 struct Stream {
-    gateway: Arc<DnsGateway>,
+    alg: Arc<DnsAlg>,
     /// Octets, by direction, of a message that is too long to be held.
     skip: [usize; 2],
     questions: HashMap<u16, Question>,
@@ -130,7 +130,7 @@ impl Stream {
             Some(MessageType::Query) => self.query(exchange, octets, may_keep, out),
             Some(MessageType::Response) => self.response(exchange, octets, (ended, may_keep), out),
             None => {
-                self.gateway.count(DnsCounter::Malformed);
+                self.alg.count(DnsCounter::Malformed);
                 None
             }
         }
@@ -144,10 +144,10 @@ impl Stream {
         may_keep: bool,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let mut asked = self.gateway.read_query(exchange, octets)?;
+        let mut asked = self.alg.read_query(exchange, octets)?;
         let id = asked.id;
         if self.questions.len() >= MOST || !may_keep || self.holds(id) {
-            self.gateway.count(DnsCounter::TooMany);
+            self.alg.count(DnsCounter::TooMany);
             return None;
         }
         let mut second = None;
@@ -169,12 +169,12 @@ impl Stream {
         Some(())
     }
 
-    /// Whether a number names a question that waits.
+    /// Whether a pending question has this ID.
     fn holds(&self, id: u16) -> bool {
         self.questions.iter().any(|(first, it)| *first == id || it.second == Some(id))
     }
 
-    /// Octets of answers that wait.
+    /// Octets of answers that are kept.
     fn waiting(&self) -> usize {
         let answers = self.questions.values().flat_map(|it| &it.answers).flatten();
         answers.map(Vec::len).sum()
@@ -196,29 +196,29 @@ impl Stream {
         }
         let is_second = question.second == Some(id);
         if question.is_answered {
-            // The one that nobody waits for.
+            // The answer that is no longer needed.
             self.questions.remove(&first);
             return is_second.then_some(());
         }
         if question.second.is_none() {
             let asked = question.asked.clone();
             self.questions.remove(&first);
-            put(out, &self.gateway.translated(&asked, exchange, octets)?);
+            put(out, &self.alg.translated(&asked, exchange, octets)?);
             return Some(());
         }
         let place = usize::from(is_second);
-        // Without memory to wait with, the client gets its own answer, whatever it says, and the other has said
-        // nothing.
+        // Without memory to keep an answer, the client gets the one to its own question, whatever it says, and the
+        // other counts as empty.
         let is_alone = !may_wait && question.answers.iter().all(Option::is_none);
         if is_alone {
-            self.gateway.count(DnsCounter::TooMany);
+            self.alg.count(DnsCounter::TooMany);
         }
         let lost = is_alone && is_second;
         question.answers[place] = Some(if lost { Vec::new() } else { octets.to_vec() });
         let own = question.answers[0].as_deref();
         let is_enough = own.is_some_and(|own| {
             let read = Message::from_vec(own);
-            read.is_ok_and(|own| !self.gateway.needs_other(&question.asked, &own))
+            read.is_ok_and(|own| !self.alg.needs_other(&question.asked, &own))
         });
         let other = question.answers[1].as_deref();
         if is_enough || (ended || is_alone) && own.is_some() && other.is_none() {
@@ -232,17 +232,17 @@ impl Stream {
         } else if let (Some(own), Some(other)) = (own, other) {
             let asked = Asked { stage: Stage::Other, ..question.asked.clone() };
             let is_there = !other.is_empty();
-            let translated = is_there.then(|| self.gateway.translated(&asked, exchange, other));
+            let translated = is_there.then(|| self.alg.translated(&asked, exchange, other));
             let translated = translated.flatten();
             put(out, translated.as_deref().unwrap_or(own));
             self.questions.remove(&first);
         }
-        // Else it waits for the other, and nothing goes on.
+        // Else the answer is kept until the other has come.
         Some(())
     }
 }
 
-impl DnsGateway {
+impl DnsAlg {
     /// The client's answer over TCP, of the octets of one about the other family or the other name.
     fn translated(&self, asked: &Asked, exchange: &Exchange<'_>, octets: &[u8]) -> Option<Vec<u8>> {
         let Ok(answer) = Message::from_vec(octets) else {

@@ -10,7 +10,7 @@ use hickory_proto::op::Query;
 mod stream;
 
 use super::*;
-use crate::testing::{Reply as Upstream, SOA, query, reply, show};
+use crate::tests::{Reply as Upstream, SOA, query, reply, show};
 
 const CLIENT4: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 9), 4000);
 const SERVER4: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 53), 53);
@@ -19,7 +19,7 @@ const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 5);
 struct Bench {
     nat64: Nat64,
     config: Config,
-    gateway: DnsGateway,
+    gateway: DnsAlg,
     now: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Bench {
         assert!(nat64.make_fixed_addresses(Duration::ZERO).is_empty());
         let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
         let config = Config { pool6, ..Config::default() };
-        Bench { nat64, config, gateway: DnsGateway::new(policy), now: Duration::from_secs(1000) }
+        Bench { nat64, config, gateway: DnsAlg::new(policy), now: Duration::from_secs(1000) }
     }
 
     fn message(&self, client: Side, from: Side, message: &[u8]) -> (DnsAction, Vec<u8>) {
@@ -388,7 +388,7 @@ fn answers_that_nobody_asked_for_bind_nothing() {
             panic!()
         };
         message.metadata.id = id;
-        let name = crate::testing::name(name);
+        let name = crate::tests::name(name);
         message.queries = vec![Query::query(name, RecordType::AAAA)];
         message.to_vec().unwrap()
     };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{name, record};
+use crate::tests::{name, record};
 
 fn end(start: &str, records: &[&str]) -> Option<(String, usize)> {
     let records: Vec<Record> = records.iter().map(|line| record(line)).collect();

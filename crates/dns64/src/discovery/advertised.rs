@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use super::Time;
 
-/// How much is kept of one kind and interface. Whoever is on the link can say as much as it likes.
+/// Values that are kept of one kind and interface, since any node on the link can send advertisements.
 const MOST: usize = 32;
 
-/// One thing that one router says.
+/// A value that a router advertises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held<T> {
-    /// What.
+    /// The value.
     pub(super) value: T,
-    /// Who.
+    /// The router.
     pub(super) router: Ipv6Addr,
-    /// Until when; none is for ever.
+    /// When it expires; `None`: never.
     pub(super) until: Option<Time>,
     /// The life of the link in which it was last heard.
     pub(super) life: u64,
 }
 
-/// Everything of one kind that the routers of one link say, in the order in which it was first heard.
+/// The values of one kind that the routers of a link advertise, in the order in which they were first received.
 ///
-/// Each router speaks for itself: what one withdraws stays as long as another says it. Its own lifetime
-/// as a default router has nothing to do with it (RFC 8781 section 4.1).
+/// A value that one router withdraws stays as long as another advertises it. The lifetime as a default router does not
+/// matter (RFC 8781 section 4.1).
 #[derive(Clone, Debug)]
 pub(super) struct Advertised<T> {
     held: Vec<Held<T>>,
@@ -37,7 +37,7 @@ impl<T> Default for Advertised<T> {
 }
 
 impl<T: Copy + PartialEq> Advertised<T> {
-    /// A router says something for a lifetime; zero withdraws it, none is for ever.
+    /// A router advertises a value for a lifetime; zero withdraws it, `None` never expires.
     pub(super) fn hear(
         &mut self,
         router: Ipv6Addr,
@@ -64,22 +64,22 @@ impl<T: Copy + PartialEq> Advertised<T> {
         }
     }
 
-    /// Forgets what is over.
+    /// Removes expired values.
     pub(super) fn expire(&mut self, now: Time) {
         self.held.retain(|held| held.until.is_none_or(|until| until > now));
     }
 
-    /// Forgets what has not been heard in this life of the link.
+    /// Removes values that were not received in this life of the link.
     pub(super) fn keep_life(&mut self, life: u64) {
         self.held.retain(|held| held.life == life);
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub(super) fn clear(&mut self) {
         self.held.clear();
     }
 
-    /// When the next is over.
+    /// When the next value expires.
     pub(super) fn next(&self) -> Option<Time> {
         self.held.iter().filter_map(|held| held.until).min()
     }
@@ -88,19 +88,18 @@ impl<T: Copy + PartialEq> Advertised<T> {
         self.held.is_empty()
     }
 
-    /// Whether any has not been heard in this life of the link.
+    /// Whether any value was not received in this life of the link.
     pub(super) fn has_older(&self, life: u64) -> bool {
         self.held.iter().any(|held| held.life != life)
     }
 
-    /// Each value once, with the router that says it longest: first those heard in this life of the
-    /// link, then the others.
+    /// Each value once, with the router whose lifetime is longest: first those received in this life of the link, then
+    /// the others.
     pub(super) fn values(&self, life: u64) -> Vec<&Held<T>> {
         let mut values: Vec<&Held<T>> = Vec::new();
         let heard = |held: &&Held<T>| held.life == life;
         let older = |held: &&Held<T>| held.life != life;
         for held in self.held.iter().filter(heard).chain(self.held.iter().filter(older)) {
-            // For ever is longest.
             let longer = |other: &Held<T>| match (held.until, other.until) {
                 (None, other) => other.is_some(),
                 (Some(_), None) => false,

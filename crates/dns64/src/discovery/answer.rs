@@ -6,6 +6,8 @@ use std::time::Duration;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
+use crate::response::soa;
+
 /// Longest chain of CNAME records that is followed.
 const LONGEST_CHAIN: usize = 16;
 
@@ -83,7 +85,8 @@ impl Outcome {
             ttl = ttl.min(alias.map_or(ttl, |record| seconds(record.ttl)));
             name = target.0.clone();
         }
-        Outcome::None { name_exists: exists, ttl: negative_ttl(message) }
+        let negative = soa(&message.authorities).map(|(_, ttl)| seconds(ttl));
+        Outcome::None { name_exists: exists, ttl: negative }
     }
 
     /// The addresses of AAAA records; none for anything else.
@@ -107,14 +110,6 @@ impl Outcome {
         };
         records.iter().filter_map(name).collect()
     }
-}
-
-/// RFC 2308 section 5: the lesser of the SOA record's own time to live and of its field MINIMUM.
-fn negative_ttl(message: &Message) -> Option<Duration> {
-    message.authorities.iter().find_map(|record| match &record.data {
-        RData::SOA(soa) => Some(seconds(record.ttl.min(soa.minimum))),
-        _ => None,
-    })
 }
 
 fn seconds(ttl: u32) -> Duration {

@@ -1,4 +1,4 @@
-//! What is known of one interface and its network.
+//! The state of one interface and its network.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::report::{DeviceReport, RouterReport};
 use super::solicit::Solicitor;
 use super::{Advertisement, Link, Settings, Time};
 
-/// How long what was heard is kept when the link has gone: a cable that is plugged in again at once
-/// changes nothing.
+/// How long advertised values are kept while the link is down, so that a cable that is plugged in again at once changes
+/// nothing.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
-/// How long what was heard before the link went is kept when it has come back: three solicitations.
-/// Until then it ranks behind what is heard since.
+/// How long values from before the link went down are kept after it has come up: three solicitations. Until then they
+/// rank behind newer values.
 pub(super) const PROBATION: Duration = Duration::from_secs(12);
-/// How long a router has to answer a solicitation (`MAX_RA_DELAY_TIME`, and the way there and back).
+/// How long a router may take to answer a solicitation: `MAX_RA_DELAY_TIME`, and the round trip.
 const ROUTER_PATIENCE: Duration = Duration::from_secs(1);
 /// How many routers of a link are reported.
 const MOST_ROUTERS: usize = 16;
@@ -33,13 +33,13 @@ const DNS: u16 = 53;
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) link: Link,
-    /// Its present life: a number that grows whenever it comes up.
+    /// Its present life: a number that increases whenever it comes up.
     pub(super) life: u64,
     /// When it came up.
     up_since: Time,
-    /// When it went, if it is down.
+    /// When it went down, if it is down.
     down_since: Option<Time>,
-    /// When everything of earlier lives is forgotten.
+    /// When values of earlier lives are removed.
     probation: Option<Time>,
     pub(super) pref64: Advertised<Pool6>,
     pub(super) rdnss: Advertised<Ipv6Addr>,
@@ -65,7 +65,7 @@ impl Interface {
         }
     }
 
-    /// It can pass packets, maybe in another network than before.
+    /// It has come up, perhaps in another network.
     pub(super) fn came_up(
         &mut self,
         now: Time,
@@ -83,13 +83,13 @@ impl Interface {
         self.lookup.restart(now);
     }
 
-    /// It can't pass packets any more.
+    /// It has gone down.
     pub(super) fn went_down(&mut self, now: Time) {
         self.down_since = Some(now);
         self.solicitor.stop();
     }
 
-    /// Takes an advertisement.
+    /// Handles an advertisement.
     pub(super) fn heard(&mut self, router: Ipv6Addr, advertisement: &Advertisement, now: Time) {
         self.solicitor.heard(advertisement.default_router);
         for (pool6, lifetime) in &advertisement.pref64 {
@@ -124,7 +124,7 @@ impl Interface {
         self.lookup.set_servers(&servers, now);
     }
 
-    /// Forgets what is over. `asked`: its resolvers are needed.
+    /// Removes expired values. `asked`: its resolvers are needed.
     pub(super) fn expire(&mut self, now: Time, asked: bool) {
         self.pref64.expire(now);
         self.rdnss.expire(now);
@@ -142,27 +142,27 @@ impl Interface {
         self.lookup.expire(now, asked);
     }
 
-    /// Whether it is down for so long that it has no network any more.
+    /// Whether it has been down for longer than [`HOLD`].
     pub(super) fn is_gone(&self, now: Time) -> bool {
         self.down_since.is_some_and(|since| now >= since + HOLD)
     }
 
-    /// Whether everything has been heard that a router would say at once, or nothing can be.
+    /// Whether a router has answered, or none will.
     pub(super) fn is_silent(&self, now: Time, settings: &Settings) -> bool {
         !settings.advertisements || !self.routers.is_empty() || now >= self.patience(settings)
     }
 
-    /// Whether any router has been heard since it is up.
+    /// Whether an advertisement was received since it came up.
     pub(super) fn has_routers(&self) -> bool {
         !self.routers.is_empty()
     }
 
-    /// Until when a first advertisement is waited for.
+    /// Until when it waits for the first advertisement.
     pub(super) fn patience(&self, settings: &Settings) -> Time {
         self.up_since + settings.solicitation_delay + ROUTER_PATIENCE
     }
 
-    /// When something of it changes by itself, its resolvers aside.
+    /// When its state next changes without an event, its resolvers apart.
     pub(super) fn next(&self) -> Option<Time> {
         let old = self.pref64.has_older(self.life)
             || self.rdnss.has_older(self.life)
@@ -198,8 +198,8 @@ fn held<T: Copy, L>(options: &[(T, L)], is_withdrawn: impl Fn(&L) -> bool) -> Ve
 }
 
 impl Advertisement {
-    /// Takes what matters out of a message. Prefixes that can't be translation prefixes, and
-    /// addresses that no resolver can have, are passed over.
+    /// Takes what matters out of a message. Prefixes that can't be translation prefixes, and addresses that no resolver
+    /// can have, are passed over.
     #[must_use]
     pub fn read(header: &ndp::Advertisement, options: ndp::Options<'_>) -> Self {
         let mut advertisement =

@@ -1,4 +1,4 @@
-//! When to ask which resolver for `ipv4only.arpa`, and how long an answer holds (RFC 7050 section 3).
+//! Queries for `ipv4only.arpa`: when, to which resolver, and how long an answer is valid (RFC 7050 section 3).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use hickory_proto::op::Message;
 use hickory_proto::rr::{Name, RecordType};
 
 use super::answer::{Failure, Outcome};
-use super::heuristic::{Candidate, WELL_KNOWN_NAME, prefixes};
+use super::heuristic::{Candidate, prefixes};
 use super::random::Random;
 use super::report::{Said, ServerReport};
 use super::validation::{Step, Validation, Validator};
-use super::{Settings, Time};
+use super::{Ask, Settings, Time};
+use crate::special::well_known_name;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The discovery is repeated so long before the time to live is over (RFC 7050 section 3).
 pub(super) const REFRESH: Duration = Duration::from_secs(10);
-/// Shorter times to live count as this: a resolver hands out what is left of its own, so that whoever
-/// asks shortly before the end would ask ever more often.
+/// Shorter times to live count as this: a resolver answers with what is left of its own, so a client that asks shortly
+/// before the end would ask ever more often.
 pub(super) const SHORTEST: Duration = Duration::from_secs(60);
 /// How long an answer is used beyond its time if no resolver answers (RFC 8767).
 pub(super) const STALE: Duration = Duration::from_secs(3600);
@@ -34,16 +35,16 @@ const MOST_SERVERS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lookup {
     servers: Vec<Server>,
-    /// Whose turn it is.
+    /// Index of the next resolver to ask.
     turn: usize,
-    /// Whether any did not answer in this round.
+    /// Whether a resolver did not answer in this round.
     failing: bool,
-    /// Rounds in succession in which some did not answer, and none had a prefix.
+    /// Consecutive rounds in which a resolver did not answer, and none had a prefix.
     failed: u32,
     /// When to ask.
     next: Time,
     asking: Option<Asking>,
-    /// Who is to be asked for the name's IPv4 addresses.
+    /// The resolver to ask for the name's IPv4 addresses.
     diagnosed: Option<SocketAddr>,
     /// Prefixes that are to be validated.
     proofs: Vec<(Pool6, Validator)>,
@@ -52,7 +53,7 @@ pub(super) struct Lookup {
 
 #[derive(Clone, Debug)]
 struct Server {
-    /// It has said that there is nothing, and for how long.
+    /// It gave a negative answer, which is valid until then.
     not_before: Time,
     report: ServerReport,
 }
@@ -84,16 +85,6 @@ pub(super) struct Answer {
     pub(super) life: u64,
 }
 
-/// What to ask.
-#[derive(Clone, Debug)]
-pub(super) struct Query {
-    pub(super) server: SocketAddr,
-    pub(super) name: Name,
-    pub(super) record_type: RecordType,
-    pub(super) authenticated: bool,
-    pub(super) timeout: Duration,
-}
-
 impl Lookup {
     /// Takes the resolvers to ask, best first.
     pub(super) fn set_servers(&mut self, addresses: &[SocketAddr], now: Time) {
@@ -117,19 +108,19 @@ impl Lookup {
         !self.servers.is_empty()
     }
 
-    /// Whether any resolver has said something, of use or not.
+    /// Whether any resolver has answered, with a prefix or not.
     pub(super) fn has_result(&self) -> bool {
         self.servers.iter().any(|server| server.report.said.is_some())
     }
 
-    /// Whether nothing is being asked, and everybody has been asked whose turn comes before an answer.
+    /// Whether no query is pending, and there is an answer or all resolvers were asked.
     pub(super) fn is_settled(&self) -> bool {
         let quiet = self.asking.is_none() && self.diagnosed.is_none() && self.proofs.is_empty();
         let all = self.servers.iter().all(|server| server.report.said.is_some());
         quiet && (self.answer.is_some() || all)
     }
 
-    /// The network may be another one: everybody is asked anew.
+    /// Asks all resolvers again: the network may have changed.
     pub(super) fn restart(&mut self, now: Time) {
         for server in &mut self.servers {
             server.not_before = Time::ZERO;
@@ -139,7 +130,7 @@ impl Lookup {
         self.begin_round(now);
     }
 
-    /// What could not be reached may be reachable.
+    /// Retries at once after failures: addresses or routes have changed.
     pub(super) fn reachable(&mut self, now: Time) {
         if self.asking.is_none() && self.failed > 0 && self.next > now {
             self.begin_round(now);
@@ -152,7 +143,7 @@ impl Lookup {
         self.proofs.clear();
     }
 
-    /// When to come back.
+    /// When [`Lookup::poll`] has something to do.
     pub(super) fn next(&self, now: Time) -> Option<Time> {
         if self.asking.is_some() {
             return None;
@@ -164,34 +155,34 @@ impl Lookup {
         Some(ready.max(self.next))
     }
 
-    /// When what is known changes by itself.
+    /// When the answer becomes stale or expires.
     pub(super) fn ends(&self, now: Time, needed: bool) -> Option<Time> {
         let answer = self.answer.as_ref()?;
         Some(if needed && now >= answer.until { answer.until + STALE } else { answer.until })
     }
 
-    /// What it knows, and whether that is stale.
+    /// The answer, and whether it is stale.
     pub(super) fn answer(&self, now: Time) -> Option<(&Answer, bool)> {
         self.answer.as_ref().map(|answer| (answer, now >= answer.until))
     }
 
-    /// The life of the links in which it was told what it knows.
+    /// The life of the links in which the answer came.
     pub(super) fn life(&self) -> Option<u64> {
         self.answer.as_ref().map(|answer| answer.life)
     }
 
-    /// Forgets what is over. What nobody needs is not kept beyond its time.
+    /// Removes an expired answer; a stale one is kept for [`STALE`] if it is `needed`.
     pub(super) fn expire(&mut self, now: Time, needed: bool) {
         let grace = if needed { STALE } else { Duration::ZERO };
         self.forget(|answer| now >= answer.until + grace);
     }
 
-    /// Forgets an answer of an earlier life of the links.
+    /// Removes an answer from an earlier life of the links.
     pub(super) fn keep_life(&mut self, life: u64) {
         self.forget(|answer| answer.life != life);
     }
 
-    /// Forgets the answer.
+    /// Removes the answer.
     pub(super) fn clear(&mut self) {
         self.forget(|_| true);
     }
@@ -210,8 +201,8 @@ impl Lookup {
         self.asking.as_ref().is_some_and(|asking| asking.id == id)
     }
 
-    /// What to ask now, under the number `id`.
-    pub(super) fn poll(&mut self, now: Time, id: u64) -> Option<Query> {
+    /// The query that is due, with the number `id`.
+    pub(super) fn poll(&mut self, now: Time, id: u64) -> Option<Ask> {
         if self.asking.is_some() {
             return None;
         }
@@ -234,8 +225,8 @@ impl Lookup {
         Some(self.ask(id, server, Question::Prefixes, name, RecordType::AAAA))
     }
 
-    /// The next question that may prove a prefix.
-    fn poll_proofs(&mut self, id: u64) -> Option<Query> {
+    /// The next query of a proof.
+    fn poll_proofs(&mut self, id: u64) -> Option<Ask> {
         let server = self.answer.as_ref()?.server;
         let (_, validator) = self.proofs.first()?;
         match validator.step() {
@@ -246,7 +237,7 @@ impl Lookup {
         }
     }
 
-    /// Takes the results of proofs that are done.
+    /// Applies the results of finished proofs.
     fn settle(&mut self) {
         while let Some((pool6, validator)) = self.proofs.first() {
             let Step::Done(validation) = validator.step() else { return };
@@ -272,14 +263,14 @@ impl Lookup {
         question: Question,
         name: Name,
         record_type: RecordType,
-    ) -> Query {
+    ) -> Ask {
         let timeout = if self.failed == 0 { PATIENCE[0] } else { PATIENCE[1] };
         self.asking = Some(Asking { id, server, question, name: name.clone(), record_type });
         let authenticated = question == Question::Proof;
-        Query { server, name, record_type, authenticated, timeout }
+        Ask { id, device: None, server, name, record_type, authenticated, timeout }
     }
 
-    /// Takes the answer to what was asked last.
+    /// Handles the answer to the last query.
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -301,8 +292,8 @@ impl Lookup {
                 self.go_on(now, random);
             }
             Question::Proof => {
-                // A resolver on the host itself has validated what it says it has; on the way from
-                // any other one anybody can set the bit.
+                // The AD bit of a resolver on this host is trustworthy; that of another one may have been set on the
+                // way.
                 let secure = settings.secure_channel || asking.server.ip().is_loopback();
                 if let Some((_, validator)) = self.proofs.first_mut() {
                     validator.answer(&outcome, secure);
@@ -382,8 +373,7 @@ impl Lookup {
     ) {
         let until = now + ttl.max(SHORTEST);
         let old = self.answer.take().map(|answer| answer.prefixes).unwrap_or_default();
-        // Resolvers turn the records of a set with every answer: as long as the prefixes are the same,
-        // the order is that in which they were received first.
+        // Resolvers rotate the records of an answer. As long as the prefixes are the same, they keep their first order.
         let place = |candidate: &Candidate| {
             old.iter().position(|(known, _)| known.pool6 == candidate.pool6)
         };
@@ -431,11 +421,6 @@ impl Lookup {
         };
         (self.turn, self.failing) = (0, false);
     }
-}
-
-/// `ipv4only.arpa.`
-pub(super) fn well_known_name() -> Name {
-    Name::from_ascii(WELL_KNOWN_NAME).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use hickory_proto::op::Message;
 
 use super::device::{Interface, PROBATION};
 use super::heuristic::Candidate;
-use super::lookup::{Answer, Lookup, Query, STALE};
+use super::lookup::{Answer, Lookup, STALE};
 use super::random::Random;
 use super::report::Report;
 use super::{
@@ -103,19 +103,19 @@ impl Discovery {
             let index = interface.link.device.index;
             if asks.contains(&Scope::Device(index)) && due(interface.lookup.next(now)) {
                 let device = interface.link.device.clone();
-                asked = interface.lookup.poll(now, id).map(|query| (Some(device), query));
+                asked =
+                    interface.lookup.poll(now, id).map(|ask| Ask { device: Some(device), ..ask });
             }
             if asked.is_some() {
                 break;
             }
         }
         if asked.is_none() && asks.contains(&Scope::Host) && due(self.host.next(now)) {
-            asked = self.host.poll(now, id).map(|query| (None, query));
+            asked = self.host.poll(now, id);
         }
-        let (device, query) = asked?;
+        let ask = asked?;
         self.next_id += 1;
-        let Query { server, name, record_type, authenticated, timeout } = query;
-        Some(Action::Ask(Ask { id, device, server, name, record_type, authenticated, timeout }))
+        Some(Action::Ask(ask))
     }
 
     /// When to call [`Discovery::poll`] if nothing happens before.

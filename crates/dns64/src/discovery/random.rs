@@ -1,4 +1,4 @@
-//! Numbers that spread what many hosts do at once; they keep no secret.
+//! Jitter, so that many hosts do not act at the same time. The numbers are no secret.
 
 use std::time::Duration;
 

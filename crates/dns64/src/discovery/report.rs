@@ -1,4 +1,4 @@
-//! How it came to what was found: for people who want to know why.
+//! How the prefixes were found, for people.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use fordway_xlat::addr::Pool6;
 
 use super::{Device, Failure, Prefix, Time};
 
-/// Everything that was tried and heard.
+/// All queries, answers and advertisements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The interfaces, those that are used first.
@@ -15,8 +15,7 @@ pub struct Report {
     pub resolvers: Vec<ServerReport>,
     /// All prefixes that are known, in the order of preference.
     pub prefixes: Vec<Prefix>,
-    /// Whether everybody has been heard who would say something at once: waiting for more is waiting
-    /// for a change.
+    /// Whether all routers and resolvers have answered or can't: more will come only after a change.
     pub settled: bool,
 }
 
@@ -41,7 +40,7 @@ pub struct DeviceReport {
     pub resolvers: Vec<ServerReport>,
 }
 
-/// What a router has said at last.
+/// The last advertisement of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterReport {
     /// Its link-local address.
@@ -56,21 +55,20 @@ pub struct RouterReport {
     pub rdnss: Vec<Ipv6Addr>,
 }
 
-/// What a resolver has said at last about `ipv4only.arpa`.
+/// The last answer of a resolver for `ipv4only.arpa`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerReport {
     /// Its address.
     pub server: SocketAddr,
     /// How often it was asked.
     pub asked: u32,
-    /// What it said; none before its first answer, and while nobody had to ask.
+    /// Its answer; `None` before the first one.
     pub said: Option<Said>,
-    /// Whether it knows the name's IPv4 addresses, if it was asked
-    /// ([`Settings::diagnose`](super::Settings::diagnose)).
+    /// Whether it knows the name's IPv4 addresses, if it was asked ([`Settings::diagnose`](super::Settings::diagnose)).
     pub knows_name: Option<bool>,
 }
 
-/// What a resolver says.
+/// An answer of a resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// Addresses with these prefixes.

@@ -49,8 +49,8 @@ impl Solicitor {
     /// One has been sent.
     pub(super) fn sent(&mut self, now: Time, random: &mut Random) {
         self.sent = self.sent.saturating_add(1);
-        // RFC 4861 section 6.3.7: after an advertisement, one solicitation is sent if none was, and then
-        // no more. RFC 7559 section 2.1: on a link without multicast nobody advertises unasked.
+        // RFC 4861 section 6.3.7: a host that has sent no solicitation sends one even after an advertisement, and then
+        // no more. RFC 7559 section 2.1: on a link without multicast there are no unsolicited advertisements.
         if self.heard && self.multicast {
             self.next = None;
             return;
@@ -65,8 +65,8 @@ impl Solicitor {
         self.next = Some(now + time);
     }
 
-    /// An advertisement was heard. One whose router lifetime is zero does not make a default route, so
-    /// that solicitations go on (RFC 7559 section 2.1).
+    /// An advertisement was heard. One whose router lifetime is zero does not make a default route, so that
+    /// solicitations go on (RFC 7559 section 2.1).
     pub(super) fn heard(&mut self, default_router: bool) {
         self.heard |= default_router;
         if self.heard && self.multicast && self.sent > 0 {
@@ -90,8 +90,7 @@ mod tests {
         sent
     }
 
-    /// RFC 7559 section 2: 4 seconds, then twice as long each time, to an hour, each with a tenth of
-    /// spread, for ever.
+    /// RFC 7559 section 2: 4 seconds, then twice as long each time, to an hour, each with a tenth of spread, for ever.
     #[test]
     fn solicitations_go_on_ever_more_seldom() {
         let (mut solicitor, mut random) = (Solicitor::default(), Random::new(1));

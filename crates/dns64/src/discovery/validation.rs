@@ -1,18 +1,17 @@
-//! Whether a discovered prefix belongs to somebody who is trusted (RFC 7050 section 3.1.2).
+//! Whether a discovered prefix belongs to a trusted domain (RFC 7050 section 3.1.2).
 //!
 //! ```text
 //! Pref64::WKA --PTR--> NAT64 FQDN, in a trusted domain --AAAA, secure--> Pref64::WKA
 //! ```
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use hickory_proto::rr::{Name, RecordType};
 
 use super::answer::Outcome;
 use super::heuristic::Candidate;
 
-/// How many names of one address are tried.
+/// Names of one address that are tried at most.
 const MOST_NAMES: usize = 4;
 
 /// Whether anything proves a prefix.
@@ -21,14 +20,14 @@ pub enum Validation {
     /// Nothing was tried: no domain is trusted, or it was not yet.
     #[default]
     NotTried,
-    /// The way to the resolver can't be tampered with.
+    /// The path to the resolver is secure.
     SecureChannel,
     /// A name in a trusted domain has the address, which DNSSEC proves.
     Dnssec {
         /// The name of the translator.
         name: Name,
     },
-    /// It was tried, and does not prove it.
+    /// Validation failed.
     Failed(Unproved),
     /// Not needed: the operator says so, or a router advertisement (RFC 8781 section 7).
     NotNeeded,
@@ -45,7 +44,7 @@ impl Validation {
 /// Why a prefix is not proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproved {
-    /// Everybody has the Well-Known Prefix: no name can prove it.
+    /// The Well-Known Prefix belongs to no domain, so no name can prove it.
     WellKnownPrefix,
     /// No name for its addresses.
     NoName,
@@ -129,7 +128,7 @@ impl Validator {
         match &self.state {
             State::Reverse { address, untrusted } => match self.candidate.addresses.get(*address) {
                 Some(address) => {
-                    Step::Ask { name: reverse(*address), record_type: RecordType::PTR }
+                    Step::Ask { name: Name::from(*address), record_type: RecordType::PTR }
                 }
                 None => Step::Done(Validation::Failed(match untrusted {
                     Some(name) => Unproved::Untrusted(name.clone()),
@@ -147,8 +146,8 @@ impl Validator {
         }
     }
 
-    /// Takes what was answered to the last [`Step::Ask`]. `secure`: an AD bit in it is to be believed,
-    /// since nobody can have set it on the way.
+    /// Handles the answer to the last [`Step::Ask`]. `secure`: its AD bit is trustworthy, because it can't have been
+    /// set on the way.
     pub fn answer(&mut self, outcome: &Outcome, secure: bool) {
         match &mut self.state {
             State::Reverse { address, untrusted } => {
@@ -186,12 +185,6 @@ impl Validator {
             State::Done(_) => {}
         }
     }
-}
-
-/// The name of an address in `ip6.arpa`.
-#[must_use]
-pub fn reverse(address: Ipv6Addr) -> Name {
-    Name::from(address)
 }
 
 #[cfg(test)]

@@ -16,20 +16,20 @@ pub struct DomainName<'a> {
     labels: &'a [u8],
 }
 
-/// The labels of a name, from the left.
-#[derive(Clone, Debug)]
-pub struct Labels<'a> {
-    rest: &'a [u8],
-}
-
 impl<'a> DomainName<'a> {
     /// The labels, from the left; none is empty.
-    pub fn labels(&self) -> Labels<'a> {
-        Labels { rest: self.labels }
+    pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.labels;
+        core::iter::from_fn(move || {
+            let (&len, behind) = rest.split_first()?;
+            let (label, behind) = behind.split_at_checked(usize::from(len))?;
+            rest = behind;
+            Some(label)
+        })
     }
 
-    /// Reads the name at the start of `bytes`, and what comes behind it; `None` when there is none, or
-    /// a label is too long, compressed or cut off.
+    /// Reads the name at the start of `bytes`, and what comes behind it; `None` when there is none, or a label is too
+    /// long, compressed or cut off.
     pub(super) fn read(bytes: &'a [u8]) -> Option<(DomainName<'a>, &'a [u8])> {
         let mut at = 0;
         loop {
@@ -47,17 +47,6 @@ impl<'a> DomainName<'a> {
     }
 }
 
-impl<'a> Iterator for Labels<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let (&len, rest) = self.rest.split_first()?;
-        let (label, rest) = rest.split_at_checked(usize::from(len))?;
-        self.rest = rest;
-        Some(label)
-    }
-}
-
 impl fmt::Display for DomainName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, label) in self.labels().enumerate() {
@@ -66,8 +55,8 @@ impl fmt::Display for DomainName<'_> {
             }
             for &octet in label {
                 match octet {
-                    // A resolver's configuration is where such names end: nothing but what a host
-                    // name may hold goes there unescaped.
+                    // A resolver's configuration is where such names end: nothing but what a host name may hold goes
+                    // there unescaped.
                     b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => {
                         f.write_char(char::from(octet))?;
                     }

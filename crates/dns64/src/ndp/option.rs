@@ -126,18 +126,6 @@ pub struct Pref64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScaledLifetime(u16);
 
-/// The addresses of an [`Rdnss`].
-#[derive(Clone, Debug)]
-pub struct Addresses<'a> {
-    rest: core::slice::ChunksExact<'a, u8>,
-}
-
-/// The names of a [`Dnssl`].
-#[derive(Clone, Debug)]
-pub struct Names<'a> {
-    rest: &'a [u8],
-}
-
 impl<'a> Options<'a> {
     /// Checks that `bytes` is a row of options of lengths other than zero, and nothing else.
     pub(super) fn new(bytes: &'a [u8]) -> Result<Options<'a>, NdpError> {
@@ -238,16 +226,8 @@ impl<'a> Rdnss<'a> {
     }
 
     /// The servers, the preferred one first.
-    pub fn addresses(&self) -> Addresses<'a> {
-        Addresses { rest: self.addresses.chunks_exact(16) }
-    }
-}
-
-impl Iterator for Addresses<'_> {
-    type Item = Ipv6Addr;
-
-    fn next(&mut self) -> Option<Ipv6Addr> {
-        self.rest.next().map(|octets| address(Some(octets)))
+    pub fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> + Clone + use<'a> {
+        self.addresses.chunks_exact(16).map(|octets| address(Some(octets)))
     }
 }
 
@@ -263,24 +243,18 @@ impl<'a> Dnssl<'a> {
     }
 
     /// The names, in their order.
-    pub fn names(&self) -> Names<'a> {
-        Names { rest: self.names }
-    }
-}
-
-impl<'a> Iterator for Names<'a> {
-    type Item = DomainName<'a>;
-
-    fn next(&mut self) -> Option<DomainName<'a>> {
-        let (name, rest) = DomainName::read(self.rest)?;
-        self.rest = rest;
-        Some(name)
+    pub fn names(&self) -> impl Iterator<Item = DomainName<'a>> + use<'a> {
+        let mut rest = self.names;
+        core::iter::from_fn(move || {
+            let (name, behind) = DomainName::read(rest)?;
+            rest = behind;
+            Some(name)
+        })
     }
 }
 
 impl Pref64 {
-    /// A prefix of 32, 40, 48, 56, 64 or 96 bits; `None` for another length. Bits behind them are
-    /// cleared.
+    /// A prefix of 32, 40, 48, 56, 64 or 96 bits; `None` for another length. Bits behind them are cleared.
     pub fn new(prefix: Ipv6Addr, prefix_len: u8, lifetime: ScaledLifetime) -> Option<Pref64> {
         plc(prefix_len)?;
         Some(Pref64 { prefix: mask(prefix, prefix_len), prefix_len, lifetime })
@@ -301,8 +275,7 @@ impl Pref64 {
         self.lifetime
     }
 
-    /// RFC 8781 section 4: of another length, or with one of the two codes that mean nothing, the
-    /// option is ignored.
+    /// RFC 8781 section 4: of another length, or with one of the two codes that mean nothing, the option is ignored.
     fn read(body: &[u8]) -> Option<Pref64> {
         const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
         let first = get_u16(body, 0);
@@ -342,14 +315,14 @@ impl ScaledLifetime {
     /// The longest, 65528 seconds.
     pub const MAX: ScaledLifetime = ScaledLifetime(0x1fff);
 
-    /// The lifetime for so many seconds, rounded up to whole units and never above the longest: only
-    /// 0 is 0 (RFC 8781 section 4.1).
+    /// The lifetime for so many seconds, rounded up to whole units and never above the longest: only 0 is 0 (RFC 8781
+    /// section 4.1).
     pub fn from_seconds(seconds: u32) -> ScaledLifetime {
         ScaledLifetime(seconds.div_ceil(8).min(u32::from(ScaledLifetime::MAX.0)) as u16)
     }
 
-    /// The default of a router that advertises at least so often: the lesser of three times that and
-    /// the longest (RFC 8781 section 4.1).
+    /// The default of a router that advertises at least so often: the lesser of three times that and the longest (RFC
+    /// 8781 section 4.1).
     pub fn of_interval(max_rtr_adv_interval: u16) -> ScaledLifetime {
         ScaledLifetime::from_seconds(3 * u32::from(max_rtr_adv_interval))
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::name;
+use crate::tests::name;
 
 #[test]
 fn names_cover_themselves_and_what_is_below() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{query, show};
+use crate::tests::{query, show};
 
 const ASKED: &str = "AAAA www.example.net. edns";
 

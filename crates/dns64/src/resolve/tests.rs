@@ -1,6 +1,6 @@
 //! RFC 6147 sections 5.1, 5.3.2, 5.3.3 and 5.4.
 
-use crate::testing::{SOA, World, check, policy, query};
+use crate::tests::{SOA, World, check, policy, query};
 use crate::{Kind, MAPPED, Policy, Step, begin};
 
 fn nodata() -> String {
@@ -423,7 +423,7 @@ fn an_answer_is_a_response_to_a_query() {
         let Step::Ask(pending) = begin(&policy, &asked) else { panic!() };
         let answer = Answer { message: &message, age: 0, security: Security::Unchecked };
         let Step::Done(response) = pending.resume(Outcome::Answer(answer)) else { panic!() };
-        assert_eq!(crate::testing::show(&response.message), "SERVFAIL ede=24");
+        assert_eq!(crate::tests::show(&response.message), "SERVFAIL ede=24");
     }
 }
 

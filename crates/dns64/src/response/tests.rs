@@ -1,6 +1,6 @@
 use hickory_proto::op::{Message, ResponseCode};
 
-use crate::testing::{SOA, World, check, policy, query, record, show};
+use crate::tests::{SOA, World, check, policy, query, record, show};
 use crate::{Ede, Kind};
 
 use super::refuse;
@@ -92,7 +92,7 @@ fn unknown_records_survive_octet_for_octet() {
             crate::Answer { message: &message, age: 0, security: crate::Security::Unchecked };
         let asked = query(&format!("TYPE{code} www.example.net."));
         let octets = super::pass(&asked, &answer).message.to_vec().unwrap();
-        let data = crate::testing::hex(data);
+        let data = crate::tests::hex(data);
         let rdata = [&(data.len() as u16).to_be_bytes()[..], &data].concat();
         assert!(octets.ends_with(&rdata), "{code}");
         assert_eq!(Message::from_vec(&octets).unwrap().to_vec().unwrap(), octets);

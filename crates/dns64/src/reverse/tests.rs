@@ -1,6 +1,6 @@
 use super::*;
 use crate::Kind;
-use crate::testing::{SOA, check, name, policy, query};
+use crate::tests::{SOA, check, name, policy, query};
 
 /// 2001:db8:64::198.51.100.1.
 const NAME: &str = "1.0.4.6.3.3.6.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";

@@ -1,4 +1,4 @@
-use crate::testing::{World, check, policy, query};
+use crate::tests::{World, check, policy, query};
 use crate::{Kind, Names, Policy};
 
 const SOA: &str = "! ipv4only.arpa. 600 SOA ipv4only.arpa. nobody.invalid. 1 3600 1200 604800 600";
@@ -77,7 +77,7 @@ fn ds_is_resolved_the_usual_way() {
 
 #[test]
 fn nothing_changes_the_answer() {
-    let names = Names::from_iter([crate::testing::name("arpa.")]);
+    let names = Names::from_iter([crate::tests::name("arpa.")]);
     let policy =
         Policy { exempt: names, exclude_a: vec!["192.0.0.0/24".parse().unwrap()], ..policy() };
     for (asked, flag) in [

@@ -16,7 +16,7 @@ fn settings(pool4: u8) -> Settings {
     let range = Range { first: address, last: address, low: 1024, high: 65_535 };
     Settings {
         pools: vec![Pool { ranges: vec![range], ..Pool::default() }],
-        lifetimes: Lifetimes { port_rest: Duration::ZERO, ..Lifetimes::default() },
+        lifetimes: Lifetimes { hold_down: Duration::ZERO, ..Lifetimes::default() },
         sizes: Sizes { bibs: 64, sessions: 64, subscribers: 16 },
         ..Settings::default()
     }

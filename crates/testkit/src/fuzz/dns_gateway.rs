@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fordway_dns64::alg::{DnsGateway, DnsPolicy, DnsStreams};
+use fordway_dns64::alg::{DnsAlg, DnsPolicy, DnsStreams};
 use fordway_wire::tcp::flag::{ACK, SYN};
 use fordway_xlat::alg::{Alg, AlgCounters, Connection, Context, Ends, Mappings, Passed, TcpFields};
 use fordway_xlat::nat64::{Addresses, Heap, Nat64, Pool, Range, Settings, Side, Sizes};
@@ -51,14 +51,14 @@ pub fn dns_gateway(data: &[u8]) {
 struct Bench {
     config: Config,
     nat64: Arc<Nat64>,
-    gateway: Arc<DnsGateway>,
+    gateway: Arc<DnsAlg>,
     now: Duration,
 }
 
 impl Bench {
     fn new() -> Bench {
         let gateway =
-            Arc::new(DnsGateway::new(DnsPolicy { most_addresses: 2, ..DnsPolicy::default() }));
+            Arc::new(DnsAlg::new(DnsPolicy { most_addresses: 2, ..DnsPolicy::default() }));
         let addresses = Addresses {
             pool: vec!["203.0.113.64/29".parse().expect("a network")],
             fixed: vec![(SERVER6_IN_IPV4.0, SERVER6.0)],
@@ -69,7 +69,7 @@ impl Bench {
         let range = Range { first: address, last: address, low: 1024, high: 65_535 };
         let settings = Settings {
             pools: vec![Pool { ranges: vec![range], ..Pool::default() }],
-            dns: Some(Arc::clone(&gateway) as Arc<dyn fordway_xlat::dns::DnsAlg>),
+            dns: Some(Arc::clone(&gateway) as Arc<dyn fordway_xlat::dns::DnsReader>),
             addresses: Some(addresses),
             sizes: Sizes { bibs: 64, sessions: 64, subscribers: 64 },
             ..Settings::default()

@@ -146,25 +146,25 @@ impl EamTable {
     /// RFC 7757 section 3.3.1.
     #[inline]
     pub fn v4_to_v6(&self, addr: Ipv4Addr) -> Option<(Ipv6Addr, Eam)> {
-        let bits = addr.to_bits();
-        let eam = self.v4.iter().find_map(|level| {
-            let key = bits & !suffix_mask_v4(level.len);
-            let at = level.rows.binary_search_by_key(&key, |row| row.0).ok()?;
-            self.entries.get(level.rows[at].1 as usize)
-        })?;
-        Some((eam.embed(addr), *eam))
+        let eam = self.longest(&self.v4, |len| addr.to_bits() & !suffix_mask_v4(len))?;
+        Some((eam.embed(addr), eam))
     }
 
     /// RFC 7757 section 3.3.2.
     #[inline]
     pub fn v6_to_v4(&self, addr: Ipv6Addr) -> Option<(Ipv4Addr, Eam)> {
-        let bits = addr.to_bits();
-        let eam = self.v6.iter().find_map(|level| {
-            let key = bits & !suffix_mask_v6(level.len);
-            let at = level.rows.binary_search_by_key(&key, |row| row.0).ok()?;
-            self.entries.get(level.rows[at].1 as usize)
-        })?;
-        Some((eam.extract(addr), *eam))
+        let eam = self.longest(&self.v6, |len| addr.to_bits() & !suffix_mask_v6(len))?;
+        Some((eam.extract(addr), eam))
+    }
+
+    /// The mapping with the longest prefix; `prefix` gives the address's prefix of a length.
+    #[inline]
+    fn longest<T: Ord>(&self, levels: &[Level<T>], prefix: impl Fn(u8) -> T) -> Option<Eam> {
+        levels.iter().find_map(|level| {
+            let key = prefix(level.len);
+            let at = level.rows.binary_search_by(|row| row.0.cmp(&key)).ok()?;
+            self.entries.get(level.rows[at].1 as usize).copied()
+        })
     }
 
     /// Pairs of mappings that overlap in one family. Each mapping is compared with the longest
@@ -183,11 +183,7 @@ impl EamTable {
         let mut found = Vec::new();
         for (depth, level) in levels.iter().enumerate() {
             for &(bits, inner) in &level.rows {
-                let outer = levels[depth + 1..].iter().find_map(|outer| {
-                    let key = prefix(bits, outer.len);
-                    let at = outer.rows.binary_search_by_key(&key, |row| row.0).ok()?;
-                    Some(self.entries[outer.rows[at].1 as usize])
-                });
+                let outer = self.longest(&levels[depth + 1..], |len| prefix(bits, len));
                 let inner = self.entries[inner as usize];
                 found.extend(outer.map(|outer| Overlap { outer, inner }));
             }

@@ -1,4 +1,4 @@
-//! Both directions of a connection: what an ALG makes of each segment.
+//! Both directions of a connection: how an ALG changes each segment.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,12 +11,12 @@ use super::flow::{Flow, before};
 use super::{Advice, Context, Dialogue, HELD_MAX};
 use fordway_wire::tcp::flag;
 
-/// What became of a segment's octets.
+/// What happened to a segment's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// They stay as they are.
+    /// They are unchanged.
     Same,
-    /// Others stand in their place: those that were written.
+    /// They are replaced by those that were written.
     Other,
 }
 
@@ -67,14 +67,14 @@ impl Connection {
         [0, 1].map(|side: usize| self.directions[side].flow.as_ref().map_or(0, Flow::shift))
     }
 
-    /// Whether a SYN is, as far as can be known, this connection's.
+    /// Whether a SYN may be this connection's.
     #[must_use]
     pub fn is_begun_by(&self, from: Side, fields: &TcpFields) -> bool {
         let flow = self.directions[from.index()].flow.as_ref();
         flow.is_none_or(|flow| flow.first == fields.seq.wrapping_add(1))
     }
 
-    /// Whether its ends are free to begin another one of the same ports.
+    /// Whether its ends may open another connection with the same ports.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over
@@ -86,7 +86,7 @@ impl Connection {
         self.directions.iter().filter_map(|direction| direction.flow.as_ref()).any(Flow::is_changed)
     }
 
-    /// Octets of memory that are held for the sake of its ends.
+    /// Octets of memory that it holds.
     #[must_use]
     pub fn octets(&self) -> usize {
         let flows = self.directions.iter().filter_map(|direction| direction.flow.as_ref());
@@ -100,7 +100,7 @@ impl Connection {
         self.directions[from.other().index()].mss.unwrap_or(536)
     }
 
-    /// Everything passes from here on.
+    /// Bypasses the ALG from here on.
     pub fn release(&mut self) {
         self.released = true;
         for flow in self.directions.iter_mut().filter_map(|direction| direction.flow.as_mut()) {
@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// A segment: `fields` becomes what it is on the other side, and so do its octets, in `out`. `may_keep`: there
-    /// is memory to keep what can't be dealt with yet.
+    /// A segment: `fields` becomes what it is on the other side, and so do its octets, in `out`. `may_keep`: there is
+    /// memory to keep what can't be dealt with yet.
     pub fn pass(
         &mut self,
         from: Side,
@@ -212,7 +212,7 @@ impl Connection {
     ) -> Passed {
         let [own, other] = [from.index(), from.other().index()];
         if self.directions[other].flow.is_none() && !fields.has(flag::SYN) {
-            // An ALG can't read one direction alone.
+            // A direction alone can't be translated.
             self.release();
         }
         let Some(flow) = &mut self.directions[own].flow else { return Passed::Same };
@@ -250,8 +250,8 @@ impl Connection {
         } else if fields.has(flag::FIN) || waits && !flow.has_taken(seq) {
             flow.made()
         } else {
-            // Nothing is left of it or of a part, and its sender has to hear that it came: one before what is expected
-            // makes the receiver say what it has (RFC 9293 section 3.10.7.4).
+            // No octet is left, but its sender needs an acknowledgement: a segment in front of the expected one makes
+            // the receiver send one (RFC 9293 section 3.10.7.4).
             flow.made().wrapping_sub(1)
         };
         Passed::Other

@@ -1,8 +1,8 @@
-//! One direction of a connection: what went in, and what came out for it.
+//! One direction of a connection: its input and its output.
 //!
-//! Numbers of octets are TCP sequence numbers, of the input as the sender counts and of the output as the
-//! receiver does; they wrap around. Where nothing was changed, both differ by a constant. Each change that is not
-//! acknowledged yet is an [`Edit`]; acknowledged ones become part of the constant.
+//! Octets are numbered by TCP sequence numbers, of the input as the sender counts and of the output as the receiver
+//! does; they wrap around. Between changes both differ by a constant. Each change that is not acknowledged yet is an
+//! [`Edit`]; acknowledged ones become part of the constant.
 //!
 //! ```text
 //!  input    ──────────┬─ edit ─┬────────┬─────────────┬ · · · · · · ┬─────────
@@ -15,19 +15,19 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Changes that are not acknowledged, at most.
+/// Unacknowledged changes at most.
 const EDITS_MAX: usize = 64;
 
-/// Octets that stand in the place of others and are not acknowledged: when there are more, nothing is taken.
+/// Unacknowledged octets of changes: if there are more, no octets are taken.
 const EDIT_OCTETS_MAX: usize = 16 * 1024;
 
-/// Segments that wait for what is missing before them.
+/// Segments out of order that are kept at most.
 const EARLY_MAX: usize = 8;
 
 /// Octets of such segments.
 const EARLY_OCTETS_MAX: usize = 16 * 1024;
 
-/// Octets of the input that others stand in the place of.
+/// A change: octets of the input, and those that replace them.
 #[derive(Clone, Debug)]
 struct Edit {
     at: u32,
@@ -45,7 +45,7 @@ impl Edit {
         self.out_at.wrapping_add(self.out.len() as u32)
     }
 
-    /// What the difference of output and input grows by.
+    /// By how much the output is longer than the input.
     fn growth(&self) -> u32 {
         (self.out.len() as u32).wrapping_sub(self.len)
     }
@@ -71,7 +71,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// One whose first octet will have this number.
+    /// A flow whose first octet has this number.
     pub(super) fn new(first: u32) -> Flow {
         Flow {
             first,
@@ -84,7 +84,7 @@ impl Flow {
         }
     }
 
-    /// One of which nothing is known but what is added to its numbers.
+    /// A flow that an earlier process watched, of which only the shift is known.
     pub(super) fn resumed(shift: u32) -> Flow {
         Flow { made: shift, shift, ..Flow::new(0) }
     }
@@ -114,7 +114,7 @@ impl Flow {
         &self.held
     }
 
-    /// Whether nothing was ever taken.
+    /// Whether no octet has come.
     pub(super) fn is_new(&self) -> bool {
         self.taken == self.first && self.held.is_empty()
     }
@@ -135,15 +135,15 @@ impl Flow {
         self.edits.len() < EDITS_MAX && octets < EDIT_OCTETS_MAX
     }
 
-    /// Octets of memory that it holds for the sake of its peers.
+    /// Octets of memory that it holds.
     pub(super) fn octets(&self) -> usize {
         let edits: usize = self.edits.iter().map(|edit| edit.out.len()).sum();
         let early: usize = self.early.iter().map(|(_, octets)| octets.len()).sum();
         edits + early + self.held.len()
     }
 
-    /// The output's number for one of the input. Numbers inside a change are that of its beginning, and of what
-    /// is held that of the next octet.
+    /// The output's number for one of the input. Numbers inside a change are that of its beginning, and of what is held
+    /// that of the next octet.
     pub(super) fn to_output(&self, at: u32, released: bool) -> u32 {
         if released && self.edits.is_empty() {
             return at.wrapping_add(self.shift);
@@ -232,8 +232,8 @@ impl Flow {
         start.unwrap_or_else(|| to.wrapping_add(shift))
     }
 
-    /// Takes in what a segment brings that is new. `false`: something is missing before it. `may_wait`: there is
-    /// memory to keep it until then.
+    /// Takes in what a segment brings that is new. `false`: something is missing before it. `may_wait`: there is memory
+    /// to keep it until then.
     pub(super) fn hold(&mut self, seq: u32, payload: &[u8], may_wait: bool) -> bool {
         let known = self.known();
         if before(known, seq) {
@@ -262,7 +262,7 @@ impl Flow {
         }
     }
 
-    /// The first octets that are held pass as they are.
+    /// Passes the first held octets unchanged.
     pub(super) fn pass(&mut self, number: usize, out: &mut Vec<u8>) {
         let number = number.min(self.held.len());
         out.extend(self.held.drain(..number));
@@ -270,7 +270,7 @@ impl Flow {
         self.made = self.made.wrapping_add(number as u32);
     }
 
-    /// In the place of the first octets that are held stand others.
+    /// Replaces the first held octets.
     pub(super) fn replace(&mut self, number: usize, by: &[u8], out: &mut Vec<u8>) {
         let number = number.min(self.held.len());
         self.held.drain(..number);

@@ -35,14 +35,8 @@ pub(crate) fn error_v4_to_v6(
     let (inner, total_len) = inner::v4_to_v6(config, mapper, original, pass, trace)?;
     trace.step(Step::InnerEnd);
 
-    let mut new = maps::error_v4_to_v6(config, icmp, total_len, trace)?;
-    let field = extension::refit(packet, at, layout, &inner, Message::V6(new.kind));
-    if let Some(field) = field {
-        trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
-        // RFC 4884 section 4: the length in 64-bit words, in the first octet of the rest.
-        new.rest |= ((field.original / 8) as u32) << 24;
-    }
-    replace_front(packet, at, &inner, new)
+    let new = maps::error_v4_to_v6(config, icmp, total_len, trace)?;
+    replace_front(packet, at, layout, &inner, Message::V6(new.kind), new, trace)
 }
 
 /// Translates the ICMPv6 error at `at`. The packet is then the ICMPv4 message alone, its checksum
@@ -66,14 +60,8 @@ pub(crate) fn error_v6_to_v4(
     let (inner, has_fragment_header) = inner::v6_to_v4(config, mapper, original, trace)?;
     trace.step(Step::InnerEnd);
 
-    let mut new = maps::error_v6_to_v4(config, icmp, has_fragment_header, trace)?;
-    let field = extension::refit(packet, at, layout, &inner, Message::V4);
-    if let Some(field) = field {
-        trace.step(Step::Extension { original: field.original, extension: layout.extension_len() });
-        // RFC 4884 section 4: the length in 32-bit words, in the second octet of the rest.
-        new.rest |= ((field.original / 4) as u32) << 16;
-    }
-    replace_front(packet, at, &inner, new)
+    let new = maps::error_v6_to_v4(config, icmp, has_fragment_header, trace)?;
+    replace_front(packet, at, layout, &inner, Message::V4, new, trace)
 }
 
 /// A wrong checksum must not come out right, and here it is computed anew: so it is verified first.
@@ -88,13 +76,20 @@ fn verify(packet: &Packet<'_>, at: usize, pseudo: Sum) -> Result<(), DropReason>
     }
 }
 
-/// Replaces outer header, ICMP header and inner header by the new ICMP and inner headers.
+/// Replaces outer header, ICMP header and inner header by the new ICMP and inner headers, and moves the extensions.
 fn replace_front(
     packet: &mut Packet<'_>,
     at: usize,
+    layout: Layout,
     inner: &inner::Translated,
-    new: maps::ErrorHeader,
+    message: Message,
+    mut new: maps::ErrorHeader,
+    trace: &mut impl Trace,
 ) -> Result<(), DropReason> {
+    if let Some(original) = extension::refit(packet, at, layout, inner, message) {
+        trace.step(Step::Extension { original, extension: layout.extension_len() });
+        new.rest |= message.length(original);
+    }
     if !packet.shrink_front(at + icmp::HEADER_LEN + inner.old_len) {
         return Err(DropReason::IcmpInner);
     }

@@ -32,13 +32,6 @@ pub(super) struct Layout {
     end: usize,
 }
 
-/// The original datagram field of the new message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    /// Octets, padding included.
-    pub(super) original: usize,
-}
-
 /// What the new message is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Message {
@@ -46,6 +39,17 @@ pub(super) enum Message {
     V4,
     /// ICMPv6, of this type.
     V6(u8),
+}
+
+impl Message {
+    /// RFC 4884 section 4: the length of the original datagram field, as it stands in the rest of the header: in 32-bit
+    /// words in the second octet, or in 64-bit words in the first.
+    pub(super) fn length(self, original: usize) -> u32 {
+        match self {
+            Message::V4 => ((original / 4) as u32) << 16,
+            Message::V6(_) => ((original / 8) as u32) << 24,
+        }
+    }
 }
 
 impl Layout {
@@ -88,15 +92,15 @@ impl Layout {
     }
 }
 
-/// Makes original datagram and extensions fit the new message, whose inner header `inner` replaces
-/// the one that is still in the packet. Returns the new original datagram field if extensions remain.
+/// Makes original datagram and extensions fit the new message, whose inner header `inner` replaces the one that is still in
+/// the packet. Returns the octets of the new original datagram field, padding included, if extensions remain.
 pub(super) fn refit(
     packet: &mut Packet<'_>,
     at: usize,
     layout: Layout,
     inner: &Translated,
     message: Message,
-) -> Option<Field> {
+) -> Option<usize> {
     let payload_at = at + icmp::HEADER_LEN + inner.old_len;
     let payload_len = (at + layout.original_end).saturating_sub(payload_at);
     let plain = inner.header_len + payload_len;
@@ -115,8 +119,7 @@ pub(super) fn refit(
         packet.truncate(payload_at + payload_len.min(room.saturating_sub(inner.header_len)));
         return None;
     };
-    move_extension(packet, at, layout, payload_at + original - inner.header_len)
-        .then_some(Field { original })
+    move_extension(packet, at, layout, payload_at + original - inner.header_len).then_some(original)
 }
 
 /// Moves the extension structure to octet `to` of the packet; a gap is filled with zeros. Without

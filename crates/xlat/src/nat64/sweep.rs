@@ -65,10 +65,10 @@ pub struct Swept {
     pub sessions: [u64; 3],
     /// TCP sessions by state, in the order of [`TcpState::ALL`].
     pub tcp_states: [u64; 7],
-    /// Addresses that were asked for by name, and not used yet (NAT-PT).
+    /// Addresses that DNS queries have bound, and no packet has used yet (NAT-PT).
     pub held: u64,
     /// Ports in hold-down.
-    pub resting: u64,
+    pub hold_down: u64,
     /// Subscribers.
     pub subscribers: u64,
     /// The pools of the settings, in their order.
@@ -163,9 +163,9 @@ impl Sweeper {
 
     /// Gives entries back to the free lists that earlier sweeps have taken out.
     ///
-    /// To be called only after a grace period that began after the last sweep: every thread of the user
-    /// engine has finished the packets it had, and every program in the kernel (RCU). Changes by hand are
-    /// known here: while one is under way, nothing is given back.
+    /// To be called only after a grace period that began after the last sweep: every thread of the user engine has
+    /// finished the packets it had, and every program in the kernel (RCU). Changes by hand are known here: while one is
+    /// under way, nothing is given back.
     pub fn release(&mut self, nat: &Nat64) {
         if !nat.shared.is_unchanging() {
             return;

@@ -14,6 +14,7 @@ use crate::verdict::DropReason;
 
 use super::*;
 
+#[cfg(feature = "nat-pt")]
 mod addresses;
 mod changes;
 mod claims;
@@ -118,7 +119,7 @@ fn sessions_expire_and_ports_rest() {
     assert_eq!((swept.sessions[1], swept.bibs[1]), (1, 1));
     assert!(matches!(events[0], Event::SessionCreated(..)), "{events:?}");
     let (swept, events) = sweep(&nat, &mut sweeper, at(301));
-    assert_eq!((swept.sessions[1], swept.resting), (0, 1));
+    assert_eq!((swept.sessions[1], swept.hold_down), (0, 1));
     assert_eq!(nat.ended().expired[1].load(Ordering::Relaxed), 1);
     assert!(
         matches!(events[0], Event::SessionRemoved(_, SERVER, [(0, 0), (1, 100)])),
@@ -126,7 +127,7 @@ fn sessions_expire_and_ports_rest() {
     );
     // Its port rests: no other host gets it, the same one does.
     let (swept, _) = sweep(&nat, &mut sweeper, at(302));
-    assert_eq!(swept.resting, 1);
+    assert_eq!(swept.hold_down, 1);
     let others: Vec<_> = (2..4).map(|number| nat.from_v6(&udp(number, 5000), at(302), 0)).collect();
     assert!(others.iter().flatten().all(|other| *other != local));
     assert_eq!(nat.from_v6(&udp(1, 5000), at(303), 0), Ok(local));
@@ -214,7 +215,7 @@ fn a_refused_session_costs_no_port() {
             });
             assert!(refused.count() >= 8);
             let (swept, _) = sweep(&nat, &mut sweeper, at(3 * round + 2));
-            assert_eq!(swept.resting, 0);
+            assert_eq!(swept.hold_down, 0);
         }
         assert!(nat.bib(at(60)).count() <= 21, "{}", nat.bib(at(60)).count());
     }
@@ -294,14 +295,14 @@ fn an_address_may_have_several_ranges() {
 #[test]
 fn only_so_many_ports_rest() {
     let mut settings = settings(pool(1024, 65_535));
-    settings.lifetimes.rest_most = 5;
+    settings.lifetimes.hold_down_most = 5;
     let nat = nat(settings);
     for port in 0..20 {
         nat.from_v6(&udp(1, port), at(0), 0).unwrap();
     }
     let mut sweeper = Sweeper::new();
     for now in [301, 302] {
-        assert_eq!(sweep(&nat, &mut sweeper, at(now)).0.resting, 5);
+        assert_eq!(sweep(&nat, &mut sweeper, at(now)).0.hold_down, 5);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A packet in the making.
+//! A packet whose fragments are being collected.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -53,7 +53,7 @@ impl Run {
     }
 
     /// Waits for the next question; the time until then.
-    fn wait(&mut self) -> (Duration, Query) {
+    fn wait(&mut self) -> (Duration, Ask) {
         let start = self.now;
         let next = self.lookup.next(self.now).expect("nothing is being asked");
         if next > self.now {

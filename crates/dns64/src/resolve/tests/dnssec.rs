@@ -1,7 +1,7 @@
 //! RFC 6147 section 5.5: what DO and CD ask for, and when AD may be set.
 
 use super::{A_198, AAAA_WWW, nodata, v4_only};
-use crate::testing::{SOA, check, policy};
+use crate::tests::{SOA, check, policy};
 
 const AAAA: &str =
     "NOERROR secure\nwww.example.net. 300 AAAA 2001:db8::1\nwww.example.net. 300 RRSIG AAAA";

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RData;
 
-use crate::testing::{World, name, query};
+use crate::tests::{World, name, query};
 use crate::{Names, Policy};
 
 /// A sequence of numbers that is the same each time.

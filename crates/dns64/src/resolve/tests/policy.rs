@@ -2,7 +2,7 @@
 
 use super::{A_198, AAAA_WWW, nodata, v4_only};
 use crate::policy::Range;
-use crate::testing::{SOA, World, check, policy, query, show};
+use crate::tests::{SOA, World, check, policy, query, show};
 use crate::{Names, Policy};
 
 #[test]
@@ -16,7 +16,7 @@ fn switched_off_everything_is_passed() {
 
 #[test]
 fn exempt_names_and_all_below_are_passed() {
-    let exempt = ["EXAMPLE.net.", "a.example.org."].map(crate::testing::name);
+    let exempt = ["EXAMPLE.net.", "a.example.org."].map(crate::tests::name);
     let policy = Policy { exempt: Names::from_iter(exempt), ..policy() };
     let mapped = "NOERROR\nwww.example.net. 300 AAAA ::ffff:198.51.100.1";
     check(&policy, AAAA_WWW, &[(AAAA_WWW, &nodata())], &nodata());

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fordway_config::Translator;
-use fordway_dns64::alg::{DnsCounter, DnsGateway, DnsPolicy, DnsStreams};
-use fordway_xlat::dns::DnsAlg;
+use fordway_dns64::alg::{DnsCounter, DnsAlg, DnsPolicy, DnsStreams};
+use fordway_xlat::dns::DnsReader;
 use fordway_xlat::nat64::Settings;
 
 /// The settings with the gateway that a configuration wants. It goes on from that of `earlier` settings.
@@ -24,21 +24,21 @@ pub(crate) fn with_gateway(
     };
     let gateway = Arc::new(match earlier.and_then(of) {
         Some(earlier) => earlier.with(policy),
-        None => DnsGateway::new(policy),
+        None => DnsAlg::new(policy),
     });
     settings.algs.push(Arc::new(DnsStreams::new(Arc::clone(&gateway))));
     settings.dns = Some(gateway);
     settings
 }
 
-fn of(settings: &Settings) -> Option<&DnsGateway> {
-    let dns: &dyn DnsAlg = &**settings.dns.as_ref()?;
+fn of(settings: &Settings) -> Option<&DnsAlg> {
+    let dns: &dyn DnsReader = &**settings.dns.as_ref()?;
     (dns as &dyn Any).downcast_ref()
 }
 
 /// What the gateway has done; empty if there is none.
 pub(super) fn counts(settings: &Settings) -> BTreeMap<String, u64> {
-    let Some(counters) = of(settings).map(DnsGateway::counters) else { return BTreeMap::new() };
+    let Some(counters) = of(settings).map(DnsAlg::counters) else { return BTreeMap::new() };
     let count = |it: &DnsCounter| (it.label().to_owned(), counters.get(*it));
     DnsCounter::ALL.iter().map(count).collect()
 }

@@ -87,7 +87,7 @@ impl Reader {
         report.subscribers.extend(rows.filter_map(|entry| subscriber_row(&self.name, &entry, len)));
         let bound = self.nat64.bib(now).filter(|entry| match entry.binding.protocol {
             None => entry.binding.v4.0 == at.0,
-            Some(_) => entry.binding.v4 == at && !entry.is_resting,
+            Some(_) => entry.binding.v4 == at && !entry.in_hold_down,
         });
         report.bib.extend(bound.map(|entry| bib_row(&self.name, &entry)));
     }
@@ -192,7 +192,7 @@ fn bib_row(name: &str, entry: &BibEntry) -> BibRow {
         v4,
         v4_port,
         is_static: entry.is_static,
-        resting: entry.is_resting,
+        resting: entry.in_hold_down,
         held: entry.is_held,
         sessions: entry.sessions,
         age_seconds: entry.age.as_secs(),

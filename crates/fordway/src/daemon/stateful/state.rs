@@ -41,7 +41,7 @@ impl Running {
             bib,
             sessions: by_protocol(|protocol| swept.sessions[protocol.index()]),
             tcp_states: states.map(|(state, count)| (state.label().to_owned(), count)).collect(),
-            resting: swept.resting,
+            resting: swept.hold_down,
             pools: pools(nat64, &swept.pools),
             bib_created: made(&created.bibs_created, kernel.as_ref().map(|it| it.bibs_created)),
             sessions_created: made(

@@ -56,7 +56,7 @@ impl Peek for Core<'_> {
         let protocol = Some(protocol(transport));
         self.nat
             .bib(self.now)
-            .find(|bib| !bib.is_resting && bib.binding.protocol == protocol && bib.binding.v6 == v6)
+            .find(|bib| !bib.in_hold_down && bib.binding.protocol == protocol && bib.binding.v6 == v6)
             .map(|bib| bib.binding.v4)
     }
 
@@ -291,7 +291,7 @@ impl World {
             .bib(now)
             .map(|bib| {
                 let protocol = bib.binding.protocol.map_or(0, Protocol::number);
-                (protocol, bib.binding.v6, bib.binding.v4, bib.is_static, bib.is_resting)
+                (protocol, bib.binding.v6, bib.binding.v4, bib.is_static, bib.in_hold_down)
             })
             .collect();
         alike("BIB", wanted, got)?;
@@ -374,7 +374,7 @@ fn settings(rules: &Rules) -> Settings {
             tcp_est: seconds(rules.tcp_est),
             tcp_trans: seconds(rules.tcp_trans),
             tcp_incoming_syn: seconds(rules.tcp_incoming_syn),
-            port_rest: seconds(rules.port_rest),
+            hold_down: seconds(rules.port_rest),
             subscriber: seconds(rules.subscriber),
             ..Lifetimes::default()
         },

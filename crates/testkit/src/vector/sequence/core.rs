@@ -155,7 +155,7 @@ pub fn tables_of(nat: &Nat64, now: Duration) -> Tables {
                 protocol: label(entry.binding.protocol),
                 v6: entry.binding.v6,
                 v4: entry.binding.v4,
-                is_resting: entry.is_resting,
+                is_resting: entry.in_hold_down,
             })
             .collect(),
         sessions: nat

@@ -211,8 +211,8 @@ impl LifetimesSpec {
             tcp_est: or(self.tcp_est, default.tcp_est),
             tcp_trans: or(self.tcp_trans, default.tcp_trans),
             tcp_incoming_syn: or(self.tcp_incoming_syn, default.tcp_incoming_syn),
-            port_rest: or(self.port_rest, default.port_rest),
-            rest_most: self.rest_most.unwrap_or(default.rest_most),
+            hold_down: or(self.port_rest, default.hold_down),
+            hold_down_most: self.rest_most.unwrap_or(default.hold_down_most),
             subscriber: or(self.subscriber, default.subscriber),
             ..default
         }

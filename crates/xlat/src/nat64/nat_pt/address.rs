@@ -1,15 +1,15 @@
 //! IPv4 addresses that belong to one IPv6 host while they are bound: NAT-PT (RFC 2766).
 //!
-//! A binding lies in the BIB, with protocol 0 and ports 0, like a dynamic 1:1 mapping. What packets
-//! do is nevertheless stateful: under a bound address each port gets a BIB entry of its own when it is first used, with
-//! the host's own port number, and sessions as every BIB entry has. So the sweeper and the kernel programs treat them
-//! like any other.
+//! A binding lies in the BIB, with protocol 0 and ports 0, like a dynamic 1:1 mapping. What packets do is nevertheless
+//! stateful: under a bound address each port gets a BIB entry of its own when it is first used, with the host's own
+//! port number, and sessions as every BIB entry has. So the sweeper and the kernel programs treat them like any other.
 //!
 //! A binding lasts while there are BIB entries under its address, and for its lifetime without use after that. A
 //! binding that a DNS query made and no packet has used lasts for a shorter time (RFC 2766 section 4.1).
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
@@ -34,8 +34,8 @@ pub struct Addresses {
     pub clients: Vec<Ipv6Net>,
     /// Bound by the operator, of the pool or not.
     pub fixed: Vec<(Ipv4Addr, Ipv6Addr)>,
-    /// Hosts also send from an address of their own (Basic-NAT-PT). Else what they begin goes by the pools of
-    /// ports (NAPT-PT), and the addresses are for what IPv4 hosts begin.
+    /// Hosts also send from an address of their own (Basic-NAT-PT). Else what they begin goes by the pools of ports
+    /// (NAPT-PT), and the addresses are for what IPv4 hosts begin.
     pub outgoing: bool,
     /// Which IPv4 hosts may begin; empty: all.
     pub initiators: Vec<Ipv4Net>,
@@ -44,6 +44,17 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// First and last of the addresses, those that the operator has bound last.
+    pub fn ranges(&self) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr)> {
+        let nets = self.pool.iter().map(|net| (net.network(), net.broadcast()));
+        nets.chain(self.fixed.iter().map(|(addr, _)| (*addr, *addr)))
+    }
+
+    /// [`Addresses::hold`].
+    pub(crate) fn hold(&self) -> Duration {
+        self.hold
+    }
+
     /// Whether the address is one of these.
     #[must_use]
     pub fn contains(&self, addr: Ipv4Addr) -> bool {
@@ -87,8 +98,8 @@ pub struct Bound {
 
 impl View<'_> {
     /// The host that an address is bound to, if it is one that hosts get for themselves.
-    pub(crate) fn bound6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
-        self.nat.is_bindable(addr).then(|| self.dynamic6_known(addr)).flatten()
+    fn bound6(&self, addr: Ipv4Addr) -> Option<Ipv6Addr> {
+        self.nat.owned.is_bindable(addr).then(|| self.dynamic6_known(addr)).flatten()
     }
 
     /// Whether an IPv4 host may begin a session. What comes from the translator's own addresses hairpins.
@@ -101,36 +112,41 @@ impl View<'_> {
         }
     }
 
-    /// The BIB entry of a host that sends from an address of its own (Basic-NAT-PT): with the same port. If it has
-    /// no address, it gets one.
+    /// The BIB entry of a host that sends from an address of its own (Basic-NAT-PT), with the host's port; if the host
+    /// has no address, it gets one. So too if an ALG wants the entry `at` an address that is the host's. `None`: the
+    /// host's ports are those of a pool.
     pub(crate) fn bind_own(
         &self,
-        addresses: &Addresses,
         tuple: &Tuple<Ipv6Addr>,
         previous: Option<&Bib>,
-    ) -> Result<(), Trouble> {
-        let (host, port) = tuple.near;
-        let addr = match self.bib6((host, 0), 0) {
-            Some((_, bib)) => bib.v4().0,
-            None if !addresses.takes(host) => return Err(DropReason::PoolExhausted.into()),
-            None => self.bind_dynamic4(&addresses.pool, host, 0)?,
+        at: Option<Ipv4Addr>,
+    ) -> Option<Result<(), Trouble>> {
+        let host = tuple.near.0;
+        let own = at.filter(|at| self.bound6(*at) == Some(host)).map(Ok);
+        let by_settings = || {
+            let addresses = self.nat.settings.addresses.as_ref().filter(|it| it.outgoing)?;
+            Some(match self.bib6((host, 0), 0) {
+                Some((_, bib)) => Ok(bib.v4().0),
+                None if !addresses.takes(host) => Err(DropReason::PoolExhausted),
+                None => self.bind_dynamic4(&addresses.pool, host, 0),
+            })
         };
-        self.bind_port(tuple, (host, port), addr, previous, Side::V6)
+        Some(match own.or_else(by_settings)? {
+            Ok(addr) => self.bind_port(tuple, tuple.near, addr, previous, Side::V6),
+            Err(reason) => Err(reason.into()),
+        })
     }
 
-    /// The BIB entry for what an IPv4 host begins with a bound address.
-    pub(crate) fn bind_incoming(
-        &self,
-        host: Ipv6Addr,
-        tuple: &Tuple<Ipv4Addr>,
-    ) -> Result<(), Trouble> {
+    /// Makes the BIB entry for what an IPv4 host begins with a bound address. `false`: the address is not bound.
+    pub(crate) fn bind_incoming(&self, tuple: &Tuple<Ipv4Addr>) -> Result<bool, Trouble> {
+        let (addr, port) = tuple.near;
+        let Some(host) = self.bound6(addr) else { return Ok(false) };
         if tuple.protocol == Protocol::Tcp && tuple.segment != Segment::Syn {
             return Err(DropReason::NoBib.into());
         }
         if self.nat.is_draining() {
             return Err(DropReason::Draining.into());
         }
-        let (addr, port) = tuple.near;
         let protocol = tuple.protocol.number();
         let chain = self.bib6_chain((host, port), protocol).ok_or(DropReason::BibFull)?;
         let previous = match self.find6(&chain, (host, port), protocol).0 {
@@ -144,12 +160,13 @@ impl View<'_> {
         if !FreeList::of(&self.regions, Kind::Bib).has_reserve() {
             return Err(DropReason::BibFull.into());
         }
-        self.bind_port(tuple, (host, port), addr, previous, Side::V4)
+        self.bind_port(tuple, (host, port), addr, previous, Side::V4)?;
+        Ok(true)
     }
 
     /// Binds a port of a host's address to the same port of the host, for the first packet from this side. The one of
     /// `previous` makes way.
-    pub(crate) fn bind_port<A>(
+    fn bind_port<A>(
         &self,
         tuple: &Tuple<A>,
         host: (Ipv6Addr, u16),
@@ -177,15 +194,20 @@ impl View<'_> {
         }
     }
 
-    /// While there are BIB entries under a bound address, it stays bound.
-    pub(crate) fn keep_bound(&self, bib: &Bib) {
-        let addr = bib.v4().0;
-        if bib.protocol.load(Relaxed) != 0
-            && bib.state() == state::LIVE
-            && self.nat.is_bindable(addr)
-            && let Some((_, own)) = self.bib4((addr, 0), 0)
-        {
-            self.used(own);
+    /// Refreshes bound addresses under which there are BIB entries; `used`: the entries that were ever used.
+    pub(crate) fn keep_bound(&self, used: Range<u32>) {
+        if self.nat.settings.addresses.is_none() {
+            return;
+        }
+        for bib in used.filter_map(|index| View::entry(self.regions.bibs, index)) {
+            let addr = bib.v4().0;
+            if bib.protocol.load(Relaxed) != 0
+                && bib.state() == state::LIVE
+                && self.nat.owned.is_bindable(addr)
+                && let Some((_, own)) = self.bib4((addr, 0), 0)
+            {
+                self.used(own);
+            }
         }
     }
 }
@@ -225,15 +247,15 @@ impl Nat64 {
     /// The host that an address is bound to, and whether the operator has bound it. Not refreshed.
     #[must_use]
     pub fn bound_host(&self, addr: Ipv4Addr, now: Duration) -> Option<(Ipv6Addr, bool)> {
-        if !self.is_bindable(addr) {
+        if !self.owned.is_bindable(addr) {
             return None;
         }
         let (_, bib) = self.view(now, 0).bib4((addr, 0), 0)?;
         Some((bib.v6().0, bib.flags.load(Relaxed) & bib_flags::STATIC != 0))
     }
 
-    /// Makes the bindings of the settings that are not there yet, in the place of others. Gives those that could
-    /// not be made.
+    /// Makes the bindings of the settings that are not there yet, in the place of others. Gives those that could not be
+    /// made.
     pub fn make_fixed_addresses(&self, now: Duration) -> Vec<(Binding, BibError)> {
         let _change = self.shared.begin_change();
         let view = self.view(now, 0);

@@ -1,8 +1,9 @@
 //! DNS messages in the path of packets (RFC 2766 section 4): the interface to the DNS ALG.
 //!
-//! Packets are taken apart and put together here; a [`DnsAlg`], which another crate implements, reads and writes the
+//! Packets are taken apart and put together here; a [`DnsReader`], which another crate implements, reads and writes the
 //! messages. Only UDP packets with port 53 at one end come here.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
@@ -17,11 +18,13 @@ use fordway_wire::{get_u16, protocol, put_u16, set_ip_len, transport};
 
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
-use crate::packet::{GsoKind, Packet};
+use crate::packet::{GsoKind, Offload, Packet};
 use crate::trace::{Step, Trace};
 use crate::translator::State;
 use crate::transport::never_zero;
 use crate::verdict::{DropReason, Verdict};
+
+pub use crate::verdict::DnsAction;
 
 #[cfg(test)]
 mod tests;
@@ -30,10 +33,13 @@ mod tests;
 pub const PORT: u16 = 53;
 
 /// Reads the messages that pass, and changes them.
-pub trait DnsAlg: Any + Debug + Send + Sync {
+pub trait DnsReader: Any + Debug + Send + Sync {
     /// What becomes of a message; what is to be sent in its place is put into `out`, which is empty.
     fn message(&self, exchange: &Exchange<'_>, message: &[u8], out: &mut Vec<u8>) -> DnsAction;
 }
+
+/// A DNS ALG.
+pub type Dns = Arc<dyn DnsReader>;
 
 /// The ends of a message.
 #[derive(Clone, Copy, Debug)]
@@ -56,20 +62,9 @@ pub struct Exchange<'a> {
     pub shard: usize,
 }
 
-/// What becomes of a DNS message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DnsAction {
-    /// It is forwarded unchanged.
-    Pass,
-    /// It is forwarded with other octets.
-    Replace,
-    /// It is not forwarded; another message is sent back to its source.
-    Return,
-}
-
 /// The ends of a UDP datagram that may be DNS, as it came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ends {
+enum Ends {
     V4((Ipv4Addr, u16), (Ipv4Addr, u16)),
     V6((Ipv6Addr, u16), (Ipv6Addr, u16)),
 }
@@ -111,9 +106,9 @@ fn datagram(packet: &[u8], at: usize) -> Option<(u16, u16, Range<usize>)> {
 }
 
 impl Ends {
-    /// Of a packet as it came. `None`: it is no DNS over UDP, or not in one piece. What the host's own port is,
-    /// which may be 53 behind a port forward, is known later.
-    pub(crate) fn of(packet: &Packet<'_>) -> Option<Ends> {
+    /// Of a packet as it came. `None`: it is no DNS over UDP, or not in one piece. What the host's own port is, which
+    /// may be 53 behind a port forward, is known later.
+    fn of(packet: &Packet<'_>) -> Option<Ends> {
         let bytes = packet.bytes();
         // Most packets are none: one look at the protocol.
         let protocol = match bytes.first()? >> 4 {
@@ -129,24 +124,38 @@ impl Ends {
 
 /// The DNS ALG with the context of one packet.
 pub(crate) struct Hook<'a> {
-    pub(crate) dns: &'a dyn DnsAlg,
-    pub(crate) nat64: &'a Nat64,
-    pub(crate) config: &'a Config,
-    pub(crate) now: Duration,
-    pub(crate) shard: usize,
+    dns: &'a dyn DnsReader,
+    nat64: &'a Nat64,
+    config: &'a Config,
+    now: Duration,
+    shard: usize,
+    /// The packet's ends as it came.
+    before: Ends,
 }
 
-impl Hook<'_> {
-    /// Shows a translated packet's message to the ALG. `before`: its ends as it came.
+impl<'a> Hook<'a> {
+    /// Before a packet is translated. `None`: there is no DNS ALG, or the packet is none for it.
+    #[inline]
+    pub(crate) fn of(
+        config: &'a Config,
+        nat64: &'a Nat64,
+        packet: &Packet<'_>,
+        now: Duration,
+        shard: usize,
+    ) -> Option<Hook<'a>> {
+        let dns = nat64.settings().dns.as_deref()?;
+        Some(Hook { dns, nat64, config, now, shard, before: Ends::of(packet)? })
+    }
+
+    /// Shows a translated packet's message to the ALG.
     pub(crate) fn take(
         &self,
-        before: &Ends,
         packet: &mut Packet<'_>,
         state: &mut State,
         trace: &mut impl Trace,
     ) -> Verdict {
         let Some((after, payload)) = udp(packet.bytes()) else { return Verdict::Forward };
-        let Some(exchange) = self.exchange(before, &after) else { return Verdict::Forward };
+        let Some(exchange) = self.exchange(&after) else { return Verdict::Forward };
         let mut out = core::mem::take(&mut state.octets);
         out.clear();
         let message = packet.bytes().get(payload.clone()).unwrap_or_default();
@@ -156,19 +165,19 @@ impl Hook<'_> {
             DnsAction::Pass => true,
             DnsAction::Replace => {
                 let head = payload.start - transport::UDP_HEADER_LEN;
-                packet.replace_behind(payload.start, &out) && finish(packet, head)
+                replace_behind(packet, payload.start, &out) && finish(packet, head)
             }
             DnsAction::Return => {
                 let identification = state.next_identification(1);
-                send_back(before, packet, &out, identification)
+                send_back(&self.before, packet, &out, identification)
             }
         };
         state.octets = out;
         if done { Verdict::Forward } else { Verdict::Drop(DropReason::NoHeadroom) }
     }
 
-    fn exchange(&self, before: &Ends, after: &Ends) -> Option<Exchange<'_>> {
-        let (from, host, local, remote) = match (*before, *after) {
+    fn exchange(&self, after: &Ends) -> Option<Exchange<'_>> {
+        let (from, host, local, remote) = match (self.before, *after) {
             (Ends::V4(remote, local), Ends::V6(_, host)) => (Side::V4, host, local, remote),
             (Ends::V6(host, _), Ends::V4(local, remote)) => (Side::V6, host, local, remote),
             _ => return None,
@@ -177,6 +186,19 @@ impl Hook<'_> {
         let Hook { nat64, config, now, shard, .. } = *self;
         is_dns.then_some(Exchange { from, host, local, remote, config, nat64, now, shard })
     }
+}
+
+/// Puts other octets in the place of what lies behind the first `kept`; the packet is then whole, and its checksums are
+/// the caller's business. `false`: no room.
+fn replace_behind(packet: &mut Packet<'_>, kept: usize, octets: &[u8]) -> bool {
+    packet.truncate(kept);
+    if !packet.pad_to(kept + octets.len()) {
+        return false;
+    }
+    packet.bytes_mut()[kept..].copy_from_slice(octets);
+    packet.offload = Offload::default();
+    packet.plan = None;
+    true
 }
 
 /// Writes lengths and checksums after the payload has changed; the UDP header lies at `at`.
@@ -223,7 +245,7 @@ fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8], identificatio
     put_u16(&mut head, at, ports.0);
     put_u16(&mut head, at + 2, ports.1);
     let end = at + transport::UDP_HEADER_LEN;
-    packet.replace_behind(0, &head[..end])
-        && packet.replace_behind(end, message)
+    replace_behind(packet, 0, &head[..end])
+        && replace_behind(packet, end, message)
         && finish(packet, at)
 }

@@ -46,12 +46,7 @@ impl<'a> View<'a> {
             if self.nat.is_draining() {
                 return Err(DropReason::Draining.into());
             }
-            let previous = found.map(|(_, previous)| previous);
-            if self.bound6(at) == Some(tuple.near.0) {
-                self.bind_port(tuple, tuple.near, at, previous, Side::V6)?;
-            } else {
-                self.bind(tuple, previous)?;
-            }
+            self.bind(tuple, found.map(|(_, previous)| previous), Some(at))?;
             *is_new = true;
             return Err(Trouble::Again);
         };

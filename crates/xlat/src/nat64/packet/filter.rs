@@ -12,8 +12,8 @@ use crate::verdict::DropReason;
 use super::expect::consume_expectation;
 use super::{Birth, Segment, Transition, transition};
 
-/// A packet's addresses and ports, as far as the tables need them. Of ICMP queries, the identifier is
-/// the port of the IPv6 host's side, and the other is 0.
+/// A packet's addresses and ports, as far as the tables need them. Of ICMP queries, the identifier is the port of the
+/// IPv6 host's side, and the other is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple<A> {
     /// The transport protocol.
@@ -98,7 +98,7 @@ impl View<'_> {
             return Err(DropReason::Draining.into());
         }
         // A host that returns during the hold-down of its port gets the port again.
-        self.bind(tuple, found.map(|(_, previous)| previous))?;
+        self.bind(tuple, found.map(|(_, previous)| previous), None)?;
         // With the BIB entry the next attempt makes the session.
         Err(Trouble::Again)
     }
@@ -151,8 +151,7 @@ impl View<'_> {
             return Err(DropReason::ExternallyInitiated.into());
         }
         let Some((index, bib)) = self.bib4(tuple.near, protocol) else {
-            if let Some(host) = self.bound6(tuple.near.0) {
-                self.bind_incoming(host, tuple)?;
+            if self.bind_incoming(tuple)? {
                 // With the BIB entry the next attempt makes the session.
                 return Err(Trouble::Again);
             }
@@ -182,8 +181,8 @@ impl View<'_> {
         Ok((!stored).then(|| Outgoing6 { host: bib.v6(), pool6 }))
     }
 
-    /// An ICMP error about a packet that an IPv6 host got: gives (T,t) of that host, if there is a session.
-    /// Nothing is refreshed (RFC 5508 REQ-6).
+    /// An ICMP error about a packet that an IPv6 host got: gives (T,t) of that host, if there is a session. Nothing is
+    /// refreshed (RFC 5508 REQ-6).
     pub(crate) fn error_from_v6(
         &self,
         protocol: Protocol,

@@ -4,7 +4,7 @@
 //! scans every entry and ends those whose BIB entry or pool is gone. A thread that then fails to link the entry must
 //! not free it: the sweeper does, and corrects the counts.
 
-use core::net::Ipv6Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::nat64::policy::Purpose;
@@ -40,14 +40,15 @@ impl Birth {
 
 impl<'a> View<'a> {
     /// A new BIB entry for the host's transport address. It replaces the host's entry `previous`, which is in
-    /// hold-down, and takes over its (T,t) if that is still the subscriber's.
+    /// hold-down, and takes over its (T,t) if that is still the subscriber's. `at`: the address that an ALG wants.
     pub(crate) fn bind(
         &self,
         tuple: &Tuple<Ipv6Addr>,
         previous: Option<&Bib>,
+        at: Option<Ipv4Addr>,
     ) -> Result<(), Trouble> {
-        if let Some(addresses) = self.nat.settings.addresses.as_ref().filter(|it| it.outgoing) {
-            return self.bind_own(addresses, tuple, previous);
+        if let Some(bound) = self.bind_own(tuple, previous, at) {
+            return bound;
         }
         let local = previous.map(Bib::v4);
         self.bind_by(tuple, tuple.near, previous, (Side::V6, Purpose::Ports), |new, subscriber| {

@@ -76,16 +76,16 @@ fn segment_of(transport: Transport) -> Segment {
 /// The host's port and the remote one, when the host is the source; ICMP has no remote port.
 fn ports_from_host(transport: Transport) -> (u16, u16) {
     match transport {
-        Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (src, dst),
         Transport::IcmpQuery { id, .. } => (id, 0),
+        _ => transport.ports(),
     }
 }
 
 /// The host's port and the remote one, when the host is the destination.
 fn ports_to_host(transport: Transport) -> (u16, u16) {
-    match transport {
-        Transport::Tcp { src, dst, .. } | Transport::Udp { src, dst } => (dst, src),
-        Transport::IcmpQuery { id, .. } => (id, 0),
+    match (transport, transport.ports()) {
+        (Transport::IcmpQuery { id, .. }, _) => (id, 0),
+        (_, (src, dst)) => (dst, src),
     }
 }
 

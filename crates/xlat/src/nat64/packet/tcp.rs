@@ -9,7 +9,7 @@ use crate::nat64::table::{Side, TcpState, Timeout};
 pub enum Segment {
     /// SYN is set, ACK is not.
     Syn,
-    /// SYN and ACK are set: to the state machine the same, but nothing to wait for an answer with.
+    /// SYN and ACK are set: a SYN to the state machine, but it is never stored.
     SynAck,
     /// FIN is set.
     Fin,
@@ -51,9 +51,9 @@ pub struct Transition {
 
 /// The transition of a session in `state` for a segment from `side`.
 ///
-/// Beyond the RFC's words: a RST while one FIN was seen shortens the lifetime (RFC 7857 section 2.2), until
-/// another segment shows that the connection lives; and a SYN after both FINs is a new connection of the same
-/// ports (RFC 5382 REQ-2), not a leftover of the old one.
+/// Beyond the RFC's words: a RST while one FIN was seen shortens the lifetime (RFC 7857 section 2.2), until another
+/// segment shows that the connection lives; and a SYN after both FINs is a new connection of the same ports (RFC 5382
+/// REQ-2), not a leftover of the old one.
 #[must_use]
 pub fn transition(state: TcpState, side: Side, segment: Segment) -> Transition {
     use TcpState::{Established, Trans, V4FinRcv, V4FinV6FinRcv, V4Init, V6FinRcv, V6Init};

@@ -1,10 +1,9 @@
 //! Allocation of IPv4 transport addresses (RFC 6146 sections 3.5.1.1 and 3.5.2.3).
 //!
-//! The port is a keyed hash of the IPv6 transport address: it can't be guessed (RFC 6056), a host gets the same
-//! one again later, and both engines choose alike. An even port and the next odd one are
-//! hashed as one and become such a pair again, so that parity and contiguity are kept (RFC 4787 sections
-//! 4.2.2 and 4.2.3). Hosts' ports below 1024, and others, stay on their side of it as long as the subscriber
-//! has such (REQ-3a).
+//! The port is a keyed hash of the IPv6 transport address: it can't be guessed (RFC 6056), a host gets the same one
+//! again later, and both engines choose alike. An even port and the next odd one are hashed as one and become such a
+//! pair again, so that parity and contiguity are kept (RFC 4787 sections 4.2.2 and 4.2.3). Hosts' ports below 1024, and
+//! others, stay on their side of it as long as the subscriber has such (REQ-3a).
 //!
 //! `crates/bpf/c/nat64_port.h` has the tries by hash in C; what these don't find is searched here.
 
@@ -67,8 +66,8 @@ enum Search {
 }
 
 impl<'a> View<'a> {
-    /// Finds a free transport address for a BIB entry, whose IPv6 side is filled in and which is CLAIMED, and
-    /// links it under it: under `again` if that is the subscriber's and free. `false`: there is none.
+    /// Finds a free transport address for a BIB entry, whose IPv6 side is filled in and which is CLAIMED, and links it
+    /// under it: under `again` if that is the subscriber's and free. `false`: there is none.
     pub(crate) fn allocate(
         &self,
         bib: Found<'a, Bib>,
@@ -160,7 +159,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Links the entry under a transport address, if nobody holds it.
+    /// Links the entry under a transport address, if that is free.
     fn claim(&self, wanted: &Wanted<'_>, v4: (Ipv4Addr, u16)) -> bool {
         let makes_way = |holder: &Bib| self.end_own_hold_down(holder, wanted.subscriber);
         self.claim4(wanted.bib, v4, makes_way).is_ok()

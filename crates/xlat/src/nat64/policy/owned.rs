@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
+use crate::nat64::nat_pt::Addresses;
 use crate::nat64::table::Protocol;
 
 use super::Settings;
@@ -42,14 +43,12 @@ impl Owned {
     pub(crate) fn new(settings: &Settings) -> Owned {
         let ranges = settings.pools.iter().flat_map(|pool| &pool.ranges);
         let pools = ranges.map(|range| (range.first, range.last, (range.low, range.high)));
-        let own = settings.addresses.iter();
-        let nets = own.clone().flat_map(|own| &own.pool);
-        let nets = nets.map(|net| (net.network(), net.broadcast(), ALL));
-        let fixed = own.flat_map(|own| &own.fixed).map(|(addr, _)| (*addr, *addr, ALL));
+        let bindable = settings.addresses.iter().flat_map(Addresses::ranges);
+        let bindable = bindable.map(|(first, last)| (first, last, ALL));
         let bound = settings.bib.iter().map(|bib| (bib.v4.0, bib.protocol.number(), bib.v4.1));
         let mut bound: Vec<_> = bound.collect();
         bound.sort_unstable();
-        Owned { pools: Spans::of(pools), bindable: Spans::of(nets.chain(fixed)), bound }
+        Owned { pools: Spans::of(pools), bindable: Spans::of(bindable), bound }
     }
 
     /// Whether a transport address is the translator's.

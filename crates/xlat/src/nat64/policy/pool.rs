@@ -1,9 +1,8 @@
 //! pool4: IPv4 addresses with ports, and which hosts get them.
 //!
-//! A subscriber gets a block: ports of one address. Without port blocks that is every port of the
-//! address, shared with others; with them, ports of its own, so that one line of the log names
-//! the subscriber (RFC 6888 REQ-14). Subscribers may have computed blocks (RFC 7422), so that no log is
-//! needed at all.
+//! A subscriber gets a block: ports of one address. Without port blocks that is every port of the address, shared with
+//! others; with them, ports of its own, so that one line of the log names the subscriber (RFC 6888 REQ-14). Subscribers
+//! may have computed blocks (RFC 7422), so that no log is needed at all.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -12,6 +11,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use ipnet::Ipv6Net;
 
+use crate::nat64::Occupancy;
 use crate::nat64::table::PortBlock;
 
 /// Consecutive addresses, with the same ports of each.
@@ -60,8 +60,8 @@ pub enum Allocation {
         /// Blocks that a subscriber can have, 1 to [`MAX_BLOCKS`](crate::nat64::layout::MAX_BLOCKS).
         most: u8,
     },
-    /// One block of `size` ports for each subscriber of the pool's first client prefix, computed from its
-    /// place in that prefix (RFC 7422).
+    /// One block of `size` ports for each subscriber of the pool's first client prefix, computed from its place in that
+    /// prefix (RFC 7422).
     Deterministic {
         /// Ports of a block.
         size: u16,
@@ -166,8 +166,8 @@ impl Pool {
         (place < per_address).then(|| first + address * u64::from(per_address) + u64::from(place))
     }
 
-    /// The number of a block that was given. `None`: it is none of this pool's, but perhaps of one with other
-    /// blocks in an earlier configuration.
+    /// The number of a block that was given. `None`: it is none of this pool's, but perhaps of one with other blocks in
+    /// an earlier configuration.
     pub(crate) fn number(&self, block: PortBlock) -> Option<u64> {
         let number = self.number_at(block.v4, block.low)?;
         (self.block(number)? == block).then_some(number)
@@ -253,8 +253,8 @@ impl BlockBitmap {
     }
 
     /// How many are assigned, and how many there are.
-    pub(crate) fn occupancy(&self) -> (u64, u64) {
-        let given = self.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
-        (given, self.blocks)
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let given = self.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones()));
+        Occupancy { used: given.sum(), size: self.blocks }
     }
 }

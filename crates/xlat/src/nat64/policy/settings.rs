@@ -8,7 +8,7 @@ use core::time::Duration;
 use ipnet::Ipv6Net;
 
 use crate::alg::Alg;
-use crate::nat64::nat_pt::{Addresses, dns::DnsAlg};
+use crate::nat64::nat_pt::{Addresses, dns::Dns};
 use crate::nat64::table::{Protocol, Sizes};
 
 use super::Pool;
@@ -37,9 +37,9 @@ pub struct Lifetimes {
     /// Unsolicited SYNs: TCP_INCOMING_SYN.
     pub tcp_incoming_syn: Duration,
     /// Port hold-down: how long a port of UDP or ICMP is not given to another subscriber (RFC 6888 REQ-8).
-    pub port_rest: Duration,
+    pub hold_down: Duration,
     /// Ports in hold-down at most; beyond, a port is free as soon as its last session has ended.
-    pub rest_most: u32,
+    pub hold_down_most: u32,
     /// Subscribers without a BIB entry: how long they keep their address and ports.
     pub subscriber: Duration,
     /// Dynamic 1:1 mappings without a packet.
@@ -55,8 +55,8 @@ impl Default for Lifetimes {
             tcp_est: seconds(7200),
             tcp_trans: seconds(240),
             tcp_incoming_syn: seconds(6),
-            port_rest: seconds(120),
-            rest_most: u32::MAX,
+            hold_down: seconds(120),
+            hold_down_most: u32::MAX,
             subscriber: seconds(600),
             dynamic4: seconds(7440),
         }
@@ -111,8 +111,8 @@ pub struct Settings {
     pub filtering: Filtering,
     /// IPv4 hosts may open TCP connections to what is in the BIB.
     pub accept_v4_syn: bool,
-    /// Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 6146 section 3.5.1; RFC 4787 REQ-6a
-    /// leaves it open).
+    /// Packets from IPv4 refresh sessions of UDP and ICMP, too (RFC 6146 section 3.5.1; RFC 4787 REQ-6a leaves it
+    /// open).
     pub refresh_from_v4: bool,
     /// Lifetimes.
     pub lifetimes: Lifetimes,
@@ -122,15 +122,14 @@ pub struct Settings {
     pub quotas: Quotas,
     /// BIB entries of the configuration.
     pub bib: Vec<StaticBib>,
-    /// Dynamic 1:1 mappings, of a stateless translator; then nothing else of this counts but lifetimes and
-    /// sizes.
+    /// Dynamic 1:1 mappings, of a stateless translator; then nothing else of this counts but lifetimes and sizes.
     pub dynamic4: Option<Dynamic4>,
     /// Application level gateways.
     pub algs: Vec<Arc<dyn Alg>>,
     /// More ports whose packets kernel programs pass to the user engine.
     pub more_left_ports: Vec<u16>,
     /// The DNS ALG, for messages in the path of packets (RFC 2766 section 4).
-    pub dns: Option<Arc<dyn DnsAlg>>,
+    pub dns: Option<Dns>,
     /// Addresses of hosts: NAT-PT.
     pub addresses: Option<Addresses>,
     /// Of the tables.

@@ -40,7 +40,7 @@ pub(crate) fn prefix(addr: Ipv6Addr, len: u8) -> Ipv6Addr {
 
 impl<'a> View<'a> {
     /// The subscriber that a host belongs to; a new one that is to have ports is given its first block.
-    /// [`DropReason::Busy`]: look again, the sweeper is at it.
+    /// [`DropReason::Busy`]: the sweeper is ending the subscriber, so retry.
     pub(crate) fn subscriber(
         &self,
         host: Ipv6Addr,
@@ -143,7 +143,7 @@ impl<'a> View<'a> {
         } else {
             self.nat.take_back(block);
         }
-        // Somebody else's block is as good.
+        // If another thread has added a block, that will do.
         true
     }
 
@@ -171,7 +171,7 @@ impl<'a> View<'a> {
         if !added {
             self.nat.take_back(block);
         }
-        // Somebody else's block is as good.
+        // If another thread has added a block, that will do.
         true
     }
 

@@ -10,7 +10,7 @@ use super::{Lifetimes, Settings};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {
     sessions: [u32; TIMEOUTS],
-    pub(crate) port_rest: u32,
+    pub(crate) hold_down: u32,
     pub(crate) subscriber: u32,
     pub(crate) dynamic4: u32,
     pub(crate) hold: u32,
@@ -28,10 +28,10 @@ impl Ticks {
         let Lifetimes { udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn, .. } = *lifetimes;
         Ticks {
             sessions: [udp, icmp, tcp_est, tcp_trans, tcp_incoming_syn].map(ticks),
-            port_rest: ticks(lifetimes.port_rest),
+            hold_down: ticks(lifetimes.hold_down),
             subscriber: ticks(lifetimes.subscriber),
             dynamic4: ticks(lifetimes.dynamic4),
-            hold: settings.addresses.as_ref().map_or(0, |addresses| ticks(addresses.hold)),
+            hold: settings.addresses.as_ref().map_or(0, |it| ticks(it.hold())),
         }
     }
 

@@ -15,20 +15,16 @@ const FIRST_SESSION: u32 = 8;
 
 impl Pass<'_, '_> {
     pub(crate) fn bibs(&mut self) {
-        if self.view.nat.settings.addresses.is_some() {
-            // Before any entry expires: the previous sweep may have been long ago.
-            self.used(Kind::Bib).for_each(|index| {
-                self.view.keep_bound(&self.view.regions.bibs[index as usize]);
-            });
-        }
+        // Before any entry expires: the previous sweep may have been long ago.
+        self.view.keep_bound(self.used(Kind::Bib));
         for index in self.used(Kind::Bib) {
             let bib = &self.view.regions.bibs[index as usize];
             let (state, sessions) = life_parts(bib.life.load(Acquire));
             match state {
                 state::LIVE => self.live_bib(bib, sessions),
                 state::HOLD_DOWN => {
-                    self.swept.resting += 1;
-                    if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.port_rest) {
+                    self.swept.hold_down += 1;
+                    if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.hold_down) {
                         bib.change(state::HOLD_DOWN, state::DEAD);
                     }
                 }
@@ -67,8 +63,8 @@ impl Pass<'_, '_> {
         // A port that never had a session is unknown in IPv4: it needs no hold-down.
         let holds_down = matches!(protocol, Some(Protocol::Udp | Protocol::Icmp))
             && since != bib.created.load(Relaxed)
-            && self.view.nat.ticks.port_rest != 0
-            && self.swept.resting < u64::from(self.view.nat.settings.lifetimes.rest_most);
+            && self.view.nat.ticks.hold_down != 0
+            && self.swept.hold_down < u64::from(self.view.nat.settings.lifetimes.hold_down_most);
         if protocol.is_some() {
             self.end_bib(bib, protocol, if holds_down { state::HOLD_DOWN } else { state::DEAD });
         } else {
@@ -92,7 +88,7 @@ impl Pass<'_, '_> {
             one_less(&subscriber.ports[protocol.index()]);
         }
         if to == state::HOLD_DOWN {
-            self.swept.resting += 1;
+            self.swept.hold_down += 1;
             bib.subscriber.store(0, Relaxed);
             bib.since.store(self.view.now, Relaxed);
         }

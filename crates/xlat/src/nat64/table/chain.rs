@@ -3,12 +3,12 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::{Bib, FREE_SHARDS, Free, Kind, Regions, Session, Subscriber};
+use super::{Bib, FREE_SHARDS, Found, Free, Kind, Regions, Session, Subscriber};
 
 pub(crate) use super::layout::entry_state as state;
 
-/// Links that one search follows at most. A chain has one entry on average; this bounds a search
-/// through memory that something else has damaged.
+/// Links that one search follows at most. A chain has one entry on average; this bounds a search through memory that
+/// something else has damaged.
 const LINKS_MAX: u32 = 4096;
 
 /// Which directory: index of [`Regions::heads`].
@@ -115,7 +115,7 @@ impl<'a, T: Chained> Chain<'a, T> {
 
     /// The first entry that `matches`, and the head from which it was searched.
     #[inline]
-    pub(crate) fn find(&self, matches: impl Fn(&T) -> bool) -> (Option<u32>, Seen) {
+    pub(crate) fn find(&self, matches: impl Fn(&T) -> bool) -> (Option<Found<'a, T>>, Seen) {
         let head = self.head.load(Acquire);
         let (mut index, _) = parts(head);
         for _ in 0..LINKS_MAX {
@@ -123,7 +123,7 @@ impl<'a, T: Chained> Chain<'a, T> {
                 return (None, Seen { head, is_whole: true });
             };
             if matches(entry) {
-                return (Some(index), Seen { head, is_whole: true });
+                return (Some((index, entry)), Seen { head, is_whole: true });
             }
             index = entry.next(self.directory).load(Acquire);
         }
@@ -212,8 +212,8 @@ impl<'a> FreeList<'a> {
         }
     }
 
-    /// Takes an entry: one that was used before, else the next that never was. `shard`: where to look
-    /// first, different for each thread. `None`: all are in use.
+    /// Takes an entry: one that was used before, else the next that never was. `shard`: where to look first, different
+    /// for each thread. `None`: all are in use.
     pub(crate) fn take<T: Chained>(&self, entries: &[T], shard: usize) -> Option<u32> {
         let own = self.shards.len().checked_sub(1)? & shard;
         self.pop(entries, own).or_else(|| self.never_used()).or_else(|| {
@@ -287,8 +287,8 @@ impl<'a> FreeList<'a> {
         }
     }
 
-    /// Whether more than an eighth of the entries is free: the rest is kept for what hosts on the IPv6 side
-    /// open themselves.
+    /// Whether more than an eighth of the entries is free: the rest is kept for what hosts on the IPv6 side open
+    /// themselves.
     pub(crate) fn has_reserve(&self) -> bool {
         let most = u64::from(self.entries) * 7 / 8;
         u64::from(self.fresh.load(Relaxed)) < most || self.used() < most

@@ -42,7 +42,7 @@ pub struct BibEntry {
     /// A DNS query made it, and no packet has used it yet (NAT-PT).
     pub is_held: bool,
     /// Its port is in hold-down: the last session has ended, and no other subscriber gets the port yet.
-    pub is_resting: bool,
+    pub in_hold_down: bool,
     /// Its sessions.
     pub sessions: u32,
     /// Time since it was made.
@@ -102,7 +102,7 @@ impl Nat64 {
                 is_static: bib.flags.load(Relaxed) & bib_flags::STATIC != 0,
                 is_added: bib.flags.load(Relaxed) & bib_flags::ADDED != 0,
                 is_held: bib.flags.load(Relaxed) & bib_flags::HELD != 0,
-                is_resting: state == state::HOLD_DOWN,
+                in_hold_down: state == state::HOLD_DOWN,
                 sessions,
                 age: duration(view.age(bib.created.load(Relaxed))),
                 idle: duration(view.age(bib.since.load(Relaxed))),

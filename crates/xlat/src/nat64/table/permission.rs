@@ -95,12 +95,11 @@ impl<'a> View<'a> {
         chain: &Chain<'a, Session>,
         wanted: &PermissionKey,
     ) -> (Option<Found<'a, Session>>, Seen) {
-        let (found, seen) = chain.find(|entry| {
+        chain.find(|entry| {
             entry.is(&wanted.key)
                 && entry.bib.load(Relaxed) == wanted.bib
                 && entry.permitted().is_some()
-        });
-        (Self::found(self.regions.sessions, found), seen)
+        })
     }
 
     /// The live permission of a key.

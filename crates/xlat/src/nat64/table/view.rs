@@ -60,10 +60,6 @@ impl<'a> View<'a> {
         Chain::of(&self.regions, self.regions.subscribers, Directory::Subscriber, hash)
     }
 
-    pub(crate) fn found<T>(entries: &'a [T], found: Option<u32>) -> Option<Found<'a, T>> {
-        found.and_then(|index| Some((index, entries.get(index as usize)?)))
-    }
-
     /// The BIB entry of an IPv6 transport address: live, or in hold-down.
     pub(crate) fn find6(
         &self,
@@ -72,24 +68,23 @@ impl<'a> View<'a> {
         protocol: u8,
     ) -> (Option<Found<'a, Bib>>, Seen) {
         let addr = halves(v6.0);
-        let (found, seen) = chain.find(|bib| {
+        chain.find(|bib| {
             bib.is_v6(addr, v6.1, protocol) && matches!(bib.state(), state::LIVE | state::HOLD_DOWN)
-        });
-        (Self::found(self.regions.bibs, found), seen)
+        })
     }
 
     /// The live BIB entry of an IPv4 transport address.
     pub(crate) fn bib4(&self, v4: (Ipv4Addr, u16), protocol: u8) -> Option<Found<'a, Bib>> {
         let addr = v4.0.to_bits();
         let live = |bib: &Bib| bib.is_v4(addr, v4.1, protocol) && bib.state() == state::LIVE;
-        Self::found(self.regions.bibs, self.bib4_chain(v4, protocol)?.find(live).0)
+        self.bib4_chain(v4, protocol)?.find(live).0
     }
 
     /// The live BIB entry of an IPv6 transport address.
     pub(crate) fn bib6(&self, v6: (Ipv6Addr, u16), protocol: u8) -> Option<Found<'a, Bib>> {
         let addr = halves(v6.0);
         let live = |bib: &Bib| bib.is_v6(addr, v6.1, protocol) && bib.state() == state::LIVE;
-        Self::found(self.regions.bibs, self.bib6_chain(v6, protocol)?.find(live).0)
+        self.bib6_chain(v6, protocol)?.find(live).0
     }
 
     /// The entry that holds an IPv4 transport address: in any state in which the address can't have a second one.
@@ -100,11 +95,10 @@ impl<'a> View<'a> {
         protocol: u8,
     ) -> (Option<Found<'a, Bib>>, Seen) {
         let addr = v4.0.to_bits();
-        let (found, seen) = chain.find(|bib| {
+        chain.find(|bib| {
             let holds = matches!(bib.state(), state::CLAIMED | state::LIVE | state::HOLD_DOWN);
             holds && bib.is_v4(addr, v4.1, protocol)
-        });
-        (Self::found(self.regions.bibs, found), seen)
+        })
     }
 
     /// The live session of a key.
@@ -113,8 +107,7 @@ impl<'a> View<'a> {
         chain: &Chain<'a, Session>,
         key: &SessionKey,
     ) -> (Option<Found<'a, Session>>, Seen) {
-        let (found, seen) = chain.find(|session| session.is(key) && session.life().is_live());
-        (Self::found(self.regions.sessions, found), seen)
+        chain.find(|session| session.is(key) && session.life().is_live())
     }
 
     pub(crate) fn session(&self, key: &SessionKey) -> Option<Found<'a, Session>> {
@@ -130,13 +123,12 @@ impl<'a> View<'a> {
         mark: u32,
     ) -> (Option<Found<'a, Subscriber>>, Seen) {
         let (hi, lo) = halves(prefix);
-        let (found, seen) = chain.find(|subscriber| {
+        chain.find(|subscriber| {
             subscriber.lo.load(Relaxed) == lo
                 && subscriber.hi.load(Relaxed) == hi
                 && subscriber.mark.load(Relaxed) == mark
                 && matches!(subscriber.state(), state::LIVE | state::CLAIMED)
-        });
-        (Self::found(self.regions.subscribers, found), seen)
+        })
     }
 
     /// Ticks since one that an entry holds. Another processor's clock may be a tick ahead.

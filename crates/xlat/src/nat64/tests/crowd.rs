@@ -102,7 +102,7 @@ impl Crowd<'_> {
             if self.nat.add_bib(&bib, self.now()).is_ok() {
                 self.nat.remove_bib(Protocol::Udp, v4, self.now()).unwrap();
             }
-            let found = self.nat.bib(self.now()).find(|entry| !entry.is_resting);
+            let found = self.nat.bib(self.now()).find(|entry| !entry.in_hold_down);
             if let Some(found) = found {
                 // Gone already is as good.
                 let _ = self.nat.remove_bib(Protocol::Udp, found.binding.v4, self.now());

@@ -25,13 +25,13 @@ fn a_sweep_counts_what_there_is() {
     let rest = swept.clone();
     let expected = Swept { bibs, sessions: [5, 5, 0], tcp_states, subscribers: 5, pools, ..rest };
     assert_eq!(swept, expected);
-    assert_eq!((swept.resting, swept.waiting), (0, 0));
+    assert_eq!((swept.hold_down, swept.waiting), (0, 0));
 }
 
 #[test]
 fn what_a_killed_sweeper_had_taken_out_is_given_back() {
     let lifetimes = Lifetimes {
-        port_rest: Duration::ZERO,
+        hold_down: Duration::ZERO,
         subscriber: Duration::from_secs(1),
         ..Lifetimes::default()
     };

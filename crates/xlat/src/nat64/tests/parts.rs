@@ -188,7 +188,7 @@ proptest! {
             let free = |number: &u64| !naive.contains(number);
             let first = (from..end).find(free).or_else(|| (start..from).find(free));
             prop_assert_eq!(given.find(start..end, number), first);
-            prop_assert_eq!(given.occupancy(), (naive.len() as u64, blocks));
+            prop_assert_eq!(given.occupancy(), Occupancy { used: naive.len() as u64, size: blocks });
         }
     }
 }

@@ -22,7 +22,7 @@ const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 31);
 #[derive(Debug)]
 struct Parrot;
 
-impl DnsAlg for Parrot {
+impl DnsReader for Parrot {
     fn message(&self, exchange: &Exchange<'_>, message: &[u8], out: &mut Vec<u8>) -> DnsAction {
         assert_eq!((exchange.host, exchange.remote), ((HOST, 4000), (SERVER, PORT)));
         assert_eq!(exchange.local.0, POOL);
