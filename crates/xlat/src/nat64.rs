@@ -8,9 +8,9 @@
 //! 4. Translating the packet: the same code as for stateless translation.
 //! 5. Handling hairpinning: `packet`.
 //!
-//! Each room imports those behind it only: `packet` (what a packet does), `policy` (who gets what), `table` (what the
-//! tables are). `sweep` stands in front of all: one [`Sweeper`] expires entries, while any number of threads and of
-//! kernel programs work on them. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
+//! A module imports only those behind it: `packet` (what a packet does), `policy` (allocation and quotas), `table` (the
+//! tables). `sweep` comes before all: one [`Sweeper`] expires entries, while any number of threads and kernel programs
+//! use them. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
 
 mod error;
 #[cfg(feature = "nat-pt")]
@@ -59,7 +59,7 @@ use self::table::{
     state, tick,
 };
 
-/// What was made, counted since the process began, by protocol: TCP, UDP, ICMP. What was refused is counted as drops.
+/// Entries made since the process began, by protocol: TCP, UDP, ICMP. Refused ones are counted as drops.
 #[derive(Debug, Default)]
 pub struct Created {
     /// BIB entries.
@@ -74,22 +74,22 @@ pub struct Created {
 pub struct Ended {
     /// Their lifetime was over.
     pub expired: [AtomicU64; 3],
-    /// Their BIB entry was taken away: by hand, or by settings that have no place for it.
+    /// Their BIB entry was removed: by the operator, or because it does not fit the settings.
     pub withdrawn: [AtomicU64; 3],
 }
 
-/// What all tables' values share that one is made from another by [`Nat64::reconfigured`].
+/// State that a [`Nat64`] shares with those that [`Nat64::reconfigured`] makes of it.
 #[derive(Debug, Default)]
 struct Shared {
     created: Created,
     ended: Ended,
-    /// Changes by hand, and of settings, that are under way.
+    /// Changes by the operator, and of settings, that are under way.
     changes: AtomicU64,
     /// Connections that ALGs watch.
     watched: alg::Store,
 }
 
-/// A change by hand, or of settings, while it lasts. Entries that it may be looking at are not given back, and
+/// A change by the operator, or of settings, while it lasts. Entries that it may refer to are not freed, and
 /// subscribers keep their blocks.
 #[derive(Debug)]
 struct Change<'a>(&'a Shared);
@@ -101,7 +101,7 @@ impl Shared {
         Change(self)
     }
 
-    /// Whether no change is under way that began before what the caller did last.
+    /// Whether no change is under way that began before the caller's last operation.
     fn is_unchanging(&self) -> bool {
         fence(SeqCst);
         self.changes.load(SeqCst) == 0
@@ -137,14 +137,14 @@ pub struct Nat64 {
     /// The counters of each ALG of the settings.
     alg_counters: Vec<Arc<AlgCounters>>,
     shared: Arc<Shared>,
-    /// It replaces another value, and the sweeper has not used it yet: a change is under way.
+    /// It replaces another [`Nat64`], and the sweeper has not used it yet: a change is under way.
     is_coming: AtomicBool,
-    /// Where no free port was found, and when: see [`Nat64::search_key`]; tick.
+    /// Failed searches for a port: see [`Nat64::search_key`]; tick.
     exhausted: [AtomicU64; 64],
 }
 
 impl Nat64 {
-    /// Stateful translation on tables that are empty, or that an earlier process has left.
+    /// Stateful translation with empty tables, or with those of an earlier process.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
         let given = settings.pools.iter().map(|pool| Arc::new(BlockBitmap::of(pool))).collect();
         let nat = Nat64::with(settings, memory, Arc::default(), given)?;
@@ -195,7 +195,7 @@ impl Nat64 {
         if self.filters_by_address() { LAYOUT_PERMISSIONS } else { LAYOUT }
     }
 
-    /// Writes the layout into the tables, for a process that takes them over.
+    /// Writes the layout into the tables, for a process that adopts them.
     fn tell_layout(&self) {
         self.memory.regions().meta.layout.store(self.layout(), Relaxed);
     }
@@ -263,13 +263,13 @@ impl Nat64 {
         &self.memory
     }
 
-    /// What was made so far.
+    /// Entries made so far.
     #[must_use]
     pub fn created(&self) -> &Created {
         &self.shared.created
     }
 
-    /// Which sessions have come to their end so far.
+    /// Sessions that have ended so far.
     #[must_use]
     pub fn ended(&self) -> &Ended {
         &self.shared.ended

@@ -1,12 +1,11 @@
 //! Reassembly of fragments, of both families (RFC 791 section 3.2, RFC 8200 section 4.5).
 //!
-//! Stateful translation needs the ports of every fragment, and they stand in the first alone: so fragments
-//! wait here until the packet is whole, in any order (RFC 6146 section 3.4). What comes out is one packet
-//! that the translator takes: an IPv4 packet with its Identification, without DF; an IPv6 packet with an
-//! atomic Fragment Header, which keeps its Identification.
+//! Stateful translation needs the ports of every fragment, but only the first has them. So fragments are kept, in any
+//! order, until the packet is whole (RFC 6146 section 3.4). The result is one packet: IPv4 with its Identification and
+//! without DF, or IPv6 with an atomic Fragment Header, which keeps its Identification.
 //!
-//! Memory is bounded in all and for each source, and nothing stays longer than the interval. A packet whose fragments
-//! overlap or contradict each other is discarded, with the fragments of it that come later (RFC 5722).
+//! Memory is bounded in total and per source, and no fragment is kept longer than the interval. A packet whose
+//! fragments overlap or contradict each other is discarded, with the fragments of it that come later (RFC 5722).
 
 mod datagram;
 mod piece;
@@ -28,17 +27,18 @@ pub const FRAGMENT_MIN: Duration = Duration::from_secs(2);
 /// Octets of a buffer that every reassembled packet fits into, with [`HEADROOM`] in front.
 pub const BUFFER_LEN: usize = HEADROOM + fordway_wire::ipv6::HEADER_LEN + u16::MAX as usize;
 
-/// What a packet in the making costs in memory, in octets and generously: its places in three trees.
+/// Memory that an incomplete packet takes beside its fragments, in octets: an upper estimate of its entries in three
+/// trees.
 const DATAGRAM: usize = 384;
 
-/// What a fragment costs beside its octets.
+/// Memory that a fragment takes beside its octets.
 const FRAGMENT: usize = 64;
 
 /// How much is kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Packets in the making, those included that were given up and whose other fragments are awaited. Of
-    /// these a source has the same share as of the octets.
+    /// Incomplete packets, including refused ones whose other fragments may still come. A source has the same share of
+    /// these as of the octets.
     pub datagrams: usize,
     /// Octets in all, with an overhead for each packet and fragment.
     pub octets: usize,
@@ -66,12 +66,12 @@ impl Default for Limits {
     }
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// It does not wait for others: no fragment, an atomic one (RFC 6946), one of a transport without ports
-    /// to be found, or too malformed to tell. Translate it as it is.
+    /// It does not wait for others: no fragment, an atomic one (RFC 6946), one of a transport without ports to be
+    /// found, or too malformed to tell. Translate it as it is.
     Whole,
     /// It is kept until the others come.
     Incomplete,
@@ -88,10 +88,10 @@ pub enum Outcome {
     },
 }
 
-/// What is kept.
+/// Use of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Packets in the making, as [`Limits::datagrams`] counts them.
+    /// Incomplete packets, as [`Limits::datagrams`] counts them.
     pub datagrams: usize,
     /// Octets, as [`Limits::octets`] counts them.
     pub octets: usize,
@@ -142,12 +142,12 @@ struct Entry {
 #[derive(Debug)]
 enum State {
     Waiting(Datagram),
-    /// Given up: what still comes is dropped for this reason.
+    /// Refused: further fragments are dropped for this reason.
     Refused(DropReason),
 }
 
 impl Reassembler {
-    /// Nothing is kept yet.
+    /// An empty reassembler.
     #[must_use]
     pub fn new(limits: Limits) -> Reassembler {
         let interval = limits.interval.max(FRAGMENT_MIN);
@@ -162,8 +162,8 @@ impl Reassembler {
 
     /// Takes a packet that starts with its IP header.
     ///
-    /// A packet that it makes whole is written into `buffer`, [`HEADROOM`] octets from its start;
-    /// [`BUFFER_LEN`] octets are always enough.
+    /// A packet that it makes whole is written into `buffer`, [`HEADROOM`] octets from its start; [`BUFFER_LEN`] octets
+    /// are always enough.
     pub fn insert(
         &mut self,
         origin: Origin,
@@ -207,8 +207,8 @@ impl Reassembler {
         self.finish(&piece.key, buffer)
     }
 
-    /// Gives up what has waited for its interval, and returns how many fragments these were: they are
-    /// dropped as [`DropReason::FragmentTimeout`].
+    /// Gives up what has waited for its interval, and returns how many fragments these were: they are dropped as
+    /// [`DropReason::FragmentTimeout`].
     #[must_use]
     pub fn expire(&mut self, now: Duration) -> usize {
         let mut fragments = 0;
@@ -297,7 +297,7 @@ impl Reassembler {
         }
     }
 
-    /// Whether another packet may begin.
+    /// Whether there is a place for another incomplete packet.
     fn has_place(&self, key: &Key) -> bool {
         let Limits { datagrams, octets, octets_per_source, .. } = self.limits;
         let share = datagrams.saturating_mul(octets_per_source) / octets.max(1);

@@ -1,8 +1,8 @@
-//! Policy: which host gets which IPv4 address and ports, and how much of everything.
+//! Policy: allocation of IPv4 addresses and ports to hosts, and quotas.
 //!
 //! `settings` and `pool` (what the operator has configured), `owned` (its index by address), `ticks` (lifetimes as the
-//! tables hold them), `subscriber` (blocks and quotas), `allocate` and `exhausted` (which port), `dynamic` (1:1
-//! mappings), `operator` (changes by hand).
+//! tables hold them), `subscriber` (blocks and quotas), `allocate` and `exhausted` (ports), `dynamic` (1:1 mappings),
+//! `operator` (changes by the operator).
 
 mod allocate;
 mod dynamic;

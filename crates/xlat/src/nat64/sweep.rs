@@ -1,11 +1,11 @@
-//! The sweeper: the one thread that expires entries, and takes them out of the tables.
+//! The sweeper: the one thread that expires entries and removes them from the tables.
 //!
-//! It scans every entry that was ever used, again and again. Only the sweeper takes entries out, so it has seen every
-//! entry at least once before that is gone: its events are complete, although other threads and kernel programs make
-//! the entries.
+//! It periodically scans every entry that was ever used. Because only the sweeper removes entries, it has seen every
+//! entry at least once before that is removed. So its events are complete, although other threads and kernel programs
+//! make the entries.
 //!
-//! A dead entry may not be linked yet: the thread that makes it may still do so. Then it stays until a grace period has
-//! passed, and the sweeper unlinks it once more.
+//! A dead entry may not be linked yet, because the thread that makes it may still do so. Such an entry stays until a
+//! grace period has passed, and the sweeper unlinks it once more.
 
 mod bibs;
 mod sessions;
@@ -34,7 +34,7 @@ pub enum Event {
     SessionRemoved(Binding, (Ipv4Addr, u16), [(u64, u64); 2]),
     /// A subscriber (a prefix of the configured length) was given ports.
     BlockAssigned(Ipv6Addr, PortBlock),
-    /// It has given them back.
+    /// A subscriber's ports were released.
     BlockReleased(Ipv6Addr, PortBlock),
     /// A TCP session had no packet for TCP_EST: a probe is due (RFC 6146 section 3.5.2.2), to the host.
     Probe {
@@ -47,10 +47,10 @@ pub enum Event {
     },
 }
 
-/// Who uses a pool.
+/// The use of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Subscribers that have it.
+    /// Its subscribers.
     pub subscribers: u64,
     /// Ports that they have bound, by protocol.
     pub ports: [u64; 3],
@@ -83,11 +83,11 @@ type Entry = (Kind, u32);
 /// The state of sweeping. One for each set of tables.
 #[derive(Debug)]
 pub struct Sweeper {
-    /// Taken out, and waiting.
+    /// Unlinked entries that wait for a grace period.
     limbo: Vec<Entry>,
-    /// Dead, but in not all of its chains.
+    /// Dead entries that were not in all of their chains.
     unlinked: Vec<Entry>,
-    /// Dead, in not all of its chains, and a grace period old: no thread is about to link it. In order.
+    /// Those of them after a grace period: no thread will link them any more. In order.
     left: Vec<Entry>,
     started: bool,
     shards: usize,
@@ -161,11 +161,11 @@ impl Sweeper {
         swept
     }
 
-    /// Gives entries back to the free lists that earlier sweeps have taken out.
+    /// Frees entries that earlier sweeps have unlinked.
     ///
     /// To be called only after a grace period that began after the last sweep: every thread of the user engine has
-    /// finished the packets it had, and every program in the kernel (RCU). Changes by hand are known here: while one is
-    /// under way, nothing is given back.
+    /// finished the packets it had, and so has every program in the kernel (RCU). While a change by the operator is
+    /// under way, nothing is freed.
     pub fn release(&mut self, nat: &Nat64) {
         if !nat.shared.is_unchanging() {
             return;
@@ -207,7 +207,7 @@ struct Pass<'a, 'b> {
     limbo: &'b mut Vec<Entry>,
     unlinked: &'b mut Vec<Entry>,
     left: &'b [Entry],
-    /// What an earlier process had taken out is found by its state.
+    /// Entries that an earlier process has unlinked are found by their state.
     found_limbo: bool,
     review: bool,
     tell: &'b mut dyn FnMut(Event),
@@ -226,8 +226,8 @@ impl Pass<'_, '_> {
         self.view.age(tick) > lifetime
     }
 
-    /// Whether a dead entry can be taken out, after it was to be unlinked from all of its chains. One that was not in
-    /// all of them may still be linked by its maker; one that may still be in a chain is never freed.
+    /// Whether a dead entry can be removed, after it was unlinked from its chains. If it was not in all of them, the
+    /// thread that makes it may still link it; an entry that may still be in a chain is never freed.
     fn may_go(&mut self, entry: Entry, unlinked: Unlinked) -> bool {
         let key = order(&entry);
         match unlinked {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fordway_config::Translator;
-use fordway_dns64::alg::{DnsCounter, DnsAlg, DnsPolicy, DnsStreams};
+use fordway_dns64::alg::{DnsAlg, DnsCounter, DnsPolicy, DnsStreams};
 use fordway_xlat::dns::DnsReader;
 use fordway_xlat::nat64::Settings;
 

@@ -56,7 +56,9 @@ impl Peek for Core<'_> {
         let protocol = Some(protocol(transport));
         self.nat
             .bib(self.now)
-            .find(|bib| !bib.in_hold_down && bib.binding.protocol == protocol && bib.binding.v6 == v6)
+            .find(|bib| {
+                !bib.in_hold_down && bib.binding.protocol == protocol && bib.binding.v6 == v6
+            })
             .map(|bib| bib.binding.v4)
     }
 

@@ -1,23 +1,23 @@
 //! Unsolicited SYNs from IPv4, kept for TCP_INCOMING_SYN (RFC 6146 section 3.5.2.2, RFC 5382 REQ-4).
 //!
-//! If the host opens the same connection meanwhile, the SYN is forgotten: its sender will repeat it, and it
-//! then belongs to a session. Else its sender gets an ICMP error, not before that time.
+//! If the host opens the same connection meanwhile, the SYN is dropped: its sender retransmits it, and it then belongs
+//! to a session. Otherwise its sender gets an ICMP error after that time.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-/// SYNs that one thread keeps at most.
+/// Stored SYNs of one thread at most.
 const MOST: usize = 1024;
 
 /// Octets that are kept of each: what an ICMPv4 error quotes (RFC 1812 section 4.3.2.3).
 const KEPT: usize = 548;
 
-/// What names a SYN: (T,t) and (Z,z).
+/// The key of a SYN: (T,t) and (Z,z).
 pub(crate) type Ends = ((Ipv4Addr, u16), (Ipv4Addr, u16));
 
-/// A SYN that is kept.
+/// A stored SYN.
 #[derive(Clone, Debug)]
 pub struct StoredSyn {
     /// The IPv4 packet, or its beginning.
@@ -28,7 +28,7 @@ pub struct StoredSyn {
     due: Duration,
 }
 
-/// The SYNs that a thread keeps.
+/// The stored SYNs of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Syns {
     // All are kept for the same time, so the first is due first.

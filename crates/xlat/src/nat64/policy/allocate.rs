@@ -46,7 +46,7 @@ fn by_hash(ports: PortBlock, port: u16, hash: u64) -> Option<u16> {
     Some((first + 2 * (hash as u32 % pairs)) as u16 | (port & 1))
 }
 
-/// What a port is wanted for.
+/// The purpose of a search for a port.
 struct Wanted<'a> {
     bib: Found<'a, Bib>,
     subscriber: &'a Subscriber,
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
         {
             return true;
         }
-        // Other threads may add blocks meanwhile, which give new ports to try.
+        // Other threads may add blocks meanwhile, whose ports can be tried.
         for _ in 0..2 * MAX_BLOCKS {
             let mut blocks = [PortBlock { v4: Ipv4Addr::UNSPECIFIED, low: 1, high: 0 }; MAX_BLOCKS];
             let mut number = 0;

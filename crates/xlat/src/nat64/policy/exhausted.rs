@@ -1,4 +1,4 @@
-//! Failed searches for a port, so that they are not repeated for every packet of hosts whose ports are used up.
+//! Failed searches for a port, so that they are not repeated for every packet of hosts whose ports are exhausted.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ impl Nat64 {
         Some(self.secret.v4(first.v4, first.low, kind))
     }
 
-    /// The slot of a search, and what the slot holds beside the tick.
+    /// The slot of a search, and the bits of the slot beside the tick.
     fn exhausted_slot(&self, search: u64) -> (&AtomicU64, u64) {
         (&self.exhausted[search as usize % 64], search & 0xffff_ffff_0000_0000)
     }

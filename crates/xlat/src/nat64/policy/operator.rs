@@ -1,4 +1,4 @@
-//! Changes that an operator makes by hand, and the BIB entries of the configuration.
+//! Changes by the operator, and the BIB entries of the configuration.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -14,21 +14,21 @@ use crate::verdict::DropReason;
 use super::{Purpose, StaticBib};
 
 impl Nat64 {
-    /// Makes the BIB entries of the settings that are not there yet; dynamic ones that are in the way go.
-    /// Gives those that could not be made.
+    /// Makes the missing BIB entries of the settings; dynamic entries that conflict with them are removed. Returns
+    /// those that could not be made.
     pub fn make_static_bib(&self, now: Duration) -> Vec<(StaticBib, BibError)> {
         let _change = self.shared.begin_change();
         let mut failed = Vec::new();
         for wanted in &self.settings.bib {
             let mut made = self.put_bib(wanted, bib_flags::STATIC, now);
-            // One at either end at most is in the way.
+            // At each end one entry at most conflicts.
             for _ in 0..2 {
                 let Err(BibError::Taken(other) | BibError::Bound(other)) = made else { break };
                 let Some(protocol) = other.protocol else { break };
                 if self.is_static(protocol, other.v4, now) {
                     break;
                 }
-                // It may be gone already.
+                // Fails if it has ended meanwhile.
                 let _ = self.remove_bib(protocol, other.v4, now);
                 made = self.put_bib(wanted, bib_flags::STATIC, now);
             }
@@ -43,8 +43,8 @@ impl Nat64 {
             .is_some_and(|(_, bib)| bib.flags.load(Relaxed) & bib_flags::STATIC != 0)
     }
 
-    /// Makes a BIB entry that never expires and that a change of settings leaves. A dynamic one with the same
-    /// two ends becomes such; one with only one of them is in the way.
+    /// Makes a BIB entry that does not expire and that a change of settings keeps. A dynamic entry with the same two
+    /// ends becomes such; one with only one of them is an error.
     pub fn add_bib(&self, wanted: &StaticBib, now: Duration) -> Result<(), BibError> {
         self.put_bib(wanted, bib_flags::STATIC | bib_flags::ADDED, now)
     }
@@ -79,7 +79,7 @@ impl Nat64 {
         view.put(new, wanted.v4, makes_way)
     }
 
-    /// Makes a dynamic 1:1 mapping that there was before, unused for `idle`.
+    /// Restores a dynamic 1:1 mapping, unused for `idle`.
     pub fn put_dynamic4(
         &self,
         v6: Ipv6Addr,
@@ -98,7 +98,7 @@ impl Nat64 {
         view.put(new, (v4, 0), |_| false)
     }
 
-    /// Ends a BIB entry, static or dynamic, and its sessions. The sweeper takes them out.
+    /// Ends a BIB entry, static or dynamic, and its sessions. The sweeper removes them.
     pub fn remove_bib(
         &self,
         protocol: Protocol,

@@ -15,16 +15,16 @@ use super::{Allocation, BlockBitmap, Pool, Range};
 /// The pool of a subscriber that has no ports.
 pub(crate) const NO_POOL: usize = u16::MAX as usize;
 
-/// What a packet needs its subscriber for.
+/// Why a packet needs its subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To have ports of a pool.
+    /// For ports of a pool.
     Ports,
-    /// To be counted alone: its ports are those of an address that is its host's.
+    /// For its counts alone: the ports are those of an address that its host has.
     Counts,
 }
 
-/// The part of a quota that hosts of a side may use up: IPv4 hosts, which are not the subscriber's, half of it.
+/// The part of a quota that hosts of a side may use: IPv4 hosts, which are not the subscriber's, half of it.
 fn part(quota: u32, side: Side) -> u32 {
     match side {
         Side::V6 => quota,
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
         match chain.link(index, || self.find_subscriber(&chain, prefix, mark)) {
             Ok(()) => Ok((index, entry)),
             Err(found) => {
-                // The sweeper takes its block back, and logs that if it has logged the assignment.
+                // The sweeper takes its block back, and logs the release if it has logged the assignment.
                 entry.end();
                 found.ok_or(DropReason::SubscribersFull)
             }
@@ -229,8 +229,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Counts one session more, if the quotas allow it. IPv4 hosts may use up half of them, so that they can't lock the
-    /// subscriber out.
+    /// Counts one session more, if the quotas allow it. IPv4 hosts may use half of them, so that they can't deny
+    /// service to the subscriber.
     pub(crate) fn count_session(
         &self,
         subscriber: &Subscriber,

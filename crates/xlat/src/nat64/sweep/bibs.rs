@@ -1,4 +1,4 @@
-//! BIB entries whose last session is gone, ports at the end of their hold-down, and what does not fit the settings.
+//! Sweeping of BIB entries: without sessions, after hold-down, or not fitting the settings.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
@@ -72,7 +72,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Ends a BIB entry, and gives the port back to its subscriber's quota.
+    /// Ends a BIB entry, and returns the port to its subscriber's quota.
     fn end_bib(&mut self, bib: &Bib, protocol: Option<Protocol>, to: u8) {
         let word = bib.life.load(Acquire);
         let (from, sessions) = life_parts(word);
@@ -102,7 +102,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// A dead BIB entry without sessions: out of its chains.
+    /// Unlinks a dead BIB entry without sessions.
     fn finish_bib(&mut self, index: u32, bib: &Bib) {
         let protocol = bib.protocol.load(Relaxed);
         let chain6 = self.view.bib6_chain(bib.v6(), protocol);

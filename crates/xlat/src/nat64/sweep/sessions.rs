@@ -1,4 +1,4 @@
-//! Sessions whose lifetime is over, or whose BIB entry is gone.
+//! Sweeping of sessions: expired, or without a BIB entry.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;

@@ -1,4 +1,4 @@
-//! Subscribers that use nothing, and those whose pool is gone.
+//! Sweeping of subscribers: unused, or without a pool.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 

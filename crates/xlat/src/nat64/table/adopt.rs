@@ -1,4 +1,4 @@
-//! Taking tables over from a process that was killed.
+//! Adoption of the tables of a process that was killed.
 //!
 //! It may have been killed at any instant: between counting a session and making it, or with an entry that is in no
 //! list. Kernel programs go on meanwhile, so they are kept from making entries for a moment by the flag for draining:
@@ -29,9 +29,9 @@ pub struct Adopted {
 }
 
 impl Nat64 {
-    /// Mends what a killed process has left: to be called once, before the first sweep and before the user
-    /// engine works on the tables. `kernel_grace` returns when every program in the kernel that was running has
-    /// ended (an RCU grace period).
+    /// Mends what a killed process has left: to be called once, before the first sweep and before the user engine works
+    /// on the tables. `kernel_grace` returns when every program in the kernel that was running has ended (an RCU grace
+    /// period).
     pub fn adopt(&self, kernel_grace: &dyn Fn()) -> Adopted {
         let draining = &self.memory.regions().meta.draining;
         let before = draining.swap(1, SeqCst);

@@ -67,10 +67,10 @@ impl Seen {
     }
 }
 
-/// What became of taking an entry out of a chain.
+/// The result of unlinking an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unlinked {
-    /// It was in the chain, and is no more.
+    /// It was in the chain, and was removed.
     Done,
     /// It is not in the chain.
     Absent,
@@ -130,7 +130,7 @@ impl<'a, T: Chained> Chain<'a, T> {
         (None, Seen { head, is_whole: index == 0 })
     }
 
-    /// Puts an entry in front, if nothing has changed in front since `seen`. The search that saw it has to have been
+    /// Inserts an entry at the head, if the head has not changed since `seen`. That search must have been
     /// [whole](Seen::is_whole).
     pub(crate) fn insert(&self, index: u32, Seen { head: seen, is_whole }: Seen) -> bool {
         debug_assert!(is_whole, "what was not found may be there");
@@ -141,8 +141,8 @@ impl<'a, T: Chained> Chain<'a, T> {
         self.head.compare_exchange(seen, new, AcqRel, Acquire).is_ok()
     }
 
-    /// Links an entry, unless `search`, which looks through this chain, finds one that is in the way. `Err`: that one;
-    /// `Err(None)`: the chain is longer than a search follows.
+    /// Links an entry, unless `search`, a search of this chain, finds a conflicting one. `Err`: that one; `Err(None)`:
+    /// the chain is longer than a search follows.
     #[inline]
     pub(crate) fn link<F>(
         &self,
@@ -159,7 +159,7 @@ impl<'a, T: Chained> Chain<'a, T> {
         }
     }
 
-    /// Takes an entry out. Only the sweeper does.
+    /// Unlinks an entry. Only the sweeper does.
     pub(crate) fn unlink(&self, index: u32) -> Unlinked {
         loop {
             let seen = self.head.load(Acquire);
@@ -249,7 +249,7 @@ impl<'a> FreeList<'a> {
         }
     }
 
-    /// Gives an entry back that no thread can reach.
+    /// Frees an entry that no thread can reach.
     pub(crate) fn give<T: Chained>(&self, entries: &[T], shard: usize, index: u32) {
         let Some(free) = self.shards.get(shard % self.shards.len().max(1)) else { return };
         let Some(entry) = entries.get(index as usize) else { return };

@@ -1,4 +1,4 @@
-//! The tables at one moment: reading entries, and finding them.
+//! The tables at one moment: searches for entries.
 
 use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ pub(crate) struct View<'a> {
     pub(crate) regions: Regions<'a>,
     /// The time in ticks.
     pub(crate) now: u32,
-    /// Where this thread takes free entries first.
+    /// The shard whose free entries this thread takes first.
     pub(crate) shard: usize,
     /// A session or a 1:1 mapping was made.
     pub(crate) made: Cell<bool>,
