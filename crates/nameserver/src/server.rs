@@ -82,25 +82,17 @@ impl Bound {
     /// The system has no room for a thread.
     pub fn start(self) -> Result<Server, Error> {
         let Bound { active, addresses, threads } = self;
-        let shared = Arc::new(Shared::new(active, threads.len()));
-        let mut server = Server { shared, addresses, threads: Threads::new("DNS64 server") };
-        for (index, pairs) in threads.into_iter().enumerate() {
-            let shared = Arc::clone(&server.shared);
-            let enter = || pairs.into_iter().map(enter).collect();
-            let run = async move |sockets| run(&shared, index, sockets).await;
-            let started = server.threads.start_local(format!("dns64-{index}"), enter, run);
-            started.map_err(Error::Thread)?;
-        }
-        Ok(server)
+        let shared = Shared::new(active, threads.len());
+        let threads = Threads::start_local("DNS64 server", "dns64", shared, threads, enter, run);
+        Ok(Server { addresses, threads: threads.map_err(Error::Thread)? })
     }
 }
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-    threads: Threads,
+    threads: Threads<Shared>,
 }
 
 impl Server {
@@ -117,7 +109,7 @@ impl Server {
     ///
     /// What a running server can't change, or a resolver that can't be made; then everything stays as it was.
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.shared.active.load();
+        let active = self.threads.shared.active.load();
         if settings.listen != active.settings.listen {
             return Err(Error::Fixed("listen"));
         }
@@ -125,12 +117,12 @@ impl Server {
             return Err(Error::Fixed("threads"));
         }
         drop(active);
-        Ok(self.shared.replace(settings)?)
+        Ok(self.threads.shared.replace(settings)?)
     }
 
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.threads.shared.stats()
     }
 
     /// Whether all its threads run.
@@ -144,22 +136,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.signals.stop();
-        self.threads.join();
-    }
-}
-
 /// The sockets of a thread, in its runtime.
 type Sockets = Vec<(UdpSocket, TcpListener)>;
 
-fn enter(Pair { udp, tcp }: Pair) -> io::Result<(UdpSocket, TcpListener)> {
-    Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?))
+fn enter(pairs: Vec<Pair>) -> io::Result<Sockets> {
+    let enter = |Pair { udp, tcp }| Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?));
+    pairs.into_iter().map(enter).collect()
 }
 
 /// Body of a thread.
-async fn run(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
+async fn run(shared: Arc<Shared>, index: usize, sockets: Sockets) {
     /// However the thread ends, [`Shared::replace`] must not wait for it.
     struct Ended<'a>(&'a Shared, usize);
     impl Drop for Ended<'_> {
@@ -167,8 +153,8 @@ async fn run(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
             self.0.takes(self.1, u64::MAX);
         }
     }
-    let _ended = Ended(shared, index);
-    serve(shared, index, sockets).await;
+    let _ended = Ended(&shared, index);
+    serve(&shared, index, sockets).await;
 }
 
 /// Runs a task, and restarts it if it panics: its socket serves a part of all clients, which would get no answer from

@@ -14,7 +14,7 @@ use fordway_resolver::shares::Shares;
 use fordway_resolver::{self as upstream, Resolver};
 use fordway_serve::Tally;
 use fordway_serve::clock;
-use fordway_serve::thread::Signals;
+use fordway_serve::thread::{self, Signals};
 
 /// Refusals for one client network: enough to show a wrong configuration, too few for a reflection attack.
 const REFUSALS: Rate =
@@ -79,6 +79,12 @@ pub(super) struct Thread {
     pub(super) counters: Counters,
     /// The generation of settings that the thread works by; `u64::MAX` when it has ended.
     generation: AtomicU64,
+}
+
+impl thread::Shared for Shared {
+    fn stop(&self) {
+        self.signals.stop();
+    }
 }
 
 impl Shared {

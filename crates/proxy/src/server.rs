@@ -142,33 +142,29 @@ impl Bound {
     /// The system has no room for a thread.
     pub fn start(self) -> Result<Server, Error> {
         let Bound { active, listeners, threads } = self;
-        let shared = Arc::new(Shared::new(active, threads));
-        let mut server = Server { shared, listeners, threads: Threads::new("proxy") };
         let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
-        for listeners in &server.listeners {
+        for listeners in &listeners {
             let again = listeners.again().map_err(Error::Thread)?;
             // There may be more than threads, of a server before this one.
             let places = (0..threads).cycle();
             places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
         }
-        for (index, listeners) in of_thread.into_iter().enumerate() {
-            let shared = Arc::clone(&server.shared);
-            let enter = || listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
-            let run = async move |listeners| serve(&shared, index, listeners).await;
-            let started = server.threads.start_local(format!("proxy-{index}"), enter, run);
-            started.map_err(Error::Thread)?;
-        }
-        Ok(server)
+        let shared = Shared::new(active, threads);
+        let enter = |listeners: Vec<TcpListener>| {
+            listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
+        };
+        let threads = Threads::start_local("proxy", "proxy", shared, of_thread, enter, serve);
+        Ok(Server { listeners, threads: threads.map_err(Error::Thread)? })
     }
 }
 
 /// A running proxy. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
-    /// For a server that takes over.
+    /// For a server that takes over. A listener that is not accepted from must not stay open: they are closed before
+    /// the threads are waited for.
     listeners: Vec<Listeners>,
-    threads: Threads,
+    threads: Threads<Shared>,
 }
 
 impl Server {
@@ -184,7 +180,7 @@ impl Server {
     ///
     /// As [`bind`]; then everything stays as it was.
     pub fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
-        let active = Active::new(settings.clone(), Some(&self.shared.active.load()))?;
+        let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
         open(settings, active, |listen| {
             let own = self.listeners.iter().find(|it| it.listen == listen);
             own.map_or_else(|| Ok(Vec::new()), Listeners::again)
@@ -198,7 +194,7 @@ impl Server {
     ///
     /// What a running proxy can't change, or a file that is of no use; then everything stays as it was.
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.shared.active.load();
+        let active = self.threads.shared.active.load();
         if settings.listen != active.settings.listen {
             return Err(Error::Fixed("listen"));
         }
@@ -206,12 +202,12 @@ impl Server {
             return Err(Error::Fixed("threads"));
         }
         drop(active);
-        self.shared.replace(settings)
+        self.threads.shared.replace(settings)
     }
 
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.threads.shared.stats()
     }
 
     /// Whether all its threads run.
@@ -229,7 +225,7 @@ impl Server {
     /// settings. [`Server::has_ended`] tells when that is over.
     pub fn begin_end(&mut self) {
         self.listeners.clear();
-        self.shared.signals.stop();
+        self.threads.shared.signals.stop();
     }
 
     /// Whether all its threads have ended.
@@ -239,23 +235,13 @@ impl Server {
 
     /// As [`Server::stop`], without waiting: its connections end beside the server that has taken over.
     pub fn retire(mut self) {
-        self.begin_end();
         self.threads.detach();
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A listener that is not accepted from must not stay open.
-        self.listeners.clear();
-        self.shared.signals.stop();
-        self.threads.join();
-    }
-}
-
 /// Body of a thread.
-async fn serve(shared: &Arc<Shared>, index: usize, listeners: Vec<tokio::net::TcpListener>) {
-    let worker = Rc::new(Worker::new(Arc::clone(shared), index));
+async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::TcpListener>) {
+    let worker = Rc::new(Worker::new(Arc::clone(&shared), index));
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|listener| {

@@ -14,7 +14,7 @@ use super::site::Site;
 use super::stats::{Counters, Stats};
 use super::tls;
 use fordway_serve::Tally;
-use fordway_serve::thread::Signals;
+use fordway_serve::thread::{self, Signals};
 
 /// Settings in use, with what is made of them. It never changes; a reload replaces it.
 #[derive(Debug)]
@@ -83,6 +83,12 @@ pub(super) struct Shared {
     pub(super) counters: Vec<Counters>,
     /// New settings, or the end.
     pub(super) signals: Signals,
+}
+
+impl thread::Shared for Shared {
+    fn stop(&self) {
+        self.signals.stop();
+    }
 }
 
 impl Shared {

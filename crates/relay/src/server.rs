@@ -108,24 +108,18 @@ impl Bound {
     pub fn start(self) -> Result<Server, Error> {
         let Bound { settings, threads: sockets, ports, listens } = self;
         let name = settings.name.clone();
-        let shared = Arc::new(Shared::new(settings).map_err(Error::Thread)?);
-        let threads = Threads::new("relay");
-        let mut server = Server { shared: Arc::clone(&shared), ports, threads, _listens: listens };
-        for (index, sockets) in sockets.into_iter().enumerate() {
-            let start = Start::new(Arc::clone(&shared), index, sockets).map_err(Error::Thread)?;
-            let work = move || start.run();
-            server.threads.start(format!("{name}-{index}"), work).map_err(Error::Thread)?;
-        }
-        Ok(server)
+        let shared = Shared::new(settings).map_err(Error::Thread)?;
+        let threads =
+            Threads::start("relay", &name, shared, sockets, Start::new, |_, _, start| start.run());
+        Ok(Server { ports, threads: threads.map_err(Error::Thread)?, _listens: listens })
     }
 }
 
 /// A running relay. Dropping it stops it, and resets its connections.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
     ports: Ports,
-    threads: Threads,
+    threads: Threads<Shared>,
     /// While it is open, the kernel learns path MTUs.
     _listens: Option<Socket>,
 }
@@ -133,7 +127,7 @@ pub struct Server {
 impl Server {
     /// As [`Bound::intercept`], with the settings of now.
     pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
-        self.ports.intercept(&self.shared.settings.load(), mark, table, own)
+        self.ports.intercept(&self.threads.shared.settings.load(), mark, table, own)
     }
 
     /// Applies other settings. Connections and sessions stay, also those that would be refused now.
@@ -142,7 +136,7 @@ impl Server {
     ///
     /// [`Error::Fixed`]; then everything stays as it was.
     pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let now = self.shared.settings.load();
+        let now = self.threads.shared.settings.load();
         for (same, key) in [
             (now.name == settings.name, "name"),
             (now.threads == settings.threads, "threads"),
@@ -153,14 +147,14 @@ impl Server {
                 return Err(Error::Fixed(key));
             }
         }
-        self.shared.settings.store(Arc::new(settings));
-        self.shared.wake();
+        self.threads.shared.settings.store(Arc::new(settings));
+        self.threads.shared.wake();
         Ok(())
     }
 
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.threads.shared.stats()
     }
 
     /// Whether all its threads run.
@@ -171,12 +165,5 @@ impl Server {
     /// Ends all threads, and waits for them.
     pub fn stop(self) {
         drop(self);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.stop();
-        self.threads.join();
     }
 }

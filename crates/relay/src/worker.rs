@@ -22,7 +22,7 @@ use super::settings::Settings;
 use super::sockets::{self, Sockets};
 use super::tcp::{Side, Tcp};
 use super::udp::Udp;
-use fordway_serve::{Exceeded, Network, Tally};
+use fordway_serve::{Exceeded, Network, Tally, thread};
 
 new_key_type! {
     /// A connection, or a client's port, of a thread: never the same for two.
@@ -59,6 +59,13 @@ pub(super) struct Shared {
     hasher: RandomState,
 }
 
+impl thread::Shared for Shared {
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+}
+
 impl Shared {
     pub(super) fn new(settings: Settings) -> std::io::Result<Shared> {
         let threads = settings.threads.get();
@@ -85,12 +92,6 @@ impl Shared {
         for wake in &self.wakes {
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
-    }
-
-    /// Ends all threads.
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.wake();
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -120,7 +121,7 @@ impl Core {
     pub(super) fn of_test(settings: Settings) -> Core {
         let shared = Arc::new(Shared::new(settings).unwrap());
         let sockets = Sockets { tcp: None, udp: None };
-        Start::new(shared, 0, sockets).unwrap().core
+        Start::new(&shared, 0, sockets).unwrap().core
     }
 
     pub(super) fn listener_token(&self) -> EventData {
@@ -176,7 +177,7 @@ pub(super) struct Start {
 
 impl Start {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: &Arc<Shared>,
         index: usize,
         sockets: Sockets,
     ) -> std::io::Result<Start> {
@@ -187,7 +188,7 @@ impl Start {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             now,
             journal: Journal::default(),
-            shared,
+            shared: Arc::clone(shared),
         };
         let flags = EventFlags::IN;
         if let Some(tcp) = &sockets.tcp {

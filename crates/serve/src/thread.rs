@@ -1,56 +1,76 @@
 //! The threads of a service: start, commands, end.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-/// The threads of a service that share its work.
+/// State that the threads of a service share.
+pub trait Shared: Send + Sync + 'static {
+    /// Tells all threads to end.
+    fn stop(&self);
+}
+
+/// The threads of a service that share its work. Dropping it ends them, and waits for that.
 #[derive(Debug)]
-pub struct Threads {
+pub struct Threads<S: Shared> {
     service: &'static str,
+    /// What they share.
+    pub shared: Arc<S>,
     all: Vec<JoinHandle<()>>,
 }
 
-impl Threads {
-    /// No threads yet; `service` names the service in the log.
-    pub fn new(service: &'static str) -> Self {
-        Threads { service, all: Vec::new() }
-    }
-
-    /// Starts one more thread.
-    ///
-    /// # Errors
-    ///
-    /// The system has no room for a thread.
-    pub fn start(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.all.push(Builder::new().name(name).spawn(run)?);
-        Ok(())
-    }
-
-    /// Starts one more thread, which runs `run` in a tokio runtime and a `LocalSet`. `enter` makes what belongs to the
-    /// runtime, on the calling thread.
+impl<S: Shared> Threads<S> {
+    /// Starts a thread for each of `parts`: `enter` makes what it works with on the calling thread, `run` is its body.
+    /// `service` names the service in the log, `name` and a number the threads.
     ///
     /// # Errors
     ///
     /// Those of `enter`, or the system has no room for a thread.
-    pub fn start_local<T: Send + 'static>(
-        &mut self,
-        name: String,
-        enter: impl FnOnce() -> io::Result<T>,
-        run: impl AsyncFnOnce(T) + Send + 'static,
-    ) -> io::Result<()> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let entered = {
-            let _inside = runtime.enter();
-            enter()?
+    pub fn start<P, T: Send + 'static>(
+        service: &'static str,
+        name: &str,
+        shared: S,
+        parts: Vec<P>,
+        enter: impl Fn(&Arc<S>, usize, P) -> io::Result<T>,
+        run: impl FnOnce(Arc<S>, usize, T) + Copy + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut threads = Threads { service, shared: Arc::new(shared), all: Vec::new() };
+        for (index, part) in parts.into_iter().enumerate() {
+            let shared = Arc::clone(&threads.shared);
+            let entered = enter(&shared, index, part)?;
+            let thread = Builder::new().name(format!("{name}-{index}"));
+            threads.all.push(thread.spawn(move || run(shared, index, entered))?);
+        }
+        Ok(threads)
+    }
+
+    /// As [`Threads::start`]; each thread has a tokio runtime, in which `enter` is called, and a `LocalSet`.
+    pub fn start_local<P, T: Send + 'static>(
+        service: &'static str,
+        name: &str,
+        shared: S,
+        parts: Vec<P>,
+        enter: impl Fn(P) -> io::Result<T>,
+        run: impl AsyncFnOnce(Arc<S>, usize, T) + Copy + Send + 'static,
+    ) -> io::Result<Self> {
+        let enter = |_: &Arc<S>, _, part| {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let inside = runtime.enter();
+            let entered = enter(part)?;
+            drop(inside);
+            Ok((runtime, entered))
         };
-        self.start(name, move || LocalSet::new().block_on(&runtime, run(entered)))
+        let run = move |shared, index, (runtime, entered): (Runtime, T)| {
+            LocalSet::new().block_on(&runtime, run(shared, index, entered));
+        };
+        Self::start(service, name, shared, parts, enter, run)
     }
 
     /// Whether all threads run.
@@ -63,18 +83,21 @@ impl Threads {
         self.all.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until all threads have ended. Tell them to end first.
-    pub fn join(&mut self) {
+    /// Tells the threads to end, and does not wait for them.
+    pub fn detach(&mut self) {
+        self.shared.stop();
+        self.all.clear();
+    }
+}
+
+impl<S: Shared> Drop for Threads<S> {
+    fn drop(&mut self) {
+        self.shared.stop();
         for thread in self.all.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the {} has panicked", self.service);
             }
         }
-    }
-
-    /// Detaches the threads: [`Threads::join`] does not wait for them.
-    pub fn detach(&mut self) {
-        self.all.clear();
     }
 }
 
