@@ -98,7 +98,7 @@ impl Conn {
     }
 
     /// Gives the memory back while nothing is expected soon.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.buf.is_empty() {
             let buf = mem::take(&mut self.buf);
             SPARE.with_borrow_mut(|spare| {

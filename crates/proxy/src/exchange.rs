@@ -158,7 +158,7 @@ impl<C: Client> Exchange<'_, C> {
         });
         let server = match pinned {
             Some((_, server)) => server,
-            None => self.while_there(worker.server(active, self.address, request, fresh)).await?,
+            None => self.unless_gone(worker.server(active, self.address, request, fresh)).await?,
         };
         self.outcome.server = Some(server.address);
         Ok(server)
@@ -311,7 +311,7 @@ impl<C: Client> Exchange<'_, C> {
     }
 
     /// The output of `future`, unless the client disconnects first.
-    async fn while_there<T>(
+    async fn unless_gone<T>(
         &mut self,
         future: impl Future<Output = Result<T, Reason>>,
     ) -> Result<T, Stop> {

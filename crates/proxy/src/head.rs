@@ -6,7 +6,7 @@ use httparse::{Error, Status};
 
 use super::access::About;
 use super::reason::Reason;
-use super::request::{FirstLine, Method, Request, Scene, Target, make};
+use super::request::{FirstLine, Method, Request, RequestContext, Target, make};
 use super::settings::Limits;
 
 /// The most field lines that settings may allow.
@@ -63,19 +63,19 @@ fn too_large(octets: &[u8]) -> Reason {
 /// if there is no request.
 pub(super) fn request(
     octets: &[u8],
-    scene: Scene<'_>,
+    context: RequestContext<'_>,
     about: &mut Option<About>,
 ) -> Result<Request, Reason> {
-    let limits = &scene.settings.limits;
+    let limits = &context.settings.limits;
     let mut room = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let room = &mut room[..limits.fields.min(MOST_FIELDS)];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(octets, room);
     let (method, path) = (parsed.method.unwrap_or(""), parsed.path.unwrap_or(""));
     let minor = parsed.version.unwrap_or(1).min(1);
-    if scene.settings.log.is_some() {
+    if context.settings.log.is_some() {
         let version = if minor == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
-        *about = Some(About::new(scene.client, method, path, version));
+        *about = Some(About::new(context.client, method, path, version));
     }
     match status {
         Ok(Status::Complete(len)) if len == octets.len() => {}
@@ -93,7 +93,7 @@ pub(super) fn request(
     }
     let target = Target::parse(Method::of(method.as_bytes()), path)?;
     let line = FirstLine { method, target, minor: Some(minor), content: false };
-    make(scene, &line, &lines)
+    make(context, &line, &lines)
 }
 
 #[cfg(test)]

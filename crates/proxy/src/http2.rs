@@ -22,11 +22,11 @@ use super::conn::{Conn, Stream};
 use super::exchange::Exchange;
 use super::fields::Line;
 use super::reason::Reason;
-use super::request::{FirstLine, Request, Scene, Target, make};
+use super::request::{FirstLine, Request, RequestContext, Target, make};
 use super::worker::Worker;
 use body::Body;
 use client::Http2;
-use requests::{Patience, Request as UnderWay, Requests};
+use requests::{IdleTimes, Request as UnderWay, Requests};
 
 /// How often a silent client gets a PING.
 const PING: Duration = Duration::from_secs(20);
@@ -68,21 +68,21 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
         let (worker, under_way) = (Rc::clone(&there), all.begin());
         async move { Ok::<_, Infallible>(answer(request, client, tls, worker, under_way).await) }
     });
-    let patience = Patience { idle: limits.keep_alive, taking: limits.idle_time };
-    let last = Patience { idle: limits.header_time, taking: limits.header_time };
+    let usual = IdleTimes { idle: limits.keep_alive, taking: limits.idle_time };
+    let last = IdleTimes { idle: limits.header_time, taking: limits.header_time };
     drop(active);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(conn), service));
     tokio::select! {
         _ = &mut serving => return,
         () = worker.drained() => {}
-        () = requests.rest(patience) => {}
+        () = requests.idle(usual) => {}
     }
     serving.as_mut().graceful_shutdown();
-    requests.begin_anew();
+    requests.restart();
     tokio::select! {
         _ = serving => {}
         // A client without requests under way has had GOAWAY, and does not close.
-        () = requests.rest(last) => {}
+        () = requests.idle(last) => {}
     }
 }
 
@@ -106,8 +106,8 @@ async fn answer(
     let (tell, told) = oneshot::channel();
     spawn_local(async move {
         let settings = &active.settings;
-        let scene = Scene { settings, own: &active.own, client: address, tls };
-        let read = match read(&request, scene) {
+        let context = RequestContext { settings, own: &active.own, client: address, tls };
+        let read = match read(&request, context) {
             _ if !settings.allow.contains(address) => Err(Reason::ClientDenied),
             read => read,
         };
@@ -121,11 +121,11 @@ async fn answer(
         };
         exchange.run(read).await;
     });
-    told.await.unwrap_or_else(|_| untold())
+    told.await.unwrap_or_else(|_| no_answer())
 }
 
 /// The answer of an exchange that has none of its own: its task has panicked, or was ended with its thread.
-fn untold() -> http::Response<Body> {
+fn no_answer() -> http::Response<Body> {
     let mut answer = http::Response::<Body>::default();
     *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
     let never = http::HeaderValue::from_static("no-store");
@@ -138,13 +138,13 @@ fn lines(headers: &http::HeaderMap) -> impl Iterator<Item = Line<'_>> {
 }
 
 /// Reads a request as those of HTTP/1.1 are read.
-fn read(request: &http::Request<Incoming>, scene: Scene<'_>) -> Result<Request, Reason> {
+fn read(request: &http::Request<Incoming>, context: RequestContext<'_>) -> Result<Request, Reason> {
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let path = uri.path_and_query().map_or("", |it| it.as_str());
-    if path.len() > scene.settings.limits.target {
+    if path.len() > context.settings.limits.target {
         return Err(Reason::TargetTooLong);
     }
-    if headers.len() > scene.settings.limits.fields {
+    if headers.len() > context.settings.limits.fields {
         return Err(Reason::FieldsTooLarge);
     }
     if !path.bytes().all(|c| matches!(c, 0x21..=0x7e)) {
@@ -177,5 +177,5 @@ fn read(request: &http::Request<Incoming>, scene: Scene<'_>) -> Result<Request, 
     let all: Vec<Line<'_>> = others.chain(joined).collect();
     let content = !http_body::Body::is_end_stream(request.body());
     let line = FirstLine { method: method.as_str(), target, minor: None, content };
-    make(scene, &line, &all.iter().copied())
+    make(context, &line, &all.iter().copied())
 }

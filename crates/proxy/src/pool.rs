@@ -84,7 +84,7 @@ impl Pool {
         }
         server.reused = true;
         server.share = None;
-        server.conn.rest();
+        server.conn.release();
         self.count += 1;
         match self.by_key.get_mut(&server.key) {
             Some(waiting) => waiting.push((server, Instant::now())),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// One reason as others see it.
-pub(super) struct Told {
+pub(super) struct Meaning {
     /// The label of its counter, and its word in the access log.
     pub(super) label: &'static str,
     /// The status code (RFC 9110 section 15).
@@ -23,8 +23,8 @@ macro_rules! reasons {
         }
 
         /// What each reason means to others, in the order of the enum.
-        pub(super) static TOLD: [Told; REASONS] =
-            [$(Told { label: $label, status: $status, error: $error, text: $text },)*];
+        pub(super) static MEANINGS: [Meaning; REASONS] =
+            [$(Meaning { label: $label, status: $status, error: $error, text: $text },)*];
 
         /// How many there are.
         pub(super) const REASONS: usize = [$($label),*].len();
@@ -63,16 +63,16 @@ reasons! {
 }
 
 impl Reason {
-    pub(super) fn told(self) -> &'static Told {
-        &TOLD[self as usize]
+    pub(super) fn meaning(self) -> &'static Meaning {
+        &MEANINGS[self as usize]
     }
 
     pub(super) fn label(self) -> &'static str {
-        self.told().label
+        self.meaning().label
     }
 
     pub(super) fn status(self) -> u16 {
-        self.told().status
+        self.meaning().status
     }
 
     /// Whether the connection to the client can't go on: what follows could be anything.
@@ -96,7 +96,7 @@ impl Reason {
 
     /// The answer; `proxy` is the proxy's name in Proxy-Status (RFC 9209 section 2).
     pub(super) fn answer(self, proxy: &str, date: &str) -> Answer {
-        let Told { status, error, text, .. } = self.told();
+        let Meaning { status, error, text, .. } = self.meaning();
         let mut fields = vec![
             ("Date", date.to_owned()),
             ("Content-Type", "text/plain; charset=utf-8".to_owned()),
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn each_status_has_a_phrase() {
-        for told in &TOLD {
+        for told in &MEANINGS {
             assert!(!phrase(told.status).is_empty(), "{}", told.status);
         }
-        assert_eq!(Reason::Busy.told().label, "busy");
+        assert_eq!(Reason::Busy.meaning().label, "busy");
     }
 
     #[test]

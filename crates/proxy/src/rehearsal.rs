@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use super::head;
 use super::reason::Reason;
 use super::relay::Relay;
-use super::request::{Method, Request, Scene};
+use super::request::{Method, Request, RequestContext};
 use super::response::{self, Asked};
 use super::settings::Settings;
 
@@ -39,7 +39,7 @@ pub enum Rehearsed {
 pub fn rehearse(settings: &Settings, client: IpAddr, octets: &[u8]) -> Vec<Rehearsed> {
     let mut buf = BytesMut::from(octets);
     let mut all = Vec::new();
-    let scene = Scene { settings, own: OWN, client, tls: settings.tls.is_some() };
+    let context = RequestContext { settings, own: OWN, client, tls: settings.tls.is_some() };
     loop {
         while buf.starts_with(b"\r\n") {
             buf.advance(2);
@@ -54,7 +54,7 @@ pub fn rehearse(settings: &Settings, client: IpAddr, octets: &[u8]) -> Vec<Rehea
             Err(reason) => return refused(all, reason),
         };
         let head = buf.split_to(len);
-        let request = match head::request(&head, scene, &mut None) {
+        let request = match head::request(&head, context, &mut None) {
             Ok(request) => request,
             Err(reason) => return refused(all, reason),
         };

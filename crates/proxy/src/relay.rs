@@ -202,7 +202,10 @@ impl Relay {
                 self.all = chunked.is_done();
                 piece
             }
-            _ => Some(from.split_to(self.ready_made(from))).filter(|piece| !piece.is_empty()),
+            _ => {
+                let most = self.ready_made(from);
+                (most > 0).then(|| from.split_to(most))
+            }
         };
         if let Some(piece) = &piece {
             self.took(piece.len())?;

@@ -44,7 +44,7 @@ impl Method {
 
 /// Where and for whom a request is read.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct RequestContext<'a> {
     pub(super) settings: &'a Settings,
     /// The proxy's name in Via.
     pub(super) own: &'a str,
@@ -138,7 +138,7 @@ pub(super) struct FirstLine<'a> {
 
 /// Makes the server's request of a client's.
 pub(super) fn make<'a, L>(
-    scene: Scene<'_>,
+    context: RequestContext<'_>,
     line: &FirstLine<'_>,
     lines: &L,
 ) -> Result<Request, Reason>
@@ -146,7 +146,7 @@ where
     L: Iterator<Item = Line<'a>> + Clone,
 {
     let method = Method::of(line.method.as_bytes());
-    let mut gathered = gather(lines.clone(), scene.own, true)?;
+    let mut gathered = gather(lines.clone(), context.own, true)?;
     if line.content && gathered.delimited == Delimited::Not {
         gathered.delimited = Delimited::Chunked;
     }
@@ -157,8 +157,8 @@ where
         // RFC 9112 section 6.1: its framing is faulty.
         return Err(Reason::Framing);
     }
-    let (to, path, host) = destination(scene, line, method, gathered.host)?;
-    let is_forward = matches!(scene.settings.mode, Mode::Forward(_));
+    let (to, path, host) = destination(context, line, method, gathered.host)?;
+    let is_forward = matches!(context.settings.mode, Mode::Forward(_));
     let persists = match line.minor {
         // RFC 9112 section 9.3: HTTP/1.0 persists where it is asked to, but not with a proxy.
         Some(0) => gathered.keep_alive && !gathered.close && !is_forward,
@@ -207,7 +207,7 @@ where
     }
     out.put_slice(b" HTTP/1.1\r\n");
     fields::put(out, b"Host", host.as_bytes());
-    let forwarded = scene.settings.forwarded;
+    let forwarded = context.settings.forwarded;
     // RFC 9110 section 10.1.1: an expectation of HTTP/1.0 is none.
     let expects = gathered.expects_continue && line.minor != Some(0);
     gathered.copy(
@@ -227,16 +227,16 @@ where
         Some(0) => "1.0",
         Some(_) => "1.1",
     };
-    put_text(out, "Via", &format!("{version} {}", scene.own));
+    put_text(out, "Via", &format!("{version} {}", context.own));
     if let Some(left) = forwards {
         put_text(out, "Max-Forwards", &left.to_string());
     }
     if forwarded != Forwarded::Off {
         let asked = gathered.host.and_then(|it| str::from_utf8(it).ok()).unwrap_or(&host);
-        put_forwarded(scene, asked, out);
+        put_forwarded(context, asked, out);
     }
     if line.minor == Some(1)
-        && let Some(protocol) = gathered.upgrade(&scene.settings.upgrade)
+        && let Some(protocol) = gathered.upgrade(&context.settings.upgrade)
     {
         request.upgrades = true;
         put_text(out, "Connection", "upgrade");
@@ -253,12 +253,12 @@ where
 
 /// The destination of a request, the path for the server, and its Host.
 fn destination<'a>(
-    scene: Scene<'_>,
+    context: RequestContext<'_>,
     line: &FirstLine<'a>,
     method: Method,
     host: Option<&[u8]>,
 ) -> Result<(Option<Authority>, &'a str, String), Reason> {
-    let default = if scene.tls { 443 } else { 80 };
+    let default = if context.tls { 443 } else { 80 };
     let host = match host {
         Some(host) => {
             let text = str::from_utf8(host).map_err(|_| Reason::Host)?;
@@ -273,7 +273,7 @@ fn destination<'a>(
         None if line.minor == Some(1) => return Err(Reason::Host),
         None => None,
     };
-    match &scene.settings.mode {
+    match &context.settings.mode {
         Mode::Forward(_) => match line.target {
             Target::Absolute { scheme, authority, path } => {
                 if !scheme.eq_ignore_ascii_case("http") {
@@ -320,9 +320,9 @@ fn put_text(out: &mut BytesMut, name: &str, value: &str) {
 }
 
 /// RFC 7239, and the fields before it.
-fn put_forwarded(scene: Scene<'_>, host: &str, out: &mut BytesMut) {
-    let client = scene.client;
-    let proto = if scene.tls { "https" } else { "http" };
+fn put_forwarded(context: RequestContext<'_>, host: &str, out: &mut BytesMut) {
+    let client = context.client;
+    let proto = if context.tls { "https" } else { "http" };
     // RFC 7239 section 6: an IPv6 address is in brackets, and quoted.
     let node = match client {
         IpAddr::V4(v4) => v4.to_string(),

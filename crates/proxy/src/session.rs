@@ -19,7 +19,7 @@ use super::conn::{Conn, Stream, Watch};
 use super::exchange::{End, Exchange, Pinned};
 use super::http1::Http1;
 use super::reason::Reason;
-use super::request::{Request, Scene};
+use super::request::{Request, RequestContext};
 use super::shared::Active;
 use super::worker::Worker;
 use super::{head, http2};
@@ -178,7 +178,7 @@ impl Session {
         let deadline = Instant::now() + active.settings.limits.keep_alive;
         for _ in 0..MOST_EMPTY {
             if self.conn.buf.is_empty() {
-                self.conn.rest();
+                self.conn.release();
                 let (worker, conn, is_first) = (&self.worker, &mut self.conn, self.served == 0);
                 let filled = self.watch.within(deadline, async {
                     tokio::select! {
@@ -234,13 +234,13 @@ impl Session {
                 None => return Read::Refused(Reason::HeaderTimeout),
             }
         };
-        let scene = Scene {
+        let context = RequestContext {
             settings: &active.settings,
             own: &active.own,
             client: self.client,
             tls: self.is_http2.is_some(),
         };
-        let read = head::request(&self.conn.buf[..len], scene, about);
+        let read = head::request(&self.conn.buf[..len], context, about);
         self.conn.buf.advance(len);
         match read {
             _ if !active.settings.allow.contains(self.client) => {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::reason::{REASONS, Reason, TOLD};
+use super::reason::{MEANINGS, REASONS, Reason};
 use fordway_serve::{Counter, counters};
 
 counters! {
@@ -104,7 +104,7 @@ impl Counters {
         for (sum, counter) in stats.responses.iter_mut().zip(&self.responses) {
             *sum += counter.get();
         }
-        for (told, counter) in TOLD.iter().zip(&self.refused) {
+        for (told, counter) in MEANINGS.iter().zip(&self.refused) {
             *stats.refused.entry(told.label.to_owned()).or_default() += counter.get();
         }
         self.add_counted_to(stats);

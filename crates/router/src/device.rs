@@ -146,12 +146,20 @@ impl Link {
                     self.stats.invalid += 1;
                 }
             }
-            Some(&ROUTER_ADVERTISEMENT) => self.hear(message, source, hop_limit, now),
+            Some(&ROUTER_ADVERTISEMENT) => {
+                self.receive_advertisement(message, source, hop_limit, now);
+            }
             _ => self.stats.invalid += 1,
         }
     }
 
-    fn hear(&mut self, message: &[u8], source: Ipv6Addr, hop_limit: u8, now: Instant) {
+    fn receive_advertisement(
+        &mut self,
+        message: &[u8],
+        source: Ipv6Addr,
+        hop_limit: u8,
+        now: Instant,
+    ) {
         let Ok((fields, options)) = Advertisement::receive(source, hop_limit, message) else {
             self.stats.invalid += 1;
             return;
@@ -165,7 +173,7 @@ impl Link {
         let Some(ours) = &self.content else {
             return;
         };
-        let found = self.others.hear(source, &fields, &options, ours, now);
+        let found = self.others.receive(source, &fields, &options, ours, now);
         self.stats.inconsistent += u64::from(!found.is_empty());
         for what in found {
             if self.others.first(source, what) {
@@ -193,7 +201,7 @@ impl Link {
             return Vec::new();
         };
         let due = self.schedule.take(now, random);
-        let others = |item: &_| self.others.say(item, now);
+        let others = |item: &_| self.others.advertise(item, now);
         let withdrawal = self.ledger.withdrawal(content, others, now);
         let messages = encode::advertisements(content, &withdrawal, source, facts.mtu, now);
         let mut outgoing = Vec::new();
@@ -235,7 +243,7 @@ impl Link {
         if self.stats.sent + self.stats.sent_unicast == 0 {
             return Vec::new();
         }
-        let withdrawal = self.ledger.farewell(|item| self.others.say(item, now), now);
+        let withdrawal = self.ledger.farewell(|item| self.others.advertise(item, now), now);
         let messages = encode::farewell(content, &withdrawal, source, facts.mtu);
         let index = facts.index;
         let to_all = |message| Outgoing { index, source, to: ALL_NODES, message };

@@ -50,7 +50,7 @@ pub(super) enum Contradiction {
 
 impl Others {
     /// Takes a valid advertisement of another router; `ours` is what this one advertises.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         router: Ipv6Addr,
         fields: &Advertisement,
@@ -70,7 +70,7 @@ impl Others {
     }
 
     /// Whether another router still advertises this.
-    pub(super) fn say(&self, item: &Item, now: Instant) -> bool {
+    pub(super) fn advertise(&self, item: &Item, now: Instant) -> bool {
         self.heard.iter().any(|(_, it, until)| it == item && *until > now)
     }
 

@@ -119,7 +119,7 @@ impl Router {
                         break;
                     }
                     None => break,
-                    Some(command) => self.obey(command),
+                    Some(command) => self.execute(command),
                 },
                 ready = self.watch.readable_mut() => match ready {
                     Ok(mut ready) => match ready.get_inner_mut().take() {
@@ -157,7 +157,7 @@ impl Router {
         links.chain(self.changes.as_ref().map(|(_, at)| *at)).min()
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::HasDhcpv6(answer) => {
                 let _gone = answer.send(self.dhcp.is_some());

@@ -27,7 +27,7 @@ pub(super) struct Taking(Rc<Requests>);
 
 /// How long a connection may be idle.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct IdleTimes {
     /// If nothing is under way.
     pub(super) idle: Duration,
     /// If the client takes none of the content under way: it may never open a window (RFC 9113 section 5.2).
@@ -47,12 +47,12 @@ impl Requests {
 
     /// Returns when there was no request for so long, from now on or from when the last one ended, or when only content
     /// is left that the client does not take.
-    pub(super) async fn rest(&self, patience: Patience) {
+    pub(super) async fn idle(&self, times: IdleTimes) {
         loop {
             let until = match (self.number.get(), self.contents.get()) {
-                (0, 0) => self.since.get() + patience.idle,
-                (0, _) => self.since.get() + patience.taking,
-                _ => Instant::now() + patience.idle,
+                (0, 0) => self.since.get() + times.idle,
+                (0, _) => self.since.get() + times.taking,
+                _ => Instant::now() + times.idle,
             };
             if Instant::now() >= until {
                 return;
@@ -62,7 +62,7 @@ impl Requests {
     }
 
     /// Restarts the time.
-    pub(super) fn begin_anew(&self) {
+    pub(super) fn restart(&self) {
         self.since.set(Instant::now());
     }
 }

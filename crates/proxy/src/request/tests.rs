@@ -41,8 +41,8 @@ fn reverse(host: Option<&str>) -> Settings {
 
 fn read(settings: &Settings, octets: &str) -> Result<Request, Reason> {
     let client = "2001:db8::c".parse().unwrap();
-    let scene = Scene { settings, own: "me", client, tls: false };
-    super::super::head::request(octets.as_bytes(), scene, &mut None)
+    let context = RequestContext { settings, own: "me", client, tls: false };
+    super::super::head::request(octets.as_bytes(), context, &mut None)
 }
 
 fn sent(settings: &Settings, octets: &str) -> String {

@@ -45,7 +45,7 @@ fn against(
     build(&mut writer);
     let message = writer.finish(OTHER, OTHER).to_vec();
     let (fields, options) = Advertisement::receive(OTHER, 255, &message)?;
-    Ok(others.hear(OTHER, &fields, &options, &ours(), now))
+    Ok(others.receive(OTHER, &fields, &options, &ours(), now))
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn what_others_say_is_remembered_for_its_lifetime() {
         against(others, &Advertisement::default(), now, |it| it.pref64(&pref64).unwrap()).unwrap();
     };
     say(&mut others, 600, start);
-    assert!(others.say(&item, start + Duration::from_secs(599)));
-    assert!(!others.say(&item, start + Duration::from_secs(600)));
+    assert!(others.advertise(&item, start + Duration::from_secs(599)));
+    assert!(!others.advertise(&item, start + Duration::from_secs(600)));
     // Withdrawn.
     say(&mut others, 0, start);
-    assert!(!others.say(&item, start));
+    assert!(!others.advertise(&item, start));
 }
 
 #[test]
