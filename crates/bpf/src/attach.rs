@@ -1,7 +1,7 @@
 //! Attaching programs to devices, and switching what is attached to other programs.
 //!
-//! Links (tcx, XDP) are pinned and vanish with their pin; filters stay until they are removed. All or
-//! nothing: what was done is undone if something later fails.
+//! Links (tcx, XDP) are pinned and vanish with their pin; filters stay until they are removed. If a step fails, the earlier
+//! steps are rolled back.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

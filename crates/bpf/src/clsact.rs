@@ -53,7 +53,8 @@ impl Filter<'_> {
             return self.put_at(program, other);
         }
         put?;
-        // From another time. Until here both ran, and the second found nothing to do.
+        // A filter of ours at the other priority, from an earlier configuration. Until here both ran, and the second found
+        // nothing to translate.
         if self.attached_at(program, other).is_some() {
             self.remove_at(program, other)?;
         }

@@ -258,13 +258,13 @@ pub(crate) unsafe trait Shared {}
 unsafe impl Shared for AtomicU64 {}
 // SAFETY: all fields are atomic integers, except reserved ones that are never written.
 unsafe impl Shared for layout::Bib {}
-// SAFETY: likewise.
+// SAFETY: as for `Bib`.
 unsafe impl Shared for layout::Session {}
-// SAFETY: likewise.
+// SAFETY: as for `Bib`.
 unsafe impl Shared for layout::Subscriber {}
-// SAFETY: likewise.
+// SAFETY: as for `Bib`.
 unsafe impl Shared for layout::Free {}
-// SAFETY: likewise.
+// SAFETY: as for `Bib`.
 unsafe impl Shared for layout::Meta {}
 
 impl Mapped {
@@ -308,7 +308,7 @@ impl Drop for Mapped {
 
 // SAFETY: the memory stays mapped wherever the value goes; all access is by atomic operations.
 unsafe impl Send for Mapped {}
-// SAFETY: likewise.
+// SAFETY: all access is by atomic operations.
 unsafe impl Sync for Mapped {}
 
 /// The descriptor that tells when a ring buffer has something to read.

@@ -103,8 +103,8 @@ impl Translator {
             flow_secret,
             icmp_source4: self.icmp_source4,
             icmp_errors: share(self.icmp_errors, resolved.queues),
-            // Whoever forwards a packet into a tunnel counts the hop (RFC 2473 section 3.1), and so whoever forwards
-            // what came out: at every attach point that is the host's routing.
+            // The node that forwards a packet into a tunnel decrements its hop limit (RFC 2473 section 3.1), as does the
+            // node that forwards it out of the tunnel: at every attach point that is the host's routing.
             hop_count: HopCount::NONE,
             mss_clamp: self.mss_clamp,
             hairpin: self.hairpin,

@@ -124,7 +124,7 @@ pub struct BibRow {
     /// The operator has made it.
     #[serde(rename = "static")]
     pub is_static: bool,
-    /// Nobody has it, and nobody gets it yet.
+    /// It is unused, and in hold-down before another host gets it.
     pub resting: bool,
     /// Asked for by name, and not used yet (NAT-PT).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

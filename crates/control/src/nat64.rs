@@ -20,7 +20,7 @@ pub struct Nat64Stats {
     pub sessions: BTreeMap<String, u64>,
     /// TCP sessions by state.
     pub tcp_states: BTreeMap<String, u64>,
-    /// Ports that rest.
+    /// Ports in hold-down.
     pub resting: u64,
     /// Each pool, in the order in which they are asked.
     pub pools: Vec<PoolStats>,

@@ -173,7 +173,7 @@ pub struct KernelWarning {
     pub about: String,
     /// One sentence without a full stop.
     pub text: String,
-    /// What to do, likewise.
+    /// What to do, one sentence without a full stop.
     pub advice: String,
 }
 

@@ -34,8 +34,8 @@ pub struct Address {
     /// Preferred lifetime 0: accept packets, but never choose as a source.
     #[serde(default)]
     pub deprecated: bool,
-    /// Who made it ([`PROTOCOL`]: this program); told by Linux 5.18 and later.
-    /// Adding ignores it and always sets [`PROTOCOL`].
+    /// Who made it ([`PROTOCOL`]: this program); told by Linux 5.18 and later. Adding ignores it and always sets
+    /// [`PROTOCOL`].
     #[serde(skip)]
     pub protocol: Option<u8>,
 }
@@ -55,8 +55,7 @@ impl Address {
         }
     }
 
-    /// Whether both are the same address on the same interface, whatever their
-    /// options.
+    /// Whether both are the same address on the same interface, whatever their options.
     #[must_use]
     pub fn same_object(&self, other: &Self) -> bool {
         self.device == other.device && self.address == other.address
@@ -113,8 +112,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`],
-    /// [`crate::Error::Answer`].
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], [`crate::Error::Answer`].
     pub fn addresses(&mut self, device: Option<&str>) -> Result<Vec<Address>> {
         let names = self.link_names()?;
         let mut message = AddressMessage::default();
@@ -143,8 +141,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `EEXIST` if
-    /// the interface has it, `EOPNOTSUPP` or `EACCES` if IPv6 is disabled there.
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `EEXIST` if the interface has it, `EOPNOTSUPP` or
+    /// `EACCES` if IPv6 is disabled there.
     pub fn add_address(&mut self, address: &Address) -> Result<()> {
         let message = self.address_message(address)?;
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
@@ -157,8 +155,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with
-    /// `EADDRNOTAVAIL` if the interface does not have it.
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `EADDRNOTAVAIL` if the interface does not have it.
     pub fn delete_address(&mut self, address: &Address) -> Result<()> {
         let message = self.address_message(address)?;
         self.request(RouteNetlinkMessage::DelAddress(message), 0, || {

@@ -30,8 +30,8 @@ pub enum Topic {
     Routes6,
     /// Policy rules of both IP versions.
     Rules,
-    /// Kernel settings of interfaces and of all of them, as far as the kernel tells: forwarding, reverse path filters,
-    /// neighbour proxies.
+    /// Kernel settings of interfaces and of all of them, as far as the kernel tells: forwarding, reverse path
+    /// filters, neighbour proxies.
     Settings,
 }
 
@@ -52,8 +52,8 @@ impl Topic {
 /// That something has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Indices of interfaces that could not pass packets at some moment since the last look, also if
-    /// they can again. Needs [`Topic::Links`].
+    /// Indices of interfaces that could not pass packets at some moment since the last look, also if they can again.
+    /// Needs [`Topic::Links`].
     pub down: BTreeSet<u32>,
     /// Whether so much has changed that some of it was lost: `down` may lack some.
     pub lost: bool,
@@ -61,9 +61,8 @@ pub struct Changes {
 
 /// Hears of changes in the network namespace of the thread that opened it.
 ///
-/// The descriptor is readable when there is something to hear. But for interfaces that were down, what
-/// has changed is not told: whoever asks afterwards sees it. So nothing depends on every message
-/// arriving.
+/// The descriptor is readable when something has changed. Only interfaces that were down are named; all else the
+/// caller has to ask for, so that nothing depends on the arrival of every message.
 #[derive(Debug)]
 pub struct ChangeWatch {
     socket: Socket,
@@ -138,8 +137,8 @@ impl ChangeWatch {
 }
 
 impl Netlink {
-    /// How often each interface has lost its carrier, by index. Unlike messages about it, the count also
-    /// tells a loss that was so short that the kernel did not say it.
+    /// How often each interface has lost its carrier, by index. Unlike messages about it, the count also tells a loss
+    /// that was so short that the kernel did not say it.
     ///
     /// # Errors
     ///

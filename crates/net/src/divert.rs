@@ -1,14 +1,12 @@
 //! Packets to addresses of this host that are a translator's.
 //!
-//! Where a translator shares an address with its host, the ports of the packet tell
-//! whose it is. nftables looks at them before routing: what is the translator's gets
-//! a mark, which a policy rule before the local table's sends into the interface
-//! ([`crate::Change::EarlyRule`]). So the packet is routed like any other that is
-//! forwarded, with all that belongs to it: hop limit, path MTU, connection tracking,
-//! the chains of the hook "forward".
+//! Where a translator shares an address with its host, the ports of the packet tell whose it is. nftables looks at
+//! them before routing: what is the translator's gets a mark, which a policy rule before the local table's sends into
+//! the interface ([`crate::Change::EarlyRule`]). So the packet is routed like any other that is forwarded, with all
+//! that belongs to it: hop limit, path MTU, connection tracking, the chains of the hook "forward".
 //!
-//! The host comes first. What one of its sockets waits for, and the answers to its
-//! own pings, are left to it even on a port of the translator.
+//! The host takes precedence: packets for one of its sockets, and replies to its own pings, are delivered to it even
+//! on a port of the translator.
 
 mod rules;
 
@@ -27,10 +25,9 @@ pub struct Divert {
     pub ifindex: u32,
     /// The mark that its packets get. No other packet should have it.
     pub mark: u32,
-    /// Ports that the translator gives to hosts behind it, unless a socket of this
-    /// host uses them.
+    /// Ports that the translator gives to hosts behind it, unless a socket of this host uses them.
     pub ports: Vec<DivertedPorts>,
-    /// Ports that are forwarded, whoever listens on this host.
+    /// Ports that are forwarded, even if a socket of this host listens on them.
     pub forwards: Vec<DivertedPort>,
 }
 
@@ -76,7 +73,8 @@ impl Policy for Divert {
         self.table()
     }
 
-    /// A kernel that can't be asked to reassemble loses all fragments but the first, which is better than all packets.
+    /// A kernel that can't be asked to reassemble loses all fragments but the first, which is better than all
+    /// packets.
     fn contents(&self) -> Vec<Table> {
         [true, false].map(|reassemble| rules::table(self, reassemble)).into()
     }

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why an operation failed. The text names operation, object and reason;
-/// [`Error::hint`] gives the way out.
+/// Why an operation failed. The text names operation, object and reason; [`Error::hint`] gives the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused a netlink request.
@@ -83,8 +82,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// A manager was called from a thread in another network namespace than the
-    /// one it was opened in.
+    /// A manager was called from a thread in another network namespace than the one it was opened in.
     #[error("called from a thread in another network namespace than the manager's")]
     OtherNamespace,
 

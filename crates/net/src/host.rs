@@ -32,8 +32,8 @@ fn open_tun() -> io::Result<File> {
 pub enum Ipv6State {
     /// New interfaces get IPv6.
     Enabled,
-    /// `net.ipv6.conf.all.disable_ipv6` or `default` is 1: IPv6 is off until
-    /// it is switched on, at least for new interfaces.
+    /// `net.ipv6.conf.all.disable_ipv6` or `default` is 1: IPv6 is off until it is switched on, at least for new
+    /// interfaces.
     DisabledBySysctl,
     /// The kernel has no IPv6, or it was started with `ipv6.disable=1`.
     Absent,

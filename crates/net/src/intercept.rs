@@ -31,7 +31,7 @@ pub struct Intercept {
     pub prefixes: Vec<Ipv6Net>,
     /// Port of the TCP sockets, which listen on ::1; `None`: TCP is refused.
     pub tcp: Option<u16>,
-    /// The same for UDP.
+    /// Port of the UDP sockets; `None`: UDP is refused.
     pub udp: Option<u16>,
     /// Packets of this host itself are taken, too.
     pub own: bool,
@@ -44,8 +44,8 @@ const ICMPV6: u8 = 58;
 /// ICMPv6 errors (RFC 4443).
 const ERRORS: [u8; 4] = [1, 2, 3, 4];
 
-/// Destination unreachable: communication administratively prohibited (RFC 4443 section 3.1). The address may well
-/// be reached, so it is neither "no route" nor "address unreachable"; it is this relay that does not let it pass.
+/// Destination unreachable: communication administratively prohibited (RFC 4443 section 3.1). The address may well be
+/// reached, so it is neither "no route" nor "address unreachable"; it is this relay that does not let it pass.
 const PROHIBITED: u8 = 1;
 
 /// Offsets in an IPv6 header (RFC 8200 section 3).

@@ -1,24 +1,22 @@
 //! What a translator needs of the host it runs on.
 //!
-//! - [`Netlink`]: links, addresses, routes, policy rules, neighbour proxies and traffic filters
-//!   of one network namespace, one call per request;
+//! - [`Netlink`]: links, addresses, routes, policy rules, neighbour proxies and traffic filters of one network
+//!   namespace, one call per request;
 //! - [`sysctl`]: reading and writing kernel settings;
-//! - [`Manager`]: the same changes with a ledger, so that exactly what was
-//!   changed is taken back at the end, or by the next start after a crash;
-//! - [`Divert`]: packets to addresses of the host that are a translator's, too;
-//!   [`bound_sockets`]: the ports that the host itself uses;
+//! - [`Manager`]: the same changes with a ledger, so that exactly what was changed is undone at the end, or by
+//!   the next start after a crash;
+//! - [`Divert`]: packets to addresses of the host that are a translator's, too; [`bound_sockets`]: the ports that the
+//!   host itself uses;
 //! - [`Intercept`]: packets to a prefix that sockets of this host take, as if its addresses were the host's;
 //! - [`Nat44`]: translation of IPv4 addresses by the kernel;
 //! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
 //! - [`ProcessLock`]: what one process has to itself;
 //! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
 //! - [`ChangeWatch`]: hearing of changes of the network;
-//! - [`NetNs`]: network namespaces; [`privilege`]: capabilities;
-//!   [`Host`]: what the host offers.
+//! - [`NetNs`]: network namespaces; [`privilege`]: capabilities; [`Host`]: what the host offers.
 //!
-//! Everything is synchronous. Interfaces are given by name, prefixes as
-//! [`ipnet`] types. Errors name operation and object ([`Error`]), and
-//! [`Error::hint`] the way out.
+//! Everything is synchronous. Interfaces are given by name, prefixes as [`ipnet`] types. Errors name operation and
+//! object ([`Error`]), and [`Error::hint`] the way out.
 #![deny(unsafe_code)]
 
 mod address;
@@ -73,11 +71,11 @@ pub use traffic_filter::TrafficFilter;
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Routing protocol number under which routes, rules, addresses and neighbour
-/// proxies are made, so that they can be told from everybody else's.
+/// Routing protocol number under which routes, rules, addresses and neighbour proxies are made, so that they can be
+/// told from everybody else's.
 ///
-/// Any number from 5 on that iproute2's `rt_protos` does not give to somebody
-/// is free for use; the kernel only hands it back.
+/// Any number from 5 on that iproute2's `rt_protos` does not give to somebody is free for use; the kernel only hands
+/// it back.
 pub const PROTOCOL: u8 = 246;
 
 /// Directory for state unless the caller names another.

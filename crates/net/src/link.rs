@@ -17,8 +17,7 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Kind as the kernel names it, such as `veth` or `tun`; none for hardware
-    /// and loopback.
+    /// Kind as the kernel names it, such as `veth` or `tun`; none for hardware and loopback.
     pub kind: Option<String>,
     /// MTU, in octets.
     pub mtu: u32,
@@ -114,8 +113,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`] if there is none; [`Error::Netlink`],
-    /// [`Error::Answer`].
+    /// [`Error::NoDevice`] if there is none; [`Error::Netlink`], [`Error::Answer`].
     pub fn link(&mut self, name: &str) -> Result<Link> {
         self.find_link(name)?.ok_or_else(|| Error::NoDevice { name: name.to_owned() })
     }
@@ -139,16 +137,15 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`]; [`Error::Netlink`], with `EINVAL` outside the
-    /// device's limits.
+    /// [`Error::NoDevice`]; [`Error::Netlink`], with `EINVAL` outside the device's limits.
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Mtu(mtu));
         self.set_link(name, message, || format!("set the MTU of interface {name} to {mtu}"))
     }
 
-    /// Sets how many packets wait in an interface at most; of a TUN device, in each of its queues, also those that are
-    /// open.
+    /// Sets how many packets wait in an interface at most; of a TUN device, in each of its queues, also those that
+    /// are open.
     ///
     /// # Errors
     ///
@@ -189,8 +186,8 @@ impl Netlink {
         self.set_link(name, message, || format!("put interface {name} into group {group}"))
     }
 
-    /// Lets an interface take part in multicast, or not: without, the kernel
-    /// joins no groups on it and sends no reports about them.
+    /// Lets an interface take part in multicast, or not: without, the kernel joins no groups on it and sends no
+    /// reports about them.
     ///
     /// # Errors
     ///
@@ -296,7 +293,7 @@ fn tx_dropped_in(message: RouteNetlinkMessage) -> Option<u64> {
     })
 }
 
-/// Linux 4.18 and later say all of this; the defaults let whoever opens it find out.
+/// Linux 4.18 and later report all of this. The defaults allow opening the device, which then tells.
 fn tun(infos: &[LinkInfo]) -> Tun {
     const IFLA_TUN_TYPE: u16 = 3;
     const IFLA_TUN_MULTI_QUEUE: u16 = 7;

@@ -1,5 +1,4 @@
-//! Lock files, which the kernel unlocks when their process ends, however it
-//! ends.
+//! Lock files, which the kernel unlocks when their process ends, however it ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -39,8 +38,7 @@ impl BriefLock {
     }
 }
 
-/// A lock held for as long as a process has something to itself. The file
-/// tells the process and goes with the lock.
+/// A lock held for as long as a process has something to itself. The file tells the process and goes with the lock.
 #[derive(Debug)]
 pub struct ProcessLock {
     _file: File,
@@ -50,8 +48,7 @@ pub struct ProcessLock {
 impl ProcessLock {
     /// Takes the lock whose file is `path`, in a folder that exists.
     ///
-    /// Files of the same kind beside it, left by processes that were killed,
-    /// are removed.
+    /// Files of the same kind beside it, left by processes that were killed, are removed.
     ///
     /// # Errors
     ///
@@ -68,8 +65,8 @@ impl ProcessLock {
                     if pid.is_some_and(is_running) || Instant::now() >= deadline {
                         return Err(Error::Locked { path: path.to_owned(), pid });
                     }
-                    // Nobody that runs has it: somebody looks whether it is a dead one's, or has
-                    // it since this moment and writes his number next.
+                    // No running process is named in the file. Another process is testing whether the lock is stale,
+                    // or has just taken it and writes its number next.
                     thread::sleep(Duration::from_millis(1));
                     continue;
                 }
@@ -86,14 +83,12 @@ impl ProcessLock {
 
 impl Drop for ProcessLock {
     fn drop(&mut self) {
-        // Still locked: nobody else can have it. A file that stays behind is
-        // removed by the next process.
+        // The lock is still held, so the file is nobody else's. If it stays behind, the next process removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes files of locks that nobody holds. They do no harm, so whatever keeps
-/// one from being removed is no error.
+/// Removes files of locks that nobody holds. They do no harm, so a failure to remove one is no error.
 fn remove_dead_beside(path: &Path) {
     let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
     for other in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -114,14 +109,14 @@ fn open(path: &Path) -> io::Result<File> {
         .write(true)
         .create(true)
         .truncate(false)
-        // Whoever may read it may lock it, and keep others from it.
+        // A process that may read the file may lock it.
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
 }
 
-/// Whoever had the lock before may have removed the file: what was locked then is
-/// not what others find under the path.
+/// Whether the locked file is the one at the path. The holder before may have removed its file, and another process
+/// may have made a new one.
 fn is_current(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match path.symlink_metadata() {

@@ -16,11 +16,10 @@ use crate::{Error, Result, sys};
 /// What tells one network namespace from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NamespaceId {
-    /// Inode of the namespace's file, as `ls -L -i /run/netns/NAME` shows it.
-    /// The kernel gives it to another namespace once this one is gone.
+    /// Inode of the namespace's file, as `ls -L -i /run/netns/NAME` shows it. The kernel gives it to another
+    /// namespace once this one is gone.
     pub inode: u64,
-    /// A number never given twice until the host restarts; none before Linux
-    /// 5.14.
+    /// A number never given twice until the host restarts; none before Linux 5.14.
     pub cookie: Option<u64>,
 }
 
@@ -73,9 +72,8 @@ impl NetNs {
         Self::open_path(Path::new(CURRENT))
     }
 
-    /// Moves the calling thread into a new namespace, with a loopback interface that is down. It
-    /// vanishes with its last user. Processes and threads that the thread starts are in it too; other
-    /// threads stay.
+    /// Moves the calling thread into a new namespace, with a loopback interface that is down. It vanishes with its
+    /// last user. Processes and threads that the thread starts are in it too; other threads stay.
     ///
     /// # Errors
     ///
@@ -88,8 +86,8 @@ impl NetNs {
         })
     }
 
-    /// Opens the namespace `name` that `ip netns add` made; a name with a `/`
-    /// is taken for a path, such as `/proc/PID/ns/net`.
+    /// Opens the namespace `name` that `ip netns add` made; a name with a `/` is taken for a path, such as
+    /// `/proc/PID/ns/net`.
     ///
     /// # Errors
     ///
@@ -109,20 +107,19 @@ impl NetNs {
         }
     }
 
-    /// Moves the calling thread into the namespace, for good. Threads and
-    /// processes that it starts are in it too; other threads stay.
+    /// Moves the calling thread into the namespace, for good. Threads and processes that it starts are in it too;
+    /// other threads stay.
     ///
     /// # Errors
     ///
-    /// [`Error::Namespace`], with `EPERM` without CAP_SYS_ADMIN, `EINVAL` if
-    /// the file is no network namespace.
+    /// [`Error::Namespace`], with `EPERM` without CAP_SYS_ADMIN, `EINVAL` if the file is no network namespace.
     pub fn enter(&self) -> Result<()> {
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| self.failed("enter", error.into()))
     }
 
-    /// Runs `work` in a thread of its own inside the namespace and returns its
-    /// result. A panic of `work` is passed on.
+    /// Runs `work` in a thread of its own inside the namespace and returns its result. A panic of `work` is passed
+    /// on.
     ///
     /// # Errors
     ///

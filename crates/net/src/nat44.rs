@@ -1,8 +1,8 @@
 //! Translation of IPv4 addresses by the kernel (NAT44): an nftables table of our own.
 //!
-//! The table's chains come right behind the usual priorities, so that an operator's own
-//! rules are asked first: whoever has translated a connection already has decided it, and
-//! what a filter has dropped is not counted. No rule of anybody else is touched.
+//! The table's chains have priorities right behind the usual ones, so that an operator's own rules run first: a
+//! connection that they translate is not translated here, and a packet that they drop is not counted. Rules of other
+//! programs are not changed.
 //!
 //! ```text
 //! prerouting  (dstnat + 5)  forwarded ports, mapped networks: the destination
@@ -12,7 +12,7 @@
 //!                           hairpin ──► the address that was asked
 //! ```
 //!
-//! One that waits has a single chain instead, `output (raw + 5)`, whose packets conntrack does not see.
+//! While [`Nat44::waits`], the table has a single chain, `output (raw + 5)`, whose packets bypass conntrack.
 
 mod rules;
 
@@ -22,6 +22,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+pub use crate::netfilter::connection::Choice as Nat44Choice;
 use crate::netfilter::{Count, Ip, Netfilter, Policy, Table};
 
 /// What is translated, and to what.
@@ -74,15 +75,6 @@ pub struct Nat44Pool {
     pub ports: (u16, u16),
 }
 
-/// How addresses and ports are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nat44Choice {
-    /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
-    pub persistent: bool,
-    /// Ports are drawn. Else they are kept where they are free.
-    pub random: bool,
-}
-
 /// A port that is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nat44Forward {
@@ -97,8 +89,8 @@ pub struct Nat44Forward {
 /// What the table has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// What: `out`, `in`, `sessions`, `forwarded`, `hairpin`, `mapped`; dropped: `unsolicited`,
-    /// `invalid`, `sessions_limit`, `rate_limit`.
+    /// What: `out`, `in`, `sessions`, `forwarded`, `hairpin`, `mapped`; dropped: `unsolicited`, `invalid`,
+    /// `sessions_limit`, `rate_limit`.
     pub name: String,
     /// Packets; of what concerns connections, their number.
     pub packets: u64,

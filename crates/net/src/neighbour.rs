@@ -23,8 +23,7 @@ pub struct NeighbourProxy {
     pub device: String,
     /// The address.
     pub address: IpAddr,
-    /// Who made it ([`PROTOCOL`]: this program). Adding always sets
-    /// [`PROTOCOL`].
+    /// Who made it ([`PROTOCOL`]: this program). Adding always sets [`PROTOCOL`].
     #[serde(skip)]
     pub protocol: Option<u8>,
 }
@@ -77,8 +76,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`]. The kernel takes
-    /// one that exists without complaint.
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`]. The kernel takes one that exists without complaint.
     pub fn add_neighbour_proxy(&mut self, proxy: &NeighbourProxy) -> Result<()> {
         let message = self.proxy_message(proxy)?;
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_EXCL, || {
@@ -91,8 +89,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `ENOENT` if
-    /// there is none.
+    /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], with `ENOENT` if there is none.
     pub fn delete_neighbour_proxy(&mut self, proxy: &NeighbourProxy) -> Result<()> {
         let message = self.proxy_message(proxy)?;
         self.request(RouteNetlinkMessage::DelNeighbour(message), 0, || {

@@ -27,13 +27,12 @@ pub struct Heard {
 }
 
 /// Sends IPv6 packets with a source that is no address of the host, and hears neighbor solicitations and
-/// advertisements that others send: for duplicate address detection (RFC 4862 section 5.4) of addresses that
-/// the host only answers for.
+/// advertisements that others send: for duplicate address detection (RFC 4862 section 5.4) of addresses that the host
+/// only answers for.
 ///
-/// It belongs to the network namespace of the thread that opened it, needs `CAP_NET_RAW` to be opened and
-/// nothing afterwards. It does not block, and hears nothing until it is told to. Only for links with
-/// Ethernet addresses. What is heard is received by a [`NeighbourReceiver`]: by whoever has no capability, while the
-/// owner of this one may have some.
+/// It belongs to the network namespace of the thread that opened it, needs `CAP_NET_RAW` to be opened and nothing
+/// afterwards. It does not block, and hears nothing until it is told to. Only for links with Ethernet addresses. A
+/// [`NeighbourReceiver`] receives the packets, so that a thread without capabilities can parse them.
 #[derive(Debug)]
 pub struct NeighbourSocket {
     socket: OwnedFd,
@@ -83,8 +82,8 @@ impl NeighbourSocket {
         while packet::receive(self.socket.as_fd(), &mut octets).is_ok() {}
     }
 
-    /// Sends a packet, which begins with its IPv6 header, out of the interface `index` to the link-layer
-    /// address `to`.
+    /// Sends a packet, which begins with its IPv6 header, out of the interface `index` to the link-layer address
+    /// `to`.
     ///
     /// # Errors
     ///

@@ -115,7 +115,8 @@ impl Table {
         self.add(libc::NFT_MSG_NEWCHAIN, &attributes, 0);
     }
 
-    /// Adds a chain of the type "filter", which the kernel calls at a hook (`NF_INET_*`). What no rule decides is accepted.
+    /// Adds a chain of the type "filter", which the kernel calls at a hook (`NF_INET_*`). What no rule decides is
+    /// accepted.
     pub(crate) fn base_chain(&mut self, name: &str, hook: c_int, priority: i32) {
         self.add_base_chain(name, "filter", hook, priority);
     }
@@ -248,8 +249,8 @@ impl Netfilter {
     fn connect() -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let socket = connect(NETLINK_NETFILTER)?;
-            // A batch is one message, however long. A process that may not ask for more room, as in some containers, has
-            // enough for a few addresses.
+            // A batch is one message, however long. A process that may not ask for more room, as in some containers,
+            // has enough for a few addresses.
             let _ = set_socket_send_buffer_size_force(&socket, BATCH_MOST);
             // The kernel has answered when sending returns.
             socket.set_non_blocking(true)?;
@@ -349,8 +350,8 @@ impl Netfilter {
         self.exchange(&serialize(question, flags, 1), 1, operation)
     }
 
-    /// Sends messages, and collects the answers up to the one that ends those to the message `last`. Of several errors it
-    /// returns the first.
+    /// Sends messages, and collects the answers up to the one that ends those to the message `last`. Of several
+    /// errors it returns the first.
     fn exchange(&mut self, all: &[u8], last: u32, operation: &str) -> Result<Vec<Message>> {
         let failed = |source, detail| Error::netfilter(operation, source, detail);
         let unexpected = |reason: String| Error::Answer { operation: operation.to_owned(), reason };

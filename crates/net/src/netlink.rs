@@ -14,8 +14,8 @@ use crate::{Error, Result};
 
 /// A connection to the kernel's routing tables.
 ///
-/// Belongs to the network namespace of the thread that opened it, wherever it is used later. Interfaces are given by name
-/// and looked up with each request.
+/// Belongs to the network namespace of the thread that opened it, wherever it is used later. Interfaces are given by
+/// name and looked up with each request.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -123,8 +123,8 @@ where
     octets
 }
 
-/// Sends a request and collects the answers up to the one that ends them; and whether the objects changed while they were
-/// listed.
+/// Sends a request and collects the answers up to the one that ends them; and whether the objects changed while they
+/// were listed.
 pub(crate) fn exchange<T>(
     socket: &Socket,
     message: T,
@@ -173,8 +173,8 @@ where
     }
 }
 
-/// Takes the next message off the octets of a datagram. In a list (`is_list`), objects of a kind that is not known here yet
-/// are skipped.
+/// Takes the next message off the octets of a datagram. In a list (`is_list`), objects of a kind that is not known
+/// here yet are skipped.
 pub(crate) fn next<T: NetlinkDeserializable>(
     rest: &mut &[u8],
     is_list: bool,

@@ -37,18 +37,16 @@ pub fn require(wanted: &[Capability]) -> Result<()> {
     Err(Error::Capability { missing })
 }
 
-/// Gives up, for good, every capability outside `keep`, and the way to new
-/// ones through programs that would grant them (`no_new_privs`).
+/// Gives up, for good, every capability outside `keep`, and the way to new ones through programs that would grant
+/// them (`no_new_privs`).
 ///
-/// Capabilities belong to threads: call it while the process has one thread.
-/// All threads started later, and all programs, have no more than `keep`. The
-/// user stays: root without capabilities still owns root's files.
+/// Capabilities belong to threads: call it while the process has one thread. All threads started later, and all
+/// programs, have no more than `keep`. The user stays: root without capabilities still owns root's files.
 ///
 /// # Errors
 ///
-/// [`Error::Capability`] if the thread lacks one of `keep`;
-/// [`Error::Privilege`] if the process has more than one thread, or the kernel
-/// refuses. Nothing has been given up in the first two cases.
+/// [`Error::Capability`] if the thread lacks one of `keep`; [`Error::Privilege`] if the process has more than one
+/// thread, or the kernel refuses. Nothing has been given up in the first two cases.
 pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     let threads = fs::read_dir("/proc/self/task").map_err(failed("count threads"))?.count();
     if threads != 1 {
@@ -65,8 +63,8 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     }
 
     rustix::thread::set_no_new_privs(true).map_err(failed("set no_new_privs"))?;
-    // The bounding set can be lowered with CAP_SETPCAP only. Without it,
-    // no_new_privs already keeps every program at or below what we have.
+    // The bounding set can be lowered with CAP_SETPCAP only. Without it, no_new_privs already keeps every program at
+    // or below what we have.
     if permitted.contains(&Capability::CAP_SETPCAP) {
         caps::raise(None, CapSet::Effective, Capability::CAP_SETPCAP)
             .map_err(failed("use CAP_SETPCAP"))?;
@@ -83,8 +81,8 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     caps::set(None, CapSet::Permitted, &keep).map_err(failed("lower capabilities"))
 }
 
-/// What whoever only reads and writes files and sockets has no use for: other programs and processes, other namespaces and
-/// roots, mounts, the kernel's modules, keys and programs.
+/// System calls that a thread which only reads and writes files and sockets does not need: those for other programs
+/// and processes, other namespaces and roots, mounts, the kernel's modules, keys and programs.
 const FORBIDDEN: [libc::c_long; 38] = [
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -126,8 +124,8 @@ const FORBIDDEN: [libc::c_long; 38] = [
     libc::SYS_personality,
 ];
 
-/// Forbids the calling thread, and those that it starts from here on, system calls that a thread has no use for which reads
-/// what others send: they fail with `EPERM`.
+/// Forbids the calling thread, and those that it starts from here on, system calls that a thread has no use for which
+/// reads what others send: they fail with `EPERM`.
 ///
 /// # Errors
 ///

@@ -60,16 +60,14 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// Routing table ([`table::MAIN`] by default).
     pub table: u32,
-    /// Metric, the lower the better; 0 takes the kernel's default (IPv4 0,
-    /// IPv6 1024).
+    /// Metric, the lower the better; 0 takes the kernel's default (IPv4 0, IPv6 1024).
     #[serde(default)]
     pub metric: u32,
     /// Path MTU, in octets.
     pub mtu: Option<u32>,
     /// MSS that the host's own TCP connections announce, in octets.
     pub advmss: Option<u32>,
-    /// Who made it ([`PROTOCOL`]: this program). Adding always sets
-    /// [`PROTOCOL`].
+    /// Who made it ([`PROTOCOL`]: this program). Adding always sets [`PROTOCOL`].
     #[serde(skip, default = "ours")]
     pub protocol: u8,
 }
@@ -101,8 +99,7 @@ impl Route {
         }
     }
 
-    /// Whether both stand at the same place of the same table: one of them
-    /// would replace the other.
+    /// Whether both stand at the same place of the same table: one of them would replace the other.
     #[must_use]
     pub fn same_object(&self, other: &Self) -> bool {
         self.destination == other.destination
@@ -110,7 +107,7 @@ impl Route {
             && self.effective_metric() == other.effective_metric()
     }
 
-    /// Whether both do the same to a packet, whoever made them.
+    /// Whether both do the same to a packet; their makers may differ.
     #[must_use]
     pub fn same_effect(&self, other: &Self) -> bool {
         self.same_object(other)
@@ -127,8 +124,8 @@ fn ours() -> u8 {
     PROTOCOL
 }
 
-/// The MTU of an interface for IPv6, which a router may have made smaller than the device's (RFC 4861 section 4.6.4). A
-/// route that the kernel has cached does not tell it.
+/// The MTU of an interface for IPv6, which a router may have made smaller than the device's (RFC 4861 section 4.6.4).
+/// A route that the kernel has cached does not tell it.
 fn advertised_mtu(device: &str) -> Option<u32> {
     let key = SysctlKey::conf_v6(device, "mtu").ok()?;
     sysctl::read(&key).ok()?.parse().ok()
@@ -177,8 +174,8 @@ pub struct NextHop {
     pub gateway: Option<IpAddr>,
     /// Source address the kernel would choose.
     pub source: Option<IpAddr>,
-    /// MTU towards the destination, in octets: the route's or a learned path
-    /// MTU, else the interface's for this version of IP.
+    /// MTU towards the destination, in octets: the route's or a learned path MTU, else the interface's for this
+    /// version of IP.
     pub mtu: u32,
 }
 
@@ -273,9 +270,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`]; [`Error::Netlink`], with `EEXIST` if the table has
-    /// one to that destination with that metric, `ENETUNREACH` if the gateway
-    /// cannot be reached.
+    /// [`Error::NoDevice`]; [`Error::Netlink`], with `EEXIST` if the table has one to that destination with that
+    /// metric, `ENETUNREACH` if the gateway cannot be reached.
     pub fn add_route(&mut self, route: &Route) -> Result<()> {
         self.new_route(route, NLM_F_CREATE | NLM_F_EXCL, "add")
     }

@@ -14,17 +14,16 @@ use crate::{Netlink, PROTOCOL, Result};
 /// A policy rule that sends packets to a routing table, or refuses them.
 ///
 /// Everything that is given must match.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// For IPv6 packets; else for IPv4 packets.
     pub v6: bool,
     /// Place in the order of rules; the lower, the earlier.
     pub priority: u32,
-    /// The table that the packet is looked up in; [`Rule::REFUSE`] refuses the
-    /// packet with "no route to destination" instead.
+    /// The table that the packet is looked up in; [`Rule::REFUSE`] refuses the packet with "no route to destination"
+    /// instead.
     pub table: u32,
-    /// Pass over routes of that table that lead out of an interface of this
-    /// group, as if they were not there.
+    /// Pass over routes of that table that lead out of an interface of this group, as if they were not there.
     #[serde(default)]
     pub suppress_group: Option<u32>,
     /// Source prefix.
@@ -37,11 +36,9 @@ pub struct Rule {
     pub iif: Option<String>,
     /// Transport protocol.
     pub ip_protocol: Option<u8>,
-    /// Destination ports, first and last; the kernel refuses a range that
-    /// contains 0 or 65,535.
+    /// Destination ports, first and last; the kernel refuses a range that contains 0 or 65,535.
     pub destination_ports: Option<(u16, u16)>,
-    /// Who made it ([`PROTOCOL`]: this program). Adding always sets
-    /// [`PROTOCOL`].
+    /// Who made it ([`PROTOCOL`]: this program). Adding always sets [`PROTOCOL`].
     #[serde(skip, default = "ours")]
     pub protocol: u8,
 }
@@ -53,22 +50,10 @@ impl Rule {
     /// A rule that sends all packets of an IP version to `table`.
     #[must_use]
     pub fn new(v6: bool, priority: u32, table: u32) -> Self {
-        Self {
-            v6,
-            priority,
-            table,
-            suppress_group: None,
-            from: None,
-            to: None,
-            mark: None,
-            iif: None,
-            ip_protocol: None,
-            destination_ports: None,
-            protocol: PROTOCOL,
-        }
+        Self { v6, priority, table, protocol: PROTOCOL, ..Self::default() }
     }
 
-    /// Whether both do the same, whoever made them.
+    /// Whether both do the same; their makers may differ.
     #[must_use]
     pub fn same_object(&self, other: &Self) -> bool {
         let mut other = other.clone();
@@ -152,13 +137,13 @@ impl Netlink {
         self.take_rule(&Rule { protocol: PROTOCOL, ..rule.clone() })
     }
 
-    /// Adds a rule behind those of its priority, in the name of whoever it says.
+    /// Adds a rule behind those of its priority, with the maker that it names.
     pub(crate) fn put_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::NewRule(to_message(rule));
         self.request(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add rule {rule}")).map(drop)
     }
 
-    /// Deletes a rule of whoever it says.
+    /// Deletes a rule of the maker that it names.
     pub(crate) fn take_rule(&mut self, rule: &Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(to_message(rule));
         self.request(message, 0, || format!("delete rule {rule}")).map(drop)

@@ -53,10 +53,9 @@ pub struct BoundSocket {
     pub port: u16,
 }
 
-/// Lists sockets of the calling thread's network namespace: TCP ones that listen,
-/// and UDP ones that are bound and not connected. Each once, in order. IPv6 sockets
-/// that take IPv4, too, are among them. A protocol that the kernel tells nothing of
-/// is left out.
+/// Lists sockets of the calling thread's network namespace: TCP ones that listen, and UDP ones that are bound and not
+/// connected. Each once, in order. IPv6 sockets that take IPv4, too, are among them. A protocol that the kernel tells
+/// nothing of is left out.
 ///
 /// # Errors
 ///

@@ -13,9 +13,8 @@ use crate::{Error, Result};
 
 /// Name of a setting below `net`, such as `net/ipv4/conf/eth0.100/rp_filter`.
 ///
-/// Kept in the form with slashes, in which dots of interface names are safe;
-/// parsing takes both forms, as sysctl(8) does: with a slash before the first
-/// dot, slashes separate, else dots do.
+/// Kept in the form with slashes, in which dots of interface names are safe; parsing takes both forms, as sysctl(8)
+/// does: with a slash before the first dot, slashes separate, else dots do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SysctlKey(String);
@@ -27,12 +26,10 @@ impl SysctlKey {
         Self("net/ipv4/ip_forward".to_owned())
     }
 
-    /// Forwarding of IPv6 between all interfaces:
-    /// `net.ipv6.conf.all.forwarding`.
+    /// Forwarding of IPv6 between all interfaces: `net.ipv6.conf.all.forwarding`.
     ///
-    /// Switching it on makes the kernel drop the default routes it learned from
-    /// router advertisements, except on interfaces whose `accept_ra` is 2: set
-    /// that first where the way out is learned.
+    /// Switching it on makes the kernel drop the default routes it learned from router advertisements, except on
+    /// interfaces whose `accept_ra` is 2: set that first where the way out is learned.
     #[must_use]
     pub fn forwarding_v6() -> Self {
         Self("net/ipv6/conf/all/forwarding".to_owned())
@@ -78,8 +75,8 @@ impl SysctlKey {
         Self(segments.join("/"))
     }
 
-    /// The interfaces' own settings that the kernel overwrites when this one is
-    /// written: a folder below `net`, and their name in its interfaces' folders.
+    /// The interfaces' own settings that the kernel overwrites when this one is written: a folder below `net`, and
+    /// their name in its interfaces' folders.
     pub(crate) fn overwrites(&self) -> Option<(&'static str, &'static str)> {
         const FIELDS_V6: [&str; 5] = [
             "forwarding",
@@ -174,8 +171,8 @@ pub fn read(key: &SysctlKey) -> Result<String> {
 ///
 /// # Errors
 ///
-/// [`Error::Sysctl`], with `EACCES` or `EPERM` without CAP_NET_ADMIN, `EROFS`
-/// in many containers, `EINVAL` if the kernel does not accept the value.
+/// [`Error::Sysctl`], with `EACCES` or `EPERM` without CAP_NET_ADMIN, `EROFS` in many containers, `EINVAL` if the
+/// kernel does not accept the value.
 pub fn write(key: &SysctlKey, value: &str) -> Result<()> {
     // Opened without creating: a missing setting is ENOENT, not EACCES.
     let file = fs::OpenOptions::new().write(true).open(key.path());

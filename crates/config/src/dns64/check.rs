@@ -90,7 +90,7 @@ fn loops(listen: &[Spanned<SocketAddr>], upstream: &[Spanned<Upstream>], sink: &
     }
 }
 
-/// Whoever can be asked by all the world is used against others (RFC 5358).
+/// An open resolver is used for attacks on others (RFC 5358).
 fn open_resolver(allow: &[Spanned<IpNet>], sink: &mut Sink) {
     for net in allow.iter().filter(|net| net.get_ref().prefix_len() == 0) {
         let message =

@@ -1,4 +1,4 @@
-//! `lifetimes`: how long what is known of a session is kept (RFC 6146 section 4).
+//! `lifetimes`: how long each kind of session stays in the table (RFC 6146 section 4).
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ keys! {
         "tcp_trans" (tcp_trans) = LIFETIME;
         /// SYNs from IPv4 that nobody has asked for; at least 6 seconds (RFC 5382 REQ-4)
         "tcp_incoming_syn" (tcp_incoming_syn) = LIFETIME;
-        /// How long a port of UDP or ICMP rests before another host gets it; 2 minutes are advised (RFC 6888 REQ-8)
+        /// Hold-down of a UDP port or ICMP identifier before another host gets it; 2 minutes are recommended (RFC 6888 REQ-8)
         "port_rest" (hold_down) = LIFETIME;
         /// How long a subscriber without a session keeps its address and blocks
         "subscriber" (subscriber) = LIFETIME;

@@ -18,7 +18,7 @@ impl Nat64 {
             filtering: self.filtering,
             accept_v4_syn: self.accept_v4_syn,
             refresh_from_v4: self.refresh_from_v4,
-            // What rests must not fill the table.
+            // Entries in hold-down must not fill the table.
             lifetimes: Lifetimes {
                 hold_down_most: self.sizes.bibs / 2,
                 dynamic4: self.nat_pt.as_ref().map_or(self.lifetimes.dynamic4, |it| it.idle),

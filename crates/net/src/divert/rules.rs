@@ -8,9 +8,9 @@
 //!                                       └────────── about ICMP ─────────┘
 //! ```
 //!
-//! What comes by `lo` has been routed already, to this host: errors of the kernel
-//! about packets that came out of the translator, and answers of the host's own
-//! services to hosts behind it. A copy goes to the translator, and the packet ends.
+//! What comes by `lo` has been routed already, to this host: errors of the kernel about packets that came out of the
+//! translator, and answers of the host's own services to hosts behind it. A copy goes to the translator, and the
+//! packet ends.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -41,9 +41,8 @@ const DESTINATION: Place = (Base::Network, 16);
 const PORT: Place = (Base::Transport, 2);
 const IDENTIFIER: Place = (Base::Transport, 4);
 
-/// Offsets in an ICMP error: of the packet that it is about, which begins behind
-/// eight octets and has a header of twenty. What comes out of a translator never has
-/// options.
+/// Offsets in an ICMP error: of the packet that it is about, which begins behind eight octets and has a header of
+/// twenty. What comes out of a translator never has options.
 const INNER_VERSION: Place = (Base::Transport, 8);
 const INNER_PROTOCOL: Place = (Base::Transport, 17);
 const INNER_SOURCE: Place = (Base::Transport, 20);
@@ -52,23 +51,21 @@ const INNER_SOURCE_PORT: Place = (Base::Transport, 28);
 const INNER_ICMP_TYPE: Place = (Base::Transport, 28);
 const INNER_IDENTIFIER: Place = (Base::Transport, 32);
 
-/// After the translation of addresses (-100): what is not for this host then is
-/// somebody else's, such as a host behind a masquerade with the same address.
+/// After the translation of addresses (-100): a packet that is not for this host then belongs to another one, such as
+/// a host behind a masquerade with the same address.
 const PREROUTING: i32 = -50;
 
-/// Before the translation of addresses, so that the answer is known by the address
-/// that was asked.
+/// Before the translation of addresses, so that the reply is recognised by the address that was pinged.
 const OUTPUT: i32 = -150;
 
 /// The host's own pings: the address asked and the identifier.
 const PINGS: &str = "pings";
 
-/// Neighbour that copies go to. It only names the way: an interface without
-/// link-layer addresses has no neighbours (RFC 7600, an address of nobody).
+/// Neighbour that copies go to. It only names the way: an interface without link-layer addresses has no neighbours
+/// (RFC 7600, an address of nobody).
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// The table of `divert`. `reassemble`: have the kernel reassemble fragments, since
-/// only the first one has ports.
+/// The table of `divert`. `reassemble`: have the kernel reassemble fragments, since only the first one has ports.
 pub(super) fn table(divert: &Divert, reassemble: bool) -> Table {
     let mut table = Table::new(Ip::V4, &divert.table());
     add_pings(&mut table);
@@ -92,7 +89,7 @@ pub(super) fn table(divert: &Divert, reassemble: bool) -> Table {
         let remember = put_in_set(PINGS, DESTINATION, IDENTIFIER);
         table.rule("output", ping.into_iter().chain([remember]));
     }
-    // The mark has done its work, and is nobody's business behind the interface.
+    // Routing has used the mark; behind the interface it has no meaning.
     let leaving = [device(libc::NFT_META_OIFNAME, &divert.device), mark(divert.mark)];
     table.rule("postrouting", leaving.into_iter().chain([set_mark(0)]));
     table

@@ -9,8 +9,8 @@ use super::view::View;
 use super::{Applied, Manager, Report};
 use crate::{Error, NamespaceId, Result};
 
-/// How often a list is gone through at most. One change may undo another: switching forwarding on overwrites settings of
-/// interfaces, and with an interface's last IPv4 address go its routes.
+/// How often a list is applied at most. One change may undo another: switching forwarding on overwrites settings of
+/// interfaces, and with an interface's last IPv4 address the kernel removes its routes.
 const PASSES: usize = 3;
 
 /// What came of [`Manager::reconcile`].
@@ -25,13 +25,13 @@ pub struct Reconciled {
     pub taken_back: Report,
 }
 
-/// Something to be done for a change that the ledger has by now.
+/// What has to be done for a change that is in the ledger.
 enum Step {
     /// The ledger has it from now on.
     Make(Change),
-    /// The ledger had it before: somebody has undone it meanwhile, or a crash came between the ledger and the change.
+    /// The ledger had it before: other software has undone it, or a crash came between the ledger and the change.
     Again(Change),
-    /// Another value takes the place of the one of before.
+    /// A new value replaces an earlier one of this program.
     Remake(Change, Change),
 }
 
@@ -46,15 +46,13 @@ impl Step {
 impl Manager {
     /// Sees to it that `change` is in force.
     ///
-    /// If this owner alone has made the same setting with another value, the
-    /// value is changed, and the one from before this program is still what
-    /// will be restored.
+    /// If this owner alone has made the same setting with another value, the value is changed, and the one from
+    /// before this program is still what will be restored.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if another owner needs it otherwise; the errors of
-    /// the operation itself, with nothing changed; [`Error::File`];
-    /// [`Error::OtherNamespace`].
+    /// [`Error::Conflict`] if another owner needs it otherwise; the errors of the operation itself, with nothing
+    /// changed; [`Error::File`]; [`Error::OtherNamespace`].
     pub fn apply(&mut self, change: &Change) -> Result<Applied> {
         let applied = self.pass(&[change.normalised()], &mut |_, error| Err(error))?;
         Ok(applied[0])
@@ -69,9 +67,9 @@ impl Manager {
         self.apply_list(changes, &mut |_, error| Err(error))
     }
 
-    /// Makes the host as `wanted` says, as far as this owner is concerned: what is missing is made, in this order, and
-    /// whatever else this owner has made, in this or an earlier life, is taken back. What can't be made keeps nothing else
-    /// from being made.
+    /// Makes the host as `wanted` says, as far as this owner is concerned: what is missing is made, in this order,
+    /// and whatever else this owner has made, in this or an earlier life, is undone. What can't be made keeps
+    /// nothing else from being made.
     ///
     /// # Errors
     ///
@@ -88,7 +86,7 @@ impl Manager {
         Ok(done)
     }
 
-    /// Makes what is missing of `wanted`, in this order, and takes nothing back.
+    /// Makes what is missing of `wanted`, in this order, and undoes nothing.
     ///
     /// # Errors
     ///
@@ -110,9 +108,9 @@ impl Manager {
         Ok(done)
     }
 
-    /// What of `wanted` is not in force though it could be, whoever made the rest. Looks, and neither locks nor writes
-    /// anything. Nothing is said of a change whose interface is not there, of a route out of one that is down, and of what
-    /// can't be looked at.
+    /// What of `wanted` is not in force though it could be, whoever made the rest. Looks, and neither locks nor
+    /// writes anything. Nothing is said of a change whose interface is not there, of a route out of one that is down,
+    /// and of what can't be looked at.
     ///
     /// # Errors
     ///
@@ -261,8 +259,7 @@ fn plan(
         if entry.ifindex == ifindex || entry.change.device() != change.device() {
             return plan_known(owner, entry, view, change, ifindex, dirty);
         }
-        // The interface went away with what was changed; this is a new one
-        // of the same name.
+        // The interface went away with what was changed; this is a new one of the same name.
         ledger.strike(position);
         *dirty = true;
     }
@@ -279,7 +276,7 @@ fn plan(
     Ok((Applied::Made, Some(Step::Make(change.clone()))))
 }
 
-/// The same of a change whose object the ledger knows.
+/// What has to be done for a change whose object the ledger knows, and what will have come of it.
 fn plan_known(
     owner: &str,
     entry: &mut Entry,

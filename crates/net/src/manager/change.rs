@@ -13,79 +13,72 @@ use crate::{Address, Divert, Intercept, Nat44, NeighbourProxy, PROTOCOL, Route, 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
-    /// Set a kernel setting; taken back by restoring the value from before.
+    /// Set a kernel setting; undone by restoring the value from before.
     ///
-    /// Switching `net.ipv4.ip_forward` or `net.ipv6.conf.all.forwarding`
-    /// overwrites each interface's own `forwarding`, and some others do alike;
-    /// what is overwritten is restored too.
+    /// Switching `net.ipv4.ip_forward` or `net.ipv6.conf.all.forwarding` overwrites each interface's own
+    /// `forwarding`, and some others do alike; what is overwritten is restored too.
     Sysctl {
         /// The setting.
         key: SysctlKey,
         /// The value.
         value: String,
     },
-    /// Set an interface up; taken back by setting it down, at which the kernel
-    /// drops all routes out of it and, by default, its IPv6 addresses.
+    /// Set an interface up; undone by setting it down, at which the kernel drops all routes out of it and, by
+    /// default, its IPv6 addresses.
     Up {
         /// The interface's name.
         device: String,
     },
-    /// Leave an interface of this program's own, which outlives its process, to
-    /// this owner; taken back by deleting it. Whoever made the interface sees to
-    /// it that it outlives the process.
+    /// Leave an interface of this program's own, which outlives its process, to this owner; undone by deleting
+    /// it. The code that made the interface has made it persistent.
     Interface {
         /// The interface's name.
         device: String,
     },
-    /// Set an interface's MTU; taken back by restoring the one from before.
+    /// Set an interface's MTU; undone by restoring the one from before.
     Mtu {
         /// The interface's name.
         device: String,
         /// The MTU, in octets.
         mtu: u32,
     },
-    /// Set how many packets wait in an interface at most; taken back by restoring
-    /// the number from before.
+    /// Set how many packets wait in an interface at most; undone by restoring the number from before.
     QueueLength {
         /// The interface's name.
         device: String,
         /// The number of packets; of a TUN device, of each queue.
         length: u32,
     },
-    /// Take an interface out of multicast; taken back by letting it take part.
+    /// Take an interface out of multicast; undone by letting it take part.
     NoMulticast {
         /// The interface's name.
         device: String,
     },
-    /// Put an interface into a group; taken back by putting it back into the one
-    /// from before.
+    /// Put an interface into a group; undone by putting it back into the one from before.
     Group {
         /// The interface's name.
         device: String,
         /// The group.
         group: u32,
     },
-    /// Add an address; taken back by deleting it.
+    /// Add an address; undone by deleting it.
     Address(Address),
-    /// Add a route; taken back by deleting it. A route of somebody else at the
-    /// same place is an error (`EEXIST`).
+    /// Add a route; undone by deleting it. A route of somebody else at the same place is an error (`EEXIST`).
     Route(Route),
-    /// Add a policy rule; taken back by deleting it.
+    /// Add a policy rule; undone by deleting it.
     Rule(Rule),
-    /// Add an IPv4 policy rule of priority 0 before the kernel's own, which is
-    /// the one for the local table, so that it comes before delivery to this
-    /// host; taken back by deleting it. The kernel's own rule stays as it was,
-    /// at priority 0, behind the new one.
+    /// Add an IPv4 policy rule of priority 0 before the kernel's own, which is the one for the local table, so that
+    /// it comes before delivery to this host; undone by deleting it. The kernel's own rule stays as it was, at
+    /// priority 0, behind the new one.
     EarlyRule(Rule),
-    /// Mark packets to addresses of this host that belong to a translator;
-    /// taken back by deleting the nftables table.
+    /// Mark packets to addresses of this host that belong to a translator; undone by deleting the nftables table.
     Divert(Divert),
-    /// Hand packets to prefixes to sockets of this host; taken back by deleting the nftables table.
+    /// Hand packets to prefixes to sockets of this host; undone by deleting the nftables table.
     Intercept(Intercept),
-    /// Have the kernel translate IPv4 addresses; taken back by deleting the nftables table, with which
-    /// translated connections end unless another table translates, too.
+    /// Have the kernel translate IPv4 addresses; undone by deleting the nftables table, with which translated
+    /// connections end unless another table translates, too.
     Nat44(Nat44),
-    /// Add a neighbour proxy; taken back by deleting it.
+    /// Add a neighbour proxy; undone by deleting it.
     NeighbourProxy(NeighbourProxy),
 }
 
@@ -96,8 +89,8 @@ impl Change {
         Self::Sysctl { key, value: value.to_owned() }
     }
 
-    /// The change as the ledger keeps it: prefixes, metrics and makers in the
-    /// one form that the kernel gives them, so that equal changes are equal.
+    /// The change as the ledger keeps it: prefixes, metrics and makers in the one form that the kernel gives them, so
+    /// that equal changes are equal.
     pub(crate) fn normalised(&self) -> Self {
         let mut change = self.clone();
         match &mut change {
@@ -133,8 +126,7 @@ impl Change {
         self.key() == other.key()
     }
 
-    /// What the change is about: two changes with the same key cannot both be
-    /// in force unless they are equal.
+    /// What the change is about: two changes with the same key cannot both be in force unless they are equal.
     #[must_use]
     pub fn key(&self) -> String {
         match self {

@@ -1,21 +1,19 @@
 //! A policy rule before the kernel's own first one, which delivers to this host.
 //!
-//! The kernel's rule for the local table has priority 0, and a rule of the same
-//! priority is filed behind those that are there. So the kernel's own has to be
-//! filed anew, behind ours. It is never without a stand-in, for without the local
-//! table the host answers nobody; and it ends as it was, so that taking back is
-//! deleting our rule. (Moving it to another priority for good would leave the host
-//! to programs that delete rules they don't know.)
+//! The kernel's rule for the local table has priority 0, and a new rule of the same priority is placed behind it. So
+//! the kernel's rule is deleted and added again, behind ours. Meanwhile a substitute with priority 1 leads to the
+//! local table, because without that table the host answers nobody. The kernel's rule ends as it was, so that undoing
+//! the change is deleting our rule. (With the kernel's rule at another priority for good, the host would depend on
+//! programs that delete rules which they do not know.)
 
 use super::effect::{gone, replaced};
 use super::ledger::Undo;
 use crate::{Netlink, PROTOCOL, Result, Rule, table};
 
-/// `RTPROT_KERNEL`: who made the rule for the local table, unless somebody has
-/// made it anew.
+/// `RTPROT_KERNEL`: who made the rule for the local table, unless somebody has made it anew.
 const KERNEL: u8 = 2;
 
-/// How `rule` will be taken back; none if it stands where it should among `rules`.
+/// How `rule` will be undone; none if it stands where it should among `rules`.
 pub(super) fn prepare(rules: &[Rule], rule: &Rule) -> Option<Undo> {
     let places = Places::among(rules, rule);
     (!places.in_force()).then_some(Undo::EarlyRule { local: places.local_maker() })
@@ -49,8 +47,8 @@ fn file(netlink: &mut Netlink, rule: &Rule, places: &Places) -> Result<()> {
     Ok(())
 }
 
-/// Takes `rule` away; says what was found instead if it is not this program's.
-/// `was`: who had made the local table's rule before.
+/// Takes `rule` away; says what was found instead if it is not this program's. `was`: who had made the local table's
+/// rule before.
 pub(super) fn unmake(
     netlink: &mut Netlink,
     rule: &Rule,

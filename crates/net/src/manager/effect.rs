@@ -1,4 +1,4 @@
-//! Making changes and taking them back.
+//! Making changes and undoing them.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ pub(super) fn ifindex(view: &mut View<'_>, change: &Change) -> Result<Option<u32
     }
 }
 
-/// How `change` will be taken back; none if it is in force already.
+/// How `change` will be undone; none if it is in force already.
 pub(super) fn prepare(view: &mut View<'_>, change: &Change) -> Result<Option<Undo>> {
     Ok(match change {
         Change::Sysctl { key, value } => {
@@ -61,7 +61,8 @@ fn prepare_table(policy: &dyn Policy) -> Result<Option<Undo>> {
     Ok(absent(policy.find()?.filter(|found| found.current).as_ref()))
 }
 
-/// Whether `change` is in force; `None` if it can't be, because the interface that it is about is not there, or is down.
+/// Whether `change` is in force; `None` if it can't be, because the interface that it is about is not there, or is
+/// down.
 pub(super) fn in_force(view: &mut View<'_>, change: &Change) -> Result<Option<bool>> {
     if let Some(device) = change.device() {
         match view.find_link(device)? {
@@ -99,8 +100,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
     }
 }
 
-/// Makes a change in the place of an earlier one of this program with the same
-/// key and other values.
+/// Makes a change in the place of an earlier one of this program with the same key and other values.
 pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
         // Where ours has gone there may be somebody else's by now, which makes adding fail.
@@ -119,12 +119,11 @@ pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     }
 }
 
-/// Takes a change back if it still is as this program left it; else says what
-/// was found instead.
+/// Undoes a change if it still is as this program left it; else says what was found instead.
 pub(super) fn unmake(view: &mut View<'_>, entry: &Entry) -> Result<Option<String>> {
     let undone = try_unmake(view, entry);
     match &undone {
-        // It went while others were taken back: with an interface's last address go its routes.
+        // The kernel removed it while others were undone: with an interface's last address it removes its routes.
         Err(error) if error.errno().is_some_and(|errno| GONE.contains(&errno)) => gone(),
         _ => undone,
     }

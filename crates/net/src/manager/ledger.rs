@@ -14,15 +14,14 @@ use super::view::View;
 use crate::lock::BriefLock;
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
-/// Version of the file's form. Only a form that earlier programs can't go on with gets another: what they don't know they
-/// leave as it is.
+/// Version of the file's form. Only a form that earlier programs can't go on with gets another: what they don't know
+/// they leave as it is.
 const VERSION: u32 = 1;
 
 /// All changes in a network namespace, in the order in which they were made.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// The kernel's number of this run of the host. Whatever was recorded in
-    /// another is gone.
+    /// The kernel's number of this run of the host. Whatever was recorded in another is gone.
     boot: String,
     pub(super) entries: Vec<Entry>,
     /// Where the change about each thing stands among the entries.
@@ -31,9 +30,10 @@ pub(super) struct Ledger {
     pub(super) kept: BTreeSet<String>,
     /// By which control socket the process was reached that left them.
     pub(super) homes: BTreeMap<String, String>,
-    /// Entries that another version of this program has made, and that this one can't read: it leaves them as they are.
+    /// Entries that another version of this program has made, and that this one can't read: it leaves them as they
+    /// are.
     foreign: Vec<Value>,
-    /// The same of the ledger itself.
+    /// Fields of the ledger that another version of this program has added.
     more: Map<String, Value>,
 }
 
@@ -51,14 +51,14 @@ struct File {
     more: Map<String, Value>,
 }
 
-/// One change, and how to take it back.
+/// One change, and how to undo it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Who needs it. Nobody: it is struck out, and gone with the next save.
     pub(super) owners: Vec<String>,
     pub(super) change: Change,
-    /// What was in force before, while one value takes the place of another: a
-    /// process that is killed then may have left either.
+    /// What was in force before, while one value takes the place of another: a process that is killed then may have
+    /// left either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) earlier: Option<Change>,
     /// Index of the interface that the change vanishes with.
@@ -74,14 +74,13 @@ impl Entry {
         self.owners.iter().any(|name| name == owner)
     }
 
-    /// The changes that this program may have left in force, the one that is wanted
-    /// first.
+    /// The changes that this program may have left in force, the one that is wanted first.
     pub(super) fn left(&self) -> impl Iterator<Item = &Change> {
         std::iter::once(&self.change).chain(&self.earlier)
     }
 }
 
-/// How to take a change back.
+/// How to undo a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "undo", rename_all = "snake_case")]
 pub(super) enum Undo {
@@ -97,14 +96,12 @@ pub(super) enum Undo {
     Multicast,
     /// Put the interface back into the former group.
     Group { group: u32 },
-    /// Remove the rule, and see to it that the kernel's own one, which another
-    /// stands before, is there, made by whoever made it.
+    /// Remove the rule, and make sure that the kernel's own rule for the local table is there, with its maker.
     EarlyRule {
         /// Who made it; none if there was no such rule.
         local: Option<u8>,
     },
-    /// Write the former value, and then these settings, which writing it
-    /// overwrites.
+    /// Write the former value, and then these settings, which writing it overwrites.
     Sysctl {
         value: String,
         overwritten: Vec<(SysctlKey, String)>,
@@ -115,8 +112,7 @@ pub(super) enum Undo {
 }
 
 impl Ledger {
-    /// Reads the ledger in `dir`; without one, or with one from before the
-    /// host's last start, an empty one.
+    /// Reads the ledger in `dir`; without one, or with one from before the host's last start, an empty one.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let boot = boot_id()?;
         let path = dir.join(FILE);
@@ -161,9 +157,8 @@ impl Ledger {
         }
     }
 
-    /// Brings the ledger to disk, without what was struck out: at any time either the old or the new one is
-    /// there as a whole, whatever happens. One that records nothing is removed,
-    /// for which a full disk has room, too.
+    /// Brings the ledger to disk, without what was struck out: at any time either the old or the new one is there as
+    /// a whole, whatever happens. One that records nothing is removed, for which a full disk has room, too.
     pub(super) fn save(&mut self, dir: &Path) -> Result<()> {
         let before = self.entries.len();
         self.entries.retain(|entry| !entry.owners.is_empty());
@@ -194,8 +189,8 @@ impl Ledger {
         let mut text = serde_json::to_vec_pretty(&file).map_err(failed)?;
         text.push(b'\n');
         write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
-        // The directory is not synced: should the host lose power, either file
-        // is void at its next start, so long as it is whole.
+        // The directory is not synced: should the host lose power, either file is void at its next start, so long as
+        // it is whole.
         fs::rename(&draft, &path).map_err(Error::file("replace", &path))
     }
 
@@ -285,19 +280,19 @@ pub(super) fn lock(dir: &Path) -> Result<BriefLock> {
     BriefLock::acquire(&dir.join(LOCK))
 }
 
-/// Removes the folder if it records nothing and nobody else is at work in it.
-/// Whatever keeps it from being removed is no error: the next one tries again.
+/// Removes the folder if it records nothing and nobody else is at work in it. Whatever keeps it from being removed is
+/// no error: the next one tries again.
 pub(super) fn remove_if_void(dir: &Path) {
     let Ok(_guard) = lock(dir) else { return };
     if !dir.join(FILE).exists() {
-        // Whoever waits for the lock finds that its file is another one.
+        // A process that waits for the lock then finds that its file has been removed.
         let _ = fs::remove_file(dir.join(LOCK));
         let _ = fs::remove_dir(dir);
     }
 }
 
-/// Removes folders of network namespaces that are no more: those whose inode
-/// this one has now. What was changed in them is gone with them.
+/// Removes folders of network namespaces that are no more: those whose inode this one has now. What was changed in
+/// them is gone with them.
 pub(super) fn remove_dead(run_dir: &Path, namespace: NamespaceId) {
     if namespace.cookie.is_none() {
         return;

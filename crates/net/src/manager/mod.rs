@@ -1,12 +1,11 @@
-//! Changes to the host that are taken back.
+//! Changes to the host that are undone at the end.
 //!
-//! What an owner wants of the host is a list of changes. [`Manager::reconcile`] makes it so: what is missing is made, what
-//! is in the list no more is taken back. [`Manager::missing`] tells cheaply whether there is something to do.
+//! An owner describes the host as a list of changes. [`Manager::reconcile`] makes the missing ones and undoes those
+//! that are no longer in the list. [`Manager::missing`] tells cheaply whether there is something to do.
 //!
-//! All owners in a network namespace share one ledger, a JSON file that is
-//! brought to disk before changes are made, a list of them at once. It records who needs a change
-//! and what was there before. The last owner to give a change up takes it
-//! back, and only if it still is as this program left it.
+//! All owners in a network namespace share one ledger: a JSON file that is written to disk before changes are made,
+//! once for a whole list. For each change it records the owners and the state before it. When the last owner gives a
+//! change up, the change is undone, but only if the host is still as this program left it.
 
 mod batch;
 mod change;
@@ -33,8 +32,7 @@ pub use view::View;
 pub enum Applied {
     /// The change was made.
     Made,
-    /// It had been so before this program touched the host; it stays so
-    /// afterwards.
+    /// It had been so before this program touched the host; it stays so afterwards.
     Present,
     /// Another owner had made it; it stays until the last of both gives it up.
     Shared,
@@ -42,25 +40,24 @@ pub enum Applied {
     Kept,
 }
 
-/// What came of taking changes back.
+/// What came of undoing changes.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Report {
-    /// Taken back.
+    /// Undone.
     pub undone: Vec<Change>,
     /// Given up, but needed by another owner and therefore left.
     pub shared: Vec<Change>,
-    /// Left as they are, since they no longer look as this program left them:
-    /// the change and what was found.
+    /// Left as they are, since they no longer look as this program left them: the change and what was found.
     pub left: Vec<(Change, String)>,
-    /// Could not be taken back; they stay in the ledger for another attempt.
+    /// Could not be undone; they stay in the ledger for another attempt.
     pub failed: Vec<(Change, Error)>,
     /// How many another version of this program has made that this one does not know: they are left to that one.
     pub foreign: usize,
 }
 
 impl Report {
-    /// Whether nothing was there to take back.
+    /// Whether nothing was there to undo.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.undone.is_empty()
@@ -91,15 +88,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// Makes changes to one network namespace on behalf of one owner, and takes
-/// exactly these back.
+/// Makes changes to one network namespace on behalf of one owner, and undoes exactly these.
 ///
-/// An owner is a translator's name. While a manager exists no other process
-/// can be the same owner. Dropping it takes nothing back: that is for
-/// [`Manager::restore`], or, after a crash, for the next manager of the owner,
-/// which finds all changes in the ledger. That one either calls
-/// [`Manager::restore`] at once, or [`Manager::reconcile`] with the list of what it needs, which keeps
-/// what is there already in being and takes the rest back.
+/// An owner is a translator's name. While a manager exists, no other process can be the same owner. Dropping a
+/// manager undoes nothing. [`Manager::restore`] does; after a crash the owner's next manager finds all changes in the
+/// ledger, and either calls [`Manager::restore`], or [`Manager::reconcile`] with the list of what it needs, which
+/// keeps the changes in the list and undoes the others.
 ///
 /// Must be used in the network namespace that it was opened in.
 #[derive(Debug)]
@@ -121,8 +115,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// [`Error::OwnerName`]; [`Error::OwnerRunning`]; [`Error::File`] if the
-    /// state cannot be written; [`Error::Ledger`] if it is damaged.
+    /// [`Error::OwnerName`]; [`Error::OwnerRunning`]; [`Error::File`] if the state cannot be written;
+    /// [`Error::Ledger`] if it is damaged.
     pub fn open(run_dir: &Path, owner: &str) -> Result<Self> {
         check_owner(owner)?;
         let namespace = NamespaceId::current()?;
@@ -134,7 +128,7 @@ impl Manager {
                 Err(Error::Locked { pid, .. }) => {
                     return Err(Error::OwnerRunning { owner: owner.to_owned(), pid });
                 }
-                // Whoever was the last to work in the folder has just removed it.
+                // The last process that used the folder has just removed it.
                 Err(error) if error.errno() == Some(libc::ENOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -159,13 +153,12 @@ impl Manager {
         self.inherited
     }
 
-    /// Whether the ledger says that this owner has made `change`, on the interface
-    /// that has its name now.
+    /// Whether the ledger says that this owner has made `change`, on the interface that has its name now.
     ///
     /// # Errors
     ///
-    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`];
-    /// [`Error::NoDevice`] if the interface is not there.
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; [`Error::NoDevice`] if the interface is not
+    /// there.
     pub fn has_made(&mut self, change: &Change) -> Result<bool> {
         let (_guard, ledger) = self.ledger()?;
         let change = change.normalised();
@@ -175,11 +168,9 @@ impl Manager {
         }))
     }
 
-    /// Says that the changes are in use even when this process has ended: then
-    /// [`reclaim_dead`] leaves them to the owner's next manager, and [`kept_by`]
-    /// names the owner. `home`: what tells this process from others that share the
-    /// ledger, such as its control socket; `None`: they are in use no more. Ends
-    /// with [`Manager::restore`].
+    /// Says that the changes are in use even when this process has ended: then [`reclaim_dead`] leaves them to the
+    /// owner's next manager, and [`kept_by`] names the owner. `home`: what tells this process from others that share
+    /// the ledger, such as its control socket; `None`: they are in use no more. Ends with [`Manager::restore`].
     ///
     /// # Errors
     ///
@@ -209,12 +200,12 @@ impl Manager {
         Ok(ledger.kept.contains(&self.owner))
     }
 
-    /// Takes everything back that this owner has made in this or an earlier
-    /// life, the latest first.
+    /// Undoes everything that this owner has made, in this process or an earlier one, the latest first.
     ///
     /// # Errors
     ///
-    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures of the operation itself are in the report.
+    /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`]; failures of the operation itself are in the
+    /// report.
     pub fn restore(&mut self) -> Result<Report> {
         let report = self.take_back(|_| true)?;
         self.keep(None)?;
@@ -242,8 +233,8 @@ impl Manager {
                     report.shared.push(change);
                     continue;
                 }
-                // Undone first, struck out afterwards: after a crash in between the
-                // next attempt finds that there is nothing left to do.
+                // First undone, then removed from the ledger: after a crash in between, the next attempt finds
+                // nothing to undo.
                 match effect::unmake(&mut view, entry) {
                     Ok(None) => report.undone.push(change),
                     Ok(Some(found)) => report.left.push((change, found)),
@@ -255,7 +246,7 @@ impl Manager {
                 ledger.strike(position);
             }
         }
-        // A ledger that cannot be written (the disk is full) has kept nothing from being taken back.
+        // Saved last: a full disk, on which the ledger cannot be written, must not keep changes from being undone.
         if changed {
             ledger.save(&self.dir)?;
         }
@@ -279,9 +270,8 @@ impl Drop for Manager {
     }
 }
 
-/// Takes back what owners whose processes have ended left in the calling
-/// thread's network namespace. Owners that are running are passed over, and
-/// those whose changes are still in use ([`Manager::keep`]), and those to `spare`.
+/// Undoes what owners whose processes have ended left in the calling thread's network namespace. Owners that are
+/// running are passed over, and those whose changes are still in use ([`Manager::keep`]), and those to `spare`.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Whether somebody else needs a setting of the whole host by now.
+//! Whether other software has come to need a setting of the whole host.
 //!
-//! Forwarding is switched on by whoever comes first, and needed by all who come later: container engines find it on and
-//! say nothing. What they do leave are chains of nftables, or tables of iptables, that see forwarded packets.
+//! The first program that needs forwarding switches it on. Later ones, such as container engines, find it on and
+//! record nothing. But they leave nftables chains, or iptables tables, that see forwarded packets.
 
 use std::collections::BTreeSet;
 use std::fs;

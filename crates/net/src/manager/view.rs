@@ -9,8 +9,8 @@ use crate::{
     Address, Error, Link, NeighbourProxy, Netlink, PROTOCOL, Result, Route, RouteFilter, Rule,
 };
 
-/// Interfaces, addresses, routes, rules and neighbour proxies of a network namespace: each kind is listed once, when it
-/// is asked for first.
+/// Interfaces, addresses, routes, rules and neighbour proxies of a network namespace: each kind is listed once, when
+/// it is asked for first.
 ///
 /// What is changed afterwards is not seen: a pass over many changes works on one view, the next pass on another.
 #[derive(Debug)]

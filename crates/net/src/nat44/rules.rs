@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 
 use super::Nat44;
 use crate::netfilter::connection::{
-    Choice, INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated,
-    has_more_connections, log, map_network, masquerade, network, notrack, original_destination,
-    original_port, share_of_sources, state, syn, translate_destination, translate_source,
+    INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated, has_more_connections,
+    log, map_network, masquerade, network, notrack, original_destination, original_port,
+    share_of_sources, state, syn, translate_destination, translate_source,
     translate_source_to_original_destination,
 };
 use crate::netfilter::expression::{
@@ -198,8 +198,8 @@ fn add_postrouting(table: &mut Table, nat44: &Nat44) {
     add_pools(table, nat44);
 }
 
-/// Clients that ask for what is forwarded to others of them: the answer has to come back this way, so the
-/// question gets the address that it was sent to (RFC 4787 REQ-9).
+/// Clients that ask for what is forwarded to others of them: the answer has to come back this way, so the question
+/// gets the address that it was sent to (RFC 4787 REQ-9).
 fn add_hairpin(table: &mut Table, nat44: &Nat44) {
     let nets = inside(nat44);
     let mut from_clients = |asked: Vec<Vec<Expression>>| {
@@ -242,14 +242,14 @@ fn add_hairpin(table: &mut Table, nat44: &Nat44) {
 
 /// What clients get.
 fn add_pools(table: &mut Table, nat44: &Nat44) {
-    let choice = Choice { persistent: nat44.choice.persistent, random: nat44.choice.random };
+    let choice = nat44.choice;
     if nat44.pools.is_empty() {
         table.rule("map", [masquerade(nat44.ports, choice)]);
         return;
     }
     let pools = nat44.pools.len();
     for (index, pool) in nat44.pools.iter().enumerate() {
-        // Each client belongs to one pool: the last takes whoever is left.
+        // Each client belongs to one pool; the last pool has no match, so that it takes all that are left.
         let share = match index + 1 == pools {
             true => Vec::new(),
             false => share_of_sources(index as u32, pools as u32),

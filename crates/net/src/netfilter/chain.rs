@@ -9,8 +9,8 @@ use super::{
 use crate::Result;
 
 impl Netfilter {
-    /// Chains that see packets which this host forwards, or that translate their addresses: those of the current family and of
-    /// `inet`, without this program's.
+    /// Chains that see packets which this host forwards, or that translate their addresses: those of the current
+    /// family and of `inet`, without this program's.
     pub(crate) fn chains_of_forwarded(&mut self) -> Result<Vec<String>> {
         let question = Message::new(libc::NFPROTO_UNSPEC, libc::NFT_MSG_GETCHAIN, &[]);
         let answers = self.ask(question, NLM_F_DUMP, "list nftables chains")?;

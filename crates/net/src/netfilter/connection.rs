@@ -1,11 +1,12 @@
-//! The steps of rules about connections: what connection tracking knows of them, the translation of their addresses, how
-//! many there are.
+//! The steps of rules about connections: what connection tracking knows of them, the translation of their addresses,
+//! how many there are.
 
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use libc::c_int;
 use netlink_packet_core::DefaultNla;
+use serde::{Deserialize, Serialize};
 
 use super::expression::{
     Base, Expression, Place, REG_1, REG_2, compare, dynset, equal, immediate, mask, named, payload,
@@ -30,13 +31,13 @@ const NETMAP: u32 = 1 << 6;
 /// The source address of an IPv4 header.
 const SOURCE: Place = (Base::Network, 12);
 
-/// How a translation chooses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice {
-    /// A host always gets the same address.
-    pub(crate) persistent: bool,
-    /// Ports are drawn, instead of kept where possible.
-    pub(crate) random: bool,
+/// How a translation chooses addresses and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
+    pub persistent: bool,
+    /// Ports are drawn. Else they are kept where they are free.
+    pub random: bool,
 }
 
 impl Choice {

@@ -1,7 +1,7 @@
 //! The steps that nftables rules are made of.
 //!
-//! Each function gives one step as `nft --debug=netlink` shows it, or the few that belong together: load something into a
-//! register and compare it. A comparison that fails ends the rule.
+//! Each function gives one step as `nft --debug=netlink` shows it, or the few that belong together: load something
+//! into a register and compare it. A comparison that fails ends the rule.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -82,8 +82,8 @@ pub(crate) fn put_in_set(set: &str, address: Place, number_at: Place) -> Vec<Exp
     pair(address, number_at).into_iter().chain([put]).collect()
 }
 
-/// Matches if this host has a socket for the packet, be it connected or not; for an ICMP error, for the packet that it is
-/// about.
+/// Matches if this host has a socket for the packet, be it connected or not; for an ICMP error, for the packet that
+/// it is about.
 pub(crate) fn has_socket() -> Vec<Expression> {
     const NFTA_SOCKET_KEY: u16 = 1;
     const NFTA_SOCKET_DREG: u16 = 2;
@@ -121,8 +121,8 @@ const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_ADDR: u16 = 2;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
 
-/// Hands the packet to a local socket with this port. As long as a rule with this step exists, used or not, the kernel
-/// reassembles fragments before routing.
+/// Hands the packet to a local socket with this port. As long as a rule with this step exists, used or not, the
+/// kernel reassembles fragments before routing.
 pub(crate) fn transparent_proxy(port: u16) -> Vec<Expression> {
     let family = number(NFTA_TPROXY_FAMILY, libc::NFPROTO_IPV4 as u32);
     vec![
@@ -131,8 +131,8 @@ pub(crate) fn transparent_proxy(port: u16) -> Vec<Expression> {
     ]
 }
 
-/// Hands the packet to a local socket with this address and port; where there is none, the rule ends here. A connection
-/// that exists takes its own packets.
+/// Hands the packet to a local socket with this address and port; where there is none, the rule ends here. A
+/// connection that exists takes its own packets.
 pub(crate) fn transparent_proxy6(address: Ipv6Addr, port: u16) -> Vec<Expression> {
     let attributes = [
         number(NFTA_TPROXY_FAMILY, libc::NFPROTO_IPV6 as u32),

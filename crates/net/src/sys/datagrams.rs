@@ -56,13 +56,13 @@ impl Peer {
         Peer { name: Name { octets, len: len as u32 }, local: Local::Bound, class: None }
     }
 
-    /// The same, with what is sent to it coming from this address, which need not be the socket's own.
+    /// This peer, to which datagrams are sent from this address; it need not be the socket's own.
     #[must_use]
     pub fn from_source(self, source: Ipv6Addr) -> Self {
         Peer { local: Local::V6(source, 0), ..self }
     }
 
-    /// The same, with this Type of Service or Traffic Class in what is sent to it.
+    /// This peer, to which datagrams are sent with this Type of Service or Traffic Class.
     #[must_use]
     pub fn with_class(self, class: Option<u8>) -> Self {
         Peer { class, ..self }
@@ -254,10 +254,10 @@ impl SendBatch {
         self.send_or(socket, |_| false)
     }
 
-    /// The same; `again` is asked whether one that failed is to be tried once more.
+    /// Sends them as [`SendBatch::send`] does; `again` decides whether one that failed is tried once more.
     ///
-    /// A socket that hears of ICMP errors tells of one that an earlier datagram has caused when the next one is to
-    /// be sent, which then has not been.
+    /// A socket that hears of ICMP errors tells of one that an earlier datagram has caused when the next one is to be
+    /// sent, which then has not been.
     pub fn send_or(
         &mut self,
         socket: impl AsFd,

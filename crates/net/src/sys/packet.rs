@@ -19,8 +19,8 @@ pub(crate) fn filter(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> i
 /// Receives packets of the protocol from the interface `index` from now on.
 pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Result<()> {
     let address = address(index, protocol, [0; ADDRESS_LEN]);
-    // SAFETY: the kernel reads as many octets from `address` as the length says, which are its own; it
-    // outlives the call. The descriptor is borrowed, hence open.
+    // SAFETY: the kernel reads as many octets from `address` as the length says, which are its own; it outlives the
+    // call. The descriptor is borrowed, hence open.
     done(unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -57,8 +57,8 @@ pub(crate) fn send(
     to: [u8; ADDRESS_LEN],
 ) -> io::Result<()> {
     let address = address(index, protocol, to);
-    // SAFETY: the kernel reads `packet.len()` octets from `packet` and as many from `address` as the length
-    // says; both outlive the call. The descriptor is borrowed, hence open.
+    // SAFETY: the kernel reads `packet.len()` octets from `packet` and as many from `address` as the length says;
+    // both outlive the call. The descriptor is borrowed, hence open.
     let result = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -80,8 +80,8 @@ pub(crate) fn receive(
     // SAFETY: all fields are integers, for which zero is a value.
     let mut from: libc::sockaddr_ll = unsafe { zeroed() };
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `buffer.len()` octets to `buffer` and at most `length` to `from`, which
-    // takes any value, and writes `length`; all outlive the call. The descriptor is borrowed, hence open.
+    // SAFETY: the kernel writes at most `buffer.len()` octets to `buffer` and at most `length` to `from`, which takes
+    // any value, and writes `length`; all outlive the call. The descriptor is borrowed, hence open.
     let result = unsafe {
         libc::recvfrom(
             socket.as_raw_fd(),
