@@ -134,7 +134,7 @@ impl Netlink {
         message.header.family = AddressFamily::Inet6;
         let request = RouteNetlinkMessage::GetAddress(message);
         let answers = self.dump(&request, "list IPv6 addresses")?;
-        Ok(answers.into_iter().filter_map(into_v6).collect())
+        Ok(answers.iter().filter_map(into_v6).collect())
     }
 
     /// Adds an address.
@@ -248,8 +248,8 @@ fn into_address(answer: &RouteNetlinkMessage, names: &HashMap<u32, String>) -> O
     })
 }
 
-fn into_v6(answer: RouteNetlinkMessage) -> Option<AddressV6> {
-    let Parsed { message, address, flags, preferred, valid, .. } = Parsed::of(&answer)?;
+fn into_v6(answer: &RouteNetlinkMessage) -> Option<AddressV6> {
+    let Parsed { message, address, flags, preferred, valid, .. } = Parsed::of(answer)?;
     let IpNet::V6(address) = address else { return None };
     let end = |seconds: u32| (seconds != u32::MAX).then_some(seconds);
     Some(AddressV6 {
