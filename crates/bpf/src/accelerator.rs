@@ -8,7 +8,7 @@ use fordway_xlat::Config;
 use crate::abi::ABI_VERSION;
 use crate::engine::Engine;
 use crate::pins::{Pin, Pins};
-use crate::{Events, Options, Result, Totals, attach, sys};
+use crate::{Attachment, Events, Options, Result, Totals, attach, sys};
 
 /// The kernel engine of one translator: its programs, attached and pinned.
 ///
@@ -18,70 +18,6 @@ pub struct Accelerator {
     engine: Engine,
     attachments: Vec<Attachment>,
     pins: Pins,
-}
-
-/// One program at one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
-    /// The device.
-    pub ifindex: u32,
-    /// Where at the device.
-    pub place: Place,
-    /// By which means of the kernel.
-    pub kind: Kind,
-    /// The program's number in the kernel.
-    pub program_id: u32,
-    /// At XDP in front of the stack: why the driver refused the program.
-    pub refusal: Option<String>,
-}
-
-/// Where at a device a program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// On what the host sends.
-    Egress,
-    /// On what the host receives.
-    Ingress,
-    /// On what the driver receives.
-    Xdp,
-}
-
-impl Place {
-    /// The name in status.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Place::Egress => "egress",
-            Place::Ingress => "ingress",
-            Place::Xdp => "xdp",
-        }
-    }
-}
-
-/// How a program is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A tcx link.
-    Tcx,
-    /// A filter of the clsact queueing discipline.
-    Clsact,
-    /// An XDP link in the driver.
-    XdpNative,
-    /// An XDP link in front of the stack.
-    XdpGeneric,
-}
-
-impl Kind {
-    /// The name in status.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Kind::Tcx => "tcx",
-            Kind::Clsact => "clsact",
-            Kind::XdpNative => "xdp native",
-            Kind::XdpGeneric => "xdp generic",
-        }
-    }
 }
 
 impl Accelerator {

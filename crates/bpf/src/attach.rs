@@ -12,10 +12,52 @@ use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
 use crate::clsact::Filter;
 use crate::device::Device;
-use crate::object::{Programs, io_error};
+use crate::error::io_error;
+use crate::object::Programs;
 use crate::pins::{Pin, Pins};
 use crate::sys::{self, LinkType};
-use crate::{Attachment, Error, Kind, Place, Program, Result};
+use crate::{Error, Place, Program, Result};
+
+/// One program at one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The device.
+    pub ifindex: u32,
+    /// Where at the device.
+    pub place: Place,
+    /// By which means of the kernel.
+    pub kind: Kind,
+    /// The program's number in the kernel.
+    pub program_id: u32,
+    /// At XDP in front of the stack: why the driver refused the program.
+    pub refusal: Option<String>,
+}
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A tcx link.
+    Tcx,
+    /// A filter of the clsact queueing discipline.
+    Clsact,
+    /// An XDP link in the driver.
+    XdpNative,
+    /// An XDP link in front of the stack.
+    XdpGeneric,
+}
+
+impl Kind {
+    /// The name in status.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Kind::Tcx => "tcx",
+            Kind::Clsact => "clsact",
+            Kind::XdpNative => "xdp native",
+            Kind::XdpGeneric => "xdp generic",
+        }
+    }
+}
 
 /// A program that has to be at a device.
 #[derive(Clone, Copy, Debug)]

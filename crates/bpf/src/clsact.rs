@@ -14,7 +14,7 @@ use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 
 use crate::capture::captured;
 use crate::device::into_io;
-use crate::object::io_error;
+use crate::error::io_error;
 use crate::pins::{Pin, Pins};
 use crate::{Error, Place, Result, sys};
 

@@ -6,7 +6,7 @@ use fordway_xlat::counters::DirectionTotals;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi::{Abi, FwCounters, FwDirectionCounters};
-use crate::object::io_error;
+use crate::error::io_error;
 use crate::{Error, Result, Totals, maps};
 
 /// The only key.

@@ -14,8 +14,9 @@ use crate::convert::{
 };
 use crate::counters::Layout;
 use crate::device::{Device, mac_number};
-use crate::object::{ObjectFile, Programs, Request};
+use crate::object::{Programs, Request};
 use crate::pins::{Counted, Pin, Pins};
+use crate::program::ObjectFile;
 use crate::{
     Error, Hook, Options, Place, Program, Result, Stateful, Totals, Tunnels, Unsupported, counters,
     sys,

@@ -184,6 +184,22 @@ fn verifier_reason(log: &str) -> Option<String> {
     Some(if why.is_empty() { "it does not say why".to_owned() } else { why.join("; ") })
 }
 
+/// An error of libbpf as the system's.
+pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
+    use libbpf_rs::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
+        ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
+        ErrorKind::InvalidData => io::ErrorKind::InvalidData,
+        ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
+        ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("{error:#}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

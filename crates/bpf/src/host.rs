@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use fordway_net::privilege::{self, Capability};
 
+use crate::Unsupported;
 use crate::capture::captured;
-use crate::options::BPFFS;
-use crate::{Unsupported, pins, sys};
+use crate::pins::{self, BPFFS};
+use crate::sys::{self, Feature};
 
 /// A host that supports the kernel engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,20 +44,6 @@ pub fn probe() -> Result<Host, Unsupported> {
     })
 }
 
-/// A feature that the programs need and older kernels lack. Distributions also backport features to older releases, so
-/// the kernel is probed instead of comparing its release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feature {
-    /// Ring buffers: events of a trace.
-    RingBuffer,
-    /// `bpf_ktime_get_coarse_ns`: the time of sessions.
-    CoarseTime,
-    /// `bpf_check_mtu`: whether a packet may leave an uplink.
-    CheckMtu,
-    /// Compare-and-swap: the tables of state. It came with functions that take pointers.
-    CompareAndSwap,
-}
-
 impl Feature {
     const ALL: [Feature; 4] =
         [Feature::RingBuffer, Feature::CoarseTime, Feature::CheckMtu, Feature::CompareAndSwap];
@@ -89,12 +75,6 @@ fn check_features(release: &str, has: impl Fn(Feature) -> bool) -> Result<(), Un
         "the kernel engine needs {}, and the kernel {release} has not",
         missing.join(", ")
     )))
-}
-
-/// Whether XDP programs can see frames of several buffers.
-pub(crate) fn has_xdp_frags() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| captured(sys::takes_xdp_frags).0)
 }
 
 fn check_capabilities() -> Result<(), Unsupported> {

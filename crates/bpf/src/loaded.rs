@@ -8,65 +8,12 @@ use crate::convert::{
     Extra, convert, convert_stateful, convert_tunnels, eam_in_maps, relevant, softwire_config,
 };
 use crate::counters::{self, Snapshot};
+use crate::error::io_error;
 use crate::events::drop_reason;
-use crate::object::{ObjectFile, Programs, Request, io_error};
-use crate::{Error, Events, Outcome, PassReason, Result, Stateful, Totals, Tunnels, Unsupported};
-
-macro_rules! programs {
-    ($($program:ident = $name:literal in $file:ident, $doc:literal;)*) => {
-        /// One of the programs.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Program {
-            $(#[doc = $doc] $program,)*
-        }
-
-        impl Program {
-            /// All of them.
-            pub const ALL: [Program; [$($name),*].len()] = [$(Program::$program,)*];
-
-            /// The program's name in its object.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Program::$program => $name,)* }
-            }
-
-            /// The object that it is in.
-            pub(crate) const fn file(self) -> ObjectFile {
-                match self { $(Program::$program => ObjectFile::$file,)* }
-            }
-        }
-    };
-}
-
-programs! {
-    Interface = "fordway_interface" in TC, "At the egress of the TUN device.";
-    UplinkEgress = "fordway_uplink_egress" in TC, "At the egress of the uplink: IPv4 to IPv6.";
-    UplinkIngress = "fordway_uplink_ingress" in TC, "At the ingress of the uplink: IPv6 to IPv4.";
-    Ingress = "fordway_ingress" in TC, "At the ingress of a gateway's devices.";
-    Xdp = "fordway_xdp" in XDP, "XDP, without tables of stateful translation.";
-    XdpNat64 = "fordway_xdp_nat64" in XDP_NAT64, "XDP of a stateful translator.";
-    SoftwireInterface = "fordway_softwire_interface" in SOFTWIRE,
-        "Of softwires, at the egress of the TUN device.";
-    SoftwireUplinkEgress = "fordway_softwire_uplink_egress" in SOFTWIRE,
-        "Of a softwire's client, at the egress of the uplink: into the tunnel.";
-    SoftwireUplinkIngress = "fordway_softwire_uplink_ingress" in SOFTWIRE,
-        "Of a softwire's client, at the ingress of the uplink: out of the tunnel.";
-    SoftwireIngress = "fordway_softwire_ingress" in SOFTWIRE,
-        "Of softwires, at the ingress of a gateway's devices.";
-}
-
-impl Program {
-    /// Whether it runs at XDP.
-    #[must_use]
-    pub const fn is_xdp(self) -> bool {
-        matches!(self, Program::Xdp | Program::XdpNat64)
-    }
-
-    /// Whether it stands in front of routing, at a gateway's devices.
-    pub(crate) const fn is_in_front(self) -> bool {
-        matches!(self, Program::Ingress | Program::SoftwireIngress) || self.is_xdp()
-    }
-}
+use crate::object::{Programs, Request};
+use crate::{
+    Error, Events, Outcome, PassReason, Program, Result, Stateful, Totals, Tunnels, Unsupported,
+};
 
 /// How programs are loaded for tests.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,39 @@
 use libbpf_rs::libbpf_sys::{self, bpf_map_create_opts};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::object::io_error;
+use crate::error::io_error;
 use crate::{Error, Result};
+
+macro_rules! state_maps {
+    ($($map:ident = $name:literal;)*) => {
+        /// One of the maps.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum StateMap {
+            $($map,)*
+        }
+
+        impl StateMap {
+            pub(crate) const ALL: [StateMap; 9] = [$(StateMap::$map,)*];
+
+            /// Its name in the object.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(StateMap::$map => $name,)* }
+            }
+        }
+    };
+}
+
+state_maps! {
+    Meta = "nat64_meta";
+    Bibs = "nat64_bibs";
+    Sessions = "nat64_sessions";
+    Subscribers = "nat64_subscribers";
+    Free = "nat64_free";
+    Bib6 = "nat64_bib6";
+    Bib4 = "nat64_bib4";
+    SessionHeads = "nat64_session";
+    SubscriberHeads = "nat64_subscriber";
+}
 
 /// Makes of libbpf's error about a map this crate's.
 pub(crate) fn failed(

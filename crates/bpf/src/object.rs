@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use fordway_xlat::addr::Eam;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramType, libbpf_sys,
 };
@@ -16,70 +14,13 @@ use crate::abi::{
 };
 use crate::capture::captured;
 use crate::convert::fw_eam;
+use crate::error::io_error;
+use crate::program::{CONSTANTS, ObjectFile, Program};
 use crate::state_maps::MARKS;
-use crate::{Error, Program, Result, SoftwireMaps, StateMaps, host, maps};
-
-/// A compiled object.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ObjectFile {
-    name: &'static str,
-    octets: &'static [u8],
-    constants: &'static OnceLock<Vec<(String, usize)>>,
-}
-
-/// ELF structures are read where they lie.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-/// The map of constants, by the end of its name.
-const CONSTANTS: &str = ".rodata";
+use crate::{Error, Result, SoftwireMaps, StateMaps, maps, sys};
 
 /// Entries of a batch: bounds the memory that the kernel copies at once.
 const BATCH: usize = 4096;
-
-macro_rules! objects {
-    ($($name:ident = $file:literal;)*) => {
-        impl ObjectFile {
-            $(pub(crate) const $name: ObjectFile = {
-                static OBJECT: &Aligned<[u8]> =
-                    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fordway_", $file, ".o")));
-                static CONSTANTS: OnceLock<Vec<(String, usize)>> = OnceLock::new();
-                ObjectFile { name: $file, octets: &OBJECT.0, constants: &CONSTANTS }
-            };)*
-        }
-    };
-}
-
-objects! {
-    TC = "tc";
-    XDP = "xdp";
-    XDP_NAT64 = "xdp_nat64";
-    SOFTWIRE = "softwire";
-}
-
-impl ObjectFile {
-    #[cfg(test)]
-    pub(crate) fn octets(self) -> &'static [u8] {
-        self.octets
-    }
-
-    /// Where a variable lies among the constants.
-    fn constant(self, name: &str) -> Option<usize> {
-        let all = self.constants.get_or_init(|| self.read_constants().unwrap_or_default());
-        all.iter().find(|(found, _)| found == name).map(|&(_, offset)| offset)
-    }
-
-    /// Names and places of the constants.
-    fn read_constants(self) -> Option<Vec<(String, usize)>> {
-        let btf = Btf::from_raw(self.name, self.octets).ok()??;
-        let section: DataSec<'_> = btf.type_by_name(CONSTANTS)?;
-        let variables = section.iter().filter_map(|variable| {
-            let var: Var<'_> = btf.type_by_id(variable.ty)?;
-            Some((var.name()?.to_string_lossy().into_owned(), variable.offset as usize))
-        });
-        Some(variables.collect())
-    }
-}
 
 /// What an object is loaded with.
 #[derive(Clone, Copy, Debug)]
@@ -204,22 +145,6 @@ impl Programs {
     }
 }
 
-/// An error of libbpf as the system's.
-pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
-    use libbpf_rs::ErrorKind;
-    let kind = match error.kind() {
-        ErrorKind::NotFound => io::ErrorKind::NotFound,
-        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
-        ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
-        ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
-        ErrorKind::InvalidData => io::ErrorKind::InvalidData,
-        ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
-        ErrorKind::Unsupported => io::ErrorKind::Unsupported,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, format!("{error:#}"))
-}
-
 fn load(request: Request<'_>) -> io::Result<Object> {
     let open = || -> libbpf_rs::Result<OpenObject> {
         let mut builder = ObjectBuilder::default();
@@ -230,7 +155,7 @@ fn load(request: Request<'_>) -> io::Result<Object> {
             program.set_autoload(wanted);
             // With large MTUs drivers run only such programs; this one leaves frames of which it sees a
             // part to the stack.
-            if program.prog_type() == ProgramType::Xdp && host::has_xdp_frags() {
+            if program.prog_type() == ProgramType::Xdp && has_xdp_frags() {
                 program.set_flags(libbpf_sys::BPF_F_XDP_HAS_FRAGS);
             }
         }
@@ -238,6 +163,12 @@ fn load(request: Request<'_>) -> io::Result<Object> {
         Ok(object)
     };
     open().and_then(OpenObject::load).map_err(|error| io_error(&error))
+}
+
+/// Whether XDP programs can see frames of several buffers.
+fn has_xdp_frags() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| captured(sys::takes_xdp_frags).0)
 }
 
 fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<()> {

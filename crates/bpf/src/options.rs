@@ -1,6 +1,6 @@
 //! Options beside the translator's configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fordway_xlat::nat64::Settings;
@@ -66,7 +66,7 @@ impl Hook {
 /// How the programs are loaded and attached.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder of this translator's pins, below a BPF file system; see [`pins_dir`]. It is made if
+    /// The folder of this translator's pins, below a BPF file system; see [`pins_dir`](crate::pins_dir). It is made if
     /// it is missing, and so is the file system at `/sys/fs/bpf`.
     pub pins: PathBuf,
     /// Where to attach.
@@ -122,22 +122,4 @@ impl Options {
             tunnels: None,
         }
     }
-}
-
-/// Where BPF objects are pinned on every distribution.
-pub(crate) const BPFFS: &str = "/sys/fs/bpf";
-
-/// The folder of pins of translator `name` in a network namespace. `namespace` must never name another namespace later, as
-/// inode numbers do: else that one would adopt pins that are not its own.
-#[must_use]
-pub fn pins_dir(namespace: &str, name: &str) -> PathBuf {
-    // The file system refuses names with a dot.
-    let name = name.replace('.', "%");
-    pins_root().join(namespace).join(name)
-}
-
-/// Where the folders of all network namespaces are.
-#[must_use]
-pub fn pins_root() -> PathBuf {
-    Path::new(BPFFS).join("fordway")
 }

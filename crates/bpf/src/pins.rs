@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::MapHandle;
 use rustix::mount::MountFlags;
 
-use crate::object::io_error;
-use crate::options::BPFFS;
-use crate::state_maps::StateMap;
+use crate::error::io_error;
+use crate::maps::StateMap;
 use crate::{Error, Place, Program, Result, Unsupported, sys};
+
+/// Where BPF objects are pinned on every distribution.
+pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 
 /// A pin, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +198,7 @@ impl Pins {
             path: self.folder.clone(),
             source,
         })?;
-        let top = Path::new(BPFFS).join("fordway");
+        let top = pins_root();
         for folder in self.folder.ancestors().skip(1).take_while(|folder| folder.starts_with(&top))
         {
             // Another translator's folder may be there.
@@ -206,6 +208,21 @@ impl Pins {
         }
         Ok(())
     }
+}
+
+/// The folder of pins of translator `name` in a network namespace. `namespace` must never name another namespace later, as
+/// inode numbers do: else that one would adopt pins that are not its own.
+#[must_use]
+pub fn pins_dir(namespace: &str, name: &str) -> PathBuf {
+    // The file system refuses names with a dot.
+    let name = name.replace('.', "%");
+    pins_root().join(namespace).join(name)
+}
+
+/// Where the folders of all network namespaces are.
+#[must_use]
+pub fn pins_root() -> PathBuf {
+    Path::new(BPFFS).join("fordway")
 }
 
 /// Makes a folder and those above it. Another translator that ends meanwhile may take one of those away that were

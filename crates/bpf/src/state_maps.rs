@@ -13,40 +13,10 @@ use fordway_xlat::nat64::layout::{Bib, FREE_SHARDS, Free, KINDS, Meta, Session, 
 use fordway_xlat::nat64::{Memory, Regions, Sizes, memory};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
+use crate::maps::StateMap;
 use crate::pins::{Pin, Pins};
 use crate::sys::Mapped;
 use crate::{Error, Result, Unsupported, maps};
-
-macro_rules! state_maps {
-    ($($map:ident = $name:literal;)*) => {
-        /// One of the maps.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum StateMap {
-            $($map,)*
-        }
-
-        impl StateMap {
-            pub(crate) const ALL: [StateMap; 9] = [$(StateMap::$map,)*];
-
-            /// Its name in the object.
-            pub(crate) const fn name(self) -> &'static str {
-                match self { $(StateMap::$map => $name,)* }
-            }
-        }
-    };
-}
-
-state_maps! {
-    Meta = "nat64_meta";
-    Bibs = "nat64_bibs";
-    Sessions = "nat64_sessions";
-    Subscribers = "nat64_subscribers";
-    Free = "nat64_free";
-    Bib6 = "nat64_bib6";
-    Bib4 = "nat64_bib4";
-    SessionHeads = "nat64_session";
-    SubscriberHeads = "nat64_subscriber";
-}
 
 impl StateMap {
     /// Octets of an entry, and how many there are.

@@ -14,8 +14,6 @@ use std::sync::atomic::AtomicU64;
 use fordway_xlat::nat64::layout;
 use libbpf_rs::{MapType, ProgramType, RingBuffer, libbpf_sys};
 
-use crate::host::Feature;
-
 /// Options of a call of libbpf, which say their own size.
 macro_rules! sized {
     ($options:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {
@@ -116,6 +114,20 @@ pub(crate) fn load_trivial() -> io::Result<()> {
 /// Whether the kernel lets XDP programs see frames in several buffers.
 pub(crate) fn takes_xdp_frags() -> bool {
     load(libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, &ENDS).is_ok()
+}
+
+/// A feature that the programs need and older kernels lack. Distributions also backport features to older releases, so
+/// the kernel is probed instead of comparing its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// Ring buffers: events of a trace.
+    RingBuffer,
+    /// `bpf_ktime_get_coarse_ns`: the time of sessions.
+    CoarseTime,
+    /// `bpf_check_mtu`: whether a packet may leave an uplink.
+    CheckMtu,
+    /// Compare-and-swap: the tables of state. It came with functions that take pointers.
+    CompareAndSwap,
 }
 
 /// Whether the kernel has a feature. What can't be found out is taken for missing.

@@ -7,7 +7,7 @@ use libbpf_rs::btf::{Btf, HasSize};
 
 use super::*;
 use crate::PassReason;
-use crate::object::ObjectFile;
+use crate::program::ObjectFile;
 
 const HEADERS: [&str; 3] = [
     include_str!("../../c/include/fordway_abi.h"),
@@ -43,7 +43,7 @@ fn structures() -> Vec<Structure> {
 fn structures_are_as_in_the_objects() {
     let mut compared = 0;
     for file in [ObjectFile::TC, ObjectFile::XDP, ObjectFile::XDP_NAT64, ObjectFile::SOFTWIRE] {
-        let btf = Btf::from_raw("object", file.octets()).unwrap().expect("BTF");
+        let btf = Btf::from_raw("object", file.octets).unwrap().expect("BTF");
         for (name, size, fields) in structures() {
             // The object does not tell of a structure that none of its maps and functions has.
             let Some(found) = btf.type_by_name::<Struct<'_>>(name) else { continue };
@@ -80,7 +80,7 @@ fn entries_of_the_tables_are_the_cores() {
         entry!("fw_nat64_meta", layout::Meta: layout entries masks secret clock_offset_ns draining
             fresh by_address),
     ];
-    let btf = Btf::from_raw("object", ObjectFile::TC.octets()).unwrap().expect("BTF");
+    let btf = Btf::from_raw("object", ObjectFile::TC.octets).unwrap().expect("BTF");
     for (name, size, fields) in entries {
         let found = btf.type_by_name::<Struct<'_>>(name).expect(name);
         assert_eq!(found.size(), size, "size of {name}");
