@@ -1,22 +1,20 @@
 //! Packets to a prefix that sockets of this host take, as if all its addresses were the host's own.
 //!
 //! nftables hands TCP and UDP to the sockets of a relay (`tproxy`) and marks them; a policy rule and a local route
-//! ([`Intercept::companions`]) then have them delivered here. ICMPv6 errors are delivered, too: they are about what
+//! ([`Intercept::changes`]) then have them delivered here. ICMPv6 errors are delivered, too: they are about what
 //! the relay has sent, and tell path MTUs. Everything else is answered with "destination unreachable,
 //! administratively prohibited". As long as nobody listens, TCP and UDP are answered so, too.
 
 use std::net::Ipv6Addr;
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use crate::manager::Change;
 use crate::netfilter::expression::{
     Base, Expression, Place, accept, drop, field, goto, icmp_type, protocol, reject, set_mark,
     transparent_proxy6,
 };
 use crate::netfilter::{Ip, Policy, Table};
-use crate::{Route, RouteKind, Rule};
 
 /// Packets to prefixes that local sockets take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,43 +53,11 @@ const DESTINATION: Place = (Base::Network, 24);
 /// After connection tracking (-200) and reassembly (-450), as usual for changes of a packet's way ("mangle").
 const PREROUTING: i32 = -150;
 
-/// Place of the policy rules: before an operator's own, which would lead packets away from the sockets.
-const PRIORITY: u32 = 246;
-
 impl Intercept {
     /// Name of the nftables table, of family `ip6`.
     #[must_use]
     pub fn nft_table(&self) -> String {
         format!("fordway-trt-{}", self.name)
-    }
-
-    /// All changes that belong together, in the order in which they are made.
-    #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
-        let mut changes = self.companions();
-        changes.push(Change::Intercept(self.clone()));
-        changes
-    }
-
-    /// Routes and rules that have the packets delivered.
-    fn companions(&self) -> Vec<Change> {
-        let route = |prefix: &Ipv6Net| {
-            let route = Route::new(IpNet::V6(*prefix), "lo");
-            Change::Route(Route { kind: RouteKind::Local, table: self.table, ..route })
-        };
-        let mut changes: Vec<Change> = self.prefixes.iter().map(route).collect();
-        let mut rule = Rule::new(true, PRIORITY, self.table);
-        rule.mark = Some((self.mark, u32::MAX));
-        changes.push(Change::Rule(rule));
-        if self.own {
-            for prefix in &self.prefixes {
-                let mut rule = Rule::new(true, PRIORITY, self.table);
-                rule.to = Some(IpNet::V6(*prefix));
-                rule.iif = Some("lo".to_owned());
-                changes.push(Change::Rule(rule));
-            }
-        }
-        changes
     }
 
     pub(crate) fn normalise(&mut self) {

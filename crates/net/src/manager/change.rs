@@ -4,10 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::netfilter::Policy;
-use crate::{Address, Divert, Intercept, Nat44, NeighbourProxy, PROTOCOL, Route, Rule, SysctlKey};
+use crate::{
+    Address, Divert, Intercept, Nat44, NeighbourProxy, PROTOCOL, Route, RouteKind, Rule, SysctlKey,
+};
 
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +196,35 @@ impl Change {
             | Self::Nat44(_) => None,
             Self::NeighbourProxy(proxy) => Some(&proxy.device),
         }
+    }
+}
+
+/// Place of the policy rules of an [`Intercept`]: before an operator's own, which would lead packets away from the sockets.
+const INTERCEPT_PRIORITY: u32 = 246;
+
+impl Intercept {
+    /// All changes that belong together, in the order in which they are made: the routes and rules that have the packets
+    /// delivered come first.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        let route = |prefix: &Ipv6Net| {
+            let route = Route::new(IpNet::V6(*prefix), "lo");
+            Change::Route(Route { kind: RouteKind::Local, table: self.table, ..route })
+        };
+        let mut changes: Vec<Change> = self.prefixes.iter().map(route).collect();
+        let mut rule = Rule::new(true, INTERCEPT_PRIORITY, self.table);
+        rule.mark = Some((self.mark, u32::MAX));
+        changes.push(Change::Rule(rule));
+        if self.own {
+            for prefix in &self.prefixes {
+                let mut rule = Rule::new(true, INTERCEPT_PRIORITY, self.table);
+                rule.to = Some(IpNet::V6(*prefix));
+                rule.iif = Some("lo".to_owned());
+                changes.push(Change::Rule(rule));
+            }
+        }
+        changes.push(Change::Intercept(self.clone()));
+        changes
     }
 }
 
