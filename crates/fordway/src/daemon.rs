@@ -5,103 +5,42 @@
 //! privileges; then privileges are given up; then the user engines start, on threads without any, and
 //! the kernel engines in front of them. At the end, the other way round.
 
-mod asks;
-mod auto;
-mod borrow;
-mod change;
-mod clat_address;
-mod handle;
-mod journal;
-mod kernel;
+mod apply;
+mod handover;
 mod plan;
-mod pool4;
-mod prepared;
-mod privilege;
-mod reload;
-mod resolve;
-mod running;
-mod services;
+mod reconcile;
+mod serve;
 mod signals;
-mod softwire;
-mod stateful;
-mod status;
-mod trace;
-mod tunnels;
-mod unchecked;
-mod upkeep;
-mod uplink;
-mod watch;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fordway_bpf::{Host as BpfHost, Unsupported};
-use fordway_config::{Config, InterfaceName, LogLevel, OnSigterm, Settings, Translator};
+use fordway_config::{Config, LogLevel, OnSigterm};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
-pub(crate) use asks::Asks;
-pub(crate) use handle::Handle;
-pub(crate) use kernel::pins;
-pub(crate) use services::{advertised, prefixes, proxies, upstream};
-pub(crate) use stateful::{Filter, Read, Reader, deterministic, with_gateway};
-pub(crate) use trace::Subscription;
+pub(crate) use serve::handle::{Adjust, Handle, Job};
+pub(crate) use serve::requests::Requests;
+pub(crate) use serve::trace::Subscription;
 
-use crate::control;
 use crate::failure::Failure;
-use crate::metrics;
-use auto::Left;
-use prepared::{Prepared, SetUp};
-use running::Running;
+use crate::{control, metrics};
+use apply::prepared::Prepared;
+use apply::running::Running;
+use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
+use apply::{kernel, privilege, tunnels};
+use handover::left;
+use reconcile::auto;
+use reconcile::watch::{Looks, Watch};
+use serve::systemd::notify;
+use serve::{dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
-use watch::{Looks, Watch};
 
 /// How often the engines are looked after.
 const WATCH: Duration = Duration::from_millis(500);
-
-/// What the daemon is to run.
-pub(crate) struct Job {
-    /// The configuration.
-    pub(crate) config: Config,
-    /// Where it came from, for people.
-    pub(crate) origin: String,
-    /// The file that it can be read from again.
-    pub(crate) file: Option<PathBuf>,
-    /// Values that replace those of the file.
-    pub(crate) settings: Settings,
-    /// What comes before the file.
-    pub(crate) adjust: Adjust,
-    /// Folder for locks and the ledger.
-    pub(crate) run_dir: PathBuf,
-}
-
-/// Options of the command line that come before what the file says.
-pub(crate) struct Adjust(Box<dyn Fn(&mut Config)>);
-
-impl Adjust {
-    pub(crate) fn new(adjust: impl Fn(&mut Config) + 'static) -> Adjust {
-        Adjust(Box::new(adjust))
-    }
-
-    pub(crate) fn apply(&self, config: &mut Config) {
-        (self.0)(config);
-    }
-}
-
-/// What all translators of the daemon share.
-pub(crate) struct Context {
-    run_dir: PathBuf,
-    /// Whether the host allows the kernel engine.
-    host: Result<BpfHost, Unsupported>,
-    /// Queues that have been started.
-    queues: usize,
-    /// What DSTM lends.
-    tunnels: tunnels::Tunnels,
-}
 
 /// How the daemon ends.
 enum End {
@@ -127,7 +66,7 @@ pub(crate) fn run(job: Job) -> Result<(), Failure> {
 }
 
 fn run_logged(mut job: Job) -> Result<(), Failure> {
-    borrow::expand(&mut job.config);
+    dstm_client::expand(&mut job.config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -138,12 +77,12 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let mut signals = Signals::catch(&job)?;
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
-        clear_the_way(&job.config, &job.run_dir)?;
+        left::clear(&job.config, &job.run_dir)?;
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
         let services = services::Prepared::set_up(&job.config, &job.run_dir, &tunnels)?;
         let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
-        let borrowers = borrow::open(&job.config.dstm_clients)?;
+        let borrowers = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
         let automatic = auto::open(&automatic, &context)?;
         let prepared = set_up(&fixed, &context)?;
@@ -152,7 +91,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             || automatic.iter().any(|one| one.may_need_kernel(&context));
         let mut others = services.capabilities();
         others.extend(auto::capabilities(&automatic));
-        others.extend(borrow::capabilities(&borrowers));
+        others.extend(dstm_client::capabilities(&borrowers));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -166,7 +105,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
                 return Err(failure);
             }
         };
-        let daemon = Handle::new(job, context, running, automatic, services);
+        let daemon = Handle::new(job, Translators { running, context }, automatic, services);
         daemon.borrow(borrowers);
         let served = serve(sockets, &daemon, timeout);
         let end = match &served {
@@ -232,148 +171,19 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Takes down what is nobody's any more, before anything is made that might need its place: what an earlier daemon of this
-/// control socket has left under a name that the file has no more, and translators of killed daemons.
-fn clear_the_way(config: &Config, run_dir: &Path) -> Result<(), Failure> {
-    let home = upkeep::settle_at(&config.control.socket);
-    for orphan in Left::orphans(config, run_dir, home)? {
-        orphan.take_down();
-    }
-    // What this file has a name for is its own, to be taken up; services take up theirs.
-    let names: Vec<&str> = config.translators.iter().map(|it| it.name.as_str()).collect();
-    reclaim(run_dir, |owner| names.contains(&owner) || owner.len() > InterfaceName::MAX);
-    Ok(())
-}
-
-/// Takes back what killed daemons left, but for these owners and those that are held.
-fn reclaim(run_dir: &Path, spare: impl Fn(&str) -> bool) {
-    match fordway_net::reclaim_dead(run_dir, spare) {
-        Ok(reports) => {
-            for (owner, report) in reports.iter().filter(|(_, report)| !report.is_empty()) {
-                journal::log_report(owner, "left by a daemon that was killed: ", report);
-            }
-        }
-        Err(error) => warn!("cannot take back what killed daemons left: {error}"),
-    }
-}
-
-/// Sets all translators up, or none.
-fn set_up(translators: &[Translator], context: &Context) -> Result<Vec<Prepared>, Failure> {
-    let mut prepared = Vec::new();
-    for translator in translators {
-        match Prepared::set_up(translator, context) {
-            Ok(one) => prepared.push(one),
-            Err(failure) => {
-                undo(prepared);
-                return Err(failure);
-            }
-        }
-    }
-    // Ours are held by now.
-    reclaim(&context.run_dir, |_| false);
-    Ok(prepared)
-}
-
-fn undo(prepared: Vec<Prepared>) {
-    for one in prepared.into_iter().rev() {
-        one.into_set_up().take_down();
-    }
-}
-
-/// Sets translators up and starts them while the daemon runs already: all of them, or none.
-fn start_all(translators: &[Translator], context: &mut Context) -> Result<Vec<Running>, Failure> {
-    if translators.is_empty() {
-        return Ok(Vec::new());
-    }
-    let prepared = set_up(translators, context)?;
-    start_prepared(prepared, context)
-}
-
-/// Starts the user engines on threads without privileges, then the kernel engines in front of them.
-fn start_prepared(prepared: Vec<Prepared>, context: &mut Context) -> Result<Vec<Running>, Failure> {
-    let place = context.queues;
-    let mut running = match privilege::without(prepared, |all| start_engines(all, place)) {
-        Ok(Ok(running)) => running,
-        Ok(Err(stopped)) => return Err(stopped.give_up()),
-        Err((failure, prepared)) => {
-            undo(prepared.unwrap_or_default());
-            return Err(failure);
-        }
-    };
-    context.queues += running.iter().map(|one| one.queues).sum::<usize>();
-    for at in 0..running.len() {
-        if let Err(failure) = running[at].accelerate() {
-            for one in running.into_iter().rev() {
-                one.give_up();
-            }
-            return Err(failure);
-        }
-    }
-    Ok(running)
-}
-
-/// What there is to take down when an engine does not start.
-struct Stopped {
-    failure: Failure,
-    running: Vec<Running>,
-    set_up: Vec<SetUp>,
-}
-
-impl Stopped {
-    /// Takes it down, and gives the failure back.
-    fn give_up(self) -> Failure {
-        for one in self.set_up.into_iter().rev() {
-            one.take_down();
-        }
-        for one in self.running.into_iter().rev() {
-            one.give_up();
-        }
-        self.failure
-    }
-}
-
-/// Starts all user engines. On a thread without privileges, so whoever has them takes down what a
-/// failure leaves. `place`: queues that were started before.
-fn start_engines(prepared: Vec<Prepared>, mut place: usize) -> Result<Vec<Running>, Box<Stopped>> {
-    let mut running: Vec<Running> = Vec::new();
-    let mut waiting = prepared.into_iter();
-    while let Some(one) = waiting.next() {
-        let started = match getrandom::u64() {
-            Ok(seed) => one.start(seed, place),
-            Err(error) => {
-                let failure = Failure::failed(format!("cannot draw a random number: {error}"));
-                Err(Box::new((failure, one.into_set_up())))
-            }
-        };
-        match started {
-            Ok(one) => {
-                place += one.queues;
-                running.push(one);
-            }
-            Err(stopped) => {
-                let (failure, set_up) = *stopped;
-                let rest = waiting.map(Prepared::into_set_up);
-                let set_up = std::iter::once(set_up).chain(rest).collect();
-                return Err(Box::new(Stopped { failure, running, set_up }));
-            }
-        }
-    }
-    Ok(running)
-}
-
 /// Starts to answer on the sockets, by threads without privileges. The control socket's file lives as long as what is
 /// returned.
 fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control::Guard, Failure> {
     let (listener, guard) = sockets.control;
-    let (asks, asked) = asks::channel();
-    tokio::task::spawn_local(asked.serve(daemon.clone()));
+    let (requests, queue) = requests::channel();
+    tokio::task::spawn_local(queue.serve(daemon.clone()));
     if !sockets.metrics.is_empty() {
-        let asks = asks.clone();
-        let take = async move || asks.ask(Handle::stats).await;
+        let requests = requests.clone();
+        let take = async move || requests.submit(Handle::stats).await;
         let serve = move || metrics::serve(sockets.metrics, take);
         privilege::apart("fordway-metrics", serve)?;
     }
-    privilege::apart("fordway-control", move || control::serve(listener, asks, timeout))?;
+    privilege::apart("fordway-control", move || control::serve(listener, requests, timeout))?;
     Ok(guard)
 }
 
@@ -466,22 +276,6 @@ fn reload(daemon: &Handle) {
     }
 }
 
-/// Ends all, the latest first. Gives the first reason of an engine that failed.
-fn end_all(
-    running: Vec<Running>,
-    end: impl Fn(Running) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut result = Ok(());
-    for one in running.into_iter().rev() {
-        let ended = end(one);
-        if let (Err(earlier), Err(_)) = (&result, &ended) {
-            error!("{}", Failure::line(earlier));
-        }
-        result = ended.and(result);
-    }
-    result
-}
-
 /// What the daemon listens on.
 struct Sockets {
     control: (std::os::unix::net::UnixListener, control::Guard),
@@ -493,12 +287,5 @@ impl Sockets {
         let control = control::listen(&job.config.control.socket)?;
         let metrics = job.config.metrics.listen.iter().map(|address| metrics::listen(*address));
         Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()? })
-    }
-}
-
-/// Tells systemd, if it listens.
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        warn!("cannot tell the service manager: {error}");
     }
 }

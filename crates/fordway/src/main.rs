@@ -17,7 +17,10 @@ mod metrics;
 mod natlog;
 mod offline;
 mod output;
+mod pins;
 mod report;
+mod settings;
+mod tables;
 mod trace;
 
 use std::process::ExitCode;

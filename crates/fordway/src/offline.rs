@@ -51,7 +51,8 @@ fn tables(config: &fordway_config::Translator) -> Result<Option<Arc<Nat64>>, Nat
     let Sizes { bibs, sessions, subscribers } = settings.sizes;
     let sizes =
         Sizes { bibs: least(bibs), sessions: least(sessions), subscribers: least(subscribers) };
-    let settings = crate::daemon::with_gateway(Settings { sizes, ..settings }, config, None);
+    let settings =
+        crate::settings::nat_pt::with_gateway(Settings { sizes, ..settings }, config, None);
     let nat64 = Nat64::new(settings, Arc::new(Heap::new(&sizes, [1, 2])))?;
     // What could not be made was refused when the file was read.
     nat64.make_fixed_addresses(Duration::ZERO);

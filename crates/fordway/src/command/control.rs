@@ -5,7 +5,7 @@ use fordway_net::Manager;
 
 use crate::cli::{DownArgs, Global};
 use crate::failure::Failure;
-use crate::{daemon, output};
+use crate::{output, pins};
 
 /// Has the daemon read its file again.
 pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ fn left_behind(global: &Global, name: &str) -> Result<String, Failure> {
     }
     let mut manager = Manager::open(&global.run_dir, name)?;
     let report = manager.restore()?;
-    let programs = fordway_bpf::take_down(&daemon::pins(name)?)?;
+    let programs = fordway_bpf::take_down(&pins::dir(name)?)?;
     if report.is_empty() && !programs {
         return Err(Failure::failed(format!("there is nothing of a translator called {name}"))
             .hint("fordway status shows the daemon's; name another socket or run directory"));

@@ -17,9 +17,9 @@ use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 
 use crate::cli::{ExportArgs, Program};
-use crate::daemon::{advertised, prefixes};
 use crate::failure::Failure;
 use crate::output;
+use crate::settings::{self, prefixes};
 
 /// What other programs are to do.
 struct Plan {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
 
 impl Plan {
     fn new(config: &Config) -> Plan {
-        let devices = advertised(config).map(|settings| settings.devices).unwrap_or_default();
+        let devices = settings::router(config).map(|settings| settings.devices).unwrap_or_default();
         Plan { devices, dns64: config.dns64.clone(), pool6: prefixes(config) }
     }
 

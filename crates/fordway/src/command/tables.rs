@@ -7,10 +7,10 @@ use fordway_config::load;
 use fordway_control::{Client, Entries, EntryFilter, Request, ReverseReport, Table};
 
 use crate::cli::{BibArgs, BibCommand, DrainArgs, Global, ListArgs, SessionsArgs, SubscribersArgs};
-use crate::daemon::deterministic;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{Render, heading};
+use crate::tables::deterministic;
 
 use super::control::tell;
 

@@ -18,8 +18,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
-use crate::daemon::{Asks, Filter as EntryWish, Handle, Read, Reader, Subscription};
+use crate::daemon::{Handle, Requests, Subscription};
 use crate::failure::Failure;
+use crate::tables::{Filter as EntryWish, Read, Reader};
 use crate::trace::{Filter, SYNTAX};
 
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
@@ -32,7 +33,7 @@ const PARTS: usize = 8;
 /// to be taken.
 pub(crate) async fn serve(
     listener: std::os::unix::net::UnixListener,
-    asks: Asks,
+    requests: Requests,
     timeout: Duration,
 ) {
     let listener = match UnixListener::from_std(listener) {
@@ -50,9 +51,9 @@ pub(crate) async fn serve(
                 let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
                     return;
                 };
-                let (asks, idle) = (asks.clone(), idle.clone());
+                let (requests, idle) = (requests.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = converse(stream, &asks, &idle, timeout).await {
+                    if let Err(error) = converse(stream, &requests, &idle, timeout).await {
                         debug!("control socket: {error}");
                     }
                     drop(permit);
@@ -95,7 +96,7 @@ impl Idle {
 
 async fn converse(
     stream: UnixStream,
-    asks: &Asks,
+    requests: &Requests,
     idle: &Idle,
     timeout: Duration,
 ) -> io::Result<()> {
@@ -109,7 +110,7 @@ async fn converse(
         let (reply, then) = match idle.wait(tokio::time::timeout(timeout, read)).await {
             Some(Ok(read)) => match read? {
                 0 => return Ok(()),
-                _ if line.ends_with(b"\n") => answer(&line, asks).await?,
+                _ if line.ends_with(b"\n") => answer(&line, requests).await?,
                 _ if line.len() == MAX_REQUEST => {
                     let text = format!("a request has at most {MAX_REQUEST} octets");
                     (Some(Reply::Error(text)), Then::Close)
@@ -132,7 +133,7 @@ async fn converse(
             Then::GoOn => {}
             Then::Close => return writer.shutdown().await,
             Then::Leave => {
-                asks.ask(Handle::leave).await?;
+                requests.submit(Handle::leave).await?;
                 // The client waits for the end, which closes the connection.
                 return std::future::pending().await;
             }
@@ -226,16 +227,16 @@ struct Listing {
 }
 
 /// Reads a request, and has it carried out.
-async fn answer(line: &[u8], asks: &Asks) -> io::Result<(Option<Reply>, Then)> {
+async fn answer(line: &[u8], requests: &Requests) -> io::Result<(Option<Reply>, Then)> {
     match from_line(line) {
         Ok(Request::Trace { name, filter }) => match filter.parse::<Filter>() {
-            Ok(filter) => asks.ask(move |daemon| start_trace(daemon, &name, filter)).await,
+            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await,
             Err(error) => {
                 let failure = Failure::usage(error.to_string(), SYNTAX);
                 Ok((Some(failed(&failure)), Then::GoOn))
             }
         },
-        Ok(request) => asks.ask(move |daemon| carry_out(request, daemon)).await,
+        Ok(request) => requests.submit(move |daemon| carry_out(request, daemon)).await,
         Err(error) => {
             let text = format!("this request is not understood: {error}");
             Ok((Some(Reply::Error(text)), Then::GoOn))

@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tracing::info;
 
-use super::handle::Handle;
-use super::{Job, notify};
+use super::serve::handle::{Handle, Job};
+use super::serve::systemd::notify;
 use crate::failure::Failure;
 
 /// How often a daemon that ends looks whether its proxies have.
@@ -20,21 +20,21 @@ const EXTENSION: Duration = Duration::from_secs(60);
 const EXTEND: Duration = Duration::from_secs(15);
 
 /// The signals that mean something to a daemon.
-pub(super) struct Signals {
-    pub(super) terminate: Signal,
-    pub(super) interrupt: Signal,
+pub(crate) struct Signals {
+    pub(crate) terminate: Signal,
+    pub(crate) interrupt: Signal,
     /// SIGUSR2: a next start is to take over what the kernel carries.
-    pub(super) restart: Signal,
+    pub(crate) restart: Signal,
     /// `None`: it is ignored (nohup).
-    pub(super) hangup: Option<Signal>,
+    pub(crate) hangup: Option<Signal>,
     /// SIGHUP means to read it again; without one, that the terminal is gone.
-    pub(super) has_file: bool,
-    pub(super) on_sigterm: OnSigterm,
+    pub(crate) has_file: bool,
+    pub(crate) on_sigterm: OnSigterm,
 }
 
 impl Signals {
     /// Catches them.
-    pub(super) fn catch(job: &Job) -> Result<Signals, Failure> {
+    pub(crate) fn catch(job: &Job) -> Result<Signals, Failure> {
         let has_file = job.file.is_some();
         let catch = |kind| {
             signal(kind).map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
@@ -54,7 +54,7 @@ impl Signals {
 }
 
 /// Waits for SIGHUP.
-pub(super) async fn hung_up(hangup: &mut Option<Signal>) {
+pub(crate) async fn hung_up(hangup: &mut Option<Signal>) {
     match hangup {
         Some(hangup) => {
             hangup.recv().await;
@@ -65,7 +65,7 @@ pub(super) async fn hung_up(hangup: &mut Option<Signal>) {
 
 /// Waits until requests and tunnels of proxies have ended, for the time that their settings give them. The service
 /// manager is asked for as much; a second signal ends the wait.
-pub(super) async fn drain(daemon: &Handle, signals: &mut Signals) {
+pub(crate) async fn drain(daemon: &Handle, signals: &mut Signals) {
     let mut look = tokio::time::interval(DRAIN_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut extend = Instant::now();

@@ -10,9 +10,9 @@ use super::dns;
 use super::finding::Findings;
 use super::firewall::{Flow, Wanted};
 use super::view::View;
-use crate::daemon::{prefixes, upstream};
 use crate::failure::Failure;
 use crate::report::sentences;
+use crate::settings::{prefixes, upstream};
 use fordway_control::Status;
 
 /// An address behind the translation prefix, to look routes up with (RFC 5737).

@@ -13,8 +13,8 @@ use super::finding::Findings;
 use super::firewall::{Flow, Rules, Wanted};
 use super::forwarding::check_table;
 use super::view::View;
-use crate::daemon::proxies;
 use crate::failure::Failure;
+use crate::settings::proxies;
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -68,12 +68,12 @@ fn pure_crates_have_no_standard_library_and_no_unsafe_code() {
 const STRANGERS: [(&str, Option<&str>); 17] = [
     ("control::serve(", Some("daemon.rs")),
     ("metrics::serve(", Some("daemon.rs")),
-    ("watcher.run(", Some("daemon/auto/hear.rs")),
-    (".is_claim(", Some("daemon/auto/hear.rs")),
-    ("get_inner().receive(", Some("daemon/auto/hear.rs")),
-    ("runner.run(", Some("daemon/borrow.rs")),
-    ("trace::line(", Some("daemon/trace.rs")),
-    ("Message::parse(", Some("daemon/auto/duplicate.rs")),
+    ("watcher.run(", Some("daemon/reconcile/auto/hear.rs")),
+    (".is_claim(", Some("daemon/reconcile/auto/hear.rs")),
+    ("get_inner().receive(", Some("daemon/reconcile/auto/hear.rs")),
+    ("runner.run(", Some("daemon/serve/dstm_client.rs")),
+    ("trace::line(", Some("daemon/apply/tracing.rs")),
+    ("Message::parse(", Some("daemon/reconcile/auto/duplicate.rs")),
     ("hickory_proto", None),
     ("fordway_dns64::ndp", None),
     ("hyper", None),
@@ -109,6 +109,7 @@ fn who_has_capabilities_parses_nothing_of_strangers() {
     let main = std::fs::read_to_string(src.join("daemon.rs")).expect("daemon.rs");
     let mut files = vec![(src.join("daemon.rs").display().to_string(), main)];
     sources(&src.join("daemon"), &mut files);
+    sources(&src.join("settings"), &mut files);
     assert!(files.len() > 50, "only {} files were found", files.len());
     let mut wrong = Vec::new();
     for (word, place) in STRANGERS {
@@ -125,6 +126,29 @@ fn who_has_capabilities_parses_nothing_of_strangers() {
         }
         if place.is_some() && !is_there {
             wrong.push(format!("{word} is nowhere: correct this table"));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// The parts of the daemon: each imports only those before it.
+const PARTS: [&str; 5] = ["plan", "handover", "apply", "reconcile", "serve"];
+
+#[test]
+fn parts_of_the_daemon_import_only_those_before_them() {
+    let daemon = root().join("crates/fordway/src/daemon");
+    let mut wrong = Vec::new();
+    for (place, part) in PARTS.iter().enumerate() {
+        let mut files = Vec::new();
+        sources(&daemon.join(part), &mut files);
+        assert!(!files.is_empty(), "{part} has no files");
+        for (name, code) in &files {
+            let imports = |later: &&&str| code.contains(&format!("crate::daemon::{later}"));
+            let later = PARTS[place + 1..].iter().filter(imports);
+            wrong.extend(later.map(|later| format!("{name} imports {later}")));
+            if code.contains("crate::daemon::{") {
+                wrong.push(format!("{name}: name each part by its whole path"));
+            }
         }
     }
     assert_eq!(wrong, Vec::<String>::new());

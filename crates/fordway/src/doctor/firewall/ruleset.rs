@@ -13,17 +13,17 @@ const DEPTH: usize = 16;
 
 /// What is known of a packet.
 #[derive(Clone, Debug, Default)]
-pub(in crate::doctor) struct Flow {
-    pub(in crate::doctor) v6: bool,
-    pub(in crate::doctor) iif: Option<String>,
-    pub(in crate::doctor) oif: Option<String>,
+pub(crate) struct Flow {
+    pub(crate) v6: bool,
+    pub(crate) iif: Option<String>,
+    pub(crate) oif: Option<String>,
     /// `tcp`, `udp`, `icmp` or `ipv6-icmp`.
-    pub(in crate::doctor) l4: &'static str,
+    pub(crate) l4: &'static str,
     /// `new` or `established`.
-    pub(in crate::doctor) state: &'static str,
-    pub(in crate::doctor) source: Option<IpAddr>,
-    pub(in crate::doctor) destination: Option<IpAddr>,
-    pub(in crate::doctor) port: Option<u16>,
+    pub(crate) state: &'static str,
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) destination: Option<IpAddr>,
+    pub(crate) port: Option<u16>,
 }
 
 /// What becomes of it.

@@ -1,0 +1,14 @@
+//! Makes a plan effective: devices, host changes, engines, tables; and takes it back.
+
+pub(crate) mod change;
+pub(crate) mod journal;
+pub(crate) mod kernel;
+pub(crate) mod no_checksum;
+pub(crate) mod prepared;
+pub(crate) mod privilege;
+pub(crate) mod running;
+pub(crate) mod stateful;
+pub(crate) mod tracing;
+pub(crate) mod translators;
+pub(crate) mod tunnels;
+pub(crate) mod upkeep;

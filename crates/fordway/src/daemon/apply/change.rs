@@ -1,0 +1,200 @@
+//! Another configuration for one translator while packets flow: engines first and the host's routes after them, back
+//! again on error, and at last what is needed no more.
+
+use fordway_config::Translator;
+use fordway_engine::Core;
+use fordway_net::{Change, Netlink, View};
+use tracing::{debug, info, warn};
+
+use super::kernel::{self, Kernel, Tuning};
+use super::prepared::core;
+use super::running::Running;
+use super::stateful;
+use crate::daemon::plan::changes::{self, keep, last_of_each};
+use crate::daemon::plan::placement::Devices;
+use crate::daemon::plan::pool4;
+use crate::daemon::plan::resolve::{self, Facts};
+use crate::daemon::plan::uplink;
+use crate::failure::Failure;
+
+/// What a translator had before a change.
+pub(crate) struct Before {
+    config: Translator,
+    facts: Facts,
+    way: Option<uplink::Way>,
+    devices: Devices,
+    core: Core,
+    wanted: Vec<Change>,
+    /// Sessions and mappings for which the other configuration has no place.
+    pub(crate) unfit: u64,
+}
+
+impl Running {
+    /// Looks at the host anew, with the configuration that it has.
+    pub(crate) fn look_anew(&mut self) -> Result<(), Failure> {
+        let config = self.config.clone();
+        if self.change(&config)?.is_some() {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Takes another configuration up, or puts back what the kernel has taken of this one.
+    pub(crate) fn become_like(&mut self, new: &Translator) -> Result<(), Failure> {
+        if self.take_on(new)? {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// The same, and tells whether it was another: then what only the one before needed stays until [`Running::settle`].
+    pub(crate) fn take_on(&mut self, new: &Translator) -> Result<bool, Failure> {
+        let is_new = self.change(new)?.is_some();
+        if !is_new {
+            self.settle_quietly();
+        }
+        Ok(is_new)
+    }
+
+    /// Takes another configuration up, engines first and the host's routes after them. `None`: it is
+    /// the same. On error the old one is back.
+    pub(crate) fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
+        let mut netlink = Netlink::open()?;
+        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
+        facts.resolved.attach = self.place.attach;
+        let mut way = self.place.way.clone();
+        if way.is_some()
+            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
+        {
+            way = Some(found);
+        }
+        let mut devices = self.place.devices.clone();
+        if !devices.is_empty() {
+            devices = Devices::find(&mut View::new(&mut netlink), new);
+        }
+        if *new == self.config
+            && facts == self.facts
+            && way == self.place.way
+            && devices == self.place.devices
+        {
+            return Ok(None);
+        }
+        let old = self.engine.core();
+        let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
+        let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
+        let logs = self.other_logs(new)?;
+        let before = Before {
+            config: std::mem::replace(&mut self.config, new.clone()),
+            facts: std::mem::replace(&mut self.facts, facts),
+            way: std::mem::replace(&mut self.place.way, way),
+            devices: std::mem::replace(&mut self.place.devices, devices),
+            core: old,
+            wanted: self.host.as_ref().map(|host| host.wanted().to_vec()).unwrap_or_default(),
+            unfit,
+        };
+        if let Err(failure) = self.take_up(core) {
+            self.change_back(before);
+            return Err(failure);
+        }
+        if let Some(beside) = &self.stateful {
+            beside.telling.add_unfit(unfit);
+            if let Some(logs) = logs {
+                beside.telling.set_logs(logs);
+            }
+        }
+        if unfit > 0 {
+            info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
+        }
+        Ok(Some(before))
+    }
+
+    fn take_up(&mut self, core: Core) -> Result<(), Failure> {
+        self.change_engines(core)?;
+        self.after_other_tables();
+        self.resume_tracing();
+        self.renew()
+    }
+
+    /// Gives the engines another core. Nobody else changes bindings in the meantime.
+    pub(crate) fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
+        let tunnel = self.tunnel.clone();
+        let mut held = tunnel.as_ref().map(|tunnel| tunnel.hold());
+        let core = match &held {
+            Some(held) => held.with_lent(core, &self.written_bindings(), &self.engine.core()),
+            None => core,
+        };
+        let (hook, tuning) = (self.hook(), Tuning::of(&self.config, &self.place.devices));
+        if let (Some(kernel), Some(softwire)) = (&self.kernel, core.softwire())
+            && kernel.can_rebind(softwire, &hook, &tuning)
+        {
+            self.engine.replace(core.clone());
+            match kernel.rebind(softwire) {
+                Ok(()) => return Ok(()),
+                // Larger maps are needed, most likely.
+                Err(error) => debug!("{}: {error}", self.config.name),
+            }
+        }
+        if let Some(kernel) = &mut self.kernel {
+            let config = kernel::config_of(&core, self.place.attach);
+            let tunnels = core.softwire().map(|softwire| kernel::tunnels(softwire)).transpose()?;
+            let settings = core.tables().map(|nat64| stateful::with_added(nat64));
+            kernel.replace(config, hook, tuning, settings, tunnels)?;
+        }
+        self.engine.replace(core);
+        if let Some(held) = &mut held {
+            held.attach(self.engine.current(), self.kernel.as_ref().and_then(Kernel::maps));
+        }
+        Ok(())
+    }
+
+    /// All that is to be in force on the host.
+    pub(crate) fn wanted(&self) -> Result<Vec<Change>, Failure> {
+        // It survives, or has survived an earlier run and is still ours.
+        let survives = self.own && (self.kernel.is_some() || self.engine.device().adopted());
+        let kept = survives.then(|| keep(self.config.name.as_str()));
+        if !self.config.manage {
+            return Ok(kept.into_iter().collect());
+        }
+        let ifindex = self.engine.device().ifindex();
+        let mut wanted = changes::changes(&self.config, &self.facts, ifindex, !self.own)?;
+        if let Some(settings) = self.kernel_settings() {
+            wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
+        }
+        wanted.extend(changes::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
+        wanted.extend(kept);
+        Ok(last_of_each(wanted))
+    }
+
+    /// Takes the old configuration up again.
+    pub(crate) fn change_back(&mut self, before: Before) {
+        self.config = before.config;
+        self.facts = before.facts;
+        self.place.way = before.way;
+        self.place.devices = before.devices;
+        let put_back = match &mut self.host {
+            Some(host) => host.want(before.wanted),
+            None => Ok(()),
+        };
+        if let Err(failure) = put_back.and_then(|()| self.take_up(before.core)) {
+            warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
+        }
+        self.settle();
+    }
+
+    /// Makes sure of what the host should look like, which has not changed.
+    pub(crate) fn settle_quietly(&mut self) {
+        if let Some(host) = &mut self.host {
+            host.settle("needed no more: ");
+        }
+    }
+
+    /// Takes back what the configuration before needed and this one does not.
+    pub(crate) fn settle(&mut self) {
+        self.settle_tables();
+        let is_silent =
+            self.host.as_mut().is_none_or(|host| !host.settle("another configuration: "));
+        if is_silent {
+            info!("{}: another configuration", self.name());
+        }
+    }
+}

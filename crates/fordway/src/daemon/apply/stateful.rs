@@ -1,0 +1,391 @@
+//! Stateful translation in the daemon: where the tables lie, what settings they get, who sweeps them.
+//!
+//! With the kernel engine the tables are maps that outlive the process: whoever starts the translator next
+//! finds its sessions there. With the user engine alone they lie on the heap and go with the process.
+
+mod tell;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
+use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
+use fordway_control::Clash;
+use fordway_engine::{Sweeping, monotonic};
+use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
+use fordway_xlat::nat64::{Adopted, Binding, Memory, Nat64, Nat64Error, Settings, StaticBib};
+use rustix::thread::{MembarrierCommand, membarrier};
+use tracing::{debug, info, warn};
+
+use super::privilege;
+use super::running::Running;
+use crate::daemon::plan::placement::Intent;
+use crate::daemon::plan::pool4;
+use crate::daemon::plan::resolve::Facts;
+use crate::failure::Failure;
+use crate::natlog::Logs;
+use crate::pins;
+use crate::report;
+
+use crate::daemon::handover::mappings::Keeper;
+use crate::settings::nat_pt::with_gateway;
+use crate::tables::{bib_error, written};
+use tell::Telling;
+
+/// The tables of a translator that has any.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) nat64: Arc<Nat64>,
+    /// Where they lie, if the kernel engine works on them too.
+    pub(crate) maps: Option<Arc<StateMaps>>,
+    /// Pins that were made now, and that go if the start fails.
+    pub(crate) made: Option<PathBuf>,
+}
+
+/// What the core is to do, by configuration and host; `None`: it is stateless.
+/// `earlier`: those in whose place they come.
+pub(crate) fn settings(
+    config: &Translator,
+    facts: &Facts,
+    earlier: Option<&Settings>,
+) -> Option<Settings> {
+    let addresses =
+        |device: &InterfaceName| facts.device_v4.get(device.as_str()).cloned().unwrap_or_default();
+    match (config.nat64(), config.dynamic4()) {
+        (Some(nat64), _) => Some(with_gateway(nat64.settings(addresses), config, earlier)),
+        (None, Some(dynamic4)) => Some(dynamic4.settings()),
+        (None, None) => None,
+    }
+}
+
+impl Tables {
+    /// Finds the tables that an earlier run has left, or makes new ones. `None`: the translator is
+    /// stateless. Where the kernel has no room for them and the configuration leaves it open, the user
+    /// engine is to run.
+    pub(crate) fn open(
+        config: &Translator,
+        facts: &Facts,
+        intent: &mut Intent,
+    ) -> Result<Option<Tables>, Failure> {
+        let Some(settings) = settings(config, facts, None) else { return Ok(None) };
+        let name = config.name.as_str();
+        let secret = random_secret()?;
+        let (mut maps, mut made) = (None, None);
+        if intent.is_kernel() {
+            let pins = pins::dir(name)?;
+            match StateMaps::open(&pins, &settings.sizes, secret) {
+                Ok((opened, origin)) => {
+                    maps = Some(Arc::new(opened));
+                    made = (origin != Origin::Adopted).then_some(pins);
+                    if let Origin::Replaced(lost) = origin {
+                        warn!(
+                            "{name}: {lost} sessions of an earlier run are lost: an earlier version left them in tables \
+                             that address-dependent filtering can't use any more"
+                        );
+                    }
+                }
+                // Sessions are worth more than a start: who wants to lose them says so.
+                Err(error @ fordway_bpf::Error::Unsupported(_)) => {
+                    let hint = format!("fordway down {name} ends them; then start it again");
+                    return Err(Failure::failed(format!("{name}: {error}")).hint(hint));
+                }
+                Err(error) if config.engine == EngineChoice::Kernel => {
+                    return Err(Failure::from(error).prefix(&format!("{name}: ")));
+                }
+                Err(error) => {
+                    let why = format!("engine = \"auto\": no tables in the kernel: {error}");
+                    warn!("{name}: {why}");
+                    *intent = Intent::User(why);
+                }
+            }
+        }
+        let memory: Arc<dyn Memory> = match &maps {
+            Some(maps) => Arc::clone(maps) as Arc<dyn Memory>,
+            None => Arc::new(StateMemory::new(&settings.sizes, secret).map_err(|error| {
+                Failure::failed(format!("{name}: no memory for the tables: {error}"))
+                    .hint("write smaller max_sessions, max_bib and max_subscribers")
+            })?),
+        };
+        if maps.is_some() {
+            // While there are privileges: the sweeper has none.
+            prepare_grace();
+        }
+        let subscriber_len = settings.subscriber_len;
+        let meta = memory.regions().meta;
+        if config.nat64().is_some() && !keeps_prefixes(meta, config.pool6(), subscriber_len) {
+            let text = format!("{name}: pool6 and subscriber_len stay while there are sessions");
+            let hint = format!(
+                "write pool6 with the prefixes of before, in their order, others behind them; or fordway down {name}, \
+                 which ends the sessions"
+            );
+            return Err(Failure::failed(text).hint(hint));
+        }
+        tell_prefixes(meta, config.pool6(), subscriber_len);
+        let nat64 = Nat64::new(settings, Arc::clone(&memory)).map_err(|error| {
+            Tables::discard(made.as_ref());
+            misfit(name, error)
+        })?;
+        let tables = Tables { nat64: Arc::new(nat64), maps, made };
+        if tables.maps.is_some() && tables.made.is_none() {
+            let Adopted { counts, entries } = tables.nat64.adopt(&grace);
+            if counts + entries > 0 {
+                debug!(
+                    "{name}: of a killed run, {counts} counts are mended and {entries} entries found"
+                );
+            }
+            let sessions = live_sessions(tables.nat64.memory().regions().sessions);
+            info!("{name}: {sessions} sessions of an earlier run go on");
+        }
+        let by_mark = |pool: &fordway_xlat::nat64::Pool| pool.mark.is_some();
+        if tables.maps.is_none() && tables.nat64.settings().pools.iter().any(by_mark) {
+            warn!("{name}: pools with a mark get nobody: the user engine alone can't see marks");
+        }
+        make_static(name, &tables.nat64);
+        Ok(Some(tables))
+    }
+
+    /// Takes the pins back that were made for a start that failed, and the folders that are empty then.
+    pub(super) fn discard(pins: Option<&PathBuf>) {
+        let Some(pins) = pins else { return };
+        if let Err(error) = StateMaps::discard(pins) {
+            debug!("{}: {error}", pins.display());
+        }
+        // A folder in which there is something, such as an earlier run's programs, stays by itself.
+        for folder in pins.ancestors().take(2) {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+fn random_secret() -> Result<[u64; 2], Failure> {
+    let draw = || {
+        getrandom::u64()
+            .map_err(|error| Failure::failed(format!("cannot draw a random number: {error}")))
+    };
+    Ok([draw()?, draw()?])
+}
+
+fn misfit(name: &str, error: Nat64Error) -> Failure {
+    let hint = match error {
+        Nat64Error::Memory => {
+            "max_sessions, max_bib, max_subscribers and filtering stay while it runs"
+        }
+        Nat64Error::Filtering => "filtering stays while there are sessions",
+    };
+    Failure::failed(format!("{name}: {error}"))
+        .hint(format!("{hint}; fordway down {name} ends them, and the next start may have others"))
+}
+
+/// Puts the configuration's BIB entries in, in the place of those of an earlier one.
+fn make_static(name: &str, nat64: &Nat64) {
+    make_fixed(name, nat64);
+    let (now, wanted) = (monotonic(), &nat64.settings().bib);
+    let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
+    for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
+        if let Some(protocol) = protocol
+            && !wanted.contains(&StaticBib { protocol, v6, v4 })
+        {
+            // Gone already is as good.
+            let _ = nat64.remove_bib(protocol, v4, now);
+        }
+    }
+    for (entry, error) in nat64.make_static_bib(monotonic()) {
+        warn!("{name}: no BIB entry {}: {}", written(&entry), bib_error(error));
+    }
+}
+
+/// The same with the addresses that the configuration binds to hosts (NAT-PT).
+fn make_fixed(name: &str, nat64: &Nat64) {
+    let Some(addresses) = &nat64.settings().addresses else { return };
+    let now = monotonic();
+    let own =
+        |entry: &fordway_xlat::nat64::BibEntry| entry.is_static && entry.binding.protocol.is_none();
+    for Binding { v4, v6, .. } in nat64.bib(now).filter(own).map(|entry| entry.binding) {
+        if !addresses.fixed.contains(&(v4.0, v6.0)) {
+            nat64.unbind(v4.0, now);
+        }
+    }
+    for (binding, error) in nat64.make_fixed_addresses(now) {
+        let (v4, v6) = (binding.v4.0, binding.v6.0);
+        warn!("{name}: {v4} is not bound to {v6}: {}", bib_error(error));
+    }
+}
+
+/// How many sessions and BIB entries have no place in other settings and will end.
+pub(crate) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
+    let bound = |binding: &Binding| {
+        let addresses = settings.addresses.as_ref().filter(|it| it.contains(binding.v4.0))?;
+        Some(addresses.fits(binding.v4.0, binding.v6.0))
+    };
+    let own = |binding: &Binding| match (binding.protocol, &settings.dynamic4) {
+        (None, Some(pool)) => pool.contains(binding.v4.0),
+        (None, None) => false,
+        (Some(protocol), _) => {
+            let own = StaticBib { protocol, v6: binding.v6, v4: binding.v4 };
+            settings.pools.iter().any(|pool| pool.contains(binding.v4.0, binding.v4.1))
+                || settings.bib.contains(&own)
+        }
+    };
+    let fits = |binding: &Binding| bound(binding).unwrap_or_else(|| own(binding));
+    let now = monotonic();
+    let sessions = nat64.sessions(now).filter(|session| !fits(&session.binding)).count();
+    let dynamic = nat64.bib(now).filter(|bib| bib.binding.protocol.is_none());
+    (sessions + dynamic.filter(|bib| !fits(&bib.binding)).count()) as u64
+}
+
+/// Ports of pool4 that the host uses itself; each is told in the log.
+fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
+    let found = pool4::clashes(facts, &with_added(nat64));
+    for sentence in report::sentences(&found) {
+        warn!("{name}: {sentence}");
+    }
+    found
+}
+
+/// What a stateful translator has beside its engines.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// The tables, where the kernel engine is to work on them too.
+    pub(crate) maps: Option<Arc<StateMaps>>,
+    /// Where events of the tables go.
+    pub(crate) telling: Telling,
+    /// Keeps dynamic 1:1 mappings across restarts.
+    keeper: Option<Keeper>,
+    /// What the host's own use of ports is in the way of.
+    pub(crate) clashes: Vec<Clash>,
+    /// Pins that were made for this start, and that nobody needs unless a kernel engine runs.
+    made: Option<PathBuf>,
+    /// Addresses that could not be taken up, and when: to try again at each look would only fill the log.
+    pub(crate) refused: Option<(HostV4, Instant)>,
+}
+
+/// The IPv4 addresses of devices in pool4, and the host's own.
+type HostV4 = (BTreeMap<String, Vec<Ipv4Addr>>, BTreeSet<Ipv4Addr>);
+
+impl Beside {
+    /// Opens the logs and the file of mappings. Makes threads, which get the caller's privileges.
+    pub(crate) fn open(
+        config: &Translator,
+        facts: &Facts,
+        tables: Tables,
+    ) -> Result<Beside, Failure> {
+        let name = config.name.as_str();
+        // Whoever starts wants sessions.
+        tables.nat64.drain(false);
+        let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
+        let telling =
+            Telling::new(Logs::start(name, logs)?, tables.nat64.settings().subscriber_len);
+        let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
+        let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
+        let clashes = clashes(name, facts, &tables.nat64);
+        Ok(Beside { maps: tables.maps, telling, keeper, clashes, made: tables.made, refused: None })
+    }
+}
+
+/// What the engine's sweeper needs of the daemon.
+pub(super) fn sweeping(telling: &Telling, in_kernel: bool) -> Sweeping {
+    let telling = telling.clone();
+    Sweeping {
+        tell: Some(Box::new(move |event| telling.tell(event))),
+        kernel_grace: in_kernel.then(|| Box::new(grace) as Box<dyn Fn() + Send>),
+    }
+}
+
+/// Made by who may make maps; anybody may wait.
+static PERIODS: OnceLock<Result<GracePeriods, fordway_bpf::Error>> = OnceLock::new();
+
+fn prepare_grace() {
+    if let Err(error) = PERIODS.get_or_init(GracePeriods::new) {
+        debug!("no grace periods by maps: {error}");
+    }
+}
+
+/// Waits until every program in the kernel that runs now has ended: an RCU grace period.
+fn grace() {
+    let by_map = matches!(PERIODS.get(), Some(Ok(periods)) if periods.wait().is_ok());
+    // Kernels before 5.19 let nobody update maps who could not make them.
+    if by_map || membarrier(MembarrierCommand::Global).is_ok() {
+        return;
+    }
+    // Such a kernel on a host with `nohz_full`, where membarrier is refused. Programs run for microseconds, and entries
+    // wait for two sweeps.
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+/// The settings for the programs in the kernel: they turn packets round that are for a BIB entry, also one
+/// that was added by hand.
+pub(super) fn with_added(nat64: &Nat64) -> Settings {
+    let mut settings = nat64.settings().clone();
+    let added = nat64.bib(monotonic()).filter(|entry| entry.is_added);
+    settings.bib.extend(added.filter_map(|entry| {
+        let Binding { protocol, v6, v4 } = entry.binding;
+        Some(StaticBib { protocol: protocol?, v6, v4 })
+    }));
+    settings
+}
+
+impl Running {
+    /// The settings for its programs; `None`: it is stateless.
+    pub(crate) fn kernel_settings(&self) -> Option<Settings> {
+        self.engine.core().tables().map(|nat64| with_added(nat64))
+    }
+
+    /// The tables for another configuration, and how much of what is in them has no place there.
+    pub(super) fn other_tables(
+        &self,
+        new: &Translator,
+        facts: &Facts,
+        old: Option<&Arc<Nat64>>,
+    ) -> Result<(Option<Arc<Nat64>>, u64), Failure> {
+        let (Some(old), Some(settings)) =
+            (old, old.and_then(|old| settings(new, facts, Some(old.settings()))))
+        else {
+            return Ok((None, 0));
+        };
+        let unfit = unfit(old, &settings);
+        let nat64 = old.reconfigured(settings).map_err(|error| misfit(self.name(), error))?;
+        Ok((Some(Arc::new(nat64)), unfit))
+    }
+
+    /// The logs of another configuration; `None`: they are the same.
+    pub(super) fn other_logs(&self, new: &Translator) -> Result<Option<Logs>, Failure> {
+        let logs = |it: &Translator| it.nat64().map(|nat64| nat64.logs.clone());
+        let (Some(wanted), true) = (logs(new), logs(new) != logs(&self.config)) else {
+            return Ok(None);
+        };
+        let name = self.name();
+        let started = privilege::without((), |()| Logs::start(name, &wanted));
+        started.unwrap_or_else(|(failure, _)| Err(failure)).map(Some)
+    }
+
+    /// Writes what is kept across restarts a last time, and gives tables up for which no kernel engine came.
+    pub(super) fn end_keeping(&mut self) {
+        let Some(beside) = &mut self.stateful else { return };
+        beside.keeper = None;
+        if self.kernel.is_none() {
+            Tables::discard(beside.made.take().as_ref());
+        }
+    }
+
+    /// After the engines have taken other tables up.
+    pub(super) fn after_other_tables(&mut self) {
+        let translator = self.engine.core();
+        let Some(nat64) = translator.tables() else { return };
+        let meta = nat64.memory().regions().meta;
+        tell_prefixes(meta, self.config.pool6(), nat64.settings().subscriber_len);
+        let clashes = clashes(self.name(), &self.facts, nat64);
+        if let Some(beside) = &mut self.stateful {
+            beside.clashes = clashes;
+        }
+    }
+
+    /// When the change is to stay: whoever loses a port that is forwarded loses its connections.
+    pub(super) fn settle_tables(&mut self) {
+        if let Some(nat64) = self.engine.core().tables() {
+            make_static(self.name(), nat64);
+        }
+    }
+}

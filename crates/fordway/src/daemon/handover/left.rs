@@ -1,0 +1,84 @@
+//! What a killed daemon has left of a CLAT: its kernel engine goes on translating. It is taken over when the
+//! network turns out to be the same or another one, and taken down when there is none.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fordway_config::{Config, InterfaceName, Translator};
+use fordway_net::Manager;
+use tracing::{info, warn};
+
+use super::ledger;
+use crate::failure::Failure;
+use crate::pins;
+
+/// How long it may go on while nothing is known of the network: what a router and a resolver need to answer,
+/// when the first question is lost.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// What an earlier daemon has left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    name: String,
+    run_dir: PathBuf,
+    /// Until when it may stay while nothing is known of the network.
+    pub(crate) until: Instant,
+}
+
+impl Left {
+    /// Looks whether there is something. What is in nobody's use is taken back by any start.
+    pub(crate) fn find(template: &Translator, run_dir: &Path) -> Option<Left> {
+        let name = template.name.as_str();
+        let pinned = pins::dir(name).is_ok_and(|pins| pins.exists());
+        let kept = Manager::open(run_dir, name).and_then(|manager| manager.is_kept());
+        if !pinned && !kept.unwrap_or(false) {
+            return None;
+        }
+        info!("{name}: an earlier run's kernel engine goes on until the network is known");
+        let until = Instant::now() + PATIENCE;
+        Some(Left { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
+    }
+
+    /// What an earlier daemon of this control socket has left, and nothing in the file goes on with.
+    fn orphans(config: &Config, run_dir: &Path, home: &str) -> Result<Vec<Left>, Failure> {
+        let names = config.translators.iter().map(|it| it.name.as_str());
+        let of_kernel = config.nat44.iter().map(|it| it.name.as_str());
+        let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| it.name.as_str()));
+        let names: BTreeSet<&str> = names.chain(of_kernel).collect();
+        let kept = fordway_net::kept_by(run_dir, home)?.into_iter();
+        let left = kept.filter(|name| !names.contains(name.as_str())).map(|name| Left {
+            name,
+            run_dir: run_dir.to_owned(),
+            until: Instant::now(),
+        });
+        Ok(left.collect())
+    }
+
+    /// Takes it down: the host first, so that nothing untranslated leaves, programs last.
+    pub(crate) fn take_down(self) {
+        let taken = || -> Result<(), Failure> {
+            let mut manager = Manager::open(&self.run_dir, &self.name)?;
+            let report = manager.restore()?;
+            fordway_bpf::take_down(&pins::dir(&self.name)?)?;
+            ledger::log_report(&self.name, "left by an earlier run: ", &report);
+            Ok(())
+        };
+        if let Err(failure) = taken() {
+            warn!("{}: cannot take down what an earlier run left: {}", self.name, failure.line());
+        }
+    }
+}
+
+/// Takes down what is nobody's any more, before anything is made that might need its place: what an earlier daemon of this
+/// control socket has left under a name that the file has no more, and translators of killed daemons.
+pub(crate) fn clear(config: &Config, run_dir: &Path) -> Result<(), Failure> {
+    let home = ledger::set_home(&config.control.socket);
+    for orphan in Left::orphans(config, run_dir, home)? {
+        orphan.take_down();
+    }
+    // What this file has a name for is its own, to be taken up; services take up theirs.
+    let names: Vec<&str> = config.translators.iter().map(|it| it.name.as_str()).collect();
+    ledger::reclaim(run_dir, |owner| names.contains(&owner) || owner.len() > InterfaceName::MAX);
+    Ok(())
+}

@@ -1,0 +1,339 @@
+//! What strangers tell an automatic CLAT: routers and resolvers tell prefixes, neighbours claim addresses.
+//!
+//! A thread without capabilities receives and parses all of it (`{name}-hear`). It hands over what it has understood, of
+//! which only the latest value waits: nobody can make the thread that has capabilities read, or hold, more than that.
+
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use fordway_config::Translator;
+use fordway_discovery::{Settings, Watcher};
+use fordway_dns64::discovery::{Found, Report};
+use fordway_net::{NeighbourReceiver, NeighbourSocket};
+use tokio::sync::{oneshot, watch};
+use tracing::{debug, warn};
+
+use super::AGAIN;
+use super::duplicate::{Mac, Question};
+use crate::daemon::apply::privilege;
+use crate::daemon::reconcile::watch::own_fd;
+use crate::failure::Failure;
+
+/// The longest Neighbor Discovery message that matters.
+const MESSAGE: usize = 1500;
+
+/// How many are read before somebody else has a turn.
+const BURST: usize = 64;
+
+/// Somebody on the link has the address that a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// Its answer to this; another question's is void.
+    pub(crate) question: Question,
+    /// Who.
+    pub(crate) by: Mac,
+}
+
+/// Something has been heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Prefixes have changed.
+    Found,
+    /// A neighbour has the address.
+    Claimed(Claim),
+}
+
+/// Asks neighbours whether an address is free. Their answers are heard elsewhere: it can't receive.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    socket: NeighbourSocket,
+    question: watch::Sender<Option<Question>>,
+}
+
+impl Asker {
+    pub(crate) fn new(socket: NeighbourSocket) -> Asker {
+        Asker { socket, question: watch::Sender::new(None) }
+    }
+
+    /// Hears answers to `question` from now on, those to `groups` too.
+    pub(crate) fn listen(
+        &mut self,
+        question: Question,
+        groups: &[Mac],
+    ) -> Result<(), fordway_net::Error> {
+        // Before the first answer can come.
+        self.question.send_replace(Some(question));
+        self.socket.listen(question.index, groups)
+    }
+
+    /// Hears nothing any more.
+    pub(crate) fn silence(&mut self) {
+        self.socket.silence();
+        self.question.send_replace(None);
+    }
+
+    pub(crate) fn send(
+        &self,
+        packet: &[u8],
+        index: u32,
+        to: Mac,
+    ) -> Result<(), fordway_net::Error> {
+        self.socket.send(packet, index, to)
+    }
+}
+
+/// Sockets that need privileges to be opened.
+pub(crate) struct Opened {
+    pub(crate) settings: Settings,
+    pub(crate) watcher: Watcher,
+    pub(crate) neighbours: Option<NeighbourSocket>,
+}
+
+impl Opened {
+    pub(crate) fn open(template: &Translator) -> Result<Opened, Failure> {
+        let name = template.name.as_str();
+        let neighbours = NeighbourSocket::open();
+        if let Err(error) = &neighbours {
+            warn!("{name}: nobody is asked whether the CLAT's address is free: {error}");
+        }
+        let device = template.clat().and_then(|clat| clat.uplink.as_ref());
+        let settings = Settings {
+            device: device.map(ToString::to_string),
+            // Ours is one host among others that has been waiting for nothing.
+            solicitation_delay: Duration::ZERO,
+            ..Settings::default()
+        };
+        let watcher = open(name, &settings)?;
+        Ok(Opened { settings, watcher, neighbours: neighbours.ok() })
+    }
+
+    pub(super) fn can_check(&self) -> bool {
+        self.neighbours.is_some()
+    }
+}
+
+/// The thread that hears, which begins anew if it ends by itself.
+pub(crate) struct Hearing {
+    name: String,
+    /// To open it again.
+    settings: Settings,
+    ears: Option<Ears>,
+    /// When to begin anew.
+    retry: Instant,
+    found: Found,
+}
+
+/// What the thread hands over.
+struct Ears {
+    found: watch::Receiver<Found>,
+    report: watch::Receiver<Report>,
+    claims: watch::Receiver<Option<Claim>>,
+    /// The thread ends when this is dropped.
+    _listening: oneshot::Sender<()>,
+}
+
+impl Hearing {
+    /// Starts it with sockets that are open.
+    pub(crate) fn start(
+        name: &str,
+        settings: Settings,
+        watcher: Watcher,
+        asker: Option<&Asker>,
+    ) -> Hearing {
+        let mut hearing = Hearing {
+            name: name.to_owned(),
+            settings,
+            ears: None,
+            retry: Instant::now(),
+            found: Found::default(),
+        };
+        hearing.begin(Ok(watcher), asker);
+        hearing
+    }
+
+    fn begin(&mut self, watcher: Result<Watcher, Failure>, asker: Option<&Asker>) {
+        let ears = watcher.and_then(|watcher| Ears::open(&self.name, watcher, asker));
+        self.retry = Instant::now() + AGAIN;
+        if let Err(failure) = &ears {
+            warn!("{}: routers are not heard: {}; it is tried again", self.name, failure.line());
+        }
+        self.ears = ears.ok();
+    }
+
+    /// The prefixes that the network tells.
+    pub(crate) fn found(&mut self) -> Found {
+        if let Some(ears) = &mut self.ears {
+            let found = ears.found.borrow_and_update().clone();
+            // One that has begun anew does not know yet what the one before has heard.
+            if !found.prefixes.is_empty() || ears.report.borrow().settled {
+                self.found = found;
+            }
+        }
+        self.found.clone()
+    }
+
+    /// Waits for news. May be dropped while it waits.
+    pub(crate) async fn next(&mut self, asker: Option<&Asker>) -> News {
+        loop {
+            if self.ears.is_none() {
+                tokio::time::sleep_until(self.retry.into()).await;
+                self.begin(open(&self.name, &self.settings), asker);
+            }
+            let Some(ears) = &mut self.ears else { continue };
+            if let Some(news) = ears.next().await {
+                return news;
+            }
+            warn!("{}: the thread that hears routers has ended; it begins anew", self.name);
+            self.ears = None;
+            self.retry = Instant::now() + AGAIN;
+        }
+    }
+}
+
+/// Opens what hears routers and asks resolvers. Without advertisements, if they can't be heard.
+pub(crate) fn open(name: &str, settings: &Settings) -> Result<Watcher, Failure> {
+    let watcher = Watcher::open(settings.clone()).or_else(|error| {
+        warn!("{name}: router advertisements can't be heard: {error}");
+        Watcher::open(Settings { advertisements: false, ..settings.clone() })
+    });
+    watcher.map_err(|error| {
+        Failure::failed(format!("{name}: cannot discover the prefix: {error}")).hint(
+            "it needs CAP_NET_RAW; a daemon that was started without an automatic CLAT has given it up: \
+             restart it",
+        )
+    })
+}
+
+impl Ears {
+    fn open(name: &str, watcher: Watcher, asker: Option<&Asker>) -> Result<Ears, Failure> {
+        let (found, report) = (watcher.found(), watcher.report());
+        let (tell, claims) = watch::channel(None);
+        let (listening, end) = oneshot::channel::<()>();
+        let neighbours = asker.map(|asker| {
+            let receiver = asker.socket.receiver()?;
+            Ok::<_, fordway_net::Error>((receiver, asker.question.subscribe()))
+        });
+        let neighbours = neighbours.transpose()?;
+        let label = name.to_owned();
+        let work = move || async move {
+            tokio::select! {
+                ended = watcher.run() => if let Err(error) = ended {
+                    warn!("{label}: prefixes are not followed any more: {error}");
+                },
+                () = hear_neighbours(neighbours, &tell) => {}
+                _ = end => {}
+            }
+        };
+        privilege::apart(&format!("{name}-hear"), work)?;
+        Ok(Ears { found, report, claims, _listening: listening })
+    }
+
+    /// Waits for news; `None`: the thread has ended.
+    async fn next(&mut self) -> Option<News> {
+        loop {
+            tokio::select! {
+                changed = self.found.changed() => return changed.ok().map(|()| News::Found),
+                changed = self.claims.changed() => {
+                    changed.ok()?;
+                    if let Some(claim) = *self.claims.borrow_and_update() {
+                        return Some(News::Claimed(claim));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hears what neighbours say, and tells who claims the address that is asked about.
+async fn hear_neighbours(
+    neighbours: Option<(NeighbourReceiver, watch::Receiver<Option<Question>>)>,
+    tell: &watch::Sender<Option<Claim>>,
+) {
+    let Some((receiver, question)) = neighbours else { return pending().await };
+    let receiver = match own_fd(receiver) {
+        Ok(receiver) => receiver,
+        Err(error) => {
+            debug!("neighbours: {error}");
+            return pending().await;
+        }
+    };
+    let mut packet = [0; MESSAGE];
+    loop {
+        let Ok(mut ready) = receiver.readable().await else { return pending().await };
+        for _ in 0..BURST {
+            match ready.get_inner().receive(&mut packet) {
+                Ok(Some(heard)) => {
+                    let asked = *question.borrow();
+                    let packet = &packet[..heard.len.min(MESSAGE)];
+                    if let Some(question) = asked
+                        && question.index == heard.index
+                        && question.is_claim(packet, heard.sender)
+                    {
+                        tell.send_replace(Some(Claim { question, by: heard.sender }));
+                    }
+                }
+                Ok(None) => {
+                    ready.clear_ready();
+                    break;
+                }
+                // The link went down, which is told elsewhere.
+                Err(error) => debug!("{error}"),
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fordway_dns64::discovery::{Prefix, Source, Validation};
+
+    use super::*;
+
+    fn found(pool6: &str) -> Found {
+        let pool6 = pool6.parse().unwrap();
+        let validation = Validation::NotNeeded;
+        let source = Source::Configured;
+        let prefix = Prefix { pool6, source, device: None, until: None, validation, stale: false };
+        Found { prefixes: vec![prefix] }
+    }
+
+    /// With a configured prefix nothing is sent.
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_has_ended_is_followed_by_another() {
+        let settings = Settings {
+            configured: vec!["2001:db8:65::/96".parse().unwrap()],
+            ..Settings::default()
+        };
+        let (tell, heard) = watch::channel(found("2001:db8:64::/96"));
+        let (report, claims) = (watch::channel(Report::default()), watch::channel(None));
+        let ears = Ears {
+            found: heard,
+            report: report.1,
+            claims: claims.1,
+            _listening: oneshot::channel().0,
+        };
+        let mut hearing = Hearing {
+            name: "clat0".to_owned(),
+            settings,
+            ears: Some(ears),
+            retry: Instant::now(),
+            found: Found::default(),
+        };
+        assert_eq!(hearing.found(), found("2001:db8:64::/96"));
+        // It has panicked.
+        drop((tell, report.0, claims.0));
+        assert_eq!(hearing.found(), found("2001:db8:64::/96"));
+        assert_eq!(hearing.next(None).await, News::Found);
+        assert_eq!(hearing.found(), found("2001:db8:65::/96"));
+        // What has begun anew and knows nothing yet is not asked.
+        let nothing = watch::channel(Found::default());
+        let ears = hearing.ears.as_mut().unwrap();
+        ears.found = nothing.1;
+        ears.report = watch::channel(Report::default()).1;
+        assert_eq!(hearing.found(), found("2001:db8:65::/96"));
+        let settled = Report { settled: true, ..Report::default() };
+        hearing.ears.as_mut().unwrap().report = watch::channel(settled).1;
+        assert_eq!(hearing.found(), Found::default());
+    }
+}

@@ -1,0 +1,13 @@
+//! What the daemon does for others while it runs: requests of clients, servers beside the translators, reload.
+
+pub(crate) mod automatic;
+pub(crate) mod bib;
+pub(crate) mod dstm_client;
+pub(crate) mod handle;
+pub(crate) mod nat64;
+pub(crate) mod reload;
+pub(crate) mod requests;
+pub(crate) mod services;
+pub(crate) mod status;
+pub(crate) mod systemd;
+pub(crate) mod trace;

@@ -1,0 +1,355 @@
+//! The daemon as its sockets see it.
+//!
+//! Everything but the queues' threads happens on one thread: requests are served between each other, so none
+//! sees another half done. Only whoever looks through whole tables has a thread for that.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use fordway_config::{Config, Settings};
+use fordway_dstmd::LeaseView;
+use fordway_net::{Netlink, View};
+use tokio::sync::Notify;
+use tracing::info;
+
+use super::dstm_client::{self, Borrower};
+use super::services::Services;
+use crate::daemon::apply::running::Running;
+use crate::daemon::apply::translators::Translators;
+use crate::daemon::apply::upkeep::earlier;
+use crate::daemon::reconcile::auto::{Auto, Seen};
+use crate::failure::Failure;
+use fordway_control::{Stats, Status};
+
+/// What the daemon is to run.
+pub(crate) struct Job {
+    /// The configuration.
+    pub(crate) config: Config,
+    /// Where it came from, for people.
+    pub(crate) origin: String,
+    /// The file that it can be read from again.
+    pub(crate) file: Option<PathBuf>,
+    /// Values that replace those of the file.
+    pub(crate) settings: Settings,
+    /// What comes before the file.
+    pub(crate) adjust: Adjust,
+    /// Folder for locks and the ledger.
+    pub(crate) run_dir: PathBuf,
+}
+
+/// Options of the command line that come before what the file says.
+pub(crate) struct Adjust(Box<dyn Fn(&mut Config)>);
+
+impl Adjust {
+    pub(crate) fn new(adjust: impl Fn(&mut Config) + 'static) -> Adjust {
+        Adjust(Box::new(adjust))
+    }
+
+    pub(crate) fn apply(&self, config: &mut Config) {
+        (self.0)(config);
+    }
+}
+
+/// A running daemon. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Handle(Rc<Shared>);
+
+struct Shared {
+    daemon: RefCell<Daemon>,
+    ready: Instant,
+    leave: Notify,
+    numbers: Cell<u64>,
+    /// Nothing is begun any more.
+    ends: Cell<bool>,
+}
+
+/// What there is at this moment.
+pub(super) struct Daemon {
+    pub(crate) job: Job,
+    /// What runs, as configured.
+    pub(crate) config: Config,
+    pub(crate) translators: Translators,
+    /// What sets translators up, and takes them down, as the network has it.
+    pub(crate) automatic: Vec<Auto>,
+    pub(crate) services: Services,
+    /// Those who borrow addresses.
+    pub(crate) borrowers: Vec<Borrower>,
+    /// Those who are to begin.
+    pub(super) fresh_borrowers: Vec<dstm_client::Opened>,
+}
+
+impl Handle {
+    pub(crate) fn new(
+        job: Job,
+        translators: Translators,
+        automatic: Vec<Auto>,
+        services: Services,
+    ) -> Handle {
+        let config = job.config.clone();
+        Handle(Rc::new(Shared {
+            daemon: RefCell::new(Daemon {
+                job,
+                config,
+                translators,
+                automatic,
+                services,
+                borrowers: Vec::new(),
+                fresh_borrowers: Vec::new(),
+            }),
+            ready: Instant::now(),
+            leave: Notify::new(),
+            numbers: Cell::new(0),
+            ends: Cell::new(false),
+        }))
+    }
+
+    /// What runs now.
+    pub(crate) fn status(&self) -> Status {
+        let daemon = self.0.daemon.borrow();
+        let mut netlink = Netlink::open().ok();
+        let mut name = |index: u32| {
+            let link = netlink.as_mut().and_then(|it| it.find_link_by_index(index).ok().flatten());
+            link.map_or_else(|| index.to_string(), |link| link.name)
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            config: daemon.job.origin.clone(),
+            uptime_seconds: self.0.ready.elapsed().as_secs(),
+            automatic: daemon.automatic.iter().map(Auto::status).collect(),
+            translators: daemon
+                .translators
+                .running
+                .iter()
+                .map(|one| one.status(&mut name))
+                .collect(),
+            dns64: daemon.services.dns64_status(&daemon.config),
+            advertise: daemon.services.advertise_status(),
+            nat44: daemon.services.nat44_status(),
+            dual_stack: daemon.services.dual_stack_status(),
+            trt: daemon.services.trt_status(&daemon.config),
+            proxies: daemon.services.proxy_status(),
+            dstm_server: daemon.services.dstm_server_status(),
+            dstm_tep: daemon.services.dstm_tep_status(),
+            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+        }
+    }
+
+    /// What has been carried until now.
+    pub(crate) fn stats(&self) -> Stats {
+        let daemon = self.0.daemon.borrow();
+        Stats {
+            automatic: daemon.automatic.iter().map(Auto::status).collect(),
+            translators: daemon.translators.running.iter().map(Running::stats).collect(),
+            dns64: daemon.services.dns64_stats(),
+            router: daemon.services.router_stats(),
+            nat44: daemon.services.nat44_stats(),
+            dual_stack: daemon.services.dual_stack_stats(),
+            trt: daemon.services.trt_stats(),
+            proxies: daemon.services.proxy_stats(),
+            dstm_server: daemon.services.dstm_server_stats(),
+            dstm_tep: daemon.services.dstm_tep_stats(),
+            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+        }
+    }
+
+    /// Takes one translator down; `None`: there is none of this name.
+    pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
+        if let Err(failure) = self.goes_on() {
+            return Some(Err(failure));
+        }
+        let (automatic, one, of_kernel) = {
+            let mut daemon = self.0.daemon.borrow_mut();
+            let automatic = daemon.automatic.iter().position(|one| one.name() == name);
+            let at = daemon.translators.running.iter().position(|one| one.name() == name);
+            let automatic = automatic.map(|at| daemon.automatic.remove(at));
+            let one = at.map(|at| daemon.translators.running.remove(at));
+            daemon.end_borrowers(|it| it == name);
+            let Config { translators, nat44, dual_stack, dstm_clients, .. } = &mut daemon.config;
+            dstm_clients.retain(|client| client.name.as_str() != name);
+            translators.retain(|translator| translator.name.as_str() != name);
+            let before = nat44.len() + dual_stack.len();
+            nat44.retain(|entry| entry.name.as_str() != name);
+            dual_stack.retain(|entry| entry.name.as_str() != name);
+            let of_kernel = nat44.len() + dual_stack.len() < before;
+            // Nobody may be told a prefix that nobody translates.
+            let Daemon { services, config, .. } = &mut *daemon;
+            services.take_up(config);
+            (automatic, one, of_kernel)
+        };
+        if automatic.is_none() && one.is_none() && !of_kernel {
+            return None;
+        }
+        info!("{name}: taking it down, as asked");
+        automatic.into_iter().for_each(Auto::abandon);
+        Some(one.map_or(Ok(()), Running::take_down))
+    }
+
+    /// Reads the configuration again and makes it so. Gives what was done, in words.
+    pub(crate) fn reload(&self) -> Result<String, Failure> {
+        self.goes_on()?;
+        let reloaded = self.0.daemon.borrow_mut().reload();
+        self.attend();
+        let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().fresh_borrowers);
+        self.borrow(fresh);
+        reloaded
+    }
+
+    fn goes_on(&self) -> Result<(), Failure> {
+        match self.0.ends.get() {
+            true => Err(Failure::failed("the daemon is about to end")),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins the end: hosts are told, and nothing is begun any more.
+    pub(crate) fn begin_end(&self, leave: bool) {
+        self.0.ends.set(true);
+        self.0.daemon.borrow_mut().services.begin_end(leave);
+    }
+
+    /// Whether nobody is served any more who was served when the end began.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.0.daemon.borrow().services.are_drained()
+    }
+
+    /// Asks the daemon to end and to leave its kernel engines running.
+    pub(crate) fn leave(&self) {
+        self.0.leave.notify_one();
+    }
+
+    /// Waits until somebody has asked the daemon to leave.
+    pub(crate) async fn asked_to_leave(&self) {
+        self.0.leave.notified().await;
+    }
+
+    /// Whether an engine has ended by itself. That of an automatic CLAT is set up again.
+    pub(crate) fn failed(&self) -> bool {
+        let daemon = self.0.daemon.borrow();
+        let mut failed = daemon.translators.running.iter().filter(|one| one.failed());
+        failed.any(|one| match daemon.automatic.iter().find(|auto| auto.name() == one.name()) {
+            Some(auto) => {
+                auto.kick();
+                false
+            }
+            None => true,
+        })
+    }
+
+    /// Lets one automatic CLAT look at the host and act. The outer `None`: there is no automatic CLAT of this name; the
+    /// inner one: nothing is due at a known time.
+    pub(super) fn step_automatic(&self, name: &str, seen: Seen<'_>) -> Option<Option<Instant>> {
+        let Daemon { automatic, translators, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let auto = automatic.iter_mut().find(|auto| auto.name() == name)?;
+        Some(auto.step(translators, &config.translators, seen))
+    }
+
+    /// Does something with each automatic CLAT.
+    pub(super) fn with_automatic(&self, work: impl FnMut(&mut Auto)) {
+        self.0.daemon.borrow_mut().automatic.iter_mut().for_each(work);
+    }
+
+    /// Ends what sets translators up; `all`: with what earlier daemons have left.
+    pub(crate) fn end_automatic(&self, all: bool) {
+        let automatic = std::mem::take(&mut self.0.daemon.borrow_mut().automatic);
+        if all {
+            automatic.into_iter().for_each(Auto::abandon);
+        }
+    }
+
+    /// Begins servers anew that have failed.
+    pub(crate) fn mend_services(&self) {
+        let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        services.mend(config, Instant::now());
+    }
+
+    /// Tells programs of softwires what their cores have learnt of paths.
+    pub(crate) fn tell_paths(&self) {
+        self.0.daemon.borrow().translators.running.iter().for_each(Running::tell_paths);
+    }
+
+    /// Looks at the host once: lets everybody follow it, and puts back what is missing of what they want of it.
+    /// When to look again, if something waits, and what the look has taken of itself.
+    pub(crate) fn follow_host(
+        &self,
+        netlink: &mut Netlink,
+        now: Instant,
+    ) -> (Option<Instant>, Duration) {
+        let mut view = View::new(netlink);
+        let Daemon { translators, services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let again =
+            translators.running.iter_mut().filter_map(|one| one.follow(&mut view, now)).min();
+        let again = earlier(again, services.follow(config, &mut view, now));
+        (again, view.spent())
+    }
+
+    /// Keeps somebody who borrows addresses.
+    pub(super) fn add_borrower(&self, borrower: Borrower) {
+        self.0.daemon.borrow_mut().borrowers.push(borrower);
+    }
+
+    /// Those who borrow addresses, to be ended.
+    pub(super) fn take_borrowers(&self) -> Vec<Borrower> {
+        std::mem::take(&mut self.0.daemon.borrow_mut().borrowers)
+    }
+
+    /// The DSTM server's leases, by address.
+    pub(crate) fn leases(&self) -> Result<Vec<LeaseView>, Failure> {
+        self.0.daemon.borrow().services.leases()
+    }
+
+    /// Ends a client's lease.
+    pub(crate) fn revoke(&self, client: &str) -> Result<String, Failure> {
+        self.0.daemon.borrow().services.revoke(client)
+    }
+
+    /// All translators, to be ended.
+    pub(crate) fn take_running(&self) -> Vec<Running> {
+        std::mem::take(&mut self.0.daemon.borrow_mut().translators.running)
+    }
+
+    /// What runs beside the translators, to be ended.
+    pub(crate) fn take_services(&self) -> Services {
+        std::mem::take(&mut self.0.daemon.borrow_mut().services)
+    }
+
+    /// The names, for people.
+    pub(crate) fn names(&self) -> String {
+        let daemon = self.0.daemon.borrow();
+        let mut names: Vec<String> =
+            daemon.translators.running.iter().map(|one| one.name().to_owned()).collect();
+        let waiting =
+            daemon.automatic.iter().filter(|auto| !names.iter().any(|it| it == auto.name()));
+        let waiting: Vec<String> =
+            waiting.map(|auto| format!("{} ({})", auto.name(), auto.state())).collect();
+        names.extend(waiting);
+        names.extend(daemon.services.names());
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    }
+
+    /// Does something with one translator; `None`: there is none of this name.
+    pub(crate) fn with<T>(&self, name: &str, work: impl FnOnce(&mut Running) -> T) -> Option<T> {
+        let mut daemon = self.0.daemon.borrow_mut();
+        daemon.translators.running.iter_mut().find(|one| one.name() == name).map(work)
+    }
+
+    /// What `find` gives for each translator, where it gives something.
+    pub(super) fn with_all<T>(&self, find: impl FnMut(&mut Running) -> Option<T>) -> Vec<T> {
+        self.0.daemon.borrow_mut().translators.running.iter_mut().filter_map(find).collect()
+    }
+
+    /// That there is no translator of this name.
+    pub(crate) fn unknown(&self, name: &str) -> Failure {
+        Failure::failed(format!("no translator is called {name}"))
+            .hint(format!("there is {}", self.names()))
+    }
+
+    /// A number that no other caller gets.
+    pub(super) fn next_number(&self) -> u64 {
+        let number = self.0.numbers.get();
+        self.0.numbers.set(number + 1);
+        number
+    }
+}

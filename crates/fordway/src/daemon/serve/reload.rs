@@ -1,0 +1,342 @@
+//! Another configuration while packets flow.
+//!
+//! First everything that can be refused is found out: the file, what can't change at run time, the new
+//! translators' set-up. Then those whose configuration changed get theirs, one after the other; if one
+//! refuses, those before it get their old one back. What is no longer wanted goes last.
+
+mod checks;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fordway_config::{Config, InterfaceName, Translator, load_with};
+use fordway_net::privilege::{self, Capability};
+use tracing::warn;
+
+use super::dstm_client;
+use super::handle::Daemon;
+use crate::daemon::apply::change::Before;
+use crate::daemon::apply::running::Running;
+use crate::daemon::apply::translators::start_all;
+use crate::daemon::reconcile::auto::{self, Auto};
+use crate::failure::Failure;
+use crate::settings;
+use checks::{check_names, check_sections, check_translator};
+
+impl Daemon {
+    /// Reads the file again and makes it so; on any error everything stays as it was.
+    pub(crate) fn reload(&mut self) -> Result<String, Failure> {
+        let config = self.read()?;
+        check_sections(&self.config, &config)?;
+        check_names(&self.config, &config)?;
+        let (mut changed, mut fresh) = (Vec::new(), Vec::new());
+        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
+        let mut kept = 0;
+        for new in &config.translators {
+            // Its address comes and goes as it is lent.
+            if borrows(&new.name)
+                && self.translators.running.iter().any(|one| one.config.name == new.name)
+            {
+                kept += 1;
+                continue;
+            }
+            let old = self.config.translators.iter().find(|old| old.name == new.name);
+            old.map_or(Ok(()), |old| check_translator(old, new))?;
+            let at = self.translators.running.iter().position(|one| one.config.name == new.name);
+            match (at, new.is_automatic()) {
+                (Some(at), false) => changed.push((at, new.clone())),
+                (Some(at), true) => changed.extend(self.concrete(new).map(|new| (at, new))),
+                (None, false) => fresh.push(new.clone()),
+                // When the network has what it needs.
+                (None, true) => {}
+            }
+        }
+        let automatic = self.open_automatic(&config)?;
+        let borrowers = self.open_borrowers(&config)?;
+        if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
+            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
+                Failure::failed(error.to_string()).hint(
+                    "the daemon has given it up, since nothing needed it when it started: restart it",
+                )
+            })?;
+        }
+        let fresh = start_all(&fresh, &mut self.translators.context)?;
+        let added = fresh.iter().map(name).collect();
+        let mut names = Changes { added, same: kept, ..Changes::default() };
+        let mut before: Vec<(usize, Before)> = Vec::new();
+        for (at, new) in changed {
+            match self.translators.running[at].change(&new) {
+                Ok(None) => {
+                    names.same += 1;
+                    self.translators.running[at].settle_quietly();
+                }
+                Ok(Some(old)) => {
+                    names.changed.push(new.name.to_string());
+                    before.push((at, old));
+                }
+                Err(failure) => {
+                    for (at, old) in before.into_iter().rev() {
+                        self.translators.running[at].change_back(old);
+                    }
+                    for one in fresh.into_iter().rev() {
+                        one.give_up();
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        // Prefixes are told when they are translated, and not any more before they go.
+        let services = match self.services.change(&self.config, &config) {
+            Ok(services) => services,
+            Err(failure) => {
+                for (at, old) in before.into_iter().rev() {
+                    self.translators.running[at].change_back(old);
+                }
+                for one in fresh.into_iter().rev() {
+                    one.give_up();
+                }
+                return Err(failure);
+            }
+        };
+        names.services(&self.config, &config);
+        names.service(
+            "dstm-server",
+            self.config.dstm_server.as_ref(),
+            config.dstm_server.as_ref(),
+            true,
+        );
+        names.service("dstm-tep", self.config.dstm_tep.as_ref(), config.dstm_tep.as_ref(), true);
+        self.services.settle(services, &config);
+        for (at, old) in before {
+            names.ended += old.unfit;
+            self.translators.running[at].settle();
+        }
+        self.configure_automatic(&config, automatic, &mut names);
+        self.end_borrowers(|it| {
+            !config.dstm_clients.iter().any(|client| client.name.as_str() == it)
+        });
+        self.fresh_borrowers = borrowers;
+        self.reorder(&config, fresh, &mut names);
+        self.config = config;
+        Ok(names.sentence())
+    }
+
+    fn read(&self) -> Result<Config, Failure> {
+        let Some(file) = &self.job.file else {
+            return Err(Failure::failed("there is no file that could be read again").hint(
+                "a translator started by fordway clat, siit or nat64, or from standard input, has none; \
+                 write one with --print-config and start fordway run -c FILE",
+            ));
+        };
+        let loaded = load_with(file, &self.job.settings)?;
+        if !loaded.warnings.is_empty() {
+            warn!("{}", loaded.warnings);
+        }
+        let mut config = loaded.config;
+        self.job.adjust.apply(&mut config);
+        dstm_client::expand(&mut config);
+        Ok(config)
+    }
+
+    /// What an automatic CLAT's new configuration means at this moment.
+    fn concrete(&self, new: &Translator) -> Option<Translator> {
+        let auto = self.automatic.iter().find(|auto| auto.name() == new.name.as_str());
+        auto.and_then(|auto| auto.concrete(new))
+    }
+
+    /// Automatic CLATs that there were none of so far.
+    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+        let known =
+            |new: &&Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
+        let fresh = config.translators.iter().filter(|new| new.is_automatic() && !known(new));
+        let fresh: Vec<Translator> = fresh.cloned().collect();
+        auto::open(&fresh, &self.translators.context)
+    }
+
+    /// Those who borrow addresses and did not so far.
+    fn open_borrowers(&self, config: &Config) -> Result<Vec<dstm_client::Opened>, Failure> {
+        let known = |name: &str| self.borrowers.iter().any(|borrower| borrower.name() == name);
+        let fresh = config.dstm_clients.iter().filter(|client| !known(client.name.as_str()));
+        let fresh = dstm_client::open(fresh)?;
+        let needed = dstm_client::capabilities(&fresh);
+        privilege::require(&needed).map_err(|error| {
+            Failure::failed(error.to_string()).hint(
+                "a daemon that was started without [[dstm_client]] has given it up: restart it",
+            )
+        })?;
+        Ok(fresh)
+    }
+
+    /// Has those who borrow addresses give them back and end.
+    pub(super) fn end_borrowers(&mut self, ends: impl Fn(&str) -> bool) {
+        for borrower in self.borrowers.extract_if(.., |it| ends(it.name())) {
+            borrower.end();
+        }
+    }
+
+    /// Gives automatic CLATs their new configuration, and ends those that have none.
+    fn configure_automatic(&mut self, config: &Config, fresh: Vec<Auto>, names: &mut Changes) {
+        names.added.extend(fresh.iter().map(|auto| auto.name().to_owned()));
+        for mut auto in std::mem::take(&mut self.automatic) {
+            match config.translators.iter().find(|new| new.name.as_str() == auto.name()) {
+                Some(new) => {
+                    auto.configure(new);
+                    self.automatic.push(auto);
+                }
+                None => {
+                    // One that runs is counted when it is taken down.
+                    if !self.translators.running.iter().any(|one| one.name() == auto.name()) {
+                        names.removed.push(auto.name().to_owned());
+                    }
+                    auto.abandon();
+                }
+            }
+        }
+        self.automatic.extend(fresh);
+    }
+
+    /// Puts translators into the order of the file, and takes down those that are not in it.
+    fn reorder(&mut self, config: &Config, fresh: Vec<Running>, names: &mut Changes) {
+        let mut all: Vec<Running> = self.translators.running.drain(..).chain(fresh).collect();
+        for translator in &config.translators {
+            if let Some(at) = all.iter().position(|one| one.config.name == translator.name) {
+                self.translators.running.push(all.remove(at));
+            }
+        }
+        for one in all.into_iter().rev() {
+            names.removed.push(one.name().to_owned());
+            if let Err(failure) = one.take_down() {
+                warn!("{}", failure.line());
+            }
+        }
+    }
+}
+
+fn name(one: &Running) -> String {
+    one.name().to_owned()
+}
+
+/// What a reload did.
+#[derive(Default)]
+struct Changes {
+    added: Vec<String>,
+    changed: Vec<String>,
+    removed: Vec<String>,
+    same: usize,
+    /// Sessions and mappings that do not fit any more.
+    ended: u64,
+}
+
+impl Changes {
+    /// What becomes of the servers beside the translators.
+    fn services(&mut self, old: &Config, new: &Config) {
+        let prefixes = settings::prefixes(old) == settings::prefixes(new);
+        self.service("dns64", old.dns64.as_ref(), new.dns64.as_ref(), prefixes);
+        let relays = |config: &Config| {
+            let all = config.trt.iter();
+            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (before, after) = (relays(old), relays(new));
+        for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
+            self.service(name, before.get(name), after.get(name), true);
+        }
+        let advertise = |config: &Config| {
+            let all = config.advertise.iter();
+            all.map(|it| (it.device.clone(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        for (name, old, new) in kernel_made(old, new) {
+            self.service(&name, old.as_ref(), new.as_ref(), true);
+        }
+        let whole = (old, new);
+        let (old, new) = (advertise(old), advertise(new));
+        for device in old.keys().chain(new.keys().filter(|device| !old.contains_key(device))) {
+            let name = format!("advertisements on {device}");
+            self.service(&name, old.get(device), new.get(device), prefixes);
+        }
+        self.proxies(whole.0, whole.1);
+    }
+
+    fn proxies(&mut self, old: &Config, new: &Config) {
+        let by_name = |config: &Config| {
+            let all = config.proxies.iter();
+            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let (old, new) = (by_name(old), by_name(new));
+        for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
+            self.service(&format!("proxy {name}"), old.get(name), new.get(name), true);
+        }
+    }
+
+    fn service<T: PartialEq>(&mut self, name: &str, old: Option<&T>, new: Option<&T>, same: bool) {
+        match (old, new) {
+            (None, None) => {}
+            (None, Some(_)) => self.added.push(name.to_owned()),
+            (Some(_), None) => self.removed.push(name.to_owned()),
+            (Some(old), Some(new)) if *old == *new && same => self.same += 1,
+            (Some(_), Some(_)) => self.changed.push(name.to_owned()),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let lists = [("new", &self.added), ("changed", &self.changed), ("gone", &self.removed)];
+        let lists = lists.iter().filter(|(_, names)| !names.is_empty());
+        let mut parts: Vec<String> =
+            lists.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+        if self.same > 0 {
+            parts.push(format!("unchanged: {}", self.same));
+        }
+        if self.ended > 0 {
+            parts.push(format!("sessions or mappings that do not fit any more: {}", self.ended));
+        }
+        format!("configuration reloaded; {}", parts.join("; "))
+    }
+}
+
+/// What the kernel does by itself, before and after, by name, as the file would have it.
+fn kernel_made(old: &Config, new: &Config) -> Vec<(String, Option<String>, Option<String>)> {
+    let by_name = |config: &Config| -> BTreeMap<String, String> {
+        let nat44 = config.nat44.iter().map(|it| (it.name.to_string(), format!("{it:?}")));
+        let dual_stack = config.dual_stack.iter();
+        nat44.chain(dual_stack.map(|it| (it.name.to_string(), format!("{it:?}")))).collect()
+    };
+    let (mut old, mut new) = (by_name(old), by_name(new));
+    let names: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
+    let both = names.into_iter().map(|name| {
+        let (old, new) = (old.remove(&name), new.remove(&name));
+        (name, old, new)
+    });
+    both.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nat64(pool6: &str) -> Translator {
+        let text = format!(
+            "[[translator]]\nname = 'nat64'\nmode = 'nat64'\npool4 = ['192.0.2.1']\npool6 = {pool6}"
+        );
+        fordway_config::parse("test", &text).unwrap().config.translators.remove(0)
+    }
+
+    #[test]
+    fn prefixes_of_sessions_keep_their_numbers() {
+        let old = nat64("['2001:db8:64::/96', '2001:db8:65::/96']");
+        let check = |pool6| check_translator(&old, &nat64(pool6)).map_err(|it| it.line());
+        let longer = "['2001:db8:64::/96', '2001:db8:65::/96', '2001:db8:66::/96']";
+        assert_eq!(check(longer), Ok(()));
+        for pool6 in ["['2001:db8:65::/96', '2001:db8:64::/96']", "['2001:db8:64::/96']"] {
+            let said = check(pool6).unwrap_err();
+            assert!(said.starts_with("nat64: pool6 (but for prefixes"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_answer_says_how_many_sessions_end() {
+        let changed = vec!["nat64".to_owned()];
+        let changes = Changes { changed, ended: 3, ..Changes::default() };
+        assert_eq!(
+            changes.sentence(),
+            "configuration reloaded; changed: nat64; sessions or mappings that do not fit any more: 3"
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! From the configuration to what the servers are told.
+
+pub(crate) mod nat_pt;
+mod proxy;
+mod trt;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use fordway_config::{Advertise, Config, Dns64, Preference, Reverse, Upstream, UpstreamProtocol};
+use fordway_dns64::{Policies, Policy, Range};
+use fordway_nameserver as dns64;
+use fordway_nameserver::{Limits, Rate};
+use fordway_net::{Address, IpNet};
+use fordway_resolver as upstream;
+use fordway_router::{self as router, Device, Prefixes, Rdnss, Route};
+use fordway_serve::{Acl, ClientLen};
+use fordway_xlat::addr::Pool6;
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use crate::failure::Failure;
+pub(crate) use proxy::proxies;
+pub(crate) use trt::relays;
+
+/// Threads at most where the file does not say how many: as many as a file may have.
+const MAX_THREADS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Of the octets for the cache, those for ready answers: one part of four.
+const READY: u64 = 4;
+
+/// What the DNS64 server is told. `local`: the networks of this host.
+pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Settings>, Failure> {
+    let Some(dns64) = &config.dns64 else { return Ok(None) };
+    let allow = dns64.allow.as_deref().unwrap_or(local);
+    // 0 is no rate in the file.
+    let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    let rate =
+        dns64.rate.map(|rate| Rate { per_second: positive(rate), burst: positive(dns64.burst) });
+    Ok(Some(dns64::Settings {
+        listen: dns64.listen.clone(),
+        threads: threads(dns64.threads),
+        upstream: upstream(dns64),
+        policies: policies(config, dns64)?,
+        allow: Acl::new(allow.iter().copied()),
+        rate,
+        cache_octets: octets(dns64.cache / READY),
+        udp_size: dns64.udp_size,
+        limits: Limits {
+            connections: dns64.tcp_clients as usize,
+            idle: dns64.tcp_idle,
+            client_len: ClientLen { v6: dns64.client_len, v4: dns64.client_len4 },
+            ..Limits::default()
+        },
+    }))
+}
+
+fn threads(configured: Option<usize>) -> NonZeroUsize {
+    let available = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    configured.and_then(NonZeroUsize::new).unwrap_or_else(|| available().min(MAX_THREADS))
+}
+
+fn octets(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn upstream(dns64: &Dns64) -> upstream::Settings {
+    let anchors = || match &dns64.trust_anchor {
+        Some(file) => upstream::TrustAnchors::File(file.clone()),
+        None => upstream::TrustAnchors::BuiltIn,
+    };
+    upstream::Settings {
+        ca: dns64.ca.clone(),
+        timeout: dns64.timeout,
+        attempts: dns64.attempts.into(),
+        deadline: dns64.deadline,
+        cache_octets: octets(dns64.cache - dns64.cache / READY),
+        validate: dns64.validate.then(anchors),
+        ..upstream::Settings::new(dns64.upstream.iter().map(server).collect())
+    }
+}
+
+fn server(upstream: &Upstream) -> upstream::Server {
+    use upstream::Protocol;
+    let protocol = match upstream.protocol.clone() {
+        UpstreamProtocol::Udp => Protocol::Udp,
+        UpstreamProtocol::Tcp => Protocol::Tcp,
+        UpstreamProtocol::Tls { name } => Protocol::Tls { name },
+        UpstreamProtocol::Https { name, path } => Protocol::Https { name, path },
+    };
+    upstream::Server { address: upstream.address, protocol }
+}
+
+/// The prefixes that addresses are made of where no policy says otherwise: `[dns64]`'s own, or those of the
+/// translators.
+pub(crate) fn prefixes(config: &Config) -> Vec<Pool6> {
+    let written = config.dns64.as_ref().and_then(|dns64| dns64.pool6.clone());
+    written.unwrap_or_else(|| config.pool6())
+}
+
+fn policies(config: &Config, dns64: &Dns64) -> Result<Policies, Failure> {
+    let pool6 = prefixes(config);
+    let gateways = config.translators.iter().filter(|it| it.clat().is_none());
+    let translators_do = gateways.clone().any(|translator| translator.allow_private);
+    let default = Policy {
+        // A translator that is taken down leaves no prefix to make addresses of.
+        enabled: !pool6.is_empty(),
+        ranges: ranges(&dns64.ranges),
+        exclude: dns64.exclude.clone(),
+        exclude_a: dns64.exclude_a.clone(),
+        exempt: dns64.exempt.iter().cloned().collect(),
+        reverse: match dns64.reverse {
+            Reverse::Cname => fordway_dns64::Reverse::Cname,
+            Reverse::Local => fordway_dns64::Reverse::Local,
+        },
+        nat64_names: dns64.nat64_names.clone(),
+        allow_private: dns64.allow_private.unwrap_or(translators_do),
+        site: config.pool6().into_iter().filter(|it| !pool6.contains(it)).collect(),
+        pool6,
+        ..Policy::default()
+    };
+    let default = match &dns64.reverse_domain {
+        Some(domain) => Policy { reverse_domain: domain.clone(), ..default },
+        None => default,
+    };
+    let by_client = dns64.policies.iter().map(|it| {
+        let pool6 = it.pool6.clone().unwrap_or_else(|| default.pool6.clone());
+        let exempt = it.exempt.as_ref().map(|names| names.iter().cloned().collect());
+        let policy = Policy {
+            enabled: it.enable && !pool6.is_empty(),
+            pool6,
+            ranges: it.ranges.as_deref().map_or_else(|| default.ranges.clone(), ranges),
+            exclude: it.exclude.clone().unwrap_or_else(|| default.exclude.clone()),
+            exclude_a: it.exclude_a.clone().unwrap_or_else(|| default.exclude_a.clone()),
+            exempt: exempt.unwrap_or_else(|| default.exempt.clone()),
+            ..default.clone()
+        };
+        (it.clients.clone(), policy)
+    });
+    let by_client = by_client.collect();
+    Policies::new(default, by_client).map_err(|error| Failure::failed(format!("[dns64]: {error}")))
+}
+
+/// Pairs of a network and a prefix as networks with all their prefixes.
+fn ranges(pairs: &[(Ipv4Net, Pool6)]) -> Vec<Range> {
+    let mut by_net: BTreeMap<Ipv4Net, Vec<Pool6>> = BTreeMap::new();
+    for (v4, pool6) in pairs {
+        by_net.entry(*v4).or_default().push(*pool6);
+    }
+    by_net.into_iter().map(|(v4, pool6)| Range { v4, pool6 }).collect()
+}
+
+/// What is advertised; `None`: nothing.
+pub(crate) fn router(config: &Config) -> Option<router::Settings> {
+    let devices = config.advertise.iter().map(|advertise| device(config, advertise));
+    let devices: Vec<Device> = devices.collect();
+    (!devices.is_empty()).then_some(router::Settings { devices })
+}
+
+fn device(config: &Config, advertise: &Advertise) -> Device {
+    let pref64 = advertise.pref64.clone().unwrap_or_else(|| prefixes(config));
+    let route = |route: &fordway_config::AdvertisedRoute| Route {
+        prefix: route.prefix,
+        preference: preference(route.preference),
+        lifetime: route.lifetime.map(seconds),
+    };
+    Device {
+        device: advertise.device.to_string(),
+        prefixes: match &advertise.prefixes {
+            Some(prefixes) => Prefixes::Listed(prefixes.clone()),
+            None => Prefixes::OfDevice,
+        },
+        on_link: advertise.on_link,
+        autonomous: advertise.autonomous,
+        valid: seconds(advertise.valid),
+        preferred: seconds(advertise.preferred),
+        rdnss: match &advertise.rdnss {
+            Some(rdnss) => Rdnss::Listed(rdnss.clone()),
+            None => Rdnss::Serving(serving(config)),
+        },
+        rdnss_lifetime: advertise.dns_lifetime.map(seconds),
+        dnssl: advertise.dnssl.clone(),
+        pref64: pref64.into_iter().map(Pool6::net).collect(),
+        pref64_lifetime: advertise.pref64_lifetime.map(seconds),
+        routes: advertise.routes.iter().map(route).collect(),
+        mtu: advertise.mtu,
+        // The file has at most 65535.
+        lifetime: advertise.lifetime.map(|it| u16::try_from(it.as_secs()).unwrap_or(u16::MAX)),
+        interval: advertise.interval,
+        min_interval: advertise.min_interval,
+        managed: advertise.managed,
+        other: advertise.other(),
+        preference: preference(advertise.preference),
+        hop_limit: advertise.hop_limit,
+        reachable: millis(advertise.reachable),
+        retrans: millis(advertise.retrans),
+        source_link_layer: advertise.source_link_layer,
+        dhcpv6: advertise.dhcpv6,
+    }
+}
+
+/// The IPv6 addresses at which hosts may ask our DNS64 server: those on the port of DNS, for neither RFC 8106
+/// nor DHCPv6 can tell another.
+fn serving(config: &Config) -> Vec<Ipv6Addr> {
+    let listen = config.dns64.iter().flat_map(|dns64| &dns64.listen);
+    let usual = listen.filter(|address| address.port() == 53);
+    let v6 = usual.filter_map(|address| match address.ip() {
+        IpAddr::V6(address) if !address.is_loopback() => Some(address),
+        _ => None,
+    });
+    v6.collect()
+}
+
+fn preference(preference: Preference) -> router::Preference {
+    match preference {
+        Preference::Low => router::Preference::Low,
+        Preference::Medium => router::Preference::Medium,
+        Preference::High => router::Preference::High,
+    }
+}
+
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The networks whose hosts are this host's neighbours, and the host itself: who may ask where the file says
+/// nothing.
+pub(crate) fn local(addresses: &[Address]) -> Vec<IpNet> {
+    let link_local = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+    let loopback4 = Ipv4Net::new_assert([127, 0, 0, 0].into(), 8);
+    let always =
+        [link_local.into(), loopback4.into(), IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST))];
+    // A network of everybody is a slip of the pen, which must not make an open resolver.
+    let own = addresses.iter().map(|it| it.address.trunc()).filter(|net| net.prefix_len() > 0);
+    IpNet::aggregate(&own.chain(always).collect())
+}
+
+#[cfg(test)]
+mod tests;
