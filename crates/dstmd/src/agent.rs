@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use super::clock::{Clock, Timer};
 use super::server::{listen_on, serve_datagrams};
 use super::{Bindings, Error, random};
+use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
 
 /// Settings of an agent.
@@ -157,14 +158,31 @@ impl Agent {
     pub fn stats(&self) -> AgentStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Whether its thread runs.
-    pub fn is_whole(&self) -> bool {
-        self.thread.is_running()
+impl Service for Agent {
+    const NAME: &'static str = "dstm-tep";
+    type Settings = AgentSettings;
+    type Bound = BoundAgent;
+    type Error = Error;
+
+    fn bind(settings: &AgentSettings) -> Result<BoundAgent, Error> {
+        BoundAgent::bind(settings.clone())
     }
 
-    /// Ends it.
-    pub fn stop(self) {
-        drop(self);
+    fn start(bound: BoundAgent) -> Result<Agent, Error> {
+        bound.start()
+    }
+
+    fn can_change(from: &AgentSettings, to: &AgentSettings) -> bool {
+        from.listen == to.listen && from.most == to.most && from.key == to.key
+    }
+
+    fn replace(&self, _: AgentSettings) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.thread.is_running()
     }
 }

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use super::clock::Clock;
 use super::file::{self, LeaseFile};
 use super::{Bindings, Error, LeaseView, random};
+use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
 use serve::{Command, Place, State};
 
@@ -152,17 +153,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether a running server can apply settings without being replaced.
-    #[must_use]
-    pub fn can_change(from: &Settings, to: &Settings) -> bool {
-        let same_tep = match (&from.tep, &to.tep) {
-            (TepPlace::Here(one), TepPlace::Here(other)) => Arc::ptr_eq(one, other),
-            (TepPlace::There(one), TepPlace::There(other)) => one == other,
-            _ => false,
-        };
-        from.listen == to.listen && from.state == to.state && same_tep
-    }
-
     /// Applies other clients, another pool, other times. Leases that do not fit any more end.
     ///
     /// # Errors
@@ -197,15 +187,37 @@ impl Server {
     pub fn revoke(&self, client: &str) -> Result<bool, Error> {
         self.thread.ask(|done| Command::Revoke(client.to_owned(), done)).ok_or(Error::Ended)
     }
+}
 
-    /// Whether its thread runs.
-    pub fn is_whole(&self) -> bool {
-        self.thread.is_running()
+impl Service for Server {
+    const NAME: &'static str = "dstm-server";
+    type Settings = Settings;
+    type Bound = Bound;
+    type Error = Error;
+
+    fn bind(settings: &Settings) -> Result<Bound, Error> {
+        Bound::bind(settings.clone())
     }
 
-    /// Ends it. The leases stay: the file has them for the next start.
-    pub fn stop(self) {
-        drop(self);
+    fn start(bound: Bound) -> Result<Server, Error> {
+        bound.start()
+    }
+
+    fn can_change(from: &Settings, to: &Settings) -> bool {
+        let same_tep = match (&from.tep, &to.tep) {
+            (TepPlace::Here(one), TepPlace::Here(other)) => Arc::ptr_eq(one, other),
+            (TepPlace::There(one), TepPlace::There(other)) => one == other,
+            _ => false,
+        };
+        from.listen == to.listen && from.state == to.state && same_tep
+    }
+
+    fn replace(&self, settings: Settings) -> Result<(), Error> {
+        Server::replace(self, settings)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.thread.is_running()
     }
 }
 

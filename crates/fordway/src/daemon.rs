@@ -80,7 +80,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         left::clear(&job.config, &job.run_dir)?;
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
-        let services = services::Prepared::set_up(&job.config, &job.run_dir, &tunnels)?;
+        let mut services = services::Services::set_up(&job.config, &job.run_dir, &tunnels)?;
         let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
         let borrowers = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
@@ -122,10 +122,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         drain(&daemon, &mut signals).await;
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_borrowing(matches!(end, End::TakeDown)).await;
-        match end {
-            End::TakeDown => daemon.take_services().stop(),
-            End::Leave => daemon.take_services().leave(),
-        }
+        daemon.take_services().end(matches!(end, End::Leave));
         let ended = match end {
             End::TakeDown => end_all(daemon.take_running(), Running::take_down),
             End::Leave => end_all(daemon.take_running(), Running::leave),

@@ -38,6 +38,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("listening on {}", server.local_addrs()[0]);
     std::io::stdin().read_to_end(&mut Vec::new())?;
     eprintln!("{:#?}", server.stats());
-    server.stop();
+    drop(server);
     Ok(())
 }

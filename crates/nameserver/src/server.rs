@@ -16,6 +16,7 @@ use super::sockets::{self, Pair};
 use super::stats::Stats;
 use super::stream;
 use super::worker::Worker;
+use fordway_serve::Service;
 use fordway_serve::thread::Threads;
 
 /// Why a server can't be made or changed.
@@ -124,15 +125,32 @@ impl Server {
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
     }
+}
 
-    /// Whether all its threads run.
-    pub fn is_whole(&self) -> bool {
-        self.threads.are_running()
+impl Service for Server {
+    const NAME: &'static str = "dns64";
+    type Settings = Settings;
+    type Bound = Bound;
+    type Error = Error;
+
+    fn bind(settings: &Settings) -> Result<Bound, Error> {
+        bind(settings)
     }
 
-    /// Ends all threads, and waits for them.
-    pub fn stop(self) {
-        drop(self);
+    fn start(bound: Bound) -> Result<Server, Error> {
+        bound.start()
+    }
+
+    fn can_change(from: &Settings, to: &Settings) -> bool {
+        from.listen == to.listen && from.threads == to.threads
+    }
+
+    fn replace(&self, settings: Settings) -> Result<(), Error> {
+        Server::replace(self, settings)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.threads.are_running()
     }
 }
 

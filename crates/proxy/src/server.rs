@@ -16,6 +16,7 @@ use super::shared::{Active, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
 use fordway_resolver as upstream;
+use fordway_serve::Service;
 use fordway_serve::listen::{self, listener};
 use fordway_serve::thread::Threads;
 
@@ -210,11 +211,6 @@ impl Server {
         self.threads.shared.stats()
     }
 
-    /// Whether all its threads run.
-    pub fn is_whole(&self) -> bool {
-        self.threads.are_running()
-    }
-
     /// Accepts no more connections, waits for requests and tunnels under way, but no longer than the settings allow,
     /// and ends.
     pub fn stop(self) {
@@ -228,14 +224,53 @@ impl Server {
         self.threads.shared.signals.stop();
     }
 
-    /// Whether all its threads have ended.
-    pub fn has_ended(&self) -> bool {
-        self.threads.have_ended()
-    }
-
     /// As [`Server::stop`], without waiting: its connections end beside the server that has taken over.
     pub fn retire(mut self) {
         self.threads.detach();
+    }
+}
+
+impl Service for Server {
+    const NAME: &'static str = "proxy";
+    type Settings = Settings;
+    type Bound = Bound;
+    type Error = Error;
+
+    fn bind(settings: &Settings) -> Result<Bound, Error> {
+        bind(settings)
+    }
+
+    fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
+        Server::succeed(self, settings)
+    }
+
+    fn start(bound: Bound) -> Result<Server, Error> {
+        bound.start()
+    }
+
+    fn can_change(from: &Settings, to: &Settings) -> bool {
+        from.listen == to.listen && from.threads == to.threads
+    }
+
+    fn replace(&self, settings: Settings) -> Result<(), Error> {
+        Server::replace(self, settings)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.threads.are_running()
+    }
+
+    fn begin_end(&mut self) {
+        Server::begin_end(self);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.threads.have_ended()
+    }
+
+    /// Its connections end without anybody waiting for them.
+    fn stop(self) {
+        self.retire();
     }
 }
 

@@ -10,6 +10,7 @@ use super::counters::Stats;
 use super::settings::Settings;
 use super::sockets::{self, Datagrams, Sockets};
 use super::worker::{Shared, Start};
+use fordway_serve::Service;
 use fordway_serve::thread::Threads;
 
 /// Why a relay does not start, or does not take other settings.
@@ -156,14 +157,31 @@ impl Server {
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
     }
+}
 
-    /// Whether all its threads run.
-    pub fn is_whole(&self) -> bool {
-        self.threads.are_running()
+impl Service for Server {
+    const NAME: &'static str = "trt";
+    type Settings = Settings;
+    type Bound = Bound;
+    type Error = Error;
+
+    fn bind(settings: &Settings) -> Result<Bound, Error> {
+        bind(settings)
     }
 
-    /// Ends all threads, and waits for them.
-    pub fn stop(self) {
-        drop(self);
+    fn start(bound: Bound) -> Result<Server, Error> {
+        bound.start()
+    }
+
+    fn can_change(from: &Settings, to: &Settings) -> bool {
+        (from.threads, from.tcp, from.udp) == (to.threads, to.tcp, to.udp)
+    }
+
+    fn replace(&self, settings: Settings) -> Result<(), Error> {
+        Server::replace(self, settings)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.threads.are_running()
     }
 }

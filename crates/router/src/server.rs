@@ -11,6 +11,7 @@ use super::host::Host;
 use super::serve::{self, Command, Sockets};
 use super::settings::{Settings, WrongSetting};
 use super::stats::Stats;
+use fordway_serve::Service;
 use fordway_serve::message::MessageSocket;
 use fordway_serve::thread::Commanded;
 
@@ -124,11 +125,6 @@ impl Server {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether its thread runs.
-    pub fn is_whole(&self) -> bool {
-        self.thread.is_running()
-    }
-
     /// Withdraws everything that was advertised, and ends.
     pub fn stop(self) {
         // A thread that has ended has nothing to withdraw.
@@ -138,6 +134,41 @@ impl Server {
     /// Ends without a withdrawal: for a server that is replaced at once by another with the same settings.
     pub fn leave(self) {
         drop(self);
+    }
+}
+
+impl Service for Server {
+    const NAME: &'static str = "advertise";
+    type Settings = Settings;
+    type Bound = Bound;
+    type Error = Error;
+
+    fn bind(settings: &Settings) -> Result<Bound, Error> {
+        bind(settings)
+    }
+
+    fn start(bound: Bound) -> Result<Server, Error> {
+        bound.start()
+    }
+
+    fn can_change(_: &Settings, _: &Settings) -> bool {
+        true
+    }
+
+    fn replace(&self, settings: Settings) -> Result<(), Error> {
+        Server::replace(self, settings)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.thread.is_running()
+    }
+
+    fn stop(self) {
+        Server::stop(self);
+    }
+
+    fn leave(self) {
+        Server::leave(self);
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`resolv_conf`] | the host's DNS servers |
 //! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
 //!
-//! A service is bound (`bind`: sockets and files, which may need privileges), then started (`Bound::start`: threads,
+//! A [`Service`] is bound (`bind`: sockets and files, which may need privileges), then started (`Bound::start`: threads,
 //! which need none). `Server::replace` applies other settings while it runs, `Server::stats` tells what it has counted,
 //! and dropping it ends it.
 //!
@@ -33,9 +33,11 @@ mod network;
 pub mod pipe;
 pub mod readiness;
 pub mod resolv_conf;
+mod service;
 pub mod thread;
 
 pub use acl::Acl;
 pub use bucket::Bucket;
 pub use counter::{Counter, SharedCounter};
 pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};
+pub use service::Service;

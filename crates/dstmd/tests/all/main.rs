@@ -90,7 +90,7 @@ fn another_life_of_the_server_knows_the_leases() {
         let (grant, _) = poll("bound", || client.bound());
         // As after kill -9: what is in memory is gone, the file is as it is.
         let file = std::fs::read(&bench.state).unwrap();
-        server.stop();
+        drop(server);
         std::fs::write(&bench.state, [&file[..], b"lent 192.0."].concat()).unwrap();
         bench.table.clear();
         let server = start();
@@ -300,12 +300,12 @@ fn a_tunnel_end_point_on_another_host() {
         let has = Binding { v4: grant.v4, ports: None, remote: own, local: bench.tep };
         assert_eq!(far.all(), [has]);
         // The tunnel end point starts again.
-        running.stop();
+        drop(running);
         assert!(far.all().is_empty(), "it leaves nothing");
         let running = agent();
         poll("told again", || (far.all() == [has]).then_some(()));
         // The server starts again.
-        server.stop();
+        drop(server);
         assert_eq!(far.all(), [has], "valid as long as the lease");
         let server = start();
         poll("a session of the new life", || (running.stats().sessions == 2).then_some(()));

@@ -1,6 +1,7 @@
 //! Makes a plan effective: devices, host changes, engines, tables; and takes it back.
 
 pub(crate) mod change;
+pub(crate) mod hosts;
 pub(crate) mod journal;
 pub(crate) mod kernel;
 pub(crate) mod no_checksum;

@@ -211,7 +211,7 @@ fn its_end_is_the_end_of_all_of_it() {
         let waiting = client(address);
         waiting.send(&query("slow.example.net.", RecordType::AAAA).to_vec().unwrap()).unwrap();
         poll("a query that waits", || (server.stats().waiting == 1).then_some(()));
-        server.stop();
+        drop(server);
         assert!(receive(&mut silent).is_none(), "closed");
         let socket = std::net::UdpSocket::bind(address).expect("the port is free");
         settings.listen = vec![address];

@@ -125,15 +125,8 @@ impl Handle {
                 .iter()
                 .map(|one| one.status(&mut name))
                 .collect(),
-            dns64: daemon.services.dns64_status(&daemon.config),
-            advertise: daemon.services.advertise_status(),
-            nat44: daemon.services.nat44_status(),
-            dual_stack: daemon.services.dual_stack_status(),
-            trt: daemon.services.trt_status(&daemon.config),
-            proxies: daemon.services.proxy_status(),
-            dstm_server: daemon.services.dstm_server_status(),
-            dstm_tep: daemon.services.dstm_tep_status(),
             dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+            ..daemon.services.status(&daemon.config)
         }
     }
 
@@ -143,15 +136,8 @@ impl Handle {
         Stats {
             automatic: daemon.automatic.iter().map(Auto::status).collect(),
             translators: daemon.translators.running.iter().map(Running::stats).collect(),
-            dns64: daemon.services.dns64_stats(),
-            router: daemon.services.router_stats(),
-            nat44: daemon.services.nat44_stats(),
-            dual_stack: daemon.services.dual_stack_stats(),
-            trt: daemon.services.trt_stats(),
-            proxies: daemon.services.proxy_stats(),
-            dstm_server: daemon.services.dstm_server_stats(),
-            dstm_tep: daemon.services.dstm_tep_stats(),
             dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+            ..daemon.services.stats()
         }
     }
 
@@ -176,7 +162,7 @@ impl Handle {
             let of_kernel = nat44.len() + dual_stack.len() < before;
             // Nobody may be told a prefix that nobody translates.
             let Daemon { services, config, .. } = &mut *daemon;
-            services.take_up(config);
+            services.apply(config);
             (automatic, one, of_kernel)
         };
         if automatic.is_none() && one.is_none() && !of_kernel {
@@ -212,7 +198,7 @@ impl Handle {
 
     /// Whether nobody is served any more who was served when the end began.
     pub(crate) fn is_drained(&self) -> bool {
-        self.0.daemon.borrow().services.are_drained()
+        self.0.daemon.borrow_mut().services.are_drained()
     }
 
     /// Asks the daemon to end and to leave its kernel engines running.
@@ -317,7 +303,7 @@ impl Handle {
 
     /// The names, for people.
     pub(crate) fn names(&self) -> String {
-        let daemon = self.0.daemon.borrow();
+        let mut daemon = self.0.daemon.borrow_mut();
         let mut names: Vec<String> =
             daemon.translators.running.iter().map(|one| one.name().to_owned()).collect();
         let waiting =

@@ -6,9 +6,9 @@
 
 mod checks;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use fordway_config::{Config, InterfaceName, Translator, load_with};
+use fordway_config::{Advertise, Config, InterfaceName, Translator, load_with};
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
@@ -17,6 +17,7 @@ use super::handle::Daemon;
 use crate::daemon::apply::change::Before;
 use crate::daemon::apply::running::Running;
 use crate::daemon::apply::translators::start_all;
+use crate::daemon::plan::entry::Entry;
 use crate::daemon::reconcile::auto::{self, Auto};
 use crate::failure::Failure;
 use crate::settings;
@@ -63,49 +64,18 @@ impl Daemon {
         let added = fresh.iter().map(name).collect();
         let mut names = Changes { added, same: kept, ..Changes::default() };
         let mut before: Vec<(usize, Before)> = Vec::new();
-        for (at, new) in changed {
-            match self.translators.running[at].change(&new) {
-                Ok(None) => {
-                    names.same += 1;
-                    self.translators.running[at].settle_quietly();
-                }
-                Ok(Some(old)) => {
-                    names.changed.push(new.name.to_string());
-                    before.push((at, old));
-                }
-                Err(failure) => {
-                    for (at, old) in before.into_iter().rev() {
-                        self.translators.running[at].change_back(old);
-                    }
-                    for one in fresh.into_iter().rev() {
-                        one.give_up();
-                    }
-                    return Err(failure);
-                }
+        let changed = self.change_translators(changed, &mut before, &mut names);
+        // Prefixes are announced when they are translated, and no longer before that ends.
+        let changed = changed.and_then(|()| self.services.change(&self.config, &config));
+        if let Err(failure) = changed {
+            for (at, old) in before.into_iter().rev() {
+                self.translators.running[at].change_back(old);
             }
+            fresh.into_iter().rev().for_each(Running::give_up);
+            return Err(failure);
         }
-        // Prefixes are told when they are translated, and not any more before they go.
-        let services = match self.services.change(&self.config, &config) {
-            Ok(services) => services,
-            Err(failure) => {
-                for (at, old) in before.into_iter().rev() {
-                    self.translators.running[at].change_back(old);
-                }
-                for one in fresh.into_iter().rev() {
-                    one.give_up();
-                }
-                return Err(failure);
-            }
-        };
         names.services(&self.config, &config);
-        names.service(
-            "dstm-server",
-            self.config.dstm_server.as_ref(),
-            config.dstm_server.as_ref(),
-            true,
-        );
-        names.service("dstm-tep", self.config.dstm_tep.as_ref(), config.dstm_tep.as_ref(), true);
-        self.services.settle(services, &config);
+        self.services.settle(&config);
         for (at, old) in before {
             names.ended += old.unfit;
             self.translators.running[at].settle();
@@ -118,6 +88,29 @@ impl Daemon {
         self.reorder(&config, fresh, &mut names);
         self.config = config;
         Ok(names.sentence())
+    }
+
+    /// Changes translators one after the other. `before` gets what there was of those that are another now.
+    fn change_translators(
+        &mut self,
+        changed: Vec<(usize, Translator)>,
+        before: &mut Vec<(usize, Before)>,
+        names: &mut Changes,
+    ) -> Result<(), Failure> {
+        for (at, new) in changed {
+            let one = &mut self.translators.running[at];
+            match one.change(&new)? {
+                None => {
+                    names.same += 1;
+                    one.settle_quietly();
+                }
+                Some(old) => {
+                    names.changed.push(new.name.to_string());
+                    before.push((at, old));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read(&self) -> Result<Config, Failure> {
@@ -227,53 +220,40 @@ struct Changes {
 }
 
 impl Changes {
-    /// What becomes of the servers beside the translators.
+    /// What becomes of what runs beside the translators.
     fn services(&mut self, old: &Config, new: &Config) {
         let prefixes = settings::prefixes(old) == settings::prefixes(new);
-        self.service("dns64", old.dns64.as_ref(), new.dns64.as_ref(), prefixes);
-        let relays = |config: &Config| {
-            let all = config.trt.iter();
-            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
+        let of_host = |config: &Config| -> Vec<Entry> {
+            Entry::all(config).into_iter().filter(Entry::follows_host).collect()
         };
-        let (before, after) = (relays(old), relays(new));
-        for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
-            self.service(name, before.get(name), after.get(name), true);
-        }
-        let advertise = |config: &Config| {
-            let all = config.advertise.iter();
-            all.map(|it| (it.device.clone(), it.clone())).collect::<BTreeMap<_, _>>()
-        };
-        for (name, old, new) in kernel_made(old, new) {
-            self.service(&name, old.as_ref(), new.as_ref(), true);
-        }
-        let whole = (old, new);
-        let (old, new) = (advertise(old), advertise(new));
-        for device in old.keys().chain(new.keys().filter(|device| !old.contains_key(device))) {
-            let name = format!("advertisements on {device}");
-            self.service(&name, old.get(device), new.get(device), prefixes);
-        }
-        self.proxies(whole.0, whole.1);
+        self.entries(&old.dns64, &new.dns64, |_| "dns64".to_owned(), prefixes);
+        self.entries(&old.trt, &new.trt, |it| it.name.to_string(), true);
+        self.entries(&of_host(old), &of_host(new), |it| it.name().to_owned(), true);
+        let advertised = |it: &Advertise| format!("advertisements on {}", it.device);
+        self.entries(&old.advertise, &new.advertise, advertised, prefixes);
+        self.entries(&old.proxies, &new.proxies, |it| format!("proxy {}", it.name), true);
+        self.entries(&old.dstm_server, &new.dstm_server, |_| "dstm-server".to_owned(), true);
+        self.entries(&old.dstm_tep, &new.dstm_tep, |_| "dstm-tep".to_owned(), true);
     }
 
-    fn proxies(&mut self, old: &Config, new: &Config) {
-        let by_name = |config: &Config| {
-            let all = config.proxies.iter();
-            all.map(|it| (it.name.to_string(), it.clone())).collect::<BTreeMap<_, _>>()
-        };
-        let (old, new) = (by_name(old), by_name(new));
-        for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
-            self.service(&format!("proxy {name}"), old.get(name), new.get(name), true);
+    /// What becomes of each entry of a section; `same`: one that is equal is unchanged.
+    fn entries<'c, T: PartialEq + 'c>(
+        &mut self,
+        old: impl IntoIterator<Item = &'c T>,
+        new: impl IntoIterator<Item = &'c T>,
+        name: impl Fn(&T) -> String,
+        same: bool,
+    ) {
+        let mut old: BTreeMap<String, &T> = old.into_iter().map(|it| (name(it), it)).collect();
+        let new: BTreeMap<String, &T> = new.into_iter().map(|it| (name(it), it)).collect();
+        for (name, new) in new {
+            match old.remove(&name) {
+                None => self.added.push(name),
+                Some(old) if *old == *new && same => self.same += 1,
+                Some(_) => self.changed.push(name),
+            }
         }
-    }
-
-    fn service<T: PartialEq>(&mut self, name: &str, old: Option<&T>, new: Option<&T>, same: bool) {
-        match (old, new) {
-            (None, None) => {}
-            (None, Some(_)) => self.added.push(name.to_owned()),
-            (Some(_), None) => self.removed.push(name.to_owned()),
-            (Some(old), Some(new)) if *old == *new && same => self.same += 1,
-            (Some(_), Some(_)) => self.changed.push(name.to_owned()),
-        }
+        self.removed.extend(old.into_keys());
     }
 
     fn sentence(&self) -> String {
@@ -289,22 +269,6 @@ impl Changes {
         }
         format!("configuration reloaded; {}", parts.join("; "))
     }
-}
-
-/// What the kernel does by itself, before and after, by name, as the file would have it.
-fn kernel_made(old: &Config, new: &Config) -> Vec<(String, Option<String>, Option<String>)> {
-    let by_name = |config: &Config| -> BTreeMap<String, String> {
-        let nat44 = config.nat44.iter().map(|it| (it.name.to_string(), format!("{it:?}")));
-        let dual_stack = config.dual_stack.iter();
-        nat44.chain(dual_stack.map(|it| (it.name.to_string(), format!("{it:?}")))).collect()
-    };
-    let (mut old, mut new) = (by_name(old), by_name(new));
-    let names: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
-    let both = names.into_iter().map(|name| {
-        let (old, new) = (old.remove(&name), new.remove(&name));
-        (name, old, new)
-    });
-    both.collect()
 }
 
 #[cfg(test)]

@@ -8,16 +8,11 @@ use fordway_config::{Config, DstmServer, DstmTep, DstmTepPlace, SoftwireEnd};
 use fordway_dstmd::protocol::{
     ClientId, ClientKey, Key, LinkSettings, PrefixKey, ServerSettings, Slot,
 };
-use fordway_dstmd::{
-    Agent, AgentSettings, AgentStats, Bound, BoundAgent, LeaseView, Server, Settings, Stats,
-    TepPlace,
-};
+use fordway_dstmd::{AgentSettings, LeaseView, Server, Settings, TepPlace};
 
 use super::Services;
-use super::slot::Service;
 use crate::daemon::apply::tunnels::Tunnels;
 use crate::failure::Failure;
-use fordway_control::{DstmServerStatus, DstmTepStatus};
 
 /// What the server is told; `None`: there is none.
 pub(super) fn server(config: &Config, tunnels: &Tunnels) -> Result<Option<Settings>, Failure> {
@@ -89,106 +84,7 @@ pub(crate) fn key(file: &Path) -> Result<Key, Failure> {
     Key::from_hex(&text).map_err(|error| Failure::failed(format!("{path}: {error}")))
 }
 
-impl Service for Server {
-    const NAME: &'static str = "dstm-server";
-    type Settings = Settings;
-    type Bound = Bound;
-
-    fn bind(settings: &Settings) -> Result<Bound, Failure> {
-        Ok(Bound::bind(settings.clone())?)
-    }
-
-    fn start(bound: Bound) -> Result<Server, Failure> {
-        Ok(bound.start()?)
-    }
-
-    fn can_change(from: &Settings, to: &Settings) -> bool {
-        Server::can_change(from, to)
-    }
-
-    fn replace(&self, settings: &Settings) -> Result<(), Failure> {
-        Ok(Server::replace(self, settings.clone())?)
-    }
-
-    fn is_whole(&self) -> bool {
-        Server::is_whole(self)
-    }
-
-    fn stop(self) {
-        Server::stop(self);
-    }
-
-    fn leave(self) {
-        Server::stop(self);
-    }
-}
-
-impl Service for Agent {
-    const NAME: &'static str = "dstm-tep";
-    type Settings = AgentSettings;
-    type Bound = BoundAgent;
-
-    fn bind(settings: &AgentSettings) -> Result<BoundAgent, Failure> {
-        Ok(BoundAgent::bind(settings.clone())?)
-    }
-
-    fn start(bound: BoundAgent) -> Result<Agent, Failure> {
-        Ok(bound.start()?)
-    }
-
-    fn can_change(from: &AgentSettings, to: &AgentSettings) -> bool {
-        from.listen == to.listen && from.most == to.most && from.key == to.key
-    }
-
-    fn replace(&self, _: &AgentSettings) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn is_whole(&self) -> bool {
-        Agent::is_whole(self)
-    }
-
-    fn stop(self) {
-        Agent::stop(self);
-    }
-
-    fn leave(self) {
-        Agent::stop(self);
-    }
-}
-
 impl Services {
-    /// The DSTM server, if one runs.
-    pub(crate) fn dstm_server_status(&self) -> Option<DstmServerStatus> {
-        let (settings, stats) = (self.dstm_server.settings()?, self.dstm_server_stats()?);
-        Some(DstmServerStatus {
-            listen: settings.listen.clone(),
-            pool: settings.server.pool.clone(),
-            ports_per_client: settings.server.ports,
-            tep: settings.server.tep,
-            tep_up: stats.tep_up,
-            leases: stats.leases,
-            free: stats.free,
-        })
-    }
-
-    /// The tunnel end point that a server on another host tells, if there is one.
-    pub(crate) fn dstm_tep_status(&self) -> Option<DstmTepStatus> {
-        let (settings, stats) = (self.dstm_tep.settings()?, self.dstm_tep_stats()?);
-        let (bindings, max_bindings) = (stats.bindings, settings.most as u64);
-        Some(DstmTepStatus { listen: settings.listen, bindings, max_bindings })
-    }
-
-    /// What the DSTM server has counted.
-    pub(crate) fn dstm_server_stats(&self) -> Option<Stats> {
-        self.dstm_server.server().map(Server::stats)
-    }
-
-    /// What the tunnel end point has heard of its server.
-    pub(crate) fn dstm_tep_stats(&self) -> Option<AgentStats> {
-        self.dstm_tep.server().map(Agent::stats)
-    }
-
     /// The DSTM server's leases, by address.
     pub(crate) fn leases(&self) -> Result<Vec<LeaseView>, Failure> {
         Ok(self.dstm_server()?.leases()?)
@@ -204,7 +100,7 @@ impl Services {
     }
 
     fn dstm_server(&self) -> Result<&Server, Failure> {
-        self.dstm_server.server().ok_or_else(|| {
+        self.dstm_server.one().map(|(server, _)| server).ok_or_else(|| {
             Failure::failed("this daemon runs no DSTM server")
                 .hint("its configuration file has no [dstm_server]")
         })

@@ -1,203 +1,119 @@
-//! What the kernel does by itself: modes `nat44` and `dual-stack`, as changes of the host alone.
-//!
-//! What is in force outlives a daemon that is killed: translated connections go on, and the next start of the same
-//! name takes it over. `fordway down NAME` takes it back without a daemon.
-
-mod status;
+//! What is known of modes nat44 and dual-stack.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Instant;
+use std::fs;
 
-use fordway_config::Config;
-use fordway_net::privilege::{self, Capability};
-use fordway_net::{Netlink, View};
-use tracing::{info, warn};
+use fordway_net::{Change, Nat44, sysctl};
 
-use crate::daemon::apply::upkeep::{Upkeep, earlier};
-use crate::daemon::plan::forwarding::{self, Entry};
-use crate::failure::Failure;
+use crate::daemon::apply::hosts::Owned;
+use crate::daemon::plan::entry::Entry;
+use fordway_control::{
+    ConntrackStats, DualStackStats, DualStackStatus, Nat44Count, Nat44Stats, Nat44Status,
+};
 
-/// Why something is taken back, for the log.
-const CHANGED: &str = "another configuration: ";
-
-/// What is in force. What is dropped without [`Forwarding::restore`] stays, for the next start to take over.
-#[derive(Default)]
-pub(super) struct Forwarding(BTreeMap<String, Owned>);
-
-struct Owned {
-    host: Upkeep,
-    entry: Entry,
-    /// Devices that were not there at the last look.
-    absent: Vec<String>,
-    /// Why the host could not be followed at the last look.
-    failed: Option<String>,
+/// An entry of mode dual-stack that is in force.
+pub(super) fn dual_stack_status(owned: &Owned) -> Option<DualStackStatus> {
+    let Entry::DualStack(entry) = &owned.entry else { return None };
+    Some(DualStackStatus {
+        name: entry.name.to_string(),
+        devices: entry.devices.iter().map(ToString::to_string).collect(),
+        absent: owned.absent.clone(),
+        addresses: addresses(owned),
+        settings: settings(owned),
+    })
 }
 
-impl Forwarding {
-    /// Whether there is nothing that could have to be taken back.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Makes the changes of each entry. Entries that are not in the configuration any more keep theirs until
-    /// [`Forwarding::settle`].
-    ///
-    /// On an error everything is as it was.
-    pub(super) fn bring(&mut self, config: &Config, run_dir: &Path) -> Result<(), Failure> {
-        let entries = Entry::all(config);
-        if entries.is_empty() {
-            return Ok(());
-        }
-        privilege::require(&[Capability::CAP_NET_ADMIN])?;
-        let mut netlink = Netlink::open()?;
-        let (mut fresh, mut before) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let name = entry.name().to_owned();
-            let made = match self.0.get_mut(&name) {
-                Some(owned) if owned.entry == entry => Ok(()),
-                Some(owned) => {
-                    before.push(owned.entry.clone());
-                    owned.become_like(config, entry, &mut netlink)
-                }
-                None => {
-                    fresh.push(name.clone());
-                    self.open(config, entry, run_dir, &mut netlink)
-                }
-            };
-            if let Err(failure) = made {
-                fresh.iter().for_each(|name| self.give_back(name));
-                for entry in before {
-                    self.put_back(config, entry, &mut netlink);
-                }
-                return Err(failure.prefix(&format!("{name}: ")));
-            }
-        }
-        Ok(())
-    }
-
-    fn open(
-        &mut self,
-        config: &Config,
-        entry: Entry,
-        run_dir: &Path,
-        netlink: &mut Netlink,
-    ) -> Result<(), Failure> {
-        let name = entry.name().to_owned();
-        let host = Upkeep::open(run_dir, &name, &name)?;
-        let mut owned = Owned { host, entry: entry.clone(), absent: Vec::new(), failed: None };
-        let made = owned.become_like(config, entry, netlink).and_then(|()| {
-            // What an earlier life has left and this one does not need.
-            owned.host.settle("left by an earlier run: ");
-            owned.host.keep()
-        });
-        self.0.insert(name, owned);
-        made
-    }
-
-    /// Makes an earlier entry's changes again, after those of a later one turned out to be impossible.
-    fn put_back(&mut self, config: &Config, entry: Entry, netlink: &mut Netlink) {
-        let name = entry.name().to_owned();
-        let Some(owned) = self.0.get_mut(&name) else { return };
-        if let Err(failure) = owned.become_like(config, entry, netlink) {
-            warn!("{name}: the old configuration is not whole again: {}", failure.line());
-        }
-        owned.host.settle(CHANGED);
-    }
-
-    /// Makes it as the configuration in force has it: entries that are not in it are taken back, as is what
-    /// changed entries need no more.
-    pub(super) fn settle(&mut self, config: &Config) {
-        let entries = Entry::all(config);
-        let gone = |name: &&String| !entries.iter().any(|entry| entry.name() == name.as_str());
-        let gone: Vec<String> = self.0.keys().filter(gone).cloned().collect();
-        gone.iter().for_each(|name| self.give_back(name));
-        let mut netlink = Netlink::open().ok();
-        for entry in entries {
-            let name = entry.name().to_owned();
-            let Some(owned) = self.0.get_mut(&name) else { continue };
-            if let Some(netlink) = netlink.as_mut().filter(|_| owned.entry != entry)
-                && let Err(failure) = owned.become_like(config, entry, netlink)
-            {
-                warn!("{name}: {}", failure.line());
-            }
-            owned.host.settle(CHANGED);
-        }
-    }
-
-    /// Follows the host: devices that come and go, addresses of uplinks whose ports are forwarded.
-    pub(super) fn follow(
-        &mut self,
-        config: &Config,
-        view: &mut View<'_>,
-        now: Instant,
-    ) -> Option<Instant> {
-        let mut again = None;
-        for (name, owned) in &mut self.0 {
-            match forwarding::plan(config, &owned.entry, owned.host.wanted(), view.netlink()) {
-                Ok(wanted) if wanted.changes == owned.host.wanted() => {
-                    again = earlier(again, owned.host.follow(view, now));
-                    owned.failed = None;
-                }
-                Ok(wanted) => match owned.take_up(wanted) {
-                    Ok(()) => {
-                        info!("{name}: the host has changed, and is followed");
-                        owned.host.settle(CHANGED);
-                    }
-                    Err(failure) => owned.fails(&failure),
-                },
-                Err(failure) => owned.fails(&failure),
-            }
-        }
-        again
-    }
-
-    /// Takes everything back.
-    pub(super) fn restore(&mut self) {
-        let names: Vec<String> = self.0.keys().cloned().collect();
-        names.iter().for_each(|name| self.give_back(name));
-    }
-
-    /// The names, for people.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.0.keys().cloned().collect()
-    }
-
-    fn give_back(&mut self, name: &str) {
-        if let Some(owned) = self.0.remove(name) {
-            owned.host.take_back();
-        }
-    }
+/// What an entry of mode nat44 has counted. What can't be read is left out.
+pub(super) fn nat44_stats(owned: &Owned) -> Option<Nat44Stats> {
+    let table = table(owned)?;
+    let counted = table.counted().unwrap_or_default().into_iter();
+    let counters: BTreeMap<String, Nat44Count> = counted
+        .map(|it| (it.name, Nat44Count { packets: it.packets, octets: it.octets }))
+        .collect();
+    Some(Nat44Stats { name: table.name.clone(), counters, conntrack: conntrack() })
 }
 
-impl Owned {
-    /// Takes an entry up. What the one before needed stays until [`Owned::settle`].
-    fn become_like(
-        &mut self,
-        config: &Config,
-        entry: Entry,
-        netlink: &mut Netlink,
-    ) -> Result<(), Failure> {
-        let wanted = forwarding::plan(config, &entry, self.host.wanted(), netlink)?;
-        self.entry = entry;
-        self.take_up(wanted)
-    }
+/// What the host has forwarded, for an entry of mode dual-stack.
+pub(super) fn dual_stack_stats(owned: &Owned) -> Option<DualStackStats> {
+    let Entry::DualStack(entry) = &owned.entry else { return None };
+    Some(DualStackStats {
+        name: entry.name.to_string(),
+        v4: of_header_lines("/proc/thread-self/net/snmp", "Ip:", "ForwDatagrams"),
+        v6: of_lines("/proc/thread-self/net/snmp6", "Ip6OutForwDatagrams"),
+    })
+}
 
-    fn take_up(&mut self, wanted: forwarding::Plan) -> Result<(), Failure> {
-        let name = self.entry.name();
-        for device in wanted.absent.iter().filter(|it| !self.absent.contains(it)) {
-            warn!("{name}: there is no interface {device} now; it takes part when it comes");
-        }
-        self.absent = wanted.absent;
-        self.host.want(wanted.changes)
-    }
+/// The nftables table of an entry of mode nat44.
+fn table(owned: &Owned) -> Option<&Nat44> {
+    owned.wanted().iter().find_map(|change| match change {
+        Change::Nat44(table) => Some(table),
+        _ => None,
+    })
+}
 
-    /// Says why the host can't be followed, once.
-    fn fails(&mut self, failure: &Failure) {
-        let line = failure.line();
-        if self.failed.as_ref() != Some(&line) {
-            warn!("{}: {line}", self.entry.name());
-            self.failed = Some(line);
-        }
-    }
+/// An entry of mode nat44 that is in force.
+pub(super) fn nat44_status(owned: &Owned) -> Option<Nat44Status> {
+    let Entry::Nat44(entry) = &owned.entry else { return None };
+    let table = table(owned)?;
+    let forward = |it: &fordway_net::Nat44Forward| {
+        let protocol = if it.protocol == 6 { "tcp" } else { "udp" };
+        let ((outer, port), (host, host_port)) = (it.outside, it.inside);
+        format!("{protocol} {outer}:{port} to {host}:{host_port}")
+    };
+    Some(Nat44Status {
+        name: entry.name.to_string(),
+        table: table.table(),
+        clients: entry.clients.clone(),
+        devices: entry.devices.iter().map(ToString::to_string).collect(),
+        uplinks: entry.uplinks.iter().map(ToString::to_string).collect(),
+        absent: owned.absent.clone(),
+        pool4: entry.pool4.iter().map(ToString::to_string).collect(),
+        netmap: entry
+            .netmap
+            .iter()
+            .map(|(inside, outside)| format!("{inside} {outside}"))
+            .collect(),
+        forwards: table.forwards.iter().map(forward).collect(),
+        addresses: addresses(owned),
+        settings: settings(owned),
+    })
+}
+
+fn addresses(owned: &Owned) -> Vec<String> {
+    applied(owned, |it| matches!(it, Change::Address(_)), "add address ")
+}
+
+fn settings(owned: &Owned) -> Vec<String> {
+    applied(owned, |it| matches!(it, Change::Sysctl { .. }), "set sysctl ")
+}
+
+/// Changes of a kind, without the verb.
+fn applied(owned: &Owned, wanted: impl Fn(&Change) -> bool, verb: &str) -> Vec<String> {
+    let changes = owned.wanted().iter().filter(|change| wanted(change)).map(ToString::to_string);
+    changes.map(|text| text.strip_prefix(verb).map_or(text.clone(), str::to_owned)).collect()
+}
+
+/// Connections that the host tracks: those of its own and of other tables too.
+fn conntrack() -> Option<ConntrackStats> {
+    let read = |name: &str| -> Option<u64> {
+        let key = format!("net/netfilter/nf_conntrack_{name}").parse().ok()?;
+        sysctl::read(&key).ok()?.parse().ok()
+    };
+    Some(ConntrackStats { connections: read("count")?, most: read("max")? })
+}
+
+/// A number of a file in which a line of names stands over a line of numbers.
+fn of_header_lines(path: &str, title: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut lines = text.lines().filter(|line| line.starts_with(title));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|it| it == name)?;
+    numbers.split_whitespace().nth(place)?.parse().ok()
+}
+
+/// A number of a file in which each line has a name and a number.
+fn of_lines(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }

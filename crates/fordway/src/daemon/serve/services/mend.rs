@@ -48,14 +48,7 @@ impl Services {
     /// Ends servers that are not whole, and begins them anew. Sockets are taken again with the privileges that are kept
     /// for a reload.
     pub(crate) fn mend(&mut self, config: &Config, now: Instant) {
-        let broken = [
-            self.dns64.discard_broken(),
-            self.router.discard_broken(),
-            self.relays.discard_broken(),
-            self.proxies.discard_broken(),
-            self.dstm_server.discard_broken(),
-            self.dstm_tep.discard_broken(),
-        ];
+        let broken = self.all().map(|group| group.discard_broken());
         self.mending.broken |= broken.contains(&true);
         if !self.mending.is_due(now) {
             return;

@@ -1,24 +1,62 @@
 //! What is known of the servers that run.
 
 use fordway_config::Config;
-use fordway_nameserver as dns64;
-use fordway_proxy as proxy;
-use fordway_router as router;
-
-use super::Services;
 use fordway_control::{
-    AdvertiseStatus, Dns64Status, ProxyStatus, TrtStats, TrtStatus, UpstreamStatus,
+    Dns64Status, DstmServerStatus, DstmTepStatus, ProxyStatus, Stats, Status, TrtStats, TrtStatus,
+    UpstreamStatus,
 };
+use fordway_proxy as proxy;
+use fordway_serve::Service;
+
+use super::{Services, forwarding};
 
 impl Services {
-    /// The DNS64 server, if one runs.
-    pub(crate) fn dns64_status(&self, config: &Config) -> Option<Dns64Status> {
-        let (settings, stats) = (self.dns64.settings()?, self.dns64_stats()?);
+    /// What runs; the translators are left out.
+    pub(in super::super) fn status(&self, config: &Config) -> Status {
+        let devices = self.router.one().map(|(server, _)| server.stats().devices);
+        Status {
+            dns64: self.dns64_status(config),
+            advertise: devices.iter().flatten().map(Into::into).collect(),
+            nat44: self.hosts.iter().filter_map(forwarding::nat44_status).collect(),
+            dual_stack: self.hosts.iter().filter_map(forwarding::dual_stack_status).collect(),
+            trt: self.trt_status(config),
+            proxies: self.proxies.iter().map(|(it, told)| proxy_status(told, it.stats())).collect(),
+            dstm_server: self.dstm_server_status(),
+            dstm_tep: self.dstm_tep.one().map(|(server, settings)| DstmTepStatus {
+                listen: settings.listen,
+                bindings: server.stats().bindings,
+                max_bindings: settings.most as u64,
+            }),
+            ..Status::default()
+        }
+    }
+
+    /// What has been counted; the translators are left out.
+    pub(in super::super) fn stats(&self) -> Stats {
+        let trt = self.relays.iter().map(|(server, settings)| TrtStats {
+            name: settings.name.clone(),
+            counters: server.stats(),
+        });
+        Stats {
+            dns64: self.dns64.one().map(|(server, _)| server.stats()),
+            router: self.router.one().map(|(server, _)| server.stats()),
+            nat44: self.hosts.iter().filter_map(forwarding::nat44_stats).collect(),
+            dual_stack: self.hosts.iter().filter_map(forwarding::dual_stack_stats).collect(),
+            trt: trt.collect(),
+            proxies: self.proxies.iter().map(|(server, _)| server.stats()).collect(),
+            dstm_server: self.dstm_server.one().map(|(server, _)| server.stats()),
+            dstm_tep: self.dstm_tep.one().map(|(server, _)| server.stats()),
+            ..Stats::default()
+        }
+    }
+
+    fn dns64_status(&self, config: &Config) -> Option<Dns64Status> {
+        let (server, settings) = self.dns64.one()?;
         let policies = config.dns64.as_ref().map_or(0, |dns64| dns64.policies.len());
         let allow = config.dns64.as_ref().and_then(|dns64| dns64.allow.clone());
         let default = settings.policies.iter().next();
         let pool6 = default.filter(|policy| policy.enabled).map(|policy| policy.pool6.as_slice());
-        let upstream = stats.upstream.servers.into_iter().map(|server| UpstreamStatus {
+        let upstream = server.stats().upstream.servers.into_iter().map(|server| UpstreamStatus {
             server: server.server,
             alive: server.alive,
             // 0 is no time.
@@ -35,14 +73,7 @@ impl Services {
         })
     }
 
-    /// The devices with router advertisements.
-    pub(crate) fn advertise_status(&self) -> Vec<AdvertiseStatus> {
-        let devices = self.router_stats().map(|stats| stats.devices).unwrap_or_default();
-        devices.iter().map(AdvertiseStatus::from).collect()
-    }
-
-    /// The transport relays.
-    pub(crate) fn trt_status(&self, config: &Config) -> Vec<TrtStatus> {
+    fn trt_status(&self, config: &Config) -> Vec<TrtStatus> {
         let relays = self.relays.iter().map(|(server, settings)| {
             let entry = config.trt.iter().find(|trt| trt.name.as_str() == settings.name);
             let allow = entry.and_then(|trt| trt.allow.clone());
@@ -65,40 +96,22 @@ impl Services {
         relays.collect()
     }
 
-    /// What the transport relays have counted.
-    pub(crate) fn trt_stats(&self) -> Vec<TrtStats> {
-        let relays = self.relays.iter();
-        let stats = relays.map(|(server, settings)| TrtStats {
-            name: settings.name.clone(),
-            counters: server.stats(),
-        });
-        stats.collect()
-    }
-
-    /// The proxies.
-    pub(crate) fn proxy_status(&self) -> Vec<ProxyStatus> {
-        let all = self.proxies.iter();
-        all.map(|(server, settings)| proxy_status(settings, &server.stats())).collect()
-    }
-
-    /// What the proxies have counted.
-    pub(crate) fn proxy_stats(&self) -> Vec<proxy::Stats> {
-        self.proxies.iter().map(|(server, _)| server.stats()).collect()
-    }
-
-    /// What the DNS64 server has counted.
-    pub(crate) fn dns64_stats(&self) -> Option<dns64::Stats> {
-        self.dns64.server().map(dns64::Server::stats)
-    }
-
-    /// What the router advertisements have counted.
-    pub(crate) fn router_stats(&self) -> Option<router::Stats> {
-        self.router.server().map(router::Server::stats)
+    fn dstm_server_status(&self) -> Option<DstmServerStatus> {
+        let (server, settings) = self.dstm_server.one()?;
+        let stats = server.stats();
+        Some(DstmServerStatus {
+            listen: settings.listen.clone(),
+            pool: settings.server.pool.clone(),
+            ports_per_client: settings.server.ports,
+            tep: settings.server.tep,
+            tep_up: stats.tep_up,
+            leases: stats.leases,
+            free: stats.free,
+        })
     }
 }
 
-/// What runs of a proxy.
-fn proxy_status(settings: &proxy::Settings, stats: &proxy::Stats) -> ProxyStatus {
+fn proxy_status(settings: &proxy::Settings, stats: proxy::Stats) -> ProxyStatus {
     ProxyStatus {
         name: settings.name.clone(),
         mode: match settings.mode {
@@ -111,6 +124,6 @@ fn proxy_status(settings: &proxy::Settings, stats: &proxy::Stats) -> ProxyStatus
         tls: settings.tls.is_some(),
         connections: stats.connections,
         tunnels: stats.tunnels_open,
-        servers: stats.servers.clone(),
+        servers: stats.servers,
     }
 }

@@ -1,0 +1,116 @@
+//! The kinds of servers: their settings by the configuration, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use fordway_dstmd as dstm;
+use fordway_nameserver as dns64;
+use fordway_net::privilege::Capability::{self, CAP_NET_BIND_SERVICE, CAP_NET_RAW};
+use fordway_proxy as proxy;
+use fordway_relay as trt;
+use fordway_router as router;
+use fordway_serve::Service;
+
+use super::Told;
+use super::servers::Kind;
+use crate::failure::Failure;
+use crate::settings;
+
+/// A kind of which there is one server at most, under the kind's own name.
+fn at_most_one<S: Service>(settings: Option<S::Settings>) -> BTreeMap<String, S::Settings> {
+    settings.map(|settings| (S::NAME.to_owned(), settings)).into_iter().collect()
+}
+
+impl Kind for dns64::Server {
+    const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE];
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dns64::Settings>, Failure> {
+        Ok(at_most_one::<dns64::Server>(settings::dns64(told.config, &told.seen.local)?))
+    }
+
+    fn announcement(name: &str, settings: &dns64::Settings) -> Option<String> {
+        let (listen, threads) = (join(&settings.listen), settings.threads);
+        let pool6 = settings.policies.iter().next().map(|it| it.pool6.clone()).unwrap_or_default();
+        let pool6 = join(&pool6);
+        Some(format!("{name}: listening on {listen} with {threads} threads; prefixes {pool6}"))
+    }
+}
+
+impl Kind for router::Server {
+    const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE, CAP_NET_RAW];
+    const ENDS_FIRST: bool = true;
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, router::Settings>, Failure> {
+        Ok(at_most_one::<router::Server>(settings::router(told.config)))
+    }
+
+    fn labels(_: &str, settings: &router::Settings) -> Vec<String> {
+        settings.devices.iter().map(|it| format!("advertisements on {}", it.device)).collect()
+    }
+}
+
+impl Kind for trt::Server {
+    const KEEPS: &'static [Capability] = &[CAP_NET_RAW];
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, trt::Settings>, Failure> {
+        Ok(settings::relays(told.config, &told.seen.local, &told.seen.own4))
+    }
+
+    fn announcement(name: &str, settings: &trt::Settings) -> Option<String> {
+        let (threads, pool6) = (settings.threads, join(&settings.pool6));
+        Some(format!("{name}: transport relay with {threads} threads; prefixes {pool6}"))
+    }
+
+    fn failure(name: &str, error: trt::Error) -> Failure {
+        Failure::from(error).prefix(&format!("[[trt]] {name}: "))
+    }
+}
+
+impl Kind for proxy::Server {
+    const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE];
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, proxy::Settings>, Failure> {
+        Ok(settings::proxies(told.config, &told.seen.local))
+    }
+
+    fn labels(name: &str, _: &proxy::Settings) -> Vec<String> {
+        vec![format!("proxy {name}")]
+    }
+
+    fn announcement(name: &str, settings: &proxy::Settings) -> Option<String> {
+        let (listen, threads) = (join(&settings.listen), settings.threads);
+        Some(format!("proxy {name}: listening on {listen} with {threads} threads"))
+    }
+}
+
+impl Kind for dstm::Server {
+    const KEEPS: &'static [Capability] = &[];
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dstm::Settings>, Failure> {
+        Ok(at_most_one::<dstm::Server>(super::dstm::server(told.config, told.tunnels)?))
+    }
+
+    fn announcement(name: &str, settings: &dstm::Settings) -> Option<String> {
+        let (listen, pool) = (join(&settings.listen), join(&settings.server.pool));
+        Some(format!("{name}: listening on {listen}; lends {pool}"))
+    }
+}
+
+impl Kind for dstm::Agent {
+    const KEEPS: &'static [Capability] = &[];
+
+    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dstm::AgentSettings>, Failure> {
+        Ok(at_most_one::<dstm::Agent>(super::dstm::tep(told.config, told.tunnels)?))
+    }
+
+    fn announcement(name: &str, settings: &dstm::AgentSettings) -> Option<String> {
+        Some(format!("{name}: listening on {}", settings.listen))
+    }
+}
+
+/// Items for people.
+pub(super) fn join<T: ToString>(items: &[T]) -> String {
+    match items {
+        [] => "none".to_owned(),
+        items => items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,67 @@
+//! A kind of server, as whoever runs it sees it.
+
+use std::error::Error;
+
+/// A server whose settings can change while it runs: bound, started, changed or succeeded by another, ended.
+pub trait Service: Sized + Send {
+    /// Its name in the log.
+    const NAME: &'static str;
+    /// What it is told.
+    type Settings: Clone + Send;
+    /// The server with its sockets, before it has threads.
+    type Bound: Send;
+    /// Why it does not start, or does not change.
+    type Error: Error + Send;
+
+    /// Opens sockets and reads files, which may need privileges.
+    ///
+    /// # Errors
+    ///
+    /// A socket or a file that can't be had.
+    fn bind(settings: &Self::Settings) -> Result<Self::Bound, Self::Error>;
+
+    /// As [`Service::bind`], for a server that is to take the place of this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Service::bind`].
+    fn succeed(&self, settings: &Self::Settings) -> Result<Self::Bound, Self::Error> {
+        Self::bind(settings)
+    }
+
+    /// Starts threads, which get the capabilities of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    fn start(bound: Self::Bound) -> Result<Self, Self::Error>;
+
+    /// Whether [`Service::replace`] can change these settings. If not, another server has to succeed.
+    fn can_change(from: &Self::Settings, to: &Self::Settings) -> bool;
+
+    /// Applies other settings.
+    ///
+    /// # Errors
+    ///
+    /// Settings that can't be applied; those before stay in force.
+    fn replace(&self, settings: Self::Settings) -> Result<(), Self::Error>;
+
+    /// Whether all its threads run. A thread that has panicked does not.
+    fn is_whole(&self) -> bool;
+
+    /// Accepts no more clients; those it has are served to their end.
+    fn begin_end(&mut self) {}
+
+    /// Whether no client is served any more after [`Service::begin_end`].
+    fn has_ended(&self) -> bool {
+        true
+    }
+
+    /// Ends for good.
+    fn stop(self) {}
+
+    /// Ends; another process takes over soon.
+    fn leave(self) {
+        self.stop();
+    }
+}
