@@ -32,14 +32,14 @@ use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
 use apply::{kernel, privilege, tunnels};
-use handover::left;
+use handover::leftover;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::systemd::notify;
 use serve::{dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
 
-/// How often the engines are looked after.
+/// How often engines, servers and path MTUs are checked.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// How the daemon ends.
@@ -58,7 +58,7 @@ pub(crate) fn run(job: Job) -> Result<(), Failure> {
     if let Err(failure) = result {
         error!("{}", failure.line());
         notify(&[NotifyState::Status(&failure.line())]);
-        // Somebody has to say it.
+        // Without a log, the command line shows it.
         return Err(if silent { failure } else { Failure::Logged });
     }
     info!("ended");
@@ -77,12 +77,12 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let mut signals = Signals::catch(&job)?;
         check_host(&job.config)?;
         let sockets = Sockets::open(&job)?;
-        left::clear(&job.config, &job.run_dir)?;
+        leftover::clear(&job.config, &job.run_dir)?;
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
         let mut services = services::Services::set_up(&job.config, &job.run_dir, &tunnels)?;
         let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
-        let borrowers = dstm_client::open(&job.config.dstm_clients)?;
+        let dstm_clients = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
         let automatic = auto::open(&automatic, &context)?;
         let prepared = set_up(&fixed, &context)?;
@@ -91,7 +91,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             || automatic.iter().any(|one| one.may_need_kernel(&context));
         let mut others = services.capabilities();
         others.extend(auto::capabilities(&automatic));
-        others.extend(dstm_client::capabilities(&borrowers));
+        others.extend(dstm_client::capabilities(&dstm_clients));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -106,22 +106,22 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             }
         };
         let daemon = Handle::new(job, Translators { running, context }, automatic, services);
-        daemon.borrow(borrowers);
+        daemon.start_dstm_clients(dstm_clients);
         let served = serve(sockets, &daemon, timeout);
         let end = match &served {
             Ok(_) => {
                 announce(&daemon, started);
-                daemon.attend();
+                daemon.start_automatic();
                 wait(&daemon, &mut signals).await
             }
             Err(_) => End::TakeDown,
         };
         notify(&[NotifyState::Stopping]);
-        // Hosts are told before what they use is gone, and before anybody is waited for.
+        // Router advertisements are withdrawn first, before what hosts use is gone.
         daemon.begin_end(matches!(end, End::Leave));
         drain(&daemon, &mut signals).await;
         daemon.end_automatic(matches!(end, End::TakeDown));
-        daemon.end_borrowing(matches!(end, End::TakeDown)).await;
+        daemon.end_all_dstm_clients(matches!(end, End::TakeDown)).await;
         daemon.take_services().end(matches!(end, End::Leave));
         let ended = match end {
             End::TakeDown => end_all(daemon.take_running(), Running::take_down),
@@ -132,7 +132,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
     })
 }
 
-/// What no set-up can do without, each said in a sentence of its own.
+/// Checks what every set-up needs, with an error for each.
 fn check_host(config: &Config) -> Result<(), Failure> {
     let manages = config.translators.iter().any(|translator| translator.manage);
     if manages {
@@ -168,8 +168,8 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Starts to answer on the sockets, by threads without privileges. The control socket's file lives as long as what is
-/// returned.
+/// Serves the control socket and the metrics on threads without privileges. The control socket's file is removed when
+/// the returned guard is dropped.
 fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control::Guard, Failure> {
     let (listener, guard) = sockets.control;
     let (requests, queue) = requests::channel();
@@ -184,7 +184,7 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control
     Ok(guard)
 }
 
-/// Says that everything works from now on.
+/// Tells the log and the service manager that the daemon is ready.
 fn announce(daemon: &Handle, started: Instant) {
     let names = daemon.names();
     info!("ready after {} ms: {names}", started.elapsed().as_millis());
@@ -201,8 +201,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
     let mut down = BTreeSet::new();
     loop {
         tokio::select! {
-            // In this order, where several wait: whoever keeps sending SIGHUP or changing addresses must not
-            // keep it from ending.
+            // Polled in this order: a flood of SIGHUPs or of address changes must not delay the end.
             biased;
             _ = signals.terminate.recv() => {
                 return match signals.on_sigterm {
@@ -238,7 +237,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
             }
             _ = watch.tick() => {
                 if daemon.failed() {
-                    // Nobody else's sessions are to end for it: the service manager starts the daemon again.
+                    // Sessions of other translators go on in the kernel while the service manager restarts the daemon.
                     error!("an engine has failed: ending; kernel engines go on");
                     return End::Leave;
                 }
@@ -257,12 +256,12 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 down.clear();
                 looks.looked(Instant::now(), spent, again);
             }
-            () = changes.changed(&mut down) => looks.hear(Instant::now()),
+            () = changes.changed(&mut down) => looks.changed(Instant::now()),
         }
     }
 }
 
-/// Reloads because of a signal, which nobody waits for to hear of an error.
+/// Reloads because of a signal. Errors go to the log.
 fn reload(daemon: &Handle) {
     match daemon.reload() {
         Ok(done) => {

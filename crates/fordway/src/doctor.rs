@@ -57,13 +57,13 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     let translates = question.config.as_ref().is_none_or(|config| !config.translators.is_empty());
     host::check(translates, &mut findings);
     let mut netlink = Netlink::open()?;
-    let view = View::look(&mut netlink)?;
+    let view = View::read(&mut netlink)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
     let local = tokio::task::LocalSet::new();
-    let rules = firewall::Rules::look();
+    let rules = firewall::Rules::read();
     let mut prober = Prober::open();
     let mut wanted = Vec::new();
     let prefixes = match &question.config {

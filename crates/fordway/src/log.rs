@@ -49,8 +49,8 @@ fn targets(level: LevelFilter) -> Targets {
     })
 }
 
-/// Takes everything and fails never. Where nobody reads the log any more (`| head`), lines are lost;
-/// were the failure told, the tracing library would tell it on standard error, and panic there.
+/// Accepts everything and never fails. If standard error is closed (`| head`), lines are lost: the tracing library would
+/// report a write error on standard error, and panic there.
 struct Lossy<W>(W);
 
 impl<W: Write> Write for Lossy<W> {

@@ -62,12 +62,12 @@ impl Logs {
         Ok(Logs(started.collect::<Result<_, _>>()?))
     }
 
-    /// Whether anybody wants to hear of an event.
+    /// Whether a log wants an event.
     pub(crate) fn wants(&self, event: LogEvent) -> bool {
         self.0.iter().any(|log| log.config.what.contains(&event))
     }
 
-    /// Gives a record to the logs that want it. Waits for nobody.
+    /// Queues a record for the logs that want it, without waiting.
     pub(crate) fn put(&self, record: &Record) {
         let event = record.what.event();
         for log in self.0.iter().filter(|log| log.config.what.contains(&event)) {

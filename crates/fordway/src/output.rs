@@ -20,8 +20,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 
 /// Writes text with styles, which are left out where they don't belong (no terminal, NO_COLOR).
 ///
-/// A reader that has had enough (`| head`) ends the command, but not as a failure:
-/// [`Failure::Closed`].
+/// A closed pipe (`| head`) ends the command, but not as a failure: [`Failure::Closed`].
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -31,8 +30,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes a line with styles to standard error. That nobody reads it changes nothing, above all not the
-/// exit code.
+/// Writes a line with styles to standard error. A write error is ignored and does not change the exit code.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Tables as somebody asked for them: read in a thread of its own, part by part, while others change them.
+//! Rows of NAT64 tables for clients: read on a thread of its own, part by part, while translators change the tables.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What one process leaves to the next: the ledger, kernel engines that go on, mappings in a file.
 
 pub(crate) mod ledger;
-pub(crate) mod left;
+pub(crate) mod leftover;
 pub(crate) mod mappings;

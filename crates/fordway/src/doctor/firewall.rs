@@ -25,7 +25,7 @@ pub(super) struct Rules(Result<Ruleset, String>);
 
 impl Rules {
     /// Has nft list them.
-    pub(super) fn look() -> Rules {
+    pub(super) fn read() -> Rules {
         Rules(list())
     }
 

@@ -16,7 +16,7 @@ pub(super) struct View {
 
 impl View {
     /// Asks the kernel.
-    pub(super) fn look(netlink: &mut Netlink) -> Result<View, Failure> {
+    pub(super) fn read(netlink: &mut Netlink) -> Result<View, Failure> {
         Ok(View {
             links: netlink.links()?,
             addresses: netlink.addresses(None)?,

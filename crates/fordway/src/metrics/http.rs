@@ -1,4 +1,4 @@
-//! The HTTP endpoint: on a thread without capabilities, since whoever reaches it may ask.
+//! The HTTP endpoint, on a thread without capabilities.
 //!
 //! The counters are taken on the daemon's own thread, once for all who ask within [`AGE`]: however many scrape, signals
 //! and requests of the operator come in between.

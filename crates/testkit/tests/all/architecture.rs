@@ -68,9 +68,9 @@ fn pure_crates_have_no_standard_library_and_no_unsafe_code() {
 const STRANGERS: [(&str, Option<&str>); 17] = [
     ("control::serve(", Some("daemon.rs")),
     ("metrics::serve(", Some("daemon.rs")),
-    ("watcher.run(", Some("daemon/reconcile/auto/hear.rs")),
-    (".is_claim(", Some("daemon/reconcile/auto/hear.rs")),
-    ("get_inner().receive(", Some("daemon/reconcile/auto/hear.rs")),
+    ("watcher.run(", Some("daemon/reconcile/auto/discovery.rs")),
+    (".is_claim(", Some("daemon/reconcile/auto/discovery.rs")),
+    ("get_inner().receive(", Some("daemon/reconcile/auto/discovery.rs")),
     ("runner.run(", Some("daemon/serve/dstm_client.rs")),
     ("trace::line(", Some("daemon/apply/tracing.rs")),
     ("Message::parse(", Some("daemon/reconcile/auto/duplicate.rs")),

@@ -1,5 +1,5 @@
-//! Another configuration for one translator while packets flow: engines first and the host's routes after them, back
-//! again on error, and at last what is needed no more.
+//! Changes the configuration of a running translator: engines first, then the host's routes; on an error both are rolled
+//! back, and at the end what is no longer needed is taken back.
 
 use fordway_config::Translator;
 use fordway_engine::Core;
@@ -30,8 +30,8 @@ pub(crate) struct Before {
 }
 
 impl Running {
-    /// Looks at the host anew, with the configuration that it has.
-    pub(crate) fn look_anew(&mut self) -> Result<(), Failure> {
+    /// Plans its configuration again, because the host has changed.
+    pub(crate) fn refresh(&mut self) -> Result<(), Failure> {
         let config = self.config.clone();
         if self.change(&config)?.is_some() {
             self.settle();
@@ -39,16 +39,17 @@ impl Running {
         Ok(())
     }
 
-    /// Takes another configuration up, or puts back what the kernel has taken of this one.
-    pub(crate) fn become_like(&mut self, new: &Translator) -> Result<(), Failure> {
-        if self.take_on(new)? {
+    /// Applies another configuration, or puts back what is missing of this one.
+    pub(crate) fn reconfigure(&mut self, new: &Translator) -> Result<(), Failure> {
+        if self.reconfigure_unsettled(new)? {
             self.settle();
         }
         Ok(())
     }
 
-    /// The same, and tells whether it was another: then what only the one before needed stays until [`Running::settle`].
-    pub(crate) fn take_on(&mut self, new: &Translator) -> Result<bool, Failure> {
+    /// Applies another configuration, and returns whether it differs. What only the old one needs stays until
+    /// [`Running::settle`].
+    pub(crate) fn reconfigure_unsettled(&mut self, new: &Translator) -> Result<bool, Failure> {
         let is_new = self.change(new)?.is_some();
         if !is_new {
             self.settle_quietly();
@@ -56,8 +57,8 @@ impl Running {
         Ok(is_new)
     }
 
-    /// Takes another configuration up, engines first and the host's routes after them. `None`: it is
-    /// the same. On error the old one is back.
+    /// Applies another configuration, engines first, then the host's routes. `None`: it is the same. On an error the old
+    /// one is in force again.
     pub(crate) fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
         let mut netlink = Netlink::open()?;
         let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
@@ -92,14 +93,14 @@ impl Running {
             wanted: self.host.as_ref().map(|host| host.wanted().to_vec()).unwrap_or_default(),
             unfit,
         };
-        if let Err(failure) = self.take_up(core) {
+        if let Err(failure) = self.apply_core(core) {
             self.change_back(before);
             return Err(failure);
         }
-        if let Some(beside) = &self.stateful {
-            beside.telling.add_unfit(unfit);
+        if let Some(stateful) = &self.stateful {
+            stateful.events.add_unfit(unfit);
             if let Some(logs) = logs {
-                beside.telling.set_logs(logs);
+                stateful.events.set_logs(logs);
             }
         }
         if unfit > 0 {
@@ -108,14 +109,14 @@ impl Running {
         Ok(Some(before))
     }
 
-    fn take_up(&mut self, core: Core) -> Result<(), Failure> {
+    fn apply_core(&mut self, core: Core) -> Result<(), Failure> {
         self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
         self.renew()
     }
 
-    /// Gives the engines another core. Nobody else changes bindings in the meantime.
+    /// Gives the engines another core. Bindings are locked meanwhile.
     pub(crate) fn change_engines(&mut self, core: Core) -> Result<(), Failure> {
         let tunnel = self.tunnel.clone();
         let mut held = tunnel.as_ref().map(|tunnel| tunnel.hold());
@@ -165,7 +166,7 @@ impl Running {
         Ok(last_of_each(wanted))
     }
 
-    /// Takes the old configuration up again.
+    /// Rolls back to the old configuration.
     pub(crate) fn change_back(&mut self, before: Before) {
         self.config = before.config;
         self.facts = before.facts;
@@ -175,13 +176,13 @@ impl Running {
             Some(host) => host.want(before.wanted),
             None => Ok(()),
         };
-        if let Err(failure) = put_back.and_then(|()| self.take_up(before.core)) {
+        if let Err(failure) = put_back.and_then(|()| self.apply_core(before.core)) {
             warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
         }
         self.settle();
     }
 
-    /// Makes sure of what the host should look like, which has not changed.
+    /// Puts back what is missing on the host; the configuration has not changed.
     pub(crate) fn settle_quietly(&mut self) {
         if let Some(host) = &mut self.host {
             host.settle("needed no more: ");

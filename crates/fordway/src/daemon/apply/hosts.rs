@@ -73,7 +73,7 @@ impl Hosts {
                 Some(owned) => {
                     before.push((owner, owned.entry.clone()));
                     owned
-                        .become_like(config, entry, &mut netlink)
+                        .reconfigure(config, entry, &mut netlink)
                         .inspect(|()| owned.settle_servers())
                 }
                 None => {
@@ -103,7 +103,7 @@ impl Hosts {
         let host = Upkeep::open(run_dir, &owner, entry.name())?;
         let keeps = entry.follows_host();
         let mut owned = Owned { host, entry: entry.clone(), absent: Vec::new(), failed: None };
-        let made = owned.become_like(config, entry, netlink).and_then(|()| {
+        let made = owned.reconfigure(config, entry, netlink).and_then(|()| {
             // What an earlier run has left and this one does not need.
             owned.settle("left by an earlier run: ");
             if keeps { owned.host.keep() } else { Ok(()) }
@@ -115,7 +115,7 @@ impl Hosts {
     /// Makes an earlier entry's changes again, after those of a later one turned out to be impossible.
     fn put_back(&mut self, config: &Config, owner: &str, entry: Entry, netlink: &mut Netlink) {
         let Some(owned) = self.0.get_mut(owner) else { return };
-        if let Err(failure) = owned.become_like(config, entry, netlink) {
+        if let Err(failure) = owned.reconfigure(config, entry, netlink) {
             let name = owned.entry.name();
             warn!("{name}: the old configuration is not whole again: {}", failure.line());
         }
@@ -131,7 +131,7 @@ impl Hosts {
         for entry in Entry::all(config) {
             let Some(owned) = self.0.get_mut(&entry.owner()) else { continue };
             if let Some(netlink) = netlink.as_mut().filter(|_| owned.entry != entry)
-                && let Err(failure) = owned.become_like(config, entry, netlink)
+                && let Err(failure) = owned.reconfigure(config, entry, netlink)
             {
                 warn!("{}: {}", owned.entry.name(), failure.line());
             }
@@ -192,7 +192,7 @@ impl Owned {
     }
 
     /// Applies an entry. What the one before needed stays until [`Owned::settle`].
-    fn become_like(
+    fn reconfigure(
         &mut self,
         config: &Config,
         entry: Entry,

@@ -183,7 +183,10 @@ impl Kernel {
     }
 
     /// Looks whether the programs do what was meant, and gives what is not known yet.
-    pub(crate) fn look(&mut self, name: &mut impl FnMut(u32) -> String) -> Vec<KernelWarning> {
+    pub(crate) fn new_warnings(
+        &mut self,
+        name: &mut impl FnMut(u32) -> String,
+    ) -> Vec<KernelWarning> {
         if let Some(seen) = warning::seen(&self.accelerator).ok().flatten() {
             self.front.look(seen);
         }

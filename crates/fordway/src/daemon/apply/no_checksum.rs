@@ -1,5 +1,5 @@
-//! UDP datagrams without a checksum that are dropped: an event each (RFC 7915 section 4.5), but no more than one line of
-//! the log in a second, whoever sends them.
+//! Dropped UDP datagrams without a checksum: each is an event (RFC 7915 section 4.5), of which the log has one line per
+//! second at most.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;

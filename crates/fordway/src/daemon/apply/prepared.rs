@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::journal;
 use super::no_checksum;
 use super::running::Running;
-use super::stateful::{self, Beside, Tables};
+use super::stateful::{self, Stateful, Tables};
 use super::translators::Context;
 use super::tunnels::Tunnel;
 use super::upkeep::Upkeep;
@@ -227,14 +227,14 @@ impl Prepared {
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
-            Some(tables) => Beside::open(&self.config, &self.facts, tables).map(Some),
+            Some(tables) => Stateful::open(&self.config, &self.facts, tables).map(Some),
         };
         let started = stateful.and_then(|stateful| {
             let failed = |error| Failure::failed(format!("{}: {error}", self.config.name));
             let mut engine = fordway_engine::start(self.device, self.queues, self.core, options)
                 .map_err(failed)?;
-            if let Some(beside) = &stateful {
-                let sweeping = stateful::sweeping(&beside.telling, beside.maps.is_some());
+            if let Some(stateful) = &stateful {
+                let sweeping = stateful::sweeping(&stateful.events, stateful.maps.is_some());
                 engine.sweep(sweeping).map_err(failed)?;
             }
             Ok((engine, stateful))

@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::kernel::{self, Kernel, Tuning};
 use super::prepared::core;
-use super::stateful::Beside;
+use super::stateful::Stateful;
 use super::tracing::Tracing;
 use super::tunnels::Tunnel;
 use super::upkeep::Upkeep;
@@ -37,7 +37,7 @@ pub(crate) struct Running {
     pub(crate) unread_before: u64,
     pub(crate) kernel: Option<Kernel>,
     /// What a stateful translator has beside its engines.
-    pub(crate) stateful: Option<Beside>,
+    pub(crate) stateful: Option<Stateful>,
     /// What it wants of the host, if anything.
     pub(crate) host: Option<Upkeep>,
     pub(crate) started: Instant,
@@ -88,7 +88,7 @@ impl Running {
         Ok(())
     }
 
-    /// From now on bindings may be lent, and those that are lent already are there.
+    /// Adds the leased bindings to the engines, and accepts changes of them from now on.
     fn begin_lending(&self) {
         let Some(tunnel) = &self.tunnel else { return };
         let mut held = tunnel.hold();
@@ -158,7 +158,7 @@ impl Running {
         Kernel::start(kernel::config_of(&core, self.place.attach), options)
     }
 
-    /// Lets the programs of a softwire know what its core has learnt of paths, and which bindings are lent.
+    /// Copies path MTUs and leased bindings from a softwire's core to its programs.
     pub(crate) fn tell_paths(&self) {
         if let Some(tunnel) = &self.tunnel {
             tunnel.catch_up();
@@ -183,7 +183,7 @@ impl Running {
         kernel::hook(self.place.attach, tun, self.place.way.as_ref(), &self.place.devices)
     }
 
-    /// From now on the interface outlives the process, and at the uplink IPv4 may come.
+    /// Makes the interface persistent and, at the uplink, routes IPv4 to the programs.
     fn kernel_runs(&mut self, kernel: Kernel) -> Result<(), Failure> {
         let name = self.config.name.to_string();
         let what = kernel.describe();
@@ -215,10 +215,10 @@ impl Running {
         Ok(())
     }
 
-    /// No kernel engine: what an earlier run's left goes away.
+    /// Runs without a kernel engine; that of an earlier run is taken down.
     fn user_only(&mut self, why: &str) -> Result<(), Failure> {
         let name = self.config.name.as_str();
-        // Packets cost several times as much: whoever left the choice to us has to be told.
+        // Packets cost several times as much, so `auto` warns.
         if self.config.engine == EngineChoice::Auto {
             warn!(
                 "{name}: the kernel engine does not run; the user engine takes all packets ({why})"
@@ -249,7 +249,7 @@ impl Running {
         if routes_missing { self.renew() } else { Ok(()) }
     }
 
-    /// Has the host be as it is wanted now. What was wanted before stays until it is settled.
+    /// Applies what is wanted of the host now. What was wanted before stays until it is settled.
     pub(crate) fn renew(&mut self) -> Result<(), Failure> {
         let wanted = self.wanted()?;
         match &mut self.host {
@@ -258,13 +258,13 @@ impl Running {
         }
     }
 
-    /// Warns of programs that are attached and don't do what was meant by it.
+    /// Warns of programs that are attached but take no packets, or not in the intended order.
     pub(crate) fn watch_kernel(&mut self, now: Instant) {
         self.looked_at_kernel = Some(now);
         let mut names: BTreeMap<u32, String> = self.place.devices.names().collect();
         names.extend(self.place.way.as_ref().map(|way| (way.ifindex, way.device.clone())));
         let mut name = |index| names.get(&index).cloned().unwrap_or(format!("device {index}"));
-        let found = self.kernel.as_mut().map(|kernel| kernel.look(&mut name));
+        let found = self.kernel.as_mut().map(|kernel| kernel.new_warnings(&mut name));
         for warning in found.into_iter().flatten() {
             warn!("{}: {}; {}", self.config.name, warning.text, warning.advice);
         }
@@ -275,9 +275,8 @@ impl Running {
         pins::dir(self.name()).unwrap_or_default()
     }
 
-    /// Takes everything down: packets are led past the programs no more, then the programs go, then the
-    /// host's set-up, then the user engine and with it the device. Gives the reason if the user engine
-    /// had ended by itself.
+    /// Takes everything down: routes to the programs, programs, the host's set-up, then the user engine with its device.
+    /// Returns the error if the user engine had already failed.
     pub(crate) fn take_down(mut self) -> Result<(), Failure> {
         let failed = self.engine.failed();
         let name = self.config.name.to_string();
@@ -305,7 +304,7 @@ impl Running {
         }
     }
 
-    /// Ends when another translator's start has failed: as if this one had not been started.
+    /// Undoes its start, because another translator has failed to start.
     pub(crate) fn give_up(mut self) {
         let ended = if self.survivor {
             info!("{}: what an earlier run left is left as it is", self.name());

@@ -1,9 +1,9 @@
-//! Stateful translation in the daemon: where the tables lie, what settings they get, who sweeps them.
+//! The tables of stateful translators: where they are, their settings, and what sweeps them.
 //!
-//! With the kernel engine the tables are maps that outlive the process: whoever starts the translator next
-//! finds its sessions there. With the user engine alone they lie on the heap and go with the process.
+//! With the kernel engine the tables are BPF maps that outlive the process: the next start of the translator adopts their
+//! sessions. With the user engine alone they are on the heap and end with the process.
 
-mod tell;
+mod event_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -30,10 +30,10 @@ use crate::natlog::Logs;
 use crate::pins;
 use crate::report;
 
-use crate::daemon::handover::mappings::Keeper;
+use crate::daemon::handover::mappings::MappingWriter;
 use crate::settings::nat_pt::with_gateway;
 use crate::tables::{bib_error, written};
-use tell::Telling;
+use event_log::EventLog;
 
 /// The tables of a translator that has any.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Tables {
                         );
                     }
                 }
-                // Sessions are worth more than a start: who wants to lose them says so.
+                // Sessions are not dropped for the sake of a start: the operator has to end them.
                 Err(error @ fordway_bpf::Error::Unsupported(_)) => {
                     let hint = format!("fordway down {name} ends them; then start it again");
                     return Err(Failure::failed(format!("{name}: {error}")).hint(hint));
@@ -197,7 +197,7 @@ fn make_static(name: &str, nat64: &Nat64) {
     }
 }
 
-/// The same with the addresses that the configuration binds to hosts (NAT-PT).
+/// Applies the addresses that the configuration binds to hosts (NAT-PT).
 fn make_fixed(name: &str, nat64: &Nat64) {
     let Some(addresses) = &nat64.settings().addresses else { return };
     let now = monotonic();
@@ -247,13 +247,13 @@ fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
 
 /// What a stateful translator has beside its engines.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Stateful {
     /// The tables, where the kernel engine is to work on them too.
     pub(crate) maps: Option<Arc<StateMaps>>,
     /// Where events of the tables go.
-    pub(crate) telling: Telling,
+    pub(crate) events: EventLog,
     /// Keeps dynamic 1:1 mappings across restarts.
-    keeper: Option<Keeper>,
+    keeper: Option<MappingWriter>,
     /// What the host's own use of ports is in the way of.
     pub(crate) clashes: Vec<Clash>,
     /// Pins that were made for this start, and that nobody needs unless a kernel engine runs.
@@ -265,36 +265,44 @@ pub(crate) struct Beside {
 /// The IPv4 addresses of devices in pool4, and the host's own.
 type HostV4 = (BTreeMap<String, Vec<Ipv4Addr>>, BTreeSet<Ipv4Addr>);
 
-impl Beside {
+impl Stateful {
     /// Opens the logs and the file of mappings. Makes threads, which get the caller's privileges.
     pub(crate) fn open(
         config: &Translator,
         facts: &Facts,
         tables: Tables,
-    ) -> Result<Beside, Failure> {
+    ) -> Result<Stateful, Failure> {
         let name = config.name.as_str();
         // Whoever starts wants sessions.
         tables.nat64.drain(false);
         let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
-        let telling =
-            Telling::new(Logs::start(name, logs)?, tables.nat64.settings().subscriber_len);
+        let events =
+            EventLog::new(Logs::start(name, logs)?, tables.nat64.settings().subscriber_len);
         let file = config.dynamic4().and_then(|dynamic4| dynamic4.file.as_deref());
-        let keeper = file.map(|file| Keeper::start(name, file, &tables.nat64)).transpose()?;
+        let keeper =
+            file.map(|file| MappingWriter::start(name, file, &tables.nat64)).transpose()?;
         let clashes = clashes(name, facts, &tables.nat64);
-        Ok(Beside { maps: tables.maps, telling, keeper, clashes, made: tables.made, refused: None })
+        Ok(Stateful {
+            maps: tables.maps,
+            events,
+            keeper,
+            clashes,
+            made: tables.made,
+            refused: None,
+        })
     }
 }
 
 /// What the engine's sweeper needs of the daemon.
-pub(super) fn sweeping(telling: &Telling, in_kernel: bool) -> Sweeping {
-    let telling = telling.clone();
+pub(super) fn sweeping(events: &EventLog, in_kernel: bool) -> Sweeping {
+    let events = events.clone();
     Sweeping {
-        tell: Some(Box::new(move |event| telling.tell(event))),
+        tell: Some(Box::new(move |event| events.tell(event))),
         kernel_grace: in_kernel.then(|| Box::new(grace) as Box<dyn Fn() + Send>),
     }
 }
 
-/// Made by who may make maps; anybody may wait.
+/// Created while there are privileges to create maps; waiting needs none.
 static PERIODS: OnceLock<Result<GracePeriods, fordway_bpf::Error>> = OnceLock::new();
 
 fn prepare_grace() {
@@ -315,8 +323,7 @@ fn grace() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// The settings for the programs in the kernel: they turn packets round that are for a BIB entry, also one
-/// that was added by hand.
+/// The settings for the kernel programs, with BIB entries that were added by hand: packets to any BIB entry hairpin.
 pub(super) fn with_added(nat64: &Nat64) -> Settings {
     let mut settings = nat64.settings().clone();
     let added = nat64.bib(monotonic()).filter(|entry| entry.is_added);
@@ -363,10 +370,10 @@ impl Running {
 
     /// Writes what is kept across restarts a last time, and gives tables up for which no kernel engine came.
     pub(super) fn end_keeping(&mut self) {
-        let Some(beside) = &mut self.stateful else { return };
-        beside.keeper = None;
+        let Some(stateful) = &mut self.stateful else { return };
+        stateful.keeper = None;
         if self.kernel.is_none() {
-            Tables::discard(beside.made.take().as_ref());
+            Tables::discard(stateful.made.take().as_ref());
         }
     }
 
@@ -377,8 +384,8 @@ impl Running {
         let meta = nat64.memory().regions().meta;
         tell_prefixes(meta, self.config.pool6(), nat64.settings().subscriber_len);
         let clashes = clashes(self.name(), &self.facts, nat64);
-        if let Some(beside) = &mut self.stateful {
-            beside.clashes = clashes;
+        if let Some(stateful) = &mut self.stateful {
+            stateful.clashes = clashes;
         }
     }
 

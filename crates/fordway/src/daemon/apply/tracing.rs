@@ -23,13 +23,13 @@ const RATE: u32 = 2000;
 /// Lines that wait for a listener that is slow; further ones are lost for it.
 pub(crate) const WAITING: usize = 4096;
 
-/// Who can listen to a translator at once: each holds a place of a client for as long as it likes.
+/// Listeners of a translator at once: each occupies a client slot for an unlimited time.
 const LISTENERS: usize = 16;
 
 /// Batches of events that wait to be read; what does not fit waits in the kernel, which counts what it loses.
 const BATCHES: usize = 4;
 
-/// How often the events are looked at: soon enough for people, and seldom enough to cost nothing.
+/// How often events are read: soon enough for people, at no measurable cost.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Whoever listens.

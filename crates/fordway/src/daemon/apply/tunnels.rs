@@ -1,4 +1,4 @@
-//! Bindings that are lent: they come and go while packets flow, beside those of the file.
+//! Leased bindings: they are added and removed while packets flow, beside those of the file.
 //!
 //! A DSTM server, or whoever tells a tunnel end point from another host, changes them from a thread of its own. The
 //! user engine's core comes first and decides; the kernel engine's maps follow it.
@@ -45,7 +45,7 @@ struct Engines {
     maps: Option<Arc<SoftwireMaps>>,
 }
 
-/// One whose bindings nobody else changes.
+/// A tunnel end point whose bindings are locked.
 pub(crate) struct Held<'a>(MutexGuard<'a, Inner>);
 
 impl Tunnel {
@@ -53,13 +53,13 @@ impl Tunnel {
         Tunnel { name: name.to_owned(), inner: Mutex::default() }
     }
 
-    /// Keeps others from changing bindings.
+    /// Locks the bindings.
     pub(crate) fn hold(&self) -> Held<'_> {
         Held(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has the kernel engine's maps follow, if they have not: kernels before 5.19 let only those change maps who may
-    /// make them, which a server's thread may not.
+    /// Updates the kernel engine's maps where a server's thread could not: kernels before 5.19 let only a thread that may
+    /// create maps change them.
     pub(super) fn catch_up(&self) {
         let mut held = self.hold();
         if !std::mem::take(&mut held.0.behind) {

@@ -1,9 +1,8 @@
-//! What somebody wants of the host: a list of changes, made so and kept so.
+//! The desired state of the host: a list of changes that is applied and kept in force.
 //!
-//! Whoever has such a list, a translator or a service, says what it is when it starts and whenever that changes
-//! ([`Upkeep::want`], [`Upkeep::settle`]). Between that, each look at the host ([`Upkeep::follow`]) holds the list against
-//! what is there, and puts back what firewalls flush, network managers remove, and the kernel takes away with an interface
-//! that goes down. The kernel's messages start such a look; without any it comes from time to time.
+//! A translator or a service sets its list when it starts and when its configuration changes ([`Upkeep::want`],
+//! [`Upkeep::settle`]). In between, [`Upkeep::follow`] compares the list with the host and puts back what firewalls have
+//! flushed, what network managers have removed, and what the kernel has removed with an interface that went down. The kernel's messages start such a look; without any it comes from time to time.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,18 +15,18 @@ use crate::daemon::handover::ledger;
 use crate::daemon::plan::changes::last_of_each;
 use crate::failure::Failure;
 
-/// What fails, or is taken away again and again, is tried again after this time, which doubles.
+/// Delay before a change that fails, or is removed repeatedly, is retried: at first, doubled each time, and at most.
 const FIRST: Duration = Duration::from_millis(250);
 const MOST: Duration = Duration::from_secs(30);
 
-/// A change that was put back and stayed for so long is in nobody's way.
-const PEACE: Duration = Duration::from_secs(60);
+/// A change that has stayed in place for this time is no longer delayed.
+const STABLE: Duration = Duration::from_secs(60);
 
-/// As often as this it may be a moment's matter: an uplink that comes back has its addresses before its routes.
+/// Attempts before a failure is logged as a warning: an uplink that comes back has its addresses before its routes.
 const PATIENCE: u32 = 3;
 
-/// As many changes are told one by one.
-const TOLD: usize = 5;
+/// Changes that are logged one by one; of more only the number.
+const LISTED: usize = 5;
 
 /// What one owner wants of the host.
 #[derive(Debug)]
@@ -36,37 +35,37 @@ pub(crate) struct Upkeep {
     name: String,
     manager: Manager,
     wanted: Vec<Change>,
-    troubles: HashMap<String, Trouble>,
+    retries: HashMap<String, Retry>,
 }
 
-/// A change that did not last.
+/// A change that failed or was removed.
 #[derive(Debug)]
-struct Trouble {
+struct Retry {
     times: u32,
     last: Instant,
     /// Why it could not be made.
     said: Option<String>,
 }
 
-impl Trouble {
+impl Retry {
     /// One more with `change`.
     fn of<'a>(
-        troubles: &'a mut HashMap<String, Trouble>,
+        retries: &'a mut HashMap<String, Retry>,
         change: &Change,
         now: Instant,
-    ) -> &'a mut Trouble {
-        let none = Trouble { times: 0, last: now, said: None };
-        let trouble = troubles.entry(change.to_string()).or_insert(none);
-        trouble.times += 1;
-        trouble.last = now;
-        trouble
+    ) -> &'a mut Retry {
+        let none = Retry { times: 0, last: now, said: None };
+        let retry = retries.entry(change.to_string()).or_insert(none);
+        retry.times += 1;
+        retry.last = now;
+        retry
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now.duration_since(self.last) >= PEACE
+        now.duration_since(self.last) >= STABLE
     }
 
-    /// Until when it is left alone. The first time is free: what somebody took away is put back at once.
+    /// When it may be retried. The first time there is no delay.
     fn until(&self) -> Instant {
         let doubled = FIRST.saturating_mul(1 << self.times.saturating_sub(1).min(16));
         self.last + doubled.min(MOST)
@@ -74,16 +73,16 @@ impl Trouble {
 }
 
 impl Upkeep {
-    /// What is made goes on to be in use when this process has ended.
+    /// Marks the changes as still in use after this process has ended.
     pub(crate) fn keep(&mut self) -> Result<(), Failure> {
         Ok(self.manager.keep(Some(ledger::home()))?)
     }
 
-    /// Of the owner `owner` in the ledger, whom the log calls `name`.
+    /// Opens the part of the ledger that belongs to `owner`; `name` is for the log.
     pub(crate) fn open(run_dir: &Path, owner: &str, name: &str) -> Result<Upkeep, Failure> {
         let manager = Manager::open(run_dir, owner)?;
-        let (wanted, troubles) = (Vec::new(), HashMap::new());
-        Ok(Upkeep { name: name.to_owned(), manager, wanted, troubles })
+        let (wanted, retries) = (Vec::new(), HashMap::new());
+        Ok(Upkeep { name: name.to_owned(), manager, wanted, retries })
     }
 
     /// Its part of the ledger.
@@ -107,7 +106,7 @@ impl Upkeep {
             }
         }
         self.wanted = last_of_each(changes);
-        self.troubles.clear();
+        self.retries.clear();
         Ok(())
     }
 
@@ -133,7 +132,7 @@ impl Upkeep {
         }
     }
 
-    /// Gives some changes up that were wanted.
+    /// Removes some changes from those that are wanted.
     pub(crate) fn give_up(&mut self, changes: &[Change]) {
         self.wanted.retain(|it| !changes.iter().any(|gone| gone.same_object(it)));
         if let Err(error) = self.manager.reconcile(&self.wanted) {
@@ -141,13 +140,13 @@ impl Upkeep {
         }
     }
 
-    /// Looks, and puts back what is missing. What did not last is left alone for a while: when to look at it again.
+    /// Puts back what is missing. Returns when to check again what has to wait for a retry.
     pub(crate) fn follow(&mut self, view: &mut View<'_>, now: Instant) -> Option<Instant> {
-        self.troubles.retain(|_, trouble| !trouble.is_over(now));
+        self.retries.retain(|_, retry| !retry.is_over(now));
         let mut missing = self.manager.missing(&self.wanted, view).ok()?;
         let mut again = None;
         missing.retain(|change| {
-            let until = self.troubles.get(&change.to_string()).map(Trouble::until);
+            let until = self.retries.get(&change.to_string()).map(Retry::until);
             let waits = until.filter(|until| *until > now);
             again = earlier(again, waits);
             waits.is_none()
@@ -164,32 +163,32 @@ impl Upkeep {
         }
     }
 
-    /// What came of putting changes back; when to try again what failed.
+    /// Logs which changes were put back. Returns when to retry those that failed.
     fn note(&mut self, missing: &[Change], done: &Reconciled, now: Instant) -> Option<Instant> {
         let (name, mut again) = (&self.name, None);
         for (change, error) in &done.failed {
-            let trouble = Trouble::of(&mut self.troubles, change, now);
-            again = earlier(again, Some(trouble.until()));
+            let retry = Retry::of(&mut self.retries, change, now);
+            again = earlier(again, Some(retry.until()));
             let error = error.to_string();
-            if trouble.times < PATIENCE || trouble.said.as_ref() == Some(&error) {
+            if retry.times < PATIENCE || retry.said.as_ref() == Some(&error) {
                 debug!("{name}: cannot {change}: {error}");
             } else {
                 warn!(
                     "{name}: somebody took it away, and it can't be put back: {change}: {error}; it is tried again"
                 );
-                trouble.said = Some(error);
+                retry.said = Some(error);
             }
         }
         let failed = |it: &&Change| done.failed.iter().any(|(change, _)| change == *it);
         let back: Vec<&Change> = missing.iter().filter(|it| !failed(it)).collect();
         for change in &back {
-            Trouble::of(&mut self.troubles, change, now).said = None;
+            Retry::of(&mut self.retries, change, now).said = None;
         }
-        for change in back.iter().take(TOLD) {
+        for change in back.iter().take(LISTED) {
             info!("{name}: somebody took it away, and it is put back: {change}");
         }
-        if back.len() > TOLD {
-            info!("{name}: and so are {} more", back.len() - TOLD);
+        if back.len() > LISTED {
+            info!("{name}: and so are {} more", back.len() - LISTED);
         }
         again
     }

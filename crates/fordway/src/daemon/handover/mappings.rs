@@ -1,4 +1,4 @@
-//! Dynamic 1:1 mappings across restarts: a file with a line for each.
+//! Dynamic 1:1 mappings that survive restarts: a file with one line per mapping.
 //!
 //! ```text
 //! fordway dynamic4 1 1767323045        version; seconds of the clock when it was written
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The thread that writes a translator's mappings. Dropping it writes them a last time.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct MappingWriter {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,9 +37,13 @@ pub(crate) struct Keeper {
 /// A mapping, and how long ago it was used.
 type Mapping = (Ipv6Addr, Ipv4Addr, Duration);
 
-impl Keeper {
+impl MappingWriter {
     /// Puts the mappings of `path` into the tables and writes them there from then on.
-    pub(crate) fn start(name: &str, path: &Path, nat64: &Arc<Nat64>) -> Result<Keeper, Failure> {
+    pub(crate) fn start(
+        name: &str,
+        path: &Path,
+        nat64: &Arc<Nat64>,
+    ) -> Result<MappingWriter, Failure> {
         let failed = |error: io::Error| {
             Failure::failed(format!("{name}: cannot keep mappings in {}: {error}", path.display()))
                 .hint("name another file with dynamic4_file, or write dynamic4_file = \"off\"")
@@ -68,11 +72,11 @@ impl Keeper {
             }
         };
         let thread = thread::Builder::new().name("fordway-keep".to_owned()).spawn(run);
-        Ok(Keeper { end: Some(end), thread: Some(thread.map_err(failed)?) })
+        Ok(MappingWriter { end: Some(end), thread: Some(thread.map_err(failed)?) })
     }
 }
 
-impl Drop for Keeper {
+impl Drop for MappingWriter {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
@@ -117,7 +121,7 @@ fn write(path: &Path, mappings: &[Mapping]) -> io::Result<()> {
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     written.and_then(|()| std::fs::rename(&new, path)).inspect_err(|_| {
-        // A disk that is full has better use for the room.
+        // Frees the space on a full disk.
         let _ = std::fs::remove_file(&new);
     })
 }
@@ -197,18 +201,18 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("folder/siit0.dynamic4");
         let before = nat64("192.0.2.0/24");
-        let keeper = Keeper::start("siit0", &path, &before).unwrap();
+        let keeper = MappingWriter::start("siit0", &path, &before).unwrap();
         put(&before, "2001:db8::5", "192.0.2.7");
         put(&before, "2001:db8::6", "192.0.2.200");
         drop(keeper);
         let after = nat64("192.0.2.0/24");
-        let keeper = Keeper::start("siit0", &path, &after).unwrap();
+        let keeper = MappingWriter::start("siit0", &path, &after).unwrap();
         assert_eq!(pairs(&after), pairs(&before));
         assert_eq!(pairs(&after).len(), 2);
         drop(keeper);
         // A smaller pool has no place for one of them.
         let smaller = nat64("192.0.2.0/25");
-        let _keeper = Keeper::start("siit0", &path, &smaller).unwrap();
+        let _keeper = MappingWriter::start("siit0", &path, &smaller).unwrap();
         assert_eq!(pairs(&smaller), [("2001:db8::5".to_owned(), "192.0.2.7".to_owned())]);
     }
 

@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `auto/decide.rs` | what to do, as a function of what is seen, and of time |
 //! | `auto/source.rs` | which IPv6 address the CLAT takes |
-//! | `auto/look.rs` | what is seen: the host, by netlink |
-//! | `auto/hear.rs` | what routers, resolvers and neighbours tell, read without capabilities |
+//! | `auto/view.rs` | what is seen: the host, by netlink |
+//! | `auto/discovery.rs` | what routers, resolvers and neighbours tell, read without capabilities |
 //! | `auto/apply.rs` | does it, by the same set-up, change and take-down as for any other translator |
 //! | `auto/duplicate.rs`, `auto/check.rs` | asks whether the address is free |
 
 mod apply;
 mod check;
 mod decide;
+pub(crate) mod discovery;
 mod duplicate;
-pub(crate) mod hear;
-mod look;
 mod source;
 mod status;
+mod view;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -31,13 +31,13 @@ use tokio::task::AbortHandle;
 use tracing::{debug, info, warn};
 
 use crate::daemon::apply::translators::{Context, Translators};
-use crate::daemon::handover::left::Left;
+use crate::daemon::handover::leftover::Leftover;
 use crate::daemon::plan::clat_address;
 use crate::failure::Failure;
 use apply::Attempt;
 use check::Check;
 use decide::{Decision, Desired, Machine, Settings, Step};
-use hear::{Asker, Claim, Opened};
+use discovery::{Claim, Opened, Prober};
 
 /// When to look again where looking has failed.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub(crate) struct Auto {
     /// When the host was last held against that.
     reviewed: Instant,
     check: Check,
-    left: Option<Left>,
+    left: Option<Leftover>,
     /// Sockets, until somebody attends to them.
     opened: Option<Opened>,
     /// Has it look now.
@@ -73,14 +73,14 @@ pub(crate) struct Seen<'s> {
     pub(crate) found: Found,
     /// Devices that could not pass packets meanwhile.
     pub(crate) down: &'s BTreeSet<u32>,
-    pub(crate) asker: Option<&'s mut Asker>,
+    pub(crate) prober: Option<&'s mut Prober>,
     pub(crate) netlink: &'s mut Netlink,
     pub(crate) now: Instant,
 }
 
 impl Auto {
     /// Waits for the network; `left`: what an earlier daemon has left.
-    pub(crate) fn new(template: Translator, opened: Opened, left: Option<Left>) -> Auto {
+    pub(crate) fn new(template: Translator, opened: Opened, left: Option<Leftover>) -> Auto {
         Auto {
             machine: Machine::new(settings(&template)),
             template,
@@ -139,10 +139,10 @@ impl Auto {
         order: &[Translator],
         seen: Seen<'_>,
     ) -> Option<Instant> {
-        let Seen { found, down, asker, netlink, now } = seen;
+        let Seen { found, down, prober, netlink, now } = seen;
         self.tell_found(&found);
         self.found = found;
-        let view = match look::look(netlink, self.machine.settings(), &self.found) {
+        let view = match view::read(netlink, self.machine.settings(), &self.found) {
             Ok(view) => view,
             Err(error) => {
                 debug!("{}: cannot look at the host: {error}", self.name());
@@ -153,7 +153,7 @@ impl Auto {
         self.note(decision, now);
         let retry = self.carry_out(translators, order, now);
         let subject = self.applied.as_ref().filter(|applied| applied.on_link);
-        let check = self.check.follow(subject, down, asker, now);
+        let check = self.check.follow(subject, down, prober, now);
         if self.check.free_now() {
             debug!("{}: nobody else on the link has the address", self.name());
         }
@@ -162,7 +162,7 @@ impl Auto {
     }
 
     /// Somebody on the link claims an address.
-    pub(crate) fn hear(&mut self, claim: &Claim, now: Instant) {
+    pub(crate) fn address_claimed(&mut self, claim: &Claim, now: Instant) {
         let Some(v6) = self.check.claimed(claim) else { return };
         let mac = claim.by.map(|octet| format!("{octet:02x}")).join(":");
         warn!("{}: {mac} on the link has the address {v6}, so it is given up", self.name());
@@ -277,7 +277,7 @@ pub(crate) fn split(translators: &[Translator]) -> (Vec<Translator>, Vec<Transla
 pub(crate) fn open(templates: &[Translator], context: &Context) -> Result<Vec<Auto>, Failure> {
     let open = |template: &Translator| {
         let opened = Opened::open(template)?;
-        Ok(Auto::new(template.clone(), opened, Left::find(template, &context.run_dir)))
+        Ok(Auto::new(template.clone(), opened, Leftover::find(template, &context.run_dir)))
     };
     templates.iter().map(open).collect()
 }

@@ -43,7 +43,7 @@ impl Running {
         let Some(before) = &self.place.way else { return Ok(()) };
         // The uplink went and came back as another device: programs and set-up went with it.
         if way.ifindex != before.ifindex {
-            self.look_anew()?;
+            self.refresh()?;
             info!("{}: {} is another device now; its programs are there", self.name(), way.device);
             return Ok(());
         }
@@ -117,14 +117,14 @@ impl Running {
             return;
         }
         let seen = (devices, own);
-        let refused = self.stateful.as_ref().and_then(|beside| beside.refused.as_ref());
+        let refused = self.stateful.as_ref().and_then(|stateful| stateful.refused.as_ref());
         if refused.is_some_and(|(them, at)| *them == seen && at.elapsed() < POOL4_RETRY) {
             return;
         }
         let name = self.name().to_owned();
-        let looked = self.look_anew();
-        if let Some(beside) = &mut self.stateful {
-            beside.refused = looked.is_err().then(|| (seen, Instant::now()));
+        let looked = self.refresh();
+        if let Some(stateful) = &mut self.stateful {
+            stateful.refused = looked.is_err().then(|| (seen, Instant::now()));
         }
         match looked {
             Ok(()) => {

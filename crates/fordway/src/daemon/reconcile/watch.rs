@@ -1,4 +1,4 @@
-//! Hearing from the kernel that something of the host has changed.
+//! Kernel notifications of changes of the host.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -9,13 +9,13 @@ use fordway_net::{ChangeWatch, Topic};
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Shortest time between two looks at the host, for hosts whose routes never rest.
+/// Shortest time between two reads of the host, for hosts whose routes change all the time.
 const GAP: Duration = Duration::from_millis(20);
 
-/// A look may take this part of the time at most: on a host with a million routes it takes a while.
+/// Reading the host may take this share of the time at most: with a million routes it is slow.
 const SHARE: u32 = 20;
 
-/// Longest time between two looks: not everything is told.
+/// Longest time between two reads: the kernel does not notify of everything.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Tells when something has changed. Where it can't listen it tells nothing, and whoever looks from time to time sees
@@ -108,7 +108,7 @@ impl Looks {
     }
 
     /// Something has changed.
-    pub(crate) fn hear(&mut self, now: Instant) {
+    pub(crate) fn changed(&mut self, now: Instant) {
         self.due = self.due.min(self.not_before.max(now + GAP / 4));
     }
 
@@ -130,17 +130,17 @@ mod tests {
         let mut looks = Looks::new(start);
         assert_eq!(looks.due(), start + LONGEST);
         let ms = |ms| start + Duration::from_millis(ms);
-        looks.hear(ms(100));
+        looks.changed(ms(100));
         assert_eq!(looks.due(), ms(105));
         // What comes after is seen with it.
-        looks.hear(ms(104));
+        looks.changed(ms(104));
         assert_eq!(looks.due(), ms(105));
         looks.looked(ms(106), Duration::from_millis(1), None);
-        looks.hear(ms(107));
+        looks.changed(ms(107));
         assert_eq!(looks.due(), ms(126));
         // One that takes long takes a twentieth of the time.
         looks.looked(ms(226), Duration::from_millis(100), None);
-        looks.hear(ms(300));
+        looks.changed(ms(300));
         assert_eq!(looks.due(), ms(2226));
         looks.looked(ms(2227), Duration::ZERO, None);
         assert_eq!(looks.due(), ms(7227));

@@ -1,4 +1,4 @@
-//! Waits for whatever an automatic CLAT has to look at.
+//! The task of an automatic CLAT: waits for events that may change its decision.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -10,45 +10,45 @@ use tokio::sync::Notify;
 
 use super::handle::Handle;
 use super::systemd::notify;
-use crate::daemon::reconcile::auto::hear::{Asker, Claim, Hearing, News, Opened};
+use crate::daemon::reconcile::auto::discovery::{Claim, Discovery, News, Opened, Prober};
 use crate::daemon::reconcile::auto::{AGAIN, Seen};
 use crate::daemon::reconcile::watch::Watch;
 
-/// Shortest time between two looks, for hosts whose routes never rest.
+/// Shortest time between two decisions, for hosts whose routes change all the time.
 const GAP: Duration = Duration::from_millis(20);
 
-/// Longest time between them: whatever was not heard of is seen then.
+/// Longest time between two decisions, in case an event was lost.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What the decision rests on.
+/// Kernel messages that may change the decision.
 const TOPICS: [Topic; 5] =
     [Topic::Links, Topic::Addresses4, Topic::Addresses6, Topic::Routes4, Topic::Routes6];
 
 impl Handle {
     /// Attends to automatic CLATs that nobody attends to so far.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn start_automatic(&self) {
         self.with_automatic(|auto| {
             if let Some((opened, kick)) = auto.take_opened() {
-                let work = attend(self.clone(), auto.name().to_owned(), opened, kick);
+                let work = follow(self.clone(), auto.name().to_owned(), opened, kick);
                 auto.set_task(tokio::task::spawn_local(work).abort_handle());
             }
         });
     }
 
     /// Somebody on an automatic CLAT's link claims an address.
-    fn hear_neighbour(&self, name: &str, claim: &Claim) {
+    fn address_claimed(&self, name: &str, claim: &Claim) {
         self.with_automatic(|auto| {
             if auto.name() == name {
-                auto.hear(claim, Instant::now());
+                auto.address_claimed(claim, Instant::now());
             }
         });
     }
 }
 
-async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) {
+async fn follow(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) {
     let Opened { settings, watcher, neighbours } = opened;
-    let mut asker = neighbours.map(Asker::new);
-    let mut hearing = Hearing::start(&name, settings, watcher, asker.as_ref());
+    let mut prober = neighbours.map(Prober::new);
+    let mut discovery = Discovery::start(&name, settings, watcher, prober.as_ref());
     let mut changes = Watch::open(&TOPICS);
     let mut netlink = Netlink::open().ok();
     let mut down = BTreeSet::new();
@@ -57,8 +57,8 @@ async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) 
         let now = Instant::now();
         let again = match &mut netlink {
             Some(netlink) => {
-                let (found, asker) = (hearing.found(), asker.as_mut());
-                let seen = Seen { found, down: &down, asker, netlink, now };
+                let (found, prober) = (discovery.found(), prober.as_mut());
+                let seen = Seen { found, down: &down, prober, netlink, now };
                 match daemon.step_automatic(&name, seen) {
                     Some(again) => again.unwrap_or(now + LONGEST).min(now + LONGEST),
                     None => return,
@@ -76,14 +76,14 @@ async fn attend(daemon: Handle, name: String, opened: Opened, kick: Rc<Notify>) 
             names = now_names;
         }
         tokio::select! {
-            news = hearing.next(asker.as_ref()) => if let News::Claimed(claim) = news {
-                daemon.hear_neighbour(&name, &claim);
+            news = discovery.next(prober.as_ref()) => if let News::Claimed(claim) = news {
+                daemon.address_claimed(&name, &claim);
             },
             () = changes.changed(&mut down) => {}
             () = kick.notified() => {}
             () = tokio::time::sleep_until(again.into()) => {}
         }
-        // What happens at once is seen at once; what goes on and on, from time to time.
+        // A single event is handled at once, a series of them with a delay.
         tokio::time::sleep_until((now + GAP).into()).await;
     }
 }

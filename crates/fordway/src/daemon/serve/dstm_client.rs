@@ -4,10 +4,10 @@
 //! lease gives it another configuration, as a reload would: address, routes and translation go through the ledger, so
 //! the host is as it was when the lease ends, and after a crash when the next daemon starts.
 //!
-//! The client itself, which reads what servers send, runs on a thread without capabilities (`{name}-borrow`); `apart.rs`
+//! The client itself, which reads what servers send, runs on a thread without capabilities (`{name}-borrow`); `host.rs`
 //! is what lies between.
 
-mod apart;
+mod host;
 
 use std::cell::{Cell, RefCell};
 use std::net::Ipv6Addr;
@@ -29,8 +29,8 @@ use super::services::dstm_key;
 use crate::daemon::apply::privilege;
 use crate::daemon::apply::running::Running;
 use crate::failure::Failure;
-use apart::{Remote, Wish};
 use fordway_control::DstmClientStats;
+use host::{HostRequest, RemoteHost};
 
 /// When a client begins anew whose thread has ended by itself.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -52,10 +52,10 @@ pub(crate) fn expand(config: &mut Config) {
     }
 }
 
-/// What they need while they run: to send packets again that have waited.
-pub(crate) fn capabilities(borrowers: &[Opened]) -> Vec<Capability> {
+/// Capabilities that clients need while they run: to send packets that have waited for an address.
+pub(crate) fn capabilities(dstm_clients: &[Opened]) -> Vec<Capability> {
     let needed = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
-    if borrowers.is_empty() { Vec::new() } else { needed.to_vec() }
+    if dstm_clients.is_empty() { Vec::new() } else { needed.to_vec() }
 }
 
 /// One that is ready to begin.
@@ -96,7 +96,7 @@ pub(crate) fn open<'a>(
 }
 
 /// One that runs.
-pub(super) struct Borrower {
+pub(super) struct ClientTask {
     name: String,
     client: Rc<Current>,
     task: JoinHandle<()>,
@@ -109,7 +109,7 @@ struct Current {
     ends: Cell<bool>,
 }
 
-impl Borrower {
+impl ClientTask {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -119,7 +119,7 @@ impl Borrower {
         DstmClientStats { name: self.name.clone(), stats: self.client.handle.borrow().stats() }
     }
 
-    /// Has it give its address back, and end soon.
+    /// Makes it release its address and end.
     pub(crate) fn end(&self) {
         self.client.ends.set(true);
         self.client.handle.borrow().end();
@@ -130,25 +130,25 @@ impl Borrower {
 fn start(
     options: &ClientOptions,
     waiting: &Arc<Waiting>,
-) -> Result<(ClientHandle, mpsc::Receiver<Wish>), Failure> {
-    let (host, wished) = Remote::new();
+) -> Result<(ClientHandle, mpsc::Receiver<HostRequest>), Failure> {
+    let (host, requests) = RemoteHost::new();
     let runner = Runner::new(options.clone(), host, Arc::clone(waiting));
     let runner = runner.map_err(|error| Failure::failed(error.to_string()))?;
     let handle = runner.handle();
     let work = move || async move { drop(runner.run().await) };
     privilege::apart(&format!("{}-borrow", options.name), work)?;
-    Ok((handle, wished))
+    Ok((handle, requests))
 }
 
 impl Handle {
-    /// Begins to borrow.
-    pub(crate) fn borrow(&self, borrowers: Vec<Opened>) {
-        for Opened { options, softwire } in borrowers {
+    /// Starts clients.
+    pub(crate) fn start_dstm_clients(&self, dstm_clients: Vec<Opened>) {
+        for Opened { options, softwire } in dstm_clients {
             let name = options.name.clone();
             let Some(waiting) = self.with(&name, |one| one.waiting.clone()).flatten() else {
                 continue;
             };
-            let (handle, wished) = match start(&options, &waiting) {
+            let (handle, requests) = match start(&options, &waiting) {
                 Ok(started) => started,
                 Err(failure) => {
                     error!("{name}: nothing is borrowed: {}", failure.line());
@@ -158,24 +158,24 @@ impl Handle {
             let client = Rc::new(Current { handle: RefCell::new(handle), ends: Cell::new(false) });
             let daemon = self.clone();
             let interface = Interface { daemon, name: name.clone(), softwire, is_new: false };
-            let work = interface.attend(options, waiting, Rc::clone(&client), wished);
+            let work = interface.attend(options, waiting, Rc::clone(&client), requests);
             let task = tokio::task::spawn_local(work);
-            self.add_borrower(Borrower { name, client, task });
+            self.add_dstm_client(ClientTask { name, client, task });
         }
     }
 
     /// Ends all. `give_back`: the server is told; else another daemon is to go on.
-    pub(crate) async fn end_borrowing(&self, give_back: bool) {
-        let borrowers = self.take_borrowers();
-        for borrower in &borrowers {
+    pub(crate) async fn end_all_dstm_clients(&self, give_back: bool) {
+        let dstm_clients = self.take_dstm_clients();
+        for client_task in &dstm_clients {
             match give_back {
-                true => borrower.end(),
-                false => borrower.task.abort(),
+                true => client_task.end(),
+                false => client_task.task.abort(),
             }
         }
-        for borrower in borrowers {
+        for client_task in dstm_clients {
             // Whether it ended by itself or not: it has ended.
-            let _ended = borrower.task.await;
+            let _ended = client_task.task.await;
         }
     }
 }
@@ -196,11 +196,11 @@ impl Interface {
         options: ClientOptions,
         waiting: Arc<Waiting>,
         client: Rc<Current>,
-        mut wished: mpsc::Receiver<Wish>,
+        mut requests: mpsc::Receiver<HostRequest>,
     ) {
         loop {
-            while let Some(wish) = wished.recv().await {
-                self.carry_out(wish);
+            while let Some(request) = requests.recv().await {
+                self.carry_out(request);
             }
             if client.ends.get() {
                 return;
@@ -215,7 +215,7 @@ impl Interface {
                 match start(&options, &waiting) {
                     Ok((handle, again)) => {
                         client.handle.replace(handle);
-                        wished = again;
+                        requests = again;
                         break;
                     }
                     Err(failure) => {
@@ -227,16 +227,16 @@ impl Interface {
     }
 
     /// Whoever waits for the answer may have ended.
-    fn carry_out(&mut self, wish: Wish) {
-        let _ended = match wish {
-            Wish::TunnelEnd(source, reply) => reply.send(self.tunnel_end(source)).is_err(),
-            Wish::Bound(grant, own, reply) => reply.send(self.bound(&grant, own)).is_err(),
-            Wish::Carried(reply) => reply.send(self.carried()).is_err(),
-            Wish::Settle(reply) => {
+    fn carry_out(&mut self, request: HostRequest) {
+        let _ended = match request {
+            HostRequest::TunnelEnd(source, reply) => reply.send(self.tunnel_end(source)).is_err(),
+            HostRequest::Bound(grant, own, reply) => reply.send(self.bound(&grant, own)).is_err(),
+            HostRequest::Carried(reply) => reply.send(self.carried()).is_err(),
+            HostRequest::Settle(reply) => {
                 self.settle();
                 reply.send(()).is_err()
             }
-            Wish::Unbound(reply) => {
+            HostRequest::Unbound(reply) => {
                 self.unbound();
                 reply.send(()).is_err()
             }
@@ -244,15 +244,15 @@ impl Interface {
     }
 
     /// Another softwire; what only the one before needed stays until [`Host::settle`].
-    fn take_on(&mut self, softwire: &Translator) -> Result<(), String> {
-        let took = self.daemon.with(&self.name, |one| one.take_on(softwire));
+    fn reconfigure_unsettled(&mut self, softwire: &Translator) -> Result<(), String> {
+        let took = self.daemon.with(&self.name, |one| one.reconfigure_unsettled(softwire));
         let took = took.ok_or("its interface has been taken down")?;
         self.is_new |= took.map_err(|failure| failure.line())?;
         Ok(())
     }
 
-    fn become_like(&mut self, softwire: &Translator) -> Result<(), String> {
-        self.take_on(softwire)?;
+    fn reconfigure(&mut self, softwire: &Translator) -> Result<(), String> {
+        self.reconfigure_unsettled(softwire)?;
         self.settle();
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Interface {
             return own;
         }
         // This host has moved since.
-        if let Err(why) = self.become_like(&self.softwire.clone()) {
+        if let Err(why) = self.reconfigure(&self.softwire.clone()) {
             warn!("{}: {why}", self.name);
         }
         self.own().unwrap_or(source)
@@ -294,8 +294,8 @@ impl Interface {
 
     /// Gives the socket by which what has waited is sent.
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<Option<Injector>, String> {
-        apart::check(grant)?;
-        self.take_on(&self.with(own, Some(grant)))?;
+        host::check(grant)?;
+        self.reconfigure_unsettled(&self.with(own, Some(grant)))?;
         let injector = Injector::open(&self.name);
         let injector = injector
             .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name));
@@ -310,7 +310,7 @@ impl Interface {
 
     fn unbound(&mut self) {
         let Some(own) = self.own() else { return };
-        if let Err(why) = self.become_like(&self.with(own, None)) {
+        if let Err(why) = self.reconfigure(&self.with(own, None)) {
             error!("{}: the address is still there: {why}", self.name);
         }
     }

@@ -1,7 +1,7 @@
-//! The daemon as its sockets see it.
+//! The daemon's state, and what requests do with it.
 //!
-//! Everything but the queues' threads happens on one thread: requests are served between each other, so none
-//! sees another half done. Only whoever looks through whole tables has a thread for that.
+//! All requests are carried out on one thread, one after the other, so none sees another half done. Only reading whole
+//! tables has a thread of its own.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use fordway_net::{Netlink, View};
 use tokio::sync::Notify;
 use tracing::info;
 
-use super::dstm_client::{self, Borrower};
+use super::dstm_client::{self, ClientTask};
 use super::services::Services;
 use crate::daemon::apply::running::Running;
 use crate::daemon::apply::translators::Translators;
@@ -74,10 +74,10 @@ pub(super) struct Daemon {
     /// What sets translators up, and takes them down, as the network has it.
     pub(crate) automatic: Vec<Auto>,
     pub(crate) services: Services,
-    /// Those who borrow addresses.
-    pub(crate) borrowers: Vec<Borrower>,
-    /// Those who are to begin.
-    pub(super) fresh_borrowers: Vec<dstm_client::Opened>,
+    /// DSTM clients that run.
+    pub(crate) dstm_clients: Vec<ClientTask>,
+    /// DSTM clients that a reload has added, to be started.
+    pub(super) new_dstm_clients: Vec<dstm_client::Opened>,
 }
 
 impl Handle {
@@ -95,8 +95,8 @@ impl Handle {
                 translators,
                 automatic,
                 services,
-                borrowers: Vec::new(),
-                fresh_borrowers: Vec::new(),
+                dstm_clients: Vec::new(),
+                new_dstm_clients: Vec::new(),
             }),
             ready: Instant::now(),
             leave: Notify::new(),
@@ -125,7 +125,7 @@ impl Handle {
                 .iter()
                 .map(|one| one.status(&mut name))
                 .collect(),
-            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+            dstm_clients: daemon.dstm_clients.iter().map(ClientTask::told).collect(),
             ..daemon.services.status(&daemon.config)
         }
     }
@@ -136,7 +136,7 @@ impl Handle {
         Stats {
             automatic: daemon.automatic.iter().map(Auto::status).collect(),
             translators: daemon.translators.running.iter().map(Running::stats).collect(),
-            dstm_clients: daemon.borrowers.iter().map(Borrower::told).collect(),
+            dstm_clients: daemon.dstm_clients.iter().map(ClientTask::told).collect(),
             ..daemon.services.stats()
         }
     }
@@ -152,7 +152,7 @@ impl Handle {
             let at = daemon.translators.running.iter().position(|one| one.name() == name);
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
             let one = at.map(|at| daemon.translators.running.remove(at));
-            daemon.end_borrowers(|it| it == name);
+            daemon.end_dstm_clients(|it| it == name);
             let Config { translators, nat44, dual_stack, dstm_clients, .. } = &mut daemon.config;
             dstm_clients.retain(|client| client.name.as_str() != name);
             translators.retain(|translator| translator.name.as_str() != name);
@@ -160,7 +160,7 @@ impl Handle {
             nat44.retain(|entry| entry.name.as_str() != name);
             dual_stack.retain(|entry| entry.name.as_str() != name);
             let of_kernel = nat44.len() + dual_stack.len() < before;
-            // Nobody may be told a prefix that nobody translates.
+            // A prefix that is no longer translated must not be announced.
             let Daemon { services, config, .. } = &mut *daemon;
             services.apply(config);
             (automatic, one, of_kernel)
@@ -177,9 +177,9 @@ impl Handle {
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         self.goes_on()?;
         let reloaded = self.0.daemon.borrow_mut().reload();
-        self.attend();
-        let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().fresh_borrowers);
-        self.borrow(fresh);
+        self.start_automatic();
+        let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().new_dstm_clients);
+        self.start_dstm_clients(fresh);
         reloaded
     }
 
@@ -256,8 +256,8 @@ impl Handle {
         self.0.daemon.borrow().translators.running.iter().for_each(Running::tell_paths);
     }
 
-    /// Looks at the host once: lets everybody follow it, and puts back what is missing of what they want of it.
-    /// When to look again, if something waits, and what the look has taken of itself.
+    /// Reads the host once; translators and services follow its changes and put back what is missing. Returns when to
+    /// read it again, if something waits, and how long reading took.
     pub(crate) fn follow_host(
         &self,
         netlink: &mut Netlink,
@@ -271,14 +271,14 @@ impl Handle {
         (again, view.spent())
     }
 
-    /// Keeps somebody who borrows addresses.
-    pub(super) fn add_borrower(&self, borrower: Borrower) {
-        self.0.daemon.borrow_mut().borrowers.push(borrower);
+    /// Adds a DSTM client that runs.
+    pub(super) fn add_dstm_client(&self, client: ClientTask) {
+        self.0.daemon.borrow_mut().dstm_clients.push(client);
     }
 
-    /// Those who borrow addresses, to be ended.
-    pub(super) fn take_borrowers(&self) -> Vec<Borrower> {
-        std::mem::take(&mut self.0.daemon.borrow_mut().borrowers)
+    /// All DSTM clients, to be ended.
+    pub(super) fn take_dstm_clients(&self) -> Vec<ClientTask> {
+        std::mem::take(&mut self.0.daemon.borrow_mut().dstm_clients)
     }
 
     /// The DSTM server's leases, by address.

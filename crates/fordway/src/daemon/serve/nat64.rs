@@ -20,7 +20,7 @@ impl Running {
     pub(super) fn nat64_stats(&self) -> Option<Nat64Stats> {
         let translator = self.engine.core();
         let (nat64, swept) = (translator.tables()?, self.engine.swept());
-        let telling = &self.stateful.as_ref()?.telling;
+        let event_log = &self.stateful.as_ref()?.events;
         let kernel = self.kernel.as_ref().and_then(|kernel| kernel.totals().ok());
         let created = nat64.created();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Running {
                 kernel.as_ref().map(|it| it.sessions_created),
             ),
             sessions_ended: ended(nat64.ended()),
-            ended_by_reload: telling.unfit(),
+            ended_by_reload: event_log.unfit(),
             creation: creation(self.counters()),
             alg_connections: nat64.watched() as u64,
             algs: nat64
@@ -60,7 +60,7 @@ impl Running {
                 held: swept.held,
                 dns: crate::settings::nat_pt::counts(nat64.settings()),
             }),
-            logs: telling.log_stats(),
+            logs: event_log.log_stats(),
         })
     }
 
@@ -68,7 +68,7 @@ impl Running {
     pub(super) fn nat64_status(&self) -> Option<Nat64Status> {
         let translator = self.engine.core();
         let nat64 = translator.tables()?;
-        let (settings, beside) = (nat64.settings(), self.stateful.as_ref()?);
+        let (settings, stateful) = (nat64.settings(), self.stateful.as_ref()?);
         Some(Nat64Status {
             pools: written_pools(settings),
             static_bib: nat64.bib(monotonic()).filter(|entry| entry.is_static).count(),
@@ -77,9 +77,9 @@ impl Running {
                 .algs()
                 .map(|(alg, _)| (alg.label().to_owned(), alg.ports().to_vec()))
                 .collect(),
-            survives: beside.maps.is_some() && self.kernel.is_some(),
+            survives: stateful.maps.is_some() && self.kernel.is_some(),
             draining: nat64.is_draining(),
-            clashes: beside.clashes.clone(),
+            clashes: stateful.clashes.clone(),
             nat_pt: nat64.settings().addresses.as_ref().map(written_addresses),
             file: self
                 .config

@@ -52,7 +52,7 @@ impl Daemon {
             }
         }
         let automatic = self.open_automatic(&config)?;
-        let borrowers = self.open_borrowers(&config)?;
+        let dstm_clients = self.open_dstm_clients(&config)?;
         if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
             privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
                 Failure::failed(error.to_string()).hint(
@@ -81,10 +81,10 @@ impl Daemon {
             self.translators.running[at].settle();
         }
         self.configure_automatic(&config, automatic, &mut names);
-        self.end_borrowers(|it| {
+        self.end_dstm_clients(|it| {
             !config.dstm_clients.iter().any(|client| client.name.as_str() == it)
         });
-        self.fresh_borrowers = borrowers;
+        self.new_dstm_clients = dstm_clients;
         self.reorder(&config, fresh, &mut names);
         self.config = config;
         Ok(names.sentence())
@@ -146,8 +146,8 @@ impl Daemon {
     }
 
     /// Those who borrow addresses and did not so far.
-    fn open_borrowers(&self, config: &Config) -> Result<Vec<dstm_client::Opened>, Failure> {
-        let known = |name: &str| self.borrowers.iter().any(|borrower| borrower.name() == name);
+    fn open_dstm_clients(&self, config: &Config) -> Result<Vec<dstm_client::Opened>, Failure> {
+        let known = |name: &str| self.dstm_clients.iter().any(|client| client.name() == name);
         let fresh = config.dstm_clients.iter().filter(|client| !known(client.name.as_str()));
         let fresh = dstm_client::open(fresh)?;
         let needed = dstm_client::capabilities(&fresh);
@@ -160,9 +160,9 @@ impl Daemon {
     }
 
     /// Has those who borrow addresses give them back and end.
-    pub(super) fn end_borrowers(&mut self, ends: impl Fn(&str) -> bool) {
-        for borrower in self.borrowers.extract_if(.., |it| ends(it.name())) {
-            borrower.end();
+    pub(super) fn end_dstm_clients(&mut self, ends: impl Fn(&str) -> bool) {
+        for client in self.dstm_clients.extract_if(.., |it| ends(it.name())) {
+            client.end();
         }
     }
 

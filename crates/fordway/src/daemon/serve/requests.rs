@@ -1,5 +1,5 @@
-//! What the threads in front of the daemon ask it. They serve its sockets without any capability: they read requests, and
-//! what they hand over is what they have understood.
+//! Requests from the threads that serve the daemon's sockets. These threads have no capabilities; they parse requests and
+//! hand over typed values.
 
 use std::io;
 
@@ -8,27 +8,27 @@ use tracing::error;
 
 use super::handle::Handle;
 
-/// How many requests wait; whoever has a further one waits himself.
+/// Requests that may be queued; the sender of a further one waits.
 const WAITING: usize = 16;
 
 /// Something that the daemon's own thread is to do.
 type Work = Box<dyn FnOnce(&Handle) + Send>;
 
-/// The way to the daemon's own thread. Clones are the same one.
+/// Sends requests to the daemon's own thread. Clones send to the same thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests(mpsc::Sender<Work>);
 
-/// Its other end.
+/// Receives the requests that [`Requests`] sends.
 pub(crate) struct RequestQueue(mpsc::Receiver<Work>);
 
-/// Both ends.
+/// The two ends of a queue of requests.
 pub(crate) fn channel() -> (Requests, RequestQueue) {
     let (requests, queue) = mpsc::channel(WAITING);
     (Requests(requests), RequestQueue(queue))
 }
 
 impl Requests {
-    /// Has `work` done between other requests, and waits for what comes of it.
+    /// Runs `work` on the daemon's thread, between other requests, and waits for its result.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Requests {
         let gone = || io::Error::other("the daemon does not answer");
         let (reply, answer) = oneshot::channel();
         let work = move |daemon: &Handle| {
-            // Whoever has asked may have gone.
+            // The client may have gone.
             let _ = reply.send(work(daemon));
         };
         self.0.send(Box::new(work)).await.map_err(|_| gone())?;
@@ -49,11 +49,11 @@ impl Requests {
 }
 
 impl RequestQueue {
-    /// Does what is asked, one after the other, for ever.
+    /// Carries out requests one after the other, for ever.
     pub(crate) async fn serve(mut self, daemon: Handle) {
         while let Some(work) = self.0.recv().await {
             let daemon = daemon.clone();
-            // In a task, so that one that panics is the last of nobody else.
+            // In a task, so that a panic ends this request only.
             if let Err(failed) = tokio::task::spawn_local(async move { work(&daemon) }).await {
                 error!("a request has not been carried out: {failed}");
             }

@@ -50,7 +50,7 @@ pub(crate) struct Services {
     dstm_tep: Servers<lending::Agent>,
     hosts: Hosts,
     /// What servers were told of this host.
-    seen: Seen,
+    seen: HostFacts,
     run_dir: PathBuf,
     tunnels: Tunnels,
     mending: Mending,
@@ -58,30 +58,30 @@ pub(crate) struct Services {
 }
 
 /// From what the settings of servers are made.
-struct Told<'a> {
+struct Inputs<'a> {
     config: &'a Config,
-    seen: &'a Seen,
+    seen: &'a HostFacts,
     tunnels: &'a Tunnels,
 }
 
 /// What servers are told of the host, where they ask for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct HostFacts {
     /// The networks of this host.
     local: Vec<IpNet>,
     /// Its IPv4 addresses.
     own4: HashSet<Ipv4Addr>,
 }
 
-impl Seen {
-    fn now(config: &Config) -> Result<Seen, Failure> {
-        Seen::look(config, &mut View::new(&mut Netlink::open()?))
+impl HostFacts {
+    fn now(config: &Config) -> Result<HostFacts, Failure> {
+        HostFacts::read(config, &mut View::new(&mut Netlink::open()?))
     }
 
-    fn look(config: &Config, view: &mut View<'_>) -> Result<Seen, Failure> {
+    fn read(config: &Config, view: &mut View<'_>) -> Result<HostFacts, Failure> {
         let dns64 = config.dns64.as_ref().is_some_and(|dns64| dns64.allow.is_none());
         let proxy = config.proxies.iter().any(|proxy| proxy.allow().is_none());
-        let mut seen = Seen::default();
+        let mut seen = HostFacts::default();
         if dns64 || proxy || config.trt.iter().any(|trt| trt.allow.is_none()) {
             seen.local = settings::local(view.addresses()?);
         }
@@ -122,10 +122,10 @@ impl Services {
     }
 
     /// Plans the servers of a configuration. Gives what they were told of the host.
-    fn plan(&mut self, config: &Config) -> Result<Seen, Failure> {
-        let (seen, tunnels) = (Seen::now(config)?, self.tunnels.clone());
-        let told = Told { config, seen: &seen, tunnels: &tunnels };
-        self.all().into_iter().try_for_each(|group| group.plan(&told))?;
+    fn plan(&mut self, config: &Config) -> Result<HostFacts, Failure> {
+        let (seen, tunnels) = (HostFacts::now(config)?, self.tunnels.clone());
+        let inputs = Inputs { config, seen: &seen, tunnels: &tunnels };
+        self.all().into_iter().try_for_each(|group| group.plan(&inputs))?;
         Ok(seen)
     }
 
@@ -200,7 +200,7 @@ impl Services {
         now: Instant,
     ) -> Option<Instant> {
         let again = self.hosts.follow(config, view, now);
-        if let Ok(seen) = Seen::look(config, view)
+        if let Ok(seen) = HostFacts::read(config, view)
             && seen != self.seen
         {
             if seen.local != self.seen.local {

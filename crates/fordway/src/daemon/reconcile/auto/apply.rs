@@ -1,4 +1,4 @@
-//! Doing what was decided: set up, changed or taken down as any other translator; never half of it.
+//! Carries out a decision: the translator is set up, changed or taken down like any other, as a whole.
 
 use std::time::{Duration, Instant};
 
@@ -116,7 +116,7 @@ impl Auto {
             self.reviewed = now;
             // What is missing at this moment will be there, or the decision will be another.
             if let Err(failure) =
-                translators.running[at].become_like(&concrete(&self.template, desired))
+                translators.running[at].reconfigure(&concrete(&self.template, desired))
             {
                 debug!("{}: {}", self.name(), failure.line());
             }
@@ -141,7 +141,7 @@ impl Auto {
                 self.set_up(translators, order, desired)
             }
             (Some(at), Some(desired)) => {
-                translators.running[at].become_like(&concrete(&self.template, desired))
+                translators.running[at].reconfigure(&concrete(&self.template, desired))
             }
         }
     }

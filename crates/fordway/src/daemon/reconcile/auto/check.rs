@@ -7,10 +7,10 @@ use std::time::Instant;
 use tracing::debug;
 
 use super::decide::Desired;
+use super::discovery::{Claim, Prober};
 use super::duplicate::{self, DELAY, Detection, Due, Mac, Question};
-use super::hear::{Asker, Claim};
 
-/// Follows the address in use.
+/// Duplicate address detection for the address in use.
 #[derive(Debug)]
 pub(super) struct Check {
     /// There is a socket.
@@ -64,10 +64,10 @@ impl Check {
         &mut self,
         desired: Option<&Desired>,
         down: &BTreeSet<u32>,
-        asker: Option<&mut Asker>,
+        prober: Option<&mut Prober>,
         now: Instant,
     ) -> Option<Instant> {
-        let asker = asker?;
+        let prober = prober?;
         let wanted = desired.and_then(subject);
         let same = match (&self.state, wanted) {
             (State::Asking(subject, _) | State::Free(subject), Some(wanted)) => {
@@ -77,13 +77,13 @@ impl Check {
             _ => false,
         };
         if !same {
-            asker.silence();
+            prober.stop_listening();
             self.state = State::Idle;
             if let Some(wanted) = wanted {
-                self.begin(wanted, asker, now);
+                self.begin(wanted, prober, now);
             }
         }
-        self.go_on(asker, now)
+        self.go_on(prober, now)
     }
 
     /// The address, if it is the one that is asked about, and somebody else has it.
@@ -92,16 +92,16 @@ impl Check {
         (detection.question() == claim.question).then_some(subject.v6)
     }
 
-    fn begin(&mut self, subject: Subject, asker: &mut Asker, now: Instant) {
+    fn begin(&mut self, subject: Subject, prober: &mut Prober, now: Instant) {
         let (Ok(random), Ok(nonce)) = (getrandom::u32(), getrandom::u64()) else { return };
         let delay = DELAY * (random >> 22) / 1024;
         let [.., a, b, c, d, e, f] = nonce.to_be_bytes();
         let Subject { v6, index, own } = subject;
         let question = Question { v6, index, own, nonce: [a, b, c, d, e, f] };
         let detection = Detection::new(question, now + delay);
-        let began = asker.listen(question, &detection.groups()).and_then(|()| {
+        let began = prober.listen(question, &detection.groups()).and_then(|()| {
             let (packet, to) = duplicate::announcement(subject.v6, subject.own);
-            asker.send(&packet, subject.index, to)
+            prober.send(&packet, subject.index, to)
         });
         match began {
             Ok(()) => self.state = State::Asking(subject, detection),
@@ -110,18 +110,18 @@ impl Check {
         }
     }
 
-    fn go_on(&mut self, asker: &mut Asker, now: Instant) -> Option<Instant> {
+    fn go_on(&mut self, prober: &mut Prober, now: Instant) -> Option<Instant> {
         loop {
             let State::Asking(subject, detection) = &mut self.state else { return None };
             match detection.due(now) {
                 Due::Wait(until) => return Some(until),
                 Due::Send((packet, to)) => {
-                    if let Err(error) = asker.send(&packet, subject.index, to) {
+                    if let Err(error) = prober.send(&packet, subject.index, to) {
                         debug!("{}: {error}", subject.v6);
                     }
                 }
                 Due::Free => {
-                    asker.silence();
+                    prober.stop_listening();
                     self.fresh = true;
                     self.state = State::Free(*subject);
                 }

@@ -10,7 +10,7 @@ use fordway_relay as trt;
 use fordway_router as router;
 use fordway_serve::Service;
 
-use super::Told;
+use super::Inputs;
 use super::servers::Kind;
 use crate::failure::Failure;
 use crate::settings;
@@ -23,8 +23,8 @@ fn at_most_one<S: Service>(settings: Option<S::Settings>) -> BTreeMap<String, S:
 impl Kind for dns64::Server {
     const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE];
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dns64::Settings>, Failure> {
-        Ok(at_most_one::<dns64::Server>(settings::dns64(told.config, &told.seen.local)?))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, dns64::Settings>, Failure> {
+        Ok(at_most_one::<dns64::Server>(settings::dns64(inputs.config, &inputs.seen.local)?))
     }
 
     fn announcement(name: &str, settings: &dns64::Settings) -> Option<String> {
@@ -39,8 +39,8 @@ impl Kind for router::Server {
     const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE, CAP_NET_RAW];
     const ENDS_FIRST: bool = true;
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, router::Settings>, Failure> {
-        Ok(at_most_one::<router::Server>(settings::router(told.config)))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, router::Settings>, Failure> {
+        Ok(at_most_one::<router::Server>(settings::router(inputs.config)))
     }
 
     fn labels(_: &str, settings: &router::Settings) -> Vec<String> {
@@ -51,8 +51,8 @@ impl Kind for router::Server {
 impl Kind for trt::Server {
     const KEEPS: &'static [Capability] = &[CAP_NET_RAW];
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, trt::Settings>, Failure> {
-        Ok(settings::relays(told.config, &told.seen.local, &told.seen.own4))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, trt::Settings>, Failure> {
+        Ok(settings::relays(inputs.config, &inputs.seen.local, &inputs.seen.own4))
     }
 
     fn announcement(name: &str, settings: &trt::Settings) -> Option<String> {
@@ -68,8 +68,8 @@ impl Kind for trt::Server {
 impl Kind for proxy::Server {
     const KEEPS: &'static [Capability] = &[CAP_NET_BIND_SERVICE];
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, proxy::Settings>, Failure> {
-        Ok(settings::proxies(told.config, &told.seen.local))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, proxy::Settings>, Failure> {
+        Ok(settings::proxies(inputs.config, &inputs.seen.local))
     }
 
     fn labels(name: &str, _: &proxy::Settings) -> Vec<String> {
@@ -85,8 +85,8 @@ impl Kind for proxy::Server {
 impl Kind for dstm::Server {
     const KEEPS: &'static [Capability] = &[];
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dstm::Settings>, Failure> {
-        Ok(at_most_one::<dstm::Server>(super::dstm::server(told.config, told.tunnels)?))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, dstm::Settings>, Failure> {
+        Ok(at_most_one::<dstm::Server>(super::dstm::server(inputs.config, inputs.tunnels)?))
     }
 
     fn announcement(name: &str, settings: &dstm::Settings) -> Option<String> {
@@ -98,8 +98,8 @@ impl Kind for dstm::Server {
 impl Kind for dstm::Agent {
     const KEEPS: &'static [Capability] = &[];
 
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, dstm::AgentSettings>, Failure> {
-        Ok(at_most_one::<dstm::Agent>(super::dstm::tep(told.config, told.tunnels)?))
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, dstm::AgentSettings>, Failure> {
+        Ok(at_most_one::<dstm::Agent>(super::dstm::tep(inputs.config, inputs.tunnels)?))
     }
 
     fn announcement(name: &str, settings: &dstm::AgentSettings) -> Option<String> {

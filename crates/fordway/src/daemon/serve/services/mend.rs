@@ -6,6 +6,7 @@ use fordway_config::Config;
 use tracing::info;
 
 use super::Services;
+use super::servers::Group;
 
 /// Time between two beginnings, for one that fails again and again: at first, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ impl Services {
     /// Ends servers that are not whole, and begins them anew. Sockets are taken again with the privileges that are kept
     /// for a reload.
     pub(crate) fn mend(&mut self, config: &Config, now: Instant) {
-        let broken = self.all().map(|group| group.discard_broken());
+        let broken = self.all().map(Group::discard_broken);
         self.mending.broken |= broken.contains(&true);
         if !self.mending.is_due(now) {
             return;

@@ -7,7 +7,7 @@ use fordway_net::privilege::Capability;
 use fordway_serve::Service;
 use tracing::{error, info};
 
-use super::Told;
+use super::Inputs;
 use crate::daemon::apply::privilege;
 use crate::failure::Failure;
 
@@ -16,11 +16,11 @@ pub(super) trait Kind: Service<Error: Into<Failure>> {
     /// Capabilities that the daemon keeps while one runs, so that a reload can open other sockets.
     const KEEPS: &'static [Capability];
 
-    /// Hosts are told before anything else ends: the server ends when the end begins.
+    /// Hosts are inputs before anything else ends: the server ends when the end begins.
     const ENDS_FIRST: bool = false;
 
     /// The settings of each server, by its name.
-    fn wanted(told: &Told<'_>) -> Result<BTreeMap<String, Self::Settings>, Failure>;
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, Self::Settings>, Failure>;
 
     /// What `fordway status` and the log call it.
     fn labels(name: &str, _settings: &Self::Settings) -> Vec<String> {
@@ -41,7 +41,7 @@ pub(super) trait Kind: Service<Error: Into<Failure>> {
 /// The servers of all kinds are handled as a list of these. A change is planned, then made, then settled or undone.
 pub(super) trait Group {
     /// Finds out which servers there are to be. Nothing changes yet.
-    fn plan(&mut self, told: &Told<'_>) -> Result<(), Failure>;
+    fn plan(&mut self, inputs: &Inputs<'_>) -> Result<(), Failure>;
     /// Opens the sockets of what is planned.
     fn bind(&mut self) -> Result<(), Failure>;
     /// Starts what is bound, on threads without privileges.
@@ -142,8 +142,8 @@ impl<K: Kind> Servers<K> {
 }
 
 impl<K: Kind> Group for Servers<K> {
-    fn plan(&mut self, told: &Told<'_>) -> Result<(), Failure> {
-        self.planned = K::wanted(told)?;
+    fn plan(&mut self, inputs: &Inputs<'_>) -> Result<(), Failure> {
+        self.planned = K::wanted(inputs)?;
         Ok(())
     }
 
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose thread panics when it is told to.
+    /// A server whose thread panics when it is inputs to.
     struct Fake {
         order: Sender<bool>,
         thread: Option<JoinHandle<()>>,
@@ -311,7 +311,7 @@ mod tests {
     impl Kind for Fake {
         const KEEPS: &'static [Capability] = &[];
 
-        fn wanted(_: &Told<'_>) -> Result<BTreeMap<String, Events>, Failure> {
+        fn wanted(_: &Inputs<'_>) -> Result<BTreeMap<String, Events>, Failure> {
             Ok(BTreeMap::new())
         }
     }

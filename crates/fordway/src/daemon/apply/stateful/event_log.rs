@@ -1,4 +1,4 @@
-//! What the sweeper tells, for the logs.
+//! Events of the sweeper, for the logs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use fordway_control::LogStats;
 
 /// Where events go. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Telling(Arc<Shared>);
+pub(crate) struct EventLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -25,16 +25,16 @@ struct Shared {
     unfit: AtomicU64,
 }
 
-impl Telling {
-    pub(crate) fn new(logs: Logs, subscriber_len: u8) -> Telling {
-        Telling(Arc::new(Shared {
+impl EventLog {
+    pub(crate) fn new(logs: Logs, subscriber_len: u8) -> EventLog {
+        EventLog(Arc::new(Shared {
             logs: Mutex::new(logs),
             subscriber_len,
             unfit: AtomicU64::new(0),
         }))
     }
 
-    /// Takes other logs up. The old ones write what waits, and end.
+    /// Replaces the logs. The old ones write what is queued, and end.
     pub(crate) fn set_logs(&self, logs: Logs) {
         let old = std::mem::replace(&mut *self.0.logs(), logs);
         // After the lock: it may take a while.

@@ -32,8 +32,8 @@ const TUNNELS: [&str; 12] = [
     "xfrm",
 ];
 
-/// Looks at the host.
-pub(super) fn look(
+/// Reads what the decision depends on.
+pub(super) fn read(
     netlink: &mut Netlink,
     settings: &Settings,
     found: &Found,

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 /// What a client asks of the host, and where the answer goes.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum HostRequest {
     /// See [`Host::tunnel_end`].
     TunnelEnd(Ipv6Addr, SyncSender<Ipv6Addr>),
     /// See [`Host::bound`]. Answered with the socket for packets that have waited.
@@ -27,24 +27,24 @@ pub(super) enum Wish {
 
 /// The host as a client sees it that runs on a thread of its own.
 #[derive(Debug)]
-pub(super) struct Remote {
-    wishes: mpsc::Sender<Wish>,
+pub(super) struct RemoteHost {
+    requests: mpsc::Sender<HostRequest>,
     injector: Option<Injector>,
 }
 
-impl Remote {
+impl RemoteHost {
     /// The client's end, and the host's.
-    pub(super) fn new() -> (Remote, mpsc::Receiver<Wish>) {
-        // The client waits for each answer: there is never a second wish.
-        let (wishes, wished) = mpsc::channel(1);
-        (Remote { wishes, injector: None }, wished)
+    pub(super) fn new() -> (RemoteHost, mpsc::Receiver<HostRequest>) {
+        // The client waits for each answer: there is never a second request.
+        let (sender, receiver) = mpsc::channel(1);
+        (RemoteHost { requests: sender, injector: None }, receiver)
     }
 
     /// Waits for an answer. Nobody gives one any more if the daemon leaves: another goes on with the lease then, so the
     /// client must do nothing from there on.
-    fn ask<T>(&self, wish: impl FnOnce(SyncSender<T>) -> Wish) -> T {
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> HostRequest) -> T {
         let (reply, answer) = sync_channel(1);
-        if self.wishes.try_send(wish(reply)).is_ok()
+        if self.requests.try_send(request(reply)).is_ok()
             && let Ok(answer) = answer.recv()
         {
             return answer;
@@ -55,23 +55,23 @@ impl Remote {
     }
 }
 
-impl Host for Remote {
+impl Host for RemoteHost {
     fn tunnel_end(&mut self, source: Ipv6Addr) -> Ipv6Addr {
-        self.ask(|reply| Wish::TunnelEnd(source, reply))
+        self.ask(|reply| HostRequest::TunnelEnd(source, reply))
     }
 
     fn bound(&mut self, grant: &Grant, own: Ipv6Addr) -> Result<(), String> {
-        self.injector = self.ask(|reply| Wish::Bound(*grant, own, reply))?;
+        self.injector = self.ask(|reply| HostRequest::Bound(*grant, own, reply))?;
         Ok(())
     }
 
     fn settle(&mut self) {
-        self.ask(Wish::Settle);
+        self.ask(HostRequest::Settle);
     }
 
     fn unbound(&mut self) {
         self.injector = None;
-        self.ask(Wish::Unbound);
+        self.ask(HostRequest::Unbound);
     }
 
     fn send(&mut self, packet: &[u8]) -> io::Result<()> {
@@ -82,7 +82,7 @@ impl Host for Remote {
     }
 
     fn carried(&mut self) -> u64 {
-        self.ask(Wish::Carried)
+        self.ask(HostRequest::Carried)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a killed daemon has left of a CLAT: its kernel engine goes on translating. It is taken over when the
-//! network turns out to be the same or another one, and taken down when there is none.
+//! What a killed daemon has left: the kernel engine of a CLAT goes on translating. It is adopted as soon as the network's
+//! prefix is known, and taken down if none is found in time.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,21 @@ use super::ledger;
 use crate::failure::Failure;
 use crate::pins;
 
-/// How long it may go on while nothing is known of the network: what a router and a resolver need to answer,
-/// when the first question is lost.
+/// How long it may go on while the prefix is unknown: a router and a resolver may answer a second query only.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 /// What an earlier daemon has left.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Leftover {
     name: String,
     run_dir: PathBuf,
     /// Until when it may stay while nothing is known of the network.
     pub(crate) until: Instant,
 }
 
-impl Left {
-    /// Looks whether there is something. What is in nobody's use is taken back by any start.
-    pub(crate) fn find(template: &Translator, run_dir: &Path) -> Option<Left> {
+impl Leftover {
+    /// Finds a kernel engine that goes on. What is not in use any start takes back.
+    pub(crate) fn find(template: &Translator, run_dir: &Path) -> Option<Leftover> {
         let name = template.name.as_str();
         let pinned = pins::dir(name).is_ok_and(|pins| pins.exists());
         let kept = Manager::open(run_dir, name).and_then(|manager| manager.is_kept());
@@ -37,17 +36,17 @@ impl Left {
         }
         info!("{name}: an earlier run's kernel engine goes on until the network is known");
         let until = Instant::now() + PATIENCE;
-        Some(Left { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
+        Some(Leftover { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
     }
 
     /// What an earlier daemon of this control socket has left, and nothing in the file goes on with.
-    fn orphans(config: &Config, run_dir: &Path, home: &str) -> Result<Vec<Left>, Failure> {
+    fn orphans(config: &Config, run_dir: &Path, home: &str) -> Result<Vec<Leftover>, Failure> {
         let names = config.translators.iter().map(|it| it.name.as_str());
         let of_kernel = config.nat44.iter().map(|it| it.name.as_str());
         let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| it.name.as_str()));
         let names: BTreeSet<&str> = names.chain(of_kernel).collect();
         let kept = fordway_net::kept_by(run_dir, home)?.into_iter();
-        let left = kept.filter(|name| !names.contains(name.as_str())).map(|name| Left {
+        let left = kept.filter(|name| !names.contains(name.as_str())).map(|name| Leftover {
             name,
             run_dir: run_dir.to_owned(),
             until: Instant::now(),
@@ -70,11 +69,11 @@ impl Left {
     }
 }
 
-/// Takes down what is nobody's any more, before anything is made that might need its place: what an earlier daemon of this
-/// control socket has left under a name that the file has no more, and translators of killed daemons.
+/// Takes down what is orphaned before anything new is set up: what an earlier daemon of this control socket has left
+/// under a name that is no longer in the file, and translators of killed daemons.
 pub(crate) fn clear(config: &Config, run_dir: &Path) -> Result<(), Failure> {
     let home = ledger::set_home(&config.control.socket);
-    for orphan in Left::orphans(config, run_dir, home)? {
+    for orphan in Leftover::orphans(config, run_dir, home)? {
         orphan.take_down();
     }
     // What this file has a name for is its own, to be taken up; services take up theirs.

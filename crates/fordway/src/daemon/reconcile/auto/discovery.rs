@@ -1,7 +1,7 @@
-//! What strangers tell an automatic CLAT: routers and resolvers tell prefixes, neighbours claim addresses.
+//! Messages from the network for an automatic CLAT: prefixes from routers and resolvers, address claims from neighbours.
 //!
-//! A thread without capabilities receives and parses all of it (`{name}-hear`). It hands over what it has understood, of
-//! which only the latest value waits: nobody can make the thread that has capabilities read, or hold, more than that.
+//! A thread without capabilities (`{name}-hear`) receives and parses them. It hands over typed values, of which only the
+//! latest is kept: messages from the network can't make the privileged thread read or store more than that.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const MESSAGE: usize = 1500;
 /// How many are read before somebody else has a turn.
 const BURST: usize = 64;
 
-/// Somebody on the link has the address that a question is about.
+/// A neighbour uses the address that is being probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// Its answer to this; another question's is void.
@@ -34,7 +34,7 @@ pub(crate) struct Claim {
     pub(crate) by: Mac,
 }
 
-/// Something has been heard.
+/// What has been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// Prefixes have changed.
@@ -45,14 +45,14 @@ pub(crate) enum News {
 
 /// Asks neighbours whether an address is free. Their answers are heard elsewhere: it can't receive.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Prober {
     socket: NeighbourSocket,
     question: watch::Sender<Option<Question>>,
 }
 
-impl Asker {
-    pub(crate) fn new(socket: NeighbourSocket) -> Asker {
-        Asker { socket, question: watch::Sender::new(None) }
+impl Prober {
+    pub(crate) fn new(socket: NeighbourSocket) -> Prober {
+        Prober { socket, question: watch::Sender::new(None) }
     }
 
     /// Hears answers to `question` from now on, those to `groups` too.
@@ -67,7 +67,7 @@ impl Asker {
     }
 
     /// Hears nothing any more.
-    pub(crate) fn silence(&mut self) {
+    pub(crate) fn stop_listening(&mut self) {
         self.socket.silence();
         self.question.send_replace(None);
     }
@@ -113,18 +113,18 @@ impl Opened {
 }
 
 /// The thread that hears, which begins anew if it ends by itself.
-pub(crate) struct Hearing {
+pub(crate) struct Discovery {
     name: String,
     /// To open it again.
     settings: Settings,
-    ears: Option<Ears>,
+    receiver: Option<Receiver>,
     /// When to begin anew.
     retry: Instant,
     found: Found,
 }
 
 /// What the thread hands over.
-struct Ears {
+struct Receiver {
     found: watch::Receiver<Found>,
     report: watch::Receiver<Report>,
     claims: watch::Receiver<Option<Claim>>,
@@ -132,40 +132,40 @@ struct Ears {
     _listening: oneshot::Sender<()>,
 }
 
-impl Hearing {
+impl Discovery {
     /// Starts it with sockets that are open.
     pub(crate) fn start(
         name: &str,
         settings: Settings,
         watcher: Watcher,
-        asker: Option<&Asker>,
-    ) -> Hearing {
-        let mut hearing = Hearing {
+        prober: Option<&Prober>,
+    ) -> Discovery {
+        let mut hearing = Discovery {
             name: name.to_owned(),
             settings,
-            ears: None,
+            receiver: None,
             retry: Instant::now(),
             found: Found::default(),
         };
-        hearing.begin(Ok(watcher), asker);
+        hearing.begin(Ok(watcher), prober);
         hearing
     }
 
-    fn begin(&mut self, watcher: Result<Watcher, Failure>, asker: Option<&Asker>) {
-        let ears = watcher.and_then(|watcher| Ears::open(&self.name, watcher, asker));
+    fn begin(&mut self, watcher: Result<Watcher, Failure>, prober: Option<&Prober>) {
+        let receiver = watcher.and_then(|watcher| Receiver::open(&self.name, watcher, prober));
         self.retry = Instant::now() + AGAIN;
-        if let Err(failure) = &ears {
+        if let Err(failure) = &receiver {
             warn!("{}: routers are not heard: {}; it is tried again", self.name, failure.line());
         }
-        self.ears = ears.ok();
+        self.receiver = receiver.ok();
     }
 
     /// The prefixes that the network tells.
     pub(crate) fn found(&mut self) -> Found {
-        if let Some(ears) = &mut self.ears {
-            let found = ears.found.borrow_and_update().clone();
+        if let Some(receiver) = &mut self.receiver {
+            let found = receiver.found.borrow_and_update().clone();
             // One that has begun anew does not know yet what the one before has heard.
-            if !found.prefixes.is_empty() || ears.report.borrow().settled {
+            if !found.prefixes.is_empty() || receiver.report.borrow().settled {
                 self.found = found;
             }
         }
@@ -173,18 +173,18 @@ impl Hearing {
     }
 
     /// Waits for news. May be dropped while it waits.
-    pub(crate) async fn next(&mut self, asker: Option<&Asker>) -> News {
+    pub(crate) async fn next(&mut self, prober: Option<&Prober>) -> News {
         loop {
-            if self.ears.is_none() {
+            if self.receiver.is_none() {
                 tokio::time::sleep_until(self.retry.into()).await;
-                self.begin(open(&self.name, &self.settings), asker);
+                self.begin(open(&self.name, &self.settings), prober);
             }
-            let Some(ears) = &mut self.ears else { continue };
-            if let Some(news) = ears.next().await {
+            let Some(receiver) = &mut self.receiver else { continue };
+            if let Some(news) = receiver.next().await {
                 return news;
             }
             warn!("{}: the thread that hears routers has ended; it begins anew", self.name);
-            self.ears = None;
+            self.receiver = None;
             self.retry = Instant::now() + AGAIN;
         }
     }
@@ -204,14 +204,14 @@ pub(crate) fn open(name: &str, settings: &Settings) -> Result<Watcher, Failure> 
     })
 }
 
-impl Ears {
-    fn open(name: &str, watcher: Watcher, asker: Option<&Asker>) -> Result<Ears, Failure> {
+impl Receiver {
+    fn open(name: &str, watcher: Watcher, prober: Option<&Prober>) -> Result<Receiver, Failure> {
         let (found, report) = (watcher.found(), watcher.report());
         let (tell, claims) = watch::channel(None);
         let (listening, end) = oneshot::channel::<()>();
-        let neighbours = asker.map(|asker| {
-            let receiver = asker.socket.receiver()?;
-            Ok::<_, fordway_net::Error>((receiver, asker.question.subscribe()))
+        let neighbours = prober.map(|prober| {
+            let receiver = prober.socket.receiver()?;
+            Ok::<_, fordway_net::Error>((receiver, prober.question.subscribe()))
         });
         let neighbours = neighbours.transpose()?;
         let label = name.to_owned();
@@ -220,12 +220,12 @@ impl Ears {
                 ended = watcher.run() => if let Err(error) = ended {
                     warn!("{label}: prefixes are not followed any more: {error}");
                 },
-                () = hear_neighbours(neighbours, &tell) => {}
+                () = receive_claims(neighbours, &tell) => {}
                 _ = end => {}
             }
         };
         privilege::apart(&format!("{name}-hear"), work)?;
-        Ok(Ears { found, report, claims, _listening: listening })
+        Ok(Receiver { found, report, claims, _listening: listening })
     }
 
     /// Waits for news; `None`: the thread has ended.
@@ -245,7 +245,7 @@ impl Ears {
 }
 
 /// Hears what neighbours say, and tells who claims the address that is asked about.
-async fn hear_neighbours(
+async fn receive_claims(
     neighbours: Option<(NeighbourReceiver, watch::Receiver<Option<Question>>)>,
     tell: &watch::Sender<Option<Claim>>,
 ) {
@@ -307,16 +307,16 @@ mod tests {
         };
         let (tell, heard) = watch::channel(found("2001:db8:64::/96"));
         let (report, claims) = (watch::channel(Report::default()), watch::channel(None));
-        let ears = Ears {
+        let receiver = Receiver {
             found: heard,
             report: report.1,
             claims: claims.1,
             _listening: oneshot::channel().0,
         };
-        let mut hearing = Hearing {
+        let mut hearing = Discovery {
             name: "clat0".to_owned(),
             settings,
-            ears: Some(ears),
+            receiver: Some(receiver),
             retry: Instant::now(),
             found: Found::default(),
         };
@@ -328,12 +328,12 @@ mod tests {
         assert_eq!(hearing.found(), found("2001:db8:65::/96"));
         // What has begun anew and knows nothing yet is not asked.
         let nothing = watch::channel(Found::default());
-        let ears = hearing.ears.as_mut().unwrap();
-        ears.found = nothing.1;
-        ears.report = watch::channel(Report::default()).1;
+        let receiver = hearing.receiver.as_mut().unwrap();
+        receiver.found = nothing.1;
+        receiver.report = watch::channel(Report::default()).1;
         assert_eq!(hearing.found(), found("2001:db8:65::/96"));
         let settled = Report { settled: true, ..Report::default() };
-        hearing.ears.as_mut().unwrap().report = watch::channel(settled).1;
+        hearing.receiver.as_mut().unwrap().report = watch::channel(settled).1;
         assert_eq!(hearing.found(), Found::default());
     }
 }
