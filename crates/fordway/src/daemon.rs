@@ -26,6 +26,7 @@ pub(crate) use serve::handle::{Adjust, Handle, Job};
 pub(crate) use serve::requests::Requests;
 pub(crate) use serve::trace::Subscription;
 
+use crate::command::event_loop;
 use crate::failure::Failure;
 use crate::{control, metrics};
 use apply::prepared::Prepared;
@@ -67,10 +68,7 @@ pub(crate) fn run(job: Job) -> Result<(), Failure> {
 
 fn run_logged(mut job: Job) -> Result<(), Failure> {
     dstm_client::expand(&mut job.config);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let started = Instant::now();
@@ -122,10 +120,12 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         drain(&daemon, &mut signals).await;
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_all_dstm_clients(matches!(end, End::TakeDown)).await;
-        daemon.take_services().end(matches!(end, End::Leave));
+        let mut services = std::mem::take(&mut daemon.state().services);
+        services.end(matches!(end, End::Leave));
+        let running = std::mem::take(&mut daemon.state().translators.running);
         let ended = match end {
-            End::TakeDown => end_all(daemon.take_running(), Running::take_down),
-            End::Leave => end_all(daemon.take_running(), Running::leave),
+            End::TakeDown => end_all(running, Running::take_down),
+            End::Leave => end_all(running, Running::leave),
         };
         // The control socket's file goes when all has been taken down.
         served.and(ended)
@@ -242,7 +242,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                     return End::Leave;
                 }
                 daemon.mend_services();
-                daemon.tell_paths();
+                daemon.state().translators.running.iter().for_each(Running::tell_paths);
             }
             () = tokio::time::sleep_until(looks.due().into()) => {
                 let began = Instant::now();

@@ -30,6 +30,7 @@ use fordway_xlat::addr::Pool6;
 
 pub(crate) use finding::{Finding, Findings, State};
 
+use crate::command::event_loop;
 use crate::failure::Failure;
 use probe::Prober;
 use view::View;
@@ -58,10 +59,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     host::check(translates, &mut findings);
     let mut netlink = Netlink::open()?;
     let view = View::read(&mut netlink)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let local = tokio::task::LocalSet::new();
     let rules = firewall::Rules::read();
     let mut prober = Prober::open();

@@ -39,6 +39,10 @@ impl Failure {
         Failure::Failed(Message { text: text.into(), hint: None })
     }
 
+    pub(crate) fn with(text: String, hint: Option<impl Into<String>>) -> Failure {
+        Failure::Failed(Message { text, hint: hint.map(Into::into) })
+    }
+
     pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
         match self {
             Failure::Failed(message) => {
@@ -177,11 +181,25 @@ impl From<fordway_net::Error> for Failure {
 
 impl From<fordway_bpf::Error> for Failure {
     fn from(error: fordway_bpf::Error) -> Failure {
-        let failure = Failure::failed(error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::with(error.to_string(), error.hint())
+    }
+}
+
+impl From<fordway_discovery::Error> for Failure {
+    fn from(error: fordway_discovery::Error) -> Failure {
+        Failure::with(error.to_string(), error.hint())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Failure {
+        Failure::failed(format!("cannot make JSON of the result: {error}"))
+    }
+}
+
+impl From<getrandom::Error> for Failure {
+    fn from(error: getrandom::Error) -> Failure {
+        Failure::failed(format!("cannot draw a random number: {error}"))
     }
 }
 

@@ -37,7 +37,21 @@ pub(crate) fn complain(line: &str) {
 
 /// Writes a value as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::failed(format!("cannot make JSON of the result: {error}")))?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Writes a value as JSON on one line.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    print(&format!("{}\n", serde_json::to_string(value)?))
+}
+
+/// The items with `, ` between them.
+pub(crate) fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The items with `, ` between them; `none`: there are none.
+pub(crate) fn joined_or<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
+    let text = joined(items);
+    if text.is_empty() { none.to_owned() } else { text }
 }

@@ -2,9 +2,8 @@
 
 mod render;
 
-use fordway_discovery::{self as discovery, Found, Report, Settings, Watcher};
+use fordway_discovery::{Found, Report, Settings, Watcher};
 use fordway_net::Netlink;
-use serde::Serialize;
 
 use crate::cli::DiscoverArgs;
 use crate::failure::Failure;
@@ -15,18 +14,14 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
     if let Some(device) = &args.device {
         Netlink::open()?.link(device)?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot wait for events: {error}")))?;
+    let runtime = super::event_loop()?;
     let (watcher, hears) = open(args)?;
     // What strangers send is read from here on.
     fordway_net::privilege::drop_all_but(&[])?;
     if args.watch {
         return runtime.block_on(watch(watcher, args.json, hears));
     }
-    let looked = runtime.block_on(watcher.look(args.timeout));
-    let (found, report) = looked.map_err(|error| failure(&error))?;
+    let (found, report) = runtime.block_on(watcher.look(args.timeout))?;
     show(&found, &report, args.json, hears)?;
     if !found.prefixes.is_empty() {
         return Ok(());
@@ -57,9 +52,9 @@ fn open(args: &DiscoverArgs) -> Result<(Watcher, bool), Failure> {
                  CAP_NET_RAW; only resolvers are asked"
             ));
             let settings = Settings { advertisements: false, ..settings };
-            Ok((Watcher::open(settings).map_err(|error| failure(&error))?, false))
+            Ok((Watcher::open(settings)?, false))
         }
-        opened => Ok((opened.map_err(|error| failure(&error))?, true)),
+        opened => Ok((opened?, true)),
     }
 }
 
@@ -73,7 +68,7 @@ async fn watch(watcher: Watcher, json: bool, hears: bool) -> Result<(), Failure>
             if told.as_ref().is_none_or(|told| !render::same(told, &now)) {
                 let report = report.borrow().clone();
                 if json {
-                    print_line(&Json::new(&now, &report, hears))?;
+                    output::print_json_line(&Json::new(&now, &report, hears))?;
                 } else if now.prefixes.is_empty() {
                     output::print("no prefix\n")?;
                 } else {
@@ -87,7 +82,7 @@ async fn watch(watcher: Watcher, json: bool, hears: bool) -> Result<(), Failure>
         }
     };
     tokio::select! {
-        ended = watcher.run() => ended.map_err(|error| failure(&error)),
+        ended = watcher.run() => Ok(ended?),
         told = tell => told,
     }
 }
@@ -97,18 +92,4 @@ fn show(found: &Found, report: &Report, json: bool, hears: bool) -> Result<(), F
         return output::print_json(&Json::new(found, report, hears));
     }
     output::print(&known(found, report))
-}
-
-fn print_line(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| Failure::failed(format!("cannot make JSON of the result: {error}")))?;
-    output::print(&format!("{text}\n"))
-}
-
-fn failure(error: &discovery::Error) -> Failure {
-    let failure = Failure::failed(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
 }

@@ -53,44 +53,24 @@ pub(crate) fn run(global: &Global, args: &StatsArgs) -> Result<(), Failure> {
     output::print(&text)
 }
 
-/// The servers beside the translators.
+/// What runs beside the translators.
 fn services(text: &mut String, stats: &Stats) {
-    for nat44 in &stats.nat44 {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (nat44)", nat44.name);
-        text.push_str(&nat44_table(nat44));
-    }
-    for dual_stack in &stats.dual_stack {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (dual-stack)", dual_stack.name);
-        text.push_str(&dual_stack_table(dual_stack));
-    }
-    if let Some(dns64) = &stats.dns64 {
-        let _ = writeln!(text, "{STRONG}dns64{STRONG:#} (DNS64 server)");
-        text.push_str(&dns64_table(dns64));
-    }
-    for device in stats.router.iter().flat_map(|router| &router.devices) {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (router advertisements)", device.device);
-        text.push_str(&advertise_table(device));
-    }
-    for relay in &stats.trt {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
-        text.push_str(&table(TRT, &relay.counters));
-    }
-    for proxy in &stats.proxies {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (HTTP proxy)", proxy.name);
-        text.push_str(&proxy_table(proxy));
-    }
-    if let Some(server) = &stats.dstm_server {
-        let _ = writeln!(text, "{STRONG}dstm-server{STRONG:#} (DSTM server)");
-        text.push_str(&table(DSTM_SERVER, server));
-    }
-    if let Some(tep) = &stats.dstm_tep {
-        let _ = writeln!(text, "{STRONG}dstm-tep{STRONG:#} (DSTM tunnel end point)");
-        text.push_str(&table(DSTM_TEP, tep));
-    }
-    for client in &stats.dstm_clients {
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#} (DSTM client)", client.name);
-        text.push_str(&table(DSTM_CLIENT, &client.stats));
-    }
+    let mut part = |name: &str, what: &str, table: String| {
+        let _ = writeln!(text, "{STRONG}{name}{STRONG:#} ({what})");
+        text.push_str(&table);
+    };
+    stats.nat44.iter().for_each(|it| part(&it.name, "nat44", nat44_table(it)));
+    stats.dual_stack.iter().for_each(|it| part(&it.name, "dual-stack", dual_stack_table(it)));
+    stats.dns64.iter().for_each(|it| part("dns64", "DNS64 server", dns64_table(it)));
+    let devices = stats.router.iter().flat_map(|router| &router.devices);
+    devices.for_each(|it| part(&it.device, "router advertisements", advertise_table(it)));
+    stats.trt.iter().for_each(|it| part(&it.name, "transport relay", table(TRT, &it.counters)));
+    stats.proxies.iter().for_each(|it| part(&it.name, "HTTP proxy", proxy_table(it)));
+    let (server, tep) = (stats.dstm_server.iter(), stats.dstm_tep.iter());
+    server.for_each(|it| part("dstm-server", "DSTM server", table(DSTM_SERVER, it)));
+    tep.for_each(|it| part("dstm-tep", "DSTM tunnel end point", table(DSTM_TEP, it)));
+    let clients = stats.dstm_clients.iter();
+    clients.for_each(|it| part(&it.name, "DSTM client", table(DSTM_CLIENT, &it.stats)));
 }
 
 /// Shows rates until interrupted.
@@ -113,6 +93,7 @@ fn watch(client: &Client) -> Result<(), Failure> {
 
 fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
     let mut text = String::new();
+    let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
     for translator in &now.translators {
         let earlier = before.translators.iter().find(|earlier| earlier.name == translator.name);
         let difference = match earlier {
@@ -147,15 +128,14 @@ fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
             let _ = writeln!(
                 text,
                 "  {name:<10}{:>14.0} packets/s{:>12.3} Mbit/s",
-                now.packets.saturating_sub(before.packets) as f64 / seconds,
-                now.octets.saturating_sub(before.octets) as f64 * 8.0 / 1e6 / seconds
+                rate(now.packets, before.packets),
+                rate(now.octets, before.octets) * 8.0 / 1e6
             );
         }
     }
     if let Some(dns64) = &now.dns64 {
         let earlier = before.dns64.clone().unwrap_or_default();
         let queries = |it: &dns64::Stats| it.udp_queries.wrapping_add(it.tcp_queries);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let _ = writeln!(text, "{STRONG}dns64{STRONG:#} (DNS64 server)");
         let _ = writeln!(
             text,
@@ -169,7 +149,6 @@ fn rates(before: &Stats, now: &Stats, seconds: f64) -> String {
     for relay in &now.trt {
         let earlier = before.trt.iter().find(|it| it.name == relay.name);
         let earlier = earlier.map(|it| it.counters.clone()).unwrap_or_default();
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let now = &relay.counters;
         let _ = writeln!(text, "{STRONG}{}{STRONG:#} (transport relay)", relay.name);
         for (label, tcp, udp) in [

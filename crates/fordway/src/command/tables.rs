@@ -102,10 +102,8 @@ fn list(
             first = false;
             return output::print(&entries.render());
         }
-        let lines = json_lines(&entries)
-            .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
         let mut text = String::new();
-        for line in lines {
+        for line in json_lines(&entries)? {
             text.push_str(if first { "[\n" } else { ",\n" });
             text.push_str(&line);
             first = false;

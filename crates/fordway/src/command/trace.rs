@@ -21,12 +21,9 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
     let request = Request::Trace { name: args.name.clone(), filter };
     let mut told = 0;
     client.trace(&request, |line| {
-        if args.json {
-            let text = serde_json::to_string(&line)
-                .map_err(|error| Failure::failed(format!("cannot make JSON: {error}")))?;
-            output::print(&format!("{text}\n"))?;
-        } else {
-            output::print(&line.render())?;
+        match args.json {
+            true => output::print_json_line(&line)?,
+            false => output::print(&line.render())?,
         }
         told += 1;
         Ok::<_, Failure>(args.count.is_none_or(|count| told < count))

@@ -9,6 +9,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
 use super::finding::Findings;
+use crate::output::joined_or;
 
 /// RFC 7050 section 8.2: the addresses of ipv4only.arpa.
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
@@ -20,11 +21,11 @@ pub(super) async fn check_own(listen: &[SocketAddr], pool6: &[Pool6], findings: 
         let answer = ask(&server, None, "ipv4only.arpa.", RecordType::AAAA).await;
         match answer.map(|answer| addresses(&answer)) {
             Ok(addresses) if is_synthesised(&addresses, pool6) => {
-                findings.good("dns64", format!("{address} answers with {}", list(pool6)));
+                findings.good("dns64", format!("{address} answers with {}", joined_or(pool6, "nothing")));
             }
             Ok(addresses) => findings.bad(
                 "dns64",
-                format!("{address} gives {} for ipv4only.arpa", list(&addresses)),
+                format!("{address} gives {} for ipv4only.arpa", joined_or(&addresses, "nothing")),
                 "another server listens there, or it has other prefixes than the file: fordway reload",
             ),
             Err(why) => findings.bad(
@@ -100,13 +101,6 @@ pub(super) fn nearest(address: IpAddr) -> IpAddr {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         other => other,
-    }
-}
-
-fn list(all: &[impl ToString]) -> String {
-    match all {
-        [] => "nothing".to_owned(),
-        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 

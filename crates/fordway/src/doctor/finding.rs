@@ -38,12 +38,16 @@ pub(crate) struct Finding {
 pub(crate) struct Findings(Vec<Finding>);
 
 impl Findings {
+    fn push(&mut self, check: &'static str, state: State, seen: String, advice: Option<String>) {
+        self.0.push(Finding { check, state, seen, advice });
+    }
+
     pub(crate) fn good(&mut self, check: &'static str, seen: impl Into<String>) {
-        self.0.push(Finding { check, state: State::Good, seen: seen.into(), advice: None });
+        self.push(check, State::Good, seen.into(), None);
     }
 
     pub(crate) fn skipped(&mut self, check: &'static str, seen: impl Into<String>) {
-        self.0.push(Finding { check, state: State::Skipped, seen: seen.into(), advice: None });
+        self.push(check, State::Skipped, seen.into(), None);
     }
 
     pub(crate) fn warning(
@@ -52,8 +56,7 @@ impl Findings {
         seen: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        let advice = Some(advice.into());
-        self.0.push(Finding { check, state: State::Warning, seen: seen.into(), advice });
+        self.push(check, State::Warning, seen.into(), Some(advice.into()));
     }
 
     pub(crate) fn bad(
@@ -62,8 +65,7 @@ impl Findings {
         seen: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        let advice = Some(advice.into());
-        self.0.push(Finding { check, state: State::Bad, seen: seen.into(), advice });
+        self.push(check, State::Bad, seen.into(), Some(advice.into()));
     }
 
     pub(crate) fn all(&self) -> &[Finding] {

@@ -113,16 +113,23 @@ fn check_translator(
                 check_route(netlink, net.addr().into(), &net.to_string(), name, findings)?;
             }
         }
-        match view.defaults(false).first() {
-            Some(route) => findings.good("route4", route.to_string()),
-            None => findings.warning(
-                "route4",
-                "this gateway has no IPv4 default route, so only IPv4 hosts nearby can be reached",
-                "ip route add default via ADDRESS dev DEVICE",
-            ),
-        }
+        check_route4(view, ("gateway", "hosts"), findings);
     }
     Ok(())
+}
+
+/// Whether there is an IPv4 default route; `who` needs it to reach `whom`.
+pub(super) fn check_route4(view: &View, (who, whom): (&str, &str), findings: &mut Findings) {
+    match view.defaults(false).first() {
+        Some(route) => findings.good("route4", route.to_string()),
+        None => findings.warning(
+            "route4",
+            format!(
+                "this {who} has no IPv4 default route, so only IPv4 {whom} nearby can be reached"
+            ),
+            "ip route add default via ADDRESS dev DEVICE",
+        ),
+    }
 }
 
 pub(super) fn check_route(

@@ -4,6 +4,7 @@ use fordway_net::{SysctlKey, sysctl};
 
 use super::finding::Findings;
 use super::view::View;
+use crate::output::joined;
 
 /// Routing protocol number of routes from router advertisements (`RTPROT_RA`).
 const PROTOCOL_RA: u8 = 9;
@@ -47,8 +48,7 @@ fn check_uplink(view: &View, name: &str, findings: &mut Findings) {
             "the network announces no prefix for hosts, or accept_ra or autoconf is off on the device",
         );
     } else {
-        let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        findings.good("ipv6", format!("{} on {name}", list.join(", ")));
+        findings.good("ipv6", format!("{} on {name}", joined(&addresses)));
     }
     let routes = view.defaults(true);
     let route = routes.iter().find(|route| route.device.as_deref() == Some(name));

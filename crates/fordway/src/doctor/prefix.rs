@@ -9,6 +9,7 @@ use fordway_discovery::{
 use fordway_xlat::addr::Pool6;
 
 use super::finding::Findings;
+use crate::output::joined;
 
 /// Opens what hears routers and asks resolvers, which may need privileges.
 pub(super) fn open(device: Option<&str>) -> Result<Watcher, Error> {
@@ -88,10 +89,9 @@ fn compare(report: &Report, findings: &mut Findings) {
     };
     let (routers, servers) = (from(true), from(false));
     if !routers.is_empty() && !servers.is_empty() && routers.is_disjoint(&servers) {
-        let join = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
         findings.warning(
             "prefix",
-            format!("routers say {}, name servers say {}", join(routers), join(servers)),
+            format!("routers say {}, name servers say {}", joined(routers), joined(servers)),
             "the network's router advertisements (PREF64) and its DNS64 should have one prefix; do both lead to \
              a translator?",
         );
@@ -116,8 +116,7 @@ fn check_resolver(server: &ServerReport, findings: &mut Findings) {
     let address = server.server;
     match &server.said {
         Some(Said::Prefixes(prefixes)) => {
-            let all: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
-            findings.good("dns64", format!("{address} synthesises with {}", all.join(", ")));
+            findings.good("dns64", format!("{address} synthesises with {}", joined(prefixes)));
         }
         Some(Said::OtherAddresses(other)) => findings.bad(
             "dns64",

@@ -12,6 +12,7 @@ use super::dns;
 use super::finding::Findings;
 use super::firewall::{Flow, Rules, Wanted};
 use super::forwarding::check_table;
+use super::gateway::check_route4;
 use super::view::View;
 use crate::failure::Failure;
 use crate::settings::proxies;
@@ -81,14 +82,7 @@ fn check_sources(trt: &Trt, view: &View, findings: &mut Findings) {
             );
         }
     }
-    match view.defaults(false).first() {
-        Some(route) => findings.good("route4", route.to_string()),
-        None => findings.warning(
-            "route4",
-            "this host has no IPv4 default route, so only IPv4 servers nearby can be reached",
-            "ip route add default via ADDRESS dev DEVICE",
-        ),
-    }
+    check_route4(view, ("host", "servers"), findings);
 }
 
 /// Whether proxies listen, and reach those that they ask.

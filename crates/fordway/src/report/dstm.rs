@@ -6,17 +6,17 @@ use fordway_control::{DstmClientStats, DstmServerStatus, DstmTepStatus};
 use fordway_dstmd::{ClientStats, LeaseView};
 
 use super::Render;
-use super::services::{join, line};
+use super::services::line;
 use super::table::group;
-use crate::output::{FAINT, GOOD, STRONG, WARNING};
+use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 impl Render for DstmServerStatus {
     fn render(&self) -> String {
         let mut text = format!("{GOOD}dstm-server{GOOD:#} {STRONG}DSTM server{STRONG:#}\n");
-        line(&mut text, "listening", &join(&self.listen));
+        line(&mut text, "listening", &joined(&self.listen));
         let ports = self.ports_per_client;
         let ports = ports.map_or(String::new(), |ports| format!(", {ports} ports for each client"));
-        line(&mut text, "lends", &format!("{}{ports}", join(&self.pool)));
+        line(&mut text, "lends", &format!("{}{ports}", joined(&self.pool)));
         line(
             &mut text,
             "leases",

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use fordway_control::{COUNTERS, DualStackStats, DualStackStatus, Nat44Stats, Nat44Status};
 
 use super::Render;
-use super::services::{join, line};
+use super::services::line;
 use super::table::group;
-use crate::output::{FAINT, GOOD, STRONG, WARNING};
+use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 /// A share of the tracked connections that is close to all that there can be.
 const NEARLY_FULL: f64 = 0.9;
@@ -19,7 +19,7 @@ impl Render for Nat44Status {
             self.name, self.table
         );
         let mut line = |label: &str, value: &str| line(&mut text, label, value);
-        line("clients", &join(&self.clients));
+        line("clients", &joined(&self.clients));
         line("behind", &self.devices.join(", "));
         line("uplink", &self.uplinks.join(", "));
         line("not there", &self.absent.join(", "));

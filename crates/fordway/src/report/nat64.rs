@@ -3,6 +3,7 @@
 use fordway_control::{Clash, Nat64Status, NatPtStatus};
 
 use super::Lines;
+use crate::output::joined;
 
 /// Clashes of a kind that are named at most in sentences.
 const NAMED: usize = 5;
@@ -47,8 +48,7 @@ impl Lines for Nat64Status {
         let mebibytes = self.table_octets.div_ceil(1 << 20);
         lines.push(("tables", format!("{mebibytes} MiB when full, {survives}")));
         for (alg, ports) in &self.algs {
-            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-            lines.push(("gateway", format!("{alg}, servers on port {}", ports.join(", "))));
+            lines.push(("gateway", format!("{alg}, servers on port {}", joined(ports))));
         }
         if let Some(file) = &self.file {
             lines.push(("kept in", file.clone()));

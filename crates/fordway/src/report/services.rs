@@ -10,13 +10,13 @@ use fordway_router::State;
 pub(crate) use table::{advertise_table, dns64_table};
 
 use super::Render;
-use crate::output::{FAINT, GOOD, STRONG, WARNING};
+use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 impl Render for Dns64Status {
     fn render(&self) -> String {
         let mut text = format!("{GOOD}dns64{GOOD:#} {STRONG}DNS64 server{STRONG:#}\n");
         let mut line = |label: &str, value: &str| line(&mut text, label, value);
-        line("listening", &join(&self.listen));
+        line("listening", &joined(&self.listen));
         line("threads", &self.threads.to_string());
         let pool6 = match self.pool6.as_slice() {
             [] => "none: nothing is synthesised".to_owned(),
@@ -26,7 +26,7 @@ impl Render for Dns64Status {
         if self.policies > 0 {
             line("policies", &self.policies.to_string());
         }
-        line("allowed", &join(&self.allow));
+        line("allowed", &joined(&self.allow));
         line("validation", if self.validate { "on" } else { "off" });
         for server in &self.upstream {
             line("upstream", &server.render());
@@ -65,10 +65,10 @@ impl Render for AdvertiseStatus {
         if self.state == State::Advertising && !self.forwarding {
             line("forwarding", "off: no default router, packets that come in go nowhere");
         }
-        line("link", &join(&self.prefixes));
-        line("going away", &join(&self.deprecated));
-        line("DNS servers", &join(&self.rdnss));
-        line("prefixes", &join(&self.pref64));
+        line("link", &joined(&self.prefixes));
+        line("going away", &joined(&self.deprecated));
+        line("DNS servers", &joined(&self.rdnss));
+        line("prefixes", &joined(&self.pref64));
         if self.inconsistent > 0 {
             let number = self.inconsistent;
             line("conflict", &format!("{number} advertisements of other routers say otherwise"));
@@ -82,8 +82,4 @@ pub(super) fn line(text: &mut String, label: &str, value: &str) {
     if !value.is_empty() {
         let _ = writeln!(text, "  {label:<13} {value}");
     }
-}
-
-pub(super) fn join<T: ToString>(items: &[T]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

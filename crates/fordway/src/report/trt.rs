@@ -5,9 +5,9 @@ use std::fmt::Write;
 use fordway_control::TrtStatus;
 
 use super::Render;
-use super::services::{join, line};
+use super::services::line;
 use super::table::group;
-use crate::output::{GOOD, STRONG, WARNING};
+use crate::output::{GOOD, STRONG, WARNING, joined};
 
 impl Render for TrtStatus {
     fn render(&self) -> String {
@@ -24,10 +24,10 @@ impl Render for TrtStatus {
         };
         line(&mut text, "protocols", protocols);
         line(&mut text, "threads", &self.threads.to_string());
-        line(&mut text, "allowed", &join(&self.allow));
+        line(&mut text, "allowed", &joined(&self.allow));
         let source = match self.source4.as_slice() {
             [] => "as routing chooses".to_owned(),
-            addresses => join(addresses),
+            addresses => joined(addresses),
         };
         line(&mut text, "source", &source);
         let of = |now: u64, most: u64| format!("{} of {}", group(now), group(most));

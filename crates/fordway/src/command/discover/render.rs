@@ -9,7 +9,7 @@ use fordway_discovery::{
 };
 use serde::Serialize;
 
-use crate::output::{FAINT, GOOD, STRONG};
+use crate::output::{FAINT, GOOD, STRONG, joined};
 
 /// The prefixes that are known, the best first, with what makes them what they are.
 pub(super) fn known(found: &Found, report: &Report) -> String {
@@ -186,10 +186,7 @@ fn said(server: &ServerReport) -> String {
     match (&server.said, server.knows_name) {
         (None, _) if server.asked == 0 => "not asked".to_owned(),
         (None, _) => "has not answered yet".to_owned(),
-        (Some(Said::Prefixes(prefixes)), _) => {
-            let list: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
-            list.join(", ")
-        }
+        (Some(Said::Prefixes(prefixes)), _) => joined(prefixes),
         (Some(Said::OtherAddresses(address)), _) => format!(
             "{address} for ipv4only.arpa, in which there is no 192.0.0.170: does it answer whatever it is \
              asked?"

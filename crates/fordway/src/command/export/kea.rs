@@ -29,8 +29,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, Failure> {
             }],
         }
     });
-    let text = serde_json::to_string_pretty(&config)
-        .map_err(|error| Failure::failed(format!("cannot make JSON of the result: {error}")))?;
+    let text = serde_json::to_string_pretty(&config)?;
     let mut comments = "// Written by fordway export kea.\n".to_owned();
     for device in serving.iter().filter(|it| servers(it).1) {
         let line = format!(

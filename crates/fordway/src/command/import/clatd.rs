@@ -5,6 +5,20 @@ use crate::failure::Failure;
 
 const HELP: &str = "clatd(8) has the settings, of the form key=value";
 
+/// Settings without a counterpart, and what to know about them.
+const NOTES: [(&str, &str); 5] = [
+    ("v4-defaultroute-advmss", "the advertised MSS follows `mtu`"),
+    ("dns64-servers", "the network's own servers are asked; write `pref64` to have another prefix"),
+    (
+        "plat-fallback-prefix",
+        "there is no second choice; write it as `pref64` if the network tells none",
+    ),
+    ("script-up", NO_SCRIPT),
+    ("script-down", NO_SCRIPT),
+];
+
+const NO_SCRIPT: &str = "no script is run; ExecStartPost= and ExecStopPost= of the service do that";
+
 /// What clatd takes without plat-prefix: whatever the network tells.
 const AUTO: &str = "auto";
 
@@ -66,9 +80,6 @@ pub(super) fn read(file: &str, text: &str) -> Result<Draft, Failure> {
                     );
                 }
             }
-            "v4-defaultroute-advmss" => {
-                draft.note(place, "the advertised MSS follows `mtu`");
-            }
             "proxynd-enable" | "forwarding-enable" => {
                 if !flag(file, line, key, value)? {
                     draft.note(
@@ -77,27 +88,12 @@ pub(super) fn read(file: &str, text: &str) -> Result<Draft, Failure> {
                     );
                 }
             }
-            "dns64-servers" => {
-                draft.note(
-                    place,
-                    "the network's own servers are asked; write `pref64` to have another prefix",
-                );
-            }
-            "plat-fallback-prefix" => {
-                draft.note(
-                    place,
-                    "there is no second choice; write it as `pref64` if the network tells none",
-                );
-            }
-            "script-up" | "script-down" => {
-                draft.note(
-                    place,
-                    "no script is run; ExecStartPost= and ExecStopPost= of the service do that",
-                );
-            }
             "v4-conncheck-delay" | "quiet" | "debug" | "tayga-conffile" => {}
             _ if key.starts_with("cmd-") => {}
-            _ => draft.note(place, "there is no such setting here"),
+            _ => {
+                let known = NOTES.iter().find(|(known, _)| *known == key);
+                draft.note(place, known.map_or("there is no such setting here", |(_, note)| note));
+            }
         }
     }
     if !is_auto && value_of("v4-conncheck-enable").is_none_or(|value| value != "no") {

@@ -17,6 +17,23 @@ const DEFAULT_PORTS: &str = "61001-65535";
 /// RFC 1191 section 7, as Jool and Fordway have them.
 const PLATEAUS: [u64; 11] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
 
+/// A flag without a counterpart, the value that needs a note, and the note.
+type Note = (&'static str, bool, &'static str);
+
+/// Notes on flags of all instances.
+const NOTES: [Note; 2] = [
+    ("manually-enabled", false, "a translator that is running translates; do not start it"),
+    ("logging-debug", true, "fordway trace shows what becomes of packets, while it runs"),
+];
+
+/// Notes on flags of stateful instances.
+const STATEFUL_NOTES: [Note; 4] = [
+    ("drop-icmpv6-info", true, "pings are translated; a rule of nftables can drop them"),
+    ("source-icmpv6-errors-better", false, "always true here"),
+    ("handle-rst-during-fin-rcv", false, "always true here"),
+    ("ss-enabled", true, "sessions are not sent to another gateway"),
+];
+
 /// An object of the file, and where it stands.
 struct Object<'a> {
     file: &'a str,
@@ -97,6 +114,22 @@ fn parsed(file: &str, text: &str) -> Result<Map<String, Json>, Failure> {
     }
 }
 
+/// Notes a flag without a counterpart. `false`: the key is none of `notes`.
+fn noted(
+    notes: &[Note],
+    global: &Object<'_>,
+    key: &str,
+    draft: &mut Draft,
+) -> Result<bool, Failure> {
+    let Some((_, value, note)) = notes.iter().find(|(known, ..)| *known == key) else {
+        return Ok(false);
+    };
+    if global.flag(key)? == Some(*value) {
+        draft.note(format!("global.{key}"), note);
+    }
+    Ok(true)
+}
+
 /// What both kinds of instances have.
 fn instance(top: &Object<'_>, mode: &str, fallback: &str) -> Result<Draft, Failure> {
     let mut draft = Draft::new(mode, top.text("instance")?.unwrap_or(fallback), fallback);
@@ -117,6 +150,9 @@ fn common(
     draft: &mut Draft,
 ) -> Result<bool, Failure> {
     let place = format!("global.{key}");
+    if noted(&NOTES, global, key, draft)? {
+        return Ok(true);
+    }
     match key {
         "pool6" => {
             if let Some(pool6) = global.text(key)? {
@@ -126,16 +162,6 @@ fn common(
         "lowest-ipv6-mtu" => {
             if let Some(mtu) = global.number(key)? {
                 draft.put("lowest_ipv6_mtu", mtu);
-            }
-        }
-        "manually-enabled" => {
-            if global.flag(key)? == Some(false) {
-                draft.note(place, "a translator that is running translates; do not start it");
-            }
-        }
-        "logging-debug" => {
-            if global.flag(key)? == Some(true) {
-                draft.note(place, "fordway trace shows what becomes of packets, while it runs");
             }
         }
         "mtu-plateaus" => {
@@ -219,7 +245,10 @@ fn stateful(global: &Object<'_>, draft: &mut Draft) -> Result<(), Failure> {
     let mut lifetimes = Lifetimes::default();
     for (key, value) in global.values() {
         let place = format!("global.{key}");
-        if common(global, key, value, draft)? || lifetimes.take(global, key)? {
+        if common(global, key, value, draft)?
+            || lifetimes.take(global, key)?
+            || noted(&STATEFUL_NOTES, global, key, draft)?
+        {
             continue;
         }
         match key {
@@ -242,16 +271,6 @@ fn stateful(global: &Object<'_>, draft: &mut Draft) -> Result<(), Failure> {
                     draft.tables.push(("log", log));
                 }
             }
-            "drop-icmpv6-info" => {
-                if global.flag(key)? == Some(true) {
-                    draft.note(place, "pings are translated; a rule of nftables can drop them");
-                }
-            }
-            "source-icmpv6-errors-better" | "handle-rst-during-fin-rcv" => {
-                if global.flag(key)? == Some(false) {
-                    draft.note(place, "always true here");
-                }
-            }
             "maximum-simultaneous-opens" => {
                 if global.number(key)? != Some(10) {
                     draft.note(place, "SYNs that wait for an answer are bounded by memory here");
@@ -260,11 +279,6 @@ fn stateful(global: &Object<'_>, draft: &mut Draft) -> Result<(), Failure> {
             "f-args" => {
                 if global.number(key)? != Some(11) {
                     draft.note(place, "ports do not depend on the remote address (RFC 4787 REQ-1)");
-                }
-            }
-            "ss-enabled" => {
-                if global.flag(key)? == Some(true) {
-                    draft.note(place, "sessions are not sent to another gateway");
                 }
             }
             _ if key.starts_with("ss-") => {}

@@ -161,11 +161,7 @@ impl Tables {
 }
 
 fn random_secret() -> Result<[u64; 2], Failure> {
-    let draw = || {
-        getrandom::u64()
-            .map_err(|error| Failure::failed(format!("cannot draw a random number: {error}")))
-    };
-    Ok([draw()?, draw()?])
+    Ok([getrandom::u64()?, getrandom::u64()?])
 }
 
 fn misfit(name: &str, error: Nat64Error) -> Failure {

@@ -123,10 +123,7 @@ fn start_engines(prepared: Vec<Prepared>, mut place: usize) -> Result<Vec<Runnin
     while let Some(one) = waiting.next() {
         let started = match getrandom::u64() {
             Ok(seed) => one.start(seed, place),
-            Err(error) => {
-                let failure = Failure::failed(format!("cannot draw a random number: {error}"));
-                Err(Box::new((failure, one.into_set_up())))
-            }
+            Err(error) => Err(Box::new((error.into(), one.into_set_up()))),
         };
         match started {
             Ok(one) => {

@@ -2,7 +2,7 @@
 //! and dual-stack, router advertisements, transport relays.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use fordway_config::{
     Advertise, Config, DualStack, Forward, ForwardProtocol, Inbound, InterfaceName, Nat44,
@@ -14,7 +14,7 @@ use fordway_net::{
 };
 
 use super::changes::last_of_each;
-use super::resolve;
+use super::resolve::{self, v4};
 use crate::failure::Failure;
 
 /// An entry of the configuration that wants something of the host.
@@ -302,11 +302,4 @@ fn sort<'a>(
         }
     }
     Ok((there, absent))
-}
-
-fn v4(address: &Address) -> Option<Ipv4Addr> {
-    match address.address.addr() {
-        IpAddr::V4(address) => Some(address),
-        IpAddr::V6(_) => None,
-    }
 }

@@ -120,7 +120,8 @@ pub(crate) fn resolve(
     })
 }
 
-fn own_v4(address: &Address) -> Option<Ipv4Addr> {
+/// An address of a device, if it is IPv4.
+pub(crate) fn v4(address: &Address) -> Option<Ipv4Addr> {
     match address.address.addr() {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,
@@ -132,14 +133,14 @@ pub(crate) fn hosts_v4(config: &Translator, addresses: &[Address]) -> BTreeSet<I
     if config.nat64().is_none() {
         return BTreeSet::new();
     }
-    others(config, addresses).filter_map(own_v4).collect()
+    others(config, addresses).filter_map(v4).collect()
 }
 
 /// Whether ICMPv4 errors have an address of the host as their source. The kernel takes such packets for forged when they
 /// arrive from an interface.
 pub(crate) fn own_icmp_source4(config: &Translator, addresses: &[Address]) -> bool {
     let source = config.icmp_source4;
-    source.is_some() && others(config, addresses).any(|address| own_v4(address) == source)
+    source.is_some() && others(config, addresses).any(|address| v4(address) == source)
 }
 
 /// Addresses of other interfaces than the translator's: what that one has is there for the kernel's sake.
@@ -157,7 +158,7 @@ pub(crate) fn device_v4(
     let of = |device: &str| {
         let here = addresses.iter().filter(|address| address.device == device);
         let mut all: Vec<Ipv4Addr> =
-            here.filter_map(own_v4).filter(|it| illegal_v4(*it).is_none()).collect();
+            here.filter_map(v4).filter(|it| illegal_v4(*it).is_none()).collect();
         all.sort_unstable();
         all.dedup();
         all

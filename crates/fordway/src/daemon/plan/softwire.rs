@@ -145,20 +145,12 @@ pub(crate) fn core(
     for binding in config.softwire().into_iter().flat_map(|softwire| softwire.bindings(own)) {
         bindings.insert(binding).map_err(|error| failed(error.to_string()))?;
     }
-    let mut secret = None;
-    if let Some(softwire) = before {
-        bindings.keep_paths(softwire.bindings());
-        secret = Some(softwire.settings().flow_secret);
-    }
-    let secret = match secret {
-        Some(secret) => secret,
-        None => {
-            let random = || {
-                getrandom::u64()
-                    .map_err(|error| failed(format!("cannot draw a random number: {error}")))
-            };
-            [random()?, random()?]
+    let secret = match before {
+        Some(softwire) => {
+            bindings.keep_paths(softwire.bindings());
+            softwire.settings().flow_secret
         }
+        None => [getrandom::u64()?, getrandom::u64()?],
     };
     let softwire = config
         .softwire_core(&facts.resolved, secret, bindings)

@@ -10,6 +10,7 @@ use crate::daemon::apply::running::Running;
 use crate::daemon::plan::placement::Devices;
 use crate::daemon::plan::{resolve, uplink};
 use crate::failure::Failure;
+use crate::output::joined_or;
 
 /// Time until programs are looked at again, and until devices are tried again to which they could not be attached.
 const PROGRAMS_RETRY: Duration = Duration::from_secs(10);
@@ -129,8 +130,7 @@ impl Running {
         match looked {
             Ok(()) => {
                 for (device, addresses) in &self.facts.device_v4 {
-                    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                    let list = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+                    let list = joined_or(addresses, "none");
                     info!("{name}: addresses of {device}: {list}");
                 }
             }

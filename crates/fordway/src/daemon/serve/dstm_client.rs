@@ -160,13 +160,13 @@ impl Handle {
             let interface = Interface { daemon, name: name.clone(), softwire, is_new: false };
             let work = interface.attend(options, waiting, Rc::clone(&client), requests);
             let task = tokio::task::spawn_local(work);
-            self.add_dstm_client(ClientTask { name, client, task });
+            self.state().dstm_clients.push(ClientTask { name, client, task });
         }
     }
 
     /// Ends all. `give_back`: the server is told; else another daemon is to go on.
     pub(crate) async fn end_all_dstm_clients(&self, give_back: bool) {
-        let dstm_clients = self.take_dstm_clients();
+        let dstm_clients = std::mem::take(&mut self.state().dstm_clients);
         for client_task in &dstm_clients {
             match give_back {
                 true => client_task.end(),

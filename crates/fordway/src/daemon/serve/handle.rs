@@ -3,7 +3,7 @@
 //! All requests are carried out on one thread, one after the other, so none sees another half done. Only reading whole
 //! tables has a thread of its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ struct Shared {
 }
 
 /// What there is at this moment.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     pub(crate) job: Job,
     /// What runs, as configured.
     pub(crate) config: Config,
@@ -75,7 +75,7 @@ pub(super) struct Daemon {
     pub(crate) automatic: Vec<Auto>,
     pub(crate) services: Services,
     /// DSTM clients that run.
-    pub(crate) dstm_clients: Vec<ClientTask>,
+    pub(super) dstm_clients: Vec<ClientTask>,
     /// DSTM clients that a reload has added, to be started.
     pub(super) new_dstm_clients: Vec<dstm_client::Opened>,
 }
@@ -103,6 +103,11 @@ impl Handle {
             numbers: Cell::new(0),
             ends: Cell::new(false),
         }))
+    }
+
+    /// The state at this moment. Not to be held over an await.
+    pub(crate) fn state(&self) -> RefMut<'_, Daemon> {
+        self.0.daemon.borrow_mut()
     }
 
     /// What runs now.
@@ -147,7 +152,7 @@ impl Handle {
             return Some(Err(failure));
         }
         let (automatic, one, of_kernel) = {
-            let mut daemon = self.0.daemon.borrow_mut();
+            let mut daemon = self.state();
             let automatic = daemon.automatic.iter().position(|one| one.name() == name);
             let at = daemon.translators.running.iter().position(|one| one.name() == name);
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
@@ -176,9 +181,9 @@ impl Handle {
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         self.goes_on()?;
-        let reloaded = self.0.daemon.borrow_mut().reload();
+        let reloaded = self.state().reload();
         self.start_automatic();
-        let fresh = std::mem::take(&mut self.0.daemon.borrow_mut().new_dstm_clients);
+        let fresh = std::mem::take(&mut self.state().new_dstm_clients);
         self.start_dstm_clients(fresh);
         reloaded
     }
@@ -193,12 +198,12 @@ impl Handle {
     /// Begins the end: hosts are told, and nothing is begun any more.
     pub(crate) fn begin_end(&self, leave: bool) {
         self.0.ends.set(true);
-        self.0.daemon.borrow_mut().services.begin_end(leave);
+        self.state().services.begin_end(leave);
     }
 
     /// Whether nobody is served any more who was served when the end began.
     pub(crate) fn is_drained(&self) -> bool {
-        self.0.daemon.borrow_mut().services.are_drained()
+        self.state().services.are_drained()
     }
 
     /// Asks the daemon to end and to leave its kernel engines running.
@@ -227,19 +232,19 @@ impl Handle {
     /// Lets one automatic CLAT look at the host and act. The outer `None`: there is no automatic CLAT of this name; the
     /// inner one: nothing is due at a known time.
     pub(super) fn step_automatic(&self, name: &str, seen: Seen<'_>) -> Option<Option<Instant>> {
-        let Daemon { automatic, translators, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let Daemon { automatic, translators, config, .. } = &mut *self.state();
         let auto = automatic.iter_mut().find(|auto| auto.name() == name)?;
         Some(auto.step(translators, &config.translators, seen))
     }
 
     /// Does something with each automatic CLAT.
     pub(super) fn with_automatic(&self, work: impl FnMut(&mut Auto)) {
-        self.0.daemon.borrow_mut().automatic.iter_mut().for_each(work);
+        self.state().automatic.iter_mut().for_each(work);
     }
 
     /// Ends what sets translators up; `all`: with what earlier daemons have left.
     pub(crate) fn end_automatic(&self, all: bool) {
-        let automatic = std::mem::take(&mut self.0.daemon.borrow_mut().automatic);
+        let automatic = std::mem::take(&mut self.state().automatic);
         if all {
             automatic.into_iter().for_each(Auto::abandon);
         }
@@ -247,13 +252,8 @@ impl Handle {
 
     /// Begins servers anew that have failed.
     pub(crate) fn mend_services(&self) {
-        let Daemon { services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let Daemon { services, config, .. } = &mut *self.state();
         services.mend(config, Instant::now());
-    }
-
-    /// Tells programs of softwires what their cores have learnt of paths.
-    pub(crate) fn tell_paths(&self) {
-        self.0.daemon.borrow().translators.running.iter().for_each(Running::tell_paths);
     }
 
     /// Reads the host once; translators and services follow its changes and put back what is missing. Returns when to
@@ -264,21 +264,11 @@ impl Handle {
         now: Instant,
     ) -> (Option<Instant>, Duration) {
         let mut view = View::new(netlink);
-        let Daemon { translators, services, config, .. } = &mut *self.0.daemon.borrow_mut();
+        let Daemon { translators, services, config, .. } = &mut *self.state();
         let again =
             translators.running.iter_mut().filter_map(|one| one.follow(&mut view, now)).min();
         let again = earlier(again, services.follow(config, &mut view, now));
         (again, view.spent())
-    }
-
-    /// Adds a DSTM client that runs.
-    pub(super) fn add_dstm_client(&self, client: ClientTask) {
-        self.0.daemon.borrow_mut().dstm_clients.push(client);
-    }
-
-    /// All DSTM clients, to be ended.
-    pub(super) fn take_dstm_clients(&self) -> Vec<ClientTask> {
-        std::mem::take(&mut self.0.daemon.borrow_mut().dstm_clients)
     }
 
     /// The DSTM server's leases, by address.
@@ -291,19 +281,9 @@ impl Handle {
         self.0.daemon.borrow().services.revoke(client)
     }
 
-    /// All translators, to be ended.
-    pub(crate) fn take_running(&self) -> Vec<Running> {
-        std::mem::take(&mut self.0.daemon.borrow_mut().translators.running)
-    }
-
-    /// What runs beside the translators, to be ended.
-    pub(crate) fn take_services(&self) -> Services {
-        std::mem::take(&mut self.0.daemon.borrow_mut().services)
-    }
-
     /// The names, for people.
     pub(crate) fn names(&self) -> String {
-        let mut daemon = self.0.daemon.borrow_mut();
+        let mut daemon = self.state();
         let mut names: Vec<String> =
             daemon.translators.running.iter().map(|one| one.name().to_owned()).collect();
         let waiting =
@@ -317,13 +297,13 @@ impl Handle {
 
     /// Does something with one translator; `None`: there is none of this name.
     pub(crate) fn with<T>(&self, name: &str, work: impl FnOnce(&mut Running) -> T) -> Option<T> {
-        let mut daemon = self.0.daemon.borrow_mut();
+        let mut daemon = self.state();
         daemon.translators.running.iter_mut().find(|one| one.name() == name).map(work)
     }
 
     /// What `find` gives for each translator, where it gives something.
     pub(super) fn with_all<T>(&self, find: impl FnMut(&mut Running) -> Option<T>) -> Vec<T> {
-        self.0.daemon.borrow_mut().translators.running.iter_mut().filter_map(find).collect()
+        self.state().translators.running.iter_mut().filter_map(find).collect()
     }
 
     /// That there is no translator of this name.

@@ -15,7 +15,7 @@ mod servers;
 mod status;
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -33,7 +33,9 @@ use tracing::{info, warn};
 use crate::daemon::apply::hosts::Hosts;
 use crate::daemon::apply::tunnels::Tunnels;
 use crate::daemon::plan::entry::Entry;
+use crate::daemon::plan::resolve::v4;
 use crate::failure::Failure;
+use crate::output::joined_or;
 use crate::settings;
 pub(super) use dstm::key as dstm_key;
 use mend::Mending;
@@ -86,11 +88,7 @@ impl HostFacts {
             seen.local = settings::local(view.addresses()?);
         }
         if !config.trt.is_empty() {
-            let own4 = view.addresses()?.iter().filter_map(|it| match it.address.addr() {
-                IpAddr::V4(address) => Some(address),
-                IpAddr::V6(_) => None,
-            });
-            seen.own4 = own4.collect();
+            seen.own4 = view.addresses()?.iter().filter_map(v4).collect();
         }
         Ok(seen)
     }
@@ -204,7 +202,7 @@ impl Services {
             && seen != self.seen
         {
             if seen.local != self.seen.local {
-                info!("services: networks of this host: {}", kinds::join(&seen.local));
+                info!("services: networks of this host: {}", joined_or(&seen.local, "none"));
             }
             self.apply(config);
         }

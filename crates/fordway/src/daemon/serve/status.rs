@@ -21,11 +21,7 @@ impl Running {
     pub(crate) fn status(&self, device_name: &mut impl FnMut(u32) -> String) -> TranslatorStatus {
         let (config, core) = (&self.config, self.engine.core());
         let (translator, device) = (core.translator().map(|it| it.config()), self.engine.device());
-        let applied = |wanted: fn(&Change) -> bool| -> Vec<String> {
-            let all = self.host.iter().flat_map(Upkeep::wanted);
-            let wanted = all.filter(|change| wanted(change));
-            wanted.map(|change| without_verb(&change.to_string())).collect()
-        };
+        let wanted = self.host.as_ref().map(Upkeep::wanted).unwrap_or_default();
         TranslatorStatus {
             name: config.name.to_string(),
             mode: config.mode_name().to_owned(),
@@ -69,9 +65,9 @@ impl Running {
             nat64: self.nat64_status(),
             softwire: self.softwire_status(&core),
             managed: config.manage,
-            addresses: applied(|change| matches!(change, Change::Address(_))),
-            routes: applied(|change| matches!(change, Change::Route(_))),
-            settings: applied(|change| matches!(change, Change::Sysctl { .. })),
+            addresses: applied(wanted, |it| matches!(it, Change::Address(_))),
+            routes: applied(wanted, |it| matches!(it, Change::Route(_))),
+            settings: applied(wanted, |it| matches!(it, Change::Sysctl { .. })),
             uptime_seconds: self.started().elapsed().as_secs(),
         }
     }
@@ -185,9 +181,11 @@ fn offload_status(report: OffloadReport) -> OffloadStatus {
     }
 }
 
-/// "add route ..." as the route alone.
-fn without_verb(text: &str) -> String {
-    let verbs = ["add address ", "add route ", "set sysctl "];
-    let stripped = verbs.iter().find_map(|verb| text.strip_prefix(verb));
-    stripped.unwrap_or(text).to_owned()
+/// The changes of a kind, without their verb.
+pub(super) fn applied(changes: &[Change], is_wanted: fn(&Change) -> bool) -> Vec<String> {
+    let without_verb = |text: String| {
+        let verbs = ["add address ", "add route ", "set sysctl "];
+        verbs.iter().find_map(|verb| text.strip_prefix(verb)).map_or(text.clone(), str::to_owned)
+    };
+    changes.iter().filter(|it| is_wanted(it)).map(|it| without_verb(it.to_string())).collect()
 }

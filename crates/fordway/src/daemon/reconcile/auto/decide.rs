@@ -19,6 +19,7 @@ use fordway_net::Ipv6Net;
 use fordway_xlat::addr::Pool6;
 
 use super::source::{self, Missing};
+use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::plan::resolve;
 
 /// How long the CLAT stays when something that it needs is missing: a link that flaps, routes that are
@@ -321,7 +322,7 @@ impl Machine {
                 }
             }
         };
-        (phase, decision, earliest(again, steps_aside))
+        (phase, decision, earlier(again, steps_aside))
     }
 
     /// How long native IPv4 must be gone.
@@ -448,10 +449,6 @@ fn aside(
     again: Option<Instant>,
 ) -> (Phase, Decision, Option<Instant>) {
     (Phase::Aside { native: native.clone(), gone }, Decision::Aside(native), again)
-}
-
-fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    one.into_iter().chain(other).min()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl From<dns64::Error> for Failure {
             }
             _ => None,
         };
-        with(format!("[dns64]: {text}"), hint)
+        Failure::with(format!("[dns64]: {text}"), hint)
     }
 }
 
@@ -30,7 +30,7 @@ impl From<router::Error> for Failure {
         let hint = denied.then(|| {
             "run as root, or give it CAP_NET_RAW (and CAP_NET_BIND_SERVICE for dhcpv6)".to_owned()
         });
-        with(format!("[[advertise]]: {}", whole(&error)), hint)
+        Failure::with(format!("[[advertise]]: {}", whole(&error)), hint)
     }
 }
 
@@ -42,7 +42,7 @@ impl From<trt::Error> for Failure {
              given them up: restart it"
                 .to_owned()
         });
-        with(whole(&error), hint)
+        Failure::with(whole(&error), hint)
     }
 }
 
@@ -57,7 +57,7 @@ impl From<proxy::Error> for Failure {
             }
             _ => None,
         };
-        with(format!("[[proxy]]: {}", whole(&error)), hint)
+        Failure::with(format!("[[proxy]]: {}", whole(&error)), hint)
     }
 }
 
@@ -70,14 +70,7 @@ impl From<dstm::Error> for Failure {
             dstm::Error::File { .. } => Some("write another path in state".to_owned()),
             _ => None,
         };
-        with(format!("DSTM: {}", whole(&error)), hint)
-    }
-}
-
-fn with(text: String, hint: Option<String>) -> Failure {
-    match hint {
-        Some(hint) => Failure::failed(text).hint(hint),
-        None => Failure::failed(text),
+        Failure::with(format!("DSTM: {}", whole(&error)), hint)
     }
 }
 

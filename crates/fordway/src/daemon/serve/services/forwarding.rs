@@ -7,6 +7,7 @@ use fordway_net::{Change, Nat44, sysctl};
 
 use crate::daemon::apply::hosts::Owned;
 use crate::daemon::plan::entry::Entry;
+use crate::daemon::serve::status::applied;
 use fordway_control::{
     ConntrackStats, DualStackStats, DualStackStatus, Nat44Count, Nat44Stats, Nat44Status,
 };
@@ -80,17 +81,11 @@ pub(super) fn nat44_status(owned: &Owned) -> Option<Nat44Status> {
 }
 
 fn addresses(owned: &Owned) -> Vec<String> {
-    applied(owned, |it| matches!(it, Change::Address(_)), "add address ")
+    applied(owned.wanted(), |it| matches!(it, Change::Address(_)))
 }
 
 fn settings(owned: &Owned) -> Vec<String> {
-    applied(owned, |it| matches!(it, Change::Sysctl { .. }), "set sysctl ")
-}
-
-/// Changes of a kind, without the verb.
-fn applied(owned: &Owned, wanted: impl Fn(&Change) -> bool, verb: &str) -> Vec<String> {
-    let changes = owned.wanted().iter().filter(|change| wanted(change)).map(ToString::to_string);
-    changes.map(|text| text.strip_prefix(verb).map_or(text.clone(), str::to_owned)).collect()
+    applied(owned.wanted(), |it| matches!(it, Change::Sysctl { .. }))
 }
 
 /// Connections that the host tracks: those of its own and of other tables too.

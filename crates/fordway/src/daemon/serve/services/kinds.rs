@@ -13,6 +13,7 @@ use fordway_serve::Service;
 use super::Inputs;
 use super::servers::Kind;
 use crate::failure::Failure;
+use crate::output::joined_or;
 use crate::settings;
 
 /// A kind of which there is one server at most, under the kind's own name.
@@ -28,9 +29,9 @@ impl Kind for dns64::Server {
     }
 
     fn announcement(name: &str, settings: &dns64::Settings) -> Option<String> {
-        let (listen, threads) = (join(&settings.listen), settings.threads);
+        let (listen, threads) = (joined_or(&settings.listen, "none"), settings.threads);
         let pool6 = settings.policies.iter().next().map(|it| it.pool6.clone()).unwrap_or_default();
-        let pool6 = join(&pool6);
+        let pool6 = joined_or(&pool6, "none");
         Some(format!("{name}: listening on {listen} with {threads} threads; prefixes {pool6}"))
     }
 }
@@ -56,7 +57,7 @@ impl Kind for trt::Server {
     }
 
     fn announcement(name: &str, settings: &trt::Settings) -> Option<String> {
-        let (threads, pool6) = (settings.threads, join(&settings.pool6));
+        let (threads, pool6) = (settings.threads, joined_or(&settings.pool6, "none"));
         Some(format!("{name}: transport relay with {threads} threads; prefixes {pool6}"))
     }
 
@@ -77,7 +78,7 @@ impl Kind for proxy::Server {
     }
 
     fn announcement(name: &str, settings: &proxy::Settings) -> Option<String> {
-        let (listen, threads) = (join(&settings.listen), settings.threads);
+        let (listen, threads) = (joined_or(&settings.listen, "none"), settings.threads);
         Some(format!("proxy {name}: listening on {listen} with {threads} threads"))
     }
 }
@@ -90,7 +91,8 @@ impl Kind for dstm::Server {
     }
 
     fn announcement(name: &str, settings: &dstm::Settings) -> Option<String> {
-        let (listen, pool) = (join(&settings.listen), join(&settings.server.pool));
+        let (listen, pool) =
+            (joined_or(&settings.listen, "none"), joined_or(&settings.server.pool, "none"));
         Some(format!("{name}: listening on {listen}; lends {pool}"))
     }
 }
@@ -104,13 +106,5 @@ impl Kind for dstm::Agent {
 
     fn announcement(name: &str, settings: &dstm::AgentSettings) -> Option<String> {
         Some(format!("{name}: listening on {}", settings.listen))
-    }
-}
-
-/// Items for people.
-pub(super) fn join<T: ToString>(items: &[T]) -> String {
-    match items {
-        [] => "none".to_owned(),
-        items => items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
