@@ -1,7 +1,7 @@
-//! `fordway doctor`: does IPv4 work from here, end to end, and what is to be done where it does not?
+//! `fordway doctor`: checks whether IPv4 works from this host, end to end, and advises where it does not.
 //!
-//! Each check looks at one thing and tells what it saw; none changes anything. The order is a packet's:
-//! the host, its network, the prefix, DNS64, conflicts, the firewall, the way through the translator.
+//! Each check reports what it found; none changes anything. The order is that of a packet's path: the host, its network,
+//! the prefix, DNS64, conflicts, the firewall, the path through the translator.
 
 mod conflict;
 mod dns;
@@ -100,7 +100,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
     Ok(findings)
 }
 
-/// Gives all privileges up. From here on others are asked, and what they answer is read.
+/// Drops all privileges, before answers from the network are parsed.
 fn lower() -> Result<(), Failure> {
     Ok(fordway_net::privilege::drop_all_but(&[])?)
 }

@@ -1,4 +1,4 @@
-//! What happens to a packet, in words.
+//! Explains what a translator does with a packet, step by step.
 
 mod dissect;
 mod sentence;

@@ -1,4 +1,4 @@
-//! What a command ends with when it does not end well.
+//! Errors of commands, for people: the text, a hint and an exit code.
 
 use std::io::ErrorKind;
 

@@ -1,7 +1,7 @@
-//! Logs of what a stateful translator gives to whom (RFC 6888 section 4).
+//! Logs of a stateful translator's bindings, sessions and port blocks (RFC 6888 section 4).
 //!
-//! Each `[[translator.log]]` has a thread and a queue of its own: a collector that is slow or gone holds
-//! up neither packets nor other logs. What does not fit in the queue, or can't be written, is counted.
+//! Each `[[translator.log]]` has its own thread and queue, so a slow or absent collector delays neither packets nor other
+//! logs. Records that do not fit in the queue, or can't be written, are counted as lost.
 
 mod ipfix;
 mod json;
@@ -145,7 +145,7 @@ fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
         let (socket, trouble) = Datagrams::udp(address);
         if let Some(error) = trouble {
             let to = &config.to;
-            tracing::warn!("{name}: {to}: {error}; records are lost until there is a way");
+            tracing::warn!("{name}: {to}: {error}; records are lost until there is a route");
         }
         socket
     };

@@ -1,4 +1,4 @@
-//! Reading a capture, whichever of both formats it has.
+//! Reads captures in pcap and pcapng format.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};

@@ -1,4 +1,4 @@
-//! Writing a capture.
+//! Writes captures in pcap and pcapng format.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

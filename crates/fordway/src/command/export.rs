@@ -1,7 +1,7 @@
 //! `fordway export`: the configuration of other programs that do what the file's `[[advertise]]` and
 //! `[dns64]` say.
 //!
-//! What a program can't do stands in its configuration as a comment, so that nobody believes it done.
+//! What a program can't do becomes a comment in its configuration.
 
 mod bind;
 mod dnsmasq;

@@ -1,7 +1,7 @@
 //! `fordway import`: a configuration file of another translator becomes one of ours.
 //!
-//! A setting without a counterpart stands in the output as a comment, so that nobody believes it is in effect. The
-//! output is checked like any configuration before it is printed.
+//! A setting without a counterpart becomes a comment in the output, so that it is not mistaken for one in effect. The
+//! output is validated like any configuration before it is printed.
 
 mod clatd;
 mod jool;

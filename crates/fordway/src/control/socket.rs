@@ -1,4 +1,4 @@
-//! The socket's file: made for root alone, taken over from the dead, refused by the living.
+//! The control socket's file: accessible to its owner alone, replaced if its daemon is dead, refused if it runs.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};

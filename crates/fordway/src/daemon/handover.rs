@@ -1,4 +1,4 @@
-//! What one process leaves to the next: the ledger, kernel engines that go on, mappings in a file.
+//! State that one process leaves to the next: the ledger, kernel engines that stay attached, mappings in a file.
 
 pub(crate) mod ledger;
 pub(crate) mod leftover;

@@ -1,4 +1,4 @@
-//! What a translator or a service wants: the state of the host is read, nothing is changed.
+//! Plans: which changes, addresses and attach points a translator or a service wants. The host is read, not changed.
 
 pub(crate) mod changes;
 pub(crate) mod clat_address;

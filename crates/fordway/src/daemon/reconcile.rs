@@ -1,4 +1,4 @@
-//! Follows the host while the daemon runs: what is missing is put back, what has changed is planned anew.
+//! Reconciles the host with what is wanted while the daemon runs: missing changes are put back, others are planned again.
 
 pub(crate) mod auto;
 pub(crate) mod follow;

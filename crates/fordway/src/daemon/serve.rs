@@ -1,4 +1,4 @@
-//! What the daemon does for others while it runs: requests of clients, servers beside the translators, reload.
+//! Requests of clients, servers beside the translators, and reload.
 
 pub(crate) mod automatic;
 pub(crate) mod bib;

@@ -1,4 +1,4 @@
-//! Signals, and the wait for the end of what is under way.
+//! Signals, and waiting until proxies are drained.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! From here through the translator: does it answer, and which sizes pass?
+//! Checks the path through the translator: whether it answers, and which packet sizes pass.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -34,7 +34,7 @@ const HEAD: Duration = Duration::from_secs(5);
 /// Time that a client may stay connected: for one request and its answer.
 const CONNECTION: Duration = Duration::from_secs(20);
 
-/// For so long counters are told as they were.
+/// How long a snapshot of the counters is served before another is taken.
 const AGE: Duration = Duration::from_secs(1);
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -113,7 +113,7 @@ impl<T: AsyncFn() -> std::io::Result<Stats>> Snapshot<T> {
         Snapshot { take, latest: Mutex::new(None) }
     }
 
-    /// The text. Whoever asks while it is made waits for the same.
+    /// The text. Requests that come while it is made wait for the same snapshot.
     async fn text(&self) -> Result<Bytes, Failure> {
         let mut latest = self.latest.lock().await;
         if let Some((taken, text)) = &*latest

@@ -90,7 +90,7 @@ fn whole(
     })
 }
 
-/// Somebody who takes datagrams.
+/// A receiver of datagrams.
 #[derive(Debug)]
 enum Receiver {
     Udp(SocketAddr),

@@ -308,7 +308,7 @@ fn a_reload_keeps_connections_and_a_flushed_ruleset_comes_back() {
     });
     connect(&home.server, SocketAddr::new(OUTER, 80), &home.b, 8080).unwrap();
     // The line follows the change.
-    let put_back = "somebody took it away, and it is put back: add nftables table";
+    let put_back = "removed by another program; put back: add nftables table";
     poll("the log says so", || daemon.log().contains(put_back).then_some(()));
 
     // Down at run time, and up again by the file.

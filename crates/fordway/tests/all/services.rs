@@ -267,7 +267,7 @@ fn a_spoilt_certificate_is_the_proxys_alone() {
         (code == ResponseCode::NoError).then_some(())
     });
     poll("the proxy's trouble is told", || {
-        daemon.log().contains("one does not follow").then_some(())
+        daemon.log().contains("a change has failed, will retry").then_some(())
     });
     daemon.stop();
 }

@@ -25,7 +25,7 @@ fn what_somebody_takes_away_is_put_back() {
         "ip link set clat0 mtu 1300",
         "ip link set clat0 down",
     ] {
-        let puts = || daemon.log().matches("and it is put back").count();
+        let puts = || daemon.log().matches("; put back: ").count();
         let earlier = puts();
         net.client.run(line);
         let is_whole = || (snapshot(&net.client) == during).then_some(());

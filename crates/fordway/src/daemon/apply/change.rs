@@ -177,7 +177,7 @@ impl Running {
             None => Ok(()),
         };
         if let Err(failure) = put_back.and_then(|()| self.apply_core(before.core)) {
-            warn!("{}: the old configuration is not whole again: {}", self.name(), failure.line());
+            warn!("{}: the rollback is incomplete: {}", self.name(), failure.line());
         }
         self.settle();
     }

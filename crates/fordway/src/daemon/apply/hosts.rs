@@ -117,7 +117,7 @@ impl Hosts {
         let Some(owned) = self.0.get_mut(owner) else { return };
         if let Err(failure) = owned.reconfigure(config, entry, netlink) {
             let name = owned.entry.name();
-            warn!("{name}: the old configuration is not whole again: {}", failure.line());
+            warn!("{name}: the rollback is incomplete: {}", failure.line());
         }
         owned.settle(CHANGED);
     }
@@ -160,7 +160,7 @@ impl Hosts {
             };
             match changed {
                 Ok(()) => {
-                    info!("{}: the host has changed, and is followed", owned.entry.name());
+                    info!("{}: the host has changed, changes are applied", owned.entry.name());
                     owned.settle(CHANGED);
                 }
                 Err(failure) => owned.fails(&failure),
@@ -206,7 +206,7 @@ impl Owned {
     fn apply(&mut self, wanted: Plan) -> Result<(), Failure> {
         let name = self.entry.name();
         for device in wanted.absent.iter().filter(|it| !self.absent.contains(it)) {
-            warn!("{name}: there is no interface {device} now; it takes part when it comes");
+            warn!("{name}: there is no interface {device} now; it is used when it appears");
         }
         self.absent = wanted.absent;
         self.host.want(wanted.changes)

@@ -71,7 +71,7 @@ impl SetUp {
     pub(crate) fn take_down(self) {
         match self.host {
             _ if self.survivor => {
-                info!("{}: what an earlier run left is left as it is", self.name);
+                info!("{}: the set-up of an earlier run is kept", self.name);
             }
             Some(host) => host.take_back(),
             None => {}

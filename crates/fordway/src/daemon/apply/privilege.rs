@@ -1,4 +1,4 @@
-//! Giving up what is not needed once the host is set up.
+//! Drops privileges that are not needed once the host is set up.
 
 use std::thread::{self, JoinHandle};
 
@@ -29,11 +29,11 @@ pub(crate) fn lower(manages: bool, kernel: bool, others: &[Capability]) -> Resul
     Ok(privilege::drop_all_but(&keep)?)
 }
 
-/// Runs `start` with `value` on a thread without any capability, so that the threads it starts have none
-/// either: they read packets, which anybody may have written.
+/// Runs `start` with `value` on a thread without any capability, so that the threads it starts have none either: they
+/// parse packets from the network.
 ///
-/// If it comes to no start, the value is given back, so that its owner can undo what belongs to it;
-/// `None` only after a panic.
+/// If `start` is not reached, the value is returned, so that its owner can undo what belongs to it; `None` only after a
+/// panic.
 pub(crate) fn without<V: Send, T: Send>(
     value: V,
     start: impl FnOnce(V) -> T + Send,
@@ -57,9 +57,9 @@ pub(crate) fn without<V: Send, T: Send>(
     ended.map_err(|failure| (failure, waiting))
 }
 
-/// Starts a thread without any capability, which runs `work` on an event loop of its own and ends with it: whatever
-/// somebody else sends to the daemon is received and parsed on such a thread. It can start no program, and has no other
-/// system call that it does not need (seccomp).
+/// Starts a thread without any capability that runs `work` on its own event loop and ends with it. Input from the network
+/// and from clients is received and parsed on such threads. A seccomp filter keeps them from starting programs and from
+/// other system calls that they do not need.
 pub(crate) fn apart<F: Future<Output = ()>>(
     name: &str,
     work: impl FnOnce() -> F + Send + 'static,

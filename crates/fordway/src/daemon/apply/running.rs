@@ -99,7 +99,7 @@ impl Running {
         if let (Some(maps), Some(softwire)) = (&maps, core.softwire())
             && let Err(error) = maps.replace(softwire.bindings().iter().map(|it| it.binding))
         {
-            warn!("{}: the kernel engine has not all bindings: {error}", self.name());
+            warn!("{}: the kernel engine lacks some bindings: {error}", self.name());
         }
         held.attach(self.engine.current(), maps);
     }
@@ -307,7 +307,7 @@ impl Running {
     /// Undoes its start, because another translator has failed to start.
     pub(crate) fn give_up(mut self) {
         let ended = if self.survivor {
-            info!("{}: what an earlier run left is left as it is", self.name());
+            info!("{}: the set-up of an earlier run is kept", self.name());
             self.tracing = None;
             self.end_lending();
             self.end_keeping();

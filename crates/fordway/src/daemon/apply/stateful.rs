@@ -141,7 +141,7 @@ impl Tables {
         }
         let by_mark = |pool: &fordway_xlat::nat64::Pool| pool.mark.is_some();
         if tables.maps.is_none() && tables.nat64.settings().pools.iter().any(by_mark) {
-            warn!("{name}: pools with a mark get nobody: the user engine alone can't see marks");
+            warn!("{name}: pools with a mark are unused: the user engine alone can't see marks");
         }
         make_static(name, &tables.nat64);
         Ok(Some(tables))

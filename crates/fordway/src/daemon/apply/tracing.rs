@@ -165,7 +165,7 @@ async fn read(mut events: Events, name: String, batches: mpsc::Sender<Vec<Event>
             };
             let is_last = batch.len() < Events::BATCH;
             if !batch.is_empty() && batches.send(batch).await.is_err() {
-                return warn!("{name}: the thread that tells of packets has ended");
+                return warn!("{name}: the trace thread has ended");
             }
             if is_last {
                 break;

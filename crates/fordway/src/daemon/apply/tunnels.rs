@@ -134,7 +134,7 @@ impl dstm::Bindings for Tunnel {
         if let Some(maps) = &engines.maps
             && let Err(error) = maps.insert(binding)
         {
-            debug!("{}: {binding}: the kernel engine comes later: {error}", self.name);
+            debug!("{}: {binding}: the kernel engine is updated later: {error}", self.name);
             *behind = true;
         }
         Ok(())
@@ -157,7 +157,7 @@ impl dstm::Bindings for Tunnel {
         if let Some(maps) = &engines.maps
             && let Err(error) = maps.remove(binding)
         {
-            debug!("{}: {binding}: the kernel engine comes later: {error}", self.name);
+            debug!("{}: {binding}: the kernel engine is updated later: {error}", self.name);
             *behind = true;
         }
     }

@@ -174,7 +174,7 @@ impl Upkeep {
                 debug!("{name}: cannot {change}: {error}");
             } else {
                 warn!(
-                    "{name}: somebody took it away, and it can't be put back: {change}: {error}; it is tried again"
+                    "{name}: removed by another program, and can't be put back: {change}: {error}; will retry"
                 );
                 retry.said = Some(error);
             }
@@ -185,10 +185,10 @@ impl Upkeep {
             Retry::of(&mut self.retries, change, now).said = None;
         }
         for change in back.iter().take(LISTED) {
-            info!("{name}: somebody took it away, and it is put back: {change}");
+            info!("{name}: removed by another program; put back: {change}");
         }
         if back.len() > LISTED {
-            info!("{name}: and so are {} more", back.len() - LISTED);
+            info!("{name}: and {} more are put back", back.len() - LISTED);
         }
         again
     }

@@ -41,7 +41,9 @@ pub(crate) fn log_report(name: &str, what: &str, report: &Report) {
     }
     info!("{name}: {what}{line}");
     for (change, reason) in report.left.iter().filter(|(_, reason)| !gone(reason)) {
-        warn!("{name}: left alone, since somebody changed it: {change} ({reason})");
+        warn!(
+            "{name}: not taken back, because another program has changed it: {change} ({reason})"
+        );
     }
     for (change, error) in &report.failed {
         warn!("{name}: cannot take back: {change}: {error}; the next start tries again");

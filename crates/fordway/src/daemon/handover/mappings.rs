@@ -158,7 +158,7 @@ fn restore(name: &str, path: &Path, nat64: &Nat64) -> io::Result<()> {
             Err(_) => over += 1,
         }
     }
-    info!("{name}: {restored} mappings of {} go on, {over} are over", path.display());
+    info!("{name}: {restored} mappings of {} are restored, {over} have expired", path.display());
     Ok(())
 }
 

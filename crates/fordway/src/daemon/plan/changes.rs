@@ -116,18 +116,18 @@ pub(crate) fn routes_v4(config: &Translator, facts: &Facts, way: Option<&Way>) -
     nets.into_iter().map(route).collect()
 }
 
-/// Whether the sender of a packet with DF that does not fit hears of it by the translator.
+/// Whether the translator sends an ICMP error for a packet with DF that does not fit.
 fn answers_too_big(config: &Translator) -> bool {
     config.icmp_source4.is_some() && config.icmp_errors != IcmpErrors::Off
 }
 
-/// What this host's packets have as their source: its own address; one of its own only where it has no whole one.
+/// The source address of this host's packets: the leased address, or the early one where the lease is shared or absent.
 fn source(client: &SoftwireClient) -> Option<Ipv4Addr> {
     client.v4.filter(|_| client.ports.is_none() || client.early.is_none()).or(client.early)
 }
 
-/// A lent address, and the one in whose place it is (DSTM). Connections that began before there was an address, and all
-/// where it is shared, are translated to it by the kernel, which keeps to the ports.
+/// The early address of a DSTM client, and its translation to the leased address by the kernel: connections that began
+/// before the lease are translated to it, and all of them where the address is shared, within its ports.
 fn lent(device: &str, client: &SoftwireClient) -> Vec<Change> {
     let Some(early) = client.early else { return Vec::new() };
     let mut address = Address::new(device, IpNet::V4(early.into()));
@@ -231,8 +231,8 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
     Ok(changes)
 }
 
-/// What comes out of the interface is not routed back into it: it is looked up as if the interface
-/// had no routes, and refused if nothing else takes it.
+/// Policy rules against loops: for packets from the interface, routes into it do not count; without another route they
+/// are rejected.
 fn guard(config: &Translator, group: u32) -> Vec<Change> {
     let device = config.name.as_str();
     let rule = |v6: bool, refuse: bool| {
@@ -287,7 +287,7 @@ fn routes(config: &Translator, facts: &Facts) -> Vec<Change> {
     }
 }
 
-/// Answering for the translator's own address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
+/// A neighbour proxy for the translator's own address on the uplink (RFC 4389, RFC 4861 section 7.2.8).
 fn answer(uplink: &Uplink, v6: IpAddr) -> fordway_net::Result<Vec<Change>> {
     let delay: SysctlKey = format!("net/ipv6/neigh/{}/proxy_delay", uplink.name).parse()?;
     Ok(vec![

@@ -1,7 +1,7 @@
 //! Addresses of pool4 that this host has itself.
 //!
-//! Which packets to such an address are the translator's is told by their ports ([`Divert`]); the rest is
-//! the host's as before. What the translator sends with a source of the host has to be believed, too ([`believe`]).
+//! Packets to such an address are the translator's if their port is in the pool ([`Divert`]); others stay the host's. The
+//! kernel must also accept what the translator sends with an address of the host as its source ([`believe`]).
 
 mod clash;
 

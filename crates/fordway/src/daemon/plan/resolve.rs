@@ -1,4 +1,4 @@
-//! What the host decides where the configuration leaves it open. Looks, and changes nothing.
+//! Values that the configuration leaves open and the host decides. Reads the host, changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -68,7 +68,7 @@ pub(crate) fn queues(config: &Translator) -> usize {
     config.queues.unwrap_or((available / 2).clamp(1, MAX_AUTO_QUEUES))
 }
 
-/// Finds everything out. `queues` is the number that the device has.
+/// Resolves all of them. `queues`: the number of queues of the device.
 pub(crate) fn resolve(
     netlink: &mut Netlink,
     config: &Translator,
@@ -238,7 +238,7 @@ pub(crate) fn filters(device: &str) -> Result<bool, Failure> {
     Ok(!(off("all")? && off(device)?))
 }
 
-/// Whether neighbours on the link will ask for `v6` there.
+/// Whether neighbours on the link will solicit `v6`.
 pub(crate) fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
     // Without link-layer addresses (PPP, mobile modems) nobody asks.
     let asked = !link.hardware_address.is_empty() && !link.loopback;

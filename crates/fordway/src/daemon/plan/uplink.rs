@@ -1,6 +1,5 @@
-//! The way of IPv4 packets of a CLAT, or of a softwire's client, when the kernel engine waits at the uplink: not
-//! through the interface, but straight to the IPv6 router, so that the frame is addressed to it before the programs
-//! turn its packet into IPv6.
+//! The next hop of IPv4 packets of a CLAT, or of a softwire's client, when programs are attached at the uplink: the IPv6
+//! router, so that the frame has its link-layer address before the programs translate the packet.
 
 use std::net::{IpAddr, Ipv6Addr};
 

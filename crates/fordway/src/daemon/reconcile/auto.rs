@@ -189,7 +189,7 @@ impl Auto {
         }
         for prefix in self.found.prefixes.iter().filter(|it| !is_in(found, it)) {
             info!(
-                "{}: prefix {} holds no more ({})",
+                "{}: prefix {} is no longer valid ({})",
                 self.name(),
                 prefix.pool6,
                 status::told_by(prefix)

@@ -80,7 +80,7 @@ impl Running {
             Err(failure) => {
                 self.place.devices = before;
                 self.refused_devices = Some((devices, now));
-                warn!("{}: its devices are not followed: {}", self.name(), failure.line());
+                warn!("{}: cannot attach to its devices: {}", self.name(), failure.line());
             }
         }
     }
@@ -135,7 +135,7 @@ impl Running {
                 }
             }
             Err(failure) => {
-                warn!("{name}: this host's new addresses are not taken up: {}", failure.line());
+                warn!("{name}: this host's new addresses are not applied: {}", failure.line());
             }
         }
     }

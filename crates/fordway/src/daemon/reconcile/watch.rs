@@ -88,7 +88,7 @@ pub(super) fn own_fd<T: AsRawFd>(inner: T) -> std::io::Result<AsyncFd<T>> {
 }
 
 fn unheard(error: &str) {
-    warn!("changes of the network are seen with some delay: {error}");
+    warn!("changes of the network are noticed with a delay: {error}");
 }
 
 /// When to look at the host.

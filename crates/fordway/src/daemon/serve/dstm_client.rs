@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use fordway_control::DstmClientStats;
 use host::{HostRequest, RemoteHost};
 
-/// When a client begins anew whose thread has ended by itself.
+/// Delay before a client is restarted whose thread has ended by itself.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes the translators that DSTM needs of what the file says.
@@ -151,7 +151,7 @@ impl Handle {
             let (handle, requests) = match start(&options, &waiting) {
                 Ok(started) => started,
                 Err(failure) => {
-                    error!("{name}: nothing is borrowed: {}", failure.line());
+                    error!("{name}: no address can be leased: {}", failure.line());
                     continue;
                 }
             };
@@ -190,7 +190,7 @@ struct Interface {
 }
 
 impl Interface {
-    /// Does what the client asks, until it ends as it was told to. One that ends by itself begins anew.
+    /// Carries out the client's requests until the client is told to end. A client that ends by itself is restarted.
     async fn attend(
         mut self,
         options: ClientOptions,
@@ -205,7 +205,7 @@ impl Interface {
             if client.ends.get() {
                 return;
             }
-            error!("{}: the client's thread has ended; it begins anew", self.name);
+            error!("{}: the client's thread has ended; it is restarted", self.name);
             self.unbound();
             loop {
                 tokio::time::sleep(AGAIN).await;
@@ -219,14 +219,14 @@ impl Interface {
                         break;
                     }
                     Err(failure) => {
-                        error!("{}: nothing is borrowed: {}", self.name, failure.line());
+                        error!("{}: no address can be leased: {}", self.name, failure.line());
                     }
                 }
             }
         }
     }
 
-    /// Whoever waits for the answer may have ended.
+    /// Carries out a request. The client may have ended before the answer.
     fn carry_out(&mut self, request: HostRequest) {
         let _ended = match request {
             HostRequest::TunnelEnd(source, reply) => reply.send(self.tunnel_end(source)).is_err(),
@@ -243,7 +243,7 @@ impl Interface {
         };
     }
 
-    /// Another softwire; what only the one before needed stays until [`Host::settle`].
+    /// Applies another softwire. What only the old one needs stays until [`Host::settle`].
     fn reconfigure_unsettled(&mut self, softwire: &Translator) -> Result<(), String> {
         let took = self.daemon.with(&self.name, |one| one.reconfigure_unsettled(softwire));
         let took = took.ok_or("its interface has been taken down")?;
@@ -297,8 +297,8 @@ impl Interface {
         host::check(grant)?;
         self.reconfigure_unsettled(&self.with(own, Some(grant)))?;
         let injector = Injector::open(&self.name);
-        let injector = injector
-            .inspect_err(|error| warn!("{}: packets that wait are lost: {error}", self.name));
+        let injector =
+            injector.inspect_err(|error| warn!("{}: queued packets are lost: {error}", self.name));
         Ok(injector.ok())
     }
 

@@ -55,7 +55,7 @@ impl RequestQueue {
             let daemon = daemon.clone();
             // In a task, so that a panic ends this request only.
             if let Err(failed) = tokio::task::spawn_local(async move { work(&daemon) }).await {
-                error!("a request has not been carried out: {failed}");
+                error!("a request has failed: {failed}");
             }
         }
     }

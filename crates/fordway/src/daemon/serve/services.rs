@@ -232,7 +232,7 @@ impl Services {
         failures.extend(self.intercept(config).err());
         self.hosts.settle(config);
         for failure in &failures {
-            warn!("services: one does not follow: {}", failure.line());
+            warn!("services: a change has failed, will retry: {}", failure.line());
         }
         failures.is_empty()
     }
@@ -301,5 +301,5 @@ fn descriptors(config: &Config) -> u64 {
 
 /// A rollback that fails is told.
 fn not_whole(failure: &Failure) {
-    warn!("services: the old configuration is not whole again: {}", failure.line());
+    warn!("services: the rollback is incomplete: {}", failure.line());
 }

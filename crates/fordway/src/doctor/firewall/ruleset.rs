@@ -1,4 +1,4 @@
-//! What an nftables ruleset does to a packet, as far as that can be told from outside.
+//! Evaluates an nftables ruleset for a packet of which only some fields are known.
 //!
 //! The ruleset comes as `nft --json list ruleset` writes it (libnftables-json(5)). A packet is told by
 //! what is known of it beforehand; a match on anything else may hold or not.

@@ -147,10 +147,10 @@ fn addresses_that_cannot_be_taken_up_are_told_once() {
     let batch: String = (2..202).step_by(2).map(add).collect();
     let batch = run.file("batch", &batch);
     net.gateway.ip(&format!("-batch {}", batch.display()));
-    let told = || daemon.log().matches("new addresses are not taken up").count();
+    let told = || daemon.log().matches("new addresses are not applied").count();
     poll("it says so", || (told() > 0).then_some(()));
     // It has looked once more when it has put a deleted table back for the second time.
-    let put_back = || daemon.log().matches("it is put back").count();
+    let put_back = || daemon.log().matches("; put back: ").count();
     let look_again = || {
         for _ in 0..2 {
             let before = put_back();

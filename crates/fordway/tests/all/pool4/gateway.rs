@@ -79,7 +79,7 @@ fn what_others_undo_is_put_back() {
         net.assert_pings();
     }
     let log = daemon.stop();
-    assert!(log.contains("it is put back"), "{log}");
+    assert!(log.contains("; put back: "), "{log}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is attached as it was asked for, and does not do what was meant by it.
+//! Warnings of programs that are attached as configured but do not work as intended.
 
 use std::io;
 

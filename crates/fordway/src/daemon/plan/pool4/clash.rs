@@ -1,7 +1,7 @@
-//! Ports that the host uses itself on an address that is the translator's, too.
+//! Ports that both the host and a pool use on an address of the host.
 //!
-//! The host comes first: what comes for a port that one of its sockets uses is not translated. So each such
-//! port is one that a host behind the translator may be given and can't use.
+//! The host has priority: packets to a port of one of its sockets are not translated. A host behind the translator that
+//! is assigned such a port cannot use it.
 
 use std::net::Ipv4Addr;
 

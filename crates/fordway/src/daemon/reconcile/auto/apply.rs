@@ -97,7 +97,7 @@ impl Auto {
             }
             Err(failure) => {
                 if self.attempt.has_failed(wanted, &failure, now) {
-                    warn!("{}: {}; it is tried again", self.name(), failure.line());
+                    warn!("{}: {}; will retry", self.name(), failure.line());
                 }
                 self.attempt.retry
             }

@@ -94,7 +94,7 @@ impl Opened {
         let name = template.name.as_str();
         let neighbours = NeighbourSocket::open();
         if let Err(error) = &neighbours {
-            warn!("{name}: nobody is asked whether the CLAT's address is free: {error}");
+            warn!("{name}: no duplicate address detection for the CLAT's address: {error}");
         }
         let device = template.clat().and_then(|clat| clat.uplink.as_ref());
         let settings = Settings {
@@ -112,7 +112,7 @@ impl Opened {
     }
 }
 
-/// The thread that hears, which begins anew if it ends by itself.
+/// The receiving thread, which is restarted if it ends by itself.
 pub(crate) struct Discovery {
     name: String,
     /// To open it again.
@@ -133,7 +133,7 @@ struct Receiver {
 }
 
 impl Discovery {
-    /// Starts it with sockets that are open.
+    /// Starts the thread with open sockets.
     pub(crate) fn start(
         name: &str,
         settings: Settings,
@@ -155,7 +155,11 @@ impl Discovery {
         let receiver = watcher.and_then(|watcher| Receiver::open(&self.name, watcher, prober));
         self.retry = Instant::now() + AGAIN;
         if let Err(failure) = &receiver {
-            warn!("{}: routers are not heard: {}; it is tried again", self.name, failure.line());
+            warn!(
+                "{}: router advertisements are not received: {}; will retry",
+                self.name,
+                failure.line()
+            );
         }
         self.receiver = receiver.ok();
     }
@@ -183,7 +187,7 @@ impl Discovery {
             if let Some(news) = receiver.next().await {
                 return news;
             }
-            warn!("{}: the thread that hears routers has ended; it begins anew", self.name);
+            warn!("{}: the discovery thread has ended; it is restarted", self.name);
             self.receiver = None;
             self.retry = Instant::now() + AGAIN;
         }
@@ -193,7 +197,7 @@ impl Discovery {
 /// Opens what hears routers and asks resolvers. Without advertisements, if they can't be heard.
 pub(crate) fn open(name: &str, settings: &Settings) -> Result<Watcher, Failure> {
     let watcher = Watcher::open(settings.clone()).or_else(|error| {
-        warn!("{name}: router advertisements can't be heard: {error}");
+        warn!("{name}: router advertisements are not received: {error}");
         Watcher::open(Settings { advertisements: false, ..settings.clone() })
     });
     watcher.map_err(|error| {
@@ -218,7 +222,7 @@ impl Receiver {
         let work = move || async move {
             tokio::select! {
                 ended = watcher.run() => if let Err(error) = ended {
-                    warn!("{label}: prefixes are not followed any more: {error}");
+                    warn!("{label}: discovery of prefixes has ended: {error}");
                 },
                 () = receive_claims(neighbours, &tell) => {}
                 _ = end => {}

@@ -1,5 +1,5 @@
-//! Duplicate address detection (RFC 4862 section 5.4) for the CLAT's address, which no interface has: the
-//! kernel answers for it as a proxy and defends it, but does not ask whether it is free.
+//! Duplicate address detection (RFC 4862 section 5.4) for the CLAT's address. No interface has the address: the kernel
+//! answers for it as a neighbour proxy, but does not probe whether it is in use.
 //!
 //! The address is in use meanwhile, as RFC 4429 allows for one made by a hash: a proxy's answers never
 //! override what somebody else says, and solicitations go out from the host's own address.

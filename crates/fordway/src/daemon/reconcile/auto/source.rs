@@ -14,7 +14,7 @@ use crate::daemon::plan::clat_address;
 /// How many addresses are tried in one network (RFC 7217 section 6, `IDGEN_RETRIES`).
 const TRIES: u8 = 3;
 
-/// How long an address counts as somebody else's.
+/// How long an address is avoided after a neighbour has claimed it.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Why there is no address.
@@ -44,7 +44,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Addresses that somebody else has.
+/// Addresses that neighbours have claimed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken(Vec<(Ipv6Addr, Instant)>);
 

@@ -1,4 +1,4 @@
-//! What the network and the host look like to an automatic CLAT.
+//! The state of the network and the host that an automatic CLAT decides by.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Servers of which a thread has ended by itself: the server begins anew, and nobody else notices.
+//! Restarts servers of which a thread has ended by itself; other servers go on.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tracing::info;
 use super::Services;
 use super::servers::Group;
 
-/// Time between two beginnings, for one that fails again and again: at first, and at most.
+/// Delay before a server that fails is restarted: at first, doubled each time, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(60);
 
@@ -46,8 +46,8 @@ impl Mending {
 }
 
 impl Services {
-    /// Ends servers that are not whole, and begins them anew. Sockets are taken again with the privileges that are kept
-    /// for a reload.
+    /// Ends servers that are not whole, and restarts them. Sockets are opened with the privileges that are kept for a
+    /// reload.
     pub(crate) fn mend(&mut self, config: &Config, now: Instant) {
         let broken = self.all().map(Group::discard_broken);
         self.mending.broken |= broken.contains(&true);
@@ -56,7 +56,7 @@ impl Services {
         }
         if self.follow_each(config) {
             self.mending.is_whole();
-            info!("services: all run again");
+            info!("services: all are running again");
         }
     }
 }
