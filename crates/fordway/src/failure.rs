@@ -13,13 +13,13 @@ pub(crate) enum Failure {
     Usage(Message),
     /// It could not be done (exit code 1).
     Failed(Message),
-    /// The same, as somebody else has put it into words.
+    /// The configuration is wrong, as the daemon has reported it (exit code 2).
     Rendered(String),
     /// The configuration is wrong, and that has been said (exit code 2).
     Reported,
     /// It could not be done, and the log says why (exit code 1).
     Logged,
-    /// Nobody reads the output any more (exit code 0).
+    /// The reader of the output has closed it (exit code 0).
     Closed,
 }
 

@@ -38,8 +38,8 @@ pub(crate) fn start(log: Log) {
     }
 }
 
-/// Libraries that read messages of strangers warn of what is odd in them: a log that anybody can fill. They are
-/// heard where somebody looks for mistakes.
+/// Libraries that parse messages from the network log oddities in them, which lets remote hosts fill the log. Their
+/// warnings are shown at level debug only.
 fn targets(level: LevelFilter) -> Targets {
     let of_strangers =
         if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };

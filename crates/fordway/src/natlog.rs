@@ -176,7 +176,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes records until there is nobody left who could send one.
+    /// Writes records until the log is dropped.
     fn run(mut self, records: &Receiver<Record>) {
         let mut complained = None;
         let mut ends: Option<Instant> = None;

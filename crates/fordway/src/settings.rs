@@ -235,7 +235,7 @@ pub(crate) fn local(addresses: &[Address]) -> Vec<IpNet> {
     let loopback4 = Ipv4Net::new_assert([127, 0, 0, 0].into(), 8);
     let always =
         [link_local.into(), loopback4.into(), IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST))];
-    // A network of everybody is a slip of the pen, which must not make an open resolver.
+    // A network of length 0 is a mistake, which must not make an open resolver.
     let own = addresses.iter().map(|it| it.address.trunc()).filter(|net| net.prefix_len() > 0);
     IpNet::aggregate(&own.chain(always).collect())
 }

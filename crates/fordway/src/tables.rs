@@ -116,7 +116,7 @@ fn holds(block: &PortBlock, (address, port): (Ipv4Addr, u16)) -> bool {
     block.v4 == address && (block.low..=block.high).contains(&port)
 }
 
-/// Cuts rows into parts. `false`: nobody wants more.
+/// Cuts rows into parts. `false`: the client wants no more.
 fn parts<T>(
     mut rows: impl Iterator<Item = T>,
     wanted: &Filter,

@@ -42,7 +42,7 @@ pub(crate) fn down(global: &Global, args: &DownArgs) -> Result<(), Failure> {
 /// Takes down what a dead daemon left of a translator. Routes first, so that nothing untranslated leaves;
 /// programs last.
 fn left_behind(global: &Global, name: &str) -> Result<String, Failure> {
-    // Nobody answers at the socket, but somebody translates.
+    // No daemon answers at the socket, but a process has the interface open.
     if fordway_tun::is_open(name).unwrap_or(false) {
         return Err(Failure::failed(format!("{name} is in use: a running process has it open"))
             .hint("name the socket (--socket) or the run directory (--run-dir) of its daemon"));

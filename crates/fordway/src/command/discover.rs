@@ -16,7 +16,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
     }
     let runtime = super::event_loop()?;
     let (watcher, hears) = open(args)?;
-    // What strangers send is read from here on.
+    // Messages from the network are parsed from here on.
     fordway_net::privilege::drop_all_but(&[])?;
     if args.watch {
         return runtime.block_on(watch(watcher, args.json, hears));
@@ -39,7 +39,7 @@ fn open(args: &DiscoverArgs) -> Result<(Watcher, bool), Failure> {
     let settings = Settings {
         device: args.device.clone(),
         trusted_domains: args.trusted.clone(),
-        // Everything is to be seen, and somebody waits.
+        // All sources are shown, and without delay.
         both: true,
         diagnose: true,
         solicitation_delay: std::time::Duration::ZERO,
@@ -64,7 +64,7 @@ async fn watch(watcher: Watcher, json: bool, hears: bool) -> Result<(), Failure>
         let mut told: Option<Found> = None;
         loop {
             let now = found.borrow_and_update().clone();
-            // That a lifetime begins anew is no change.
+            // A renewed lifetime is no change.
             if told.as_ref().is_none_or(|told| !render::same(told, &now)) {
                 let report = report.borrow().clone();
                 if json {

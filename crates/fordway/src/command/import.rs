@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
     };
     let text = draft.written(&name)?;
     if let Err(report) = parse("(the imported configuration)", &text) {
-        // Standard output stays empty: nobody redirects a configuration that does not work into a file.
+        // Standard output stays empty, so that an invalid configuration is not redirected into a file.
         output::complain(text.trim_end());
         return Err(Failure::Config(report));
     }

@@ -73,7 +73,7 @@ pub(crate) async fn serve(
 struct Idle(Rc<RefCell<VecDeque<Rc<Notify>>>>);
 
 impl Idle {
-    /// Waits for `request` as one of them. `None`: somebody else needs the place.
+    /// Waits for `request` as an idle client. `None`: another client needs the slot.
     async fn wait<T>(&self, request: impl Future<Output = T>) -> Option<T> {
         let needed = Rc::new(Notify::new());
         self.0.borrow_mut().push_back(Rc::clone(&needed));

@@ -38,11 +38,11 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
     }
     let lock = lock(socket)?;
     match std::fs::symlink_metadata(socket) {
-        // A slip of the pen must not cost somebody a file.
+        // A mistyped path must not delete a file.
         Ok(found) if !found.file_type().is_socket() => {
             return Err(failed("make", &"there is a file of this name, and it is no socket"));
         }
-        // Somebody else's, who does not lock.
+        // The socket of a program that does not lock it.
         Ok(_) if !is_dead(socket) => {
             return Err(failed("replace", &"another program listens on it"));
         }
@@ -55,7 +55,7 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
         _ => {}
     }
     // The file is never open to others, not even between making it and changing its mode. The
-    // process has one thread at this time, so nobody else's files are concerned.
+    // process has one thread at this time, so no other file is affected.
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(socket);
     rustix::process::umask(before);
@@ -64,7 +64,7 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
     Ok((listener, Guard { socket: socket.to_owned(), _lock: lock }))
 }
 
-/// Whether nobody listens on a socket any more.
+/// Whether a socket has no listener any more.
 fn is_dead(socket: &Path) -> bool {
     let connected = UnixStream::connect(socket);
     connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)

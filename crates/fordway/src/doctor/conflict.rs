@@ -28,7 +28,7 @@ fn clats(view: &View) -> impl Iterator<Item = &str> {
     view.v4().filter(is_clat).map(|(device, _)| device)
 }
 
-/// Whoever else translates here.
+/// Checks for other translators on this host.
 pub(super) fn check(view: &View, findings: &mut Findings) {
     let clats: BTreeSet<&str> = clats(view).collect();
     if clats.len() > 1 {

@@ -29,7 +29,7 @@ impl Rules {
         Rules(list())
     }
 
-    /// Whether there is a table of this family and name; `None`: nobody knows.
+    /// Whether there is a table of this family and name; `None`: the rules could not be listed.
     pub(super) fn has_table(&self, family: &str, name: &str) -> Option<bool> {
         Some(self.0.as_ref().ok()?.has_table(family, name))
     }

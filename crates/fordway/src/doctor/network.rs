@@ -60,7 +60,7 @@ fn check_uplink(view: &View, name: &str, findings: &mut Findings) {
             format!("fordway discover --device {name} shows whether a router advertises there"),
         ),
     }
-    // Whoever forwards takes no advertisements unless accept_ra is 2.
+    // A device that forwards accepts router advertisements only if accept_ra is 2.
     let from_ra = route.is_some_and(|route| route.protocol == PROTOCOL_RA);
     let read = |field: &str| {
         SysctlKey::conf_v6(name, field).and_then(|key| sysctl::read(&key)).unwrap_or_default()

@@ -28,11 +28,11 @@ const CODES: [&str; 7] = [
 enum Way {
     /// The address itself.
     Reached,
-    /// An IPv4 node whose address is in the prefix: somebody translates.
+    /// An IPv4 node whose address is in the prefix: a translator works.
     Translated(Ipv6Addr),
     /// A router refused.
     Refused(Ipv6Addr, u8),
-    /// Nobody after this router, if there was one.
+    /// No answer after this router, if a router answered.
     Silent(Option<Ipv6Addr>),
 }
 
@@ -121,7 +121,7 @@ fn judge(prefix: Pool6, to: Ipv6Addr, answers: &[Answer]) -> Way {
     }
 }
 
-/// Path MTU discovery by hand: the largest packet arrives, or somebody says why not (RFC 8201).
+/// Path MTU discovery by hand: the largest packet arrives, or a router reports its MTU (RFC 8201).
 fn check_size(prober: &mut Prober, to: Ipv6Addr, mtu: u32, findings: &mut Findings) {
     let mut size = mtu;
     // Each router on the way may be narrower than the one before.

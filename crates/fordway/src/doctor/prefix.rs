@@ -98,7 +98,8 @@ fn compare(report: &Report, findings: &mut Findings) {
     }
 }
 
-/// Those that the host asks; while it has none, those that routers name. Who is both was asked as one of them.
+/// The resolvers of the host's configuration; without any, those that routers announce. A resolver that is both was asked
+/// as one of them.
 fn resolvers(report: &Report) -> Vec<&ServerReport> {
     let named: Vec<&ServerReport> =
         report.devices.iter().flat_map(|device| &device.resolvers).collect();

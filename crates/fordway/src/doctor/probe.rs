@@ -23,7 +23,7 @@ pub(super) enum Kind {
     TooBig(u32),
     /// A router let the hop limit end.
     HopLimit,
-    /// Nobody will deliver it: the code of RFC 4443 section 3.1.
+    /// It can't be delivered: the code of RFC 4443 section 3.1.
     Unreachable(u8),
 }
 

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fordway_config::LogEvent;
 use fordway_xlat::nat64::Binding;
 
-use super::record::protocol;
+use super::Record;
+use super::record::{Fields, protocol};
 use super::sink::{Encode, Message};
-use super::{Record, What};
 
 const VERSION: u16 = 10;
 
@@ -63,7 +63,7 @@ const BLOCK: u16 = 256;
 const BIB: u16 = 257;
 /// RFC 8158 section 5.6.1: NAT64 session create.
 const SESSION_CREATED: u16 = 258;
-/// The same of session delete, with what was carried.
+/// RFC 8158 section 5.6.1: NAT64 session delete, with packets and octets.
 const SESSION_REMOVED: u16 = 259;
 
 type Element = (u16, u16);
@@ -133,8 +133,8 @@ impl Ipfix {
         let millis = record.time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         octets.extend((millis as u64).to_be_bytes());
         octets.push(record.what.nat_event());
-        let template = match &record.what {
-            What::BlockAssigned(subscriber, block) | What::BlockReleased(subscriber, block) => {
+        let template = match record.what.fields() {
+            Fields::Block(subscriber, block) => {
                 octets.extend(subscriber.addr().octets());
                 octets.push(subscriber.prefix_len());
                 octets.extend(block.v4.octets());
@@ -142,32 +142,25 @@ impl Ipfix {
                 octets.extend(block.high.to_be_bytes());
                 BLOCK
             }
-            What::BibCreated(bound) | What::BibRemoved(bound) => {
+            Fields::Binding(bound, remote, counts) => {
                 binding(&mut octets, bound);
-                BIB
-            }
-            What::SessionCreated(bound, remote) => {
-                binding(&mut octets, bound);
-                self.destination(&mut octets, *remote);
-                SESSION_CREATED
-            }
-            What::SessionRemoved(bound, remote, [from_v4, from_v6]) => {
-                binding(&mut octets, bound);
-                self.destination(&mut octets, *remote);
-                for count in [from_v6.0, from_v6.1, from_v4.0, from_v4.1] {
-                    octets.extend(count.to_be_bytes());
+                if let Some((address, port)) = remote.filter(|_| self.destinations) {
+                    octets.extend(address.octets());
+                    octets.extend(port.to_be_bytes());
                 }
-                SESSION_REMOVED
+                if let Some([from_v4, from_v6]) = counts {
+                    for count in [from_v6.0, from_v6.1, from_v4.0, from_v4.1] {
+                        octets.extend(count.to_be_bytes());
+                    }
+                }
+                match (remote, counts) {
+                    (None, _) => BIB,
+                    (Some(_), None) => SESSION_CREATED,
+                    (Some(_), Some(_)) => SESSION_REMOVED,
+                }
             }
         };
         (template, octets)
-    }
-
-    fn destination(&self, octets: &mut Vec<u8>, (address, port): (std::net::Ipv4Addr, u16)) {
-        if self.destinations {
-            octets.extend(address.octets());
-            octets.extend(port.to_be_bytes());
-        }
     }
 
     /// Begins a message: its header, and the templates if they are due.

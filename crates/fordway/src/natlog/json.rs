@@ -7,6 +7,7 @@ use fordway_xlat::nat64::{Binding, PortBlock};
 use ipnet::Ipv6Net;
 use serde::Serialize;
 
+use super::record::Fields;
 use super::sink::{Encode, Message};
 use super::{Record, What};
 
@@ -77,28 +78,22 @@ impl Json {
     }
 
     fn of(&self, what: &What) -> Of {
-        let remote =
-            |(remote, remote_port)| self.destinations.then_some(RemoteKeys { remote, remote_port });
-        match *what {
-            What::BlockAssigned(subscriber, PortBlock { v4, low, high })
-            | What::BlockReleased(subscriber, PortBlock { v4, low, high }) => {
-                Of::Block { subscriber, v4, low, high }
+        let (binding, remote, counts) = match what.fields() {
+            Fields::Block(subscriber, &PortBlock { v4, low, high }) => {
+                return Of::Block { subscriber: *subscriber, v4, low, high };
             }
-            What::BibCreated(binding) | What::BibRemoved(binding) => {
-                Of::Binding { binding: keys(binding), remote: None, counts: None }
-            }
-            What::SessionCreated(binding, to) => {
-                Of::Binding { binding: keys(binding), remote: remote(to), counts: None }
-            }
-            What::SessionRemoved(binding, to, [from_v4, from_v6]) => {
-                let counts = CountKeys {
-                    packets_from_v4: from_v4.0,
-                    octets_from_v4: from_v4.1,
-                    packets_from_v6: from_v6.0,
-                    octets_from_v6: from_v6.1,
-                };
-                Of::Binding { binding: keys(binding), remote: remote(to), counts: Some(counts) }
-            }
+            Fields::Binding(binding, remote, counts) => (keys(*binding), remote, counts),
+        };
+        let remote = remote.filter(|_| self.destinations);
+        Of::Binding {
+            binding,
+            remote: remote.map(|(remote, remote_port)| RemoteKeys { remote, remote_port }),
+            counts: counts.map(|[from_v4, from_v6]| CountKeys {
+                packets_from_v4: from_v4.0,
+                octets_from_v4: from_v4.1,
+                packets_from_v6: from_v6.0,
+                octets_from_v6: from_v6.1,
+            }),
         }
     }
 }

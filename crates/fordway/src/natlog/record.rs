@@ -33,7 +33,30 @@ pub(crate) enum What {
     SessionRemoved(Binding, (Ipv4Addr, u16), [(u64, u64); 2]),
 }
 
+/// The fields of a record.
+pub(super) enum Fields<'a> {
+    /// A subscriber's block of ports.
+    Block(&'a Ipv6Net, &'a PortBlock),
+    /// A binding; of a session with (Z,z), and at its end with what [`What::SessionRemoved`] counts.
+    Binding(&'a Binding, Option<(Ipv4Addr, u16)>, Option<&'a [(u64, u64); 2]>),
+}
+
 impl What {
+    pub(super) fn fields(&self) -> Fields<'_> {
+        match self {
+            What::BlockAssigned(subscriber, block) | What::BlockReleased(subscriber, block) => {
+                Fields::Block(subscriber, block)
+            }
+            What::BibCreated(binding) | What::BibRemoved(binding) => {
+                Fields::Binding(binding, None, None)
+            }
+            What::SessionCreated(binding, remote) => Fields::Binding(binding, Some(*remote), None),
+            What::SessionRemoved(binding, remote, counts) => {
+                Fields::Binding(binding, Some(*remote), Some(counts))
+            }
+        }
+    }
+
     /// Which logs want it.
     pub(crate) fn event(&self) -> LogEvent {
         match self {

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use fordway_xlat::nat64::Binding;
 
-use super::record::protocol;
+use super::Record;
+use super::record::{Fields, protocol};
 use super::sink::{Encode, Message};
-use super::{Record, What};
 
 /// Facility local0, severity informational (RFC 5424 section 6.2.1).
 const PRIORITY: u8 = 16 * 8 + 6;
@@ -52,45 +52,35 @@ impl Syslog {
             self.translator,
             what.nat_event(),
         );
-        match what {
-            What::BlockAssigned(subscriber, block) | What::BlockReleased(subscriber, block) => {
+        match what.fields() {
+            Fields::Block(subscriber, block) => {
                 let _ = write!(
                     text,
                     " sourceIPv6Prefix=\"{subscriber}\" postNATSourceIPv4Address=\"{}\" \
-                     portRangeStart=\"{}\" portRangeEnd=\"{}\"]",
+                     portRangeStart=\"{}\" portRangeEnd=\"{}\"",
                     block.v4, block.low, block.high
                 );
             }
-            What::BibCreated(bound) | What::BibRemoved(bound) => {
+            Fields::Binding(bound, remote, counts) => {
                 binding(&mut text, bound);
-                text.push(']');
-            }
-            What::SessionCreated(bound, remote) => {
-                binding(&mut text, bound);
-                self.remote(&mut text, *remote);
-                text.push(']');
-            }
-            What::SessionRemoved(bound, remote, [from_v4, from_v6]) => {
-                binding(&mut text, bound);
-                self.remote(&mut text, *remote);
-                let _ = write!(
-                    text,
-                    " initiatorPackets=\"{}\" initiatorOctets=\"{}\" responderPackets=\"{}\" \
-                     responderOctets=\"{}\"]",
-                    from_v6.0, from_v6.1, from_v4.0, from_v4.1
-                );
+                if let Some((address, port)) = remote.filter(|_| self.destinations) {
+                    let _ = write!(
+                        text,
+                        " postNATDestinationIPv4Address=\"{address}\" postNAPTDestinationTransportPort=\"{port}\""
+                    );
+                }
+                if let Some([from_v4, from_v6]) = counts {
+                    let _ = write!(
+                        text,
+                        " initiatorPackets=\"{}\" initiatorOctets=\"{}\" responderPackets=\"{}\" \
+                         responderOctets=\"{}\"",
+                        from_v6.0, from_v6.1, from_v4.0, from_v4.1
+                    );
+                }
             }
         }
+        text.push(']');
         text
-    }
-
-    fn remote(&self, text: &mut String, (address, port): (std::net::Ipv4Addr, u16)) {
-        if self.destinations {
-            let _ = write!(
-                text,
-                " postNATDestinationIPv4Address=\"{address}\" postNAPTDestinationTransportPort=\"{port}\""
-            );
-        }
     }
 }
 

@@ -46,7 +46,7 @@ impl Surroundings {
         }
         sysctl::write(&SysctlKey::forwarding_v4(), "1")?;
         sysctl::write(&SysctlKey::forwarding_v6(), "1")?;
-        // Whoever has been sent to is a neighbour.
+        // Sending to an address creates its neighbour entry.
         for to in ["192.0.2.1", "2001:db8:64::c633:6401"] {
             greet(to).map_err(|error| Failure::failed(format!("cannot send to {to}: {error}")))?;
         }

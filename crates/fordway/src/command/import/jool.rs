@@ -205,7 +205,7 @@ fn global<'a>(top: &Object<'a>) -> Result<Option<Object<'a>>, Failure> {
     }
 }
 
-/// Keys that nobody knows.
+/// Notes keys that are unknown.
 fn unknown(top: &Object<'_>, known: &[&str], draft: &mut Draft) {
     for (key, _) in top.values().filter(|(key, _)| !known.contains(key)) {
         draft.note(key, "there is no such setting here");

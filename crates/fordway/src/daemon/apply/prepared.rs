@@ -27,7 +27,7 @@ use crate::daemon::plan::softwire;
 use crate::failure::Failure;
 use crate::pins;
 
-/// What everybody who starts a NAT-PT is told.
+/// The warning at each start of a NAT-PT.
 const HISTORIC: &str = "NAT-PT is historic (RFC 4966): the DNS gateway breaks DNSSEC, each question of a stranger may \
                         take an address, and all of a name's traffic has to come this way; nat64 with dns64, \
                         or siit with explicit mappings, do without";

@@ -45,7 +45,7 @@ pub(crate) struct Running {
     pub(crate) refused_devices: Option<(Devices, Instant)>,
     /// When the programs were looked at.
     pub(crate) looked_at_kernel: Option<Instant>,
-    /// While somebody traces.
+    /// While there are trace listeners.
     pub(crate) tracing: Option<Tracing>,
     /// Of a tunnel end point: what is lent.
     pub(crate) tunnel: Option<Arc<Tunnel>>,

@@ -252,7 +252,7 @@ pub(crate) struct Stateful {
     keeper: Option<MappingWriter>,
     /// What the host's own use of ports is in the way of.
     pub(crate) clashes: Vec<Clash>,
-    /// Pins that were made for this start, and that nobody needs unless a kernel engine runs.
+    /// Pins that were made for this start; without a kernel engine they are removed.
     made: Option<PathBuf>,
     /// Addresses that could not be taken up, and when: to try again at each look would only fill the log.
     pub(crate) refused: Option<(HostV4, Instant)>,
@@ -269,7 +269,7 @@ impl Stateful {
         tables: Tables,
     ) -> Result<Stateful, Failure> {
         let name = config.name.as_str();
-        // Whoever starts wants sessions.
+        // A start ends draining.
         tables.nat64.drain(false);
         let logs = config.nat64().map(|nat64| nat64.logs.as_slice()).unwrap_or_default();
         let events =
@@ -310,7 +310,7 @@ fn prepare_grace() {
 /// Waits until every program in the kernel that runs now has ended: an RCU grace period.
 fn grace() {
     let by_map = matches!(PERIODS.get(), Some(Ok(periods)) if periods.wait().is_ok());
-    // Kernels before 5.19 let nobody update maps who could not make them.
+    // Kernels before 5.19 let only threads update maps that may create them.
     if by_map || membarrier(MembarrierCommand::Global).is_ok() {
         return;
     }
@@ -385,7 +385,7 @@ impl Running {
         }
     }
 
-    /// When the change is to stay: whoever loses a port that is forwarded loses its connections.
+    /// Applies static BIB entries when the change is final: removing one ends its connections.
     pub(super) fn settle_tables(&mut self) {
         if let Some(nat64) = self.engine.core().tables() {
             make_static(self.name(), nat64);

@@ -1,4 +1,4 @@
-//! Tracing: programs that write events run only while somebody listens.
+//! Tracing: programs that write events are loaded only while there are listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ const BATCHES: usize = 4;
 /// How often events are read: soon enough for people, at no measurable cost.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Whoever listens.
+/// A client that traces.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) number: u64,

@@ -115,8 +115,7 @@ impl Stopped {
     }
 }
 
-/// Starts all user engines. On a thread without privileges, so whoever has them takes down what a
-/// failure leaves. `place`: queues that were started before.
+/// Starts all user engines, on a thread without privileges; the caller, which has them, takes down what a failure leaves. `place`: queues that were started before.
 fn start_engines(prepared: Vec<Prepared>, mut place: usize) -> Result<Vec<Running>, Box<Stopped>> {
     let mut running: Vec<Running> = Vec::new();
     let mut waiting = prepared.into_iter();

@@ -1,7 +1,7 @@
 //! Leased bindings: they are added and removed while packets flow, beside those of the file.
 //!
-//! A DSTM server, or whoever tells a tunnel end point from another host, changes them from a thread of its own. The
-//! user engine's core comes first and decides; the kernel engine's maps follow it.
+//! A DSTM server, or the agent of a server on another host, changes them from its own thread. The user engine's core is
+//! changed first and is authoritative; the kernel engine's maps follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

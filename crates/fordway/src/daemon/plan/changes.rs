@@ -202,7 +202,7 @@ fn interface(config: &Translator, group: u32, facts: &Facts) -> fordway_net::Res
     // Internet's where a native default route is better than the CLAT's. Loose checking (2) wins
     // over strict checking of `all` (1), since the greater of both counts.
     let rp_filter = if facts.rp_filter_off { "0" } else { "2" };
-    // While nobody has the device open, between a process and the next, it has no carrier; the kernel engine goes on.
+    // Between one process and the next no process has the device open, so it has no carrier; the kernel engine goes on.
     let linkdown = "ignore_routes_with_linkdown";
     Ok(vec![
         Change::sysctl(SysctlKey::conf_v4(device, "rp_filter")?, rp_filter),

@@ -51,8 +51,8 @@ pub(crate) fn has_label_of(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
 }
 
 /// RFC 7217 section 5: a hash of prefix, interface, and a secret of the machine. Its link-layer
-/// address goes in too, since clones of a machine share the rest. `number`: how many others have been tried and
-/// were somebody else's (`DAD_Counter`).
+/// address goes in too, since clones of a machine share the rest. `number`: how many addresses have been tried and were
+/// in use (`DAD_Counter`).
 pub(crate) fn make(
     prefix: Ipv6Addr,
     name: &str,

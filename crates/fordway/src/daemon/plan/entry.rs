@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// A default router has to forward (RFC 4861 section 6.2.2); whoever only announces prefixes does not.
+/// A default router has to forward (RFC 4861 section 6.2.2); one that only announces prefixes does not.
 fn forwards_for(advertise: &Advertise) -> bool {
     advertise.manage && !advertise.lifetime().is_zero()
 }
@@ -221,8 +221,7 @@ fn outer_addresses(entry: &Nat44) -> Vec<Ipv4Addr> {
     all
 }
 
-/// These on the uplink, so that somebody answers for them there; but for those that the host has already, in
-/// whatever network.
+/// Pool addresses on the uplink, so that the host answers ARP for them; without those that the host has already.
 fn assigned(pool: &[Ipv4Addr], uplink: &str, present: &[Address]) -> Vec<Change> {
     let wanted = |it: &Ipv4Addr| Address::new(uplink, IpNet::V4((*it).into()));
     let has = |it: &&Ipv4Addr| {

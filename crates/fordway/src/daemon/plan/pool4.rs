@@ -19,7 +19,7 @@ use crate::failure::Failure;
 pub(crate) use clash::clashes;
 
 /// Base of the marks, and of the numbers of routing tables; the interface's index is added. Marks are
-/// compared whole, so nobody's single bits get in the way.
+/// compared as a whole, so single bits that other programs set do not match.
 const BASE: u32 = 0x464f_0000;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
@@ -78,8 +78,7 @@ pub(super) fn believe(device: &str, facts: &Facts) -> fordway_net::Result<Vec<Ch
     Ok(address(device, facts).into_iter().chain([accept_local]).collect())
 }
 
-/// Refuses an `icmp_source4` that is the host's own where somebody else sets the host up, and the kernel would drop each
-/// error. `addresses`: those of the interface.
+/// Refuses an `icmp_source4` that is the host's own with `manage = false`, if the kernel would drop each ICMP error. `addresses`: those of the interface.
 pub(crate) fn check_believed(config: &Translator, addresses: &[Address]) -> Result<(), Failure> {
     let Some(source) = config.icmp_source4 else { return Ok(()) };
     let device = config.name.as_str();

@@ -52,7 +52,7 @@ pub(crate) struct Facts {
 pub(crate) struct Uplink {
     /// Its name.
     pub(crate) name: String,
-    /// The translator's own IPv6 address lies in a network of this link, so somebody has to answer for it.
+    /// The translator's own IPv6 address is in a network of this link, so a neighbour proxy must answer for it.
     pub(crate) answers: bool,
     /// Reverse path filtering is on there.
     pub(super) rp_filter: bool,
@@ -240,7 +240,7 @@ pub(crate) fn filters(device: &str) -> Result<bool, Failure> {
 
 /// Whether neighbours on the link will solicit `v6`.
 pub(crate) fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
-    // Without link-layer addresses (PPP, mobile modems) nobody asks.
+    // Links without link-layer addresses (PPP, mobile modems) have no neighbour discovery.
     let asked = !link.hardware_address.is_empty() && !link.loopback;
     let on_link = |address: &&Address| {
         address.device == link.name
@@ -318,8 +318,8 @@ fn host_address(
 /// RFC 4862 hosts take router advertisements, routers do not: Linux stops doing so on interfaces with
 /// `accept_ra` 1 once they forward, and with that loses its default route. With 2 they go on.
 ///
-/// Those with 2 already are named too: it may be an earlier run's change, or another daemon's, that is
-/// needed as long as this one runs.
+/// Devices with 2 already are included: it may be the change of an earlier run or of another daemon, which this one needs
+/// as long as it runs.
 ///
 /// The host of the CLAT `host_of` is no router: on any device, also on those to come (`default`), it goes on as
 /// before.

@@ -61,7 +61,7 @@ pub(crate) struct Auto {
     reviewed: Instant,
     check: Check,
     left: Option<Leftover>,
-    /// Sockets, until somebody attends to them.
+    /// Open sockets, until a task has them.
     opened: Option<Opened>,
     /// Has it look now.
     kick: Rc<Notify>,
@@ -161,7 +161,7 @@ impl Auto {
         [again, retry, check, left].into_iter().flatten().min()
     }
 
-    /// Somebody on the link claims an address.
+    /// A neighbour claims an address: if it is the one in use, it is given up.
     pub(crate) fn address_claimed(&mut self, claim: &Claim, now: Instant) {
         let Some(v6) = self.check.claimed(claim) else { return };
         let mac = claim.by.map(|octet| format!("{octet:02x}")).join(":");
@@ -244,7 +244,7 @@ impl Auto {
         None
     }
 
-    /// Nobody will look any more: what is left goes now.
+    /// Ends it, and takes down what an earlier run has left.
     pub(crate) fn abandon(mut self) {
         if let Some(left) = self.left.take() {
             left.take_down();

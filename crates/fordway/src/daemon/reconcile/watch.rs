@@ -18,8 +18,7 @@ const SHARE: u32 = 20;
 /// Longest time between two reads: the kernel does not notify of everything.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Tells when something has changed. Where it can't listen it tells nothing, and whoever looks from time to time sees
-/// changes later.
+/// Notifies of changes. If no socket can be opened there are no notifications, and changes are found by periodic reads.
 pub(crate) struct Watch {
     routing: Option<AsyncFd<ChangeWatch>>,
     nftables: Option<AsyncFd<ChangeWatch>>,
@@ -47,7 +46,7 @@ impl Watch {
         ];
         let opened = ChangeWatch::open_nftables().map_err(|error| error.to_string());
         let opened = opened.and_then(|it| own_fd(it).map_err(|error| error.to_string()));
-        // Whoever changes nothing on the host may not listen, and has nothing to keep up.
+        // A daemon without privileges can't subscribe, and has no nftables rules to keep.
         let nftables = opened.inspect_err(|error| debug!("nftables: {error}")).ok();
         Watch { nftables, ..Watch::open(&topics) }
     }
@@ -112,7 +111,7 @@ impl Looks {
         self.due = self.due.min(self.not_before.max(now + GAP / 4));
     }
 
-    /// Somebody has looked, which took so long, and wants to look again at the latest then.
+    /// The host has been read, which took `spent`; `again`: when it must be read again at the latest.
     pub(crate) fn looked(&mut self, now: Instant, spent: Duration, again: Option<Instant>) {
         let not_before = now + spent.saturating_mul(SHARE).max(GAP);
         let due = again.map_or(now + LONGEST, |again| again.min(now + LONGEST));

@@ -25,7 +25,7 @@ const TOPICS: [Topic; 5] =
     [Topic::Links, Topic::Addresses4, Topic::Addresses6, Topic::Routes4, Topic::Routes6];
 
 impl Handle {
-    /// Attends to automatic CLATs that nobody attends to so far.
+    /// Starts a task for each automatic CLAT that has none.
     pub(crate) fn start_automatic(&self) {
         self.with_automatic(|auto| {
             if let Some((opened, kick)) = auto.take_opened() {
@@ -35,7 +35,7 @@ impl Handle {
         });
     }
 
-    /// Somebody on an automatic CLAT's link claims an address.
+    /// A neighbour on an automatic CLAT's link claims an address.
     fn address_claimed(&self, name: &str, claim: &Claim) {
         self.with_automatic(|auto| {
             if auto.name() == name {

@@ -111,7 +111,7 @@ fn stateless(name: &str) -> Failure {
 }
 
 impl Running {
-    /// Makes a BIB entry, or takes one away; the programs hear of it.
+    /// Adds or removes a BIB entry, in the tables and in the programs.
     fn change_bib(&mut self, change: &BibChange) -> Result<String, Failure> {
         let name = self.name().to_owned();
         let core = self.engine.core();

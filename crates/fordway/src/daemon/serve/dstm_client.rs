@@ -45,7 +45,7 @@ pub(crate) fn expand(config: &mut Config) {
     let reserved = server.clients.iter().filter_map(|client| client.v4).map(Ipv4Net::from);
     let lent: Vec<Ipv4Net> = server.pool.iter().copied().chain(reserved).collect();
     for tep in config.translators.iter_mut().filter(|it| it.name == *name) {
-        // What is lent to nobody is routed there, too, so that senders are told.
+        // Addresses without a lease are routed there as well, so that senders get an ICMP error.
         let missing = lent.iter().filter(|net| !tep.routes4.iter().any(|it| it.contains(*net)));
         let missing: Vec<Ipv4Net> = missing.copied().collect();
         tep.routes4.extend(missing);
@@ -58,7 +58,7 @@ pub(crate) fn capabilities(dstm_clients: &[Opened]) -> Vec<Capability> {
     if dstm_clients.is_empty() { Vec::new() } else { needed.to_vec() }
 }
 
-/// One that is ready to begin.
+/// A client that is ready to start.
 pub(crate) struct Opened {
     options: ClientOptions,
     /// Its softwire without an address.
@@ -95,7 +95,7 @@ pub(crate) fn open<'a>(
     clients.into_iter().map(named).collect()
 }
 
-/// One that runs.
+/// A client that runs.
 pub(super) struct ClientTask {
     name: String,
     client: Rc<Current>,

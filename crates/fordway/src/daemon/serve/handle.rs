@@ -201,7 +201,7 @@ impl Handle {
         self.state().services.begin_end(leave);
     }
 
-    /// Whether nobody is served any more who was served when the end began.
+    /// Whether all clients that were served when the end began are done.
     pub(crate) fn is_drained(&self) -> bool {
         self.state().services.are_drained()
     }
@@ -211,7 +211,7 @@ impl Handle {
         self.0.leave.notify_one();
     }
 
-    /// Waits until somebody has asked the daemon to leave.
+    /// Waits for a request to leave.
     pub(crate) async fn asked_to_leave(&self) {
         self.0.leave.notified().await;
     }

@@ -90,7 +90,7 @@ impl Running {
     }
 }
 
-/// How many addresses hosts can have for themselves: of networks up to /30, the ends are nobody's.
+/// Addresses that can be bound to hosts. Of networks up to /30, the first and the last are not used.
 fn number_of(addresses: &Addresses) -> u64 {
     let of_net = |net: &ipnet::Ipv4Net| match net.prefix_len() {
         31 | 32 => 1 << (32 - net.prefix_len()),
@@ -151,7 +151,7 @@ fn creation(queues: &[std::sync::Arc<QueueCounters>]) -> LatencyStats {
     stats
 }
 
-/// What is known of pools without a look at any table: whoever scrapes counters may be a stranger.
+/// Counters of pools, without reading a table: scrapes of metrics must stay cheap.
 fn pools(nat64: &Nat64, swept: &[PoolUse]) -> Vec<PoolStats> {
     let (settings, blocks) = (nat64.settings(), nat64.blocks());
     let mut pools: Vec<PoolStats> = settings.pools.iter().enumerate().map(pool).collect();

@@ -145,7 +145,7 @@ impl Daemon {
         auto::open(&fresh, &self.translators.context)
     }
 
-    /// Those who borrow addresses and did not so far.
+    /// DSTM clients that are new in the configuration.
     fn open_dstm_clients(&self, config: &Config) -> Result<Vec<dstm_client::Opened>, Failure> {
         let known = |name: &str| self.dstm_clients.iter().any(|client| client.name() == name);
         let fresh = config.dstm_clients.iter().filter(|client| !known(client.name.as_str()));
@@ -159,7 +159,7 @@ impl Daemon {
         Ok(fresh)
     }
 
-    /// Has those who borrow addresses give them back and end.
+    /// Makes DSTM clients release their addresses and end.
     pub(super) fn end_dstm_clients(&mut self, ends: impl Fn(&str) -> bool) {
         for client in self.dstm_clients.extract_if(.., |it| ends(it.name())) {
             client.end();

@@ -299,7 +299,7 @@ fn descriptors(config: &Config) -> u64 {
     config.trt.iter().map(one).sum()
 }
 
-/// A rollback that fails is told.
+/// Logs a rollback that has failed.
 fn not_whole(failure: &Failure) {
     warn!("services: the rollback is incomplete: {}", failure.line());
 }

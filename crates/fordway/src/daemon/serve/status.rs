@@ -93,7 +93,7 @@ impl Running {
         link.map_or(0, |link| link.queue_length)
     }
 
-    /// Packets that the interface dropped since its queues were opened, because nobody read those before them in time.
+    /// Packets that the interface has dropped since its queues were opened, because a queue was full.
     fn unread(&self) -> u64 {
         let dropped = Netlink::open().and_then(|mut netlink| netlink.tx_dropped(self.name()));
         dropped.map_or(0, |dropped| dropped.saturating_sub(self.unread_before))

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(60);
 
-/// How often a translator that runs is held against the host: somebody may have taken away what it needs
-/// (systemd-networkd takes rules that are not its own), and the path MTU may be another.
+/// How often a running translator is compared with the host: another program may have removed its changes
+/// (systemd-networkd removes foreign rules), and the path MTU may have changed.
 const REVIEW: Duration = Duration::from_secs(10);
 
 /// What has come of attempts.
@@ -104,7 +104,7 @@ impl Auto {
         }
     }
 
-    /// Puts back what somebody has taken away. Gives the time of the next look.
+    /// Puts back what is missing. Returns the time of the next review.
     fn review(
         &mut self,
         translators: &mut Translators,

@@ -30,7 +30,7 @@ struct Subject {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody could have it, or nobody can be asked.
+    /// No neighbour could use the address, or there is no socket to probe with.
     Idle,
     Asking(Subject, Detection),
     Free(Subject),
@@ -54,7 +54,7 @@ impl Check {
         })
     }
 
-    /// Whether a detection has ended since the last call: nobody has the address.
+    /// Whether a detection has ended since the last call with the address free.
     pub(super) fn free_now(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
@@ -86,7 +86,7 @@ impl Check {
         self.go_on(prober, now)
     }
 
-    /// The address, if it is the one that is asked about, and somebody else has it.
+    /// The address that is being probed, if the claim is for it.
     pub(super) fn claimed(&mut self, claim: &Claim) -> Option<Ipv6Addr> {
         let State::Asking(subject, detection) = &self.state else { return None };
         (detection.question() == claim.question).then_some(subject.v6)

@@ -127,7 +127,7 @@ pub(super) struct Desired {
     pub(super) rank: u8,
     pub(crate) uplink: Device,
     pub(crate) v6: Ipv6Addr,
-    /// Somebody else on the link could have the address.
+    /// Neighbours on the link could use the address.
     pub(crate) on_link: bool,
 }
 
@@ -239,7 +239,7 @@ impl Machine {
         self.settings = settings;
     }
 
-    /// Somebody else on the link has this address.
+    /// A neighbour on the link uses this address.
     pub(super) fn is_taken(&mut self, v6: Ipv6Addr, now: Instant) {
         self.taken.add(v6, now);
     }
@@ -308,7 +308,7 @@ impl Machine {
         }
         let (phase, decision, again) = match wanted {
             Ok(desired) => active(desired, None, since),
-            // An address that somebody else has is given up at once.
+            // An address that a neighbour uses is given up at once.
             Err(wait @ Wait::Address(Missing::Taken(_) | Missing::Own { .. })) => {
                 (Phase::Waiting, Decision::Waiting(wait), None)
             }

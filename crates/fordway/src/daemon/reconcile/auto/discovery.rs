@@ -22,7 +22,7 @@ use crate::failure::Failure;
 /// The longest Neighbor Discovery message that matters.
 const MESSAGE: usize = 1500;
 
-/// How many are read before somebody else has a turn.
+/// How many messages are read before other tasks run.
 const BURST: usize = 64;
 
 /// A neighbour uses the address that is being probed.
@@ -168,7 +168,7 @@ impl Discovery {
     pub(crate) fn found(&mut self) -> Found {
         if let Some(receiver) = &mut self.receiver {
             let found = receiver.found.borrow_and_update().clone();
-            // One that has begun anew does not know yet what the one before has heard.
+            // A restarted thread does not know yet what the earlier one has received.
             if !found.prefixes.is_empty() || receiver.report.borrow().settled {
                 self.found = found;
             }

@@ -69,7 +69,7 @@ pub(super) enum Due {
     Send(Addressed),
     /// Wait until then.
     Wait(Instant),
-    /// Nobody has answered: the address is free.
+    /// No answer came: the address is free.
     Free,
 }
 
@@ -104,7 +104,7 @@ impl Detection {
 }
 
 impl Question {
-    /// Whether a packet that was heard says that somebody else has the address, or is about to take it.
+    /// Whether a received packet shows that a neighbour uses the address, or probes for it.
     pub(super) fn is_claim(&self, packet: &[u8], sender: Mac) -> bool {
         // Some links send back what one has sent.
         sender != self.own

@@ -24,7 +24,7 @@ pub(crate) enum Missing {
     Network(String),
     /// It is the host's own.
     Own { v6: Ipv6Addr, device: String },
-    /// Somebody else on the link has it, and the others that were tried.
+    /// Neighbours on the link use it, and the others that were tried.
     Taken(Ipv6Addr),
 }
 

@@ -40,8 +40,8 @@ impl RemoteHost {
         (RemoteHost { requests: sender, injector: None }, receiver)
     }
 
-    /// Waits for an answer. Nobody gives one any more if the daemon leaves: another goes on with the lease then, so the
-    /// client must do nothing from there on.
+    /// Waits for an answer. If the daemon leaves, none comes: another daemon goes on with the lease, so the client must do
+    /// nothing from then on.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> HostRequest) -> T {
         let (reply, answer) = sync_channel(1);
         if self.requests.try_send(request(reply)).is_ok()

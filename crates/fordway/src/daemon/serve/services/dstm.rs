@@ -73,7 +73,7 @@ pub(super) fn tep(config: &Config, tunnels: &Tunnels) -> Result<Option<AgentSett
     Ok(Some(AgentSettings { listen: *listen, key, bindings, most }))
 }
 
-/// Reads a key. Whoever may read its file may speak for its owner.
+/// Reads a key. Access to the file is access to the lease.
 pub(crate) fn key(file: &Path) -> Result<Key, Failure> {
     let path = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
