@@ -183,7 +183,7 @@ impl Kernel {
     }
 
     /// Looks whether the programs do what was meant, and gives what is not known yet.
-    pub(crate) fn new_warnings(
+    pub(super) fn new_warnings(
         &mut self,
         name: &mut impl FnMut(u32) -> String,
     ) -> Vec<KernelWarning> {

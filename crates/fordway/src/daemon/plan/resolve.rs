@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     /// A CLAT's way into the IPv6 network, or a softwire's.
     pub(crate) uplink: Option<Uplink>,
     /// Interfaces that take router advertisements and would stop doing so once the host forwards.
-    pub(crate) ra_devices: BTreeSet<String>,
+    pub(super) ra_devices: BTreeSet<String>,
     /// The host's own IPv4 addresses, where some of them may be the translator's too.
     pub(crate) own_v4: BTreeSet<Ipv4Addr>,
     /// `icmp_source4` is an address of the host.
@@ -323,7 +323,7 @@ fn host_address(
 ///
 /// The host of the CLAT `host_of` is no router: on any device, also on those to come (`default`), it goes on as
 /// before.
-pub(crate) fn ra_devices(
+pub(super) fn ra_devices(
     netlink: &mut Netlink,
     host_of: Option<&str>,
     uplink: Option<&Uplink>,

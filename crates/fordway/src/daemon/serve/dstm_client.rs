@@ -96,7 +96,7 @@ pub(crate) fn open<'a>(
 }
 
 /// A client that runs.
-pub(super) struct ClientTask {
+pub(crate) struct ClientTask {
     name: String,
     client: Rc<Current>,
     task: JoinHandle<()>,

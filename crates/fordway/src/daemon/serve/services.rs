@@ -244,7 +244,7 @@ impl Services {
     }
 
     /// Whether no client is served any more who was served when the end began.
-    pub(crate) fn are_drained(&mut self) -> bool {
+    pub(super) fn are_drained(&mut self) -> bool {
         self.all().into_iter().all(|group| group.is_drained())
     }
 

@@ -67,7 +67,7 @@ impl Prober {
     }
 
     /// Hears nothing any more.
-    pub(crate) fn stop_listening(&mut self) {
+    pub(super) fn stop_listening(&mut self) {
         self.socket.silence();
         self.question.send_replace(None);
     }
