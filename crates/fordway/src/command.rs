@@ -3,7 +3,7 @@
 mod bench;
 mod check;
 mod control;
-mod discover;
+pub(crate) mod discover;
 mod doctor;
 mod explain;
 mod export;

@@ -2,7 +2,7 @@
 
 mod render;
 
-use fordway_discovery::{Found, Report, Settings, Watcher};
+use fordway_discovery::{self as discovery, Found, Report, Settings, Watcher};
 use fordway_net::Netlink;
 
 use crate::cli::DiscoverArgs;
@@ -15,7 +15,13 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
         Netlink::open()?.link(device)?;
     }
     let runtime = super::event_loop()?;
-    let (watcher, hears) = open(args)?;
+    let (watcher, hears) = open(args.device.as_deref(), args.trusted.clone())?;
+    if !hears {
+        output::complain(&format!(
+            "{WARNING}warning{WARNING:#}: router advertisements are not listened to, which needs \
+             CAP_NET_RAW; only resolvers are asked"
+        ));
+    }
     // Messages from the network are parsed from here on.
     fordway_net::privilege::drop_all_but(&[])?;
     if args.watch {
@@ -34,12 +40,15 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
     Err(Failure::failed("no translation prefix was found").hint(hint))
 }
 
-/// A watcher, and whether it hears router advertisements.
-fn open(args: &DiscoverArgs) -> Result<(Watcher, bool), Failure> {
+/// A watcher that tries all sources at once, and whether it receives router advertisements: without CAP_NET_RAW it only
+/// asks resolvers.
+pub(crate) fn open(
+    device: Option<&str>,
+    trusted_domains: Vec<hickory_proto::rr::Name>,
+) -> Result<(Watcher, bool), discovery::Error> {
     let settings = Settings {
-        device: args.device.clone(),
-        trusted_domains: args.trusted.clone(),
-        // All sources are shown, and without delay.
+        device: device.map(str::to_owned),
+        trusted_domains,
         both: true,
         diagnose: true,
         solicitation_delay: std::time::Duration::ZERO,
@@ -47,12 +56,7 @@ fn open(args: &DiscoverArgs) -> Result<(Watcher, bool), Failure> {
     };
     match Watcher::open(settings.clone()) {
         Err(error) if error.is_privilege() => {
-            output::complain(&format!(
-                "{WARNING}warning{WARNING:#}: router advertisements are not listened to, which needs \
-                 CAP_NET_RAW; only resolvers are asked"
-            ));
-            let settings = Settings { advertisements: false, ..settings };
-            Ok((Watcher::open(settings)?, false))
+            Ok((Watcher::open(Settings { advertisements: false, ..settings })?, false))
         }
         opened => Ok((opened?, true)),
     }

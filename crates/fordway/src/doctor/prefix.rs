@@ -4,39 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fordway_discovery::{
-    Error, Found, Prefix, Report, Said, ServerReport, Settings, Source, Watcher, remaining,
+    Error, Found, Prefix, Report, Said, ServerReport, Source, Watcher, remaining,
 };
 use fordway_xlat::addr::Pool6;
 
 use super::finding::Findings;
 use crate::output::joined;
 
-/// Opens what hears routers and asks resolvers, which may need privileges.
-pub(super) fn open(device: Option<&str>) -> Result<Watcher, Error> {
-    let settings = Settings {
-        device: device.map(str::to_owned),
-        both: true,
-        diagnose: true,
-        solicitation_delay: Duration::ZERO,
-        ..Settings::default()
-    };
-    match Watcher::open(settings.clone()) {
-        // Without the right to hear routers, resolvers still tell.
-        Err(error) if error.is_privilege() => {
-            Watcher::open(Settings { advertisements: false, ..settings })
-        }
-        opened => opened,
-    }
-}
-
 /// Finds the prefixes that this host would use, best first.
 pub(super) async fn check(
-    watcher: Result<Watcher, Error>,
+    watcher: Result<(Watcher, bool), Error>,
     timeout: Duration,
     findings: &mut Findings,
 ) -> Vec<Pool6> {
     let looked = match watcher {
-        Ok(watcher) => watcher.look(timeout).await,
+        Ok((watcher, _)) => watcher.look(timeout).await,
         Err(error) => Err(error),
     };
     match looked {

@@ -148,38 +148,34 @@ async fn check_site(proxy: &Proxy, upstream: &[ProxyServer], findings: &mut Find
 fn check_ways(proxy: &Proxy, view: &View, findings: &mut Findings) {
     let name = &proxy.name;
     let [v6, v4] = [true, false].map(|v6| !view.defaults(v6).is_empty());
-    match (v6, v4, proxy.pref64.first()) {
-        (true, true, None) => findings.good("proxy", format!("{name} has routes of both families")),
-        (true, _, Some(prefix)) => {
-            findings.good("proxy", format!("{name} reaches IPv4 servers through {prefix}"));
+    let (seen, advice) = match (v6, v4, proxy.pref64.first()) {
+        (true, true, None) => {
+            return findings.good("proxy", format!("{name} has routes of both families"));
         }
-        (false, _, Some(prefix)) => findings.bad(
-            "proxy",
-            format!("{name}: there is no IPv6 default route, so none to {prefix}"),
-            "ip -6 route add default via ADDRESS dev DEVICE, or leave pref64 out",
-        ),
-        (false, false, None) => findings.warning(
-            "proxy",
-            format!(
-                "{name}: this host has no default route, so only servers nearby can be reached"
-            ),
+        (true, _, Some(prefix)) => {
+            return findings.good("proxy", format!("{name} reaches IPv4 servers through {prefix}"));
+        }
+        (false, _, Some(prefix)) => {
+            return findings.bad(
+                "proxy",
+                format!("{name}: there is no IPv6 default route, so none to {prefix}"),
+                "ip -6 route add default via ADDRESS dev DEVICE, or leave pref64 out",
+            );
+        }
+        (false, false, None) => (
+            "this host has no default route, so only servers nearby can be reached",
             "ip route add default via ADDRESS dev DEVICE",
         ),
-        (true, false, None) => findings.warning(
-            "proxy",
-            format!(
-                "{name}: there is no IPv4 default route, so IPv4-only servers can't be reached"
-            ),
+        (true, false, None) => (
+            "there is no IPv4 default route, so IPv4-only servers can't be reached",
             "set one, or give pref64 with the prefix of the network's NAT64",
         ),
-        (false, true, None) => findings.warning(
-            "proxy",
-            format!(
-                "{name}: there is no IPv6 default route, so IPv6-only servers can't be reached"
-            ),
+        (false, true, None) => (
+            "there is no IPv6 default route, so IPv6-only servers can't be reached",
             "ip -6 route add default via ADDRESS dev DEVICE",
         ),
-    }
+    };
+    findings.warning("proxy", format!("{name}: {seen}"), advice);
 }
 
 async fn connect_by_name(name: &str, port: u16) -> Result<(), String> {
