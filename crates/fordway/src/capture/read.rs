@@ -1,5 +1,6 @@
 //! Reads captures in pcap and pcapng format.
 
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -77,11 +78,11 @@ impl Reader {
     }
 }
 
-fn next_pcap(reader: &mut PcapReader<Input>) -> Result<Option<Captured>, String> {
+fn next_pcap(reader: &mut PcapReader<Input>) -> Result<Option<Captured>, Box<dyn Error>> {
     let link = reader.header().datalink;
     match reader.next_packet() {
         None => Ok(None),
-        Some(Err(error)) => Err(error.to_string()),
+        Some(Err(error)) => Err(error.into()),
         Some(Ok(packet)) => Ok(Some(Captured {
             link,
             time: packet.timestamp(),
@@ -91,11 +92,11 @@ fn next_pcap(reader: &mut PcapReader<Input>) -> Result<Option<Captured>, String>
     }
 }
 
-fn next_pcapng(reader: &mut PcapNgReader<Input>) -> Result<Option<Captured>, String> {
+fn next_pcapng(reader: &mut PcapNgReader<Input>) -> Result<Option<Captured>, Box<dyn Error>> {
     loop {
         let (block, state) = match reader.next_block() {
             None => return Ok(None),
-            Some(Err(error)) => return Err(error.to_string()),
+            Some(Err(error)) => return Err(error.into()),
             Some(Ok(read)) => read,
         };
         let (interface, time, original_len, data) = match block {

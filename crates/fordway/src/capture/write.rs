@@ -1,5 +1,6 @@
 //! Writes captures in pcap and pcapng format.
 
+use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -63,26 +64,28 @@ impl Writer {
     /// Writes what is left, and a file header where there was no frame at all.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let finished = self.begin(DataLink::RAW).and_then(|format| match format {
-            Format::Pcap { writer, .. } => writer.flush().map_err(|error| error.to_string()),
-            Format::PcapNg { writer, .. } => {
-                writer.get_mut().flush().map_err(|error| error.to_string())
-            }
+            Format::Pcap { writer, .. } => Ok(writer.flush()?),
+            Format::PcapNg { writer, .. } => Ok(writer.get_mut().flush()?),
         });
         finished.map_err(|error| Failure::failed(format!("cannot write {}: {error}", self.name)))
     }
 
-    fn write_frame(&mut self, link: DataLink, time: Duration, bytes: &[u8]) -> Result<(), String> {
-        let len = u32::try_from(bytes.len()).map_err(|error| error.to_string())?;
+    fn write_frame(
+        &mut self,
+        link: DataLink,
+        time: Duration,
+        bytes: &[u8],
+    ) -> Result<(), Box<dyn Error>> {
+        let len = u32::try_from(bytes.len())?;
         match self.begin(link)? {
             Format::Pcap { writer, link: first } => {
                 if *first != link {
                     return Err("the capture has several link types, which pcap cannot hold; \
                                 give the output a name that ends in .pcapng"
-                        .to_owned());
+                        .into());
                 }
-                let packet =
-                    PcapPacket::new(time, len, bytes).map_err(|error| error.to_string())?;
-                writer.write_packet(&packet).map_err(|error| error.to_string())?;
+                let packet = PcapPacket::new(time, len, bytes)?;
+                writer.write_packet(&packet)?;
             }
             Format::PcapNg { writer, links } => {
                 let interface = interface(writer, links, link)?;
@@ -93,19 +96,19 @@ impl Writer {
                     data: bytes.into(),
                     options: Vec::new(),
                 };
-                writer.write_pcapng_block(block).map_err(|error| error.to_string())?;
+                writer.write_pcapng_block(block)?;
             }
         }
         Ok(())
     }
 
     /// The file with its header, which names the link type of the first frame.
-    fn begin(&mut self, link: DataLink) -> Result<&mut Format, String> {
+    fn begin(&mut self, link: DataLink) -> Result<&mut Format, Box<dyn Error>> {
         let format = match (self.format.take(), self.file.take()) {
             (Some(format), _) => format,
-            (None, None) => return Err("the file is closed".to_owned()),
+            (None, None) => return Err("the file is closed".into()),
             (None, Some(file)) if self.next_gen => {
-                let writer = PcapNgWriter::new(file).map_err(|error| error.to_string())?;
+                let writer = PcapNgWriter::new(file)?;
                 Format::PcapNg { writer, links: Vec::new() }
             }
             (None, Some(file)) => {
@@ -119,8 +122,7 @@ impl Writer {
                     ts_resolution: PcapTsResolution::NanoSecond,
                     endianness: Endianness::native(),
                 };
-                let writer =
-                    PcapWriter::with_header(file, header).map_err(|error| error.to_string())?;
+                let writer = PcapWriter::with_header(file, header)?;
                 Format::Pcap { writer, link }
             }
         };
@@ -133,19 +135,19 @@ fn interface(
     writer: &mut PcapNgWriter<BufWriter<File>>,
     links: &mut Vec<DataLink>,
     link: DataLink,
-) -> Result<u32, String> {
+) -> Result<u32, Box<dyn Error>> {
     let index = match links.iter().position(|known| *known == link) {
         Some(index) => index,
         None => {
             let mut block = InterfaceDescriptionBlock::new(link, SNAPLEN);
             let resolution = InterfaceTsResolution::NANO;
             block.options.push(InterfaceDescriptionOption::IfTsResol(resolution));
-            writer.write_pcapng_block(block).map_err(|error| error.to_string())?;
+            writer.write_pcapng_block(block)?;
             links.push(link);
             links.len() - 1
         }
     };
-    u32::try_from(index).map_err(|error| error.to_string())
+    Ok(u32::try_from(index)?)
 }
 
 /// Translation changes the IP version, so a link type that names one becomes the one for both.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fordway_config::{
-    Attach, Clat, Nat64, Pref64, Resolved, Softwire, SoftwireEnd, Source6, Translator,
+    Attach, Clat, InterfaceName, Nat64, Pref64, Resolved, Softwire, SoftwireEnd, Source6,
+    Translator,
 };
 use fordway_net::{Address, IpNet, Link, Netlink, RouteFilter, SysctlKey, sysctl};
 use fordway_xlat::addr::classify::{illegal_v4, illegal_v6};
@@ -58,6 +59,17 @@ pub(crate) struct Uplink {
     pub(super) rp_filter: bool,
 }
 
+impl Uplink {
+    /// The uplink of a translator with the address `v6`.
+    pub(super) fn new(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> Result<Uplink, Failure> {
+        Ok(Uplink {
+            name: link.name.clone(),
+            answers: answers(link, v6, addresses),
+            rp_filter: filters(&link.name)?,
+        })
+    }
+}
+
 /// The number of queues to ask for: by default one for every two processors, for whatever goes through
 /// a queue costs the kernel's routing as much again.
 ///
@@ -78,17 +90,10 @@ pub(crate) fn resolve(
     let own = config.name.as_str();
     let (mut uplink, mut clat_v6) = (None, None);
     if let Some(clat) = config.clat() {
-        let link = find_uplink(netlink, clat, own)?;
+        let link = find_uplink(netlink, clat.uplink.as_ref(), probe(clat), own)?;
         let v6 = clat_v6_address(config, clat, link.as_ref(), &addresses)?;
         clat_v6 = Some(v6);
-        uplink = match link {
-            Some(link) => Some(Uplink {
-                answers: answers(&link, v6, &addresses),
-                rp_filter: filters(&link.name)?,
-                name: link.name,
-            }),
-            None => None,
-        };
+        uplink = link.map(|link| Uplink::new(&link, v6, &addresses)).transpose()?;
     }
     if let Some(own) = softwire::own(netlink, config, &addresses)? {
         (uplink, clat_v6) = (own.uplink, Some(own.v6));
@@ -166,13 +171,18 @@ pub(crate) fn device_v4(
     devices.into_iter().map(|device| (device.to_string(), of(device.as_str()))).collect()
 }
 
-/// The configured uplink, or the device that the route to `pref64` leads out of.
-fn find_uplink(netlink: &mut Netlink, clat: &Clat, own: &str) -> Result<Option<Link>, Failure> {
-    if let Some(name) = &clat.uplink {
+/// The configured uplink, or the device that the route to `to` leads out of, unless that is the translator's `own`.
+pub(super) fn find_uplink(
+    netlink: &mut Netlink,
+    configured: Option<&InterfaceName>,
+    to: Option<Ipv6Addr>,
+    own: &str,
+) -> Result<Option<Link>, Failure> {
+    if let Some(name) = configured {
         return Ok(Some(netlink.link(name.as_str())?));
     }
-    let Some(probe) = probe(clat) else { return Ok(None) };
-    match netlink.next_hop(probe.into())? {
+    let Some(to) = to else { return Ok(None) };
+    match netlink.next_hop(to.into())? {
         Some(hop) if hop.device != own => Ok(netlink.find_link(&hop.device)?),
         _ => Ok(None),
     }
@@ -219,15 +229,27 @@ fn clat_v6_address(
                 .hint("wait for the address, or give v6 (--v6 ADDR) with one that is routed here")
             })?,
     };
-    // The host would take the packets for its own before routing sees them.
-    if let Some(taken) = addresses.iter().find(|address| address.address.addr() == IpAddr::V6(v6)) {
-        return Err(Failure::failed(format!(
-            "{}: the CLAT's IPv6 address {v6} is the host's own, on {}",
-            config.name, taken.device
-        ))
-        .hint("give the CLAT an address of its own: v6 (--v6 ADDR)"));
-    }
+    let hint = "give the CLAT an address of its own: v6 (--v6 ADDR)";
+    refuse_hosts_own(config, ("the CLAT's IPv6 address", v6), hint, addresses)?;
     Ok(v6)
+}
+
+/// Refuses an address of the translator that the host has itself: the host would take the packets for its own before
+/// routing sees them.
+pub(super) fn refuse_hosts_own(
+    config: &Translator,
+    (what, v6): (&str, Ipv6Addr),
+    hint: &str,
+    addresses: &[Address],
+) -> Result<(), Failure> {
+    match addresses.iter().find(|it| it.address.addr() == IpAddr::V6(v6)) {
+        None => Ok(()),
+        Some(taken) => {
+            let (name, device) = (&config.name, &taken.device);
+            let text = format!("{name}: {what} {v6} is the host's own, on {device}");
+            Err(Failure::failed(text).hint(hint))
+        }
+    }
 }
 
 /// Whether the kernel filters by reverse path on this device: the greater of both settings counts.
@@ -242,11 +264,12 @@ pub(crate) fn filters(device: &str) -> Result<bool, Failure> {
 pub(crate) fn answers(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> bool {
     // Links without link-layer addresses (PPP, mobile modems) have no neighbour discovery.
     let asked = !link.hardware_address.is_empty() && !link.loopback;
-    let on_link = |address: &&Address| {
-        address.device == link.name
-            && matches!(address.address, IpNet::V6(net) if net.prefix_len() < 128 && net.contains(&v6))
-    };
-    asked && addresses.iter().any(|address| on_link(&address))
+    asked && addresses.iter().any(|it| it.device == link.name && is_on_link(it, v6))
+}
+
+/// Whether `v6` is in the network of an address.
+pub(super) fn is_on_link(address: &Address, v6: Ipv6Addr) -> bool {
+    matches!(address.address, IpNet::V6(net) if net.prefix_len() < 128 && net.contains(&v6))
 }
 
 /// How many of the ways to the IPv6 side are looked at for the path MTU.

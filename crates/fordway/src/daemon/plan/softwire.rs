@@ -1,16 +1,20 @@
 //! Softwires: what the host decides, and the core with its bindings.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use fordway_config::{SoftwireClient, SoftwireEnd, Translator};
 use fordway_engine::Core;
-use fordway_net::{Address, IpNet, Link, Netlink};
+use fordway_net::{Address, Link, Netlink};
 use fordway_softwire::{Bindings, Softwire};
 
 use super::clat_address;
-use super::resolve::{Facts, Uplink, answers, filters};
+use super::resolve::{Facts, Uplink, find_uplink, is_on_link, refuse_hosts_own};
 use crate::failure::Failure;
+
+/// Hint for an address of the tunnel that the host has itself.
+const OWN_ADDRESS: &str =
+    "give the tunnel an address of its own: local (--local ADDR), and take it off the device";
 
 /// This end's own address, and the link whose neighbours ask for it.
 pub(crate) struct Own {
@@ -28,30 +32,23 @@ pub(crate) fn own(
     let own = match &softwire.end {
         SoftwireEnd::Tep { local, .. } => {
             for local in softwire.locals() {
-                refuse_hosts_own(config, local, addresses)?;
+                refuse_hosts_own(config, ("the tunnel's address", local), OWN_ADDRESS, addresses)?;
             }
             let link = on_link(netlink, *local, addresses)?;
             Own {
                 v6: *local,
-                uplink: link.map(|link| uplink(&link, *local, addresses)).transpose()?,
+                uplink: link.map(|link| Uplink::new(&link, *local, addresses)).transpose()?,
             }
         }
         SoftwireEnd::Client(client) => {
-            let link = way_to(netlink, client, config.name.as_str())?;
+            let (uplink, own) = (client.uplink.as_ref(), config.name.as_str());
+            let link = find_uplink(netlink, uplink, Some(client.remote), own)?;
             let v6 = client_address(config, client, link.as_ref(), addresses)?;
-            refuse_hosts_own(config, v6, addresses)?;
-            Own { v6, uplink: link.map(|link| uplink(&link, v6, addresses)).transpose()? }
+            refuse_hosts_own(config, ("the tunnel's address", v6), OWN_ADDRESS, addresses)?;
+            Own { v6, uplink: link.map(|link| Uplink::new(&link, v6, addresses)).transpose()? }
         }
     };
     Ok(Some(own))
-}
-
-fn uplink(link: &Link, v6: Ipv6Addr, addresses: &[Address]) -> Result<Uplink, Failure> {
-    Ok(Uplink {
-        answers: answers(link, v6, addresses),
-        rp_filter: filters(&link.name)?,
-        name: link.name.clone(),
-    })
 }
 
 /// The link in whose network an address lies.
@@ -60,25 +57,9 @@ fn on_link(
     v6: Ipv6Addr,
     addresses: &[Address],
 ) -> Result<Option<Link>, Failure> {
-    let net = |it: &&Address| matches!(it.address, IpNet::V6(net) if net.prefix_len() < 128 && net.contains(&v6));
-    match addresses.iter().find(net) {
+    match addresses.iter().find(|it| is_on_link(it, v6)) {
         Some(address) => Ok(netlink.find_link(&address.device)?),
         None => Ok(None),
-    }
-}
-
-/// The configured uplink, or the device that the route to the tunnel end point leads out of.
-fn way_to(
-    netlink: &mut Netlink,
-    client: &SoftwireClient,
-    own: &str,
-) -> Result<Option<Link>, Failure> {
-    if let Some(name) = &client.uplink {
-        return Ok(Some(netlink.link(name.as_str())?));
-    }
-    match netlink.next_hop(client.remote.into())? {
-        Some(hop) if hop.device != own => Ok(netlink.find_link(&hop.device)?),
-        _ => Ok(None),
     }
 }
 
@@ -112,24 +93,6 @@ fn client_address(
             })
         }
     }
-}
-
-/// The host would take the tunnel's packets for its own before routing sees them.
-fn refuse_hosts_own(
-    config: &Translator,
-    v6: Ipv6Addr,
-    addresses: &[Address],
-) -> Result<(), Failure> {
-    let Some(taken) = addresses.iter().find(|it| it.address.addr() == IpAddr::V6(v6)) else {
-        return Ok(());
-    };
-    let text = format!(
-        "{}: the tunnel's address {v6} is the host's own, on {}",
-        config.name, taken.device
-    );
-    let hint =
-        "give the tunnel an address of its own: local (--local ADDR), and take it off the device";
-    Err(Failure::failed(text).hint(hint))
 }
 
 /// The core for the user engine. `before`: what runs, with the configuration that it has; the new one keeps its
