@@ -25,8 +25,8 @@ use crate::Result;
 pub use crate::netfilter::connection::Choice as Nat44Choice;
 use crate::netfilter::{Count, Ip, Netfilter, Policy, Table};
 
-/// What is translated, and to what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is translated, and to what. By default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nat44 {
     /// Its name, of which the table gets its own.
     pub name: String,

@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fordway_config::{Attach, Mode, Nat64, Pool4, SoftwireClient, SoftwireEnd, Translator};
 use fordway_net::{
-    Address, Change, IpNet, Ipv4Net, Ipv6Net, Nat44, Nat44Choice, NeighbourProxy, Route, Rule,
-    SysctlKey, table,
+    Address, Change, IpNet, Ipv4Net, Ipv6Net, Nat44, NeighbourProxy, Route, Rule, SysctlKey, table,
 };
 use fordway_xlat::config::IcmpErrors;
 
@@ -134,24 +133,14 @@ fn lent(device: &str, client: &SoftwireClient) -> Vec<Change> {
     // The kernel must not choose it when it looks for one to translate to.
     address.host_scope = true;
     let range = client.ports.and_then(|ports| ports.ranges().next());
+    // No pools: with the interface's own address the kernel forgets connections when it goes.
     let nat44 = Nat44 {
         name: device.to_owned(),
         clients: vec![early.into()],
-        devices: Vec::new(),
         uplinks: vec![device.to_owned()],
-        // The interface's address: the kernel forgets connections when it goes.
-        pools: Vec::new(),
         ports: range.map(|range| (*range.start(), *range.end())),
-        choice: Nat44Choice { persistent: false, random: false },
-        netmap: Vec::new(),
-        forwards: Vec::new(),
-        hairpin: false,
-        drop_unsolicited: false,
-        mss_clamp: false,
-        most_sessions: None,
-        most_per_second: None,
-        log: false,
         waits: client.v4.is_none(),
+        ..Nat44::default()
     };
     vec![Change::Address(address), Change::Nat44(nat44)]
 }
