@@ -32,7 +32,7 @@ const NETMAP: u32 = 1 << 6;
 const SOURCE: Place = (Base::Network, 12);
 
 /// How a translation chooses addresses and ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
     pub persistent: bool,
