@@ -3,7 +3,7 @@
 mod bench;
 mod check;
 mod control;
-pub(crate) mod discover;
+mod discover;
 mod doctor;
 mod explain;
 mod export;
@@ -17,16 +17,8 @@ mod status;
 mod tables;
 mod trace;
 
-use tokio::runtime::{Builder, Runtime};
-
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
-
-/// An event loop on the calling thread.
-pub(crate) fn event_loop() -> Result<Runtime, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::failed(format!("cannot start the event loop: {error}")))
-}
 
 /// Does what the command line asks for.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {

@@ -26,8 +26,8 @@ pub(crate) use serve::handle::{Adjust, Handle, Job};
 pub(crate) use serve::requests::Requests;
 pub(crate) use serve::trace::Subscription;
 
-use crate::command::event_loop;
 use crate::failure::Failure;
+use crate::runtime::event_loop;
 use crate::{control, metrics};
 use apply::prepared::Prepared;
 use apply::running::Running;

@@ -30,8 +30,8 @@ use fordway_xlat::addr::Pool6;
 
 pub(crate) use finding::{Finding, Findings, State};
 
-use crate::command::{discover, event_loop};
 use crate::failure::Failure;
+use crate::runtime::{event_loop, open_watcher};
 use probe::Prober;
 use view::View;
 
@@ -83,7 +83,7 @@ pub(crate) fn examine(question: &Question) -> Result<Findings, Failure> {
         None => {
             let device = question.device.as_deref();
             network::check(&view, device, &mut findings);
-            let watcher = discover::open(device, Vec::new());
+            let watcher = open_watcher(device, Vec::new());
             lower()?;
             local.block_on(&runtime, prefix::check(watcher, question.timeout, &mut findings))
         }

@@ -19,6 +19,7 @@ mod offline;
 mod output;
 mod pins;
 mod report;
+mod runtime;
 mod settings;
 mod tables;
 mod trace;

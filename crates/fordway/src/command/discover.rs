@@ -2,20 +2,21 @@
 
 mod render;
 
-use fordway_discovery::{self as discovery, Found, Report, Settings, Watcher};
+use fordway_discovery::{Found, Report, Watcher};
 use fordway_net::Netlink;
 
 use crate::cli::DiscoverArgs;
 use crate::failure::Failure;
 use crate::output::{self, WARNING};
+use crate::runtime::{event_loop, open_watcher};
 use render::{Json, advice, known, tried};
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
     if let Some(device) = &args.device {
         Netlink::open()?.link(device)?;
     }
-    let runtime = super::event_loop()?;
-    let (watcher, hears) = open(args.device.as_deref(), args.trusted.clone())?;
+    let runtime = event_loop()?;
+    let (watcher, hears) = open_watcher(args.device.as_deref(), args.trusted.clone())?;
     if !hears {
         output::complain(&format!(
             "{WARNING}warning{WARNING:#}: router advertisements are not listened to, which needs \
@@ -38,28 +39,6 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {
     output::print(&tried(&report, hears))?;
     let hint = advice(&report, hears);
     Err(Failure::failed("no translation prefix was found").hint(hint))
-}
-
-/// A watcher that tries all sources at once, and whether it receives router advertisements: without CAP_NET_RAW it only
-/// asks resolvers.
-pub(crate) fn open(
-    device: Option<&str>,
-    trusted_domains: Vec<hickory_proto::rr::Name>,
-) -> Result<(Watcher, bool), discovery::Error> {
-    let settings = Settings {
-        device: device.map(str::to_owned),
-        trusted_domains,
-        both: true,
-        diagnose: true,
-        solicitation_delay: std::time::Duration::ZERO,
-        ..Settings::default()
-    };
-    match Watcher::open(settings.clone()) {
-        Err(error) if error.is_privilege() => {
-            Ok((Watcher::open(Settings { advertisements: false, ..settings })?, false))
-        }
-        opened => Ok((opened?, true)),
-    }
 }
 
 async fn watch(watcher: Watcher, json: bool, hears: bool) -> Result<(), Failure> {
