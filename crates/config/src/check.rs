@@ -1,9 +1,6 @@
 //! Checks that need more than one value.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt::Display;
-use std::hash::Hash;
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -16,15 +13,16 @@ use crate::diagnostic::Sink;
 use crate::dns64;
 use crate::draft::Drafts;
 use crate::dstm;
-use crate::engine;
-use crate::keys::Read;
+use crate::engine::Attach;
+use crate::findings::{duplicates, twice, well_known_prefix};
+use crate::keys::{Places, Read};
 use crate::mode::{Clat, Mode, Pref64, Siit};
 use crate::name::InterfaceName;
-use crate::nat44;
+use crate::nat44::{self, Nat44};
 use crate::nat64;
 use crate::proxy;
-use crate::softwire;
-use crate::translator::Translator;
+use crate::softwire::{self, Softwire};
+use crate::translator::{self, Translator};
 use crate::trt;
 
 /// Checks every translator, and all of them against each other.
@@ -38,7 +36,7 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
         duplicate_eam(draft, &eam, sink);
         overlapping_eam(draft, &eam, sink);
         well_known_prefix(&pool6, sink);
-        engine::check(draft, sink);
+        translator::check::engine(draft, sink);
         mtu(draft, sink);
         match &translator.mode {
             Mode::Siit(siit) => siit_alone(draft, siit, &eam, sink),
@@ -47,7 +45,7 @@ pub(crate) fn across(drafts: &Drafts, sink: &mut Sink) {
             Mode::Softwire(softwire) => softwire::check::softwire(softwire, at, sink),
         }
         for nat44 in &drafts.nat44 {
-            softwire::check::past_nat44(draft, nat44, sink);
+            past_nat44(draft, nat44, sink);
         }
     }
     for draft in &drafts.nat44 {
@@ -172,13 +170,50 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     let of_kernel = drafts.nat44.iter().filter_map(|it| it.at.of("name", &it.value.name));
     let of_kernel =
         of_kernel.chain(drafts.dual_stack.iter().filter_map(|it| it.at.of("name", &it.value.name)));
-    let softwires = drafts.translators.iter().filter_map(softwire::check::of);
+    let softwires = drafts.translators.iter().filter_map(softwire_of);
     let around = dstm::check::Surroundings {
         translators: translators.chain(of_kernel.map(|name| (name, false))).collect(),
         bindings: softwires.flat_map(softwire::check::bindings).collect(),
     };
     let (server, tep) = (drafts.dstm_server.as_ref(), drafts.dstm_tep.as_ref());
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
+}
+
+/// The softwire of a translator.
+fn softwire_of(draft: &Read<Translator>) -> Option<(&Softwire, &Places)> {
+    match &draft.value.mode {
+        Mode::Softwire(softwire) => Some((softwire, &draft.at)),
+        _ => None,
+    }
+}
+
+/// What is taken at the ingress of NAT44's uplink on its way to a client has not passed NAT44's rules.
+fn past_nat44(draft: &Read<Translator>, nat44: &Read<Nat44>, sink: &mut Sink) {
+    let translator = &draft.value;
+    let Some(softwire) = softwire_of(draft).filter(|_| translator.attach == Attach::Ingress) else {
+        return;
+    };
+    let own = softwire::check::networks4(softwire).into_iter().map(|it| it.0);
+    let is_client =
+        |net: Ipv4Net| nat44.value.clients.iter().any(|it| it.contains(&net) || net.contains(it));
+    if !own.chain(translator.routes4.iter().copied()).any(is_client) {
+        return;
+    }
+    let uplinks = nat44.at.each("uplink", &nat44.value.uplinks);
+    let shared = uplinks.iter().find(|uplink| translator.devices.contains(uplink.get_ref()));
+    if let Some(uplink) = shared {
+        let message = format!(
+            "`devices`: {} is the uplink of a NAT44 whose clients are behind this softwire; what comes in there for \
+             their own addresses passes NAT44's rules by",
+            uplink.get_ref()
+        );
+        sink.warn(
+            draft.at.span.clone(),
+            message,
+            "name only the device towards the clients in devices",
+        )
+        .beside(uplink.span(), "its uplink");
+    }
 }
 
 fn name(draft: &Read<Translator>) -> Option<Spanned<InterfaceName>> {
@@ -196,44 +231,6 @@ fn duplicate_names(drafts: &Drafts, sink: &mut Sink) {
         let message = format!("two translators are called \"{}\"", second.get_ref());
         let help = "give each its own name; the interfaces get them";
         sink.error(second.span(), message, help).beside(first.span(), "the first one");
-    }
-}
-
-/// Says that a key has no effect.
-pub(crate) fn no_effect(span: Range<usize>, message: impl Into<String>, sink: &mut Sink) {
-    sink.warn(span, message, "leave it out");
-}
-
-/// Each item that equals an earlier one by its key, behind the first of those.
-pub(crate) fn twice<'a, T, K: Hash + Eq>(
-    items: &'a [Spanned<T>],
-    key: impl Fn(&'a T) -> K,
-) -> impl Iterator<Item = (&'a Spanned<T>, &'a Spanned<T>)> {
-    let mut first = HashMap::new();
-    items.iter().filter_map(move |item| match first.entry(key(item.get_ref())) {
-        Entry::Occupied(earlier) => Some((*earlier.get(), item)),
-        Entry::Vacant(place) => {
-            place.insert(item);
-            None
-        }
-    })
-}
-
-/// Each item that clashes with an earlier one, behind the first of those.
-pub(crate) fn clashing<T>(
-    items: &[Spanned<T>],
-    clash: impl Fn(&T, &T) -> bool,
-) -> impl Iterator<Item = (&Spanned<T>, &Spanned<T>)> {
-    items.iter().enumerate().filter_map(move |(at, item)| {
-        let mut earlier = items[..at].iter();
-        Some((earlier.find(|earlier| clash(earlier.get_ref(), item.get_ref()))?, item))
-    })
-}
-
-pub(crate) fn duplicates<T: Hash + Eq + Display>(key: &str, items: &[Spanned<T>], sink: &mut Sink) {
-    for (first, second) in twice(items, |item| item) {
-        let message = format!("`{key}`: {} is listed twice", second.get_ref());
-        sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
     }
 }
 
@@ -287,21 +284,6 @@ fn overlapping_eam(draft: &Read<Translator>, eam: &[Spanned<Eam>], sink: &mut Si
             "right for an exception from an algorithmic mapping; else choose prefixes apart",
         )
         .beside(place(&overlap.outer), "the shorter prefix");
-    }
-}
-
-/// RFC 6052 section 2.1: the Well-Known Prefix has 96 bits. What contains it is most likely a slip of the pen.
-pub(crate) fn well_known_prefix(prefixes: &[Spanned<Pool6>], sink: &mut Sink) {
-    let well_known = Pool6::WELL_KNOWN.net();
-    for pool6 in prefixes {
-        let net = pool6.get_ref().net();
-        if net == well_known || !net.contains(&well_known) {
-            continue;
-        }
-        let message =
-            format!("{net} is not the Well-Known Prefix, which has 96 bits (RFC 6052 section 2.1)");
-        let help = format!("write \"{well_known}\", or a prefix of the network's own");
-        sink.warn(pool6.span(), message, help);
     }
 }
 

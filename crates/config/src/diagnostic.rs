@@ -207,7 +207,6 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
 
     #[test]
     fn a_report_keeps_a_readable_number_and_says_how_many_more() {
@@ -218,7 +217,7 @@ mod tests {
         for _ in 0..MAX_KEPT + 7 {
             sink.push(Diagnostic::error(1..2, "wrong"));
         }
-        let report = sink.into_report(Source::new("origin", "text", &Settings::default()));
+        let report = sink.into_report(Source::new("origin", "text", &[]));
         assert!(report.has_errors());
         assert_eq!(report.lines().count(), MAX_KEPT);
         assert!(report.render(false).ends_with("... and 7 more of this kind"));

@@ -20,7 +20,7 @@ use crate::keys::form::{
     text, texts, time,
 };
 use crate::keys::keys;
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 pub use upstream::{Upstream, UpstreamError, UpstreamProtocol};

@@ -7,17 +7,18 @@ use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
 use crate::keys::form::Form;
-use crate::keys::{self, Keys};
+use crate::keys::{self, Keys, Section};
 use crate::mode::{Kind, MODE};
 use crate::nat44::{self, DualStack, Nat44};
+use crate::problem::{Problem, Problems, Value};
 use crate::proxy::Proxy;
-use crate::section::{Problem, Problems, Section, Value};
-use crate::sections::{self, Control, Log, Metrics, Table};
+use crate::sections::{Control, Log, Metrics};
 use crate::settings;
 use crate::source::Source;
 use crate::translator::Translator;
 use crate::trt::Trt;
 use crate::types::Config;
+use crate::value::{self, Table};
 
 /// The parts of the file, with their places where checks across parts need them.
 #[derive(Default)]
@@ -97,7 +98,7 @@ fn several<T: Keys>(
     key: &'static str,
     title: &'static str,
 ) -> Vec<keys::Read<T>> {
-    let tables = top.read(sink, key, |v| sections::tables(v, title));
+    let tables = top.read(sink, key, |v| value::tables(v, title));
     let tables = tables.map(toml::Spanned::into_inner).unwrap_or_default();
     tables.into_iter().map(|table| keys::read(title, table, sink)).collect()
 }
@@ -109,14 +110,14 @@ fn only_one<'t, 'i>(value: &'t Value<'i>) -> Result<Table<'t, 'i>, Problems> {
             let message = "there is one, which may listen on several addresses";
             Err(Problem::new(value.span(), message, "write it with one bracket").into())
         }
-        _ => sections::table(value),
+        _ => value::table(value),
     }
 }
 
 fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Drafts) {
     let help = "begin a translator with a line [[translator]]";
     let tables = top.read(sink, "translator", |value| match value.get_ref() {
-        DeValue::Array(items) => Problems::collect(items.iter().map(sections::table)),
+        DeValue::Array(items) => Problems::collect(items.iter().map(value::table)),
         _ => Err(Problem::new(
             value.span(),
             "there may be several translators, so this is a list",

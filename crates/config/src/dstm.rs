@@ -10,15 +10,15 @@ use std::time::Duration;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde_json::json;
 
-use crate::engine::Engine;
-use crate::keys::common::{ENGINE, HOST4, HOST6, INTERFACE, NAME, PREFIX4, PREFIX6, file};
+use crate::engine::{ENGINE, Engine};
+use crate::keys::common::{HOST4, HOST6, INTERFACE, NAME, PREFIX4, PREFIX6, file};
 use crate::keys::form::{
     BOOLEAN, Given, Integer, NUMBER, Plain, Time, integer, list, or, some, text, time,
 };
 use crate::keys::keys;
 use crate::mode::Mode;
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::softwire::{HOP_LIMIT, Softwire, SoftwireClient, SoftwireEnd};
 use crate::translator::Translator;
 use crate::value;

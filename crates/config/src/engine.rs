@@ -1,11 +1,6 @@
 //! Which engine carries the packets, and where it takes them.
 
-use crate::check::duplicates;
-use crate::diagnostic::Sink;
-use crate::keys::Read;
 use crate::keys::form::Choice;
-use crate::mode::Mode;
-use crate::translator::Translator;
 
 /// Which engine carries the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +15,9 @@ pub enum Engine {
     User,
 }
 
+pub(crate) const ENGINE: Choice<Engine> =
+    Choice(&[("auto", Engine::Auto), ("kernel", Engine::Kernel), ("user", Engine::User)]);
+
 /// Where packets are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
@@ -31,9 +29,10 @@ pub enum Attach {
     Interface,
     /// A CLAT's packets in place, at the device towards the IPv6 network.
     Uplink,
-    /// What arrives on [`Translator::devices`] and would be routed into the interface, before it is routed.
+    /// What arrives on [`devices`](crate::Translator::devices) and would be routed into the interface, before it is
+    /// routed.
     Ingress,
-    /// What arrives on [`Translator::devices`], before the host's own stack sees it.
+    /// What arrives on [`devices`](crate::Translator::devices), before the host's own stack sees it.
     Xdp,
 }
 
@@ -48,61 +47,3 @@ pub(crate) const ATTACH: Choice<Attach> = Choice(&[
 /// Packets from IPv4 that programs leave to the user engine for one reason, per second and processor. The user engine
 /// takes some hundred thousand of all reasons on each of its queues.
 pub(crate) const PASS_RATE: u32 = 10_000;
-
-/// Devices that one translator can be attached to.
-pub(crate) const MAX_DEVICES: usize = 64;
-
-/// Holds `engine`, `attach`, `devices` and `measure` against each other.
-pub(crate) fn check(draft: &Read<Translator>, sink: &mut Sink) {
-    let Read { value: translator, at, .. } = draft;
-    if let Some(span) = at.key("attach")
-        && let Some((message, help)) = cannot_attach(translator)
-    {
-        sink.error(span, message, help);
-    }
-    if let Some(span) = at.key("measure")
-        && translator.measure
-        && translator.engine == Engine::User
-    {
-        let message = "`measure` has no effect: only the kernel engine takes the time";
-        sink.warn(span, message, "leave it out");
-    }
-    let devices = at.each("devices", &translator.devices);
-    if let Some(span) = at.key("devices").filter(|_| !(1..=MAX_DEVICES).contains(&devices.len())) {
-        let message =
-            format!("`devices`: {} devices; 1 to {MAX_DEVICES} are possible", devices.len());
-        let help = "write a list of interface names such as devices = [\"eth0\", \"eth1\"]";
-        sink.error(span, message, help);
-    }
-    duplicates("devices", &devices, sink);
-}
-
-/// Why the attach point can't be, and what to write.
-fn cannot_attach(translator: &Translator) -> Option<(&'static str, &'static str)> {
-    let Translator { mode, attach, engine, .. } = translator;
-    let is_clat = matches!(mode, Mode::Clat(_));
-    let found = match attach {
-        Attach::Uplink if !is_clat && !mode.is_client() => (
-            "`attach`: \"uplink\" belongs to mode clat and to a softwire's client; elsewhere routes decide what is \
-             translated",
-            match mode {
-                Mode::Softwire(_) => "write attach = \"interface\", or \"ingress\" with devices",
-                _ => "write attach = \"interface\", or \"ingress\" or \"xdp\" with devices",
-            },
-        ),
-        Attach::Ingress if is_clat => (
-            "`attach`: \"ingress\" is for gateways",
-            "write attach = \"uplink\", which does the same for a CLAT",
-        ),
-        Attach::Xdp if !mode.translates() => (
-            "`attach`: softwires are attached at the interface, at the ingress, or a client's at the uplink",
-            "write attach = \"interface\", or \"ingress\" with devices",
-        ),
-        Attach::Uplink | Attach::Ingress | Attach::Xdp if *engine == Engine::User => (
-            "`attach`: this attach point is the kernel engine's, and engine is \"user\"",
-            "write attach = \"interface\", or engine = \"auto\"",
-        ),
-        _ => return None,
-    };
-    Some(found)
-}

@@ -7,23 +7,22 @@
 pub(crate) mod common;
 pub(crate) mod form;
 mod place;
+mod section;
 #[cfg(test)]
 mod tests;
 mod written;
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use toml::de::DeTable;
 
 pub(crate) use place::{Place, Places, Read};
+pub(crate) use section::Section;
 #[cfg(test)]
 pub(crate) use tests::{Reader, read_and_write};
 pub(crate) use written::Written;
 
 use crate::diagnostic::Sink;
-use crate::reload::Reload;
-use crate::schema;
-use crate::section::Section;
-use crate::sections::Table;
+use crate::value::Table;
 use form::Form;
 
 /// What is told of a key.
@@ -43,6 +42,33 @@ pub struct Key {
     pub placeholder: &'static str,
     /// Whether `fordway reload` applies a changed value.
     pub reload: Reload,
+}
+
+/// Whether `fordway reload` applies a changed value of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reload {
+    /// It does.
+    #[default]
+    Yes,
+    /// It does, but for these changes.
+    But(&'static str),
+    /// Only after `fordway down NAME`.
+    Down,
+    /// The daemon has to be restarted.
+    Restart,
+}
+
+impl Reload {
+    /// In words, for tables of keys and for the JSON Schema.
+    #[must_use]
+    pub fn words(self) -> String {
+        match self {
+            Reload::Yes => "yes".to_owned(),
+            Reload::But(changes) => format!("yes, but {changes} after `down`"),
+            Reload::Down => "after `down`".to_owned(),
+            Reload::Restart => "restart".to_owned(),
+        }
+    }
 }
 
 /// What has keys in the file.
@@ -100,16 +126,32 @@ impl Key {
 
     /// Tables with keys of their own.
     pub(crate) fn tables<T: Keys>(name: &'static str, title: &str, doc: &str) -> Key {
-        let schema = json!({"type": "array", "items": schema::table(&T::keys())});
+        let schema = json!({"type": "array", "items": table_schema(&T::keys())});
         Key { values: format!("tables `{title}`"), schema, ..Key::table::<T>(name, doc) }
     }
 
     /// A table with keys of its own.
     pub(crate) fn table<T: Keys>(name: &'static str, doc: &str) -> Key {
         let (values, default) = ("a table".to_owned(), shown(None));
-        let (meaning, schema) = (joined(doc), schema::table(&T::keys()));
+        let (meaning, schema) = (joined(doc), table_schema(&T::keys()));
         Key { name, values, default, meaning, schema, placeholder: "TABLE", reload: Reload::Yes }
     }
+}
+
+/// JSON Schema of a table with these keys.
+pub(crate) fn table_schema(keys: &[Key]) -> Json {
+    let mut properties = Map::new();
+    for key in keys {
+        let mut schema = key.schema.clone();
+        if let Some(schema) = schema.as_object_mut() {
+            schema.insert("description".to_owned(), key.meaning.clone().into());
+            schema.insert("x-reload".to_owned(), key.reload.words().into());
+        }
+        properties.insert(key.name.to_owned(), schema);
+    }
+    let required = keys.iter().filter(|key| key.is_needed()).map(|key| key.name);
+    let required: Vec<&str> = required.collect();
+    json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }
 
 /// A comment of several lines as one.
@@ -200,7 +242,7 @@ macro_rules! keys {
         )]
         impl $crate::keys::Keys for $name {
             fn read(
-                section: &mut $crate::section::Section<'_, '_>,
+                section: &mut $crate::keys::Section<'_, '_>,
                 sink: &mut $crate::diagnostic::Sink,
             ) -> (Self, bool) {
                 let mut complete = true;
@@ -224,8 +266,8 @@ macro_rules! keys {
                 $(let first = keys.len();
                 $crate::keys::keys!(@key (keys, $type) ($crate::keys::keys!(@name $field $($key)?))
                     (concat!($($doc, "\n"),*)) ($($form)?) $kind($($args)*));
-                $(keys[first..].iter_mut().for_each(|key| key.reload = $crate::reload::Reload::$($reload)+);)?)*
-                $(keys.iter_mut().for_each(|key| key.reload = $crate::reload::Reload::$all);)?
+                $(keys[first..].iter_mut().for_each(|key| key.reload = $crate::keys::Reload::$($reload)+);)?)*
+                $(keys.iter_mut().for_each(|key| key.reload = $crate::keys::Reload::$all);)?
                 keys
             }
         }
@@ -237,7 +279,7 @@ macro_rules! keys {
     }) => {
         impl $crate::keys::Keys for $type {
             fn read(
-                section: &mut $crate::section::Section<'_, '_>,
+                section: &mut $crate::keys::Section<'_, '_>,
                 sink: &mut $crate::diagnostic::Sink,
             ) -> (Self, bool) {
                 let mut it = <$type>::default();
@@ -258,7 +300,7 @@ macro_rules! keys {
             fn keys() -> Vec<$crate::keys::Key> {
                 let it = <$type>::default();
                 vec![$($crate::keys::Key::usual($key, &$form, &it.$($place)+, concat!($($doc, "\n"),*))
-                    $(.reload($crate::reload::Reload::$reload))?),*]
+                    $(.reload($crate::keys::Reload::$reload))?),*]
             }
         }
     };

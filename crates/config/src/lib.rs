@@ -18,15 +18,16 @@ mod draft;
 mod dstm;
 mod emit;
 mod engine;
+mod findings;
 mod keys;
 mod mode;
 mod name;
 mod nat44;
 mod nat64;
+mod problem;
 mod proxy;
 mod reload;
 mod schema;
-mod section;
 mod sections;
 mod settings;
 mod softwire;
@@ -45,7 +46,7 @@ pub use dstm::{
 };
 pub use engine::{Attach, Engine};
 pub use hickory_proto::rr::Name;
-pub use keys::Key;
+pub use keys::{Key, Reload};
 pub use mode::{Clat, Mode, Pref64, Siit};
 pub use name::{InterfaceName, NameError};
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
@@ -57,7 +58,6 @@ pub use proxy::{
     Proxy, ProxyDestination, ProxyForward, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat,
     ProxyMode, ProxyPorts, ProxyReverse, ProxyRule, ProxyServer, ProxyServerError,
 };
-pub use reload::Reload;
 pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
 pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
@@ -226,7 +226,7 @@ pub fn parse(origin: &str, text: &str) -> Result<Loaded, Report> {
 /// A [`Report`] as that of [`parse`]; what is wrong with a setting comes last.
 pub fn parse_with(origin: &str, text: &str, settings: &Settings) -> Result<Loaded, Report> {
     let mut sink = diagnostic::Sink::default();
-    let source = Source::new(origin, text, settings);
+    let source = Source::new(origin, text, &settings.lines());
     let drafts = draft::read(&source, &mut sink);
     check::across(&drafts, &mut sink);
     let report = sink.into_report(source);

@@ -8,11 +8,9 @@ use serde_json::json;
 use crate::diagnostic::Sink;
 use crate::keys::common::{HOST4, HOST6, INTERFACE, POOL6};
 use crate::keys::form::{BOOLEAN, Choice, Form, Plain, list, or};
-use crate::keys::{Key, Keys, Written, keys};
+use crate::keys::{Key, Keys, Reload, Section, Written, keys};
 use crate::name::InterfaceName;
 use crate::nat64::{Dynamic4, Nat64};
-use crate::reload::Reload;
-use crate::section::Section;
 use crate::softwire::{self, Softwire};
 use crate::value;
 

@@ -16,9 +16,9 @@ use crate::keys::form::{BOOLEAN, Choice, Form, Integer, List, Plain, integer, li
 use crate::keys::{Read, keys, read_after};
 use crate::name::InterfaceName;
 use crate::nat64::{Pool4, pool::POOL4};
-use crate::section::{Problem, Problems, Value};
-use crate::sections::Table;
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
+use crate::value::Table;
 
 pub use dual_stack::DualStack;
 pub use forward::{Forward, ForwardProtocol};

@@ -22,7 +22,7 @@ use crate::keys::form::{
 };
 use crate::keys::keys;
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 pub use mode::{ProxyForward, ProxyMode, ProxyReverse, ProxyRule};

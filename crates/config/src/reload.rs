@@ -1,38 +1,11 @@
 //! What `fordway reload` can change: each key's description says it.
 
-use crate::keys::{self, Key, Keys};
+use crate::keys::{self, Key, Keys, Reload};
 use crate::mode::{Clat, Mode, Siit};
 use crate::nat64::Nat64;
 use crate::softwire;
 use crate::translator::Translator;
 use crate::types::Config;
-
-/// Whether `fordway reload` applies a changed value of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reload {
-    /// It does.
-    #[default]
-    Yes,
-    /// It does, but for these changes.
-    But(&'static str),
-    /// Only after `fordway down NAME`.
-    Down,
-    /// The daemon has to be restarted.
-    Restart,
-}
-
-impl Reload {
-    /// In words, for tables of keys and for the JSON Schema.
-    #[must_use]
-    pub fn words(self) -> String {
-        match self {
-            Reload::Yes => "yes".to_owned(),
-            Reload::But(changes) => format!("yes, but {changes} after `down`"),
-            Reload::Down => "after `down`".to_owned(),
-            Reload::Restart => "restart".to_owned(),
-        }
-    }
-}
 
 impl Translator {
     /// Keys whose value differs in `new`, and that change only after `fordway down NAME`.

@@ -1,11 +1,11 @@
 //! JSON Schema of the file.
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
-use crate::keys::{Key, Keys};
+use crate::keys::{Key, Keys, table_schema};
 use crate::mode::{Clat, Siit};
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Nat64, NatPt};
@@ -16,25 +16,9 @@ use crate::softwire::ends::{Client, Tep};
 use crate::translator::Translator;
 use crate::trt::Trt;
 
-/// A table with these keys.
-pub(crate) fn table(keys: &[Key]) -> Json {
-    let mut properties = Map::new();
-    for key in keys {
-        let mut schema = key.schema.clone();
-        if let Some(schema) = schema.as_object_mut() {
-            schema.insert("description".to_owned(), key.meaning.clone().into());
-            schema.insert("x-reload".to_owned(), key.reload.words().into());
-        }
-        properties.insert(key.name.to_owned(), schema);
-    }
-    let required = keys.iter().filter(|key| key.is_needed()).map(|key| key.name);
-    let required: Vec<&str> = required.collect();
-    json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
-}
-
 /// A table where `key` has this word, with these keys.
 fn with(key: &str, word: &str, keys: &[Vec<Key>]) -> Json {
-    let mut table = table(&keys.concat());
+    let mut table = table_schema(&keys.concat());
     table["properties"][key]["enum"] = json!([word]);
     table["properties"][key]["type"] = json!("string");
     table
@@ -82,16 +66,16 @@ pub(crate) fn file() -> Json {
         "additionalProperties": false,
         "properties": {
             "translator": some(&translators()),
-            "dns64": table(&Dns64::keys()),
-            "advertise": some(&table(&Advertise::keys())),
-            "trt": some(&table(&Trt::keys())),
+            "dns64": table_schema(&Dns64::keys()),
+            "advertise": some(&table_schema(&Advertise::keys())),
+            "trt": some(&table_schema(&Trt::keys())),
             "proxy": some(&proxies()),
-            "dstm_server": table(&DstmServer::keys()),
-            "dstm_tep": table(&DstmTep::keys()),
-            "dstm_client": some(&table(&DstmClient::keys())),
-            "control": table(&Control::keys()),
-            "metrics": table(&Metrics::keys()),
-            "log": table(&Log::keys()),
+            "dstm_server": table_schema(&DstmServer::keys()),
+            "dstm_tep": table_schema(&DstmTep::keys()),
+            "dstm_client": some(&table_schema(&DstmClient::keys())),
+            "control": table_schema(&Control::keys()),
+            "metrics": table_schema(&Metrics::keys()),
+            "log": table_schema(&Log::keys()),
         },
     })
 }

@@ -1,48 +1,14 @@
-//! Values that are tables; `[control]`, `[metrics]` and `[log]`.
+//! `[control]`, `[metrics]` and `[log]`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
-
 use crate::DEFAULT_SOCKET;
 use crate::keys::common::{SOCKET, file};
 use crate::keys::form::{Choice, list, time};
 use crate::keys::{keys, usual};
-use crate::section::{Problem, Problems, Value};
 use crate::value;
-
-/// A table and its place.
-pub(crate) type Table<'t, 'i> = (&'t DeTable<'i>, std::ops::Range<usize>);
-
-/// Reads a value that is a table.
-pub(crate) fn table<'t, 'i>(value: &'t Value<'i>) -> Result<Table<'t, 'i>, Problems> {
-    match value.get_ref().as_table() {
-        Some(table) => Ok((table, value.span())),
-        None => Err(Problem::new(
-            value.span(),
-            "this is the name of a section",
-            "write it in brackets on a line of its own, and its keys below",
-        )
-        .into()),
-    }
-}
-
-/// Reads a list of tables, whose lines people begin with `title`.
-pub(crate) fn tables<'t, 'i>(
-    value: &'t Value<'i>,
-    title: &str,
-) -> Result<Vec<Table<'t, 'i>>, Problems> {
-    match value.get_ref() {
-        DeValue::Array(items) => Problems::collect(items.iter().map(table)),
-        _ => {
-            let message = "there may be several, so this is a list";
-            let help = format!("write {title}, with two brackets");
-            Err(Problem::new(value.span(), message, help).into())
-        }
-    }
-}
 
 keys! {
     /// `[control]`: the socket of `fordway status` and all other commands.

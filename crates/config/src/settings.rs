@@ -7,9 +7,6 @@ use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::Sink;
 
-/// What stands for a file's name in messages about settings.
-pub(crate) const ORIGIN: &str = "--set";
-
 const HELP: &str = "write --set SECTION.KEY=VALUE, such as --set dns64.rate=unlimited; where a section has several tables, \
                     --set SECTION.NAME.KEY=VALUE";
 

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::settings::{ORIGIN, Settings};
+/// What stands for a file's name in messages about settings.
+const ORIGIN: &str = "--set";
 
 /// A text and settings. Places count octets through the text, one octet between, and the settings, each a line.
 #[derive(Clone, Debug)]
@@ -26,11 +27,12 @@ pub(crate) struct Part<'s> {
 }
 
 impl Source {
-    pub(crate) fn new(origin: &str, text: &str, settings: &Settings) -> Source {
+    /// `settings`: each a line of TOML.
+    pub(crate) fn new(origin: &str, text: &str, settings: &[String]) -> Source {
         let (mut lines, mut padded) = (String::new(), Vec::new());
-        for line in settings.lines() {
-            padded.push(" ".repeat(text.len() + 1 + lines.len()) + &line);
-            lines = lines + &line + "\n";
+        for line in settings {
+            padded.push(" ".repeat(text.len() + 1 + lines.len()) + line);
+            lines = lines + line + "\n";
         }
         Source { origin: origin.to_owned(), text: text.to_owned(), settings: padded, lines }
     }

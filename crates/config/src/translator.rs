@@ -1,5 +1,7 @@
 //! `[[translator]]`.
 
+pub(crate) mod check;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_xlat::addr::{Eam, Pool6};
@@ -8,8 +10,8 @@ use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
 use serde_json::json;
 
-use crate::engine::{ATTACH, Attach, Engine, PASS_RATE};
-use crate::keys::common::{ENGINE, HOST4, INTERFACE, NAME, PREFIX4, RATE, TRAFFIC_CLASS};
+use crate::engine::{ATTACH, Attach, ENGINE, Engine, PASS_RATE};
+use crate::keys::common::{HOST4, INTERFACE, NAME, PREFIX4, RATE, TRAFFIC_CLASS};
 use crate::keys::form::{
     BOOLEAN, Choice, List, NUMBER, Octets, Plain, integer, list, octets, or, texts,
 };

@@ -15,7 +15,7 @@ use crate::keys::form::{
 };
 use crate::keys::keys;
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 /// Idle times, in seconds: up to a week.

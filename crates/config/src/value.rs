@@ -4,7 +4,7 @@ mod server;
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use fordway_xlat::addr::{Eam, EamError, Pool6, Pool6Error, classify};
 use fordway_xlat::{DropReason, IcmpErrors};
 use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Value, closest};
+use crate::problem::{Problem, Problems, Value, closest};
 
 pub(crate) use server::{dns_name, is_host, listen, name_text, net, rate, server_name, server6};
 
@@ -37,6 +37,34 @@ fn mistyped(value: &Value<'_>, wanted: &str, help: &str) -> Problems {
         DeValue::Table(_) => "a table",
     };
     wrong(value, format!("this is {found}, not {wanted}"), help)
+}
+
+/// A table and its place.
+pub(crate) type Table<'t, 'i> = (&'t DeTable<'i>, Range<usize>);
+
+/// Reads a value that is a table.
+pub(crate) fn table<'t, 'i>(value: &'t Value<'i>) -> Parsed<Table<'t, 'i>> {
+    match value.get_ref().as_table() {
+        Some(table) => Ok((table, value.span())),
+        None => Err(Problem::new(
+            value.span(),
+            "this is the name of a section",
+            "write it in brackets on a line of its own, and its keys below",
+        )
+        .into()),
+    }
+}
+
+/// Reads a list of tables, whose lines people begin with `title`.
+pub(crate) fn tables<'t, 'i>(value: &'t Value<'i>, title: &str) -> Parsed<Vec<Table<'t, 'i>>> {
+    match value.get_ref() {
+        DeValue::Array(items) => Problems::collect(items.iter().map(table)),
+        _ => {
+            let message = "there may be several, so this is a list";
+            let help = format!("write {title}, with two brackets");
+            Err(Problem::new(value.span(), message, help).into())
+        }
+    }
 }
 
 pub(crate) fn boolean(value: &Value<'_>) -> Parsed<bool> {

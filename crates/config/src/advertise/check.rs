@@ -8,8 +8,8 @@ use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Advertise;
-use crate::check::{duplicates, no_effect, twice, well_known_prefix};
 use crate::diagnostic::Sink;
+use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::Read;
 use crate::name::InterfaceName;
 

@@ -7,8 +7,8 @@ use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
 use super::{Dns64, Reverse, Upstream, UpstreamProtocol};
-use crate::check::{duplicates, no_effect, twice, well_known_prefix};
 use crate::diagnostic::Sink;
+use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::{Places, Read};
 
 /// Checks the section. `prefixes`: those of the translators; `unread`: they may have others that could not be read.

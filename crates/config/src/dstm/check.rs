@@ -9,8 +9,8 @@ use ipnet::Ipv4Net;
 use toml::Spanned;
 
 use super::{DstmClient, DstmServer, DstmTep, DstmTepPlace, same_place};
-use crate::check::{clashing, duplicates, twice};
 use crate::diagnostic::Sink;
+use crate::findings::{clashing, duplicates, twice};
 use crate::keys::Read;
 use crate::name::InterfaceName;
 

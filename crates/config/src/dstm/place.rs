@@ -9,9 +9,8 @@ use super::{KEY_FILE, LISTEN};
 use crate::diagnostic::Sink;
 use crate::keys::common::{HOST6, INTERFACE};
 use crate::keys::form::Form;
-use crate::keys::{Key, Keys, Written, keys};
+use crate::keys::{Key, Keys, Section, Written, keys};
 use crate::name::InterfaceName;
-use crate::section::Section;
 
 /// Where a server's tunnel end point is.
 #[derive(Clone, Debug, PartialEq, Eq)]

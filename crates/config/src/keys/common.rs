@@ -10,12 +10,11 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde_json::json;
 use toml::Value as Toml;
 
-use super::form::{Choice, Given, Integer, List, Or, Plain, integer, list, or, text};
-use super::{Key, Keys, Written};
+use super::form::{Given, Integer, List, Or, Plain, integer, list, or, text};
+use super::{Key, Keys, Section, Written};
 use crate::diagnostic::Sink;
-use crate::engine::Engine;
 use crate::name::InterfaceName;
-use crate::section::{Problems, Section, Value};
+use crate::problem::{Problems, Value};
 use crate::value;
 
 pub(crate) const INTERFACE: Plain<InterfaceName> =
@@ -80,9 +79,6 @@ pub(crate) const CLIENT_LEN: Integer<u8> = integer(32..=128, "bits");
 
 /// Leading bits of an IPv4 address that name one.
 pub(crate) const CLIENT_LEN4: Integer<u8> = integer(8..=32, "bits");
-
-pub(crate) const ENGINE: Choice<Engine> =
-    Choice(&[("auto", Engine::Auto), ("kernel", Engine::Kernel), ("user", Engine::User)]);
 
 /// Type of Service and Traffic Class.
 pub(crate) const TRAFFIC_CLASS: Plain<TrafficClass> = Plain {

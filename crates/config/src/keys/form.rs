@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml::Value as Toml;
 
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 type Parsed<T> = Result<T, Problems>;

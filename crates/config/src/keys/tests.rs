@@ -3,10 +3,8 @@
 use serde_json::Value as Json;
 use toml::de::DeTable;
 
-use super::{Key, Keys, Written};
+use super::{Key, Keys, Section, Written};
 use crate::diagnostic::Sink;
-use crate::section::Section;
-use crate::settings::Settings;
 use crate::source::Source;
 
 /// Reads a table, and writes what was read. Which of `keys` it knows.
@@ -19,7 +17,7 @@ pub(crate) fn read_and_write<T: Keys>(text: &str, keys: &[Key]) -> (Written, Vec
     let (value, _) = T::read(&mut section, &mut sink);
     let known = keys.iter().map(|key| section.knows(key.name)).collect();
     section.finish(&mut sink);
-    let report = sink.into_report(Source::new("it", text, &Settings::default()));
+    let report = sink.into_report(Source::new("it", text, &[]));
     (super::write(&value), known, report.render(false))
 }
 

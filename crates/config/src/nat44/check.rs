@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::{MOST, Nat44};
-use crate::check::{clashing, duplicates, twice};
 use crate::diagnostic::Sink;
+use crate::findings::{clashing, duplicates, twice};
 use crate::keys::Read;
 use crate::nat64::{Pool4, Pool4Source, lifetimes};
 

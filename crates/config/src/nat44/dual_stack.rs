@@ -8,7 +8,7 @@ use crate::keys::common::NAME;
 use crate::keys::form::{List, Plain, list, texts};
 use crate::keys::{Read, keys};
 use crate::name::InterfaceName;
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 const NAME_HELP: &str = "write a name such as name = \"dual\"";

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use fordway_xlat::addr::classify;
 
 use crate::keys::form::{Plain, texts};
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 type Parsed<T> = Result<T, Problems>;

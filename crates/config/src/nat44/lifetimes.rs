@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::diagnostic::Sink;
-use crate::keys::{self, Key, Keys, Written, keys};
+use crate::keys::{self, Key, Keys, Section, Written, keys};
 use crate::nat64::lifetimes::LIFETIME;
-use crate::section::{Problem, Section};
+use crate::problem::Problem;
 
 keys! {
     /// Conntrack's lifetimes, in whole seconds.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fordway_xlat::alg::Alg;
 use fordway_xlat::alg::ftp::{self, Ftp};
 
-use crate::check::{clashing, twice};
 use crate::diagnostic::Sink;
+use crate::findings::{clashing, twice};
 use crate::keys::form::{Choice, integer, list};
 use crate::keys::{Places, keys, usual};
 

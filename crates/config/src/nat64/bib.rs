@@ -6,7 +6,7 @@ use fordway_xlat::addr::classify;
 use fordway_xlat::nat64::{Protocol, StaticBib};
 
 use crate::keys::form::{Plain, texts};
-use crate::section::{Problem, Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 type Parsed<T> = Result<T, Problems>;

@@ -10,12 +10,11 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::pool::CLIENTS;
-use crate::check::clashing;
 use crate::diagnostic::Sink;
+use crate::findings::clashing;
 use crate::keys::common::{PREFIX4, file};
 use crate::keys::form::{List, Or, Plain, Time, list, or, time};
-use crate::keys::{Key, Keys, Places, Written, keys};
-use crate::section::Section;
+use crate::keys::{Key, Keys, Places, Section, Written, keys};
 use crate::value;
 
 const HELP: &str = "write a list of IPv4 networks such as [\"192.0.2.0/24\"]";

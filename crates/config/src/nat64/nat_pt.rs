@@ -10,12 +10,12 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::pool::CLIENTS;
-use crate::check::clashing;
 use crate::diagnostic::Sink;
+use crate::findings::clashing;
 use crate::keys::common::PREFIX4;
 use crate::keys::form::{BOOLEAN, Plain, integer, list, texts, time};
-use crate::keys::{Key, Keys, Places, Written, keys, usual};
-use crate::section::{Problem, Problems, Section, Value};
+use crate::keys::{Key, Keys, Places, Section, Written, keys, usual};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 const POOL: &str = "write a list of IPv4 networks such as [\"192.0.2.0/26\"]";

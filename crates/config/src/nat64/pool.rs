@@ -11,8 +11,8 @@ use super::Pool4;
 use crate::diagnostic::Sink;
 use crate::keys::common::PREFIX6;
 use crate::keys::form::{Form, Given, Integer, List, Plain, integer, list, some, text};
-use crate::keys::{Key, Keys, Places, Written, keys};
-use crate::section::{Problem, Problems, Section, Value};
+use crate::keys::{Key, Keys, Places, Section, Written, keys};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 /// Blocks that a subscriber has at most unless the file says otherwise.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use super::{Proxy, ProxyMode, ProxyServer};
-use crate::check::duplicates;
 use crate::diagnostic::Sink;
 use crate::dns64::check::same_place;
+use crate::findings::duplicates;
 use crate::keys::Read;
 
 /// Checks all entries; `taken`: where others listen by TCP, with who they are.

@@ -9,8 +9,8 @@ use super::{Parsed, ProxyDestination, ProxyPorts, ProxyServer, ProxyServerError}
 use crate::diagnostic::Sink;
 use crate::keys::common::{ALLOW, NET};
 use crate::keys::form::{Choice, Form, Given, List, Plain, list, or, some, text, time};
-use crate::keys::{Key, Keys, Written, keys};
-use crate::section::{Problem, Section, Value};
+use crate::keys::{Key, Keys, Section, Written, keys};
+use crate::problem::{Problem, Value};
 use crate::value;
 
 /// What a proxy is for.

@@ -10,22 +10,10 @@ use toml::Spanned;
 
 use super::{Softwire, SoftwireEnd};
 use crate::diagnostic::Sink;
-use crate::engine::Attach;
-use crate::keys::{Places, Read};
-use crate::mode::Mode;
-use crate::nat44::Nat44;
-use crate::translator::Translator;
+use crate::keys::Places;
 
 /// Bindings that a file may have: what fits its greatest size, generously.
 const MAX_BINDINGS: usize = 200_000;
-
-/// The softwire of a translator.
-pub(crate) fn of(draft: &Read<Translator>) -> Option<(&Softwire, &Places)> {
-    match &draft.value.mode {
-        Mode::Softwire(softwire) => Some((softwire, &draft.at)),
-        _ => None,
-    }
-}
 
 /// The bindings that stand in the file and are complete.
 pub(crate) fn bindings((softwire, at): (&Softwire, &Places)) -> Vec<Spanned<Binding>> {
@@ -143,34 +131,5 @@ pub(crate) fn contradictions(bindings: &[Spanned<Binding>], sink: &mut Sink) {
         if let Some(first) = first {
             error.beside(first, "here first");
         }
-    }
-}
-
-/// What is taken at the ingress of NAT44's uplink on its way to a client has not passed NAT44's rules.
-pub(crate) fn past_nat44(draft: &Read<Translator>, nat44: &Read<Nat44>, sink: &mut Sink) {
-    let translator = &draft.value;
-    let Some(softwire) = of(draft).filter(|_| translator.attach == Attach::Ingress) else {
-        return;
-    };
-    let own = networks4(softwire).into_iter().map(|it| it.0);
-    let is_client =
-        |net: Ipv4Net| nat44.value.clients.iter().any(|it| it.contains(&net) || net.contains(it));
-    if !own.chain(translator.routes4.iter().copied()).any(is_client) {
-        return;
-    }
-    let uplinks = nat44.at.each("uplink", &nat44.value.uplinks);
-    let shared = uplinks.iter().find(|uplink| translator.devices.contains(uplink.get_ref()));
-    if let Some(uplink) = shared {
-        let message = format!(
-            "`devices`: {} is the uplink of a NAT44 whose clients are behind this softwire; what comes in there for \
-             their own addresses passes NAT44's rules by",
-            uplink.get_ref()
-        );
-        sink.warn(
-            draft.at.span.clone(),
-            message,
-            "name only the device towards the clients in devices",
-        )
-        .beside(uplink.span(), "its uplink");
     }
 }

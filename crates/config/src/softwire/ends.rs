@@ -9,10 +9,8 @@ use super::{HOP_LIMIT, Softwire, SoftwireClient, SoftwireEnd};
 use crate::diagnostic::Sink;
 use crate::keys::common::{HOST4, HOST6, INTERFACE};
 use crate::keys::form::{Choice, Form, Given, Integer, integer, or};
-use crate::keys::{Key, Keys, NEEDED, Written, keys};
+use crate::keys::{Key, Keys, NEEDED, Reload, Section, Written, keys};
 use crate::name::InterfaceName;
-use crate::reload::Reload;
-use crate::section::Section;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {

@@ -5,8 +5,7 @@ use toml::Spanned;
 
 use crate::diagnostic::Sink;
 use crate::keys::form::{Form, Integer, integer};
-use crate::keys::{Key, Keys, Written};
-use crate::section::Section;
+use crate::keys::{Key, Keys, Section, Written};
 
 const PSID: Integer<u16> = integer(0..=65_535, "");
 const BITS: Integer<u8> = integer(0..=16, "bits");

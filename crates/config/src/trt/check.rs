@@ -5,8 +5,8 @@ use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::Trt;
-use crate::check::{duplicates, no_effect, twice, well_known_prefix};
 use crate::diagnostic::Sink;
+use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::Read;
 
 /// Checks all entries. `translated`: the prefixes of translators; `clats`: those that CLATs send IPv4 to.

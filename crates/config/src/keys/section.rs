@@ -3,59 +3,12 @@
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
+use super::{Keys, Place, Places, Read, read};
 use crate::diagnostic::{Diagnostic, Sink};
-use crate::keys::{self, Keys, Place, Places};
-use crate::sections;
-
-/// A value and its place.
-pub(crate) type Value<'i> = Spanned<DeValue<'i>>;
-
-/// What is wrong with a value. Several, since a list may have several wrong items.
-#[derive(Debug)]
-pub(crate) struct Problems(Vec<Problem>);
-
-/// One thing that is wrong with a value, at the value's place.
-#[derive(Debug)]
-pub(crate) struct Problem {
-    span: Range<usize>,
-    message: String,
-    help: String,
-}
-
-impl Problem {
-    /// `message` completes "`key`: ..."; `help` says what to write.
-    pub(crate) fn new(
-        span: Range<usize>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Problem {
-        Problem { span, message: message.into(), help: help.into() }
-    }
-}
-
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Problems {
-        Problems(vec![problem])
-    }
-}
-
-impl Problems {
-    /// All values, or all problems of all of them.
-    pub(crate) fn collect<T>(
-        results: impl Iterator<Item = Result<T, Problems>>,
-    ) -> Result<Vec<T>, Problems> {
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for result in results {
-            match result {
-                Ok(value) => good.push(value),
-                Err(problems) => bad.extend(problems.0),
-            }
-        }
-        if bad.is_empty() { Ok(good) } else { Err(Problems(bad)) }
-    }
-}
+use crate::problem::{Problems, Value, closest};
+use crate::value;
 
 /// A table whose keys are being read.
 pub(crate) struct Section<'t, 'i> {
@@ -135,12 +88,12 @@ impl<'t, 'i> Section<'t, 'i> {
         title: &str,
         names: impl IntoIterator<Item = &'static str>,
     ) -> (Vec<T>, bool) {
-        let Some(tables) = self.read(sink, key, |value| sections::tables(value, title)) else {
+        let Some(tables) = self.read(sink, key, |value| value::tables(value, title)) else {
             return (Vec::new(), true);
         };
         let name = names.into_iter().last().unwrap_or(key);
         let tables = tables.into_inner().into_iter();
-        self.keep(key, tables.map(|table| keys::read(name, table, sink)).collect())
+        self.keep(key, tables.map(|table| read(name, table, sink)).collect())
     }
 
     /// Reads a table.
@@ -150,16 +103,15 @@ impl<'t, 'i> Section<'t, 'i> {
         key: &'static str,
         title: &'static str,
     ) -> (Option<T>, bool) {
-        let Some(table) = self.read(sink, key, sections::table) else {
+        let Some(table) = self.read(sink, key, value::table) else {
             return (None, true);
         };
-        let (mut values, complete) =
-            self.keep(key, vec![keys::read(title, table.into_inner(), sink)]);
+        let (mut values, complete) = self.keep(key, vec![read(title, table.into_inner(), sink)]);
         (values.pop(), complete)
     }
 
     /// The values of tables, whose places are kept.
-    fn keep<T>(&mut self, key: &'static str, read: Vec<keys::Read<T>>) -> (Vec<T>, bool) {
+    fn keep<T>(&mut self, key: &'static str, read: Vec<Read<T>>) -> (Vec<T>, bool) {
         let complete = read.iter().all(|table| table.complete);
         let (values, places) = read.into_iter().map(|table| (table.value, table.at)).unzip();
         self.at.set_tables(key, places);
@@ -210,14 +162,6 @@ impl<'t, 'i> Section<'t, 'i> {
         }
         self.at
     }
-}
-
-/// The known word that a mistyped one most likely stands for.
-pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let word = word.to_ascii_lowercase().replace('-', "_");
-    let scored = known.iter().map(|known| (strsim::jaro_winkler(&word, known), *known));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then_some(best.1)
 }
 
 /// "`a`, `b` and `c`".
