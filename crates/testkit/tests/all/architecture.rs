@@ -90,11 +90,12 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         let name = path.display().to_string();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("tests") {
             sources(&path, found);
         } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
             let text = std::fs::read_to_string(&path).expect("a source file");
-            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+            let code =
+                text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
             found.push((name, code));
         }
     }
@@ -152,6 +153,103 @@ fn parts_of_the_daemon_import_only_those_before_them() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Crates whose modules import each other in one direction alone. A file or folder of `src` counts as one module, and
+/// what `lib.rs` exports as the module's that it comes from.
+const ACYCLIC: &str =
+    "bpf config control data discovery dstmd engine net router serve softwire testhost tun wire";
+
+/// The first word of a path, and how the text goes on.
+fn first_word(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()))
+}
+
+/// The words that stand behind `crate::`: one, or those of a list outside of inner braces that begin a path.
+fn imported(text: &str) -> Vec<&str> {
+    let Some(mut list) = text.strip_prefix('{') else { return vec![first_word(text).0] };
+    let (mut words, mut depth, mut begins) = (Vec::new(), 1, true);
+    while let Some(c) = list.chars().next().filter(|_| depth > 0) {
+        let (word, rest) = first_word(list);
+        if begins && depth == 1 && !word.is_empty() {
+            words.push(word);
+        }
+        begins = c == ',' || c.is_whitespace() && begins;
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        list = if word.is_empty() { &list[c.len_utf8()..] } else { rest };
+    }
+    words
+}
+
+/// The modules of a crate, and which of the others each imports.
+fn modules(name: &str) -> Imports {
+    let src = root().join("crates").join(name).join("src");
+    let (mut files, mut all, mut exported) = (Vec::new(), Imports::new(), BTreeMap::new());
+    sources(&src, &mut files);
+    let mut codes = Vec::new();
+    for (path, text) in &files {
+        let path: Vec<_> = Path::new(path).strip_prefix(&src).expect("below src").iter().collect();
+        let module = path[0].to_string_lossy().trim_end_matches(".rs").to_owned();
+        if module != "lib" && module != "main" {
+            let code: Vec<&str> = text.lines().filter_map(|line| line.split("//").next()).collect();
+            let up =
+                "super::".repeat(path.len() - usize::from(path.ends_with(&["mod.rs".as_ref()])));
+            let code = code.join("\n").replace(&format!("\nuse {up}"), "\nuse crate::");
+            all.insert(module.clone(), BTreeSet::new());
+            codes.push((module, code));
+            continue;
+        }
+        for path in text.split("pub use ").skip(1).filter_map(|it| it.split(';').next()) {
+            let (from, names) = first_word(path.strip_prefix("crate::").unwrap_or(path));
+            let names = names.split(|c: char| !c.is_alphanumeric() && c != '_');
+            exported.extend(names.map(|name| (name, from)));
+        }
+    }
+    for (module, code) in &codes {
+        for word in code.split("crate::").skip(1).flat_map(imported) {
+            let from =
+                if all.contains_key(word) { word } else { exported.get(word).unwrap_or(&"") };
+            if all.contains_key(from) && from != module {
+                all.entry(module.clone()).or_default().insert(from.to_owned());
+            }
+        }
+    }
+    all
+}
+
+/// Takes away what imports nothing of the rest, and what nothing of the rest imports, until only circles are left.
+fn circles(mut all: Imports) -> Imports {
+    loop {
+        let left: BTreeSet<String> = all.keys().cloned().collect();
+        all.values_mut().for_each(|imports| imports.retain(|it| left.contains(it)));
+        let used: BTreeSet<String> = all.values().flatten().cloned().collect();
+        all.retain(|name, imports| !imports.is_empty() && used.contains(name));
+        if all.len() == left.len() {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn modules_import_each_other_in_one_direction() {
+    let mut arrows = 0;
+    for name in ACYCLIC.split(' ') {
+        let modules = modules(name);
+        arrows += modules.values().map(BTreeSet::len).sum::<usize>();
+        assert_eq!(circles(modules), Imports::new(), "modules of {name}, and what each imports");
+    }
+    assert!(arrows > 300, "only {arrows} imports were found");
+}
+
+#[test]
+fn circles_are_found() {
+    let arrow = |(from, to): (&str, &str)| (from.to_owned(), BTreeSet::from([to.to_owned()]));
+    let line = [("top", "a"), ("a", "b"), ("b", "low"), ("low", "none")];
+    assert_eq!(circles(line.map(arrow).into()), Imports::new());
+    let circle = [("top", "a"), ("a", "b"), ("b", "a")];
+    assert_eq!(circles(circle.map(arrow).into()), circle[1..].iter().copied().map(arrow).collect());
+    assert_eq!(imported("{a::{b, c}, d, e as f};\ng"), ["a", "d", "e"]);
+    assert_eq!(imported("one::two;"), ["one"]);
 }
 
 /// What stands between backticks.
